@@ -1,0 +1,267 @@
+//! LLVM's ORC through its C interface: the peer of the session and the linker.
+//!
+//! Symbol pool entries are counted references; where LLVM takes one over, it is
+//! given one of its own, and where its documents do not say, one more is kept
+//! for ever rather than one too few.
+
+use std::ffi::{CStr, CString, c_void};
+use std::ptr;
+
+use anyhow::{Result, bail};
+use uruk::inkwell::llvm_sys::core::LLVMCreateMemoryBufferWithMemoryRangeCopy;
+use uruk::inkwell::llvm_sys::error::{
+    LLVMDisposeErrorMessage, LLVMErrorRef, LLVMGetErrorMessage, LLVMOpaqueError,
+};
+use uruk::inkwell::llvm_sys::orc2::lljit::{
+    LLVMOrcCreateLLJIT, LLVMOrcDisposeLLJIT, LLVMOrcLLJITAddObjectFile,
+    LLVMOrcLLJITGetExecutionSession, LLVMOrcLLJITGetMainJITDylib, LLVMOrcLLJITLookup,
+    LLVMOrcLLJITRef,
+};
+use uruk::inkwell::llvm_sys::orc2::{
+    LLVMJITEvaluatedSymbol, LLVMJITSymbolFlags, LLVMJITSymbolGenericFlags, LLVMOrcAbsoluteSymbols,
+    LLVMOrcCJITDylibSearchOrderElement, LLVMOrcCLookupSetElement, LLVMOrcCSymbolFlagsMapPair,
+    LLVMOrcCSymbolMapPair, LLVMOrcCSymbolMapPairs, LLVMOrcCreateCustomMaterializationUnit,
+    LLVMOrcDisposeMaterializationResponsibility, LLVMOrcExecutionSessionIntern,
+    LLVMOrcExecutionSessionLookup, LLVMOrcExecutionSessionRef, LLVMOrcJITDylibDefine,
+    LLVMOrcJITDylibLookupFlags, LLVMOrcJITDylibRef, LLVMOrcLookupKind,
+    LLVMOrcMaterializationResponsibilityNotifyEmitted,
+    LLVMOrcMaterializationResponsibilityNotifyResolved, LLVMOrcMaterializationResponsibilityRef,
+    LLVMOrcRetainSymbolStringPoolEntry, LLVMOrcSymbolLookupFlags, LLVMOrcSymbolStringPoolEntryRef,
+};
+use uruk::inkwell::targets::{InitializationConfig, Target};
+
+/// An `LLJIT` with its default set-up and one dylib.
+pub struct Orc {
+    jit: LLVMOrcLLJITRef,
+    session: LLVMOrcExecutionSessionRef,
+    dylib: LLVMOrcJITDylibRef,
+}
+
+// SAFETY: an LLJIT's session may be used from any thread; it locks by itself.
+unsafe impl Sync for Orc {}
+
+/// A name in the session's pool; valid as long as its [`Orc`].
+#[derive(Clone, Copy)]
+pub struct Name(LLVMOrcSymbolStringPoolEntryRef);
+
+/// What a custom unit carries.
+struct Trivial {
+    name: Name,
+    address: u64,
+}
+
+impl Orc {
+    /// A new session.
+    ///
+    /// # Errors
+    /// LLVM's.
+    pub fn new() -> Result<Orc> {
+        Target::initialize_x86(&InitializationConfig::default());
+        let mut jit = ptr::null_mut();
+        // SAFETY: a live place for the result; no builder means defaults.
+        check(unsafe { LLVMOrcCreateLLJIT(&mut jit, ptr::null_mut()) })?;
+        // SAFETY: the instance just made.
+        let session = unsafe { LLVMOrcLLJITGetExecutionSession(jit) };
+        // SAFETY: the same.
+        let dylib = unsafe { LLVMOrcLLJITGetMainJITDylib(jit) };
+        Ok(Orc {
+            jit,
+            session,
+            dylib,
+        })
+    }
+
+    /// Puts a name into the pool.
+    ///
+    /// # Errors
+    /// It holds a zero byte.
+    pub fn intern(&self, name: &str) -> Result<Name> {
+        let name = CString::new(name)?;
+        // SAFETY: a live session and C string.
+        Ok(Name(unsafe {
+            LLVMOrcExecutionSessionIntern(self.session, name.as_ptr())
+        }))
+    }
+
+    /// Defines a name as an address.
+    ///
+    /// # Errors
+    /// LLVM's: it is defined already.
+    pub fn define_address(&self, name: &str, address: u64) -> Result<()> {
+        let mut pair = symbol_at(self.intern(name)?.retained(), address);
+        // SAFETY: one live pair, whose reference is taken over; so is the unit.
+        check(unsafe { LLVMOrcJITDylibDefine(self.dylib, LLVMOrcAbsoluteSymbols(&mut pair, 1)) })
+    }
+
+    /// The address of a name; compiles or links what defines it, if need be.
+    ///
+    /// # Errors
+    /// LLVM's: nothing defines it.
+    pub fn lookup(&self, name: &str) -> Result<u64> {
+        let name = CString::new(name)?;
+        let mut address = 0;
+        // SAFETY: a live instance, place and C string.
+        check(unsafe { LLVMOrcLLJITLookup(self.jit, &mut address, name.as_ptr()) })?;
+        Ok(address)
+    }
+
+    /// Defines a name by a custom unit, looks it up, and has the unit publish it.
+    ///
+    /// # Errors
+    /// LLVM's.
+    pub fn publish_custom(&self, name: Name, address: u64) -> Result<()> {
+        let context = Box::into_raw(Box::new(Trivial { name, address }));
+        let mut pair = LLVMOrcCSymbolFlagsMapPair {
+            Name: name.retained().0,
+            Flags: exported(),
+        };
+        let (unit, no_name) = (c"trivial".as_ptr(), ptr::null_mut());
+        // SAFETY: live arguments; `context` is freed by `materialize` or `destroy`,
+        // of which LLVM calls one.
+        check(unsafe {
+            let unit = LLVMOrcCreateCustomMaterializationUnit(
+                unit,
+                context.cast(),
+                &mut pair,
+                1,
+                no_name,
+                materialize,
+                discard,
+                destroy,
+            );
+            LLVMOrcJITDylibDefine(self.dylib, unit)
+        })?;
+        let exported = LLVMOrcJITDylibLookupFlags::LLVMOrcJITDylibLookupFlagsMatchAllSymbols;
+        let mut order = LLVMOrcCJITDylibSearchOrderElement {
+            JD: self.dylib,
+            JDLookupFlags: exported,
+        };
+        let required = LLVMOrcSymbolLookupFlags::LLVMOrcSymbolLookupFlagsRequiredSymbol;
+        let mut set = LLVMOrcCLookupSetElement {
+            Name: name.retained().0,
+            LookupFlags: required,
+        };
+        let mut found = 0u64;
+        let kind = LLVMOrcLookupKind::LLVMOrcLookupKindStatic;
+        // SAFETY: live arguments; the unit publishes on this thread, so `found` is
+        // written before the call returns.
+        unsafe {
+            LLVMOrcExecutionSessionLookup(
+                self.session,
+                kind,
+                &mut order,
+                1,
+                &mut set,
+                1,
+                take_address,
+                (&raw mut found).cast(),
+            );
+        }
+        if found != address {
+            bail!("ORC did not publish the symbol");
+        }
+        Ok(())
+    }
+
+    /// Adds an object; it is linked when one of its symbols is looked up.
+    ///
+    /// # Errors
+    /// LLVM's.
+    pub fn add_object(&self, bytes: &[u8]) -> Result<()> {
+        // SAFETY: live bytes, which are copied; the buffer is taken over.
+        check(unsafe {
+            let (start, len) = (bytes.as_ptr().cast(), bytes.len());
+            let buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(start, len, c"tiny.o".as_ptr());
+            LLVMOrcLLJITAddObjectFile(self.jit, self.dylib, buffer)
+        })
+    }
+}
+
+impl Drop for Orc {
+    fn drop(&mut self) {
+        // SAFETY: the instance is used no more. An error at its end concerns nobody.
+        let _ = check(unsafe { LLVMOrcDisposeLLJIT(self.jit) });
+    }
+}
+
+impl Name {
+    /// The same entry with a reference more, to be given away.
+    fn retained(self) -> Name {
+        // SAFETY: an entry of a live session.
+        unsafe { LLVMOrcRetainSymbolStringPoolEntry(self.0) };
+        self
+    }
+}
+
+extern "C" fn materialize(context: *mut c_void, duty: LLVMOrcMaterializationResponsibilityRef) {
+    // SAFETY: the box `publish_custom` gave, handed over by LLVM once.
+    let Trivial { name, address } = *unsafe { Box::from_raw(context.cast::<Trivial>()) };
+    let mut pair = symbol_at(name.retained(), address);
+    // SAFETY: the responsibility LLVM handed over, disposed of at the end; failures
+    // show in the lookup.
+    unsafe {
+        let _ = check(LLVMOrcMaterializationResponsibilityNotifyResolved(
+            duty, &mut pair, 1,
+        ));
+        let _ = check(LLVMOrcMaterializationResponsibilityNotifyEmitted(
+            duty,
+            ptr::null_mut(),
+            0,
+        ));
+        LLVMOrcDisposeMaterializationResponsibility(duty);
+    }
+}
+
+extern "C" fn discard(_: *mut c_void, _: LLVMOrcJITDylibRef, _: LLVMOrcSymbolStringPoolEntryRef) {}
+
+extern "C" fn destroy(context: *mut c_void) {
+    // SAFETY: the box `publish_custom` gave; the unit was not materialized.
+    drop(unsafe { Box::from_raw(context.cast::<Trivial>()) });
+}
+
+extern "C" fn take_address(
+    error: LLVMErrorRef,
+    pairs: LLVMOrcCSymbolMapPairs,
+    count: usize,
+    found: *mut c_void,
+) {
+    if check(error).is_ok() && count == 1 {
+        // SAFETY: `found` is `publish_custom`'s; the pair is live during the call.
+        unsafe { *found.cast::<u64>() = (*pairs).Sym.Address };
+    }
+}
+
+fn exported() -> LLVMJITSymbolFlags {
+    let exported = LLVMJITSymbolGenericFlags::LLVMJITSymbolGenericFlagsExported;
+    LLVMJITSymbolFlags {
+        GenericFlags: exported as u8,
+        TargetFlags: 0,
+    }
+}
+
+fn symbol_at(name: Name, address: u64) -> LLVMOrcCSymbolMapPair {
+    let symbol = LLVMJITEvaluatedSymbol {
+        Address: address,
+        Flags: exported(),
+    };
+    LLVMOrcCSymbolMapPair {
+        Name: name.0,
+        Sym: symbol,
+    }
+}
+
+/// LLVM's error as one of ours; consumes it.
+fn check(error: *mut LLVMOpaqueError) -> Result<()> {
+    if error.is_null() {
+        return Ok(());
+    }
+    // SAFETY: an error that nobody has consumed.
+    let text = unsafe { LLVMGetErrorMessage(error) };
+    // SAFETY: a C string of LLVM's, live until disposed of.
+    let message = unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned();
+    // SAFETY: the string above, used no more.
+    unsafe { LLVMDisposeErrorMessage(text) };
+    bail!("ORC: {message}")
+}

@@ -1,0 +1,168 @@
+//! Runs one process and says what it used: processor time of all its threads and
+//! of the children it waited for (`wait4`), and wall-clock time.
+//!
+//! Output goes to files, not pipes, so that reading it costs nobody time. Each
+//! process leads a group of its own, which is killed at the limit.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It exited with this status.
+    Status(i32),
+    /// A signal ended it.
+    Signal(i32),
+    /// It was still running at its limit and was killed.
+    Stopped,
+}
+
+/// One run of a process.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// How it ended.
+    pub ending: Ending,
+    /// User and system time, in milliseconds.
+    pub cpu_ms: f64,
+    /// From start to end, in milliseconds.
+    pub wall_ms: f64,
+    /// What it wrote to standard output.
+    pub stdout: Vec<u8>,
+    /// What it wrote to standard error.
+    pub stderr: Vec<u8>,
+}
+
+/// Starts processes; holds the directory their output goes to.
+#[derive(Clone, Debug)]
+pub struct Runner {
+    directory: PathBuf,
+}
+
+impl Runner {
+    /// Writes output to files in `directory`.
+    ///
+    /// # Errors
+    /// The directory cannot be made.
+    pub fn new(directory: &Path) -> io::Result<Runner> {
+        fs::create_dir_all(directory)?;
+        Ok(Runner {
+            directory: directory.to_owned(),
+        })
+    }
+
+    /// Runs a command line to its end, at most for `limit`.
+    ///
+    /// # Errors
+    /// It cannot be started, or its output cannot be read.
+    pub fn run(&self, command: &[OsString], limit: Duration) -> io::Result<Run> {
+        let paths = ["stdout", "stderr"].map(|name| self.directory.join(name));
+        let [stdout, stderr] = [File::create(&paths[0])?, File::create(&paths[1])?];
+        let start = Instant::now();
+        let child = Command::new(&command[0])
+            .args(&command[1..])
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .stdout(stdout)
+            .stderr(stderr)
+            .process_group(0)
+            .spawn()?;
+        let pid = child.id() as libc::pid_t;
+        let stopped = !ends_within(pid, limit)?;
+        if stopped {
+            // SAFETY: a plain call; the group's leader is not yet waited for, so
+            // the number is still the group's.
+            unsafe { libc::kill(-pid, libc::SIGKILL) };
+        }
+        let (status, usage) = wait(pid)?;
+        let wall_ms = start.elapsed().as_secs_f64() * 1e3;
+        Ok(Run {
+            ending: ending(status, stopped),
+            cpu_ms: milliseconds(usage.ru_utime) + milliseconds(usage.ru_stime),
+            wall_ms,
+            stdout: fs::read(&paths[0])?,
+            stderr: fs::read(&paths[1])?,
+        })
+    }
+}
+
+/// Sleeps until the child has ended; `false` if it has not by the limit.
+fn ends_within(pid: libc::pid_t, limit: Duration) -> io::Result<bool> {
+    // SAFETY: a plain call with two numbers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut poll = libc::pollfd {
+        fd: fd as libc::c_int,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let limit_ms = libc::c_int::try_from(limit.as_millis()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: one live structure.
+    let ready = unsafe { libc::poll(&mut poll, 1, limit_ms) };
+    // SAFETY: the descriptor opened above, used by nobody else.
+    unsafe { libc::close(poll.fd) };
+    match ready {
+        -1 => Err(io::Error::last_os_error()),
+        ready => Ok(ready > 0),
+    }
+}
+
+fn wait(pid: libc::pid_t) -> io::Result<(libc::c_int, libc::rusage)> {
+    let mut status = 0;
+    // SAFETY: all bytes zero is a value of this structure of integers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: two live places for the results.
+    if unsafe { libc::wait4(pid, &mut status, 0, &mut usage) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((status, usage))
+}
+
+fn ending(status: libc::c_int, stopped: bool) -> Ending {
+    if stopped {
+        Ending::Stopped
+    } else if libc::WIFSIGNALED(status) {
+        Ending::Signal(libc::WTERMSIG(status))
+    } else {
+        Ending::Status(libc::WEXITSTATUS(status))
+    }
+}
+
+fn milliseconds(time: libc::timeval) -> f64 {
+    time.tv_sec as f64 * 1e3 + time.tv_usec as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Ending, Runner};
+
+    #[test]
+    fn usage_and_endings() {
+        let directory = std::env::temp_dir().join(format!("uruk-bench-{}", std::process::id()));
+        let runner = Runner::new(&directory).expect("a directory");
+        let shell = |script: &str, limit_ms| {
+            let command = ["/bin/sh", "-c", script].map(Into::into);
+            runner
+                .run(&command, Duration::from_millis(limit_ms))
+                .expect("a shell")
+        };
+        let run = shell("echo out; echo err >&2; exit 3", 60_000);
+        assert_eq!(
+            (run.ending, &run.stdout[..]),
+            (Ending::Status(3), &b"out\n"[..])
+        );
+        assert!(run.cpu_ms > 0.0 && run.wall_ms > 0.0);
+        assert_eq!(shell("kill -TERM $$", 60_000).ending, Ending::Signal(15));
+        assert_eq!(shell("sleep 100", 20).ending, Ending::Stopped);
+        std::fs::remove_dir_all(directory).expect("removed");
+    }
+}

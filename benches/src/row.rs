@@ -1,0 +1,258 @@
+//! What measuring hands to reporting: rows. Pure; decides `ok` or `short`.
+
+use crate::sample::Sample;
+
+/// What the figures of a row are in. Of all but rates, less is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Milliseconds of processor time, all threads and children together.
+    CpuMs,
+    /// Microseconds.
+    Us,
+    /// Nanoseconds.
+    Ns,
+    /// Cycles of the core.
+    Cycles,
+    /// Million operations a second.
+    MillionPerSecond,
+    /// Bytes.
+    Bytes,
+}
+
+impl Unit {
+    /// As printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::CpuMs => "ms cpu",
+            Unit::Us => "us",
+            Unit::Ns => "ns",
+            Unit::Cycles => "cycles",
+            Unit::MillionPerSecond => "M/s",
+            Unit::Bytes => "bytes",
+        }
+    }
+}
+
+/// What came of measuring one side of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Figure {
+    /// It ran.
+    Measured(Sample),
+    /// It was stopped when it had used this much.
+    Stopped(f64),
+    /// It did not run, or did something else; why.
+    Failed(String),
+}
+
+impl Figure {
+    /// A measurement; without figures, a failure.
+    pub fn of(figures: impl IntoIterator<Item = f64>) -> Figure {
+        match Sample::new(figures) {
+            Some(sample) => Figure::Measured(sample),
+            None => Figure::Failed("no figures".to_owned()),
+        }
+    }
+
+    /// The sample, if it ran to the end.
+    pub fn sample(&self) -> Option<&Sample> {
+        match self {
+            Figure::Measured(sample) => Some(sample),
+            _ => None,
+        }
+    }
+
+    /// The median, if it ran to the end.
+    pub fn median(&self) -> Option<f64> {
+        self.sample().map(Sample::median)
+    }
+}
+
+/// What we are compared with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Peer {
+    /// Its name, with the mode.
+    pub name: String,
+    /// Its figure, in the row's unit.
+    pub figure: Figure,
+}
+
+/// What a row is to reach. `r` is our median over the peer's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Target {
+    /// `r <=` this.
+    RatioAtMost(f64),
+    /// `r >=` this.
+    RatioAtLeast(f64),
+    /// Our median `<=` this.
+    AtMost(f64),
+    /// Our median `>=` this.
+    AtLeast(f64),
+    /// Our median `<=` the peer's plus this.
+    AtMostAbovePeer(f64),
+    /// Nothing: the row is for information.
+    Information,
+}
+
+/// How a row came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Reached.
+    Ok,
+    /// Not reached.
+    Short,
+    /// There was no figure to compare with.
+    NoPeer,
+    /// There is no target.
+    Information,
+}
+
+impl Verdict {
+    /// As printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Short => "short",
+            Verdict::NoPeer => "no peer",
+            Verdict::Information => "-",
+        }
+    }
+}
+
+/// One line of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What was measured.
+    pub name: String,
+    /// Optimization level of the bitcode; empty where there is none.
+    pub level: String,
+    /// Of both figures.
+    pub unit: Unit,
+    /// Ours.
+    pub ours: Figure,
+    /// The peer's.
+    pub peer: Option<Peer>,
+    /// Wall-clock medians, ours and the peer's, where they were taken as well.
+    pub wall: Option<(f64, f64)>,
+    /// What is to be reached.
+    pub target: Target,
+    /// What a reader should know about this row.
+    pub note: String,
+}
+
+impl Row {
+    /// A row without peer and target.
+    pub fn new(name: impl Into<String>, unit: Unit, ours: Figure) -> Row {
+        Row {
+            name: name.into(),
+            level: String::new(),
+            unit,
+            ours,
+            peer: None,
+            wall: None,
+            target: Target::Information,
+            note: String::new(),
+        }
+    }
+
+    /// Sets the bitcode's optimization level.
+    pub fn level(mut self, level: impl Into<String>) -> Row {
+        self.level = level.into();
+        self
+    }
+
+    /// Sets the peer.
+    pub fn peer(mut self, name: impl Into<String>, figure: Figure) -> Row {
+        self.peer = Some(Peer {
+            name: name.into(),
+            figure,
+        });
+        self
+    }
+
+    /// Sets the target.
+    pub fn target(mut self, target: Target) -> Row {
+        self.target = target;
+        self
+    }
+
+    /// Sets the note.
+    pub fn note(mut self, note: impl Into<String>) -> Row {
+        self.note = note.into();
+        self
+    }
+
+    /// Our median over the peer's. Of a peer that was stopped, an upper bound.
+    pub fn ratio(&self) -> Option<f64> {
+        let ours = self.ours.median()?;
+        match &self.peer.as_ref()?.figure {
+            Figure::Measured(sample) => Some(ours / sample.median()),
+            Figure::Stopped(at) => Some(ours / at),
+            Figure::Failed(_) => None,
+        }
+    }
+
+    /// Compares with the target.
+    pub fn verdict(&self) -> Verdict {
+        let holds = |reached: bool| if reached { Verdict::Ok } else { Verdict::Short };
+        let ratio = |test: &dyn Fn(f64) -> bool| match (self.ours.median(), self.ratio()) {
+            (None, _) => Verdict::Short,
+            (_, None) => Verdict::NoPeer,
+            (_, Some(ratio)) => holds(test(ratio)),
+        };
+        match self.target {
+            Target::Information => Verdict::Information,
+            Target::RatioAtMost(limit) => ratio(&|r| r <= limit),
+            Target::RatioAtLeast(limit) => ratio(&|r| r >= limit),
+            Target::AtMost(limit) => holds(self.ours.median().is_some_and(|ours| ours <= limit)),
+            Target::AtLeast(limit) => holds(self.ours.median().is_some_and(|ours| ours >= limit)),
+            Target::AtMostAbovePeer(limit) => {
+                let ours = self.ours.median().unwrap_or(f64::INFINITY);
+                ratio(&|r| ours - ours / r <= limit)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Figure, Row, Target, Unit, Verdict};
+
+    fn row(ours: f64, peer: f64, target: Target) -> Row {
+        Row::new("r", Unit::Ns, Figure::of([ours]))
+            .peer("p", Figure::of([peer]))
+            .target(target)
+    }
+
+    #[test]
+    fn targets_decide() {
+        for (ours, peer, target, verdict) in [
+            (1.0, 2.0, Target::RatioAtMost(0.5), Verdict::Ok),
+            (1.1, 2.0, Target::RatioAtMost(0.5), Verdict::Short),
+            (3.6, 2.0, Target::RatioAtLeast(1.8), Verdict::Ok),
+            (9.0, 1.0, Target::AtMost(10.0), Verdict::Ok),
+            (9.0, 1.0, Target::AtLeast(10.0), Verdict::Short),
+            (7.0, 5.0, Target::AtMostAbovePeer(2.0), Verdict::Ok),
+            (7.1, 5.0, Target::AtMostAbovePeer(2.0), Verdict::Short),
+            (7.1, 5.0, Target::Information, Verdict::Information),
+        ] {
+            let row = row(ours, peer, target);
+            assert_eq!(row.verdict(), verdict, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_of_ours_is_short_and_of_the_peer_no_comparison() {
+        let mut one = row(1.0, 2.0, Target::RatioAtMost(0.5));
+        one.ours = Figure::Failed("signal 11".to_owned());
+        assert_eq!(one.verdict(), Verdict::Short);
+        let two = row(1.0, f64::NAN, Target::RatioAtMost(0.5));
+        assert_eq!(two.verdict(), Verdict::NoPeer);
+    }
+
+    #[test]
+    fn a_stopped_peer_bounds_the_ratio() {
+        let mut one = row(1.0, 2.0, Target::RatioAtMost(0.5));
+        one.peer.as_mut().expect("set").figure = Figure::Stopped(4.0);
+        assert_eq!((one.ratio(), one.verdict()), (Some(0.25), Verdict::Ok));
+    }
+}

@@ -1,0 +1,14 @@
+// A call through a null pointer.
+// signal: SIGSEGV
+// stderr: same
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int main(void) {
+  write(1, "before\n", 7);
+  printf("in a buffer");
+  ((void (*volatile)(void))0)();
+  return 0;
+}

@@ -1,0 +1,131 @@
+//! Runs the guest programs: one trial for each guest, run, flavor and mode.
+//!
+//! The flavors differ between guests, so that all of them fit the time that two
+//! cores have: what a flavor changes shows in Lua as well as in SQLite, which
+//! takes half a minute to compile with optimization.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Trial};
+use uruk_guests::execute::Ending;
+use uruk_guests::{Flavor, Guest, Run};
+
+use crate::gate::Gate;
+use crate::subject::Mode;
+use crate::trial::{self, Bench, Building, Plan, Reference};
+
+/// What a guest may take: SQLite's work at -O0 in an unoptimized runtime.
+const TIME_LIMIT: Duration = Duration::from_secs(180);
+
+/// In which flavors and modes a guest is tried.
+struct Budget {
+    guest: Guest,
+    gate: char,
+    /// Flavors that run in both modes.
+    both: &'static [&'static str],
+    /// Flavors that run lazily only.
+    lazy: &'static [&'static str],
+    /// Flavors in which each source stays a file of its own.
+    in_parts: &'static [&'static str],
+}
+
+const BUDGETS: [Budget; 5] = [
+    Budget {
+        guest: Guest::Lua,
+        gate: 'A',
+        both: &["O0", "O2"],
+        lazy: &[
+            "O0-no-optnone",
+            "O1-no-passes",
+            "O0+g+pic",
+            "O2+g+pic",
+            "O2+nopic",
+        ],
+        in_parts: &["O1-no-passes"],
+    },
+    Budget {
+        guest: Guest::Sqlite,
+        gate: 'C',
+        both: &["O0"],
+        lazy: &["O0+g+pic", "O1-no-passes", "O2"],
+        in_parts: &[],
+    },
+    Budget {
+        guest: Guest::Zstd,
+        gate: 'C',
+        both: &["O2"],
+        lazy: &["O0", "O1-no-passes+pic"],
+        in_parts: &["O2"],
+    },
+    Budget {
+        guest: Guest::Bzip2,
+        gate: 'C',
+        both: &["O0", "O2"],
+        lazy: &["O0-no-optnone", "O1-no-passes", "O2+g+pic"],
+        in_parts: &["O0"],
+    },
+    Budget {
+        guest: Guest::Rust,
+        gate: 'D',
+        both: &["O2"],
+        lazy: &["O0+g"],
+        in_parts: &[],
+    },
+];
+
+/// The test binary's `main`.
+pub fn main() -> ExitCode {
+    trial::run(trials)
+}
+
+fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
+    let open = Gate::open()?;
+    let bench = Bench::set_up(arguments)?;
+    let mut trials = Vec::new();
+    for budget in &BUDGETS {
+        let ignored = Gate::parse(&budget.gate.to_string()) > Some(open);
+        let program = budget.guest.program().map_err(|error| error.to_string())?;
+        for name in flavors(budget) {
+            let flavor: Flavor = name.parse().map_err(|_| format!("no flavor {name}"))?;
+            let building = Building::new(program.clone(), flavor);
+            for run in budget.guest.runs() {
+                let reference = Reference::new(plan(budget.guest, &run, true), building.clone());
+                for mode in modes(budget, name) {
+                    let trial = reference.trial(bench.as_ref(), mode, None);
+                    trials.push(trial.with_ignored_flag(ignored));
+                }
+                if budget.in_parts.contains(&name) {
+                    let plan = plan(budget.guest, &run, false);
+                    let reference = Reference::new(plan, building.clone());
+                    let trial = reference.trial(bench.as_ref(), Mode::Lazy, None);
+                    trials.push(trial.with_ignored_flag(ignored));
+                }
+            }
+        }
+    }
+    Ok(trials)
+}
+
+fn flavors(budget: &Budget) -> impl Iterator<Item = &'static str> {
+    budget.both.iter().chain(budget.lazy).copied()
+}
+
+fn modes(budget: &Budget, name: &str) -> Vec<Mode> {
+    if budget.both.contains(&name) {
+        Mode::ALL.to_vec()
+    } else {
+        vec![Mode::Lazy]
+    }
+}
+
+fn plan(guest: Guest, run: &Run, as_one_file: bool) -> Plan {
+    let suffix = if as_one_file { "" } else { " in parts" };
+    Plan {
+        args: run.args.clone(),
+        ending: Some(Ending::Status(run.status)),
+        as_one_file,
+        limit: TIME_LIMIT,
+        ..Plan::new(format!("{guest} {}{suffix}", run.name))
+    }
+}

@@ -1,0 +1,31 @@
+//! End-to-end tests: whole programs run under `uruk run` and natively, and
+//! compared. What the native program does is the truth.
+//!
+//! Four test binaries, each with the output of an ordinary `cargo test`:
+//! - `cases`: one small program per construct, from `demos/cases`, each file
+//!   with directives at its top ([`case`] lists them);
+//! - `guests`: Lua, SQLite, zstd, bzip2 and a Rust program with std;
+//! - `bad_input`: damaged and contradictory files, options that make no sense;
+//! - `random_programs`: what csmith writes, seed by seed.
+//!
+//! The command under test is `URUK_BIN`, else the workspace's own `uruk`, which
+//! is built first. `URUK_GATE` overrides the gate in `demos/cases/GATE`: cases
+//! of later gates are ignored (`--include-ignored` runs them).
+//!
+//! Reading order: [`subject`] (the command under test), [`verdict`] (comparing two runs), [`gate`] (what
+//! is expected to work by now), [`trial`] (a program compiled, run both ways and
+//! compared), [`case`] (directives), then the suites.
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub mod bad_input;
+pub mod bad_room;
+pub mod case;
+pub mod case_suite;
+pub mod gate;
+pub mod guest_suite;
+pub mod random_suite;
+pub mod subject;
+pub mod trial;
+pub mod verdict;

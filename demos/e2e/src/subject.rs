@@ -1,0 +1,118 @@
+//! The command under test, and what it promises about its own exit statuses.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use uruk_guests::execute::Job;
+
+/// Exit status of `uruk` for a command line that makes no sense (clap's own).
+pub const STATUS_USAGE: i32 = 2;
+
+/// Exit status of `uruk` when the program could not be loaded, linked or
+/// compiled.
+pub const STATUS_FAILURE: i32 = 125;
+
+/// How functions get compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Each when it is first called.
+    Lazy,
+    /// All before the program starts.
+    Eager,
+}
+
+/// The command under test.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    program: PathBuf,
+}
+
+impl Mode {
+    /// Both modes.
+    pub const ALL: [Self; 2] = [Self::Lazy, Self::Eager];
+
+    /// The mode's name in directives and trial names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lazy => "lazy",
+            Self::Eager => "eager",
+        }
+    }
+}
+
+impl Subject {
+    /// `URUK_BIN`, or the workspace's `uruk` in the profile these tests were
+    /// built in, brought up to date by cargo first.
+    ///
+    /// # Errors
+    /// Cargo cannot build it; the text is what to tell the user.
+    pub fn find() -> Result<Self, String> {
+        if let Some(program) = env::var_os("URUK_BIN") {
+            return Ok(Self {
+                program: program.into(),
+            });
+        }
+        // Test binaries live in <target>/<profile>/deps.
+        let here = env::current_exe().map_err(|error| error.to_string())?;
+        let profile = here
+            .parent()
+            .and_then(Path::parent)
+            .ok_or("this test runs outside of a target directory")?;
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(cargo);
+        command.args(["build", "--quiet", "--package", "uruk", "--bin", "uruk"]);
+        if profile.ends_with("release") {
+            command.arg("--release");
+        }
+        command.current_dir(env!("CARGO_MANIFEST_DIR"));
+        if let Some(target) = profile.parent() {
+            command.env("CARGO_TARGET_DIR", target);
+        }
+        match command.status() {
+            Ok(status) if status.success() => Ok(Self {
+                program: profile.join("uruk"),
+            }),
+            Ok(status) => Err(format!("cargo could not build uruk ({status})")),
+            Err(error) => Err(format!("cannot start cargo: {error}")),
+        }
+    }
+
+    /// The subject, or a message on stderr and the status to end with.
+    ///
+    /// # Errors
+    /// As [`Subject::find`].
+    pub fn find_or_report() -> Result<Self, ExitCode> {
+        Self::find().map_err(|problem| {
+            eprintln!("{problem}");
+            ExitCode::from(1)
+        })
+    }
+
+    /// The command with arbitrary arguments.
+    pub fn job(&self, limit: Duration) -> Job {
+        Job::new(&self.program, limit)
+    }
+
+    /// `uruk run --MODE OPTIONS FILES -- ARGS`.
+    pub fn run(
+        &self,
+        mode: Mode,
+        options: &[String],
+        files: &[PathBuf],
+        args: &[String],
+        limit: Duration,
+    ) -> Job {
+        let mut job = self.job(limit);
+        job.arg("run").arg(format!("--{}", mode.name()));
+        job.args.extend(options.iter().map(OsString::from));
+        job.args.extend(files.iter().map(OsString::from));
+        if !args.is_empty() {
+            job.arg("--");
+            job.args.extend(args.iter().map(OsString::from));
+        }
+        job
+    }
+}

@@ -1,0 +1,23 @@
+//! Two things about linking: the command exports the symbols that libraries of the
+//! process must find in it first, and the CPU feature tables come from `libgcc.a`.
+
+use std::path::Path;
+use std::process::Command;
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    for symbol in ["_Unwind_Find_FDE", "__cxa_atexit"] {
+        println!("cargo:rustc-link-arg-bins=-Wl,--export-dynamic-symbol={symbol}");
+    }
+    let compiler = std::env::var("CC").unwrap_or_else(|_| String::from("cc"));
+    let asked = Command::new(&compiler)
+        .arg("-print-libgcc-file-name")
+        .output();
+    if let Ok(output) = asked
+        && let Ok(path) = String::from_utf8(output.stdout)
+        && let Some(folder) = Path::new(path.trim()).parent()
+    {
+        println!("cargo:rustc-link-search=native={}", folder.display());
+    }
+    println!("cargo:rustc-link-lib=static:-bundle=gcc");
+}

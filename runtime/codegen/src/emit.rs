@@ -1,0 +1,165 @@
+//! Target machines, passes and emission to ELF objects.
+//!
+//! A target machine costs 125 to 300 us to make, so each reader keeps one; its
+//! settings are fixed when it is made and never go through LLVM's process-wide
+//! options.
+
+use std::mem::ManuallyDrop;
+use std::sync::Once;
+
+use inkwell::llvm_sys::core::LLVMSetTarget;
+use inkwell::llvm_sys::error::{LLVMDisposeErrorMessage, LLVMGetErrorMessage};
+use inkwell::llvm_sys::prelude::LLVMModuleRef;
+use inkwell::llvm_sys::target::{
+    LLVM_InitializeNativeAsmParser, LLVM_InitializeNativeAsmPrinter, LLVM_InitializeNativeTarget,
+    LLVMDisposeTargetData, LLVMSetModuleDataLayout, LLVMTargetDataRef,
+};
+use inkwell::llvm_sys::target_machine::{
+    LLVMCodeGenOptLevel, LLVMCodeModel, LLVMCreateTargetDataLayout, LLVMCreateTargetMachine,
+    LLVMDisposeTargetMachine, LLVMGetTargetFromTriple, LLVMRelocMode, LLVMTargetMachineRef,
+};
+use inkwell::llvm_sys::transforms::pass_builder::{
+    LLVMCreatePassBuilderOptions, LLVMDisposePassBuilderOptions, LLVMRunPasses,
+};
+
+use crate::context::take_message;
+use crate::error::CodegenError;
+use crate::pipeline::Pipeline;
+use crate::reader::c_name;
+
+const TRIPLE: &std::ffi::CStr = c"x86_64-unknown-linux-gnu";
+
+/// What a target machine is made for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    level: LLVMCodeGenOptLevel,
+}
+
+impl Settings {
+    /// Tier 1: the fast instruction selector, baseline CPU, position-independent.
+    pub(crate) fn baseline() -> Settings {
+        Settings {
+            level: LLVMCodeGenOptLevel::LLVMCodeGenLevelNone,
+        }
+    }
+}
+
+/// A target machine, its data layout and its pipeline. For modules of one context.
+pub(crate) struct Emitter {
+    // Dropped by hand, before the machine it was made of.
+    pipeline: ManuallyDrop<Pipeline>,
+    machine: LLVMTargetMachineRef,
+    layout: LLVMTargetDataRef,
+}
+
+// SAFETY: a target machine has no thread affinity and is used by its owner only.
+unsafe impl Send for Emitter {}
+
+impl Emitter {
+    pub(crate) fn new(settings: Settings) -> Result<Emitter, CodegenError> {
+        initialize();
+        let mut target = std::ptr::null_mut();
+        let mut message = std::ptr::null_mut();
+        // SAFETY: valid C string and out pointers.
+        if unsafe { LLVMGetTargetFromTriple(TRIPLE.as_ptr(), &mut target, &mut message) } != 0 {
+            // SAFETY: on failure the message is ours.
+            let message = unsafe { take_message(message) };
+            return Err(CodegenError::NoTarget { message });
+        }
+        // SAFETY: a live target and C strings. The CPU is the ABI's baseline: what a
+        // program may assume about vectors is part of its ABI.
+        let machine = unsafe {
+            LLVMCreateTargetMachine(
+                target,
+                TRIPLE.as_ptr(),
+                c"x86-64".as_ptr(),
+                c"".as_ptr(),
+                settings.level,
+                LLVMRelocMode::LLVMRelocPIC,
+                LLVMCodeModel::LLVMCodeModelSmall,
+            )
+        };
+        if machine.is_null() {
+            return Err(CodegenError::NoTarget {
+                message: String::from("no target machine"),
+            });
+        }
+        // SAFETY: a live machine.
+        let layout = unsafe { LLVMCreateTargetDataLayout(machine) };
+        let Some(pipeline) = Pipeline::new(machine) else {
+            return Err(CodegenError::NoTarget {
+                message: String::from("it emits no objects"),
+            });
+        };
+        Ok(Emitter {
+            pipeline: ManuallyDrop::new(pipeline),
+            machine,
+            layout,
+        })
+    }
+
+    /// Gives a fresh module the machine's triple and layout.
+    pub(crate) fn prepare(&self, module: LLVMModuleRef) {
+        // SAFETY: a live module; both are copied.
+        unsafe {
+            LLVMSetTarget(module, TRIPLE.as_ptr());
+            LLVMSetModuleDataLayout(module, self.layout);
+        }
+    }
+
+    /// Runs a textual pipeline.
+    pub(crate) fn run_passes(&self, module: LLVMModuleRef, pipeline: &str) -> Result<(), String> {
+        let pipeline = c_name(pipeline);
+        // SAFETY: live module and machine; options are created and disposed here.
+        let error = unsafe {
+            let options = LLVMCreatePassBuilderOptions();
+            let error = LLVMRunPasses(module, pipeline.as_ptr(), self.machine, options);
+            LLVMDisposePassBuilderOptions(options);
+            error
+        };
+        if error.is_null() {
+            return Ok(());
+        }
+        // SAFETY: a non-null error is ours; its message is a C string we dispose.
+        unsafe {
+            let raw = LLVMGetErrorMessage(error);
+            let message = std::ffi::CStr::from_ptr(raw).to_string_lossy().into_owned();
+            LLVMDisposeErrorMessage(raw);
+            Err(message)
+        }
+    }
+
+    /// Emits a module to a relocatable object.
+    pub(crate) fn emit(&mut self, module: LLVMModuleRef) -> Vec<u8> {
+        self.pipeline.emit(module)
+    }
+}
+
+impl Drop for Emitter {
+    fn drop(&mut self) {
+        // SAFETY: created in `new`, disposed once, the pipeline before its machine.
+        unsafe {
+            ManuallyDrop::drop(&mut self.pipeline);
+            LLVMDisposeTargetData(self.layout);
+            LLVMDisposeTargetMachine(self.machine);
+        }
+    }
+}
+
+/// The version of the LLVM library in use, as `major.minor.patch`.
+pub fn llvm_version() -> String {
+    let (mut major, mut minor, mut patch) = (0, 0, 0);
+    // SAFETY: three valid out pointers.
+    unsafe { inkwell::llvm_sys::core::LLVMGetVersion(&mut major, &mut minor, &mut patch) };
+    format!("{major}.{minor}.{patch}")
+}
+
+fn initialize() {
+    static ONCE: Once = Once::new();
+    // SAFETY: idempotent registration of the native target.
+    ONCE.call_once(|| unsafe {
+        LLVM_InitializeNativeTarget();
+        LLVM_InitializeNativeAsmPrinter();
+        LLVM_InitializeNativeAsmParser();
+    });
+}

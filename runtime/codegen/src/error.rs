@@ -1,0 +1,77 @@
+//! What can go wrong between bitcode and object, with the operands.
+
+/// An error of loading, extracting or emitting. The session stays usable.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodegenError {
+    /// The bytes are not bitcode that this LLVM reads.
+    #[error("{module}: not readable as LLVM bitcode: {message}")]
+    Load {
+        /// Name of the input.
+        module: String,
+        /// LLVM's message.
+        message: String,
+    },
+    /// IR text with a syntax error; the message carries line and column.
+    #[error("{module}: {message}")]
+    Syntax {
+        /// Name of the input.
+        module: String,
+        /// LLVM's message, with line and column.
+        message: String,
+    },
+    /// The module is for another machine.
+    #[error("{module}: target triple `{triple}` is not x86_64 Linux")]
+    Target {
+        /// Name of the input.
+        module: String,
+        /// The module's triple.
+        triple: String,
+    },
+    /// A body could not be read, or is not valid IR.
+    #[error("{module}: function `{function}`: {message}")]
+    Body {
+        /// Name of the input.
+        module: String,
+        /// The function.
+        function: String,
+        /// LLVM's message.
+        message: String,
+    },
+    /// LLVM reported an error while it emitted code.
+    #[error("{module}: `{unit}` does not compile: {message}")]
+    Emit {
+        /// Name of the input.
+        module: String,
+        /// What was being compiled.
+        unit: String,
+        /// LLVM's messages, joined.
+        message: String,
+    },
+    /// A construct that extraction does not know.
+    #[error("{module}: `{unit}` uses {construct}, which cannot be extracted")]
+    Unsupported {
+        /// Name of the input.
+        module: String,
+        /// What was being compiled.
+        unit: String,
+        /// The construct.
+        construct: String,
+    },
+    /// LLVM reported an error it does not return from; the thread was given up.
+    #[error("{module}: `{unit}`: fatal error in LLVM: {message}")]
+    Fatal {
+        /// Name of the input.
+        module: String,
+        /// What was being compiled.
+        unit: String,
+        /// LLVM's message.
+        message: String,
+    },
+    /// LLVM has no usable x86-64 target.
+    #[error("no x86-64 target in this LLVM: {message}")]
+    NoTarget {
+        /// LLVM's message.
+        message: String,
+    },
+}

@@ -1,0 +1,270 @@
+//! Copies definitions out of a reader's module into a fresh module of the same
+//! context: one function with what cannot be separated from it, or the data.
+//!
+//! Everything else the copy mentions becomes a declaration with the name and the
+//! access its [`ModulePlan`] gives. Three kinds of things are copied along:
+//! `alwaysinline` callees (as internal functions that the inliner then removes),
+//! constant tables of the function's own label addresses, and, should code refer
+//! to a label of another function, that function.
+//!
+//! What is copied is decided here; `globals`, `body` and `constant` do the copying.
+
+use std::collections::VecDeque;
+
+use inkwell::llvm_sys::core::{
+    LLVMAddModuleFlag, LLVMConstInt, LLVMCreateBuilderInContext, LLVMCreateEnumAttribute,
+    LLVMDisposeBuilder, LLVMGetEnumAttributeAtIndex, LLVMGetEnumAttributeKindForName,
+    LLVMGetInitializer, LLVMInt32TypeInContext, LLVMModuleCreateWithNameInContext,
+    LLVMSetInitializer, LLVMValueAsMetadata,
+};
+use inkwell::llvm_sys::debuginfo::LLVMStripModuleDebugInfo;
+use inkwell::llvm_sys::prelude::{
+    LLVMAttributeRef, LLVMBuilderRef, LLVMContextRef, LLVMModuleRef, LLVMValueRef,
+};
+use inkwell::llvm_sys::{LLVMAttributeFunctionIndex, LLVMLinkage, LLVMModuleFlagBehavior};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::context::OwnedModule;
+use crate::error::CodegenError;
+use crate::plan::ModulePlan;
+use crate::reader::{Reader, c_name};
+use crate::summary::{BODY_PREFIX, Kind, Placement, SymbolId};
+
+/// Attributes of a declaration that change how it is called. The others only help
+/// optimizers, and each costs a microsecond to copy.
+const OF_CALLS: [&str; 18] = [
+    "alignstack",
+    "byref",
+    "byval",
+    "convergent",
+    "inalloca",
+    "inreg",
+    "naked",
+    "nest",
+    "nobuiltin",
+    "noreturn",
+    "preallocated",
+    "returns_twice",
+    "signext",
+    "sret",
+    "swiftasync",
+    "swifterror",
+    "swiftself",
+    "zeroext",
+];
+
+/// Kind numbers of the attributes extraction looks at; fixed for the process.
+pub(crate) struct AttributeKinds {
+    pub(crate) always_inline: u32,
+    pub(crate) presplit_coroutine: u32,
+    pub(crate) nonlazybind: LLVMAttributeRef,
+    /// What a caller must know of a callee: how values are passed, and that a call may
+    /// return twice.
+    pub(crate) of_calls: Vec<u32>,
+}
+
+impl AttributeKinds {
+    pub(crate) fn new(context: LLVMContextRef) -> AttributeKinds {
+        let kind = |name: &str| {
+            // SAFETY: pointer and length describe `name`.
+            unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) }
+        };
+        AttributeKinds {
+            always_inline: kind("alwaysinline"),
+            presplit_coroutine: kind("presplitcoroutine"),
+            of_calls: OF_CALLS.iter().map(|name| kind(name)).collect(),
+            // SAFETY: a live context and a kind number LLVM just gave.
+            nonlazybind: unsafe { LLVMCreateEnumAttribute(context, kind("nonlazybind"), 0) },
+        }
+    }
+}
+
+/// True if `function` has the enum attribute `kind`.
+pub(crate) fn has_function_attribute(function: LLVMValueRef, kind: u32) -> bool {
+    // SAFETY: a live function.
+    let attribute =
+        unsafe { LLVMGetEnumAttributeAtIndex(function, LLVMAttributeFunctionIndex, kind) };
+    !attribute.is_null()
+}
+
+/// A finished module, to be emitted.
+pub(crate) struct Unit {
+    pub(crate) module: OwnedModule,
+    /// True if something in it only passes can lower: inline copies, coroutines,
+    /// matrix intrinsics.
+    pub(crate) needs_passes: bool,
+}
+
+pub(crate) struct Builder(pub(crate) LLVMBuilderRef);
+
+impl Drop for Builder {
+    fn drop(&mut self) {
+        // SAFETY: created in `Extraction::new`, disposed once.
+        unsafe { LLVMDisposeBuilder(self.0) };
+    }
+}
+
+/// One copy in progress.
+pub(crate) struct Extraction<'a> {
+    pub(crate) reader: &'a Reader,
+    pub(crate) plan: &'a ModulePlan,
+    unit_name: String,
+    pub(crate) builder: Builder,
+    pub(crate) module: OwnedModule,
+    /// Old value -> new value: globals, constants, arguments, blocks, instructions.
+    pub(crate) values: FxHashMap<LLVMValueRef, LLVMValueRef>,
+    /// Functions whose labels may be named, by old value.
+    pub(crate) with_labels: FxHashMap<LLVMValueRef, LLVMValueRef>,
+    pub(crate) inline_copies: FxHashMap<LLVMValueRef, LLVMValueRef>,
+    pub(crate) pending: VecDeque<(LLVMValueRef, LLVMValueRef)>,
+    pub(crate) tables: Vec<(LLVMValueRef, LLVMValueRef)>,
+    pub(crate) copied_tables: FxHashSet<LLVMValueRef>,
+    pub(crate) bodies_read: FxHashSet<LLVMValueRef>,
+    pub(crate) needs_passes: bool,
+}
+
+impl<'a> Extraction<'a> {
+    pub(crate) fn new(
+        reader: &'a Reader,
+        plan: &'a ModulePlan,
+        unit_name: &str,
+    ) -> Result<Extraction<'a>, CodegenError> {
+        let context = reader.context().raw();
+        let name = c_name(unit_name);
+        // SAFETY: a live context; module and builder are ours.
+        let (module, builder) = unsafe {
+            (
+                OwnedModule::new(LLVMModuleCreateWithNameInContext(name.as_ptr(), context)),
+                Builder(LLVMCreateBuilderInContext(context)),
+            )
+        };
+        reader.emitter().prepare(module.raw());
+        set_flag(context, module.raw(), "RtLibUseGOT", 1);
+        Ok(Extraction {
+            reader,
+            plan,
+            unit_name: unit_name.to_owned(),
+            builder,
+            module,
+            values: FxHashMap::default(),
+            with_labels: FxHashMap::default(),
+            inline_copies: FxHashMap::default(),
+            pending: VecDeque::new(),
+            tables: Vec::new(),
+            copied_tables: FxHashSet::default(),
+            bodies_read: FxHashSet::default(),
+            needs_passes: false,
+        })
+    }
+
+    /// Copies the body of `id` under its body name.
+    pub(crate) fn add_function(&mut self, id: SymbolId) -> Result<(), CodegenError> {
+        let old = self.reader.table().values[id.index()];
+        self.read_bodies(old)?;
+        let name = format!("{BODY_PREFIX}{}", self.plan.import(id).name);
+        let new = self.define_function(old, &name, LLVMLinkage::LLVMExternalLinkage)?;
+        self.with_labels.insert(old, new);
+        self.pending.push_back((old, new));
+        self.copy_pending()
+    }
+
+    /// Copies the module's data, and with `everything` its functions too, under
+    /// their plain names; false if there is nothing.
+    pub(crate) fn add_data(&mut self, everything: bool) -> Result<bool, CodegenError> {
+        let reader = self.reader;
+        let mut variables = Vec::new();
+        let mut aliases = Vec::new();
+        let mut any = false;
+        let is_here = |id: SymbolId| {
+            let info = &reader.summary().symbols[id.index()];
+            info.placement == Placement::DataUnit
+                || (everything && info.placement == Placement::Own)
+        };
+        for (index, info) in reader.summary().symbols.iter().enumerate() {
+            let id = SymbolId(index as u32);
+            if is_here(id) && info.kind == Kind::Function && self.plan.import(id).defined {
+                self.read_bodies(reader.table().values[index])?;
+            }
+        }
+        for (index, info) in reader.summary().symbols.iter().enumerate() {
+            let id = SymbolId(index as u32);
+            let old = reader.table().values[index];
+            if !is_here(id) || !self.plan.import(id).defined {
+                continue;
+            }
+            any = true;
+            match info.kind {
+                Kind::Function => {
+                    let name = self.plan.import(id).name.to_string();
+                    let new = self.define_function(old, &name, LLVMLinkage::LLVMExternalLinkage)?;
+                    self.values.insert(old, new);
+                    self.with_labels.insert(old, new);
+                    self.create_blocks(old, new);
+                    self.pending.push_back((old, new));
+                }
+                Kind::Data | Kind::ThreadLocal => {
+                    variables.push((old, self.define_variable(id, old)))
+                }
+                Kind::Alias {
+                    base: Some(base), ..
+                } if is_here(base) => {
+                    aliases.push((id, old));
+                }
+                Kind::Alias { .. } | Kind::Ifunc { .. } => {}
+            }
+        }
+        for (id, old) in aliases {
+            self.define_alias(id, old)?;
+        }
+        let has_asm = self.copy_inline_asm();
+        for (old, new) in variables {
+            // SAFETY: a defined variable has an initializer.
+            let initializer = self.map_constant(unsafe { LLVMGetInitializer(old) })?;
+            // SAFETY: same type, same context, and all globals in it are of this module.
+            unsafe { LLVMSetInitializer(new, initializer) };
+        }
+        self.copy_pending()?;
+        any |= self.mention_section_bounds();
+        Ok(any || has_asm)
+    }
+
+    /// Initializes the copied label tables and hands the module out.
+    pub(crate) fn finish(mut self) -> Result<Unit, CodegenError> {
+        while let Some((old, new)) = self.tables.pop() {
+            // SAFETY: label tables are defined constants.
+            let initializer = self.map_constant(unsafe { LLVMGetInitializer(old) })?;
+            // SAFETY: same type, same context.
+            unsafe { LLVMSetInitializer(new, initializer) };
+            self.copy_pending()?;
+        }
+        // SAFETY: a live module. Line tables of one function would carry its whole
+        // compile unit along; the debugger's view is made elsewhere.
+        unsafe { LLVMStripModuleDebugInfo(self.module.raw()) };
+        Ok(Unit {
+            module: self.module,
+            needs_passes: self.needs_passes,
+        })
+    }
+
+    pub(crate) fn unsupported(&self, construct: &str) -> CodegenError {
+        CodegenError::Unsupported {
+            module: self.reader.name().to_owned(),
+            unit: self.unit_name.clone(),
+            construct: construct.to_owned(),
+        }
+    }
+}
+
+fn set_flag(context: LLVMContextRef, module: LLVMModuleRef, name: &str, value: u64) {
+    // SAFETY: live context and module; pointer and length describe `name`.
+    unsafe {
+        let constant = LLVMConstInt(LLVMInt32TypeInContext(context), value, 0);
+        LLVMAddModuleFlag(
+            module,
+            LLVMModuleFlagBehavior::LLVMModuleFlagBehaviorWarning,
+            name.as_ptr().cast(),
+            name.len(),
+            LLVMValueAsMetadata(constant),
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! LLVM's fatal errors, which would end the process.
+//!
+//! `report_fatal_error` never returns to its caller: there is no state to go on from.
+//! What can be given up is the thread. A compile that is prepared for it runs under
+//! [`guard`]; should LLVM report a fatal error there, the guard's handler is told,
+//! the readers the thread had borrowed are written off, and the thread sleeps for
+//! ever, with whatever LLVM left on its stack. Elsewhere LLVM's default applies.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::{Once, Weak};
+
+use inkwell::llvm_sys::error_handling::LLVMInstallFatalErrorHandler;
+
+use crate::pool::Ledger;
+
+type Handler = Box<dyn FnOnce(&str)>;
+
+thread_local! {
+    static HANDLER: RefCell<Option<Handler>> = const { RefCell::new(None) };
+    static BORROWED: RefCell<Vec<Weak<Ledger>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `work`. If LLVM reports a fatal error in it, `on_fatal` is called with LLVM's
+/// message, and the calling thread never returns.
+///
+/// `on_fatal` must release, or hand to another thread, whatever others wait for.
+pub fn guard<R>(on_fatal: impl FnOnce(&str) + 'static, work: impl FnOnce() -> R) -> R {
+    static INSTALL: Once = Once::new();
+    // SAFETY: handlers that live as long as the process.
+    INSTALL.call_once(|| unsafe {
+        LLVMInstallFatalErrorHandler(Some(on_fatal_error));
+        install_bad_alloc_error_handler(on_bad_alloc, std::ptr::null_mut());
+    });
+    let outer = HANDLER.with(|handler| handler.borrow_mut().replace(Box::new(on_fatal)));
+    let result = work();
+    HANDLER.with(|handler| *handler.borrow_mut() = outer);
+    result
+}
+
+/// Notes that this thread holds a reader of `ledger`'s pool.
+pub(crate) fn borrowed(ledger: Weak<Ledger>) {
+    BORROWED.with(|list| list.borrow_mut().push(ledger));
+}
+
+/// Notes that this thread gave its latest reader back.
+pub(crate) fn returned() {
+    BORROWED.with(|list| list.borrow_mut().pop());
+}
+
+unsafe extern "C" {
+    /// `llvm::install_bad_alloc_error_handler`: LLVM-C has no counterpart. Sizes that
+    /// damaged bitcode claims end here.
+    #[link_name = "_ZN4llvm31install_bad_alloc_error_handlerEPFvPvPKcbES0_"]
+    fn install_bad_alloc_error_handler(
+        handler: extern "C" fn(*mut c_void, *const c_char, bool),
+        user_data: *mut c_void,
+    );
+}
+
+extern "C" fn on_bad_alloc(_: *mut c_void, reason: *const c_char, _: bool) {
+    on_fatal_error(reason);
+}
+
+extern "C" fn on_fatal_error(reason: *const c_char) {
+    let Some(handler) = HANDLER.with(|handler| handler.borrow_mut().take()) else {
+        return;
+    };
+    for ledger in BORROWED.with(|list| std::mem::take(&mut *list.borrow_mut())) {
+        if let Some(ledger) = ledger.upgrade() {
+            ledger.write_off();
+        }
+    }
+    // SAFETY: LLVM passes a C string.
+    let reason = unsafe { CStr::from_ptr(reason) }.to_string_lossy();
+    handler(&reason);
+    loop {
+        std::thread::park();
+    }
+}

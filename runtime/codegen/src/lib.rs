@@ -1,0 +1,49 @@
+//! LLVM behind Uruk: bitcode in, relocatable ELF objects out.
+//!
+//! A module is never compiled as a whole when it runs lazily. [`Bitcode`] holds
+//! its bytes; a [`Reader`] is one LLVM context that has read the module's symbol
+//! table and reads a body only when that body is asked for. A body is *copied*
+//! into a fresh one-function module of the same context, where every other
+//! symbol is a declaration, and that module is emitted. The reader's module
+//! itself is never changed, so any body can be extracted again at any tier.
+//!
+//! Invariants:
+//! - Modules never cross threads: a reader is used by one thread at a time
+//!   ([`ReaderPool`] lends it out), and only bytes go in and out.
+//! - LLVM's process-wide options are never touched; settings travel as
+//!   attributes, module flags, pipeline strings and target machines.
+//! - No input ends the process: LLVM's diagnostics are collected per context
+//!   and become [`CodegenError`]s.
+//!
+//! Reading order: [`summary`] (what a module holds, as plain data),
+//! [`plan`] (how each symbol is to be reached), [`reader`], `extract`, `globals`,
+//! `body` and `constant` (the copy), [`emit`] and `pipeline`, [`pool`], [`fatal`].
+
+#![deny(missing_docs)]
+
+pub mod emit;
+pub mod error;
+pub mod fatal;
+pub mod fuzz;
+pub mod plan;
+pub mod pool;
+pub mod reader;
+pub mod summary;
+
+mod body;
+mod constant;
+mod context;
+mod extract;
+mod globals;
+mod pipeline;
+mod query;
+mod scan;
+
+pub use emit::llvm_version;
+pub use error::CodegenError;
+pub use plan::{Access, Import, ModulePlan};
+pub use pool::ReaderPool;
+pub use reader::{Bitcode, Reader};
+pub use summary::{
+    BODY_PREFIX, Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo,
+};

@@ -1,0 +1,148 @@
+//! A code generation pipeline that is made once and run for every unit.
+//!
+//! LLVM-C emits an object by building the pipeline of some sixty passes anew each
+//! time, which costs more than running it on a small function. The pipeline itself
+//! can be run again: every pass prepares itself in `doInitialization`, and the
+//! streamer is reset when a module is finished. Keeping it takes one C++ function,
+//! `CodeGenTargetMachineImpl::addPassesToEmitFile`, and a stream for it to write to.
+//! The stream is LLVM's own `raw_svector_ostream` over an LLVM vector, laid out here
+//! field by field; layouts and names are those of LLVM 22.1, whose library version
+//! its symbols carry.
+//!
+//! Invariants:
+//! - A pipeline only ever sees modules of one context (its passes cache types).
+//! - After a reported error it is not used again.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use inkwell::llvm_sys::core::{LLVMCreatePassManager, LLVMDisposePassManager, LLVMRunPassManager};
+use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMPassManagerRef};
+use inkwell::llvm_sys::target_machine::LLVMTargetMachineRef;
+
+unsafe extern "C" {
+    /// `llvm::CodeGenTargetMachineImpl::addPassesToEmitFile`; true if the machine
+    /// cannot emit that kind of file.
+    #[link_name = "_ZN4llvm24CodeGenTargetMachineImpl19addPassesToEmitFileERNS_6legacy15PassManagerBaseERNS_17raw_pwrite_streamEPS4_NS_15CodeGenFileTypeEbPNS_28MachineModuleInfoWrapperPassE"]
+    fn add_passes_to_emit_file(
+        machine: LLVMTargetMachineRef,
+        passes: LLVMPassManagerRef,
+        out: *mut Stream,
+        dwarf_out: *mut c_void,
+        file_type: i32,
+        disable_verify: bool,
+        module_info: *mut c_void,
+    ) -> bool;
+
+    #[link_name = "_ZTVN4llvm19raw_svector_ostreamE"]
+    static STREAM_VTABLE: [*const c_void; 2];
+}
+
+/// `CodeGenFileType::ObjectFile`.
+const OBJECT_FILE: i32 = 1;
+/// `raw_ostream::OStreamKind::OK_SVecStream`.
+const VECTOR_STREAM: u32 = 2;
+
+/// `llvm::raw_svector_ostream`.
+#[repr(C)]
+struct Stream {
+    vtable: *const c_void,
+    kind: u32,
+    /// Start, end and cursor of the buffer; an unbuffered stream has none.
+    buffer: [*mut u8; 3],
+    color: bool,
+    buffer_mode: u32,
+    vector: *mut Vector,
+}
+
+/// `llvm::SmallVector<char, 0>`: while empty, `begin` points behind the struct.
+#[repr(C)]
+struct Vector {
+    begin: *mut u8,
+    size: usize,
+    capacity: usize,
+}
+
+const _: () = assert!(size_of::<Stream>() == 56 && size_of::<Vector>() == 24);
+
+/// The passes from IR to an object, and the memory the object is written to.
+pub(crate) struct Pipeline {
+    passes: LLVMPassManagerRef,
+    // Boxed for good: the passes keep a pointer to the stream, it one to the vector.
+    stream: *mut Stream,
+    vector: *mut Vector,
+}
+
+impl Pipeline {
+    /// Builds the pipeline of `machine`, which must outlive it. `None` if the machine
+    /// emits no objects.
+    pub(crate) fn new(machine: LLVMTargetMachineRef) -> Option<Pipeline> {
+        let vector = Box::into_raw(Box::new(Vector {
+            begin: null_mut(),
+            size: 0,
+            capacity: 0,
+        }));
+        // SAFETY: `vector` is live; the address behind it is only compared.
+        unsafe { (*vector).begin = vector.add(1).cast::<u8>() };
+        let stream = Box::into_raw(Box::new(Stream {
+            // An object's pointer goes behind offset-to-top and type information.
+            vtable: (&raw const STREAM_VTABLE).wrapping_add(1).cast::<c_void>(),
+            kind: VECTOR_STREAM,
+            buffer: [null_mut(); 3],
+            color: false,
+            buffer_mode: 0,
+            vector,
+        }));
+        // SAFETY: plain constructor.
+        let passes = unsafe { LLVMCreatePassManager() };
+        let pipeline = Pipeline {
+            passes,
+            stream,
+            vector,
+        };
+        // SAFETY: live machine, passes and stream; the other pointers may be null.
+        let refused = unsafe {
+            add_passes_to_emit_file(
+                machine,
+                passes,
+                stream,
+                null_mut(),
+                OBJECT_FILE,
+                true,
+                null_mut(),
+            )
+        };
+        (!refused).then_some(pipeline)
+    }
+
+    /// Emits a module, which the passes change.
+    pub(crate) fn emit(&mut self, module: LLVMModuleRef) -> Vec<u8> {
+        // SAFETY: live vector, passes and module of the pipeline's context; `begin`
+        // and `size` describe what the passes wrote.
+        unsafe {
+            (*self.vector).size = 0;
+            LLVMRunPassManager(self.passes, module);
+            std::slice::from_raw_parts((*self.vector).begin, (*self.vector).size).to_vec()
+        }
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        // SAFETY: the passes go first, as they point at the stream; the vector's
+        // elements were allocated with `malloc` unless they are still behind it.
+        unsafe {
+            LLVMDisposePassManager(self.passes);
+            drop(Box::from_raw(self.stream));
+            let first = self.vector.add(1).cast::<u8>();
+            if (*self.vector).begin != first {
+                free((*self.vector).begin.cast::<c_void>());
+            }
+            drop(Box::from_raw(self.vector));
+        }
+    }
+}
+
+unsafe extern "C" {
+    fn free(memory: *mut c_void);
+}

@@ -1,0 +1,44 @@
+//! How the symbols of one module are named and reached once the image is bound.
+//!
+//! Binding is decided outside (all modules of an image together); codegen only
+//! obeys: an import that is [`Access::Near`] becomes a `dso_local` declaration and
+//! is addressed directly, everything else goes through the GOT.
+
+use crate::summary::SymbolId;
+
+/// How code addresses a symbol that is not in its own unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Calls through the slot or GOT word, addresses through the GOT: functions,
+    /// and data that may be anywhere.
+    Indirect,
+    /// Data inside the reservation: addressed directly.
+    Near,
+}
+
+/// One symbol as units name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Import {
+    /// Link name, unique in the image.
+    pub name: Box<str>,
+    /// How it is reached.
+    pub access: Access,
+    /// True if this module's definition is the one that counts.
+    pub defined: bool,
+    /// True if some file of the image defines it.
+    pub bound: bool,
+}
+
+/// The bound symbol table of one module, indexed by [`SymbolId`].
+#[derive(Debug, Clone, Default)]
+pub struct ModulePlan {
+    /// One import per symbol of the summary.
+    pub imports: Vec<Import>,
+}
+
+impl ModulePlan {
+    /// The import of `symbol`.
+    pub fn import(&self, symbol: SymbolId) -> &Import {
+        &self.imports[symbol.index()]
+    }
+}

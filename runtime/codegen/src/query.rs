@@ -1,0 +1,87 @@
+//! Questions about a module that need types or bodies: signatures, and who uses a
+//! symbol (asked only to explain an error).
+
+use inkwell::llvm_sys::LLVMValueKind;
+use inkwell::llvm_sys::core::{
+    LLVMDisposeMessage, LLVMGetBasicBlockParent, LLVMGetFirstUse, LLVMGetInstructionParent,
+    LLVMGetNextUse, LLVMGetUser, LLVMGetValueKind, LLVMGlobalGetValueType, LLVMPrintTypeToString,
+};
+use inkwell::llvm_sys::prelude::LLVMValueRef;
+
+use crate::error::CodegenError;
+use crate::reader::{Reader, Verify, value_name};
+use crate::summary::{Kind, SymbolId};
+
+/// Users named per symbol; the rest would not make the message clearer.
+const USERS_SHOWN: usize = 3;
+
+impl Reader {
+    /// The type of a function as LLVM writes it, such as `i32 (ptr, double)`.
+    pub fn function_type(&self, function: SymbolId) -> String {
+        let value = self.table().values[function.index()];
+        // SAFETY: a live global; the string is ours and disposed after copying.
+        unsafe {
+            let raw = LLVMPrintTypeToString(LLVMGlobalGetValueType(value));
+            let text = std::ffi::CStr::from_ptr(raw).to_string_lossy().into_owned();
+            LLVMDisposeMessage(raw);
+            text
+        }
+    }
+
+    /// For each of `symbols`, names of functions and variables that mention it;
+    /// empty for one that nothing mentions. Reads every body.
+    ///
+    /// # Errors
+    /// An unreadable body.
+    pub fn users(&mut self, symbols: &[SymbolId]) -> Result<Vec<Vec<String>>, CodegenError> {
+        for (index, info) in self.summary().symbols.iter().enumerate() {
+            if info.kind == Kind::Function && info.linkage.is_definition() {
+                self.materialize(self.table().values[index], Verify::No)?;
+            }
+        }
+        Ok(symbols
+            .iter()
+            .map(|symbol| {
+                let mut users = Vec::new();
+                collect(self.table().values[symbol.index()], &mut users, 0);
+                users
+            })
+            .collect())
+    }
+}
+
+fn collect(value: LLVMValueRef, users: &mut Vec<String>, depth: u32) {
+    // Constants nest a few levels deep at most.
+    if depth > 16 {
+        return;
+    }
+    // SAFETY: walks the use list of a live value; users are live values.
+    unsafe {
+        let mut item = LLVMGetFirstUse(value);
+        while !item.is_null() && users.len() < USERS_SHOWN {
+            let user = LLVMGetUser(item);
+            let name = match LLVMGetValueKind(user) {
+                LLVMValueKind::LLVMInstructionValueKind => {
+                    let block = LLVMGetInstructionParent(user);
+                    if block.is_null() {
+                        String::new()
+                    } else {
+                        value_name(LLVMGetBasicBlockParent(block))
+                    }
+                }
+                LLVMValueKind::LLVMGlobalVariableValueKind
+                | LLVMValueKind::LLVMGlobalAliasValueKind
+                | LLVMValueKind::LLVMGlobalIFuncValueKind
+                | LLVMValueKind::LLVMFunctionValueKind => value_name(user),
+                _ => {
+                    collect(user, users, depth + 1);
+                    String::new()
+                }
+            };
+            if !name.is_empty() && !users.contains(&name) {
+                users.push(name);
+            }
+            item = LLVMGetNextUse(item);
+        }
+    }
+}

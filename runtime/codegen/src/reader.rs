@@ -1,0 +1,466 @@
+//! One LLVM context that has read one module's symbol table, and reads bodies on
+//! demand.
+//!
+//! A reader belongs to one thread at a time. Its module is never modified: units
+//! are copied out of it (see `extract`), so it serves any number of compiles at
+//! any tier. What a compile leaves behind in the context (types, constants) is
+//! bounded by recycling readers in [`ReaderPool`](crate::ReaderPool).
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use inkwell::llvm_sys::LLVMValueKind;
+use inkwell::llvm_sys::analysis::{
+    LLVMVerifierFailureAction, LLVMVerifyFunction, LLVMVerifyModule,
+};
+use inkwell::llvm_sys::bit_reader::LLVMGetBitcodeModuleInContext2;
+use inkwell::llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
+use inkwell::llvm_sys::core::{
+    LLVMGetFirstFunction, LLVMGetFirstGlobal, LLVMGetFirstGlobalAlias, LLVMGetFirstGlobalIFunc,
+    LLVMGetIntrinsicID, LLVMGetModuleInlineAsm, LLVMGetNextFunction, LLVMGetNextGlobal,
+    LLVMGetNextGlobalAlias, LLVMGetNextGlobalIFunc, LLVMGetTarget, LLVMGetValueKind,
+    LLVMGetValueName2,
+};
+use inkwell::llvm_sys::error::{LLVMDisposeErrorMessage, LLVMErrorRef, LLVMGetErrorMessage};
+use inkwell::llvm_sys::ir_reader::LLVMParseIRInContext2;
+use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMValueRef};
+use rustc_hash::FxHashMap;
+
+use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
+use crate::emit::{Emitter, Settings};
+use crate::error::CodegenError;
+use crate::extract::{AttributeKinds, Extraction, has_function_attribute};
+use crate::plan::ModulePlan;
+use crate::scan;
+use crate::summary::{ModuleSummary, SymbolId};
+
+unsafe extern "C" {
+    /// `llvm::GlobalValue::materialize()`: reads one body of a lazy module. It is
+    /// a C++ member that returns `llvm::Error` by value, which the Itanium ABI
+    /// passes as a hidden first pointer argument; LLVM-C has no counterpart.
+    #[link_name = "_ZN4llvm11GlobalValue11materializeEv"]
+    fn llvm_materialize(out: *mut LLVMErrorRef, value: LLVMValueRef) -> *mut LLVMErrorRef;
+}
+
+/// The bytes of a module, shareable between threads and readers.
+#[derive(Clone)]
+pub struct Bitcode {
+    name: Arc<str>,
+    bytes: Arc<[u8]>,
+}
+
+impl Bitcode {
+    /// Takes bitcode as it is. It is checked when a [`Reader`] is made of it.
+    pub fn new(name: &str, bytes: impl Into<Arc<[u8]>>) -> Bitcode {
+        Bitcode {
+            name: name.into(),
+            bytes: bytes.into(),
+        }
+    }
+
+    /// Parses IR text and keeps its bitcode.
+    ///
+    /// # Errors
+    /// [`CodegenError::Syntax`] with line and column.
+    pub fn from_ir_text(name: &str, text: &str) -> Result<Bitcode, CodegenError> {
+        let context = LlvmContext::new();
+        let c_name = c_name(name);
+        // LLVM's IR lexer needs the terminating zero that `MemoryBuffer` promises.
+        let mut terminated = Vec::with_capacity(text.len() + 1);
+        terminated.extend_from_slice(text.as_bytes());
+        terminated.push(0);
+        // SAFETY: `terminated` outlives the parse, which does not keep the buffer.
+        let buffer = unsafe { Buffer::view(&terminated[..text.len()], &c_name) };
+        let mut module: LLVMModuleRef = std::ptr::null_mut();
+        let mut message = std::ptr::null_mut();
+        // SAFETY: live context and buffer; the buffer stays ours.
+        let failed = unsafe {
+            LLVMParseIRInContext2(context.raw(), buffer.raw(), &mut module, &mut message)
+        };
+        if failed != 0 {
+            // SAFETY: on failure the message is ours.
+            let message = unsafe { take_message(message) };
+            return Err(CodegenError::Syntax {
+                module: name.to_owned(),
+                message,
+            });
+        }
+        // SAFETY: a fresh module, ours.
+        let module = unsafe { OwnedModule::new(module) };
+        // SAFETY: a live module; the buffer is ours.
+        let out = unsafe { Buffer::from_raw(LLVMWriteBitcodeToMemoryBuffer(module.raw())) };
+        Ok(Bitcode::new(name, out.bytes()))
+    }
+
+    /// The input's name, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The module's globals in a fixed order: functions, variables, aliases, ifuncs.
+pub(crate) struct SymbolTable {
+    pub(crate) values: Vec<LLVMValueRef>,
+    pub(crate) index: FxHashMap<LLVMValueRef, SymbolId>,
+    /// Declarations of `llvm.fmuladd`.
+    pub(crate) fmuladd: Vec<LLVMValueRef>,
+    /// True if any function is `alwaysinline`.
+    pub(crate) has_always_inline: bool,
+}
+
+/// Whether a body is checked after reading. It is, wherever it can be: see
+/// `Extraction::read_bodies`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verify {
+    Yes,
+    No,
+}
+
+/// A lazily read module in a context of its own.
+pub struct Reader {
+    // Field order is drop order: the module goes before its context, and the
+    // context before the bytes a lazy module still points into.
+    module: OwnedModule,
+    emitter: Emitter,
+    context: LlvmContext,
+    bitcode: Bitcode,
+    table: SymbolTable,
+    kinds: AttributeKinds,
+    summary: Arc<ModuleSummary>,
+    compiles: usize,
+    sound: bool,
+}
+
+// SAFETY: everything inside belongs to the reader's own context; a reader is
+// moved between threads whole and used by one at a time (`&mut`).
+unsafe impl Send for Reader {}
+
+impl Reader {
+    /// Reads the symbol table of `bitcode`.
+    ///
+    /// # Errors
+    /// Bytes that are not bitcode, a module for another machine.
+    pub fn new(bitcode: &Bitcode) -> Result<Reader, CodegenError> {
+        Reader::with_summary(bitcode, None)
+    }
+
+    /// As [`Reader::new`], reusing the summary of another reader of the same bytes.
+    pub(crate) fn with_summary(
+        bitcode: &Bitcode,
+        summary: Option<Arc<ModuleSummary>>,
+    ) -> Result<Reader, CodegenError> {
+        let emitter = Emitter::new(Settings::baseline())?;
+        let context = LlvmContext::new();
+        let module = read_lazily(&context, bitcode)?;
+        check_target(&module, bitcode)?;
+        let kinds = AttributeKinds::new(context.raw());
+        let table = symbol_table(&module, kinds.always_inline);
+        let summary = match summary {
+            Some(summary) => summary,
+            None => {
+                // Bodies are verified one by one, when they are read.
+                if let Some(message) = verify_module(module.raw()) {
+                    let module = bitcode.name().to_owned();
+                    return Err(CodegenError::Load { module, message });
+                }
+                let mut summary = scan::summarize(&table, kinds.always_inline);
+                let mut length = 0;
+                // SAFETY: a live module.
+                unsafe { LLVMGetModuleInlineAsm(module.raw(), &mut length) };
+                summary.has_inline_asm = length != 0;
+                Arc::new(summary)
+            }
+        };
+        if let Some(message) = context.take_errors() {
+            return Err(CodegenError::Load {
+                module: bitcode.name().to_owned(),
+                message,
+            });
+        }
+        Ok(Reader {
+            module,
+            emitter,
+            context,
+            bitcode: bitcode.clone(),
+            table,
+            kinds,
+            summary,
+            compiles: 0,
+            sound: true,
+        })
+    }
+
+    /// What the module holds.
+    pub fn summary(&self) -> &Arc<ModuleSummary> {
+        &self.summary
+    }
+
+    /// Number of units compiled by this reader.
+    pub fn compiles(&self) -> usize {
+        self.compiles
+    }
+
+    /// Compiles one function to an object that defines its body under
+    /// [`BODY_PREFIX`](crate::BODY_PREFIX) and its link name.
+    ///
+    /// # Errors
+    /// An unreadable or invalid body, a construct that cannot be extracted, an
+    /// error reported by LLVM.
+    pub fn compile_function(
+        &mut self,
+        plan: &ModulePlan,
+        function: SymbolId,
+    ) -> Result<Vec<u8>, CodegenError> {
+        let name = plan.import(function).name.to_string();
+        let mut extraction = Extraction::new(self, plan, &name)?;
+        extraction.add_function(function)?;
+        let unit = extraction.finish()?;
+        self.emit(unit, &name)
+    }
+
+    /// Compiles the module's data: every variable the plan says is defined here,
+    /// aliases into data, module-level assembly, and the functions that cannot be
+    /// split from them. `None` if there is nothing to compile.
+    ///
+    /// # Errors
+    /// As [`Reader::compile_function`].
+    pub fn compile_data(&mut self, plan: &ModulePlan) -> Result<Option<Vec<u8>>, CodegenError> {
+        self.compile_together(plan, "the module's data", false)
+    }
+
+    /// Compiles all that the plan says is defined here to one object, functions
+    /// under their plain names: what a static compiler would make of the module.
+    ///
+    /// # Errors
+    /// As [`Reader::compile_function`].
+    pub fn compile_everything(
+        &mut self,
+        plan: &ModulePlan,
+    ) -> Result<Option<Vec<u8>>, CodegenError> {
+        self.compile_together(plan, "the whole module", true)
+    }
+
+    fn compile_together(
+        &mut self,
+        plan: &ModulePlan,
+        name: &str,
+        everything: bool,
+    ) -> Result<Option<Vec<u8>>, CodegenError> {
+        let mut extraction = Extraction::new(self, plan, name)?;
+        if !extraction.add_data(everything)? {
+            return Ok(None);
+        }
+        let unit = extraction.finish()?;
+        self.emit(unit, name).map(Some)
+    }
+
+    fn emit(&mut self, unit: crate::extract::Unit, name: &str) -> Result<Vec<u8>, CodegenError> {
+        self.compiles += 1;
+        let fail = |message| CodegenError::Emit {
+            module: self.bitcode.name().to_owned(),
+            unit: name.to_owned(),
+            message,
+        };
+        if unit.needs_passes {
+            self.emitter
+                .run_passes(unit.module.raw(), "default<O0>")
+                .map_err(&fail)?;
+        }
+        let object = self.emitter.emit(unit.module.raw());
+        // Emission always says it succeeded; an error in the context counts.
+        match self.context.take_errors() {
+            None => Ok(object),
+            Some(message) => {
+                self.sound = false;
+                Err(fail(message))
+            }
+        }
+    }
+
+    /// False after an error of LLVM: what it left in the context, and in the passes
+    /// that are kept, is not to be built on.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.sound
+    }
+
+    /// Reads one body, and verifies it.
+    pub(crate) fn materialize(
+        &self,
+        function: LLVMValueRef,
+        verify: Verify,
+    ) -> Result<(), CodegenError> {
+        let fail = |message| CodegenError::Body {
+            module: self.bitcode.name().to_owned(),
+            function: value_name(function),
+            message,
+        };
+        let mut error: LLVMErrorRef = std::ptr::null_mut();
+        // SAFETY: `function` is a live function of the lazy module; `error` is the
+        // place for the returned `llvm::Error`, a single pointer.
+        unsafe { llvm_materialize(&mut error, function) };
+        if !error.is_null() {
+            // SAFETY: a non-null error is ours; taking the message consumes it.
+            let raw = unsafe { LLVMGetErrorMessage(error) };
+            // SAFETY: a C string, disposed with its own function just below.
+            let message = unsafe { std::ffi::CStr::from_ptr(raw) }
+                .to_string_lossy()
+                .into_owned();
+            // SAFETY: see above.
+            unsafe { LLVMDisposeErrorMessage(raw) };
+            return Err(fail(message));
+        }
+        // SAFETY: a live function with its body read.
+        let broken = verify == Verify::Yes
+            && unsafe {
+                LLVMVerifyFunction(function, LLVMVerifierFailureAction::LLVMReturnStatusAction)
+            } != 0;
+        if broken {
+            return Err(fail(format!(
+                "its body is not valid IR: {}",
+                self.verifier_message()
+            )));
+        }
+        match self.context.take_errors() {
+            None => Ok(()),
+            Some(message) => Err(fail(message)),
+        }
+    }
+
+    /// What the verifier says of the bodies read so far; for a message only.
+    fn verifier_message(&self) -> String {
+        verify_module(self.module.raw()).unwrap_or_else(|| String::from("no message"))
+    }
+
+    pub(crate) fn module(&self) -> LLVMModuleRef {
+        self.module.raw()
+    }
+
+    pub(crate) fn context(&self) -> &LlvmContext {
+        &self.context
+    }
+
+    pub(crate) fn table(&self) -> &SymbolTable {
+        &self.table
+    }
+
+    pub(crate) fn kinds(&self) -> &AttributeKinds {
+        &self.kinds
+    }
+
+    pub(crate) fn emitter(&self) -> &Emitter {
+        &self.emitter
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.bitcode.name()
+    }
+}
+
+/// Verifies all of a module but the bodies it has not read; the verifier's message if
+/// it is broken.
+fn verify_module(module: LLVMModuleRef) -> Option<String> {
+    let mut message = std::ptr::null_mut();
+    let action = LLVMVerifierFailureAction::LLVMReturnStatusAction;
+    // SAFETY: a live module and an out pointer; the message is ours either way.
+    unsafe {
+        let broken = LLVMVerifyModule(module, action, &mut message) != 0;
+        let message = take_message(message);
+        broken.then_some(message)
+    }
+}
+
+/// The name of a value; the escape byte that suppresses mangling is dropped.
+pub(crate) fn value_name(value: LLVMValueRef) -> String {
+    let mut length = 0;
+    // SAFETY: a live value; LLVM returns pointer and length of its name.
+    let bytes = unsafe {
+        let start = LLVMGetValueName2(value, &mut length);
+        std::slice::from_raw_parts(start.cast::<u8>(), length)
+    };
+    let bytes = bytes.strip_prefix(b"\x01").unwrap_or(bytes);
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub(crate) fn c_name(name: &str) -> CString {
+    CString::new(name.replace('\0', "?")).unwrap_or_default()
+}
+
+fn read_lazily(context: &LlvmContext, bitcode: &Bitcode) -> Result<OwnedModule, CodegenError> {
+    let fail = |message: Option<String>| CodegenError::Load {
+        module: bitcode.name().to_owned(),
+        message: message.unwrap_or_else(|| String::from("no message")),
+    };
+    if bitcode.bytes().is_empty() {
+        return Err(fail(Some(String::from("the file is empty"))));
+    }
+    // SAFETY: the reader keeps `bitcode` alive until its module is dropped.
+    let buffer = unsafe { Buffer::view(bitcode.bytes(), &c_name(bitcode.name())) };
+    let mut module: LLVMModuleRef = std::ptr::null_mut();
+    // SAFETY: live context; the function takes the buffer over whatever happens.
+    let failed =
+        unsafe { LLVMGetBitcodeModuleInContext2(context.raw(), buffer.into_raw(), &mut module) };
+    if failed != 0 || module.is_null() {
+        return Err(fail(context.take_errors()));
+    }
+    // SAFETY: a fresh module, ours.
+    Ok(unsafe { OwnedModule::new(module) })
+}
+
+fn check_target(module: &OwnedModule, bitcode: &Bitcode) -> Result<(), CodegenError> {
+    // SAFETY: a live module; the triple is a C string it owns.
+    let triple = unsafe { std::ffi::CStr::from_ptr(LLVMGetTarget(module.raw())) }.to_string_lossy();
+    // A module without a triple (hand-written IR) is taken for this machine.
+    if triple.is_empty() || (triple.starts_with("x86_64-") && triple.contains("linux")) {
+        return Ok(());
+    }
+    Err(CodegenError::Target {
+        module: bitcode.name().to_owned(),
+        triple: triple.into_owned(),
+    })
+}
+
+fn symbol_table(module: &OwnedModule, always_inline: u32) -> SymbolTable {
+    type First = unsafe extern "C" fn(LLVMModuleRef) -> LLVMValueRef;
+    type Next = unsafe extern "C" fn(LLVMValueRef) -> LLVMValueRef;
+    let lists: [(First, Next); 4] = [
+        (LLVMGetFirstFunction, LLVMGetNextFunction),
+        (LLVMGetFirstGlobal, LLVMGetNextGlobal),
+        (LLVMGetFirstGlobalAlias, LLVMGetNextGlobalAlias),
+        (LLVMGetFirstGlobalIFunc, LLVMGetNextGlobalIFunc),
+    ];
+    let mut values = Vec::new();
+    for (first, next) in lists {
+        // SAFETY: walks a list of a live module to its null end.
+        let mut value = unsafe { first(module.raw()) };
+        while !value.is_null() {
+            values.push(value);
+            // SAFETY: as above.
+            value = unsafe { next(value) };
+        }
+    }
+    let index = values
+        .iter()
+        .enumerate()
+        .map(|(i, &v)| (v, SymbolId(i as u32)))
+        .collect();
+    // SAFETY: a live global.
+    let is_function = |v| unsafe { LLVMGetValueKind(v) } == LLVMValueKind::LLVMFunctionValueKind;
+    let functions = || values.iter().copied().filter(|&v| is_function(v));
+    let fmuladd = functions()
+        // SAFETY: a live function.
+        .filter(|&v| unsafe { LLVMGetIntrinsicID(v) } != 0)
+        .filter(|&v| value_name(v).starts_with("llvm.fmuladd."))
+        .collect();
+    let has_always_inline = functions().any(|v| has_function_attribute(v, always_inline));
+    SymbolTable {
+        index,
+        fmuladd,
+        has_always_inline,
+        values,
+    }
+}

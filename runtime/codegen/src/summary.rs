@@ -1,0 +1,149 @@
+//! What a module defines and needs, as plain data, without its bodies.
+//!
+//! The order of [`ModuleSummary::symbols`] is the order of the module's symbol
+//! table, so a [`SymbolId`] means the same symbol in every [`Reader`](crate::Reader)
+//! of the same bytes.
+
+/// A body is emitted under its function's link name with this prefix, so that the
+/// plain name always means the canonical address, also inside the body itself.
+pub const BODY_PREFIX: &str = "uruk.body.";
+
+/// Index of a symbol in its module's table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SymbolId(pub u32);
+
+impl SymbolId {
+    /// The index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a symbol is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A function.
+    Function,
+    /// A variable or constant.
+    Data,
+    /// A thread-local variable.
+    ThreadLocal,
+    /// Another name of `base`, or of a place inside it.
+    Alias {
+        /// The symbol it names, if it could be told.
+        base: Option<SymbolId>,
+        /// True if the alias names exactly `base`, not a place inside it.
+        exact: bool,
+    },
+    /// A function chosen at load time by a resolver.
+    Ifunc {
+        /// The resolver function.
+        resolver: Option<SymbolId>,
+    },
+}
+
+/// Linkage, reduced to what binding rules distinguish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Linkage {
+    /// Defined here, the one definition.
+    Strong,
+    /// Defined here, gives way to a strong one, else the first is chosen.
+    Weak,
+    /// A tentative definition; the largest wins, a real definition beats it.
+    Common,
+    /// Defined here, invisible to other modules.
+    Local,
+    /// Defined elsewhere.
+    Declared,
+    /// Defined elsewhere or null.
+    DeclaredWeak,
+    /// A copy of a definition elsewhere, for the optimizer; it counts where nothing
+    /// else defines the name.
+    Available,
+    /// `llvm.*` tables that are read, never emitted.
+    Appending,
+}
+
+impl Linkage {
+    /// True if this module holds a definition.
+    pub fn is_definition(self) -> bool {
+        matches!(
+            self,
+            Linkage::Strong | Linkage::Weak | Linkage::Common | Linkage::Local | Linkage::Available
+        )
+    }
+}
+
+/// Where a definition is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// A function with a unit of its own behind a stub.
+    Own,
+    /// Part of the module's data unit, compiled when the image starts. Functions
+    /// are here when they cannot be split from data: prefix data, labels whose
+    /// addresses are in shared data.
+    DataUnit,
+    /// A constant table of label addresses of one function: copied into that
+    /// function's unit.
+    WithFunction(SymbolId),
+    /// Nothing is emitted: declarations, intrinsics, `llvm.*` tables.
+    None,
+}
+
+/// One symbol of a module.
+#[derive(Debug, Clone)]
+pub struct SymbolInfo {
+    /// Name in the module; empty for unnamed ones.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// How it binds.
+    pub linkage: Linkage,
+    /// Where it is compiled.
+    pub placement: Placement,
+    /// Group that is kept or dropped as a whole, an index local to the module.
+    pub comdat: Option<u32>,
+    /// True if `llvm.used` or `llvm.compiler.used` lists it: assembly may name it.
+    pub used: bool,
+    /// True for constants.
+    pub constant: bool,
+    /// True for `alwaysinline` functions: their bodies are copied into callers.
+    pub always_inline: bool,
+}
+
+/// One entry of `llvm.global_ctors` or `llvm.global_dtors`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Structor {
+    /// Lower runs earlier at start, later at exit.
+    pub priority: u32,
+    /// The function to call.
+    pub function: SymbolId,
+    /// Dropped when this symbol's definition lost to another module's.
+    pub key: Option<SymbolId>,
+}
+
+/// What a module holds.
+#[derive(Debug, Clone, Default)]
+pub struct ModuleSummary {
+    /// The symbol table.
+    pub symbols: Vec<SymbolInfo>,
+    /// Entries of `llvm.global_ctors`, in file order.
+    pub constructors: Vec<Structor>,
+    /// Entries of `llvm.global_dtors`, in file order.
+    pub destructors: Vec<Structor>,
+    /// True if the module has module-level assembly; it goes with the data unit.
+    pub has_inline_asm: bool,
+    /// Keys of COMDAT groups, by group index: the least name of a member.
+    pub comdats: Vec<String>,
+}
+
+impl ModuleSummary {
+    /// Number of functions the module defines, `available_externally` ones aside.
+    pub fn function_count(&self) -> usize {
+        self.symbols
+            .iter()
+            .filter(|s| s.kind == Kind::Function && s.linkage.is_definition())
+            .filter(|s| s.linkage != Linkage::Available)
+            .count()
+    }
+}

@@ -1,0 +1,337 @@
+//! Extraction and emission: IR in, the object's symbols and relocations out.
+
+use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
+use uruk_codegen::fuzz::{compile_any, plan_alone};
+use uruk_codegen::{Bitcode, CodegenError, ModulePlan, Placement, Reader, SymbolId};
+
+fn plan(reader: &Reader) -> ModulePlan {
+    plan_alone(reader.summary())
+}
+
+fn id(reader: &Reader, name: &str) -> SymbolId {
+    let index = reader.summary().symbols.iter().position(|s| s.name == name);
+    SymbolId(index.unwrap_or_else(|| panic!("no symbol {name}")) as u32)
+}
+
+fn reader(ir: &str) -> Reader {
+    Reader::new(&Bitcode::from_ir_text("test.ll", ir).expect("valid IR")).expect("readable")
+}
+
+/// What an object defines and which relocations it has, one per line, sorted.
+fn describe(object: &[u8]) -> String {
+    let file = object::File::parse(object).expect("an object");
+    let mut lines = Vec::new();
+    for symbol in file.symbols() {
+        if symbol.is_global() && symbol.is_definition() {
+            lines.push(format!("defines {}", symbol.name().expect("a name")));
+        }
+    }
+    for section in file.sections() {
+        if !section
+            .name()
+            .is_ok_and(|n| n.starts_with(".text") || n.starts_with(".data"))
+        {
+            continue;
+        }
+        for (_, relocation) in section.relocations() {
+            if let RelocationTarget::Symbol(index) = relocation.target() {
+                let symbol = file.symbol_by_index(index).expect("a symbol");
+                let object::RelocationFlags::Elf { r_type } = relocation.flags() else {
+                    continue;
+                };
+                let name = match symbol.name() {
+                    Ok(name) if !name.is_empty() => name,
+                    _ => "(section)",
+                };
+                lines.push(format!("{name} by type {r_type}"));
+            }
+        }
+    }
+    lines.sort();
+    lines.join("\n")
+}
+
+fn check(ir: &str, function: &str) -> String {
+    let mut reader = reader(ir);
+    let plan = plan(&reader);
+    let function = id(&reader, function);
+    describe(&reader.compile_function(&plan, function).expect("compiles"))
+}
+
+#[test]
+fn calls_go_through_the_got_and_near_data_is_direct() {
+    let out = check(
+        "@near = global i32 1
+         @far = external global i32
+         declare i32 @callee(i32)
+         define i32 @f() {
+           %a = load i32, ptr @near
+           %b = load i32, ptr @far
+           %c = add i32 %a, %b
+           %d = call i32 @callee(i32 %c)
+           ret i32 %d
+         }",
+        "f",
+    );
+    // 41 GOTPCRELX, 42 REX_GOTPCRELX, 2 PC32.
+    assert_eq!(
+        out,
+        "callee by type 41\ndefines uruk.body.f\nfar by type 42\nnear by type 2"
+    );
+}
+
+#[test]
+fn a_function_that_mentions_itself_means_its_canonical_address() {
+    let out = check("define ptr @f() { ret ptr @f }", "f");
+    assert_eq!(out, "defines uruk.body.f\nf by type 42");
+}
+
+#[test]
+fn phis_switches_and_loops_survive_the_copy() {
+    let out = check(
+        "define i32 @f(i32 %n) {
+         entry: br label %loop
+         loop:
+           %i = phi i32 [ 0, %entry ], [ %next, %more ]
+           %s = phi i32 [ 1, %entry ], [ %t, %more ]
+           switch i32 %i, label %more [ i32 7, label %out i32 9, label %out ]
+         more:
+           %t = mul i32 %s, 3
+           %next = add i32 %i, 1
+           %c = icmp slt i32 %next, %n
+           br i1 %c, label %loop, label %out
+         out:
+           %r = phi i32 [ %s, %loop ], [ %s, %loop ], [ %t, %more ]
+           ret i32 %r
+         }",
+        "f",
+    );
+    assert_eq!(out, "defines uruk.body.f");
+}
+
+#[test]
+fn alwaysinline_callees_leave_nothing_behind() {
+    let out = check(
+        "declare void @leaf()
+         define internal void @inner() alwaysinline { call void @leaf() ret void }
+         define internal void @outer() alwaysinline { call void @inner() ret void }
+         define void @f() { call void @outer() call void @outer() ret void }",
+        "f",
+    );
+    assert_eq!(out, "defines uruk.body.f\nleaf by type 41\nleaf by type 41");
+}
+
+const COMPUTED_GOTO: &str = "
+    @table = internal constant [2 x ptr] [ptr blockaddress(@f, %a), ptr blockaddress(@f, %b)]
+    define i32 @f(i64 %i) {
+      %p = getelementptr [2 x ptr], ptr @table, i64 0, i64 %i
+      %t = load ptr, ptr %p
+      indirectbr ptr %t, [label %a, label %b]
+    a: ret i32 1
+    b: ret i32 2
+    }";
+
+#[test]
+fn tables_of_labels_go_with_their_function() {
+    let reader = reader(COMPUTED_GOTO);
+    let table = &reader.summary().symbols[id(&reader, "table").index()];
+    assert_eq!(table.placement, Placement::WithFunction(id(&reader, "f")));
+    let out = check(COMPUTED_GOTO, "f");
+    assert!(out.contains("defines uruk.body.f"), "{out}");
+    assert!(!out.contains("table"), "{out}");
+}
+
+#[test]
+fn shared_tables_of_labels_keep_their_function_with_the_data() {
+    let ir = COMPUTED_GOTO.replace("internal constant", "global");
+    let mut reader = reader(&ir);
+    let f = id(&reader, "f");
+    assert_eq!(
+        reader.summary().symbols[f.index()].placement,
+        Placement::DataUnit
+    );
+    let plan = plan(&reader);
+    let data = reader
+        .compile_data(&plan)
+        .expect("compiles")
+        .expect("some data");
+    let out = describe(&data);
+    assert!(out.contains("defines f\ndefines table"), "{out}");
+}
+
+#[test]
+fn data_refers_to_functions_by_their_plain_names() {
+    let mut reader = reader(
+        "@vtable = constant { [2 x ptr] } { [2 x ptr] [ptr @f, ptr getelementptr (i8, ptr @d, i64 4)] }
+         @d = internal global [2 x i32] [i32 1, i32 2]
+         @a = alias i32, getelementptr ([2 x i32], ptr @d, i64 0, i64 1)
+         define void @f() { ret void }",
+    );
+    let plan = plan(&reader);
+    let data = reader
+        .compile_data(&plan)
+        .expect("compiles")
+        .expect("some data");
+    assert_eq!(
+        describe(&data),
+        "d by type 1\ndefines a\ndefines d\ndefines vtable\nf by type 1"
+    );
+}
+
+#[test]
+fn coroutines_are_split_in_their_unit() {
+    let out = check(
+        "declare token @llvm.coro.id(i32, ptr, ptr, ptr)
+         declare ptr @llvm.coro.begin(token, ptr)
+         declare i64 @llvm.coro.size.i64()
+         declare i8 @llvm.coro.suspend(token, i1)
+         declare void @llvm.coro.end(ptr, i1, token)
+         declare ptr @malloc(i64)
+         declare void @print(i32)
+         define ptr @f(i32 %n) presplitcoroutine {
+           %id = call token @llvm.coro.id(i32 0, ptr null, ptr null, ptr null)
+           %size = call i64 @llvm.coro.size.i64()
+           %memory = call ptr @malloc(i64 %size)
+           %handle = call ptr @llvm.coro.begin(token %id, ptr %memory)
+           call void @print(i32 %n)
+           %s = call i8 @llvm.coro.suspend(token none, i1 false)
+           switch i8 %s, label %out [ i8 0, label %resume i8 1, label %out ]
+         resume:
+           call void @print(i32 %n)
+           br label %out
+         out:
+           call void @llvm.coro.end(ptr %handle, i1 false, token none)
+           ret ptr %handle
+         }",
+        "f",
+    );
+    assert!(out.contains("defines uruk.body.f"), "{out}");
+    assert!(out.contains("print by type 41"), "{out}");
+}
+
+#[test]
+fn multiply_add_is_never_fused() {
+    let ir = "declare double @llvm.fmuladd.f64(double, double, double)
+        define double @f(double %a, double %b, double %c) \"target-features\"=\"+fma\" {
+          %r = call double @llvm.fmuladd.f64(double %a, double %b, double %c)
+          ret double %r
+        }";
+    let mut reader = reader(ir);
+    let (plan, f) = (plan(&reader), id(&reader, "f"));
+    let object = reader.compile_function(&plan, f).expect("compiles");
+    let file = object::File::parse(&*object).expect("an object");
+    let text = file
+        .section_by_name(".text")
+        .expect("text")
+        .data()
+        .expect("bytes")
+        .to_vec();
+    let mut decoder = iced_x86::Decoder::new(64, &text, iced_x86::DecoderOptions::NONE);
+    let names: Vec<String> = decoder
+        .iter()
+        .map(|i| format!("{:?}", i.mnemonic()).to_lowercase())
+        .collect();
+    assert!(names.iter().any(|n| n.contains("mulsd")), "{names:?}");
+    assert!(!names.iter().any(|n| n.starts_with("vfm")), "{names:?}");
+}
+
+#[test]
+fn the_same_reader_compiles_a_function_again() {
+    let mut reader = reader("define i32 @f() { ret i32 3 }");
+    let (plan, f) = (plan(&reader), id(&reader, "f"));
+    let first = reader.compile_function(&plan, f).expect("compiles");
+    assert_eq!(
+        first,
+        reader.compile_function(&plan, f).expect("compiles again")
+    );
+}
+
+#[test]
+fn what_was_compiled_before_leaves_no_trace_in_an_object() {
+    let ir = "
+        @s = private constant [3 x i8] c\"ab\\00\"
+        declare i32 @puts(ptr)
+        declare i32 @__gxx_personality_v0(...)
+        define i32 @a(i32 %x) { %y = mul i32 %x, 3 ret i32 %y }
+        define i32 @b() { %r = call i32 @puts(ptr @s) ret i32 %r }
+        define i32 @c() personality ptr @__gxx_personality_v0 {
+          %r = invoke i32 @b() to label %ok unwind label %caught
+        ok: ret i32 %r
+        caught:
+          %p = landingpad { ptr, i32 } catch ptr null
+          ret i32 -1
+        }
+        define double @d(double %x) { %y = fadd double %x, 1.5 ret double %y }";
+    let names = ["a", "b", "c", "d", "c", "a"];
+    let mut kept = reader(ir);
+    let plan = plan(&kept);
+    for name in names {
+        let mut fresh = reader(ir);
+        let function = id(&fresh, name);
+        let expected = fresh.compile_function(&plan, function).expect("compiles");
+        assert_eq!(
+            kept.compile_function(&plan, function).expect("compiles"),
+            expected,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn syntax_errors_have_line_and_column() {
+    let Err(error) = Bitcode::from_ir_text("bad.ll", "define void @f() {\n  wrong\n}") else {
+        panic!("parsed");
+    };
+    assert!(
+        error.to_string().starts_with("bad.ll: bad.ll:2:3: error:"),
+        "{error}"
+    );
+}
+
+#[test]
+fn other_machines_are_refused() {
+    let bitcode = Bitcode::from_ir_text("arm.ll", "target triple = \"aarch64-linux-gnu\"").unwrap();
+    assert!(matches!(
+        Reader::new(&bitcode),
+        Err(CodegenError::Target { .. })
+    ));
+}
+
+#[test]
+fn damaged_bitcode_is_an_error_or_compiles() {
+    let text =
+        format!("{COMPUTED_GOTO}\n define i32 @g(i32 %x) {{ %y = add i32 %x, 1 ret i32 %y }}");
+    let good = Bitcode::from_ir_text("good.ll", &text).unwrap();
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    for _ in 0..300 {
+        let mut bytes = good.bytes().to_vec();
+        match next() % 2 {
+            0 => bytes.truncate(next() as usize % bytes.len()),
+            _ => {
+                let at = next() as usize % bytes.len();
+                bytes[at] ^= 1 << (next() % 8);
+            }
+        }
+        compile_any(&bytes);
+    }
+}
+
+#[test]
+fn whole_modules_compile_and_report_errors() {
+    let compile = |ir| {
+        let mut reader = reader(ir);
+        let plan = plan(&reader);
+        reader.compile_everything(&plan)
+    };
+    let good = "@d = global i32 1\ndefine i32 @f() { ret i32 3 }\n@a = alias i32 (), ptr @f";
+    let object = compile(good).expect("compiles").expect("something");
+    assert_eq!(describe(&object), "defines a\ndefines d\ndefines f");
+    let bad = "module asm \"not an instruction\"\ndefine void @f() { ret void }";
+    assert!(matches!(compile(bad), Err(CodegenError::Emit { .. })));
+}

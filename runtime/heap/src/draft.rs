@@ -1,0 +1,311 @@
+//! Ownership of one allocation: [`Draft`], then [`Sealed`].
+//!
+//! A draft is the only way to write code, and only its owner can reach it, so
+//! writes need no lock. Sealing ends writing for good: the bytes of a sealed
+//! allocation in [`Pool::Code`] and [`Pool::ReadOnly`] never change while the
+//! value exists.
+
+use std::fmt;
+use std::ops::Range;
+use std::ptr;
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::config::Backing;
+use crate::error::HeapError;
+use crate::heap::{Inner, Pool};
+use crate::memory::Protection;
+use crate::pool::Grant;
+
+/// One allocation: `held` bytes from `start`, of which `size` were asked.
+struct Block {
+    inner: Arc<Inner>,
+    pool: Pool,
+    start: usize,
+    size: usize,
+    held: usize,
+}
+
+/// Memory that is being written and that nobody else knows yet. Dropping it
+/// gives the memory back (code only if nothing was allocated behind it; the
+/// bytes count as wasted otherwise).
+pub struct Draft {
+    /// `None` once sealed.
+    block: Option<Block>,
+    /// The heap's generation at allocation.
+    generation: u64,
+}
+
+/// Memory whose address may be published.
+///
+/// Dropping it leaves the memory as it is, on purpose: code that is reachable
+/// must outlive the values that describe it. Say what becomes of it with
+/// [`Sealed::retire`] or [`Sealed::release`].
+#[must_use = "dropping it leaks the memory until the heap goes"]
+pub struct Sealed {
+    block: Block,
+}
+
+impl Block {
+    fn range(&self) -> Range<usize> {
+        self.start..self.start + self.held
+    }
+
+    fn check(&self, offset: usize, len: usize) -> Result<usize, HeapError> {
+        let size = self.size;
+        match offset.checked_add(len) {
+            Some(end) if end <= size => Ok(self.start + offset),
+            _ => Err(HeapError::Bounds { offset, len, size }),
+        }
+    }
+
+    fn flips(&self) -> bool {
+        self.inner.memory.backing == Backing::Flip && self.pool != Pool::ReadWrite
+    }
+
+    fn protect(&self, step: &'static str, to: Protection) -> Result<(), HeapError> {
+        let range = self.range();
+        // SAFETY: called only when `flips`, with whole pages that this block
+        // owns alone; drafts are unpublished, so nobody executes or reads them.
+        unsafe { self.inner.memory.protect(range, to) }.map_err(|errno| HeapError::Map {
+            step,
+            address: self.start as u64,
+            len: self.held,
+            errno,
+        })
+    }
+
+    /// Whether the pages are this process's own to write.
+    fn writable_here(&self, generation: u64) -> bool {
+        self.pool == Pool::ReadWrite
+            || self.inner.memory.backing == Backing::Flip
+            || generation == self.inner.generation.load(Ordering::Relaxed)
+    }
+
+    fn give_back(&self) {
+        let mut state = self.inner.lock();
+        state
+            .pool(self.pool, self.start)
+            .give_back(self.start, self.held);
+    }
+}
+
+impl Draft {
+    pub(crate) fn new(
+        inner: Arc<Inner>,
+        pool: Pool,
+        grant: Grant,
+        size: usize,
+        held: usize,
+    ) -> Result<Draft, HeapError> {
+        let generation = inner.generation.load(Ordering::Relaxed);
+        let start = grant.start;
+        let block = Block {
+            inner,
+            pool,
+            start,
+            size,
+            held,
+        };
+        if block.flips()
+            && let Err(error) = block.protect("make writable", Protection::Writable)
+        {
+            block.give_back();
+            return Err(error);
+        }
+        if grant.dirty > 0 {
+            // SAFETY: the bytes were just granted to this block alone and are
+            // writable: flipped above, or of this generation, because frozen
+            // memory is never granted.
+            unsafe { block.inner.memory.clear(start..start + grant.dirty) };
+        }
+        Ok(Draft {
+            block: Some(block),
+            generation,
+        })
+    }
+
+    fn block(&self) -> &Block {
+        self.block
+            .as_ref()
+            .expect("a draft has its block until it is sealed")
+    }
+
+    /// The address at which the memory will be executed or read.
+    pub fn address(&self) -> u64 {
+        self.block().start as u64
+    }
+
+    /// Bytes that were asked for.
+    pub fn len(&self) -> usize {
+        self.block().size
+    }
+
+    /// Whether no bytes were asked for.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The pool it came from.
+    pub fn pool(&self) -> Pool {
+        self.block().pool
+    }
+
+    /// Copies `bytes` to `offset`. Pages that are never written stay untouched
+    /// and zero.
+    ///
+    /// # Errors
+    /// [`HeapError::Bounds`]; [`HeapError::CrossedFork`] in the child of a
+    /// `fork` that happened since [`allocate`](crate::Heap::allocate).
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), HeapError> {
+        let block = self.block();
+        let start = block.check(offset, bytes.len())?;
+        if !block.writable_here(self.generation) {
+            return Err(HeapError::CrossedFork);
+        }
+        // SAFETY: `check` gave a range inside this unsealed block, which is
+        // writable here; `&mut self` excludes other writers, and nobody else
+        // knows the memory.
+        unsafe { block.inner.memory.write(start, bytes) };
+        Ok(())
+    }
+
+    /// Ends writing. After it the address may be published by any store another
+    /// thread reads the address from: x86-64 keeps instruction fetch coherent
+    /// with writes through another mapping, and the addresses were not executed
+    /// since they last changed.
+    ///
+    /// # Errors
+    /// [`HeapError::CrossedFork`] as for [`Draft::write`]; [`HeapError::Map`]
+    /// with [`Backing::Flip`]. The memory is given back.
+    pub fn seal(mut self) -> Result<Sealed, HeapError> {
+        let block = self.block();
+        if !block.writable_here(self.generation) {
+            return Err(HeapError::CrossedFork);
+        }
+        if block.flips() {
+            let to = match block.pool {
+                Pool::Code => Protection::Executable,
+                Pool::ReadOnly | Pool::ReadWrite => Protection::Constant,
+            };
+            block.protect("seal", to)?;
+        }
+        let block = self.block.take().expect("checked above");
+        Ok(Sealed { block })
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        let Some(block) = self.block.take() else {
+            return;
+        };
+        if block.flips() {
+            // Failure leaves pages writable that nobody uses: no harm.
+            let _ = block.protect("close", Protection::Closed);
+        }
+        if block.pool == Pool::ReadWrite {
+            // SAFETY: private memory of this block, which ends here.
+            unsafe { block.inner.memory.discard(block.range()) };
+        }
+        block.give_back();
+    }
+}
+
+impl Sealed {
+    /// The address at which the memory is executed or read.
+    pub fn address(&self) -> u64 {
+        self.block.start as u64
+    }
+
+    /// Bytes that were asked for.
+    pub fn len(&self) -> usize {
+        self.block.size
+    }
+
+    /// Whether no bytes were asked for.
+    pub fn is_empty(&self) -> bool {
+        self.block.size == 0
+    }
+
+    /// The pool it came from.
+    pub fn pool(&self) -> Pool {
+        self.block.pool
+    }
+
+    /// The bytes, for code and constants; `None` for writable data, which the
+    /// program may be changing.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        if self.block.pool == Pool::ReadWrite {
+            return None;
+        }
+        let start = ptr::with_exposed_provenance::<u8>(self.block.start);
+        // SAFETY: the range is mapped readable while the block holds the heap,
+        // and sealed code and constants are not written while `self` exists.
+        Some(unsafe { slice::from_raw_parts(start, self.block.size) })
+    }
+
+    /// Stores one aligned 8-byte word into writable data, with release
+    /// ordering (its partner is whoever loads the word: the program).
+    ///
+    /// # Errors
+    /// [`HeapError::NotWritable`] for other pools, [`HeapError::Bounds`],
+    /// [`HeapError::Misaligned`].
+    pub fn store_word(&self, offset: usize, value: u64) -> Result<(), HeapError> {
+        let pool = self.block.pool;
+        if pool != Pool::ReadWrite {
+            return Err(HeapError::NotWritable { pool });
+        }
+        let start = self.block.check(offset, 8)?;
+        if !start.is_multiple_of(8) {
+            let address = start as u64;
+            return Err(HeapError::Misaligned { address });
+        }
+        let word = ptr::with_exposed_provenance_mut::<u64>(start);
+        // SAFETY: eight aligned bytes of private writable memory that this block
+        // owns; Rust code accesses sealed data only through this function.
+        unsafe { AtomicU64::from_ptr(word) }.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    /// Counts the memory as retired. It stays as it is, because it may still be
+    /// on some stack, until a reclaim proves otherwise.
+    pub fn retire(self) {
+        let block = &self.block;
+        let mut state = block.inner.lock();
+        state.pool(block.pool, block.start).retire(block.held);
+    }
+
+    /// Gives data or constants back for reuse. Code is only ever retired, so
+    /// for [`Pool::Code`] this is [`Sealed::retire`].
+    ///
+    /// # Safety
+    /// 1. Nothing accesses the memory any more: no code that runs or can still
+    ///    be reached refers to it.
+    pub unsafe fn release(self) {
+        match self.block.pool {
+            Pool::Code => return self.retire(),
+            Pool::ReadOnly => {}
+            // SAFETY: private memory that nobody accesses (duty 1).
+            Pool::ReadWrite => unsafe { self.block.inner.memory.discard(self.block.range()) },
+        }
+        self.block.give_back();
+    }
+}
+
+impl fmt::Debug for Draft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let block = self.block();
+        write!(f, "Draft({} {:#x}+{})", block.pool, block.start, block.size)
+    }
+}
+
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Block {
+            pool, start, size, ..
+        } = &self.block;
+        write!(f, "Sealed({pool} {start:#x}+{size})")
+    }
+}

@@ -1,0 +1,313 @@
+//! The heap: one lock, the pools under it, and allocation.
+//!
+//! # Locking
+//! One mutex guards all bookkeeping; it is held for tens of nanoseconds and
+//! never across a system call, except for stub pages and around `fork`. It is
+//! `std`'s futex mutex on purpose: `parking_lot` keeps its waiters in a global
+//! table whose buckets another thread may hold locked at the moment of a
+//! `fork`, and the child could then never unlock; `std`'s whole state is the
+//! futex word.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+use crate::config::{Backing, BackingChoice, HeapConfig};
+use crate::draft::Draft;
+use crate::error::HeapError;
+use crate::layout::{MIN_RESERVATION, PAGE, clamp_reservation, page_up};
+use crate::memory::{Memory, Refusal};
+use crate::pool::{GRANULE, Grant, PoolState, PoolStats};
+use crate::spans::Spans;
+use crate::stub_region::StubRegion;
+
+/// What memory is for, which decides how it can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pool {
+    /// Versions of functions: text with its private constants and unwind data.
+    /// Readable and executable once sealed.
+    Code,
+    /// Constants of data units. Readable.
+    ReadOnly,
+    /// Data, bss and GOT. Private, readable and writable, zero until written.
+    ReadWrite,
+}
+
+impl fmt::Display for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Pool::Code => "code",
+            Pool::ReadOnly => "read-only",
+            Pool::ReadWrite => "read-write",
+        })
+    }
+}
+
+/// Counts of a heap at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeapStats {
+    /// Pool of versions.
+    pub code: PoolStats,
+    /// Pool of constants.
+    pub read_only: PoolStats,
+    /// Pool of data.
+    pub read_write: PoolStats,
+    /// Stub pages that have their image.
+    pub stub_pages: usize,
+    /// Kernel mappings (`vm.max_map_count` counts them):
+    /// [`DUAL_MAPPINGS`](crate::DUAL_MAPPINGS), plus a few for each generation
+    /// of `fork`. `None` with [`Backing::Flip`], where they come and go.
+    pub mappings: Option<usize>,
+    /// Bytes of memfd pages that may have been touched, inherited ones
+    /// included; zero with [`Backing::Flip`].
+    pub memfd_bytes: usize,
+}
+
+/// Code memory of one session. Cloning gives another handle to the same heap;
+/// the memory is unmapped when the last handle, draft and sealed allocation are
+/// gone. Addresses that were handed out are valid until then.
+#[derive(Clone, Debug)]
+pub struct Heap {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    /// The lock while a thread is between `before_fork` and `after_fork_*`.
+    /// Accessed only by the thread that `fork_owner` names.
+    pub(crate) fork_guard: UnsafeCell<Option<ForkGuard>>,
+    /// Mark of the thread that holds the lock around a fork; zero: none.
+    /// Relaxed: a thread only ever finds its own mark if it stored it itself.
+    pub(crate) fork_owner: AtomicUsize,
+    /// Counts the forks between the first process and this one. Written only in
+    /// a child that has no other thread yet, so relaxed is enough.
+    pub(crate) generation: AtomicU64,
+    pub(crate) memory: Memory,
+    pub(crate) limit: Option<usize>,
+    state: Mutex<State>,
+}
+
+pub(crate) type ForkGuard = ManuallyDrop<MutexGuard<'static, State>>;
+
+// SAFETY: all fields are Sync except the cell of the guard, which only the
+// thread named by `fork_owner` accesses (see `fork`).
+unsafe impl Sync for Inner {}
+// SAFETY: all fields are Send except the guard, which is ManuallyDrop: dropping
+// `Inner` on another thread does not touch it.
+unsafe impl Send for Inner {}
+
+/// What the lock guards.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) code: [PoolState; 2],
+    pub(crate) read_only: PoolState,
+    pub(crate) read_write: PoolState,
+    /// Stub pages that have their image are `0..stub_pages`.
+    pub(crate) stub_pages: usize,
+    pub(crate) spans: Spans,
+    /// Set when a child could not get memory of its own.
+    pub(crate) detached: Option<Errno>,
+}
+
+impl Heap {
+    /// Reserves address space and maps the regions.
+    ///
+    /// # Errors
+    /// [`HeapError::Reserve`] when even [`MIN_RESERVATION`] is refused,
+    /// [`HeapError::NoExecutable`] when the system allows no executable memory.
+    pub fn new(config: HeapConfig) -> Result<Heap, HeapError> {
+        let (memory, spans) = reserve(&config)?;
+        let layout = &memory.layout;
+        let state = State {
+            code: [
+                PoolState::new(layout.code[0].clone(), false),
+                PoolState::new(layout.code[1].clone(), false),
+            ],
+            read_only: PoolState::new(layout.read_only.clone(), true),
+            read_write: PoolState::new(layout.read_write.clone(), true),
+            stub_pages: 0,
+            spans,
+            detached: None,
+        };
+        Ok(Heap {
+            inner: Arc::new(Inner {
+                fork_guard: UnsafeCell::new(None),
+                fork_owner: AtomicUsize::new(0),
+                generation: AtomicU64::new(0),
+                memory,
+                limit: config.limit,
+                state: Mutex::new(state),
+            }),
+        })
+    }
+
+    /// Allocates `size` bytes (zero is allowed) at a multiple of `align`, a
+    /// power of two. The memory reads as zero. Sizes are rounded up to 16
+    /// bytes; with [`Backing::Flip`] code and constants take whole pages.
+    ///
+    /// # Errors
+    /// [`HeapError::Alignment`], [`HeapError::OutOfSpace`],
+    /// [`HeapError::Limit`], [`HeapError::Detached`]; with [`Backing::Flip`]
+    /// also [`HeapError::Map`].
+    pub fn allocate(&self, pool: Pool, size: usize, align: usize) -> Result<Draft, HeapError> {
+        if !align.is_power_of_two() {
+            return Err(HeapError::Alignment { align });
+        }
+        let paged = self.inner.memory.backing == Backing::Flip && pool != Pool::ReadWrite;
+        let unit = if paged { PAGE } else { GRANULE };
+        let grant = {
+            let mut state = self.inner.lock();
+            // What no pool can have is left as it is, to be refused below.
+            let held = size.max(1).checked_next_multiple_of(unit).unwrap_or(size);
+            state.allocate(pool, held, align.max(unit), self.inner.limit)?
+        };
+        let held = size.max(1).next_multiple_of(unit);
+        Draft::new(self.inner.clone(), pool, grant, size, held)
+    }
+
+    /// First address of the reservation.
+    pub fn base(&self) -> u64 {
+        self.inner.memory.layout.base as u64
+    }
+
+    /// Bytes of the reservation, guards included.
+    pub fn size(&self) -> usize {
+        self.inner.memory.layout.size
+    }
+
+    /// Whether an address lies in the reservation.
+    pub fn contains(&self, address: u64) -> bool {
+        address.wrapping_sub(self.base()) < self.size() as u64
+    }
+
+    /// The addresses a pool allocates from; for code, both spaces.
+    pub fn pool_range(&self, pool: Pool) -> Range<u64> {
+        let layout = &self.inner.memory.layout;
+        let range = match pool {
+            Pool::Code => layout.code[0].start..layout.code[1].end,
+            Pool::ReadOnly => layout.read_only.clone(),
+            Pool::ReadWrite => layout.read_write.clone(),
+        };
+        range.start as u64..range.end as u64
+    }
+
+    /// How the executable part is backed.
+    pub fn backing(&self) -> Backing {
+        self.inner.memory.backing
+    }
+
+    /// The regions of stubs and slots.
+    pub fn stub_region(&self) -> StubRegion {
+        StubRegion::new(self.inner.clone())
+    }
+
+    /// Counts at this moment.
+    pub fn stats(&self) -> HeapStats {
+        let state = self.inner.lock();
+        let dual = self.inner.memory.backing == Backing::Dual;
+        let touched =
+            [&state.code[0], &state.code[1], &state.read_only].map(|pool| page_up(pool.touched()));
+        let memfd = touched.iter().sum::<usize>() + state.stub_pages * PAGE;
+        HeapStats {
+            code: state.code[0].stats(),
+            read_only: state.read_only.stats(),
+            read_write: state.read_write.stats(),
+            stub_pages: state.stub_pages,
+            mappings: dual.then(|| state.spans.count()),
+            memfd_bytes: if dual { memfd } else { 0 },
+        }
+    }
+}
+
+impl Inner {
+    /// The bookkeeping. A panic under the lock is a bug of ours; going on with
+    /// the state is better than taking the process down.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    pub(crate) fn pool(&mut self, pool: Pool, address: usize) -> &mut PoolState {
+        match pool {
+            Pool::Code if self.code[1].contains(address) => &mut self.code[1],
+            Pool::Code => &mut self.code[0],
+            Pool::ReadOnly => &mut self.read_only,
+            Pool::ReadWrite => &mut self.read_write,
+        }
+    }
+
+    fn held(&self) -> usize {
+        self.code[0].held() + self.code[1].held() + self.read_only.held() + self.read_write.held()
+    }
+
+    fn allocate(
+        &mut self,
+        pool: Pool,
+        len: usize,
+        align: usize,
+        limit: Option<usize>,
+    ) -> Result<Grant, HeapError> {
+        if let (Some(errno), true) = (self.detached, pool != Pool::ReadWrite) {
+            return Err(HeapError::Detached { errno });
+        }
+        if let Some(limit) = limit {
+            let held = self.held();
+            if len > limit.saturating_sub(held) {
+                let asked = len;
+                return Err(HeapError::Limit { asked, held, limit });
+            }
+        }
+        let state = match pool {
+            Pool::Code => &mut self.code[0],
+            Pool::ReadOnly => &mut self.read_only,
+            Pool::ReadWrite => &mut self.read_write,
+        };
+        state.allocate(len, align).ok_or(HeapError::OutOfSpace {
+            pool,
+            asked: len,
+            held: state.held(),
+            capacity: state.capacity(),
+        })
+    }
+}
+
+/// Reserves the largest size the kernel gives, with the first backing it
+/// allows.
+fn reserve(config: &HeapConfig) -> Result<(Memory, Spans), HeapError> {
+    let backings: &[Backing] = match config.backing {
+        BackingChoice::Auto => &[Backing::Dual, Backing::Flip],
+        BackingChoice::Dual => &[Backing::Dual],
+        BackingChoice::Flip => &[Backing::Flip],
+    };
+    let mut size = clamp_reservation(config.reservation);
+    let mut refused = Errno::PERM;
+    'backing: for &backing in backings {
+        loop {
+            match Memory::new(size, backing) {
+                Ok(made) => return Ok(made),
+                Err(Refusal::Executable(errno)) => {
+                    refused = errno;
+                    continue 'backing;
+                }
+                Err(Refusal::Space(_)) if size > MIN_RESERVATION => {
+                    size = clamp_reservation(size / 2);
+                }
+                Err(Refusal::Space(errno)) => {
+                    return Err(HeapError::Reserve {
+                        asked: config.reservation,
+                        smallest: size,
+                        errno,
+                    });
+                }
+            }
+        }
+    }
+    Err(HeapError::NoExecutable { errno: refused })
+}

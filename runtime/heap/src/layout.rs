@@ -1,0 +1,128 @@
+//! Where the regions lie in the reservation: a pure function of its base and
+//! size.
+//!
+//! ```text
+//! guard | slots | stubs | code A | code B | read-only | read-write | guard
+//!  4 K     1/32    1/32    5/32     5/32      4/32      the rest      4 K
+//! ```
+//!
+//! # Invariants
+//! - All bounds are multiples of [`PAGE`]; no region is empty.
+//! - `stubs.start - slots.start` is the size of `slots`: stub `i` and slot `i`
+//!   are at one distance for every `i`.
+//! - Stubs, code and read-only are adjacent ("the shared part"), so that one
+//!   alias mapping covers them and equal neighbours merge into one kernel
+//!   mapping.
+//! - Two bytes of the reservation are less than 2 GiB - 1 MiB apart: a rel32
+//!   with any addend below 1 MiB reaches.
+
+use std::ops::Range;
+
+/// Size of a page. x86-64 Linux has no other base page.
+pub const PAGE: usize = 4096;
+
+/// The largest reservation: 2 GiB less 64 MiB, so that it fits below 2 GiB, and
+/// `target + addend - place` fits a signed 32-bit field for all addends up to 1 MiB.
+pub const MAX_RESERVATION: usize = (1 << 31) - LOW_BASE;
+
+/// Where a reservation starts if it can be below 2 GiB. What lies before it stays
+/// unmapped, so that large offsets from a null pointer still fault.
+pub(crate) const LOW_BASE: usize = 64 << 20;
+
+/// The smallest reservation that is tried.
+pub const MIN_RESERVATION: usize = 4 << 20;
+
+/// Both parts of a cell: 16 bytes of stub, 16 bytes of slot.
+pub(crate) const CELL: usize = 16;
+
+/// The regions of one reservation, as run addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) base: usize,
+    pub(crate) size: usize,
+    pub(crate) slots: Range<usize>,
+    pub(crate) stubs: Range<usize>,
+    pub(crate) code: [Range<usize>; 2],
+    pub(crate) read_only: Range<usize>,
+    pub(crate) read_write: Range<usize>,
+}
+
+/// The nearest size a heap can have.
+pub(crate) fn clamp_reservation(asked: usize) -> usize {
+    asked.clamp(MIN_RESERVATION, MAX_RESERVATION) & !(PAGE - 1)
+}
+
+/// `n` rounded up to whole pages.
+pub(crate) const fn page_up(n: usize) -> usize {
+    (n + PAGE - 1) & !(PAGE - 1)
+}
+
+impl Layout {
+    /// The layout of a reservation; both arguments are multiples of [`PAGE`],
+    /// `size` as [`clamp_reservation`] gives it.
+    pub(crate) fn new(base: usize, size: usize) -> Layout {
+        debug_assert!(base.is_multiple_of(PAGE) && size.is_multiple_of(PAGE));
+        let unit = (size / 32) & !(PAGE - 1);
+        let slots = base + PAGE;
+        let stubs = slots + unit;
+        let code_a = stubs + unit;
+        let code_b = code_a + 5 * unit;
+        let read_only = code_b + 5 * unit;
+        let read_write = read_only + 4 * unit;
+        Layout {
+            base,
+            size,
+            slots: slots..stubs,
+            stubs: stubs..code_a,
+            code: [code_a..code_b, code_b..read_only],
+            read_only: read_only..read_write,
+            read_write: read_write..base + size - PAGE,
+        }
+    }
+
+    /// Stubs, both code spaces and read-only data.
+    pub(crate) fn shared(&self) -> Range<usize> {
+        self.stubs.start..self.read_only.end
+    }
+
+    /// The part of the shared region that is mapped executable.
+    pub(crate) fn executable(&self) -> Range<usize> {
+        self.stubs.start..self.code[1].end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_tile_the_reservation() {
+        for size in [
+            MIN_RESERVATION,
+            5 << 20,
+            (33 << 20) + PAGE,
+            MAX_RESERVATION,
+            clamp_reservation(usize::MAX),
+            clamp_reservation(0),
+        ] {
+            let l = Layout::new(7 * PAGE, size);
+            let all = [
+                &l.slots,
+                &l.stubs,
+                &l.code[0],
+                &l.code[1],
+                &l.read_only,
+                &l.read_write,
+            ];
+            assert_eq!(l.slots.start, l.base + PAGE);
+            for pair in all.windows(2) {
+                assert_eq!(pair[0].end, pair[1].start);
+                assert!(pair[0].len() >= PAGE && pair[0].len().is_multiple_of(PAGE));
+            }
+            assert_eq!(l.read_write.end + PAGE, l.base + size);
+            assert!(!l.read_write.is_empty());
+            assert_eq!(l.slots.len(), l.stubs.len());
+            assert!(size + (1 << 20) <= 1 << 31);
+        }
+    }
+}

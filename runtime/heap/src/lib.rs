@@ -1,0 +1,61 @@
+//! Code memory of Uruk: one reservation, two views of the executable part,
+//! pools with linear ownership.
+//!
+//! ```
+//! use uruk_heap::{Heap, HeapConfig, Pool};
+//!
+//! let heap = Heap::new(HeapConfig::default())?;
+//! let mut draft = heap.allocate(Pool::Code, 6, 16)?;
+//! draft.write(0, &[0xb8, 42, 0, 0, 0, 0xc3])?; // mov eax, 42; ret
+//! let code = draft.seal()?;
+//! // SAFETY: the bytes are a function of that type, sealed, and `heap` lives.
+//! let function: extern "C" fn() -> i32 = unsafe { std::mem::transmute(code.address()) };
+//! assert_eq!(function(), 42);
+//! # Ok::<(), uruk_heap::HeapError>(())
+//! ```
+//!
+//! # Invariants
+//! - **Reach.** Everything lies in one reservation below 2 GiB: every rel32
+//!   from anywhere in it to anywhere in it fits ([`MAX_RESERVATION`]).
+//! - **W^X.** No virtual address is writable and executable at the same time.
+//!   With [`Backing::Dual`] code is written through a second mapping of the
+//!   same memfd, with [`Backing::Flip`] by protection changes.
+//! - **Linear life.** [`Draft`] (writable, unpublished) -> [`Sealed`] (never
+//!   written again) -> retired or released, each step by value.
+//! - **Zero.** A fresh draft reads as zero without having been touched, also
+//!   when its memory was used before.
+//! - **Few mappings.** With [`Backing::Dual`] the heap is [`DUAL_MAPPINGS`]
+//!   kernel mappings however much is allocated; each generation of `fork` adds
+//!   a handful in the child. `vm.max_map_count` is no limit on functions.
+//! - **Fork.** The child never writes into pages of its parent, nor the other
+//!   way round (module `fork`).
+//!
+//! # Map, in reading order
+//! `config`, `error`: what goes in and what can fail. `layout`: where regions
+//! lie. `pool`, `freelist`, `spans`: pure bookkeeping. `memory`: the system
+//! calls. `heap`: the heap, its lock, allocation. `draft`: ownership of one
+//! allocation. `stub_region`: slots and stubs. `fork`: the two sides of a fork.
+
+#![deny(missing_docs)]
+
+mod config;
+mod draft;
+mod error;
+mod fork;
+mod freelist;
+mod heap;
+mod layout;
+mod memory;
+mod pool;
+mod spans;
+mod stub_region;
+
+pub use config::{Backing, BackingChoice, HeapConfig};
+pub use draft::{Draft, Sealed};
+pub use error::HeapError;
+pub use heap::{Heap, HeapStats, Pool};
+pub use layout::{MAX_RESERVATION, MIN_RESERVATION, PAGE};
+pub use memory::DUAL_MAPPINGS;
+pub use pool::PoolStats;
+pub use rustix::io::Errno;
+pub use stub_region::{StubPage, StubRegion};

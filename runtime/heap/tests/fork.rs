@@ -1,0 +1,226 @@
+//! Real forks: parents and children write different code at the same addresses.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use uruk_heap::{BackingChoice, Heap, HeapError, PAGE, Pool};
+
+mod support;
+
+use support::{call, fork, function, heap, heaps, peek, wait};
+
+/// A byte pipe with which two processes take turns.
+struct Turn([i32; 2]);
+
+impl Turn {
+    fn new() -> Turn {
+        let mut ends = [0; 2];
+        // SAFETY: two integers for the result.
+        assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+        Turn(ends)
+    }
+
+    fn give(&self) {
+        // SAFETY: one byte.
+        let written = unsafe { libc::write(self.0[1], [0_u8].as_ptr().cast(), 1) };
+        assert_eq!(written, 1);
+    }
+
+    fn take(&self) {
+        let mut byte = 0_u8;
+        // SAFETY: room for one byte.
+        let read = unsafe { libc::read(self.0[0], (&raw mut byte).cast(), 1) };
+        assert_eq!(read, 1);
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        for end in self.0 {
+            // SAFETY: our own descriptor.
+            unsafe { libc::close(end) };
+        }
+    }
+}
+
+fn expect(addresses: &[u64], first: u32) -> Result<(), String> {
+    for (n, &address) in addresses.iter().enumerate() {
+        let got = call(address);
+        if got != first + n as u32 {
+            return Err(format!(
+                "{got} instead of {} at {address:#x}",
+                first + n as u32
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn make(heap: &Heap, first: u32, count: u32) -> Result<Vec<u64>, String> {
+    (first..first + count)
+        .map(|n| {
+            function(heap, n)
+                .map(|code| code.address())
+                .map_err(|e| e.to_string())
+        })
+        .collect()
+}
+
+#[test]
+fn both_sides_write_their_own_code_at_the_same_addresses() {
+    for heap in heaps() {
+        let inherited = make(&heap, 7, 3).unwrap();
+        let mut mine = Vec::new();
+        for round in 0..60_u32 {
+            let (to_child, to_parent) = (Turn::new(), Turn::new());
+            let pid = fork(&heap, || {
+                let theirs = make(&heap, 1_000_000, 600)?;
+                expect(&theirs, 1_000_000)?;
+                to_parent.give();
+                to_child.take(); // the parent has written the same addresses
+                expect(&theirs, 1_000_000)?;
+                expect(&inherited, 7)?;
+                let more = make(&heap, 2_000_000, 600)?;
+                expect(&more, 2_000_000)?;
+                expect(&theirs, 1_000_000)
+            });
+            to_parent.take();
+            let first = round * 1000;
+            let new = make(&heap, first, 400).unwrap();
+            expect(&new, first).unwrap();
+            to_child.give();
+            mine.push((first, new));
+            wait(pid);
+            for (first, addresses) in &mine {
+                expect(addresses, *first).unwrap();
+            }
+            expect(&inherited, 7).unwrap();
+        }
+    }
+}
+
+/// Each process makes functions, forks a child that does the same, makes more,
+/// and checks all it ever made or inherited.
+fn generations(heap: &Heap, depth: u32, known: &[(u32, Vec<u64>)]) -> Result<(), String> {
+    let mut known = known.to_vec();
+    let tag = (depth + 1) * 100_000;
+    known.push((tag, make(heap, tag, 300)?));
+    if depth < 5 {
+        let pid = fork(heap, || generations(heap, depth + 1, &known));
+        known.push((tag + 1000, make(heap, tag + 1000, 900)?));
+        wait(pid);
+    }
+    known.push((tag + 5000, make(heap, tag + 5000, 300)?));
+    known
+        .iter()
+        .try_for_each(|(first, addresses)| expect(addresses, *first))
+}
+
+#[test]
+fn children_of_children() {
+    for heap in heaps() {
+        for _ in 0..10 {
+            generations(&heap, 0, &[]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn forks_while_other_threads_allocate() {
+    for heap in heaps() {
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for t in 1..3_u32 {
+                let (heap, stop) = (&heap, &stop);
+                scope.spawn(move || {
+                    let mut made = Vec::new();
+                    while !stop.load(Ordering::Relaxed) && made.len() < 2000 {
+                        made.push(
+                            function(heap, t << 20 | made.len() as u32)
+                                .unwrap()
+                                .address(),
+                        );
+                        assert_eq!(
+                            call(made[made.len() - 1]),
+                            (t << 20) | (made.len() as u32 - 1)
+                        );
+                    }
+                    expect(&made, t << 20).unwrap();
+                });
+            }
+            for _ in 0..40 {
+                let pid = fork(&heap, || {
+                    let made = make(&heap, 5_000_000, 300)?;
+                    expect(&made, 5_000_000)
+                });
+                wait(pid);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
+#[test]
+fn inherited_blocks_are_not_reused_and_drafts_do_not_cross() {
+    let heap = heap(BackingChoice::Dual);
+    let constant = |byte: u8| {
+        let mut draft = heap.allocate(Pool::ReadOnly, 64, 16).unwrap();
+        draft.write(0, &[byte; 64]).unwrap();
+        draft.seal().unwrap()
+    };
+    let (first, second, free) = (constant(1), constant(2), constant(3));
+    let _behind = constant(4);
+    let (at_first, at_second, at_free) = (first.address(), second.address(), free.address());
+    // SAFETY: nobody uses it.
+    unsafe { free.release() };
+    let mut data = heap.allocate(Pool::ReadWrite, 16, 16).unwrap();
+    let mut open = Some(heap.allocate(Pool::Code, 6, 16).unwrap());
+    let mut first = Some(first);
+    let pid = fork(&heap, || {
+        let mut draft = open.take().unwrap();
+        if draft.write(0, &[0xc3]) != Err(HeapError::CrossedFork) {
+            return Err("a draft was written across a fork".into());
+        }
+        if draft.seal().err() != Some(HeapError::CrossedFork) {
+            return Err("a draft was sealed across a fork".into());
+        }
+        data.write(0, &[9; 16]).map_err(|error| error.to_string())?;
+        // SAFETY: nobody uses it.
+        unsafe { first.take().unwrap().release() };
+        for _ in 0..100 {
+            let made = constant(8).address();
+            if made <= at_free || made == at_second || made % PAGE as u64 == 0 && made < at_first {
+                return Err(format!("{made:#x} was inherited"));
+            }
+        }
+        if peek(at_first, 64) != [1; 64] || heap.stats().read_only.wasted == 0 {
+            return Err("inherited constants changed".into());
+        }
+        Ok(())
+    });
+    wait(pid);
+    // SAFETY: nobody uses it.
+    unsafe { first.take().unwrap().release() };
+    for _ in 0..100 {
+        assert!(constant(7).address() > at_free);
+    }
+    assert_eq!(peek(at_first, 64), [1; 64]);
+    assert_eq!(peek(at_second, 64), [2; 64]);
+    assert_eq!(peek(data.address(), 16), [0; 16]);
+    let mut open = open.take().unwrap();
+    open.write(0, &support::returning(77)).unwrap();
+    assert_eq!(call(open.seal().unwrap().address()), 77);
+}
+
+#[test]
+fn handlers_may_be_called_twice_or_alone() {
+    for heap in heaps() {
+        heap.after_fork_parent();
+        heap.after_fork_child().unwrap();
+        heap.before_fork();
+        heap.before_fork();
+        heap.after_fork_parent();
+        heap.after_fork_parent();
+        assert_eq!(call(function(&heap, 3).unwrap().address()), 3);
+    }
+}

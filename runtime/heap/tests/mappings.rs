@@ -1,0 +1,75 @@
+//! Kernel mappings and memory use. One test, because it looks at the whole
+//! process.
+
+use std::time::Instant;
+
+use uruk_heap::{BackingChoice, DUAL_MAPPINGS, Heap, HeapConfig, Pool};
+
+mod support;
+
+use support::{all_mappings, function, heap, mappings, resident};
+
+#[test]
+fn mappings_are_constant_and_memory_is_used_when_touched() {
+    let rss = resident();
+    let start = Instant::now();
+    let big = Heap::new(HeapConfig::default()).unwrap();
+    println!("a heap of {} MiB: {:?}", big.size() >> 20, start.elapsed());
+    assert_eq!(big.size(), uruk_heap::MAX_RESERVATION);
+    let bss = big.allocate(Pool::ReadWrite, 700 << 20, 64).unwrap();
+    let bss = bss.seal().unwrap();
+    let far = (bss.address() as usize + (600 << 20)) as *mut u8;
+    // SAFETY: inside the allocation.
+    unsafe { far.write(1) };
+    assert!(resident() - rss < 8 << 10, "700 MiB of bss were touched");
+    let (stats, before) = (big.stats(), Instant::now());
+    assert!(stats.memfd_bytes == 0 && stats.read_write.used == 700 << 20);
+    let address = bss.address();
+    // SAFETY: nobody uses it.
+    unsafe { bss.release() };
+    let again = big.allocate(Pool::ReadWrite, 800 << 20, 64).unwrap();
+    assert_eq!(again.address(), address);
+    // SAFETY: mapped.
+    assert_eq!(unsafe { far.read() }, 0);
+    println!("release and reuse of 700 MiB: {:?}", before.elapsed());
+    drop((again, big));
+
+    let heap = heap(BackingChoice::Dual);
+    let before = (mappings(&heap), all_mappings().len());
+    println!("{:#?}", before.0);
+    assert_eq!(heap.stats().mappings, Some(DUAL_MAPPINGS));
+    // The seventh is the alias.
+    assert_eq!(before.0.len(), DUAL_MAPPINGS - 1);
+    let aliases = |all: Vec<support::Mapping>| {
+        let alias = |m: &&support::Mapping| m.name.contains("uruk") && m.protection == "rw-s";
+        all.iter().filter(alias).count()
+    };
+    assert_eq!(aliases(all_mappings()), 1);
+    let start = Instant::now();
+    for n in 0..100_000_u32 {
+        let code = function(&heap, n).unwrap();
+        if n % 2 == 0 {
+            code.retire();
+        }
+        let mut data = heap.allocate(Pool::ReadWrite, 40, 8).unwrap();
+        data.write(0, &[1; 40]).unwrap();
+        let data = data.seal().unwrap();
+        if n % 3 == 0 {
+            // SAFETY: nobody uses it.
+            unsafe { data.release() };
+        }
+        drop(heap.allocate(Pool::ReadOnly, 20, 4).unwrap());
+    }
+    let each = start.elapsed() / 100_000;
+    println!("three allocations, two writes and a release: {each:?}");
+    assert!(each.as_micros() < 20, "{each:?}");
+    assert_eq!(mappings(&heap), before.0);
+    assert_eq!(heap.stats().mappings, Some(DUAL_MAPPINGS));
+    assert!(
+        all_mappings().len() <= before.1 + 2,
+        "the allocator's own may grow"
+    );
+
+    drop(heap);
+    assert_eq!(aliases(all_mappings()), 0);
+}

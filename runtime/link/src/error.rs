@@ -1,0 +1,245 @@
+//! What can go wrong between bytes and a linked image.
+//!
+//! Every error names its operands: the object file, the section or symbol, and
+//! for a relocation the whole [`Site`]. Names are copied out of the input, so
+//! an error outlives the objects it speaks of.
+
+use std::fmt;
+
+use crate::layout::Segment;
+
+/// Why objects could not be linked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The file is cut short, or its tables contradict each other.
+    #[error("{object}: malformed object file")]
+    Malformed {
+        /// The file.
+        object: Box<str>,
+        /// What the reader tripped over.
+        #[source]
+        source: object::read::Error,
+    },
+    /// A sound ELF file, but not a relocatable x86-64 one.
+    #[error("{object}: not a relocatable object for x86-64 ({what})")]
+    WrongKind {
+        /// The file.
+        object: Box<str>,
+        /// Which header field disagrees.
+        what: &'static str,
+    },
+    /// A section that breaks the format or that this linker does not take.
+    #[error("{object}: section {index} `{section}`: {what}")]
+    Section {
+        /// The file.
+        object: Box<str>,
+        /// The section's name, empty if it cannot be read.
+        section: Box<str>,
+        /// The section's index in the file.
+        index: usize,
+        /// The rule that is broken.
+        what: &'static str,
+    },
+    /// A section wants an alignment that is no power of two, or above [`crate::MAX_ALIGN`].
+    #[error(
+        "{object}: section `{section}`: alignment {align} is not a power of two up to {}",
+        crate::MAX_ALIGN
+    )]
+    Alignment {
+        /// The file.
+        object: Box<str>,
+        /// The section, or the common symbol.
+        section: Box<str>,
+        /// The alignment asked for, in bytes.
+        align: u64,
+    },
+    /// A symbol that breaks the format or that this linker does not take.
+    #[error("{object}: symbol {index} `{symbol}`: {what}")]
+    Symbol {
+        /// The file.
+        object: Box<str>,
+        /// The symbol's name, empty if it cannot be read.
+        symbol: Box<str>,
+        /// The symbol's index in the file.
+        index: usize,
+        /// The rule that is broken.
+        what: &'static str,
+    },
+    /// Two strong definitions of one name.
+    #[error("`{symbol}` is defined in {first} and in {second}")]
+    Duplicate {
+        /// The name.
+        symbol: Box<str>,
+        /// The file that came first.
+        first: Box<str>,
+        /// The file that defined it again.
+        second: Box<str>,
+    },
+    /// A segment of the image would be larger than [`crate::LayoutOptions::max_size`].
+    #[error("{segment} needs more than the {limit} bytes allowed")]
+    TooLarge {
+        /// Which segment.
+        segment: Segment,
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// A segment was placed at an address that breaks its alignment or leaves the address space.
+    #[error("{segment} of {size} bytes cannot be placed at {address:#x} (alignment {align})")]
+    Misplaced {
+        /// Which segment.
+        segment: Segment,
+        /// The address given.
+        address: u64,
+        /// The segment's size in bytes, with its zero-filled tail.
+        size: u64,
+        /// The alignment it needs.
+        align: u64,
+    },
+    /// A relocation that cannot be carried out.
+    #[error("{site}: {problem}")]
+    Relocation {
+        /// Where.
+        site: Box<Site>,
+        /// Why.
+        problem: Problem,
+    },
+    /// An unwind record that is no sound CIE or FDE.
+    #[error("{object}: .eh_frame+{offset:#x}: {what}")]
+    Unwind {
+        /// The file, or `image` once records of several files are joined.
+        object: Box<str>,
+        /// Offset of the record in its section.
+        offset: u64,
+        /// The rule that is broken.
+        what: &'static str,
+    },
+    /// Strong symbols that nobody defines: all of them.
+    #[error("{}", list_missing(.0))]
+    Missing(Vec<Missing>),
+}
+
+/// One place in an object file that a relocation changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// The file.
+    pub object: Box<str>,
+    /// The section of the file.
+    pub section: Box<str>,
+    /// Offset in the section, in bytes.
+    pub offset: u64,
+    /// The relocation's type as the ABI spells it, or its number.
+    pub relocation: Box<str>,
+    /// The symbol, or the section it is the start of; empty if there is none.
+    pub symbol: Box<str>,
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Site {
+            object,
+            section,
+            offset,
+            relocation,
+            symbol,
+        } = self;
+        write!(
+            f,
+            "{object}: {section}+{offset:#x}: {relocation} against `{symbol}`"
+        )
+    }
+}
+
+/// Why one relocation cannot be carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The type number is none that this linker knows.
+    #[error("unknown relocation type {0}")]
+    UnknownType(u32),
+    /// Known, but with no meaning in a relocatable object.
+    #[error("a type for dynamic linkers only")]
+    DynamicOnly,
+    /// The value does not fit into the field.
+    #[error("value {value:#x} ({value}) does not fit into {bits} bits")]
+    OutOfRange {
+        /// The value: a distance for relative types, an address for absolute ones.
+        value: i64,
+        /// Width of the field in bits.
+        bits: u32,
+    },
+    /// The field, or the instruction around it, leaves the section.
+    #[error("outside of the section")]
+    OutsideSection,
+    /// The symbol index is beyond the symbol table.
+    #[error("symbol index {0} is beyond the table")]
+    NoSuchSymbol(u32),
+    /// The target lies in a section that is not part of the image: it lost to
+    /// another object's group of the same key, or it holds no program data.
+    #[error("target is in a section that is not part of the image")]
+    Discarded,
+    /// A plain relocation against a thread-local symbol.
+    #[error("address of a thread-local symbol")]
+    ThreadLocal,
+    /// A thread-local relocation against an ordinary symbol.
+    #[error("symbol is not thread-local")]
+    NotThreadLocal,
+    /// The image has thread-locals but [`crate::Placement::tls`] gives them no module.
+    #[error("no place for thread-locals was given")]
+    NoTlsPlace,
+    /// A local-exec, initial-exec or descriptor access where no static offset is known.
+    #[error("needs a static thread-local offset, and there is none")]
+    NoStaticOffset,
+    /// The bytes around the field are not the instruction the type promises.
+    #[error("not the instruction this type stands for")]
+    WrongInstruction,
+    /// A hint said that no GOT word would be needed, and one is.
+    #[error("needs a GOT word that the layout was told to leave out")]
+    NotPlanned,
+    /// Position-relative inside the template of thread-locals, which has no address.
+    #[error("position-relative inside the thread-local template")]
+    RelativeInTemplate,
+}
+
+/// A name nobody defines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// The name.
+    pub symbol: Box<str>,
+    /// Who needs it, at least one.
+    pub needed_by: Vec<Needer>,
+}
+
+/// Who refers to a symbol.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Needer {
+    /// The file.
+    pub object: Box<str>,
+    /// The section of the file.
+    pub section: Box<str>,
+    /// The function or variable around the reference, if the symbol table tells.
+    pub inside: Option<Box<str>>,
+}
+
+impl fmt::Display for Needer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = self.inside.as_deref().unwrap_or(&self.section);
+        write!(f, "{}: {place}", self.object)
+    }
+}
+
+fn list_missing(missing: &[Missing]) -> String {
+    let mut text = String::from("undefined symbols: ");
+    for (i, entry) in missing.iter().enumerate() {
+        let comma = if i == 0 { "" } else { ", " };
+        text.push_str(&format!("{comma}`{}`", entry.symbol));
+        if let Some(first) = entry.needed_by.first() {
+            text.push_str(&format!(" (needed by {first}"));
+            if entry.needed_by.len() > 1 {
+                text.push_str(&format!(" and {} more", entry.needed_by.len() - 1));
+            }
+            text.push(')');
+        }
+    }
+    text
+}

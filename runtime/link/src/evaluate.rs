@@ -1,0 +1,327 @@
+//! The value of one field: letters of `relocation.rs` to numbers, numbers to bytes.
+
+use object::LittleEndian;
+
+use crate::error::Problem;
+use crate::fixup::Fixer;
+use crate::layout::Region;
+use crate::relax::{self, Form};
+use crate::relocation::{self, Expression, Rule};
+use crate::section::{Class, Rela, Section};
+use crate::symbol::{Bind, Kind, Origin, Resolved, SymbolId};
+
+/// The field of one relocation.
+pub(crate) struct Field<'b> {
+    /// The section's or record's bytes.
+    pub(crate) bytes: &'b mut [u8],
+    /// Where the field starts in them.
+    pub(crate) at: usize,
+    /// `P`, unless the field is in the thread-local template.
+    pub(crate) place: Option<u64>,
+    pub(crate) addend: i64,
+}
+
+impl Field<'_> {
+    fn place(&self) -> Result<u64, Problem> {
+        self.place.ok_or(Problem::RelativeInTemplate)
+    }
+
+    /// Stores `value` if the field takes it.
+    fn put(&mut self, rule: &Rule, value: u64) -> Result<(), Problem> {
+        if !rule.takes(value) {
+            let bits = 8 * rule.width as u32;
+            return Err(Problem::OutOfRange {
+                value: value as i64,
+                bits,
+            });
+        }
+        let field = self
+            .bytes
+            .get_mut(self.at..)
+            .and_then(|rest| rest.get_mut(..rule.width));
+        let field = field.ok_or(Problem::OutsideSection)?;
+        field.copy_from_slice(&value.to_le_bytes()[..rule.width]);
+        Ok(())
+    }
+}
+
+/// Where a thread-local variable is, as far as that is known.
+pub(crate) struct ThreadLocal {
+    pub(crate) pair: Result<(u64, u64), Problem>,
+    pub(crate) thread_offset: Result<i64, Problem>,
+}
+
+impl Fixer<'_, '_> {
+    pub(crate) fn apply(
+        &self,
+        section: &Section<'_>,
+        relocation: &Rela,
+        field: &mut Field<'_>,
+    ) -> Result<(), Problem> {
+        let kind = relocation.r_type(LittleEndian, false).0;
+        let rule = relocation::rule(kind).ok_or(Problem::UnknownType(kind))?;
+        let symbol = self.graph.target(section.object, relocation)?;
+        let result = match rule.expression {
+            Expression::Nothing => Ok(()),
+            Expression::RelaxableWord => self.relaxable(rule, section, symbol, field),
+            Expression::Descriptor => {
+                let offset = self.thread_local(symbol)?.thread_offset? as u64;
+                // The addend is the -4 of the displacement; a plain number has none.
+                let value = offset.wrapping_add(field.addend as u64).wrapping_add(4);
+                if !rule.takes(value) {
+                    return Err(Problem::OutOfRange {
+                        value: value as i64,
+                        bits: 32,
+                    });
+                }
+                relax::descriptor(field.bytes, field.at, value)
+            }
+            Expression::DescriptorCall => {
+                // Without an offset the `lea` before it was the error.
+                self.thread_local(symbol)?.thread_offset?;
+                relax::descriptor_call(field.bytes, field.at)
+            }
+            Expression::Module => field.put(rule, self.thread_local(symbol)?.pair?.0),
+            _ => {
+                let value = self.value(rule, section, symbol, field);
+                value.and_then(|value| field.put(rule, value.wrapping_add(field.addend as u64)))
+            }
+        };
+        match result {
+            Err(Problem::Discarded) if may_dangle(section) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// The expression of the rule, but for `+ A`.
+    fn value(
+        &self,
+        rule: &Rule,
+        section: &Section<'_>,
+        symbol: SymbolId,
+        field: &Field<'_>,
+    ) -> Result<u64, Problem> {
+        let plan = &self.placed.laid.plan;
+        let entry = plan.entry(symbol);
+        let got = self.placed.address(self.placed.laid.homes.got);
+        let word = |number: Option<u32>| {
+            number
+                .map(|number| self.placed.got_word(number))
+                .ok_or(Problem::NotPlanned)
+        };
+        Ok(match rule.expression {
+            Expression::Absolute => self.address(symbol)?,
+            Expression::Relative | Expression::Branch => {
+                let (place, target) = (field.place()?, self.address(symbol)?);
+                let direct = target.wrapping_sub(place);
+                if rule.takes(direct.wrapping_add(field.addend as u64)) {
+                    return Ok(direct);
+                }
+                // The entry stands for the start of the function only.
+                let whole = match section.class {
+                    _ if rule.expression == Expression::Branch => true,
+                    Class::Text => field.addend == -4 && relax::is_branch(section.data, field.at),
+                    Class::EhFrame => field.addend == 0,
+                    _ => false,
+                };
+                let plt = if whole {
+                    self.placed.plt_entry(symbol)
+                } else {
+                    None
+                };
+                plt.map_or(direct, |entry| entry.wrapping_sub(place))
+            }
+            Expression::Word => {
+                self.address(symbol)?;
+                word(entry.and_then(|e| e.word))?.wrapping_sub(field.place()?)
+            }
+            Expression::WordFromGot => {
+                self.address(symbol)?;
+                word(entry.and_then(|e| e.word))?.wrapping_sub(got)
+            }
+            Expression::Got => got.wrapping_sub(field.place()?),
+            Expression::FromGot | Expression::BranchFromGot => {
+                self.address(symbol)?.wrapping_sub(got)
+            }
+            Expression::Size => self.graph.symbols[symbol.index()].size,
+            Expression::ModuleOffset => self.thread_local(symbol)?.pair?.1,
+            Expression::ThreadOffset => self.thread_local(symbol)?.thread_offset? as u64,
+            Expression::ModuleAndOffsetWords => {
+                self.thread_local(symbol)?.pair?;
+                word(entry.and_then(|e| e.pair))?.wrapping_sub(field.place()?)
+            }
+            Expression::ModuleWords => {
+                self.placed.at.tls.ok_or(Problem::NoTlsPlace)?;
+                word(plan.module_pair)?.wrapping_sub(field.place()?)
+            }
+            Expression::ThreadOffsetWord => {
+                self.thread_local(symbol)?.thread_offset?;
+                word(entry.and_then(|e| e.thread_offset))?.wrapping_sub(field.place()?)
+            }
+            Expression::Nothing
+            | Expression::RelaxableWord
+            | Expression::Descriptor
+            | Expression::DescriptorCall
+            | Expression::Module
+            | Expression::DynamicOnly => return Err(Problem::DynamicOnly),
+        })
+    }
+
+    /// An access through the GOT whose instruction may do without the word.
+    fn relaxable(
+        &self,
+        rule: &Rule,
+        section: &Section<'_>,
+        symbol: SymbolId,
+        field: &mut Field<'_>,
+    ) -> Result<(), Problem> {
+        let place = field.place()?;
+        let address = self.address(symbol)?;
+        let plan = &self.placed.laid.plan;
+        let entry = plan.entry(symbol);
+        let word = entry
+            .and_then(|e| e.word)
+            .map(|number| self.placed.got_word(number));
+        let ifunc = entry
+            .and_then(|e| e.ifunc)
+            .map(|number| self.placed.ifunc_word(number));
+        let form = match section.class {
+            Class::Text => relax::form(section.data, field.at, field.addend),
+            _ => Form::Other,
+        };
+        let here = &self.graph.symbols[symbol.index()];
+        let external = here.origin == Origin::Undefined;
+        let absent = external && self.external(symbol).is_none();
+        let fixed = here.origin == Origin::Absolute || absent;
+        let distance = address.wrapping_sub(place);
+        // The shortest reach of the forms: S-P-4 and S-P-3 both fit.
+        let reachable = !fixed
+            && ifunc.is_none()
+            && rule.takes(distance.wrapping_sub(4))
+            && rule.takes(distance.wrapping_sub(3));
+        let through = |word: u64| word.wrapping_add(field.addend as u64).wrapping_sub(place);
+        match form {
+            Form::Call | Form::Jump => {
+                let slot = self
+                    .external(symbol)
+                    .and_then(|resolved| resolved.slot)
+                    .or(ifunc);
+                if let Some(slot) = slot
+                    && rule.takes(through(slot))
+                {
+                    return field.put(rule, through(slot));
+                }
+                // A word of our own holds what never changes, but it is there,
+                // and calls of externals keep one length of path.
+                if reachable && (!external || word.is_none()) {
+                    match form {
+                        Form::Call => {
+                            let padded = here.name == "__tls_get_addr";
+                            relax::direct_call(field.bytes, field.at, distance, padded);
+                        }
+                        _ => relax::direct_jump(field.bytes, field.at, distance),
+                    }
+                    return Ok(());
+                }
+            }
+            Form::Load if reachable => {
+                relax::address(field.bytes, field.at, distance);
+                return Ok(());
+            }
+            Form::Load | Form::Other => {}
+        }
+        field.put(rule, through(word.ok_or(Problem::NotPlanned)?))
+    }
+
+    fn external(&self, symbol: SymbolId) -> Option<Resolved> {
+        self.placed
+            .laid
+            .plan
+            .index(symbol)
+            .and_then(|index| self.externals[index])
+    }
+
+    /// `S`: where references to the symbol go.
+    pub(crate) fn address(&self, symbol: SymbolId) -> Result<u64, Problem> {
+        let placed = self.placed;
+        let here = &self.graph.symbols[symbol.index()];
+        match here.origin {
+            Origin::Undefined if here.bind == Bind::Local => Ok(0),
+            Origin::Undefined => match self.external(symbol) {
+                Some(Resolved {
+                    address: 0,
+                    tls: Some(_),
+                    ..
+                }) => Err(Problem::ThreadLocal),
+                Some(resolved) => Ok(resolved.address),
+                None => Ok(0),
+            },
+            Origin::Absolute => Ok(here.value),
+            Origin::Common => placed.common(symbol).ok_or(Problem::Discarded),
+            Origin::GotBase => Ok(placed.address(placed.laid.homes.got)),
+            Origin::TemplateBase => Err(Problem::ThreadLocal),
+            Origin::Bound { bound, end } => {
+                let (home, size) = placed.laid.homes.bounds[bound as usize];
+                Ok(placed
+                    .address(home)
+                    .wrapping_add(if end { size } else { 0 }))
+            }
+            Origin::Section(_) if here.kind == Kind::Ifunc => {
+                placed.plt_entry(symbol).ok_or(Problem::Discarded)
+            }
+            Origin::Section(id) => {
+                let home = placed.laid.homes.sections[id.index()].ok_or(Problem::Discarded)?;
+                if home.region == Region::Tls {
+                    return Err(Problem::ThreadLocal);
+                }
+                Ok(placed.address(home).wrapping_add(here.value))
+            }
+        }
+    }
+
+    /// `M`, `D` and `T` of the symbol.
+    pub(crate) fn thread_local(&self, symbol: SymbolId) -> Result<ThreadLocal, Problem> {
+        let here = &self.graph.symbols[symbol.index()];
+        match here.origin {
+            Origin::Section(id) => {
+                let home = self.placed.laid.homes.sections[id.index()].ok_or(Problem::Discarded)?;
+                if home.region != Region::Tls {
+                    return Err(Problem::NotThreadLocal);
+                }
+                Ok(self.own_thread_local(home.offset.wrapping_add(here.value)))
+            }
+            Origin::TemplateBase => Ok(self.own_thread_local(0)),
+            Origin::Undefined if here.bind != Bind::Local => Ok(match self.external(symbol) {
+                None => ThreadLocal {
+                    pair: Ok((0, 0)),
+                    thread_offset: Ok(0),
+                },
+                Some(resolved) => ThreadLocal {
+                    pair: resolved.tls.ok_or(Problem::NotThreadLocal),
+                    thread_offset: resolved.static_tls.ok_or(match resolved.tls {
+                        Some(_) => Problem::NoStaticOffset,
+                        None => Problem::NotThreadLocal,
+                    }),
+                },
+            }),
+            _ => Err(Problem::NotThreadLocal),
+        }
+    }
+
+    /// The variable at `offset` in the image's template.
+    fn own_thread_local(&self, offset: u64) -> ThreadLocal {
+        let tls = self.placed.at.tls.ok_or(Problem::NoTlsPlace);
+        let start = tls.and_then(|tls| tls.static_offset.ok_or(Problem::NoStaticOffset));
+        ThreadLocal {
+            pair: tls.map(|tls| (tls.module, offset)),
+            thread_offset: start.map(|start| start.wrapping_add(offset as i64)),
+        }
+    }
+}
+
+/// Whether references of the section to discarded code are expected: an
+/// exception table shared by all functions of an object speaks of some that
+/// lost to another object's.
+fn may_dangle(section: &Section<'_>) -> bool {
+    section.name.starts_with(".gcc_except_table")
+}

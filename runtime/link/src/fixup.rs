@@ -1,0 +1,360 @@
+//! Placed to [`Linked`]: externals are looked up, bytes copied, fields filled.
+//!
+//! The order is: ask for every external and report
+//! all that are missing; copy; fill GOT and PLT; carry out relocations; read
+//! the tables of constructors and unwind records back out of the result.
+
+use object::LittleEndian;
+
+use crate::error::{LinkError, Missing};
+use crate::evaluate::Field;
+use crate::frames::ID_OFFSET;
+use crate::graph::Graph;
+use crate::layout::{Home, Region};
+use crate::linked::{EhFrame, Ifunc, Init, Linked, MappedSection, TlsTemplate};
+use crate::placed::Placed;
+use crate::section::{ArrayKind, Class, Rela, Section, SectionId};
+use crate::symbol::{Need, Origin, Resolved};
+use crate::unwind;
+
+/// What lies between pieces of code: `int3`.
+const TRAP: u8 = 0xcc;
+
+impl<'d> Placed<'d> {
+    /// Copies and fixes up the bytes. `resolve` is asked once for each symbol
+    /// from outside; `None` for a weak one makes its address null.
+    ///
+    /// # Errors
+    ///
+    /// Strong symbols that are not found (all of them), a relocation that
+    /// cannot be carried out (the first), unsound unwind records.
+    pub fn fix_up(
+        self,
+        mut resolve: impl FnMut(&str, Need) -> Option<Resolved>,
+    ) -> Result<Linked, LinkError> {
+        let externals = self.externals(&mut resolve)?;
+        let fixer = Fixer {
+            placed: &self,
+            graph: &self.laid.graph,
+            externals,
+        };
+        let mut out = fixer.copy();
+        fixer.tables(&mut out);
+        for index in 0..fixer.graph.sections.len() {
+            fixer.section(SectionId(index as u32), &mut out)?;
+        }
+        fixer.records(&mut out)?;
+        fixer.finish(out)
+    }
+
+    /// Addresses from outside, by plan entry.
+    fn externals(
+        &self,
+        resolve: &mut dyn FnMut(&str, Need) -> Option<Resolved>,
+    ) -> Result<Vec<Option<Resolved>>, LinkError> {
+        let graph = &self.laid.graph;
+        let mut missing = Vec::new();
+        let mut externals = Vec::with_capacity(self.laid.plan.entries.len());
+        for entry in &self.laid.plan.entries {
+            let Some(need) = entry.external else {
+                externals.push(None);
+                continue;
+            };
+            let name = graph.symbols[entry.symbol.index()].name;
+            let resolved = resolve(name, need);
+            if resolved.is_none() && !need.weak {
+                let needed_by = graph.needers(entry.symbol);
+                missing.push(Missing {
+                    symbol: name.into(),
+                    needed_by,
+                });
+            }
+            externals.push(resolved);
+        }
+        if missing.is_empty() {
+            Ok(externals)
+        } else {
+            Err(LinkError::Missing(missing))
+        }
+    }
+}
+
+/// The bytes that are being fixed up.
+struct Bytes {
+    code: Vec<u8>,
+    read_only: Vec<u8>,
+    read_write: Vec<u8>,
+    template: Vec<u8>,
+}
+
+impl Bytes {
+    fn of(&mut self, region: Region) -> &mut Vec<u8> {
+        match region {
+            Region::Code => &mut self.code,
+            Region::ReadOnly => &mut self.read_only,
+            Region::ReadWrite => &mut self.read_write,
+            Region::Tls => &mut self.template,
+        }
+    }
+
+    /// `size` bytes at a home that the layout gave out.
+    fn at(&mut self, home: Home, size: usize) -> &mut [u8] {
+        &mut self.of(home.region)[home.offset as usize..][..size]
+    }
+
+    fn put_word(&mut self, table: Home, number: u32, value: u64) {
+        let home = Home {
+            offset: table.offset + u64::from(number) * 8,
+            ..table
+        };
+        self.at(home, 8).copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// A placed image and where its externals are: all that a field's value depends on.
+pub(crate) struct Fixer<'p, 'd> {
+    pub(crate) placed: &'p Placed<'d>,
+    pub(crate) graph: &'p Graph<'d>,
+    /// By plan entry.
+    pub(crate) externals: Vec<Option<Resolved>>,
+}
+
+impl Fixer<'_, '_> {
+    fn copy(&self) -> Bytes {
+        let laid = &self.placed.laid;
+        let zeros =
+            |cursor: crate::layout::Cursor| vec![0; cursor.content.unwrap_or(cursor.end) as usize];
+        let mut code = Vec::with_capacity(laid.code.end as usize);
+        code.resize(laid.homes.text_end as usize, TRAP);
+        code.resize(laid.code.end as usize, 0);
+        let mut out = Bytes {
+            code,
+            read_only: zeros(laid.read_only),
+            read_write: zeros(laid.read_write),
+            template: zeros(laid.template),
+        };
+        for (section, home) in self.graph.sections.iter().zip(&laid.homes.sections) {
+            if let Some(home) = *home
+                && section.is_placed()
+                && !section.data.is_empty()
+            {
+                out.at(home, section.data.len())
+                    .copy_from_slice(section.data);
+            }
+        }
+        out
+    }
+
+    /// Fills GOT and PLT. Ifunc words stay zero until a resolver has run.
+    fn tables(&self, out: &mut Bytes) {
+        let homes = &self.placed.laid.homes;
+        let plan = &self.placed.laid.plan;
+        for entry in &plan.entries {
+            if let Some(number) = entry.word {
+                // An address that is an error is one for its relocation too.
+                let address = self.address(entry.symbol).unwrap_or(0);
+                out.put_word(homes.got, number, address);
+            }
+            if let Some(number) = entry.plt {
+                let word = match (entry.ifunc, entry.word) {
+                    (Some(ifunc), _) => self.placed.ifunc_word(ifunc),
+                    (None, Some(word)) => self.placed.got_word(word),
+                    (None, None) => continue,
+                };
+                let offset = u64::from(number) * crate::got::PLT_ENTRY;
+                let home = Home {
+                    offset: homes.plt.offset + offset,
+                    ..homes.plt
+                };
+                let next = self.placed.address(home).wrapping_add(6);
+                let distance = word.wrapping_sub(next) as u32;
+                let bytes = out.at(home, 6);
+                bytes[..2].copy_from_slice(&[0xff, 0x25]);
+                bytes[2..].copy_from_slice(&distance.to_le_bytes());
+            }
+            if entry.pair.is_none() && entry.thread_offset.is_none() {
+                continue;
+            }
+            let Ok(tls) = self.thread_local(entry.symbol) else {
+                continue;
+            };
+            if let (Some(number), Ok((module, offset))) = (entry.pair, tls.pair) {
+                out.put_word(homes.got, number, module);
+                out.put_word(homes.got, number + 1, offset);
+            }
+            if let (Some(number), Ok(offset)) = (entry.thread_offset, tls.thread_offset) {
+                out.put_word(homes.got, number, offset as u64);
+            }
+        }
+        if let (Some(number), Some(tls)) = (plan.module_pair, self.placed.at.tls) {
+            out.put_word(homes.got, number, tls.module);
+        }
+    }
+
+    /// Carries out the relocations of one section.
+    fn section(&self, id: SectionId, out: &mut Bytes) -> Result<(), LinkError> {
+        let section = &self.graph.sections[id.index()];
+        let Some(home) = self.placed.laid.homes.sections[id.index()] else {
+            return Ok(());
+        };
+        if !section.is_placed() || section.relocations.is_empty() {
+            return Ok(());
+        }
+        let bytes = out.at(home, section.data.len());
+        let base = (home.region != Region::Tls).then(|| self.placed.address(home));
+        for relocation in section.relocations {
+            let at = relocation.r_offset.get(LittleEndian);
+            self.relocation(id, section, relocation, bytes, at, base)?;
+        }
+        Ok(())
+    }
+
+    /// Copies the live unwind records together, joins FDEs with their CIEs
+    /// and carries out their relocations.
+    fn records(&self, out: &mut Bytes) -> Result<(), LinkError> {
+        let homes = &self.placed.laid.homes;
+        for (record, offset) in self.graph.records.iter().zip(&homes.records) {
+            let Some(offset) = *offset else { continue };
+            let section = &self.graph.sections[record.section.index()];
+            let home = Home {
+                offset: homes.eh_frame.offset + offset,
+                ..homes.eh_frame
+            };
+            let bytes = out.at(home, record.size as usize);
+            bytes.copy_from_slice(&section.data[record.start as usize..][..record.size as usize]);
+            if let Some(cie) = record.cie.and_then(|cie| homes.records[cie]) {
+                let distance = (offset + ID_OFFSET - cie) as u32;
+                bytes[ID_OFFSET as usize..][..4].copy_from_slice(&distance.to_le_bytes());
+            }
+            let base = Some(self.placed.address(home));
+            for relocation in &section.relocations[record.relocations.clone()] {
+                let at = relocation.r_offset.get(LittleEndian) - record.start;
+                self.relocation(record.section, section, relocation, bytes, at, base)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn relocation(
+        &self,
+        id: SectionId,
+        section: &Section<'_>,
+        relocation: &Rela,
+        bytes: &mut [u8],
+        at: u64,
+        base: Option<u64>,
+    ) -> Result<(), LinkError> {
+        let mut field = Field {
+            bytes,
+            at: at as usize,
+            place: base.map(|base| base.wrapping_add(at)),
+            addend: relocation.r_addend.get(LittleEndian),
+        };
+        self.apply(section, relocation, &mut field)
+            .map_err(|problem| self.graph.relocation_error(id, relocation, problem))
+    }
+
+    fn finish(&self, mut out: Bytes) -> Result<Linked, LinkError> {
+        let placed = self.placed;
+        let laid = &placed.laid;
+        let mut linked = Linked::default();
+        self.arrays(&mut out, &mut linked);
+        if laid.homes.eh_frame_size != 0 {
+            let address = placed.address(laid.homes.eh_frame);
+            let size = laid.homes.eh_frame_size as usize;
+            linked.fdes = unwind::rows(out.at(laid.homes.eh_frame, size), address)?;
+            linked.eh_frame = Some(EhFrame { address, size });
+        }
+        linked.tls = laid.tls().map(|shape| TlsTemplate {
+            image: std::mem::take(&mut out.template),
+            size: shape.size,
+            align: shape.align,
+        });
+        for entry in &laid.plan.entries {
+            let Some(number) = entry.ifunc else { continue };
+            let symbol = &self.graph.symbols[entry.symbol.index()];
+            let Origin::Section(id) = symbol.origin else {
+                continue;
+            };
+            let Some(home) = laid.homes.sections[id.index()] else {
+                continue;
+            };
+            linked.ifuncs.push(Ifunc {
+                word: placed.ifunc_word(number),
+                resolver: placed.address(home).wrapping_add(symbol.value),
+            });
+        }
+        if laid.map {
+            linked.map = self.map();
+        }
+        linked.code = out.code;
+        linked.read_only = out.read_only;
+        linked.read_write = out.read_write;
+        Ok(linked)
+    }
+
+    /// Reads the arrays of functions back: their fields are relocated now.
+    fn arrays(&self, out: &mut Bytes, linked: &mut Linked) {
+        for (section, home) in self
+            .graph
+            .sections
+            .iter()
+            .zip(&self.placed.laid.homes.sections)
+        {
+            let (
+                Class::Array {
+                    kind,
+                    priority,
+                    reversed,
+                },
+                Some(home),
+            ) = (section.class, *home)
+            else {
+                continue;
+            };
+            let list = match kind {
+                ArrayKind::Preinit => &mut linked.preinit,
+                ArrayKind::Init => &mut linked.init,
+                ArrayKind::Fini => &mut linked.fini,
+            };
+            let first = list.len();
+            for word in out.at(home, section.data.len()).chunks_exact(8) {
+                let address = u64::from_le_bytes(word.try_into().unwrap_or_default());
+                // The old sections are framed by 0 and -1; an absent weak
+                // function is 0.
+                if address != 0 && address != u64::MAX {
+                    list.push(Init { priority, address });
+                }
+            }
+            if reversed {
+                list[first..].reverse();
+            }
+        }
+        linked.init.sort_by_key(|init| init.priority);
+        // Destructors run exactly the other way round.
+        linked.fini.sort_by_key(|fini| fini.priority);
+        linked.fini.reverse();
+    }
+
+    fn map(&self) -> Vec<MappedSection> {
+        let sections = self.graph.sections.iter().enumerate();
+        let placed = sections
+            .zip(&self.placed.laid.homes.sections)
+            .filter_map(|(s, home)| {
+                let ((index, section), home) = (s, (*home)?);
+                let first = self.graph.objects[section.object as usize].first_section;
+                Some(MappedSection {
+                    object: section.object,
+                    section: index as u32 - first,
+                    name: section.name.into(),
+                    address: self.placed.address(home),
+                    size: if section.class == Class::EhFrame {
+                        0
+                    } else {
+                        section.size
+                    },
+                })
+            });
+        placed.collect()
+    }
+}

@@ -1,0 +1,455 @@
+//! Graph to [`Laid`]: every live section has a segment and an offset in it.
+//!
+//! | segment | contents, in this order |
+//! |---|---|
+//! | code | text, PLT; with `merge_read_only` also all of read-only and the GOT |
+//! | read-only | constants, relocated constants, arrays of constructors, `.eh_frame` |
+//! | read-write | GOT, ifunc words, data; then the zero-filled tail: `.bss`, common |
+//! | thread-local template | `.tdata`; then the zero-filled tail `.tbss` |
+//!
+//! Within one row sections keep the order of objects and of sections in them;
+//! those that `__start_` and `__stop_` symbols bound come last, side by side.
+//! The zero-filled tails exist as numbers only, never as bytes.
+
+use std::fmt;
+
+use crate::error::LinkError;
+use crate::got::{self, PLT_ENTRY, Plan};
+use crate::graph::Graph;
+use crate::section::Class;
+use crate::symbol::{Origin, SymbolId};
+
+/// How to lay an image out.
+#[derive(Debug, Clone, Copy)]
+pub struct LayoutOptions {
+    /// Constants, unwind records, exception tables and the GOT go into the
+    /// code segment: one allocation that moves and dies as a whole. Only
+    /// writable data and the words of ifuncs stay outside of it.
+    pub merge_read_only: bool,
+    /// All segments will lie within 2 GiB of each other, so that no GOT words
+    /// are needed between them. Otherwise words are planned.
+    pub segments_near: bool,
+    /// Limit of the bytes with content in each segment: an object of a few
+    /// kilobytes can ask for many gigabytes of alignment.
+    pub max_size: u64,
+    /// Fill in [`crate::Linked::map`].
+    pub map: bool,
+}
+
+impl Default for LayoutOptions {
+    fn default() -> Self {
+        LayoutOptions {
+            merge_read_only: false,
+            segments_near: true,
+            max_size: 1 << 30,
+            map: false,
+        }
+    }
+}
+
+/// What the caller knows of an external symbol before it has an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hint {
+    /// Nothing: there will be a GOT word and, for direct calls, a PLT entry.
+    Unknown,
+    /// It, or its slot, will be within 2 GiB of the image's segments. If that
+    /// turns out wrong, the fix-up fails. Ignored for weak references.
+    Near,
+}
+
+/// A part of the image that is placed as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Segment {
+    /// Executable.
+    Code,
+    /// Constant once it is linked.
+    ReadOnly,
+    /// Private to the image and writable.
+    ReadWrite,
+}
+
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Segment::Code => "the code segment",
+            Segment::ReadOnly => "the read-only segment",
+            Segment::ReadWrite => "the read-write segment",
+        })
+    }
+}
+
+/// How much room a segment needs: `size + zero_fill` bytes in all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SegmentShape {
+    /// Bytes with content.
+    pub size: usize,
+    /// Bytes after them that must read as zero and are never written here.
+    pub zero_fill: usize,
+    /// Alignment in bytes, a power of two.
+    pub align: usize,
+}
+
+/// How much room each thread's copy of the thread-locals needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TlsShape {
+    /// Bytes in all.
+    pub size: usize,
+    /// Alignment in bytes, a power of two.
+    pub align: usize,
+    /// Bytes with content, from the start; the rest is zero.
+    pub file_size: usize,
+}
+
+/// A segment, or the template of thread-locals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Region {
+    Code,
+    ReadOnly,
+    ReadWrite,
+    Tls,
+}
+
+/// Where something is in the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Home {
+    pub(crate) region: Region,
+    pub(crate) offset: u64,
+}
+
+/// Homes of everything that has one.
+#[derive(Debug)]
+pub(crate) struct Homes {
+    /// By section.
+    pub(crate) sections: Vec<Option<Home>>,
+    /// By unwind record: offset in the image's table.
+    pub(crate) records: Vec<Option<u64>>,
+    /// By bounded run: start and size.
+    pub(crate) bounds: Vec<(Home, u64)>,
+    /// Sorted by symbol.
+    pub(crate) commons: Vec<(SymbolId, Home)>,
+    pub(crate) eh_frame: Home,
+    /// With the word that ends it; zero if there are no records.
+    pub(crate) eh_frame_size: u64,
+    pub(crate) plt: Home,
+    pub(crate) got: Home,
+    pub(crate) ifunc_words: Home,
+    /// Where text and PLT end in the code segment.
+    pub(crate) text_end: u64,
+}
+
+/// An image whose segments have sizes, and no addresses yet.
+#[derive(Debug)]
+pub struct Laid<'d> {
+    pub(crate) graph: Graph<'d>,
+    pub(crate) plan: Plan,
+    pub(crate) homes: Homes,
+    pub(crate) code: Cursor,
+    pub(crate) read_only: Cursor,
+    pub(crate) read_write: Cursor,
+    pub(crate) template: Cursor,
+    pub(crate) map: bool,
+}
+
+impl<'d> Graph<'d> {
+    /// Lays the image out.
+    ///
+    /// # Errors
+    ///
+    /// A relocation of unknown type or outside of its section; a segment
+    /// larger than the options allow.
+    pub fn layout(self, options: &LayoutOptions) -> Result<Laid<'d>, LinkError> {
+        self.layout_with(options, |_| Hint::Unknown)
+    }
+
+    /// Like [`Graph::layout`], asking `hint` about each external symbol, to
+    /// leave out GOT words and PLT entries that will not be needed.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Graph::layout`].
+    pub fn layout_with(
+        self,
+        options: &LayoutOptions,
+        mut hint: impl FnMut(&str) -> Hint,
+    ) -> Result<Laid<'d>, LinkError> {
+        let live = self.live_records();
+        let plan = got::plan(&self, &live, options, &mut hint)?;
+        Layouter::new(&self, options).run(&plan, &live).map(
+            |(homes, [code, read_only, read_write, template])| Laid {
+                graph: self,
+                plan,
+                homes,
+                code,
+                read_only,
+                read_write,
+                template,
+                map: options.map,
+            },
+        )
+    }
+}
+
+impl Laid<'_> {
+    /// The room that a segment needs.
+    pub fn segment(&self, segment: Segment) -> SegmentShape {
+        match segment {
+            Segment::Code => self.code.shape(),
+            Segment::ReadOnly => self.read_only.shape(),
+            Segment::ReadWrite => self.read_write.shape(),
+        }
+    }
+
+    /// The room that thread-locals need, if the image has any.
+    pub fn tls(&self) -> Option<TlsShape> {
+        let shape = self.template.shape();
+        let size = shape.size + shape.zero_fill;
+        (size != 0).then_some(TlsShape {
+            size,
+            align: shape.align,
+            file_size: shape.size,
+        })
+    }
+}
+
+/// The end of a segment that grows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cursor {
+    name: Segment,
+    region: Region,
+    limit: u64,
+    pub(crate) end: u64,
+    /// Where the bytes with content end, once that is settled.
+    pub(crate) content: Option<u64>,
+    pub(crate) align: u64,
+}
+
+/// No image is larger, zeros included: the address space has 47 bits.
+const MAX_TOTAL: u64 = 1 << 46;
+
+impl Cursor {
+    fn new(region: Region, limit: u64) -> Cursor {
+        let name = match region {
+            Region::Code => Segment::Code,
+            Region::ReadOnly => Segment::ReadOnly,
+            Region::ReadWrite | Region::Tls => Segment::ReadWrite,
+        };
+        Cursor {
+            name,
+            region,
+            limit: limit.min(MAX_TOTAL),
+            end: 0,
+            content: None,
+            align: 1,
+        }
+    }
+
+    fn put(&mut self, size: u64, align: u64) -> Result<Home, LinkError> {
+        self.align = self.align.max(align);
+        let aligned = self.end.checked_next_multiple_of(align);
+        let end = aligned.and_then(|start| Some((start, start.checked_add(size)?)));
+        match end {
+            Some((start, end)) if end <= self.limit => {
+                self.end = end;
+                Ok(Home {
+                    region: self.region,
+                    offset: start,
+                })
+            }
+            _ => Err(LinkError::TooLarge {
+                segment: self.name,
+                limit: self.limit,
+            }),
+        }
+    }
+
+    /// From here on there are zeros only.
+    fn begin_zeros(&mut self) {
+        self.content = Some(self.end);
+        self.limit = MAX_TOTAL;
+    }
+
+    fn shape(&self) -> SegmentShape {
+        let size = self.content.unwrap_or(self.end);
+        SegmentShape {
+            size: size as usize,
+            zero_fill: (self.end - size) as usize,
+            align: self.align as usize,
+        }
+    }
+}
+
+struct Layouter<'g, 'd> {
+    graph: &'g Graph<'d>,
+    options: LayoutOptions,
+    sections: Vec<Option<Home>>,
+    bounds: Vec<(Home, u64)>,
+}
+
+impl<'g, 'd> Layouter<'g, 'd> {
+    fn new(graph: &'g Graph<'d>, options: &LayoutOptions) -> Self {
+        let nowhere = (
+            Home {
+                region: Region::ReadWrite,
+                offset: 0,
+            },
+            0,
+        );
+        Layouter {
+            graph,
+            options: *options,
+            sections: vec![None; graph.sections.len()],
+            bounds: vec![nowhere; graph.bounds.len()],
+        }
+    }
+
+    fn run(mut self, plan: &Plan, live: &[bool]) -> Result<(Homes, [Cursor; 4]), LinkError> {
+        let limit = self.options.max_size;
+        let mut code = Cursor::new(Region::Code, limit);
+        self.class(&mut code, |class| class == Class::Text)?;
+        let plt = code.put(
+            u64::from(plan.plt_entries) * PLT_ENTRY,
+            table_align(plan.plt_entries),
+        )?;
+        let text_end = code.end;
+
+        let merge = self.options.merge_read_only;
+        let mut constants = if merge {
+            code
+        } else {
+            Cursor::new(Region::ReadOnly, limit)
+        };
+        self.class(&mut constants, |class| class == Class::ReadOnly)?;
+        self.class(&mut constants, |class| class == Class::RelRo)?;
+        self.class(&mut constants, |class| matches!(class, Class::Array { .. }))?;
+        let (records, eh_frame, eh_frame_size) = self.records(&mut constants, live)?;
+        let mut read_write = Cursor::new(Region::ReadWrite, limit);
+        let got_size = u64::from(plan.words) * 8;
+        let cursor = if merge {
+            &mut constants
+        } else {
+            &mut read_write
+        };
+        let got = cursor.put(got_size, table_align(plan.words))?;
+        let mut read_only = Cursor::new(Region::ReadOnly, limit);
+        if merge {
+            code = constants;
+        } else {
+            read_only = constants;
+        }
+
+        let ifunc_words = read_write.put(
+            u64::from(plan.ifunc_words) * 8,
+            table_align(plan.ifunc_words),
+        )?;
+        self.class(&mut read_write, |class| class == Class::Data)?;
+        read_write.begin_zeros();
+        self.class(&mut read_write, |class| class == Class::ZeroFill)?;
+        let commons = self.commons(&mut read_write)?;
+
+        let mut template = Cursor::new(Region::Tls, limit);
+        self.class(&mut template, |class| class == Class::TlsData)?;
+        template.begin_zeros();
+        self.class(&mut template, |class| class == Class::TlsZeroFill)?;
+
+        let homes = Homes {
+            sections: self.sections,
+            records,
+            bounds: self.bounds,
+            commons,
+            eh_frame,
+            eh_frame_size,
+            plt,
+            got,
+            ifunc_words,
+            text_end,
+        };
+        Ok((homes, [code, read_only, read_write, template]))
+    }
+
+    /// Places the live sections of one class.
+    fn class(
+        &mut self,
+        cursor: &mut Cursor,
+        is_meant: impl Fn(Class) -> bool,
+    ) -> Result<(), LinkError> {
+        let graph = self.graph;
+        for (index, section) in graph.sections.iter().enumerate() {
+            let meant = is_meant(section.class) && section.is_placed();
+            if meant && (graph.bounds.is_empty() || !section.is_bounded()) {
+                self.sections[index] = Some(cursor.put(section.size, section.align)?);
+            }
+        }
+        for (index, bound) in graph.bounds.iter().enumerate() {
+            if !is_meant(bound.class) {
+                continue;
+            }
+            let mut start = None;
+            for &member in &bound.members {
+                let section = &graph.sections[member.index()];
+                if section.is_placed() {
+                    let home = cursor.put(section.size, section.align)?;
+                    self.sections[member.index()] = Some(home);
+                    start.get_or_insert(home);
+                }
+            }
+            let start = start.unwrap_or(Home {
+                region: cursor.region,
+                offset: cursor.end,
+            });
+            self.bounds[index] = (start, cursor.end - start.offset);
+        }
+        Ok(())
+    }
+
+    /// Places the live unwind records one after the other, and their end.
+    fn records(
+        &mut self,
+        cursor: &mut Cursor,
+        live: &[bool],
+    ) -> Result<(Vec<Option<u64>>, Home, u64), LinkError> {
+        let mut size = 0u64;
+        let mut records = Vec::with_capacity(live.len());
+        for (record, live) in self.graph.records.iter().zip(live) {
+            records.push(live.then_some(size));
+            if *live {
+                size = size.saturating_add(record.size);
+            }
+        }
+        if size == 0 {
+            return Ok((
+                records,
+                Home {
+                    region: cursor.region,
+                    offset: cursor.end,
+                },
+                0,
+            ));
+        }
+        size = size.saturating_add(4);
+        let home = cursor.put(size, 8)?;
+        for (index, section) in self.graph.sections.iter().enumerate() {
+            if section.class == Class::EhFrame {
+                self.sections[index] = Some(home);
+            }
+        }
+        Ok((records, home, size))
+    }
+
+    fn commons(&self, cursor: &mut Cursor) -> Result<Vec<(SymbolId, Home)>, LinkError> {
+        let mut homes = Vec::new();
+        for (index, symbol) in self.graph.symbols.iter().enumerate() {
+            if symbol.origin == Origin::Common && symbol.canonical.index() == index {
+                homes.push((
+                    symbol.canonical,
+                    cursor.put(symbol.size, symbol.value.max(1))?,
+                ));
+            }
+        }
+        Ok(homes)
+    }
+}
+
+/// Alignment of a table of 8-byte things; an empty one asks for none.
+fn table_align(count: u32) -> u64 {
+    if count == 0 { 1 } else { 8 }
+}

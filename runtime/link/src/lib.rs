@@ -1,0 +1,84 @@
+//! ELF x86-64 relocatable objects in, placed and fixed-up bytes out.
+//!
+//! Nothing here touches memory that runs: the linker takes bytes and addresses
+//! and returns bytes and tables. It knows nothing of heaps, stubs or sessions.
+//!
+//! Invariants:
+//! - Input never panics, whatever its bytes; see [`fuzz`].
+//! - What comes out depends on the arguments only.
+//! - Nothing is silently left out: a relocation is carried out in full, or the
+//!   link fails and names it.
+//!
+//! Data walks one way, each step consuming the one before:
+//!
+//! | step | from | to | file |
+//! |---|---|---|---|
+//! | parse | bytes | [`Object`] | `object.rs`, `section.rs`, `symbol.rs` |
+//! | join | objects | [`Graph`] | `graph.rs`, `frames.rs`, `prune.rs` |
+//! | lay out | graph | [`Laid`] | `layout.rs`, `got.rs` |
+//! | place | addresses | [`Placed`] | `placed.rs` |
+//! | fix up | addresses of externals | [`Linked`] | `fixup.rs`, `evaluate.rs`, `relocation.rs`, `relax.rs`, `unwind.rs` |
+//!
+//! ```no_run
+//! use uruk_link::{Graph, LayoutOptions, Object, Placement, Resolved};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let bytes = std::fs::read("hello.o")?;
+//! let graph = Graph::new(vec![Object::parse("hello.o", &bytes)?])?;
+//! let laid = graph.layout(&LayoutOptions::default())?;
+//! let at = Placement {
+//!     code: 0x10_0000,
+//!     read_only: 0x20_0000,
+//!     read_write: 0x30_0000,
+//!     ..Placement::default()
+//! };
+//! let linked = laid.place(at)?.fix_up(|name, _need| match name {
+//!     "puts" => Some(Resolved::at(0x7fff_0000_1234)),
+//!     _ => None,
+//! })?;
+//! print!("{}", linked.dump());
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+// In reading order; blank lines keep rustfmt from sorting them.
+mod error;
+mod section;
+mod symbol;
+
+mod object;
+
+mod frames;
+mod graph;
+mod resolve;
+
+mod prune;
+
+mod got;
+mod layout;
+
+mod placed;
+
+mod relocation;
+
+mod relax;
+
+mod evaluate;
+mod fixup;
+
+mod unwind;
+
+mod linked;
+
+pub mod fuzz;
+
+pub use error::{LinkError, Missing, Needer, Problem, Site};
+pub use graph::{Graph, Undefined};
+pub use layout::{Hint, Laid, LayoutOptions, Segment, SegmentShape, TlsShape};
+pub use linked::{EhFrame, FdeRow, Ifunc, Init, Linked, MappedSection, TlsTemplate};
+pub use object::{MAX_ALIGN, Object};
+pub use placed::{Placed, Placement, TlsPlace};
+pub use symbol::{Binding, Definition, Kind, Need, Resolved};

@@ -1,0 +1,138 @@
+//! What a link yields: bytes for each segment, and what to tell the run time.
+
+use std::fmt::Write as _;
+
+/// A finished image.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Linked {
+    /// Bytes of the code segment.
+    pub code: Vec<u8>,
+    /// Bytes of the read-only segment.
+    pub read_only: Vec<u8>,
+    /// Bytes of the read-write segment, without its zero-filled tail.
+    pub read_write: Vec<u8>,
+    /// One row per function with an unwind record, sorted by start.
+    pub fdes: Vec<FdeRow>,
+    /// The image's unwind records as one table, ended by a zero word.
+    pub eh_frame: Option<EhFrame>,
+    /// Functions to call before all constructors, in this order.
+    pub preinit: Vec<Init>,
+    /// Constructors, in the order in which they run.
+    pub init: Vec<Init>,
+    /// Destructors, in the order in which they run.
+    pub fini: Vec<Init>,
+    /// What each thread's copy of the thread-locals starts as.
+    pub tls: Option<TlsTemplate>,
+    /// Words to fill in before any code of the image runs.
+    pub ifuncs: Vec<Ifunc>,
+    /// Where each section went; empty unless [`crate::LayoutOptions::map`] asks for it.
+    pub map: Vec<MappedSection>,
+}
+
+/// Where the unwind record of a range of code is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FdeRow {
+    /// First address of the function.
+    pub start: u64,
+    /// The address after its last byte.
+    pub end: u64,
+    /// Address of the record (of its length word).
+    pub fde: u64,
+}
+
+/// The image's table of unwind records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EhFrame {
+    /// Address of the first record.
+    pub address: u64,
+    /// Size in bytes, with the zero word that ends it.
+    pub size: usize,
+}
+
+/// A function that runs before or after `main`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Init {
+    /// 0 to 65535; constructors run in rising order, destructors in falling.
+    pub priority: u16,
+    /// The function.
+    pub address: u64,
+}
+
+/// The initial contents of the image's thread-locals.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsTemplate {
+    /// The first bytes; what follows is zero.
+    pub image: Vec<u8>,
+    /// Bytes in all.
+    pub size: usize,
+    /// Alignment in bytes, a power of two.
+    pub align: usize,
+}
+
+/// A word that holds where an indirect function really is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ifunc {
+    /// Address of the 8-byte word, in the read-write segment.
+    pub word: u64,
+    /// Address of the function that returns what to store there.
+    pub resolver: u64,
+}
+
+/// A section and its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MappedSection {
+    /// Number of the object, in the order given to [`crate::Graph::new`].
+    pub object: u32,
+    /// Index of the section in that file.
+    pub section: u32,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its address; for thread-locals, its offset in the template.
+    pub address: u64,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+impl Linked {
+    /// The image's tables as text, for people and for snapshots: everything
+    /// but the bytes themselves.
+    pub fn dump(&self) -> String {
+        let mut text = String::new();
+        let (code, constants, data) =
+            (self.code.len(), self.read_only.len(), self.read_write.len());
+        let _ = writeln!(text, "code {code} read-only {constants} read-write {data}");
+        for MappedSection {
+            object,
+            section,
+            name,
+            address,
+            size,
+        } in &self.map
+        {
+            let _ = writeln!(
+                text,
+                "section {object}:{section} {name} {address:#x}+{size:#x}"
+            );
+        }
+        for FdeRow { start, end, .. } in &self.fdes {
+            let _ = writeln!(text, "unwind {start:#x}..{end:#x}");
+        }
+        for (label, list) in [
+            ("preinit", &self.preinit),
+            ("init", &self.init),
+            ("fini", &self.fini),
+        ] {
+            for Init { priority, address } in list {
+                let _ = writeln!(text, "{label} {priority} {address:#x}");
+            }
+        }
+        if let Some(TlsTemplate { image, size, align }) = &self.tls {
+            let _ = writeln!(text, "tls {} of {size} align {align}", image.len());
+        }
+        for Ifunc { word, resolver } in &self.ifuncs {
+            let _ = writeln!(text, "ifunc {word:#x} from {resolver:#x}");
+        }
+        text
+    }
+}

@@ -1,0 +1,145 @@
+//! Laid to [`Placed`]: every definition has its address.
+
+use crate::error::LinkError;
+use crate::got::PLT_ENTRY;
+use crate::layout::{Cursor, Home, Laid, Region, Segment};
+use crate::symbol::{Definition, Kind, Origin, SymbolId};
+
+/// Addresses for the segments of an image, as the running code sees them. An
+/// empty segment may have any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Placement {
+    /// Where the code segment goes.
+    pub code: u64,
+    /// Where the read-only segment goes.
+    pub read_only: u64,
+    /// Where the read-write segment goes.
+    pub read_write: u64,
+    /// What stands for the image's thread-locals at run time.
+    pub tls: Option<TlsPlace>,
+}
+
+/// How the image's thread-locals are reached at run time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TlsPlace {
+    /// What `__tls_get_addr` knows the image's template by.
+    pub module: u64,
+    /// Start of each thread's copy relative to the thread pointer (negative on
+    /// x86-64), if all threads have it at one distance.
+    pub static_offset: Option<i64>,
+}
+
+/// An image with addresses, whose bytes are not fixed up yet.
+#[derive(Debug)]
+pub struct Placed<'d> {
+    pub(crate) laid: Laid<'d>,
+    pub(crate) at: Placement,
+}
+
+impl<'d> Laid<'d> {
+    /// Gives the segments their addresses.
+    ///
+    /// # Errors
+    ///
+    /// An address that breaks the segment's alignment, or an end beyond the
+    /// address space.
+    pub fn place(self, at: Placement) -> Result<Placed<'d>, LinkError> {
+        check(Segment::Code, &self.code, at.code)?;
+        check(Segment::ReadOnly, &self.read_only, at.read_only)?;
+        check(Segment::ReadWrite, &self.read_write, at.read_write)?;
+        Ok(Placed { laid: self, at })
+    }
+}
+
+impl<'d> Placed<'d> {
+    /// What the image defines for others, and where. The address of a
+    /// thread-local is its offset in the template, that of an ifunc its PLT
+    /// entry, that of an absolute symbol its value.
+    pub fn definitions(&self) -> impl Iterator<Item = (Definition<'d>, u64)> + '_ {
+        self.laid
+            .graph
+            .defining_symbols()
+            .map(|(id, definition)| (definition, self.defined(id)))
+    }
+
+    /// Names and addresses of the section bounds (`__start_NAME`, `__stop_NAME`) that
+    /// some object of the image mentions.
+    pub fn bounds(&self) -> impl Iterator<Item = (&'d str, u64)> + '_ {
+        self.laid
+            .graph
+            .symbols
+            .iter()
+            .filter_map(|symbol| match symbol.origin {
+                Origin::Bound { bound, end } => {
+                    let (home, size) = self.laid.homes.bounds[bound as usize];
+                    let size = if end { size } else { 0 };
+                    Some((symbol.name, self.address(home).wrapping_add(size)))
+                }
+                _ => None,
+            })
+    }
+
+    /// Address of a symbol that the image defines.
+    fn defined(&self, id: SymbolId) -> u64 {
+        let symbol = &self.laid.graph.symbols[id.index()];
+        match symbol.origin {
+            Origin::Section(section) => {
+                if symbol.kind == Kind::Ifunc
+                    && let Some(entry) = self.plt_entry(id)
+                {
+                    return entry;
+                }
+                let home = self.laid.homes.sections[section.index()];
+                home.map_or(0, |home| self.address(home).wrapping_add(symbol.value))
+            }
+            Origin::Common => self.common(id).unwrap_or(0),
+            Origin::Absolute => symbol.value,
+            Origin::Undefined | Origin::Bound { .. } | Origin::GotBase | Origin::TemplateBase => 0,
+        }
+    }
+
+    /// Address of a home; in the template, its offset there.
+    pub(crate) fn address(&self, home: Home) -> u64 {
+        let base = match home.region {
+            Region::Code => self.at.code,
+            Region::ReadOnly => self.at.read_only,
+            Region::ReadWrite => self.at.read_write,
+            Region::Tls => 0,
+        };
+        base.wrapping_add(home.offset)
+    }
+
+    pub(crate) fn common(&self, id: SymbolId) -> Option<u64> {
+        let commons = &self.laid.homes.commons;
+        let found = commons
+            .binary_search_by_key(&id, |&(symbol, _)| symbol)
+            .ok()?;
+        Some(self.address(commons[found].1))
+    }
+
+    pub(crate) fn plt_entry(&self, id: SymbolId) -> Option<u64> {
+        let number = self.laid.plan.entry(id)?.plt?;
+        Some(self.address(self.laid.homes.plt) + u64::from(number) * PLT_ENTRY)
+    }
+
+    pub(crate) fn got_word(&self, number: u32) -> u64 {
+        self.address(self.laid.homes.got) + u64::from(number) * 8
+    }
+
+    pub(crate) fn ifunc_word(&self, number: u32) -> u64 {
+        self.address(self.laid.homes.ifunc_words) + u64::from(number) * 8
+    }
+}
+
+fn check(segment: Segment, cursor: &Cursor, address: u64) -> Result<(), LinkError> {
+    let (size, align) = (cursor.end, cursor.align);
+    if size == 0 || (address.is_multiple_of(align) && address.checked_add(size).is_some()) {
+        return Ok(());
+    }
+    Err(LinkError::Misplaced {
+        segment,
+        address,
+        size,
+        align,
+    })
+}

@@ -1,0 +1,167 @@
+//! Symbols: what the tables of the objects say, and what an image offers.
+
+use crate::section::SectionId;
+
+/// Index of a symbol in the image's table: the object's first symbol plus the
+/// symbol's index in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SymbolId(pub(crate) u32);
+
+impl SymbolId {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Where a symbol's value counts from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Undefined,
+    Absolute,
+    /// To be allocated: `value` is the alignment.
+    Common,
+    Section(SectionId),
+    /// `__start_NAME` or, with `end`, `__stop_NAME` of a bounded run of sections.
+    Bound {
+        bound: u32,
+        end: bool,
+    },
+    /// `_GLOBAL_OFFSET_TABLE_`.
+    GotBase,
+    /// `_TLS_MODULE_BASE_`: the start of the thread-local template, by which
+    /// descriptors reach a file's own variables.
+    TemplateBase,
+}
+
+/// How firmly a symbol is bound. The order is the order of precedence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Bind {
+    Local,
+    Weak,
+    Strong,
+}
+
+/// One symbol of one object.
+#[derive(Debug, Clone)]
+pub(crate) struct Symbol<'d> {
+    pub(crate) name: &'d str,
+    pub(crate) value: u64,
+    pub(crate) size: u64,
+    pub(crate) origin: Origin,
+    pub(crate) bind: Bind,
+    pub(crate) kind: Kind,
+    pub(crate) hidden: bool,
+    /// The symbol that references to this one mean; itself for locals and for
+    /// the winner of a name. Never more than one step after resolution.
+    pub(crate) canonical: SymbolId,
+}
+
+/// What a definition is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Code, or a label in code.
+    Function,
+    /// Data.
+    Data,
+    /// A thread-local variable: its address is an offset in the template.
+    Tls,
+    /// A function whose address is chosen at run time by a resolver function.
+    Ifunc,
+    /// A number, not a place.
+    Absolute,
+}
+
+/// How a definition yields to others of its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Binding {
+    /// The only one there may be.
+    Strong,
+    /// Yields to a strong one, and to whichever weak one came first.
+    Weak,
+    /// Yields to a strong one; merges with others of its kind.
+    Common,
+}
+
+/// A symbol that an image defines for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Definition<'d> {
+    /// The name, as in the object file.
+    pub name: &'d str,
+    /// How it yields to others of its name.
+    pub binding: Binding,
+    /// Not to be seen outside of the image.
+    pub hidden: bool,
+    /// What it is.
+    pub kind: Kind,
+    /// Size in bytes, zero if the object does not say.
+    pub size: u64,
+}
+
+/// What a reference to a symbol from outside needs of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Need {
+    /// May be absent: its address is then null.
+    pub weak: bool,
+    /// Some site calls it or jumps to it, and does nothing else.
+    pub call: bool,
+    /// Some site takes its address or reads its contents.
+    pub address: bool,
+    /// Some site reaches it as a thread-local variable.
+    pub thread_local: bool,
+}
+
+impl Need {
+    /// What both need.
+    pub(crate) fn and(self, other: Need) -> Need {
+        Need {
+            weak: self.weak && other.weak,
+            call: self.call || other.call,
+            address: self.address || other.address,
+            thread_local: self.thread_local || other.thread_local,
+        }
+    }
+}
+
+/// Where a symbol from outside was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Resolved {
+    /// Its canonical address. For thread-locals unused.
+    pub address: u64,
+    /// Address of an 8-byte word near the image that always holds where to
+    /// call it: indirect calls go straight through that word.
+    pub slot: Option<u64>,
+    /// For a thread-local: its module's id and its offset in the module, as
+    /// `__tls_get_addr` takes them.
+    pub tls: Option<(u64, u64)>,
+    /// For a thread-local in static space: its offset from the thread pointer.
+    pub static_tls: Option<i64>,
+}
+
+impl Resolved {
+    /// A place that is known by its address only.
+    pub fn at(address: u64) -> Resolved {
+        Resolved {
+            address,
+            ..Resolved::default()
+        }
+    }
+
+    /// A function with a stub at `address` and the word its callers jump through.
+    pub fn stub(address: u64, slot: u64) -> Resolved {
+        Resolved {
+            address,
+            slot: Some(slot),
+            ..Resolved::default()
+        }
+    }
+
+    /// A thread-local variable in dynamic space.
+    pub fn thread_local(module: u64, offset: u64) -> Resolved {
+        Resolved {
+            tls: Some((module, offset)),
+            ..Resolved::default()
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Other names for symbols, within a dylib and across dylibs.
+//!
+//! Only the aliases that are asked for are materialized: the rest goes back
+//! into a unit of its own. An alias has the address of its target and depends on
+//! it. Where targets are missing the aliases are given back too, so that a later
+//! lookup finds them. Chains inside one unit are walked link by link; cycles,
+//! in one unit or over several, are an error of the lookup.
+
+use std::sync::Arc;
+
+use crate::dylib::{Dylib, DylibId, DylibShared, Visibility};
+use crate::error::SessionError;
+use crate::flags::{Flags, SymbolState};
+use crate::generator::{Ask, Generator};
+use crate::lookup::{Lookup, LookupResult, Need, Required};
+use crate::responsibility::{DependenceGroup, Responsibility};
+use crate::session::{Session, WeakSession};
+use crate::state::{NumberMap, Owner, Place, State};
+use crate::symbol::Symbol;
+use crate::unit::{Interface, Unit};
+
+/// One alias.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Alias {
+    /// The new name.
+    pub name: Symbol,
+    /// What it stands for.
+    pub target: Symbol,
+    /// The flags of the new name.
+    pub flags: Flags,
+}
+
+/// Aliases with one source.
+struct AliasUnit {
+    source: DylibId,
+    seen: Visibility,
+    aliases: NumberMap<Symbol, Alias>,
+}
+
+pub(crate) fn define(
+    session: &Session,
+    shared: &Arc<DylibShared>,
+    source: DylibId,
+    seen: Visibility,
+    aliases: impl IntoIterator<Item = Alias>,
+) -> Result<(), SessionError> {
+    let aliases: Vec<Alias> = aliases.into_iter().collect();
+    let interface: Interface = aliases.iter().map(|a| (a.name, a.flags)).collect();
+    let unit = AliasUnit {
+        source,
+        seen,
+        aliases: aliases.iter().map(|alias| (alias.name, *alias)).collect(),
+    };
+    session.change(|state, effects| {
+        let unit = state.define(shared, None, Box::new(unit), interface, effects)?;
+        for alias in aliases {
+            let place = (shared.id, alias.name);
+            if state
+                .entry(place)
+                .is_some_and(|e| e.owner == Owner::Unit(unit))
+            {
+                state.aliases.insert(place, (source, alias.target));
+            }
+        }
+        Ok(())
+    })
+}
+
+impl State {
+    /// The aliases from `start` on, if they lead back to one of themselves.
+    fn alias_cycle(&self, start: Place) -> Option<Vec<Place>> {
+        let mut way = vec![start];
+        let mut seen = std::collections::HashSet::from([start]);
+        let mut at = start;
+        while let Some(next) = self.aliases.get(&at) {
+            let known = self.entry(*next).is_some_and(|e| {
+                use SymbolState::{Emitted, Ready, Resolved};
+                matches!(e.state, Resolved | Emitted | Ready)
+            });
+            if known {
+                return None;
+            }
+            if !seen.insert(*next) {
+                return Some(way);
+            }
+            way.push(*next);
+            at = *next;
+        }
+        None
+    }
+}
+
+impl AliasUnit {
+    fn part(&self, mut take: impl FnMut(&Alias) -> bool) -> AliasUnit {
+        let aliases = self.aliases.iter().filter(|(_, alias)| take(alias));
+        AliasUnit {
+            source: self.source,
+            seen: self.seen,
+            aliases: aliases.map(|(symbol, alias)| (*symbol, *alias)).collect(),
+        }
+    }
+
+    /// Looks the targets up and finishes when they have addresses.
+    fn follow(self, source: &Dylib, responsibility: Responsibility) {
+        let session = responsibility.session().clone();
+        let targets: std::collections::HashSet<Symbol> =
+            self.aliases.values().map(|alias| alias.target).collect();
+        let lookup = Lookup::new([(source.clone(), self.seen)])
+            .symbols(targets)
+            .at(Required::Resolved);
+        session.lookup_async(lookup, move |found| match found {
+            Ok(found) => self.publish(&found, responsibility),
+            Err(error @ SessionError::NotFound(_)) => {
+                // Fails only if the tracker was removed, and then nobody waits.
+                let _ = responsibility.fail_retryable(error, self);
+            }
+            Err(error) => responsibility.fail(error),
+        });
+    }
+
+    fn publish(&self, found: &LookupResult, responsibility: Responsibility) {
+        let found: NumberMap<Symbol, _> = found.iter().map(|f| (f.symbol, *f)).collect();
+        let mut addresses = Vec::new();
+        let mut groups = Vec::new();
+        for alias in self.aliases.values() {
+            let Some(target) = found.get(&alias.target) else {
+                continue;
+            };
+            addresses.push((alias.name, target.address));
+            if !target.ready {
+                groups.push(DependenceGroup {
+                    symbols: vec![alias.name],
+                    dependences: vec![(target.dylib, target.symbol)],
+                });
+            }
+        }
+        // A failure is told to those who wait.
+        if responsibility.resolve(&addresses).is_ok() {
+            let _ = responsibility.emit(&groups);
+        }
+    }
+}
+
+impl Unit for AliasUnit {
+    fn name(&self) -> &str {
+        "aliases"
+    }
+
+    fn interface(&self) -> Interface {
+        let aliases = self.aliases.values();
+        aliases.map(|alias| (alias.name, alias.flags)).collect()
+    }
+
+    fn materialize(self: Box<Self>, mut responsibility: Responsibility) {
+        let session = responsibility.session().clone();
+        let own = responsibility.dylib();
+        let Some(source) = session.dylib_by_id(self.source) else {
+            let dylib = "(removed)".into();
+            return responsibility.fail(SessionError::DylibDefunct { dylib });
+        };
+        let wanted: std::collections::HashSet<Symbol> =
+            responsibility.requested().into_iter().collect();
+        if wanted.len() < self.aliases.len() {
+            let rest = self.part(|alias| !wanted.contains(&alias.name));
+            if responsibility.replace(rest).is_err() {
+                return;
+            }
+        }
+        let cycle = {
+            let state = session.lock();
+            let mut cycles = wanted
+                .iter()
+                .filter_map(|s| state.alias_cycle((own.id(), *s)));
+            cycles.next().map(|places| state.name_set(places))
+        };
+        if let Some(names) = cycle {
+            return responsibility.fail(SessionError::AliasCycle(names));
+        }
+        // A target that this very call has to produce is waited for apart.
+        let chained = |alias: &Alias| own == source && wanted.contains(&alias.target);
+        for alias in self.aliases.values() {
+            if !wanted.contains(&alias.name) || !chained(alias) {
+                continue;
+            }
+            let one = self.part(|other| other.name == alias.name);
+            match responsibility.delegate(&[alias.name]) {
+                Ok(delegated) => one.follow(&source, delegated),
+                Err(_) => return,
+            }
+        }
+        let rest = self.part(|alias| wanted.contains(&alias.name) && !chained(alias));
+        if !rest.aliases.is_empty() {
+            rest.follow(&source, responsibility);
+        }
+    }
+
+    fn discard(&mut self, _: &Dylib, symbol: Symbol) {
+        self.aliases.remove(&symbol);
+    }
+}
+
+type Predicate = Box<dyn Fn(Symbol) -> bool + Send + Sync>;
+
+/// A generator that re-exports what another dylib has.
+pub struct ReexportGenerator {
+    session: WeakSession,
+    source: DylibId,
+    seen: Visibility,
+    predicate: Predicate,
+}
+
+impl std::fmt::Debug for ReexportGenerator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReexportGenerator")
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ReexportGenerator {
+    /// Re-exports those symbols of `source` that `predicate` allows.
+    pub fn new(
+        source: &Dylib,
+        seen: Visibility,
+        predicate: impl Fn(Symbol) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            session: source.session().downgrade(),
+            source: source.id(),
+            seen,
+            predicate: Box::new(predicate),
+        }
+    }
+}
+
+impl Generator for ReexportGenerator {
+    fn generate(&self, ask: Ask) {
+        let source = self
+            .session
+            .upgrade()
+            .and_then(|s| s.dylib_by_id(self.source));
+        let Some(source) = source else {
+            let dylib = "(removed)".into();
+            return ask.finish(Err(SessionError::DylibDefunct { dylib }));
+        };
+        let mut lookup = Lookup::new([(source, self.seen)]).kind(ask.kind());
+        let missing = ask.missing().iter().map(|(symbol, _)| *symbol);
+        lookup.symbols = missing
+            .filter(|symbol| (self.predicate)(*symbol))
+            .map(|symbol| (symbol, Need::Weak))
+            .collect();
+        let (source, seen) = (self.source, self.seen);
+        ask.session()
+            .clone()
+            .lookup_flags_async(lookup, move |found| {
+                let answer = found.and_then(|found| {
+                    if found.is_empty() {
+                        return Ok(());
+                    }
+                    let aliases = found.into_iter().map(|(symbol, flags)| Alias {
+                        name: symbol,
+                        target: symbol,
+                        flags: flags.without(Flags::WEAK.with(Flags::COMMON)),
+                    });
+                    let (session, dylib) = (ask.session().clone(), ask.dylib());
+                    define(&session, dylib.shared(), source, seen, aliases)
+                });
+                ask.finish(answer);
+            });
+    }
+}

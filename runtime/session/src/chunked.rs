@@ -1,0 +1,68 @@
+//! A vector that grows without moving: chunks of doubling size, made on demand.
+//!
+//! Reading takes no lock and elements never move, so a reference stays good for
+//! the life of the vector. Chunk `k` holds `2^(BASE_BITS + k)` elements; element
+//! `i` lies in chunk `floor(log2(i + 2^BASE_BITS)) - BASE_BITS`.
+//!
+//! | field | written by | when | ordering |
+//! |---|---|---|---|
+//! | `chunks[k]` | whoever needs it first | once | `OnceLock`: release, read with acquire |
+
+use std::sync::OnceLock;
+
+/// Enough chunks for 2^32 elements with the smallest base used here.
+const CHUNKS: usize = 31;
+
+/// See the module text.
+#[derive(Debug)]
+pub(crate) struct Chunked<T, const BASE_BITS: u32> {
+    chunks: [OnceLock<Box<[T]>>; CHUNKS],
+}
+
+impl<T: Default, const BASE_BITS: u32> Chunked<T, BASE_BITS> {
+    pub(crate) fn new() -> Self {
+        Self {
+            chunks: std::array::from_fn(|_| OnceLock::new()),
+        }
+    }
+
+    #[inline]
+    fn place(index: u32) -> (usize, usize) {
+        let shifted = u64::from(index) + (1 << BASE_BITS);
+        let log = 63 - shifted.leading_zeros();
+        ((log - BASE_BITS) as usize, (shifted - (1 << log)) as usize)
+    }
+
+    /// The element, if its chunk was ever made.
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        let (chunk, offset) = Self::place(index);
+        self.chunks.get(chunk)?.get()?.get(offset)
+    }
+
+    /// The element; its chunk is made of default values if need be.
+    pub(crate) fn get_or_create(&self, index: u32) -> &T {
+        let (chunk, offset) = Self::place(index);
+        let length = 1usize << (BASE_BITS as usize + chunk);
+        let chunk = self.chunks[chunk].get_or_init(|| (0..length).map(|_| T::default()).collect());
+        &chunk[offset]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Chunked;
+
+    #[test]
+    fn every_index_has_its_own_place() {
+        let mut last = (0, 0);
+        for index in 1..100_000 {
+            let place = Chunked::<u8, 2>::place(index);
+            assert!(place > last, "{index}: {place:?} after {last:?}");
+            assert!(place.1 < 1 << (2 + place.0));
+            last = place;
+        }
+        assert_eq!(Chunked::<u8, 2>::place(0), (0, 0));
+        assert!(Chunked::<u8, 2>::place(u32::MAX).0 < super::CHUNKS);
+    }
+}

@@ -1,0 +1,114 @@
+//! What a change under the lock causes outside of it.
+//!
+//! Functions on `State` only add to an `Effects`; `run` does what is in it after
+//! the lock was given back. Nothing in it depends on the order of the lists.
+
+use std::sync::Arc;
+
+use crate::error::SessionError;
+use crate::flags::Flags;
+use crate::generator::GeneratorCell;
+use crate::job::{FlagsCompletion, FlagsResult, Job, Outcome};
+use crate::lookup::{Completion, LookupResult};
+use crate::session::Session;
+use crate::slab::Key;
+use crate::state::Launch;
+use crate::symbol::Symbol;
+use crate::tracker::{Resource, TrackerEvent};
+use crate::unit::Unit;
+
+/// A unit that goes to work, with what it was not told yet.
+pub(crate) type Launching = (Box<dyn Unit>, Vec<Symbol>, Launch);
+
+/// See the module text.
+#[derive(Default)]
+pub(crate) struct Effects {
+    pub completions: Vec<(Completion, Result<LookupResult, SessionError>)>,
+    pub flags: Vec<(FlagsCompletion, FlagsResult)>,
+    pub launches: Vec<Launching>,
+    /// To be dropped.
+    pub units: Vec<Box<dyn Unit>>,
+    /// To be told about discarded symbols.
+    pub discards: Vec<Key>,
+    pub resources: Vec<Box<dyn Resource>>,
+    pub events: Vec<TrackerEvent>,
+    pub reports: Vec<SessionError>,
+    pub jobs: Vec<Job>,
+    pub generators: Vec<GeneratorCell>,
+}
+
+impl Effects {
+    /// Ends a lookup.
+    pub(crate) fn finish(&mut self, job: Job, result: Result<LookupResult, SessionError>) {
+        match job.outcome {
+            Outcome::Addresses(completion) => self.completions.push((completion, result)),
+            Outcome::Flags(completion) => {
+                let result = result.map(|_| Vec::new());
+                self.flags.push((completion, result));
+            }
+        }
+    }
+
+    /// Ends a flags lookup.
+    pub(crate) fn finish_flags(&mut self, job: Job, found: Vec<(Symbol, Flags)>) {
+        if let Outcome::Flags(completion) = job.outcome {
+            self.flags.push((completion, Ok(found)));
+        }
+    }
+
+    /// Takes a lookup up again.
+    pub(crate) fn resume(&mut self, job: Job) {
+        self.jobs.push(job);
+    }
+
+    /// A generator was removed: those in its line are told.
+    pub(crate) fn drop_generator(&mut self, mut cell: GeneratorCell, dylib: &Arc<str>) {
+        for job in std::mem::take(&mut cell.line) {
+            let dylib = Arc::clone(dylib);
+            self.finish(job, Err(SessionError::GeneratorRemoved { dylib }));
+        }
+        self.generators.push(cell);
+    }
+
+    /// Does everything; units go to the pool.
+    pub(crate) fn run(self, session: &Session) {
+        self.run_but_one(session, false);
+    }
+
+    /// Does everything, but with `keep` gives back one unit for the caller to
+    /// run himself.
+    pub(crate) fn run_but_one(self, session: &Session, keep: bool) -> Option<Launching> {
+        for unit in self.discards {
+            session.tell_discards(unit);
+        }
+        for (completion, result) in self.completions {
+            completion(result);
+        }
+        for (completion, result) in self.flags {
+            completion(result);
+        }
+        for error in &self.reports {
+            session.report(error);
+        }
+        for event in &self.events {
+            session.tracker_event(event);
+        }
+        // As destructors do: what was attached last goes first.
+        for resource in self.resources.into_iter().rev() {
+            resource.release();
+        }
+        for job in self.jobs {
+            let shared = session.clone();
+            session.pool().spawn(move || {
+                shared.run_job(job, false);
+            });
+        }
+        let mut launches = self.launches.into_iter();
+        let kept = if keep { launches.next() } else { None };
+        for launching in launches {
+            let shared = session.clone();
+            session.pool().spawn(move || shared.materialize(launching));
+        }
+        kept
+    }
+}

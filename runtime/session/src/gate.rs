@@ -1,0 +1,66 @@
+//! Keeps other threads out of the locks while the process forks.
+//!
+//! Every short stay under a lock passes the gate. Closing it waits until nobody
+//! is inside; whoever comes later sleeps and looks again, without touching a
+//! lock, so that the child (where those threads do not exist) finds all locks
+//! free.
+//!
+//! | field | written by | when | ordering |
+//! |---|---|---|---|
+//! | `inside` | everyone who enters | around the stay | sequentially consistent: the addition before the load of `closed` in `enter` pairs with the store of `closed` before the loads of `inside` in `close` - one of the two sees the other |
+//! | `closed` | the forking thread | around the fork | same |
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How long to sleep before looking again. A fork takes 0.1 to 10 ms.
+const LOOK_AGAIN: Duration = Duration::from_micros(100);
+
+/// See the module text.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    inside: AtomicUsize,
+    closed: AtomicBool,
+}
+
+/// Holding one means being inside.
+#[derive(Debug)]
+pub(crate) struct Inside<'a>(&'a Gate);
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.inside.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Gate {
+    /// Waits until the gate is open and goes inside. Not to be nested.
+    #[inline]
+    pub(crate) fn enter(&self) -> Inside<'_> {
+        loop {
+            self.inside.fetch_add(1, Ordering::SeqCst);
+            let inside = Inside(self);
+            if !self.closed.load(Ordering::SeqCst) {
+                return inside;
+            }
+            drop(inside);
+            while self.closed.load(Ordering::SeqCst) {
+                std::thread::sleep(LOOK_AGAIN);
+            }
+        }
+    }
+
+    /// Closes the gate and waits until nobody is inside.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        while self.inside.load(Ordering::SeqCst) != 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Opens the gate.
+    pub(crate) fn open(&self) {
+        self.closed.store(false, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,155 @@
+//! Generators: what a dylib asks for symbols that it does not have.
+//!
+//! One lookup at a time is inside a generator; later ones stand in line and go
+//! in, in order, as it leaves. An [`Ask`] is that lookup: answered at once, or
+//! kept and answered later from any thread.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::dylib::{Dylib, DylibShared};
+use crate::error::SessionError;
+use crate::job::Job;
+use crate::lookup::{LookupKind, Need};
+use crate::session::Session;
+use crate::symbol::Symbol;
+use crate::sync::Mutex;
+
+/// Names a generator of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct GeneratorId(pub(crate) u64);
+
+/// Something that can define symbols which a lookup does not find.
+///
+/// Not called under a lock. It defines what it can in [`Ask::dylib`] and calls
+/// [`Ask::finish`]; not defining anything is no error.
+pub trait Generator: Send + Sync {
+    /// Answers one lookup, now or, by keeping `ask`, later.
+    fn generate(&self, ask: Ask);
+}
+
+/// A closure that answers at once.
+impl<F> Generator for F
+where
+    F: Fn(&Ask) -> Result<(), SessionError> + Send + Sync,
+{
+    fn generate(&self, ask: Ask) {
+        let answer = self(&ask);
+        ask.finish(answer);
+    }
+}
+
+/// A generator of a dylib.
+pub(crate) struct GeneratorCell {
+    pub id: GeneratorId,
+    pub generator: Arc<dyn Generator>,
+    /// A lookup is inside, or the next in line was sent for.
+    pub busy: bool,
+    pub line: VecDeque<Job>,
+}
+
+/// A lookup about to enter a generator.
+pub(crate) struct Asking {
+    pub generator: Arc<dyn Generator>,
+    pub id: GeneratorId,
+    pub shared: Arc<DylibShared>,
+    pub job: Job,
+    pub missing: Vec<(Symbol, Need)>,
+}
+
+/// Whether the call of the generator is still on the stack.
+pub(crate) enum Progress {
+    Calling,
+    Answered(Job, Result<(), SessionError>),
+    /// It returned without an answer.
+    Suspended,
+}
+
+/// A lookup inside a generator. Dropping it unanswered is an error for the
+/// lookup.
+pub struct Ask {
+    session: Session,
+    shared: Arc<DylibShared>,
+    id: GeneratorId,
+    kind: LookupKind,
+    missing: Vec<(Symbol, Need)>,
+    job: Option<Job>,
+    progress: Arc<Mutex<Progress>>,
+}
+
+impl fmt::Debug for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ask")
+            .field("dylib", &self.shared.name)
+            .field("kind", &self.kind)
+            .field("missing", &self.missing)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Ask {
+    pub(crate) fn new(session: &Session, asking: Asking) -> (Self, Arc<Mutex<Progress>>) {
+        let progress = Arc::new(Mutex::new(Progress::Calling));
+        let ask = Self {
+            session: session.clone(),
+            shared: asking.shared,
+            id: asking.id,
+            kind: asking.job.kind,
+            missing: asking.missing,
+            job: Some(asking.job),
+            progress: Arc::clone(&progress),
+        };
+        (ask, progress)
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The dylib that asks.
+    pub fn dylib(&self) -> Dylib {
+        Dylib::new(&self.session, &self.shared)
+    }
+
+    /// Why the symbols are looked up.
+    pub fn kind(&self) -> LookupKind {
+        self.kind
+    }
+
+    /// What nobody defined so far.
+    pub fn missing(&self) -> &[(Symbol, Need)] {
+        &self.missing
+    }
+
+    /// Sends the lookup on its way, or fails it.
+    pub fn finish(mut self, answer: Result<(), SessionError>) {
+        self.answer(answer);
+    }
+
+    fn answer(&mut self, answer: Result<(), SessionError>) {
+        let Some(job) = self.job.take() else { return };
+        {
+            let mut progress = self.progress.lock();
+            if matches!(*progress, Progress::Calling) {
+                *progress = Progress::Answered(job, answer);
+                return;
+            }
+        }
+        let session = self.session.clone();
+        let (shared, id) = (Arc::clone(&self.shared), self.id);
+        self.session.pool().spawn(move || {
+            if let Some(job) = session.leave_generator(&shared, id, job, answer) {
+                session.run_job(job, false);
+            }
+        });
+    }
+}
+
+impl Drop for Ask {
+    fn drop(&mut self) {
+        let dylib = Arc::clone(&self.shared.name);
+        self.answer(Err(SessionError::GeneratorAbandoned { dylib }));
+    }
+}

@@ -1,0 +1,56 @@
+//! A lookup on its way: what is asked, which generators were asked, and who is
+//! to be told.
+
+use crate::dylib::{DylibId, Visibility};
+use crate::error::SessionError;
+use crate::flags::Flags;
+use crate::generator::GeneratorId;
+use crate::lookup::{Completion, Lookup, LookupKind, Missing, Need, Required};
+use crate::symbol::Symbol;
+
+/// The answer to a flags lookup.
+pub(crate) type FlagsResult = Result<Vec<(Symbol, Flags)>, SessionError>;
+/// Who is told it.
+pub(crate) type FlagsCompletion = Box<dyn FnOnce(FlagsResult) + Send>;
+
+/// What is wanted.
+pub(crate) enum Outcome {
+    Addresses(Completion),
+    Flags(FlagsCompletion),
+}
+
+/// See the module text.
+pub(crate) struct Job {
+    pub kind: LookupKind,
+    pub order: Vec<(DylibId, Visibility)>,
+    pub symbols: Vec<(Symbol, Need)>,
+    pub required: Required,
+    pub missing: Missing,
+    pub asked: Vec<GeneratorId>,
+    /// A generator that is kept free for this lookup.
+    pub granted: Option<(DylibId, GeneratorId)>,
+    pub outcome: Outcome,
+}
+
+impl Job {
+    pub(crate) fn new(lookup: Lookup, outcome: Outcome) -> Self {
+        Self {
+            kind: lookup.kind,
+            order: lookup
+                .order
+                .iter()
+                .map(|(dylib, visibility)| (dylib.id(), *visibility))
+                .collect(),
+            symbols: lookup.symbols,
+            required: lookup.required,
+            missing: lookup.missing,
+            asked: Vec::new(),
+            granted: None,
+            outcome,
+        }
+    }
+
+    pub(crate) fn flags_only(&self) -> bool {
+        matches!(self.outcome, Outcome::Flags(_))
+    }
+}

@@ -1,0 +1,73 @@
+//! Sessions, dylibs, units and lookup: the model of LLVM's ORC, rebuilt.
+//!
+//! A [`Session`] holds [`Dylib`]s, which are symbol tables. A [`Unit`] promises
+//! definitions; a lookup that wants one of them has the unit materialized, which
+//! is an obligation ([`Responsibility`]): resolve addresses, emit, or fail.
+//!
+//! Invariants:
+//! - A name is looked up as an address only once it is *ready*: it and all that
+//!   it depends on are in memory, unless the caller asked for *resolved*.
+//! - Looking up a ready symbol takes no lock (`ready.rs`).
+//! - No callback (unit, generator, completion, reporter, resource) ever runs
+//!   under a lock of the session: changes are decided under the lock, and what
+//!   they cause is collected in `effects.rs` and done after it.
+//! - Nothing here knows memory, machine code or LLVM. Addresses are `u64`.
+//!
+//! The modules in reading order:
+//! `symbol` and `flags` name things; `error` says what went wrong; `unit`,
+//! `responsibility`, `tracker`, `generator`, `alias` and `lookup` are what an
+//! embedder meets, through the handles `session` and `dylib`; `state` is the
+//! symbol tables under the one lock, with a file per kind of change; `graph`
+//! (on `forest`) decides readiness; `ready` is the lock-free table; `pool` runs
+//! tasks; `gate` keeps a fork out of the locks; `chunked`, `slab` and `sync`
+//! carry the rest.
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![allow(
+    unexpected_cfgs,
+    reason = "cfg(loom) switches the primitives in sync.rs under the model checker"
+)]
+
+mod alias;
+mod chunked;
+mod dylib;
+mod effects;
+mod error;
+mod flags;
+mod forest;
+mod gate;
+mod generator;
+pub mod graph;
+mod job;
+mod lookup;
+mod pool;
+mod ready;
+mod responsibility;
+mod session;
+mod slab;
+mod state;
+mod symbol;
+mod sync;
+mod tracker;
+mod unit;
+
+pub use alias::{Alias, ReexportGenerator};
+pub use dylib::{Dylib, DylibId, Visibility};
+pub use error::{Names, SessionError};
+pub use flags::{Flags, SymbolState};
+pub use generator::{Ask, Generator, GeneratorId};
+pub use lookup::{Found, Lookup, LookupFuture, LookupKind, LookupResult, Missing, Need, Required};
+pub use pool::{Pool, PoolConfig};
+pub use responsibility::{DependenceGroup, Responsibility};
+pub use session::{Session, SessionConfig, StillMissing, WeakSession};
+pub use symbol::{Symbol, SymbolPool};
+pub use tracker::{Resource, Tracker, TrackerEvent, TrackerKey};
+pub use unit::{AbsoluteSymbols, Interface, Unit};
+
+#[cfg(loom)]
+pub mod model {
+    //! What the loom models reach of the inside.
+    pub use crate::pool::Waiter;
+    pub use crate::ready::ReadyTable;
+}

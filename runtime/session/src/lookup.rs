@@ -1,0 +1,243 @@
+//! What is looked up, and what comes back.
+
+use std::sync::Arc;
+
+use crate::dylib::{Dylib, DylibId, Visibility};
+use crate::error::SessionError;
+use crate::flags::Flags;
+use crate::pool::{Pool, Waiter};
+use crate::symbol::Symbol;
+use crate::sync::Mutex;
+
+/// Why symbols are looked up; generators may answer differently.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum LookupKind {
+    /// To link code: archives pull in members.
+    #[default]
+    Static,
+    /// As `dlsym` would: archives stay closed.
+    Dlsym,
+}
+
+/// What happens if a symbol is not found.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Need {
+    /// The lookup fails.
+    #[default]
+    Required,
+    /// The symbol is left out of the result.
+    Weak,
+}
+
+/// How far symbols must have come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Required {
+    /// They have addresses: enough to link against them.
+    Resolved,
+    /// They can be run or read.
+    #[default]
+    Ready,
+}
+
+/// What happens if a required symbol is defined nowhere in the order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Missing {
+    /// The lookup fails and names all such symbols.
+    #[default]
+    Fail,
+    /// The lookup waits until somebody defines them; meanwhile
+    /// [`Session::still_missing`](crate::Session::still_missing) lists them.
+    Wait,
+}
+
+/// A question to a session.
+#[derive(Clone, Debug, Default)]
+pub struct Lookup {
+    /// Why.
+    pub kind: LookupKind,
+    /// Where, in this order; the first match wins.
+    pub order: Vec<(Dylib, Visibility)>,
+    /// What.
+    pub symbols: Vec<(Symbol, Need)>,
+    /// How far.
+    pub required: Required,
+    /// What to do about symbols that are defined nowhere.
+    pub missing: Missing,
+}
+
+impl Lookup {
+    /// A static lookup of ready symbols in `order`.
+    pub fn new(order: impl IntoIterator<Item = (Dylib, Visibility)>) -> Self {
+        Self {
+            order: order.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds a required symbol.
+    #[must_use]
+    pub fn symbol(mut self, symbol: Symbol) -> Self {
+        self.symbols.push((symbol, Need::Required));
+        self
+    }
+
+    /// Adds required symbols.
+    #[must_use]
+    pub fn symbols(mut self, symbols: impl IntoIterator<Item = Symbol>) -> Self {
+        self.symbols
+            .extend(symbols.into_iter().map(|symbol| (symbol, Need::Required)));
+        self
+    }
+
+    /// Adds a weakly referenced symbol.
+    #[must_use]
+    pub fn weak(mut self, symbol: Symbol) -> Self {
+        self.symbols.push((symbol, Need::Weak));
+        self
+    }
+
+    /// Sets how far symbols must have come.
+    #[must_use]
+    pub fn at(mut self, required: Required) -> Self {
+        self.required = required;
+        self
+    }
+
+    /// Sets the kind.
+    #[must_use]
+    pub fn kind(mut self, kind: LookupKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// Waits for symbols that are defined nowhere.
+    #[must_use]
+    pub fn wait_for_missing(mut self) -> Self {
+        self.missing = Missing::Wait;
+        self
+    }
+}
+
+/// One symbol that was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The symbol.
+    pub symbol: Symbol,
+    /// Its address.
+    pub address: u64,
+    /// Its flags.
+    pub flags: Flags,
+    /// Where it was found.
+    pub dylib: DylibId,
+    /// Whether it was ready. If not, code that uses it depends on it.
+    pub ready: bool,
+}
+
+/// What a lookup found, in the order of the question, less what was missing.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LookupResult(Vec<Found>);
+
+impl LookupResult {
+    pub(crate) fn new(found: Vec<Found>) -> Self {
+        Self(found)
+    }
+
+    /// Everything that was found.
+    pub fn iter(&self) -> std::slice::Iter<'_, Found> {
+        self.0.iter()
+    }
+
+    /// How much was found.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What was found for a symbol.
+    pub fn get(&self, symbol: Symbol) -> Option<&Found> {
+        self.0.iter().find(|found| found.symbol == symbol)
+    }
+
+    /// The address of a symbol.
+    pub fn address(&self, symbol: Symbol) -> Option<u64> {
+        self.get(symbol).map(|found| found.address)
+    }
+
+    /// What was not ready: the dependences of code that uses the result.
+    pub fn dependences(&self) -> Vec<(DylibId, Symbol)> {
+        self.0
+            .iter()
+            .filter(|found| !found.ready)
+            .map(|found| (found.dylib, found.symbol))
+            .collect()
+    }
+}
+
+impl<'a> IntoIterator for &'a LookupResult {
+    type Item = &'a Found;
+    type IntoIter = std::slice::Iter<'a, Found>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+/// What a lookup is told at its end.
+pub(crate) type Completion = Box<dyn FnOnce(Result<LookupResult, SessionError>) + Send>;
+
+type Slot<T> = Arc<Mutex<Option<Result<T, SessionError>>>>;
+
+/// The result of a lookup that may not be there yet.
+#[derive(Clone)]
+pub struct LookupFuture<T = LookupResult> {
+    pub(crate) pool: Pool,
+    pub(crate) waiter: Arc<Waiter>,
+    pub(crate) slot: Slot<T>,
+}
+
+impl<T> std::fmt::Debug for LookupFuture<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LookupFuture")
+            .field("done", &self.waiter.is_done())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Clone> LookupFuture<T> {
+    pub(crate) fn new(pool: &Pool) -> Self {
+        Self {
+            pool: pool.clone(),
+            waiter: Arc::new(Waiter::new()),
+            slot: Arc::new(Mutex::new(None)),
+        }
+    }
+
+    pub(crate) fn finish(&self, result: Result<T, SessionError>) {
+        *self.slot.lock() = Some(result);
+        self.waiter.finish();
+    }
+
+    /// Whether the result is there.
+    pub fn is_done(&self) -> bool {
+        self.waiter.is_done()
+    }
+
+    /// The result, if it is there.
+    pub fn poll(&self) -> Option<Result<T, SessionError>> {
+        self.slot.lock().clone()
+    }
+
+    /// Waits for the result; helps to produce it.
+    pub fn wait(&self) -> Result<T, SessionError> {
+        let done = self.pool.wait(&self.waiter);
+        match self.slot.lock().clone() {
+            Some(result) if done => result,
+            _ => Err(SessionError::WaitTooDeep {
+                jobs: self.pool.jobs(),
+            }),
+        }
+    }
+}

@@ -1,0 +1,465 @@
+//! The worker pool: a bounded number of persistent threads, and waiting that
+//! works.
+//!
+//! Invariants:
+//! - At most `jobs` workers run tasks at a time. A worker that waits inside a
+//!   task does not count; a *spare* thread takes its place while there is work
+//!   ([`MAX_SPARES`] bounds them), so a blocking lookup inside a materializer
+//!   never starves what it waits for, with one worker either.
+//! - A waiting thread helps only with tasks that were started for the sake of
+//!   its own wait. An arbitrary task on top of its stack might wait for what is
+//!   buried below, which nothing could then finish. Without workers (`jobs` = 0)
+//!   nobody else would run the others, so there they are helped with too.
+//! - Helping nests at most `help_depth` deep on one stack; deeper waits leave
+//!   the work to spare threads, and where there can be none the wait is an error.
+//!
+//! How it works: tasks stand in one queue, in [`Task`] cells that are taken at
+//! most once; a task started during a wait stands in that wait's own list too.
+//! Parked threads stand in `idle`; a new task wakes one of them. Every parked
+//! thread leaves its name in the list until it is woken or leaves.
+//!
+//! Everything is under `inner` except each parker's token and each wait's list.
+
+mod config;
+mod parts;
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+pub use config::PoolConfig;
+pub use parts::Waiter;
+use parts::{Inner, Next, Task};
+
+use crate::gate::Gate;
+use crate::sync::{Mutex, Parker};
+
+/// Threads beyond `jobs` that stand in for waiting workers.
+const MAX_SPARES: usize = 64;
+/// How often a thread that may not start a task looks again.
+const HELD_AGAIN: Duration = Duration::from_micros(100);
+/// Tasks in the queue; beyond it, whoever starts one runs it.
+const QUEUE_LIMIT: usize = 1 << 20;
+
+type Work = Box<dyn FnOnce() + Send>;
+type PanicHook = Arc<dyn Fn(&str) + Send + Sync>;
+
+struct Shared {
+    config: PoolConfig,
+    on_panic: PanicHook,
+    gate: Gate,
+    inner: Mutex<Inner>,
+}
+
+/// A handle to the threads; the clones are one pool.
+#[derive(Clone)]
+pub struct Pool(Arc<Shared>);
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pool").field(&self.0.config).finish()
+    }
+}
+
+#[allow(
+    clippy::missing_const_for_thread_local,
+    reason = "loom's macro knows no const"
+)]
+mod own {
+    use super::*;
+    #[cfg(loom)]
+    use loom::thread_local;
+    #[cfg(not(loom))]
+    use std::thread_local;
+
+    thread_local! {
+        /// Tasks on this thread's stack.
+        pub(super) static DEPTH: Cell<usize> = Cell::new(0);
+        pub(super) static WORKER: Cell<bool> = Cell::new(false);
+        /// The innermost wait for whose sake this thread works.
+        pub(super) static SAKE: RefCell<Option<Arc<Waiter>>> = RefCell::new(None);
+    }
+}
+use own::{DEPTH, SAKE, WORKER};
+
+/// Swaps the innermost wait and puts the old one back when dropped.
+struct Sake(Option<Arc<Waiter>>);
+
+impl Sake {
+    fn set(new: Option<Arc<Waiter>>) -> Self {
+        Sake(SAKE.with(|sake| sake.replace(new)))
+    }
+}
+
+impl Drop for Sake {
+    fn drop(&mut self) {
+        SAKE.with(|sake| *sake.borrow_mut() = self.0.take());
+    }
+}
+
+impl Pool {
+    /// A pool; its threads start when there is work. `on_panic` is told of tasks
+    /// that panicked.
+    pub fn new(config: PoolConfig, on_panic: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
+        Self(Arc::new(Shared {
+            config,
+            on_panic,
+            gate: Gate::default(),
+            inner: Mutex::new(Inner::default()),
+        }))
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.0.gate
+    }
+
+    fn inner<R>(&self, change: impl FnOnce(&mut Inner) -> R) -> R {
+        let _inside = self.0.gate.enter();
+        change(&mut self.0.inner.lock())
+    }
+
+    /// How many threads run tasks.
+    pub fn jobs(&self) -> usize {
+        self.0.config.jobs
+    }
+
+    /// Threads that exist now, spares included.
+    pub fn threads(&self) -> usize {
+        self.inner(|inner| inner.threads)
+    }
+
+    /// Starts a task. It runs on a worker, or without workers in this thread:
+    /// at once, or after the task that this is called from.
+    pub fn spawn(&self, work: impl FnOnce() + Send + 'static) {
+        let sake = SAKE.with(|sake| sake.borrow().clone());
+        let task = Arc::new(Task {
+            work: Mutex::new(Some(Box::new(work))),
+            sake: sake.as_ref().map_or_else(Weak::new, Arc::downgrade),
+        });
+        if let Some(waiter) = sake {
+            waiter.own.lock().push_back(Arc::clone(&task));
+            waiter.parker.unpark();
+        }
+        let jobs = self.0.config.jobs;
+        let outside = !WORKER.with(Cell::get);
+        let (wake, start, run_here) = self.inner(|inner| {
+            if !inner.open() {
+                inner.queue.push_back(Arc::clone(&task));
+                return (None, None, false);
+            }
+            if inner.queue.len() >= QUEUE_LIMIT {
+                return (None, None, true);
+            }
+            let wake = inner.idle.pop();
+            let start = match wake {
+                Some(_) => None,
+                None => inner.new_thread(jobs),
+            };
+            let stuck = jobs > 0 && outside && inner.active() == 0;
+            if !stuck {
+                inner.queue.push_back(Arc::clone(&task));
+            }
+            (wake, start, stuck)
+        });
+        if let Some(parker) = wake {
+            parker.unpark();
+        }
+        self.start(start);
+        if run_here {
+            if let Some((work, sake)) = task.take() {
+                self.run(work, sake);
+            }
+        } else if jobs == 0 && DEPTH.with(Cell::get) == 0 {
+            self.drain();
+        }
+    }
+
+    /// Runs what stands in the queue, in this thread.
+    fn drain(&self) {
+        while self.run_next() {}
+    }
+
+    /// Runs the next task of the queue, if there is one and tasks may start.
+    fn run_next(&self) -> bool {
+        let outermost = DEPTH.with(Cell::get) == 0;
+        loop {
+            let task = self.inner(|inner| {
+                if !inner.open() {
+                    return None;
+                }
+                let task = inner.queue.pop_front()?;
+                inner.running += usize::from(outermost);
+                Some(task)
+            });
+            let Some(task) = task else { return false };
+            if let Some((work, sake)) = task.take() {
+                self.run_admitted(work, sake);
+                return true;
+            }
+            if outermost {
+                self.leave();
+            }
+        }
+    }
+
+    /// Runs one task for the sake of `sake`. A panic ends the task only.
+    pub(crate) fn run(&self, work: impl FnOnce(), sake: Option<Arc<Waiter>>) {
+        if DEPTH.with(Cell::get) == 0 {
+            while !self.inner(|inner| {
+                let open = inner.open();
+                inner.running += usize::from(open);
+                open
+            }) {
+                // A fork is on its way; see `quiesce`.
+                std::thread::sleep(HELD_AGAIN);
+            }
+        }
+        self.run_admitted(work, sake);
+    }
+
+    /// As `run`, once the task is counted in `running` if it is the outermost.
+    fn run_admitted(&self, work: impl FnOnce(), sake: Option<Arc<Waiter>>) {
+        let depth = DEPTH.with(|depth| depth.replace(depth.get() + 1));
+        {
+            let _sake = Sake::set(sake);
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+                let text = panic
+                    .downcast_ref::<&str>()
+                    .map(|text| (*text).to_owned())
+                    .or_else(|| panic.downcast_ref::<String>().cloned())
+                    .unwrap_or_else(|| "a panic without text".to_owned());
+                (self.0.on_panic)(&text);
+            }
+        }
+        DEPTH.with(|at| at.set(depth));
+        if depth == 0 {
+            self.leave();
+        }
+    }
+
+    fn leave(&self) {
+        let quiet = self.inner(|inner| {
+            inner.running -= 1;
+            std::mem::take(&mut inner.quiet)
+        });
+        quiet.iter().for_each(|parker| parker.unpark());
+    }
+
+    /// Runs `work`, whose tasks are then started for the sake of `waiter`.
+    pub(crate) fn for_the_sake_of<R>(&self, waiter: &Arc<Waiter>, work: impl FnOnce() -> R) -> R {
+        let _sake = Sake::set(Some(Arc::clone(waiter)));
+        work()
+    }
+
+    /// Whether a wait of this thread may run tasks on top of its stack.
+    pub(crate) fn may_help(&self) -> bool {
+        let config = &self.0.config;
+        DEPTH.with(Cell::get) < config.help_depth
+            && (config.jobs == 0 || config.help_outside || WORKER.with(Cell::get))
+    }
+
+    /// Waits until `waiter` is finished, helping on the way. False if no thread
+    /// is left that could do the work: waits nest too deep.
+    pub fn wait(&self, waiter: &Arc<Waiter>) -> bool {
+        let nested = DEPTH.with(Cell::get) > 0;
+        let worker = nested && WORKER.with(Cell::get);
+        if nested && !waiter.is_done() {
+            let start = self.inner(|inner| {
+                inner.nested_waits += 1;
+                inner.waiting += usize::from(worker);
+                // A fork may be waiting for the task that now waits.
+                match inner.held && !inner.queue.is_empty() {
+                    true => inner.idle.pop(),
+                    false => None,
+                }
+            });
+            if let Some(parker) = start {
+                parker.unpark();
+            }
+            let possible = self.wait_counted(waiter);
+            self.inner(|inner| {
+                inner.nested_waits -= 1;
+                inner.waiting -= usize::from(worker);
+            });
+            return possible;
+        }
+        self.wait_counted(waiter)
+    }
+
+    fn wait_counted(&self, waiter: &Arc<Waiter>) -> bool {
+        let jobs = self.0.config.jobs;
+        while !waiter.is_done() {
+            if self.may_help() {
+                if let Some(work) = waiter.take_own() {
+                    self.run(work, Some(Arc::clone(waiter)));
+                    continue;
+                }
+                if jobs == 0 && self.run_next() {
+                    continue;
+                }
+            } else if jobs == 0 {
+                return false;
+            }
+            let (start, next) = self.inner(|inner| inner.before_park(jobs, waiter));
+            self.start(start);
+            match next {
+                Next::Park if !waiter.is_done() => waiter.parker.park(),
+                Next::TooDeep => return waiter.is_done(),
+                _ => {}
+            }
+            if jobs == 0 {
+                self.leave_idle(&waiter.parker);
+            }
+        }
+        // Another thread may wait for the same.
+        waiter.parker.unpark();
+        true
+    }
+
+    /// Takes a parker out of the list, and passes on a wake that it may have
+    /// been given for a task it will not run.
+    fn leave_idle(&self, parker: &Arc<Parker>) {
+        let wake = self.inner(|inner| {
+            let before = inner.idle.len();
+            inner.idle.retain(|idle| !Arc::ptr_eq(idle, parker));
+            let was_woken = inner.idle.len() == before;
+            match was_woken && !inner.queue.is_empty() && inner.open() {
+                true => inner.idle.pop(),
+                false => None,
+            }
+        });
+        if let Some(parker) = wake {
+            parker.unpark();
+        }
+    }
+
+    #[cfg(loom)]
+    fn start(&self, number: Option<usize>) {
+        if number.is_some() {
+            let pool = self.clone();
+            loom::thread::spawn(move || pool.work());
+        }
+    }
+
+    #[cfg(not(loom))]
+    fn start(&self, number: Option<usize>) {
+        let Some(number) = number else { return };
+        let pool = self.clone();
+        let thread = std::thread::Builder::new()
+            .name(format!("uruk-{number}"))
+            .stack_size(self.0.config.stack_size)
+            .spawn(move || {
+                if let Some(hook) = &pool.0.config.on_start {
+                    hook(number);
+                }
+                pool.work();
+            });
+        if let Err(error) = thread {
+            // The task stays in the queue for the threads that there are.
+            tracing::error!(%error, "cannot start a worker thread");
+            self.inner(|inner| inner.threads -= 1);
+        }
+    }
+
+    /// The life of a worker: runs tasks until the pool quits, or until it is a
+    /// spare that is no longer needed.
+    pub fn work(&self) {
+        WORKER.with(|worker| worker.set(true));
+        let parker = Arc::new(Parker::new());
+        let jobs = self.0.config.jobs;
+        loop {
+            if self.run_next() {
+                continue;
+            }
+            let stay = self.inner(|inner| {
+                let idle = inner.queue.is_empty();
+                if inner.active() > jobs || (inner.quitting && idle) {
+                    inner.threads -= 1;
+                    return false;
+                }
+                if idle || !inner.open() {
+                    inner.idle.push(Arc::clone(&parker));
+                } else {
+                    parker.unpark();
+                }
+                true
+            });
+            if !stay {
+                return;
+            }
+            parker.park();
+        }
+    }
+
+    /// Waits until no task runs (but those this is called from) and keeps new
+    /// ones from starting, then keeps all threads out of the locks: for `fork`.
+    /// Threads that wait in a lookup stay where they are.
+    ///
+    /// Between this and `resume` (parent) or `after_fork_child` (child) the
+    /// calling thread must not use the session.
+    pub fn quiesce(&self) {
+        let own = usize::from(DEPTH.with(Cell::get) > 0);
+        let parker = Arc::new(Parker::new());
+        loop {
+            let quiet = self.inner(|inner| {
+                inner.held = true;
+                let quiet = inner.running <= own;
+                if !quiet {
+                    inner.quiet.push(Arc::clone(&parker));
+                }
+                quiet
+            });
+            if quiet {
+                break;
+            }
+            parker.park();
+        }
+        self.0.gate.close();
+    }
+
+    /// Lets tasks run again after `quiesce`.
+    pub fn resume(&self) {
+        self.0.gate.open();
+        let jobs = self.0.config.jobs;
+        let (wake, start) = self.inner(|inner| {
+            inner.held = false;
+            let wake = std::mem::take(&mut inner.idle);
+            let mut start = Vec::new();
+            for _ in wake.len()..inner.queue.len().min(jobs) {
+                start.extend(inner.new_thread(jobs));
+            }
+            (wake, start)
+        });
+        wake.iter().for_each(|parker| parker.unpark());
+        start
+            .into_iter()
+            .for_each(|number| self.start(Some(number)));
+    }
+
+    /// In the child of a `fork` that `quiesce` came before: none of the threads
+    /// is here any more; new ones start when there is work.
+    pub fn after_fork_child(&self) {
+        self.0.gate.open();
+        self.inner(|inner| {
+            inner.idle.clear();
+            inner.quiet.clear();
+            inner.threads = 0;
+            inner.waiting = 0;
+            inner.nested_waits = 0;
+            inner.running = usize::from(DEPTH.with(Cell::get) > 0);
+        });
+        WORKER.with(|worker| worker.set(false));
+        self.resume();
+    }
+
+    /// Ends the workers as soon as the queue is empty. Does not wait for them.
+    pub fn quit(&self) {
+        let idle = self.inner(|inner| {
+            inner.quitting = true;
+            std::mem::take(&mut inner.idle)
+        });
+        idle.iter().for_each(|parker| parker.unpark());
+    }
+}

@@ -1,0 +1,48 @@
+//! How a pool is set up.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Called in each worker before anything else, with the worker's number.
+pub type WorkerHook = Arc<dyn Fn(usize) + Send + Sync>;
+
+/// How a [`Pool`](super::Pool) is to be.
+#[derive(Clone)]
+pub struct PoolConfig {
+    /// Threads that run tasks; 0 runs them in the threads that start them or
+    /// wait for them.
+    pub jobs: usize,
+    /// Nested waits on one stack that still help.
+    pub help_depth: usize,
+    /// Whether waiting threads that are not workers help. Those of a guest
+    /// program should not: a task would run with its signals and on its stack.
+    /// Without workers they always do.
+    pub help_outside: bool,
+    /// Stack of each worker, in bytes.
+    pub stack_size: usize,
+    /// Run at the start of each worker thread.
+    pub on_start: Option<WorkerHook>,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self {
+            jobs: std::thread::available_parallelism().map_or(1, usize::from),
+            help_depth: 32,
+            help_outside: true,
+            stack_size: 8 << 20,
+            on_start: None,
+        }
+    }
+}
+
+impl fmt::Debug for PoolConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolConfig")
+            .field("jobs", &self.jobs)
+            .field("help_depth", &self.help_depth)
+            .field("help_outside", &self.help_outside)
+            .field("stack_size", &self.stack_size)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,138 @@
+//! What a pool is made of: tasks, waits, and the state under its lock.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use super::{MAX_SPARES, Work};
+use crate::sync::{AtomicBool, Mutex, Parker};
+
+/// Work that is taken at most once, by whichever list comes first.
+pub(super) struct Task {
+    pub(super) work: Mutex<Option<Work>>,
+    /// The wait it was started for. Weak, for that wait lists the task.
+    pub(super) sake: Weak<Waiter>,
+}
+
+impl Task {
+    pub(super) fn take(&self) -> Option<(Work, Option<Arc<Waiter>>)> {
+        let work = self.work.lock().take()?;
+        Some((work, self.sake.upgrade()))
+    }
+}
+
+/// One wait: done or not, and the tasks that were started for its sake.
+///
+/// `done` is stored with release by `finish` and loaded with acquire by the
+/// waiting thread, which then sees what was written before.
+pub struct Waiter {
+    pub(super) done: AtomicBool,
+    pub(super) parker: Arc<Parker>,
+    pub(super) own: Mutex<VecDeque<Arc<Task>>>,
+}
+
+impl Default for Waiter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Waiter {
+    /// A wait that is not over.
+    pub fn new() -> Self {
+        Self {
+            done: AtomicBool::new(false),
+            parker: Arc::new(Parker::new()),
+            own: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    /// Ends the wait.
+    pub fn finish(&self) {
+        self.done.store(true, Ordering::Release);
+        self.parker.unpark();
+    }
+
+    /// Whether the wait is over.
+    pub fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    pub(super) fn take_own(&self) -> Option<Work> {
+        let mut own = self.own.lock();
+        while let Some(task) = own.pop_front() {
+            if let Some((work, _)) = task.take() {
+                return Some(work);
+            }
+        }
+        None
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Inner {
+    pub(super) queue: VecDeque<Arc<Task>>,
+    pub(super) idle: Vec<Arc<Parker>>,
+    /// Workers and spares.
+    pub(super) threads: usize,
+    /// Of these, the ones parked inside a task.
+    pub(super) waiting: usize,
+    /// Threads that run a task, nested ones not counted.
+    pub(super) running: usize,
+    /// Of these, the ones that wait inside it, workers or not.
+    pub(super) nested_waits: usize,
+    pub(super) started: usize,
+    pub(super) held: bool,
+    pub(super) quitting: bool,
+    pub(super) quiet: Vec<Arc<Parker>>,
+}
+
+/// What a waiting thread does when it finds nothing to run.
+pub(super) enum Next {
+    Park,
+    LookAgain,
+    TooDeep,
+}
+
+impl Inner {
+    /// Whether tasks may start. While a fork is coming, only those that a task
+    /// which is already running may be waiting for.
+    pub(super) fn open(&self) -> bool {
+        !self.held || self.nested_waits > 0
+    }
+
+    /// Workers that are not parked in a wait.
+    pub(super) fn active(&self) -> usize {
+        self.threads - self.waiting.min(self.threads)
+    }
+
+    /// Counts a new thread in, if one more may run; its number.
+    pub(super) fn new_thread(&mut self, jobs: usize) -> Option<usize> {
+        if self.active() >= jobs || self.threads >= jobs + MAX_SPARES {
+            return None;
+        }
+        self.threads += 1;
+        self.started += 1;
+        Some(self.started - 1)
+    }
+
+    pub(super) fn before_park(&mut self, jobs: usize, waiter: &Waiter) -> (Option<usize>, Next) {
+        let work = !self.queue.is_empty() && self.open();
+        if jobs == 0 {
+            if work {
+                return (None, Next::LookAgain);
+            }
+            self.idle.push(Arc::clone(&waiter.parker));
+            return (None, Next::Park);
+        }
+        if !work || !self.idle.is_empty() {
+            return (None, Next::Park);
+        }
+        let start = self.new_thread(jobs);
+        let next = match start.is_none() && self.active() == 0 {
+            true => Next::TooDeep,
+            false => Next::Park,
+        };
+        (start, next)
+    }
+}

@@ -1,0 +1,274 @@
+//! The obligation to define what was promised.
+//!
+//! A [`Responsibility`] is handed to a unit when one of its symbols is asked
+//! for. It ends by `emit` or `fail`, or is passed on in parts; dropping it is a
+//! failure of its symbols, not a leak. After its tracker was removed each step
+//! says so (`TrackerDefunct`), and ending it in any way is fine.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::dylib::{Dylib, DylibId, DylibShared};
+use crate::effects::Effects;
+use crate::error::SessionError;
+use crate::flags::Flags;
+use crate::session::Session;
+use crate::slab::Key;
+use crate::state::{Launch, State};
+use crate::symbol::Symbol;
+use crate::tracker::{Resource, TrackerKey};
+use crate::unit::{Interface, Unit};
+
+/// Symbols that are ready only when all of `dependences` are.
+///
+/// A symbol may be in several groups. Dependences among the symbols of one
+/// responsibility, cycles and ready dependences are fine.
+#[derive(Clone, Debug, Default)]
+pub struct DependenceGroup {
+    /// Symbols of the responsibility.
+    pub symbols: Vec<Symbol>,
+    /// What each of them uses.
+    pub dependences: Vec<(DylibId, Symbol)>,
+}
+
+/// See the module text.
+pub struct Responsibility {
+    session: Session,
+    shared: Arc<DylibShared>,
+    key: Key,
+    symbols: Vec<(Symbol, Flags)>,
+    init: Option<Symbol>,
+    done: bool,
+}
+
+impl fmt::Debug for Responsibility {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Responsibility")
+            .field("dylib", &self.shared.name)
+            .field("symbols", &self.symbols.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Responsibility {
+    pub(crate) fn new(session: &Session, launch: Launch) -> Self {
+        Self {
+            session: session.clone(),
+            shared: launch.shared,
+            key: launch.responsibility,
+            symbols: launch.symbols,
+            init: launch.init,
+            done: false,
+        }
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The dylib that the symbols are in.
+    pub fn dylib(&self) -> Dylib {
+        Dylib::new(&self.session, &self.shared)
+    }
+
+    /// The symbols, less those that were passed on.
+    pub fn symbols(&self) -> &[(Symbol, Flags)] {
+        &self.symbols
+    }
+
+    /// Whether `symbol` is one of them.
+    pub fn covers(&self, symbol: Symbol) -> bool {
+        self.symbols.iter().any(|(own, _)| *own == symbol)
+    }
+
+    /// The symbol that stands for the initializers, if it is one of them.
+    pub fn init_symbol(&self) -> Option<Symbol> {
+        self.init.filter(|init| self.covers(*init))
+    }
+
+    /// Those of the symbols that somebody waits for now. The others may be
+    /// given back with `replace`.
+    pub fn requested(&self) -> Vec<Symbol> {
+        let state = self.session.lock();
+        let wanted = |symbol: &Symbol| {
+            state
+                .entry((self.shared.id, *symbol))
+                .is_some_and(|e| !e.queries.is_empty() || e.node.is_some())
+        };
+        self.symbols
+            .iter()
+            .map(|(s, _)| *s)
+            .filter(wanted)
+            .collect()
+    }
+
+    /// The tracker that the symbols are under now.
+    ///
+    /// # Errors
+    /// `TrackerDefunct`.
+    pub fn tracker(&self) -> Result<TrackerKey, SessionError> {
+        let at_work = self.session.lock().at_work(self.key);
+        at_work
+            .map(|(_, tracker)| tracker)
+            .map_err(|error| self.shared.named(error))
+    }
+
+    fn change<R>(
+        &self,
+        change: impl FnOnce(&mut State, &mut Effects) -> Result<R, SessionError>,
+    ) -> Result<R, SessionError> {
+        self.session
+            .change(change)
+            .map_err(|error| self.shared.named(error))
+    }
+
+    /// Gives symbols their addresses; lookups that require no more are answered.
+    /// Addresses for side-effects-only symbols are ignored.
+    ///
+    /// # Errors
+    /// `NotResponsible`, `TrackerDefunct`; nothing is changed then.
+    pub fn resolve(&self, addresses: &[(Symbol, u64)]) -> Result<(), SessionError> {
+        self.change(|state, effects| state.resolve(self.key, addresses, effects))
+    }
+
+    /// All symbols are in memory. Each becomes ready as soon as the dependences
+    /// of its groups are; one without a group at once.
+    ///
+    /// # Errors
+    /// `Unresolved` if one has no address, `NotResponsible` if a group names
+    /// another's, `DependenceFailed` if a dependence failed or is gone: the
+    /// symbols have failed then. `TrackerDefunct`.
+    pub fn emit(mut self, groups: &[DependenceGroup]) -> Result<(), SessionError> {
+        self.done = true;
+        let (key, symbols) = (self.key, std::mem::take(&mut self.symbols));
+        self.change(|state, effects| {
+            let emitted = state.emit(key, &symbols, groups, effects);
+            if let Err(error) = &emitted {
+                state.fail(key, &symbols, |_, _| error.clone(), effects);
+            }
+            emitted
+        })
+    }
+
+    /// Takes on more symbols, found while at work. Weak ones that are defined
+    /// elsewhere are not taken; the result is those that were.
+    ///
+    /// # Errors
+    /// `Duplicate`, `TrackerDefunct`; nothing is changed then.
+    pub fn claim(&mut self, symbols: &[(Symbol, Flags)]) -> Result<Vec<Symbol>, SessionError> {
+        let claimed = self.change(|state, effects| state.claim(self.key, symbols, effects))?;
+        self.symbols.extend_from_slice(&claimed);
+        Ok(claimed.into_iter().map(|(symbol, _)| symbol).collect())
+    }
+
+    fn without(&mut self, symbols: impl Iterator<Item = Symbol>) {
+        let gone: std::collections::HashSet<Symbol> = symbols.collect();
+        self.symbols.retain(|(symbol, _)| !gone.contains(symbol));
+    }
+
+    /// Gives symbols back to another unit, which is materialized when they are
+    /// asked for: at once if somebody waits for one already.
+    ///
+    /// # Errors
+    /// `NotResponsible`, `TrackerDefunct`; the unit was dropped.
+    pub fn replace(&mut self, unit: impl Unit + 'static) -> Result<(), SessionError> {
+        let interface = unit.interface();
+        let symbols = interface.symbols.clone();
+        let key = self.key;
+        self.change(|state, effects| {
+            state.replace(key, Box::new(unit), interface, false, effects)
+        })?;
+        self.without(symbols.into_iter().map(|(symbol, _)| symbol));
+        Ok(())
+    }
+
+    /// Splits some of the symbols off into a responsibility of their own.
+    ///
+    /// # Errors
+    /// `NotResponsible`, `TrackerDefunct`; nothing is changed then.
+    pub fn delegate(&mut self, symbols: &[Symbol]) -> Result<Responsibility, SessionError> {
+        let key = self.key;
+        let new = self.change(|state, _| state.delegate(key, symbols))?;
+        let taken: std::collections::HashSet<Symbol> = symbols.iter().copied().collect();
+        let split = self.symbols.iter().copied();
+        let split: Vec<_> = split.filter(|(symbol, _)| taken.contains(symbol)).collect();
+        self.without(symbols.iter().copied());
+        Ok(Responsibility {
+            session: self.session.clone(),
+            shared: Arc::clone(&self.shared),
+            key: new,
+            symbols: split,
+            init: self.init,
+            done: false,
+        })
+    }
+
+    /// Keeps something until the definitions are removed.
+    ///
+    /// # Errors
+    /// `TrackerDefunct`; the resource was released.
+    pub fn attach(&self, resource: Box<dyn Resource>) -> Result<(), SessionError> {
+        self.session.attach(&self.shared, resource, |state| {
+            state.at_work(self.key).ok().map(|(_, tracker)| tracker)
+        })
+    }
+
+    /// The symbols cannot be defined: they have failed, and so has what depends
+    /// on them. `error` goes to all who wait, or to the reporter if nobody does.
+    pub fn fail(mut self, error: SessionError) {
+        self.give_up(|_, _| error);
+    }
+
+    /// The symbols cannot be defined *now*, e.g. because an external is missing:
+    /// all who wait are told, and `unit` will be asked by the next lookup of
+    /// one of them, or of something that depends on one. Emitted code that
+    /// depends on them keeps waiting instead of failing.
+    ///
+    /// # Errors
+    /// `NotResponsible` if the unit defines other symbols; they have failed
+    /// then. `TrackerDefunct`.
+    pub fn fail_retryable(
+        mut self,
+        error: SessionError,
+        unit: impl Unit + 'static,
+    ) -> Result<(), SessionError> {
+        let interface: Interface = unit.interface();
+        let symbols: Vec<Symbol> = interface.symbols.iter().map(|(s, _)| *s).collect();
+        let key = self.key;
+        self.change(|state, effects| {
+            let dylib = state.at_work(key)?.0;
+            state.check_own(key, dylib, symbols.iter().copied())?;
+            state.disappoint(key, &symbols, error, effects)?;
+            state.replace(key, Box::new(unit), interface, true, effects)
+        })?;
+        self.without(symbols.into_iter());
+        Ok(())
+    }
+
+    fn give_up(&mut self, cause: impl FnOnce(&State, &[crate::state::Place]) -> SessionError) {
+        self.done = true;
+        let (key, symbols) = (self.key, std::mem::take(&mut self.symbols));
+        let told = self.change(|state, effects| {
+            state.fail(key, &symbols, cause, effects);
+            Ok(())
+        });
+        debug_assert!(told.is_ok());
+    }
+}
+
+impl Drop for Responsibility {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        if self.symbols.is_empty() {
+            // Everything was passed on.
+            self.session.forget(self.key);
+        } else {
+            self.give_up(|state, places| {
+                SessionError::Abandoned(state.name_set(places.iter().copied()))
+            });
+        }
+    }
+}

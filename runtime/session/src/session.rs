@@ -1,0 +1,443 @@
+//! The session: the handle to everything. Lookups are in `session/lookups.rs`.
+
+mod lookups;
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+
+use crate::dylib::{Dylib, DylibId, DylibShared, Visibility};
+use crate::effects::{Effects, Launching};
+use crate::error::SessionError;
+use crate::gate::Inside;
+use crate::lookup::{Lookup, Need, Required};
+use crate::pool::{Pool, PoolConfig};
+use crate::responsibility::Responsibility;
+use crate::slab::Key;
+use crate::state::{DylibState, NumberMap, NumberSet, State};
+use crate::symbol::{Symbol, SymbolPool};
+use crate::sync::{Mutex, MutexGuard};
+use crate::tracker::{Resource, Tracker, TrackerEvent, TrackerKey};
+use crate::unit::Unit;
+
+type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
+type TrackerHook = Arc<dyn Fn(&TrackerEvent) + Send + Sync>;
+
+/// How a [`Session`] is to be.
+#[derive(Clone, Default)]
+pub struct SessionConfig {
+    /// The workers.
+    pub pool: PoolConfig,
+    /// Names to share with other sessions.
+    pub symbols: Option<Arc<SymbolPool>>,
+    /// Told about errors that nobody waits for. By default they are logged.
+    pub reporter: Option<Reporter>,
+    /// Told when trackers are removed or transferred, after the fact.
+    pub on_tracker_event: Option<TrackerHook>,
+}
+
+impl fmt::Debug for SessionConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionConfig")
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Inner {
+    symbols: Arc<SymbolPool>,
+    pool: Pool,
+    state: Mutex<State>,
+    reporter: Reporter,
+    on_tracker_event: Option<TrackerHook>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.pool.quit();
+    }
+}
+
+/// One JIT'd program; the clones are one session.
+///
+/// Units and generators that hold a session keep it alive until
+/// [`Session::end`]; they may hold a [`WeakSession`].
+#[derive(Clone)]
+pub struct Session(Arc<Inner>);
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({:p})", Arc::as_ptr(&self.0))
+    }
+}
+
+/// A session that is not kept alive.
+#[derive(Clone)]
+pub struct WeakSession(Weak<Inner>);
+
+impl fmt::Debug for WeakSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WeakSession")
+    }
+}
+
+impl WeakSession {
+    /// The session, if it is still there.
+    pub fn upgrade(&self) -> Option<Session> {
+        self.0.upgrade().map(Session)
+    }
+}
+
+/// The state under its lock, and inside the gate; given back in this order.
+pub(crate) struct Guard<'a> {
+    state: MutexGuard<'a, State>,
+    _inside: Inside<'a>,
+}
+
+impl std::ops::Deref for Guard<'_> {
+    type Target = State;
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl std::ops::DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+/// A lookup that waits for definitions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StillMissing {
+    /// Where it searches.
+    pub order: Vec<(DylibId, Visibility)>,
+    /// What is defined nowhere there.
+    pub symbols: Vec<Symbol>,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self::new(SessionConfig::default())
+    }
+}
+
+impl Session {
+    /// An empty session.
+    pub fn new(config: SessionConfig) -> Self {
+        let reporter: Reporter = config
+            .reporter
+            .unwrap_or_else(|| Arc::new(|error| tracing::error!(%error, "session error")));
+        let symbols = config.symbols.unwrap_or_default();
+        let tell = Arc::clone(&reporter);
+        let on_panic = Arc::new(move |text: &str| {
+            tell(&SessionError::Panicked { text: text.into() });
+        });
+        Self(Arc::new(Inner {
+            pool: Pool::new(config.pool, on_panic),
+            state: Mutex::new(State::new(Arc::clone(&symbols))),
+            symbols,
+            reporter,
+            on_tracker_event: config.on_tracker_event,
+        }))
+    }
+
+    /// A handle that does not keep the session alive.
+    pub fn downgrade(&self) -> WeakSession {
+        WeakSession(Arc::downgrade(&self.0))
+    }
+
+    /// The names.
+    #[inline]
+    pub fn symbols(&self) -> &Arc<SymbolPool> {
+        &self.0.symbols
+    }
+
+    /// The symbol of a name.
+    #[inline]
+    pub fn intern(&self, name: &str) -> Symbol {
+        self.0.symbols.intern(name)
+    }
+
+    /// The name of a symbol.
+    #[inline]
+    pub fn name(&self, symbol: Symbol) -> &str {
+        self.0.symbols.name(symbol)
+    }
+
+    /// The workers.
+    pub fn pool(&self) -> &Pool {
+        &self.0.pool
+    }
+
+    /// Tells the reporter.
+    pub fn report(&self, error: &SessionError) {
+        (self.0.reporter)(error);
+    }
+
+    pub(crate) fn tracker_event(&self, event: &TrackerEvent) {
+        if let Some(hook) = &self.0.on_tracker_event {
+            hook(event);
+        }
+    }
+
+    pub(crate) fn lock(&self) -> Guard<'_> {
+        let inside = self.0.pool.gate().enter();
+        Guard {
+            state: self.0.state.lock(),
+            _inside: inside,
+        }
+    }
+
+    /// Changes the state, then does what that causes.
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut State, &mut Effects) -> R) -> R {
+        let mut effects = Effects::default();
+        let result = change(&mut self.lock(), &mut effects);
+        effects.run(self);
+        result
+    }
+
+    /// Runs a callback of the embedder; a panic is reported.
+    fn guarded(&self, call: impl FnOnce()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
+            let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            let text = text.unwrap_or_default().into();
+            self.report(&SessionError::Panicked { text });
+        }
+    }
+
+    /// A new dylib.
+    ///
+    /// # Errors
+    /// `DylibExists`, `Ended`.
+    pub fn create_dylib(&self, name: &str) -> Result<Dylib, SessionError> {
+        let mut state = self.lock();
+        if state.ended {
+            return Err(SessionError::Ended);
+        }
+        if let Some((dylib, _)) = state.names.get_key_value(name) {
+            let dylib = Arc::clone(dylib);
+            return Err(SessionError::DylibExists { dylib });
+        }
+        let number = u32::try_from(state.dylibs.len()).map_err(|_| SessionError::Unsupported {
+            what: "more than 2^32 dylibs",
+        })?;
+        let shared = Arc::new(DylibShared::new(DylibId::new(number), name));
+        state.dylibs.push(Some(DylibState {
+            shared: Arc::clone(&shared),
+            symbols: NumberMap::default(),
+            default_tracker: TrackerKey::NONE,
+            trackers: NumberSet::default(),
+            link_order: Vec::new(),
+            generators: Vec::new(),
+            inits: Vec::new(),
+        }));
+        let tracker = state.add_tracker(shared.id);
+        if let Some(dylib) = state.dylib_mut(shared.id) {
+            dylib.default_tracker = tracker;
+        }
+        state.names.insert(Arc::clone(&shared.name), shared.id);
+        Ok(Dylib::new(self, &shared))
+    }
+
+    /// The dylib of that name.
+    pub fn dylib(&self, name: &str) -> Option<Dylib> {
+        let state = self.lock();
+        let shared = &state.dylib(*state.names.get(name)?)?.shared;
+        Some(Dylib::new(self, shared))
+    }
+
+    /// The dylib of that number.
+    pub fn dylib_by_id(&self, id: DylibId) -> Option<Dylib> {
+        let state = self.lock();
+        Some(Dylib::new(self, &state.dylib(id)?.shared))
+    }
+
+    /// Removes dylibs and all that is in them, in this order. Later definitions
+    /// get an error, work in flight is told.
+    ///
+    /// # Errors
+    /// `DylibDefunct`; nothing is changed then.
+    pub fn remove_dylibs(&self, dylibs: &[Dylib]) -> Result<(), SessionError> {
+        let shared: Vec<_> = dylibs.iter().map(|d| Arc::clone(d.shared())).collect();
+        self.change(|state, effects| state.remove_dylibs(&shared, effects))
+    }
+
+    /// Removes everything, the youngest dylib first, and ends the workers. All
+    /// later operations get `Ended`. Errors stay good.
+    ///
+    /// # Errors
+    /// `Ended`, the second time.
+    pub fn end(&self) -> Result<(), SessionError> {
+        let result = self.change(|state, effects| {
+            if state.ended {
+                return Err(SessionError::Ended);
+            }
+            let dylibs = state.dylibs.iter().flatten().rev();
+            let all: Vec<_> = dylibs.map(|dylib| Arc::clone(&dylib.shared)).collect();
+            state.remove_dylibs(&all, effects)?;
+            for (job, _) in state.waiting.drain() {
+                effects.finish(job, Err(SessionError::Ended));
+            }
+            state.waiting_for.clear();
+            state.ended = true;
+            Ok(())
+        });
+        self.0.pool.quit();
+        result
+    }
+
+    pub(crate) fn define(
+        &self,
+        shared: &Arc<DylibShared>,
+        tracker: Option<TrackerKey>,
+        unit: Box<dyn Unit>,
+    ) -> Result<(), SessionError> {
+        let interface = unit.interface();
+        self.change(|state, effects| state.define(shared, tracker, unit, interface, effects))
+            .map(|_| ())
+    }
+
+    pub(crate) fn drop_tracker(&self, shared: &Arc<DylibShared>, key: TrackerKey) {
+        self.change(|state, effects| {
+            let default = state.dylib(shared.id).map(|dylib| dylib.default_tracker);
+            if let Some(default) = default
+                && state.trackers.contains_key(&key)
+            {
+                // Both exist and belong to this dylib.
+                let _ = state.transfer(key, default, effects);
+            }
+        });
+    }
+
+    pub(crate) fn attach(
+        &self,
+        shared: &Arc<DylibShared>,
+        resource: Box<dyn Resource>,
+        find: impl FnOnce(&State) -> Option<TrackerKey>,
+    ) -> Result<(), SessionError> {
+        self.change(|state, effects| {
+            let key = find(state);
+            match key.and_then(|key| state.trackers.get_mut(&key)) {
+                Some(tracker) => {
+                    tracker.resources.push(resource);
+                    Ok(())
+                }
+                None => {
+                    effects.resources.push(resource);
+                    let dylib = Arc::clone(&shared.name);
+                    Err(SessionError::TrackerDefunct { dylib })
+                }
+            }
+        })
+    }
+
+    /// An empty responsibility is over.
+    pub(crate) fn forget(&self, key: Key) {
+        let mut state = self.lock();
+        if let Some(gone) = state.responsibilities.remove(key)
+            && let Some(tracker) = state.trackers.get_mut(&gone.tracker)
+        {
+            tracker.responsibilities.remove(&key);
+        }
+    }
+
+    /// Tells a unit which of its symbols were discarded; drops it if none is
+    /// left, sends it off if it was asked for meanwhile.
+    pub(crate) fn tell_discards(&self, key: Key) {
+        loop {
+            let (mut unit, discards, dylib) = {
+                let mut state = self.lock();
+                let Some(cell) = state.units.get_mut(key) else {
+                    return;
+                };
+                let Some(unit) = cell.unit.take() else { return };
+                let discards = std::mem::take(&mut cell.discards);
+                let id = cell.dylib;
+                let dylib = state.dylib(id).map(|d| Dylib::new(self, &d.shared));
+                (unit, discards, dylib)
+            };
+            if let Some(dylib) = dylib {
+                self.guarded(|| discards.iter().for_each(|s| unit.discard(&dylib, *s)));
+            }
+            let mut state = self.lock();
+            let Some(cell) = state.units.get_mut(key) else {
+                drop(state);
+                return;
+            };
+            if let Some(launch) = cell.launch.take() {
+                let discards = std::mem::take(&mut cell.discards);
+                state.units.remove(key);
+                drop(state);
+                let session = self.clone();
+                let launching = (unit, discards, launch);
+                return self.0.pool.spawn(move || session.materialize(launching));
+            }
+            if cell.live == 0 && cell.discards.is_empty() {
+                state.units.remove(key);
+                drop(state);
+                return;
+            }
+            cell.unit = Some(unit);
+            if cell.discards.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Has a unit do its work, in this thread.
+    pub(crate) fn materialize(&self, (mut unit, discards, launch): Launching) {
+        let responsibility = Responsibility::new(self, launch);
+        let dylib = responsibility.dylib();
+        self.guarded(move || {
+            for symbol in discards {
+                unit.discard(&dylib, symbol);
+            }
+            unit.materialize(responsibility);
+        });
+    }
+
+    /// Looks init symbols up, dylib by dylib: all effects have happened when this
+    /// returns.
+    ///
+    /// # Errors
+    /// Those of [`Session::lookup`].
+    pub fn run_init_symbols(&self, dylibs: &[Dylib]) -> Result<(), SessionError> {
+        for dylib in dylibs {
+            let mut lookup = Lookup::new([(dylib.clone(), Visibility::All)]).at(Required::Ready);
+            let inits = dylib.init_symbols().into_iter();
+            lookup.symbols = inits.map(|symbol| (symbol, Need::Weak)).collect();
+            self.lookup(lookup)?;
+        }
+        Ok(())
+    }
+
+    /// The lookups that wait for definitions.
+    pub fn still_missing(&self) -> Vec<StillMissing> {
+        let state = self.lock();
+        let waiting = state.waiting.iter();
+        waiting
+            .map(|(job, symbols)| StillMissing {
+                order: job.order.clone(),
+                symbols: symbols.clone(),
+            })
+            .collect()
+    }
+
+    /// How far a symbol of a dylib has come; `None` if it is not defined there.
+    pub fn symbol_state(&self, dylib: &Dylib, symbol: Symbol) -> Option<crate::SymbolState> {
+        Some(self.lock().entry((dylib.id(), symbol))?.state)
+    }
+
+    /// A handle to a tracker by its key, if it is not defunct. Does not count as
+    /// a handle whose loss would transfer what is under it.
+    pub fn tracker(&self, key: TrackerKey) -> Option<Tracker> {
+        let shared = {
+            let state = self.lock();
+            let dylib = state.trackers.get(&key)?.dylib;
+            Arc::clone(&state.dylib(dylib)?.shared)
+        };
+        Some(Tracker::new(self, &shared, key, true))
+    }
+}

@@ -1,0 +1,157 @@
+//! Lookups: the ready path without a lock, and the walk through dylibs and
+//! generators when something is not ready.
+
+use std::sync::Arc;
+
+use super::Session;
+use crate::dylib::DylibShared;
+use crate::effects::{Effects, Launching};
+use crate::error::SessionError;
+use crate::flags::Flags;
+use crate::generator::{Ask, GeneratorId, Progress};
+use crate::job::{Job, Outcome};
+use crate::lookup::{Found, Lookup, LookupFuture, LookupResult, Need};
+use crate::ready::Ready;
+use crate::state::search::Step;
+use crate::symbol::Symbol;
+
+impl Session {
+    /// Takes a lookup as far as it goes. With `keep`, one unit that it starts is
+    /// given back for the caller to run.
+    pub(crate) fn run_job(&self, job: Job, keep: bool) -> Option<Launching> {
+        let mut job = job;
+        loop {
+            let mut effects = Effects::default();
+            let step = self.lock().step(job, &mut effects);
+            let kept = effects.run_but_one(self, keep);
+            let Step::Ask(asking) = step else { return kept };
+            let (shared, id) = (Arc::clone(&asking.shared), asking.id);
+            let generator = Arc::clone(&asking.generator);
+            let (ask, progress) = Ask::new(self, asking);
+            self.guarded(|| generator.generate(ask));
+            let answer = std::mem::replace(&mut *progress.lock(), Progress::Suspended);
+            let Progress::Answered(back, answer) = answer else {
+                return None;
+            };
+            job = self.leave_generator(&shared, id, back, answer)?;
+        }
+    }
+
+    /// A generator has answered; the lookup, unless it ends here.
+    pub(crate) fn leave_generator(
+        &self,
+        shared: &Arc<DylibShared>,
+        id: GeneratorId,
+        job: Job,
+        answer: Result<(), SessionError>,
+    ) -> Option<Job> {
+        self.change(|state, effects| {
+            let there = state.leave_generator(shared.id, id, effects);
+            let removed = || SessionError::GeneratorRemoved {
+                dylib: Arc::clone(&shared.name),
+            };
+            match answer.and_then(|()| if there { Ok(()) } else { Err(removed()) }) {
+                Ok(()) => Some(job),
+                Err(error) => {
+                    effects.finish(job, Err(error));
+                    None
+                }
+            }
+        })
+    }
+
+    /// The answer if everything is ready, without a lock.
+    fn lookup_ready(lookup: &Lookup) -> Option<LookupResult> {
+        let mut found = Vec::with_capacity(lookup.symbols.len());
+        'symbols: for (symbol, need) in &lookup.symbols {
+            for (dylib, visibility) in &lookup.order {
+                match dylib.peek(*symbol) {
+                    Ready::At(address, flags) if visibility.sees(flags) => {
+                        found.push(Found {
+                            symbol: *symbol,
+                            address,
+                            flags,
+                            dylib: dylib.id(),
+                            ready: true,
+                        });
+                        continue 'symbols;
+                    }
+                    Ready::Defined(flags) if visibility.sees(flags) => return None,
+                    Ready::Undefined if dylib.shared().has_generators() => return None,
+                    _ => {}
+                }
+            }
+            if *need == Need::Required {
+                return None;
+            }
+        }
+        Some(LookupResult::new(found))
+    }
+
+    /// Looks symbols up and waits for the answer; helps to produce it. Takes no
+    /// lock if everything is ready.
+    ///
+    /// # Errors
+    /// `NotFound` with all names that are missing, `Failed` with all that
+    /// failed, what a generator answered, `Removed`, `WaitTooDeep`, `Ended`.
+    pub fn lookup(&self, lookup: Lookup) -> Result<LookupResult, SessionError> {
+        if let Some(result) = Self::lookup_ready(&lookup) {
+            return Ok(result);
+        }
+        let future = LookupFuture::new(&self.0.pool);
+        let told = future.clone();
+        let outcome = Outcome::Addresses(Box::new(move |result| told.finish(result)));
+        let pool = &self.0.pool;
+        let keep = pool.may_help();
+        let kept = pool.for_the_sake_of(&future.waiter, || {
+            self.run_job(Job::new(lookup, outcome), keep)
+        });
+        if let Some(launching) = kept {
+            let waiter = Arc::clone(&future.waiter);
+            pool.run(|| self.materialize(launching), Some(waiter));
+        }
+        future.wait()
+    }
+
+    /// Looks symbols up and tells `done` the answer: in this thread if it is
+    /// there already, else in the thread that makes it so.
+    pub fn lookup_async(
+        &self,
+        lookup: Lookup,
+        done: impl FnOnce(Result<LookupResult, SessionError>) + Send + 'static,
+    ) {
+        if let Some(result) = Self::lookup_ready(&lookup) {
+            return done(Ok(result));
+        }
+        self.run_job(Job::new(lookup, Outcome::Addresses(Box::new(done))), false);
+    }
+
+    /// Looks symbols up; the answer can be waited for.
+    pub fn lookup_future(&self, lookup: Lookup) -> LookupFuture {
+        let future = LookupFuture::new(&self.0.pool);
+        let told = future.clone();
+        self.lookup_async(lookup, move |result| told.finish(result));
+        future
+    }
+
+    /// The flags of symbols. Materializes nothing, but asks generators.
+    ///
+    /// # Errors
+    /// `NotFound` with all required names that are missing, what a generator
+    /// answered, `Ended`.
+    pub fn lookup_flags(&self, lookup: Lookup) -> Result<Vec<(Symbol, Flags)>, SessionError> {
+        let future = LookupFuture::new(&self.0.pool);
+        let told = future.clone();
+        self.lookup_flags_async(lookup, move |result| told.finish(result));
+        future.wait()
+    }
+
+    /// As [`Session::lookup_flags`], without waiting.
+    pub fn lookup_flags_async(
+        &self,
+        lookup: Lookup,
+        done: impl FnOnce(Result<Vec<(Symbol, Flags)>, SessionError>) + Send + 'static,
+    ) {
+        self.run_job(Job::new(lookup, Outcome::Flags(Box::new(done))), false);
+    }
+}

@@ -1,0 +1,90 @@
+//! A table of values under keys that are never mistaken for a later value's.
+//!
+//! A key carries the generation of its place: once the value is taken out, the
+//! key is stale for ever, also when the place is used again.
+
+/// The place of a value and the generation it was put there in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Key {
+    index: u32,
+    generation: u32,
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+/// See the module text.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    places: Vec<Place<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            places: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, value: T) -> Key {
+        if let Some(index) = self.free.pop() {
+            let place = &mut self.places[index as usize];
+            place.value = Some(value);
+            return Key {
+                index,
+                generation: place.generation,
+            };
+        }
+        let index = u32::try_from(self.places.len()).expect("fewer than 2^32 live values");
+        self.places.push(Place {
+            generation: 0,
+            value: Some(value),
+        });
+        Key {
+            index,
+            generation: 0,
+        }
+    }
+
+    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+        let place = self.places.get(key.index as usize)?;
+        (place.generation == key.generation).then_some(place.value.as_ref())?
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let place = self.places.get_mut(key.index as usize)?;
+        (place.generation == key.generation).then_some(place.value.as_mut())?
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        let place = self.places.get_mut(key.index as usize)?;
+        if place.generation != key.generation {
+            return None;
+        }
+        let value = place.value.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(key.index);
+        Some(value)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().filter_map(|place| place.value.as_ref())
+    }
+
+    pub(crate) fn drain(&mut self) -> Vec<T> {
+        let mut all = Vec::new();
+        for (index, place) in self.places.iter_mut().enumerate() {
+            if let Some(value) = place.value.take() {
+                place.generation = place.generation.wrapping_add(1);
+                self.free.push(index as u32);
+                all.push(value);
+            }
+        }
+        all
+    }
+}

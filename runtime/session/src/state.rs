@@ -1,0 +1,278 @@
+//! The symbol tables: everything that is not on the ready path.
+//!
+//! One lock guards it (`Session::lock`), and it is never taken twice. Lookups are
+//! all-or-nothing over several dylibs, failures spread over all of them, and
+//! locks per dylib would make neither simpler nor correct; a stay under the
+//! lock is short: it costs what it changes, whatever else is pending, and calls
+//! nobody. Ready lookups, interning and compiling happen outside.
+//!
+//! Invariants:
+//! - The word of a symbol in its dylib's `ReadyTable` says what its entry says.
+//! - An entry is owned by the unit that promises it, by the responsibility
+//!   that is at work on it, or (emitted, ready, failed) by nobody.
+//! - An entry has a graph node only while it is not ready and something
+//!   depends on it, or it waits for something.
+//! - Changes are made by the functions of `state/*.rs`, which check first and
+//!   then change, so that an error leaves everything as it was.
+
+pub(crate) mod define;
+pub(crate) mod publish;
+pub(crate) mod remove;
+pub(crate) mod search;
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use crate::dylib::{DylibId, DylibShared, Visibility};
+use crate::error::{Names, SessionError};
+use crate::flags::{Flags, SymbolState};
+use crate::generator::GeneratorCell;
+use crate::graph::{Graph, NodeId};
+use crate::job::Job;
+use crate::lookup::{Completion, Found, Required};
+use crate::slab::{Key, Slab};
+use crate::symbol::{Symbol, SymbolPool};
+use crate::tracker::{Resource, TrackerKey};
+use crate::unit::Unit;
+
+/// Hashes dense numbers by one multiplication.
+#[derive(Default)]
+pub(crate) struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+    fn write_u64(&mut self, number: u64) {
+        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}
+
+pub(crate) type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
+pub(crate) type NumberSet<K> = HashSet<K, BuildHasherDefault<NumberHasher>>;
+
+/// A symbol of a dylib.
+pub(crate) type Place = (DylibId, Symbol);
+
+/// Who has to do something about an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Owner {
+    Nobody,
+    Unit(Key),
+    Responsibility(Key),
+}
+
+/// One symbol of a dylib.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub flags: Flags,
+    pub state: SymbolState,
+    pub address: u64,
+    pub tracker: TrackerKey,
+    pub owner: Owner,
+    pub node: Option<NodeId>,
+    /// Who waits, with the slot of the symbol in the query.
+    pub queries: Vec<(Key, u32)>,
+    /// Of failed entries.
+    pub error: Option<Box<SessionError>>,
+}
+
+impl Entry {
+    pub(crate) fn found(&self, (dylib, symbol): Place) -> Found {
+        Found {
+            symbol,
+            address: self.address,
+            flags: self.flags,
+            dylib,
+            ready: self.state == SymbolState::Ready,
+        }
+    }
+
+    /// Whether a lookup that requires this much need not wait.
+    pub(crate) fn satisfies(&self, required: Required) -> bool {
+        match required {
+            _ if self.state == SymbolState::Failed => false,
+            Required::Resolved => {
+                self.state >= SymbolState::Resolved
+                    && !self.flags.contains(Flags::SIDE_EFFECTS_ONLY)
+            }
+            Required::Ready => self.state == SymbolState::Ready,
+        }
+    }
+}
+
+pub(crate) struct DylibState {
+    pub shared: Arc<DylibShared>,
+    pub symbols: NumberMap<Symbol, Entry>,
+    pub default_tracker: TrackerKey,
+    pub trackers: NumberSet<TrackerKey>,
+    pub link_order: Vec<(DylibId, Visibility)>,
+    pub generators: Vec<GeneratorCell>,
+    pub inits: Vec<Symbol>,
+}
+
+/// A unit that promises symbols.
+pub(crate) struct UnitCell {
+    /// Not there while it is being told about discarded symbols.
+    pub unit: Option<Box<dyn Unit>>,
+    pub dylib: DylibId,
+    pub symbols: Vec<(Symbol, Flags)>,
+    pub init: Option<Symbol>,
+    /// Entries that it owns.
+    pub live: usize,
+    /// Not told yet.
+    pub discards: Vec<Symbol>,
+    /// Asked for while the unit was not there.
+    pub launch: Option<Launch>,
+}
+
+/// A unit's symbols on their way to `materialize`.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    pub responsibility: Key,
+    pub shared: Arc<DylibShared>,
+    pub symbols: Vec<(Symbol, Flags)>,
+    pub init: Option<Symbol>,
+}
+
+/// What a `Responsibility` handle stands for. Gone: finished or defunct.
+#[derive(Debug)]
+pub(crate) struct ResponsibilityState {
+    pub dylib: DylibId,
+    pub tracker: TrackerKey,
+}
+
+pub(crate) struct TrackerState {
+    pub dylib: DylibId,
+    /// Symbols that were put under it; some may be gone since.
+    pub symbols: Vec<Symbol>,
+    /// Entries that were put under it and removed since.
+    pub stale: usize,
+    pub responsibilities: NumberSet<Key>,
+    pub resources: Vec<Box<dyn Resource>>,
+}
+
+/// A lookup that found everything and waits for it to be ready.
+pub(crate) struct Query {
+    pub required: Required,
+    pub remaining: usize,
+    pub slots: Vec<Option<Found>>,
+    pub completion: Completion,
+}
+
+/// See the module text.
+pub(crate) struct State {
+    pub pool: Arc<SymbolPool>,
+    pub dylibs: Vec<Option<DylibState>>,
+    pub names: HashMap<Arc<str>, DylibId>,
+    pub graph: Graph<Place>,
+    pub units: Slab<UnitCell>,
+    pub responsibilities: Slab<ResponsibilityState>,
+    pub queries: Slab<Query>,
+    pub trackers: NumberMap<TrackerKey, TrackerState>,
+    pub next_tracker: u64,
+    pub next_generator: u64,
+    /// Unasked symbols that emitted code waits for: their unit was given back.
+    pub stalled: HashSet<Place>,
+    /// Lookups that wait for definitions.
+    pub waiting: Slab<(Job, Vec<Symbol>)>,
+    pub waiting_for: NumberMap<Symbol, Vec<Key>>,
+    /// Where aliases lead, to find cycles.
+    pub aliases: HashMap<Place, Place>,
+    pub ended: bool,
+}
+
+impl State {
+    pub(crate) fn new(pool: Arc<SymbolPool>) -> Self {
+        Self {
+            pool,
+            dylibs: Vec::new(),
+            names: HashMap::new(),
+            graph: Graph::new(),
+            units: Slab::new(),
+            responsibilities: Slab::new(),
+            queries: Slab::new(),
+            trackers: NumberMap::default(),
+            next_tracker: 0,
+            next_generator: 0,
+            stalled: HashSet::new(),
+            waiting: Slab::new(),
+            waiting_for: NumberMap::default(),
+            aliases: HashMap::new(),
+            ended: false,
+        }
+    }
+
+    pub(crate) fn dylib(&self, id: DylibId) -> Option<&DylibState> {
+        self.dylibs.get(id.index())?.as_ref()
+    }
+
+    pub(crate) fn dylib_mut(&mut self, id: DylibId) -> Option<&mut DylibState> {
+        self.dylibs.get_mut(id.index())?.as_mut()
+    }
+
+    pub(crate) fn entry(&self, (dylib, symbol): Place) -> Option<&Entry> {
+        self.dylib(dylib)?.symbols.get(&symbol)
+    }
+
+    pub(crate) fn entry_mut(&mut self, (dylib, symbol): Place) -> Option<&mut Entry> {
+        self.dylib_mut(dylib)?.symbols.get_mut(&symbol)
+    }
+
+    pub(crate) fn dylib_name(&self, id: DylibId) -> Arc<str> {
+        match self.dylib(id) {
+            Some(dylib) => Arc::clone(&dylib.shared.name),
+            None => "(removed)".into(),
+        }
+    }
+
+    /// The set for an error, one group per dylib in order of appearance.
+    pub(crate) fn name_set(&self, places: impl IntoIterator<Item = Place>) -> Names {
+        let mut order: Vec<(DylibId, Vec<Symbol>)> = Vec::new();
+        let mut at: NumberMap<DylibId, usize> = NumberMap::default();
+        for (dylib, symbol) in places {
+            let index = *at.entry(dylib).or_insert_with(|| {
+                order.push((dylib, Vec::new()));
+                order.len() - 1
+            });
+            order[index].1.push(symbol);
+        }
+        let sets = order
+            .into_iter()
+            .map(|(dylib, symbols)| (self.dylib_name(dylib), symbols))
+            .collect();
+        Names::new(&self.pool, sets)
+    }
+
+    /// The dylib, or the error that it is defunct.
+    pub(crate) fn open(
+        &mut self,
+        dylib: &Arc<DylibShared>,
+    ) -> Result<&mut DylibState, SessionError> {
+        if self.ended {
+            return Err(SessionError::Ended);
+        }
+        self.dylib_mut(dylib.id)
+            .ok_or_else(|| SessionError::DylibDefunct {
+                dylib: Arc::clone(&dylib.name),
+            })
+    }
+
+    /// The graph node of a symbol that is not ready.
+    pub(crate) fn node(&mut self, place: Place) -> Option<NodeId> {
+        let dylib = self.dylibs.get_mut(place.0.index())?.as_mut()?;
+        let entry = dylib.symbols.get_mut(&place.1)?;
+        let graph = &mut self.graph;
+        Some(*entry.node.get_or_insert_with(|| graph.add(place)))
+    }
+}

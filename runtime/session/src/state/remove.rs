@@ -1,0 +1,257 @@
+//! Taking definitions out again: symbols, trackers, dylibs.
+
+use super::{Owner, Place, State, TrackerState};
+use crate::dylib::{DylibId, DylibShared};
+use crate::effects::Effects;
+use crate::error::SessionError;
+use crate::flags::SymbolState;
+use crate::symbol::Symbol;
+use crate::tracker::{TrackerEvent, TrackerKey};
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+impl State {
+    /// A new tracker of a dylib.
+    pub(crate) fn add_tracker(&mut self, dylib: DylibId) -> TrackerKey {
+        let key = TrackerKey::new(self.next_tracker);
+        self.next_tracker += 1;
+        self.trackers.insert(
+            key,
+            TrackerState {
+                dylib,
+                symbols: Vec::new(),
+                stale: 0,
+                responsibilities: super::NumberSet::default(),
+                resources: Vec::new(),
+            },
+        );
+        if let Some(dylib) = self.dylib_mut(dylib) {
+            dylib.trackers.insert(key);
+        }
+        key
+    }
+
+    /// Removes symbols that nobody is at work on. All or nothing.
+    pub(crate) fn remove_symbols(
+        &mut self,
+        shared: &Arc<DylibShared>,
+        symbols: &[Symbol],
+        effects: &mut Effects,
+    ) -> Result<(), SessionError> {
+        self.open(shared)?;
+        let mut missing = Vec::new();
+        let mut busy = Vec::new();
+        for symbol in symbols {
+            let place = (shared.id, *symbol);
+            match self.entry(place).map(|entry| entry.state) {
+                None => missing.push(place),
+                Some(SymbolState::Materializing | SymbolState::Resolved | SymbolState::Emitted) => {
+                    busy.push(place)
+                }
+                Some(_) => {}
+            }
+        }
+        if !missing.is_empty() {
+            return Err(SessionError::NotFound(self.name_set(missing)));
+        }
+        if !busy.is_empty() {
+            return Err(SessionError::InFlight(self.name_set(busy)));
+        }
+        let places: Vec<Place> = symbols.iter().map(|symbol| (shared.id, *symbol)).collect();
+        self.take_out(places, effects, false);
+        Ok(())
+    }
+
+    /// Deletes entries in whatever state; fails who waits for them or depends
+    /// on them. With `whole`, their units go too, untold.
+    fn take_out(&mut self, places: Vec<Place>, effects: &mut Effects, whole: bool) {
+        let mut entries = Vec::with_capacity(places.len());
+        let mut awaited = false;
+        for place in places {
+            if !self.stalled.is_empty() {
+                self.stalled.remove(&place);
+            }
+            if let Some(entry) = self.delete(place) {
+                awaited |= entry.node.is_some() || !entry.queries.is_empty();
+                entries.push((place, entry));
+            }
+        }
+        if awaited {
+            let removed = self.name_set(entries.iter().map(|(place, _)| *place));
+            let error = SessionError::Removed(removed);
+            let nodes: Vec<_> = entries.iter().filter_map(|(_, e)| e.node).collect();
+            let own: HashSet<Place> = entries.iter().map(|(place, _)| *place).collect();
+            let mut dependents = self.graph.fail(nodes);
+            dependents.retain(|place| !own.contains(place));
+            if !dependents.is_empty() {
+                self.fail_places(dependents, error.clone(), effects);
+            }
+            for (_, entry) in &mut entries {
+                let queries = std::mem::take(&mut entry.queries);
+                self.fail_queries(queries, &error, effects);
+            }
+        }
+        for (place, entry) in entries {
+            let Owner::Unit(unit) = entry.owner else {
+                continue;
+            };
+            if !whole {
+                self.discard(unit, place.1, effects);
+            } else if let Some(cell) = self.units.get_mut(unit) {
+                cell.live -= 1;
+                if cell.live == 0
+                    && let Some(unit) = cell.unit.take()
+                {
+                    effects.units.push(unit);
+                }
+                if cell.live == 0 {
+                    self.units.remove(unit);
+                }
+            }
+        }
+    }
+
+    /// Removes all that is under a tracker, which is defunct from then on.
+    pub(crate) fn remove_tracker(
+        &mut self,
+        key: TrackerKey,
+        effects: &mut Effects,
+    ) -> Result<(), SessionError> {
+        let Some(mut tracker) = self.trackers.remove(&key) else {
+            return Err(SessionError::TrackerDefunct {
+                dylib: "(removed)".into(),
+            });
+        };
+        let dylib = tracker.dylib;
+        if let Some(state) = self.dylib_mut(dylib) {
+            state.trackers.remove(&key);
+            if state.default_tracker == key {
+                let new = self.add_tracker(dylib);
+                if let Some(state) = self.dylib_mut(dylib) {
+                    state.default_tracker = new;
+                }
+            }
+        }
+        for responsibility in &tracker.responsibilities {
+            self.responsibilities.remove(*responsibility);
+        }
+        let mut symbols = std::mem::take(&mut tracker.symbols);
+        if tracker.stale > 0 {
+            symbols.sort_unstable();
+            symbols.dedup();
+        }
+        symbols.retain(|s| self.entry((dylib, *s)).is_some_and(|e| e.tracker == key));
+        let places = symbols.into_iter().map(|symbol| (dylib, symbol)).collect();
+        self.take_out(places, effects, true);
+        effects.resources.append(&mut tracker.resources);
+        effects.events.push(TrackerEvent::Removed {
+            dylib,
+            tracker: key,
+        });
+        Ok(())
+    }
+
+    /// Puts all that is under one tracker under another of the same dylib. The
+    /// first is defunct from then on.
+    pub(crate) fn transfer(
+        &mut self,
+        from: TrackerKey,
+        to: TrackerKey,
+        effects: &mut Effects,
+    ) -> Result<(), SessionError> {
+        if from == to {
+            return Ok(());
+        }
+        let (Some(source), Some(target)) = (self.trackers.get(&from), self.trackers.get(&to))
+        else {
+            return Err(SessionError::TrackerDefunct {
+                dylib: "(removed)".into(),
+            });
+        };
+        if source.dylib != target.dylib {
+            return Err(SessionError::ForeignTracker {
+                tracker: self.dylib_name(target.dylib),
+                dylib: self.dylib_name(source.dylib),
+            });
+        }
+        let dylib = source.dylib;
+        let Some(mut source) = self.trackers.remove(&from) else {
+            return Ok(());
+        };
+        let mut symbols = std::mem::take(&mut source.symbols);
+        symbols.retain(|symbol| match self.entry_mut((dylib, *symbol)) {
+            Some(entry) if entry.tracker == from => {
+                entry.tracker = to;
+                true
+            }
+            _ => false,
+        });
+        for responsibility in &source.responsibilities {
+            if let Some(state) = self.responsibilities.get_mut(*responsibility) {
+                state.tracker = to;
+            }
+        }
+        if let Some(target) = self.trackers.get_mut(&to) {
+            target.symbols.append(&mut symbols);
+            target.responsibilities.extend(source.responsibilities);
+            target.resources.append(&mut source.resources);
+        }
+        if let Some(state) = self.dylib_mut(dylib) {
+            state.trackers.remove(&from);
+            if state.default_tracker == from {
+                state.default_tracker = to;
+            }
+        }
+        effects
+            .events
+            .push(TrackerEvent::Transferred { dylib, from, to });
+        Ok(())
+    }
+
+    /// Empties a dylib, tracker by tracker, the youngest first.
+    pub(crate) fn clear(&mut self, dylib: DylibId, effects: &mut Effects) {
+        let Some(state) = self.dylib_mut(dylib) else {
+            return;
+        };
+        state.inits.clear();
+        let mut trackers: Vec<_> = state.trackers.iter().copied().collect();
+        trackers.sort_unstable_by(|a, b| b.cmp(a));
+        for tracker in trackers {
+            // It was just listed, so it is not defunct.
+            let _ = self.remove_tracker(tracker, effects);
+        }
+    }
+
+    /// Removes dylibs in the given order. All are defunct before the first is
+    /// emptied, so nothing that runs because of it can define into the others.
+    pub(crate) fn remove_dylibs(
+        &mut self,
+        dylibs: &[Arc<DylibShared>],
+        effects: &mut Effects,
+    ) -> Result<(), SessionError> {
+        for shared in dylibs {
+            self.open(shared)?;
+        }
+        for shared in dylibs {
+            self.clear(shared.id, effects);
+            self.names.remove(&shared.name);
+            if let Some(place) = self.dylibs.get_mut(shared.id.index())
+                && let Some(state) = place.take()
+            {
+                for tracker in &state.trackers {
+                    self.trackers.remove(tracker);
+                }
+                for cell in state.generators {
+                    effects.drop_generator(cell, &shared.name);
+                }
+                shared.set_generators(0);
+            }
+        }
+        let removed: HashSet<DylibId> = dylibs.iter().map(|shared| shared.id).collect();
+        for state in self.dylibs.iter_mut().flatten() {
+            state.link_order.retain(|(id, _)| !removed.contains(id));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,356 @@
+//! Matching a lookup against the dylibs, and starting what it needs.
+
+use super::{Launch, Owner, Place, Query, ResponsibilityState, State};
+use crate::dylib::DylibId;
+use crate::effects::Effects;
+use crate::error::SessionError;
+use crate::flags::{Flags, SymbolState};
+use crate::generator::{Asking, GeneratorId};
+use crate::job::{Job, Outcome};
+use crate::lookup::{LookupResult, Missing, Need};
+use crate::slab::Key;
+use crate::symbol::Symbol;
+
+use std::sync::Arc;
+
+/// Where one symbol of a lookup stands.
+enum Match {
+    At(Place),
+    Missing,
+    /// The dylib at this index of the order has generators that were not asked.
+    Ask(usize),
+}
+
+/// What to do next for a lookup.
+pub(crate) enum Step {
+    /// It is answered, or waits in a query, in a generator's line, or for
+    /// definitions.
+    Settled,
+    Ask(Asking),
+}
+
+impl State {
+    fn find(&self, job: &Job, symbol: Symbol) -> Match {
+        for (index, (dylib, visibility)) in job.order.iter().enumerate() {
+            let Some(state) = self.dylib(*dylib) else {
+                continue;
+            };
+            if let Some(entry) = state.symbols.get(&symbol) {
+                if visibility.sees(entry.flags) {
+                    return Match::At((*dylib, symbol));
+                }
+                continue;
+            }
+            let unasked = |cell: &crate::generator::GeneratorCell| !job.asked.contains(&cell.id);
+            if state.generators.iter().any(unasked) {
+                return Match::Ask(index);
+            }
+        }
+        Match::Missing
+    }
+
+    /// Takes a lookup one step further: to a generator, or to its end.
+    pub(crate) fn step(&mut self, mut job: Job, effects: &mut Effects) -> Step {
+        let granted = job.granted.take();
+        if self.ended {
+            effects.finish(job, Err(SessionError::Ended));
+            return Step::Settled;
+        }
+        let matches: Vec<Match> = job
+            .symbols
+            .iter()
+            .map(|(symbol, _)| self.find(&job, *symbol))
+            .collect();
+        let ask = matches.iter().filter_map(|found| match found {
+            Match::Ask(index) => Some(*index),
+            _ => None,
+        });
+        if let Some(index) = ask.min() {
+            let missing = matches
+                .iter()
+                .zip(&job.symbols)
+                .filter(|(found, _)| matches!(found, Match::Ask(at) if *at == index))
+                .map(|(_, symbol)| *symbol)
+                .collect();
+            return self.ask(job, index, missing, granted, effects);
+        }
+        if let Some((dylib, id)) = granted {
+            self.leave_generator(dylib, id, effects);
+        }
+        self.complete(job, &matches, effects);
+        Step::Settled
+    }
+
+    /// Sends a lookup into the next generator of a dylib, or into its line.
+    fn ask(
+        &mut self,
+        mut job: Job,
+        index: usize,
+        missing: Vec<(Symbol, Need)>,
+        granted: Option<(DylibId, GeneratorId)>,
+        effects: &mut Effects,
+    ) -> Step {
+        let dylib = job.order[index].0;
+        let next = match self.dylibs.get_mut(dylib.index()) {
+            Some(Some(state)) => state
+                .generators
+                .iter_mut()
+                .find(|cell| !job.asked.contains(&cell.id))
+                .map(|cell| (cell, &state.shared)),
+            _ => None,
+        };
+        let Some((cell, shared)) = next else {
+            // `find` saw it under this same lock.
+            effects.finish(job, Err(SessionError::Ended));
+            return Step::Settled;
+        };
+        let mine = granted == Some((dylib, cell.id));
+        let step = if cell.busy && !mine {
+            cell.line.push_back(job);
+            Step::Settled
+        } else {
+            cell.busy = true;
+            job.asked.push(cell.id);
+            Step::Ask(Asking {
+                generator: Arc::clone(&cell.generator),
+                id: cell.id,
+                shared: Arc::clone(shared),
+                job,
+                missing,
+            })
+        };
+        if let Some((dylib, id)) = granted
+            && !mine
+        {
+            self.leave_generator(dylib, id, effects);
+        }
+        step
+    }
+
+    /// A lookup is out of a generator: the next in line may go in. False if the
+    /// generator was removed meanwhile.
+    pub(crate) fn leave_generator(
+        &mut self,
+        dylib: DylibId,
+        id: GeneratorId,
+        effects: &mut Effects,
+    ) -> bool {
+        let Some(Some(state)) = self.dylibs.get_mut(dylib.index()) else {
+            return false;
+        };
+        let Some(cell) = state.generators.iter_mut().find(|cell| cell.id == id) else {
+            return false;
+        };
+        match cell.line.pop_front() {
+            Some(mut job) => {
+                job.granted = Some((dylib, id));
+                effects.resume(job);
+            }
+            None => cell.busy = false,
+        }
+        true
+    }
+
+    fn complete(&mut self, job: Job, matches: &[Match], effects: &mut Effects) {
+        let mut missing = Vec::new();
+        let mut failed = Vec::new();
+        for (found, (symbol, need)) in matches.iter().zip(&job.symbols) {
+            let lost = match found {
+                Match::At(place) => match self.entry(*place) {
+                    Some(entry) if entry.state == SymbolState::Failed => {
+                        failed.push(*place);
+                        false
+                    }
+                    // It has no address that one could require.
+                    Some(entry) => entry.flags.contains(Flags::SIDE_EFFECTS_ONLY),
+                    None => true,
+                },
+                _ => true,
+            };
+            if lost && *need == Need::Required {
+                missing.push(*symbol);
+            }
+        }
+        if !missing.is_empty() {
+            if job.missing == Missing::Wait {
+                return self.wait_for(job, missing);
+            }
+            let error = self.not_found(&job, missing);
+            return effects.finish(job, Err(error));
+        }
+        if job.flags_only() {
+            let found = matches
+                .iter()
+                .filter_map(|found| match found {
+                    Match::At(place) => Some((place.1, self.entry(*place)?.flags)),
+                    _ => None,
+                })
+                .collect();
+            return effects.finish_flags(job, found);
+        }
+        if let Some(first) = failed.first() {
+            let cause = self.entry(*first).and_then(|entry| entry.error.as_deref());
+            let cause = match cause {
+                Some(SessionError::Failed { cause, .. }) => cause.clone(),
+                other => other.map(|error| error.clone().into()),
+            };
+            let symbols = self.name_set(failed);
+            return effects.finish(job, Err(SessionError::Failed { symbols, cause }));
+        }
+        self.lodge(job, matches, effects);
+    }
+
+    pub(crate) fn not_found(&self, job: &Job, missing: Vec<Symbol>) -> SessionError {
+        let first = job.order.first().map(|(dylib, _)| *dylib);
+        let names = match first {
+            Some(dylib) => self.name_set(missing.into_iter().map(|s| (dylib, s))),
+            None => crate::error::Names::new(&self.pool, vec![("(no dylib)".into(), missing)]),
+        };
+        SessionError::NotFound(names)
+    }
+
+    /// Everything is there: takes what is far enough, waits for the rest.
+    fn lodge(&mut self, job: Job, matches: &[Match], effects: &mut Effects) {
+        let required = job.required;
+        let mut slots = vec![None; job.symbols.len()];
+        let mut waits = Vec::new();
+        for (slot, found) in matches.iter().enumerate() {
+            let Match::At(place) = found else { continue };
+            let Some(entry) = self.entry(*place) else {
+                continue;
+            };
+            if entry.satisfies(required) {
+                slots[slot] = Some(entry.found(*place));
+            } else {
+                waits.push((slot as u32, *place));
+            }
+        }
+        let Outcome::Addresses(completion) = job.outcome else {
+            return;
+        };
+        if waits.is_empty() {
+            let result = LookupResult::new(slots.into_iter().flatten().collect());
+            effects.completions.push((completion, Ok(result)));
+            return;
+        }
+        let query = self.queries.insert(Query {
+            required,
+            remaining: waits.len(),
+            slots,
+            completion,
+        });
+        for (slot, place) in waits {
+            self.await_entry(query, slot, place, effects);
+        }
+    }
+
+    fn await_entry(&mut self, query: Key, slot: u32, place: Place, effects: &mut Effects) {
+        let Some(entry) = self.entry_mut(place) else {
+            return;
+        };
+        entry.queries.push((query, slot));
+        let (owner, node) = (entry.owner, entry.node);
+        if let Owner::Unit(unit) = owner {
+            self.launch(unit, effects);
+        } else if let Some(node) = node
+            && !self.stalled.is_empty()
+        {
+            for below in self.graph.waits_for(node) {
+                if self.stalled.contains(&below)
+                    && let Some(Owner::Unit(unit)) = self.entry(below).map(|e| e.owner)
+                {
+                    self.launch(unit, effects);
+                }
+            }
+        }
+    }
+
+    /// Makes a unit's symbols the duty of a responsibility and sends it off.
+    pub(crate) fn launch(&mut self, unit: Key, effects: &mut Effects) {
+        let Some(cell) = self.units.get_mut(unit) else {
+            return;
+        };
+        let dylib = cell.dylib;
+        let init = cell.init;
+        let mut symbols = std::mem::take(&mut cell.symbols);
+        let responsibility = self.responsibilities.insert(ResponsibilityState {
+            dylib,
+            tracker: crate::tracker::TrackerKey::NONE,
+        });
+        let mut tracker = crate::tracker::TrackerKey::NONE;
+        let Some(Some(state)) = self.dylibs.get_mut(dylib.index()) else {
+            return;
+        };
+        let shared = Arc::clone(&state.shared);
+        symbols.retain(|(symbol, _)| {
+            let entry = state.symbols.get_mut(symbol);
+            let Some(entry) = entry.filter(|entry| entry.owner == Owner::Unit(unit)) else {
+                return false;
+            };
+            entry.owner = Owner::Responsibility(responsibility);
+            entry.state = SymbolState::Materializing;
+            tracker = entry.tracker;
+            true
+        });
+        if !self.stalled.is_empty() {
+            for (symbol, _) in &symbols {
+                self.stalled.remove(&(dylib, *symbol));
+            }
+        }
+        if let Some(state) = self.responsibilities.get_mut(responsibility) {
+            state.tracker = tracker;
+        }
+        if let Some(state) = self.trackers.get_mut(&tracker) {
+            state.responsibilities.insert(responsibility);
+        }
+        let launch = Launch {
+            responsibility,
+            shared,
+            symbols,
+            init,
+        };
+        let Some(cell) = self.units.get_mut(unit) else {
+            return;
+        };
+        match cell.unit.take() {
+            Some(taken) => {
+                let discards = std::mem::take(&mut cell.discards);
+                self.units.remove(unit);
+                effects.launches.push((taken, discards, launch));
+            }
+            // Whoever tells it about discarded symbols sends it off.
+            None => cell.launch = Some(launch),
+        }
+    }
+
+    /// Puts a lookup aside until one of the symbols is defined.
+    fn wait_for(&mut self, job: Job, missing: Vec<Symbol>) {
+        let key = self.waiting.insert((job, missing.clone()));
+        for symbol in missing {
+            self.waiting_for.entry(symbol).or_default().push(key);
+        }
+    }
+
+    /// Takes up the lookups that wait for one of these.
+    pub(crate) fn wake_waiting(&mut self, symbols: &[(Symbol, Flags)], effects: &mut Effects) {
+        if self.waiting_for.is_empty() {
+            return;
+        }
+        for (symbol, _) in symbols {
+            for key in self.waiting_for.remove(symbol).unwrap_or_default() {
+                let Some((job, missing)) = self.waiting.remove(key) else {
+                    continue;
+                };
+                for other in missing.iter().filter(|other| *other != symbol) {
+                    if let Some(keys) = self.waiting_for.get_mut(other) {
+                        keys.retain(|waiting| *waiting != key);
+                        if keys.is_empty() {
+                            self.waiting_for.remove(other);
+                        }
+                    }
+                }
+                effects.resume(job);
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Trackers: the handles by which definitions are removed or transferred.
+//!
+//! Each dylib has a default tracker. Dropping the last handle of another one
+//! moves what is under it to the default tracker. Resources (memory, stubs,
+//! unwind rows) are attached to trackers and handed back on removal, after the
+//! symbols are gone and outside of any lock.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::dylib::{Dylib, DylibId, DylibShared};
+use crate::error::SessionError;
+use crate::session::Session;
+use crate::unit::Unit;
+
+/// Names a tracker of a session; never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TrackerKey(u64);
+
+impl TrackerKey {
+    /// No tracker.
+    pub(crate) const NONE: TrackerKey = TrackerKey(u64::MAX);
+
+    pub(crate) const fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// Something that belongs to definitions and is let go with them.
+pub trait Resource: Send {
+    /// The definitions were removed. Those attached last are released first.
+    fn release(self: Box<Self>);
+}
+
+impl<F: FnOnce() + Send> Resource for F {
+    fn release(self: Box<Self>) {
+        self();
+    }
+}
+
+/// What happened to a tracker; told to `SessionConfig::on_tracker_event`, for
+/// embedders that keep their own tables by key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TrackerEvent {
+    /// Its definitions are gone, and so is the key.
+    Removed {
+        /// Whose.
+        dylib: DylibId,
+        /// Which.
+        tracker: TrackerKey,
+    },
+    /// What was under `from` is under `to` now; `from` is gone.
+    Transferred {
+        /// Whose.
+        dylib: DylibId,
+        /// The defunct one.
+        from: TrackerKey,
+        /// The one that has it all.
+        to: TrackerKey,
+    },
+}
+
+struct Handle {
+    session: Session,
+    shared: Arc<DylibShared>,
+    key: TrackerKey,
+    default: bool,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if !self.default {
+            self.session.drop_tracker(&self.shared, self.key);
+        }
+    }
+}
+
+/// A handle to a set of definitions; the clones are one tracker.
+#[derive(Clone)]
+pub struct Tracker(Arc<Handle>);
+
+impl fmt::Debug for Tracker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tracker")
+            .field("dylib", &self.0.shared.name)
+            .field("key", &self.0.key)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Tracker {
+    pub(crate) fn new(
+        session: &Session,
+        shared: &Arc<DylibShared>,
+        key: TrackerKey,
+        default: bool,
+    ) -> Self {
+        Self(Arc::new(Handle {
+            session: session.clone(),
+            shared: Arc::clone(shared),
+            key,
+            default,
+        }))
+    }
+
+    /// Its key.
+    pub fn key(&self) -> TrackerKey {
+        self.0.key
+    }
+
+    /// Its dylib.
+    pub fn dylib(&self) -> Dylib {
+        Dylib::new(&self.0.session, &self.0.shared)
+    }
+
+    /// Whether it was removed or transferred.
+    pub fn is_defunct(&self) -> bool {
+        !self.0.session.lock().trackers.contains_key(&self.0.key)
+    }
+
+    /// Defines a unit's symbols under this tracker.
+    ///
+    /// # Errors
+    /// `Duplicate` if a strong symbol is defined or was searched for already;
+    /// `TrackerDefunct`, `DylibDefunct`, `Ended`. Nothing is changed then.
+    pub fn define(&self, unit: impl Unit + 'static) -> Result<(), SessionError> {
+        let handle = &self.0;
+        handle
+            .session
+            .define(&handle.shared, Some(handle.key), Box::new(unit))
+    }
+
+    /// Keeps something until the definitions are removed.
+    ///
+    /// # Errors
+    /// `TrackerDefunct`; the resource was released.
+    pub fn attach(&self, resource: Box<dyn Resource>) -> Result<(), SessionError> {
+        let handle = &self.0;
+        handle.session.attach(&handle.shared, resource, |state| {
+            state
+                .trackers
+                .contains_key(&handle.key)
+                .then_some(handle.key)
+        })
+    }
+
+    /// Removes the definitions, in whatever state they are, fails what waits for
+    /// them or depends on them, and releases the resources. Work in flight is
+    /// told at its next step. The tracker is defunct from then on.
+    ///
+    /// # Errors
+    /// `TrackerDefunct`.
+    pub fn remove(&self) -> Result<(), SessionError> {
+        let handle = &self.0;
+        handle
+            .session
+            .change(|state, effects| state.remove_tracker(handle.key, effects))
+            .map_err(|error| handle.shared.named(error))
+    }
+
+    /// Moves everything to another tracker of the same dylib, work in flight
+    /// and resources too. This one is defunct from then on.
+    ///
+    /// # Errors
+    /// `TrackerDefunct`, `ForeignTracker`.
+    pub fn transfer_to(&self, other: &Tracker) -> Result<(), SessionError> {
+        let handle = &self.0;
+        handle
+            .session
+            .change(|state, effects| state.transfer(handle.key, other.0.key, effects))
+            .map_err(|error| handle.shared.named(error))
+    }
+}

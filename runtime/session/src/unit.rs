@@ -1,0 +1,86 @@
+//! What can produce definitions on demand.
+
+use crate::dylib::Dylib;
+use crate::flags::Flags;
+use crate::responsibility::Responsibility;
+use crate::symbol::Symbol;
+
+/// What a unit promises to define.
+#[derive(Clone, Debug, Default)]
+pub struct Interface {
+    /// Each symbol once.
+    pub symbols: Vec<(Symbol, Flags)>,
+    /// The symbol that stands for running the unit's initializers: one of
+    /// `symbols`, usually with [`Flags::SIDE_EFFECTS_ONLY`].
+    pub init: Option<Symbol>,
+}
+
+impl FromIterator<(Symbol, Flags)> for Interface {
+    fn from_iter<I: IntoIterator<Item = (Symbol, Flags)>>(symbols: I) -> Self {
+        Self {
+            symbols: symbols.into_iter().collect(),
+            init: None,
+        }
+    }
+}
+
+/// Something that can define symbols when they are asked for: IR, an object,
+/// an archive member, aliases, anything else.
+///
+/// No method is called under a lock of the session. A panic is reported, and
+/// counts as a failure of what the unit was responsible for.
+pub trait Unit: Send {
+    /// For messages.
+    fn name(&self) -> &str;
+
+    /// The symbols; asked once, when the unit is defined.
+    fn interface(&self) -> Interface;
+
+    /// Defines the symbols of `responsibility`, now or, by keeping it, later.
+    /// Runs on a worker or in a thread that waits for the result.
+    fn materialize(self: Box<Self>, responsibility: Responsibility);
+
+    /// Another definition of `symbol` was chosen. Called before `materialize`,
+    /// or before the unit is dropped because nothing of it is left.
+    fn discard(&mut self, dylib: &Dylib, symbol: Symbol) {
+        let _ = (dylib, symbol);
+    }
+}
+
+/// A unit that knows its addresses beforehand.
+#[derive(Debug)]
+pub struct AbsoluteSymbols(Vec<(Symbol, u64, Flags)>);
+
+impl AbsoluteSymbols {
+    /// Symbols with their values; [`Flags::ABSOLUTE`] is not implied, because
+    /// addresses of the process are defined in this way too.
+    pub fn new(symbols: impl IntoIterator<Item = (Symbol, u64, Flags)>) -> Self {
+        Self(symbols.into_iter().collect())
+    }
+}
+
+impl Unit for AbsoluteSymbols {
+    fn name(&self) -> &str {
+        "absolute symbols"
+    }
+
+    fn interface(&self) -> Interface {
+        self.0.iter().map(|(s, _, flags)| (*s, *flags)).collect()
+    }
+
+    fn materialize(self: Box<Self>, responsibility: Responsibility) {
+        let addresses: Vec<_> = self
+            .0
+            .iter()
+            .map(|(symbol, address, _)| (*symbol, *address))
+            .collect();
+        // Both fail only if the tracker was removed, and then nobody waits.
+        if responsibility.resolve(&addresses).is_ok() {
+            let _ = responsibility.emit(&[]);
+        }
+    }
+
+    fn discard(&mut self, _: &Dylib, symbol: Symbol) {
+        self.0.retain(|(own, ..)| *own != symbol);
+    }
+}

@@ -1,0 +1,164 @@
+//! Command line of `uruk`: parsing, and what each subcommand does.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use uruk::{EXIT_FAILURE, Jit, Mode, Program, ProgramOptions, StatsFormat};
+
+/// A lazy JIT runtime with hot patching for LLVM IR.
+#[derive(Parser)]
+#[command(name = "uruk", version, disable_version_flag = true)]
+struct Cli {
+    /// Print the versions of uruk and of LLVM.
+    #[arg(short = 'V', long)]
+    version: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a program that was compiled to LLVM bitcode, LLVM IR or ELF objects.
+    Run(Run),
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page.
+    Man,
+}
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Exit status: the program's own; 125 if it could not be loaded, \
+compiled or linked; 2 for a wrong command line. A fatal signal ends uruk by the same signal."
+)]
+struct Run {
+    /// Compile each function when it is first called (default).
+    #[arg(long, conflicts_with = "eager")]
+    lazy: bool,
+    /// Compile everything before the program starts.
+    #[arg(long)]
+    eager: bool,
+    /// Compile threads, at most. Default: the number of CPUs.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    jobs: Option<u32>,
+    /// The function to start at.
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    entry: String,
+    /// Print a table about the run on standard error when the program ends.
+    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
+    stats: Option<StatsChoice>,
+    /// Print the disassembly of a function on standard error once it is compiled.
+    #[arg(long, value_name = "NAME")]
+    dump_asm: Vec<String>,
+    /// Log what happens on standard error; twice for more.
+    #[arg(short, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// Bitcode (.bc), IR text (.ll) and object files (.o); together one program.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Arguments of the program.
+    #[arg(last = true, value_name = "ARGS")]
+    args: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum StatsChoice {
+    Table,
+    Json,
+}
+
+/// Parses the command line and runs it; the exit status.
+pub fn main() -> i32 {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A closed standard stream is no reason to fail differently.
+            let _ = error.print();
+            return error.exit_code();
+        }
+    };
+    if cli.version {
+        println!(
+            "uruk {} (LLVM {})",
+            env!("CARGO_PKG_VERSION"),
+            uruk::llvm_version()
+        );
+        return 0;
+    }
+    match cli.command {
+        Some(Command::Run(run)) => run_program(run),
+        Some(Command::Completions { shell }) => {
+            clap_complete::generate(shell, &mut Cli::command(), "uruk", &mut std::io::stdout());
+            0
+        }
+        Some(Command::Man) => print_manual(),
+        None => {
+            let _ = Cli::command().print_help();
+            2
+        }
+    }
+}
+
+fn print_manual() -> i32 {
+    let mut page = Vec::new();
+    let rendered = clap_mangen::Man::new(Cli::command()).render(&mut page);
+    match rendered.and_then(|()| std::io::Write::write_all(&mut std::io::stdout(), &page)) {
+        Ok(()) => 0,
+        Err(error) => fail(&error),
+    }
+}
+
+fn run_program(run: Run) -> i32 {
+    init_tracing(run.verbose);
+    let options = ProgramOptions {
+        mode: if run.eager { Mode::Eager } else { Mode::Lazy },
+        entry: run.entry,
+        stats: run.stats.map(|choice| match choice {
+            StatsChoice::Table => StatsFormat::Table,
+            StatsChoice::Json => StatsFormat::Json,
+        }),
+        dump_asm: run.dump_asm,
+    };
+    let mut builder = Jit::builder();
+    if let Some(jobs) = run.jobs {
+        builder = builder.jobs(jobs as usize);
+    }
+    let program = builder
+        .build()
+        .and_then(|jit| Program::load(&jit, &run.files, options));
+    match program {
+        // SAFETY: running the program is what the caller of the command asked for;
+        // it may do whatever a native one may.
+        Ok(program) => unsafe { program.run(&run.args) },
+        Err(error) => fail(&error),
+    }
+}
+
+fn fail(error: &dyn std::error::Error) -> i32 {
+    eprintln!("uruk: {error}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        eprintln!("  caused by: {cause}");
+        source = cause.source();
+    }
+    EXIT_FAILURE
+}
+
+fn init_tracing(verbose: u8) {
+    let level = match verbose {
+        0 => return,
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(format!(
+            "uruk={level},uruk_codegen={level},uruk_session={level}"
+        ))
+        .with_writer(std::io::stderr)
+        .init();
+}

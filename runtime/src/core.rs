@@ -1,0 +1,291 @@
+//! The parts of a session, wired together, and the table of its functions.
+//!
+//! Locks here are `std`'s: their whole state is one word, so a forked child can go
+//! on using them (see `service`, which makes sure that no worker holds one).
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use uruk_codegen::{Bitcode, CodegenError, ModulePlan, ReaderPool, SymbolId};
+use uruk_heap::{Heap, HeapConfig};
+use uruk_link::{Need, Resolved};
+use uruk_session::Dylib;
+use uruk_stubs::{FunctionId, StubTable};
+use uruk_unwind::{RegionHandle, Row};
+
+use crate::bind::display_name;
+use crate::error::Error;
+use crate::hooks::Hooks;
+use crate::names::{Definition, Name, Names};
+use crate::process::Process;
+use crate::stats::Counters;
+
+/// One module of the program.
+pub(crate) struct Module {
+    pub(crate) readers: ReaderPool,
+    /// Set once the image it belongs to is bound.
+    pub(crate) plan: OnceLock<ModulePlan>,
+    /// Where its names are defined and looked up.
+    pub(crate) dylib: Dylib,
+}
+
+impl Module {
+    /// Reads the symbol table of `bitcode`; up to `readers` workers can compile from
+    /// it at once.
+    pub(crate) fn new(bitcode: Bitcode, readers: usize, dylib: &Dylib) -> Result<Module, Error> {
+        let readers = ReaderPool::new(bitcode, readers)?;
+        Ok(Module {
+            readers,
+            plan: OnceLock::new(),
+            dylib: dylib.clone(),
+        })
+    }
+
+    /// The plan; binding has happened before any compile.
+    pub(crate) fn plan(&self) -> &ModulePlan {
+        static EMPTY: ModulePlan = ModulePlan {
+            imports: Vec::new(),
+        };
+        self.plan.get().unwrap_or(&EMPTY)
+    }
+}
+
+/// What a stub stands for.
+#[derive(Clone)]
+pub(crate) struct Function {
+    pub(crate) module: Arc<Module>,
+    pub(crate) symbol: SymbolId,
+    /// The name people know, kept for ever: unwind rows point at it.
+    pub(crate) name: &'static CStr,
+}
+
+/// Everything a session owns.
+pub(crate) struct Core {
+    pub(crate) process: Arc<RwLock<Process>>,
+    pub(crate) names: Names,
+    /// The dylib of programs, and of modules added to no other.
+    pub(crate) main: Dylib,
+    /// Counts images: local names carry the number of theirs.
+    pub(crate) images: AtomicU64,
+    pub(crate) functions: RwLock<Vec<Option<Function>>>,
+    /// Bodies by start address: end and name.
+    bodies: RwLock<BTreeMap<u64, (u64, &'static CStr)>>,
+    pub(crate) counters: Counters,
+    pub(crate) dump_asm: RwLock<Vec<String>>,
+    /// Images whose constructors have not run.
+    pub(crate) pending: Mutex<Vec<Hooks>>,
+    /// Destructors of the images whose constructors have run.
+    pub(crate) destructors: Mutex<Vec<u64>>,
+    /// True once a whole program is loaded: this process is that program.
+    program: AtomicBool,
+    lost_worker: AtomicBool,
+    stopping: AtomicBool,
+    pub(crate) jobs: usize,
+    // Field order is drop order: rows are unregistered before their memory is unmapped,
+    // when another session may get the same addresses.
+    pub(crate) region: Arc<RegionHandle>,
+    pub(crate) stubs: Arc<StubTable>,
+    pub(crate) heap: Heap,
+}
+
+impl Core {
+    /// Reserves memory and makes the stub table; starts nothing.
+    pub(crate) fn new(config: HeapConfig, jobs: usize) -> Result<Arc<Core>, Error> {
+        let heap = Heap::new(config)?;
+        let region = uruk_unwind::register_region(heap.base(), heap.size())?;
+        let region = Arc::new(region);
+        let for_stubs = Arc::clone(&region);
+        let stubs = StubTable::with_hook(&heap, move |row| {
+            let row = Row {
+                start: row.start,
+                end: row.end,
+                fde: row.fde,
+            };
+            // A stub page without rows only shortens walks that start in it.
+            // SAFETY: the record is the stub table's own, in the heap it belongs to.
+            let _ = unsafe { for_stubs.insert(&[row], &[]) };
+        })?;
+        let process = Arc::new(RwLock::new(Process::new()));
+        let names = Names::new(&stubs, Arc::clone(&process))?;
+        let main = names.create_dylib("main")?;
+        let overrides = crate::guest::overrides().into_iter();
+        let overrides = overrides.map(|(name, at)| Name::strong(name, Definition::Address(at)));
+        names.define(names.host(), overrides.collect())?;
+        let core = Core {
+            heap,
+            stubs,
+            region,
+            process,
+            names,
+            main,
+            images: AtomicU64::new(0),
+            functions: RwLock::default(),
+            bodies: RwLock::default(),
+            counters: Counters::default(),
+            dump_asm: RwLock::default(),
+            pending: Mutex::default(),
+            destructors: Mutex::default(),
+            program: AtomicBool::new(false),
+            lost_worker: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            jobs,
+        };
+        Ok(Arc::new(core))
+    }
+
+    /// Tells the workers to end.
+    pub(crate) fn stop(&self) {
+        // Relaxed: workers look at it after a wake-up, which orders enough.
+        self.stopping.store(true, Ordering::Relaxed);
+        self.stubs.stop_service();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// How code in `dylib` reaches `name`.
+    pub(crate) fn resolve(&self, dylib: &Dylib, name: &str, need: Need) -> Option<Resolved> {
+        match self.names.find(dylib, name) {
+            Some(Definition::Function { id }) => Some(Resolved::stub(
+                self.stubs.stub_address(id),
+                self.stubs.slot_address(id),
+            )),
+            Some(Definition::Tls { module, offset }) => {
+                Some(Resolved::thread_local(module, offset))
+            }
+            Some(Definition::Address(address)) if !need.thread_local => Some(Resolved::at(address)),
+            _ if need.thread_local => {
+                let process = self.process.read().unwrap_or_else(PoisonError::into_inner);
+                let (module, offset) = process.find_tls(name)?;
+                Some(Resolved::thread_local(module, offset))
+            }
+            _ => None,
+        }
+    }
+
+    /// Records what stub `id` stands for.
+    pub(crate) fn set_function(&self, id: FunctionId, function: Function) {
+        let index = id.index() as usize;
+        let mut functions = self
+            .functions
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if functions.len() <= index {
+            functions.resize(index + 1, None);
+        }
+        functions[index] = Some(function);
+    }
+
+    pub(crate) fn function(&self, id: FunctionId) -> Option<Function> {
+        let functions = self
+            .functions
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        functions.get(id.index() as usize).cloned().flatten()
+    }
+
+    /// The address of a symbol `dylib` defines, for `dlsym` and the library.
+    pub(crate) fn address_of(&self, dylib: &Dylib, name: &str) -> Option<u64> {
+        match self.names.find(dylib, name)? {
+            Definition::Function { id } => Some(self.stubs.stub_address(id)),
+            Definition::Address(address) => Some(address),
+            Definition::Tls { module, offset } => Some(crate::guest::tls::address(module, offset)),
+        }
+    }
+}
+
+impl Core {
+    /// Notes that a worker will never return from LLVM: its task in the session never
+    /// ends either, and a fork must not wait for it. Before the worker leaves the gate,
+    /// so a fork sees it.
+    pub(crate) fn lose_worker(&self) {
+        self.lost_worker.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lost_worker(&self) -> bool {
+        self.lost_worker.load(Ordering::Relaxed)
+    }
+
+    /// The error of a function in whose compile LLVM gave up.
+    pub(crate) fn fatal(&self, id: FunctionId, message: &str) -> Error {
+        let function = self.function(id);
+        Error::Codegen(CodegenError::Fatal {
+            module: function.as_ref().map_or_else(String::new, |f| {
+                f.module.readers.bitcode().name().to_owned()
+            }),
+            unit: function.map_or_else(String::new, |f| f.name.to_string_lossy().into_owned()),
+            message: message.to_owned(),
+        })
+    }
+
+    /// Marks `id` as failed; in a program the user learns why from here.
+    pub(crate) fn fail(&self, id: FunctionId, cause: &Error) {
+        self.counters.failed.fetch_add(1, Ordering::Relaxed);
+        if self.is_program() {
+            eprintln!("uruk: {cause}");
+        }
+        self.stubs.fail(id);
+    }
+
+    /// From now on the process is the program: failed compiles are reported on
+    /// standard error, and thread-locals may use static storage.
+    pub(crate) fn become_program(&self) {
+        self.program.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_program(&self) -> bool {
+        self.program.load(Ordering::Relaxed)
+    }
+
+    /// Slot address minus stub address, the same for every function.
+    pub(crate) fn slot_distance(&self) -> u64 {
+        i64::from(self.heap.stub_region().distance()) as u64
+    }
+
+    /// Names of functions to disassemble once they are compiled.
+    pub(crate) fn set_dump_asm(&self, names: &[String]) {
+        *self
+            .dump_asm
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = names.to_vec();
+    }
+
+    /// Name and start of the body that holds `pc`.
+    pub(crate) fn function_name_at(&self, pc: u64) -> Option<(&'static CStr, u64)> {
+        let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
+        let (&start, &(end, name)) = bodies.range(..=pc).next_back()?;
+        (pc < end).then_some((name, start))
+    }
+
+    /// All bodies there are: start, end and name.
+    pub(crate) fn bodies(&self) -> Vec<(u64, u64, &'static CStr)> {
+        let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
+        bodies
+            .iter()
+            .map(|(&start, &(end, name))| (start, end, name))
+            .collect()
+    }
+
+    /// Records where a body lies.
+    pub(crate) fn add_body(&self, start: u64, end: u64, name: &'static CStr) {
+        let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
+        bodies.insert(start, (end, name));
+    }
+}
+
+/// A display name kept for the life of the process.
+pub(crate) fn static_name(link_name: &str) -> &'static CStr {
+    let name = CString::new(display_name(link_name).replace('\0', "?")).unwrap_or_default();
+    Box::leak(name.into_boxed_c_str())
+}
+
+impl From<uruk_unwind::UnwindError> for Error {
+    fn from(error: uruk_unwind::UnwindError) -> Error {
+        Error::Unwind {
+            message: error.to_string(),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Dylibs: named symbol tables modules are added to and looked up in.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+use uruk_codegen::Bitcode;
+use uruk_session::Visibility;
+
+use crate::error::Error;
+use crate::func::{Func, Signature};
+use crate::hooks::Hooks;
+use crate::jit::Jit;
+use crate::load::Source;
+use crate::names::{Definition, Name};
+use crate::program::Mode;
+use crate::service;
+
+/// A named symbol table with a link order, like one dynamic library. A cheap handle
+/// that keeps its session alive.
+///
+/// ```
+/// let jit = uruk::Jit::new()?;
+/// let math = jit.create_dylib("math")?;
+/// math.add_ir("m", "define i32 @one() { ret i32 1 }")?;
+/// let app = jit.create_dylib("app")?;
+/// app.add_to_link_order(&math)?;
+/// app.add_ir("a", "declare i32 @one()
+///   define i32 @two() { %a = call i32 @one() %b = add i32 %a, %a ret i32 %b }")?;
+/// // SAFETY: `two` is the function above.
+/// let two = unsafe { app.function::<extern "C" fn() -> i32>("two")? };
+/// assert_eq!(two.call(), 2);
+/// # Ok::<(), uruk::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Dylib {
+    pub(crate) jit: Jit,
+    pub(crate) dylib: uruk_session::Dylib,
+}
+
+impl Dylib {
+    /// The dylib's name.
+    pub fn name(&self) -> &str {
+        self.dylib.name()
+    }
+
+    /// Has lookups that start here go on to `other`, after what is in the order
+    /// already; once, however often it is added.
+    ///
+    /// # Errors
+    /// One of the dylibs was removed.
+    pub fn add_to_link_order(&self, other: &Dylib) -> Result<(), Error> {
+        Ok(self
+            .dylib
+            .add_to_link_order(&other.dylib, Visibility::Exported)?)
+    }
+
+    /// Adds a module of LLVM bitcode. Its functions get their addresses at once
+    /// and are compiled when first called.
+    ///
+    /// # Errors
+    /// Unreadable bitcode, duplicate definitions, data that does not compile.
+    pub fn add_bitcode(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
+        self.add_source(Source::Bitcode(Bitcode::new(name, bytes)))
+    }
+
+    /// Adds a module of LLVM IR text.
+    ///
+    /// # Errors
+    /// A syntax error with line and column; otherwise as [`Jit::add_bitcode`].
+    pub fn add_ir(&self, name: &str, text: &str) -> Result<(), Error> {
+        self.add_source(Source::Bitcode(Bitcode::from_ir_text(name, text)?))
+    }
+
+    /// Adds a module built with inkwell; it is copied.
+    ///
+    /// # Errors
+    /// As [`Jit::add_bitcode`].
+    pub fn add_module(&self, module: &inkwell::module::Module<'_>) -> Result<(), Error> {
+        let name = module.get_name().to_string_lossy().into_owned();
+        self.add_bitcode(&name, module.write_bitcode_to_memory().as_slice())
+    }
+
+    /// Adds a relocatable ELF object; it is linked at once.
+    ///
+    /// # Errors
+    /// Not an object for this machine, duplicate definitions, missing symbols.
+    pub fn add_object(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
+        self.add_source(Source::Object {
+            file: name.to_owned(),
+            bytes: bytes.into(),
+        })
+    }
+
+    /// Adds a file: bitcode, IR text or an object, told by its content.
+    ///
+    /// # Errors
+    /// As the other `add` functions, and files that cannot be read.
+    pub fn add_file(&self, path: &Path) -> Result<(), Error> {
+        self.add_source(Source::read(path)?)
+    }
+
+    /// Gives a name to an address of the host.
+    ///
+    /// # Safety
+    /// 1. What is at `address` fits what JIT'd code takes `name` for.
+    /// 2. It stays there as long as the session is used.
+    ///
+    /// # Errors
+    /// The name is defined already.
+    pub unsafe fn define(&self, name: &str, address: *const ()) -> Result<(), Error> {
+        let core = self.jit.core();
+        let definition = Definition::Address(address as u64);
+        core.names
+            .define(&self.dylib, vec![Name::strong(name, definition)])?;
+        Ok(())
+    }
+
+    /// The address of a symbol: for functions their stub, which stays the same
+    /// whatever is recompiled.
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`].
+    pub fn lookup(&self, name: &str) -> Result<u64, Error> {
+        let found = self.jit.core().address_of(&self.dylib, name);
+        found.ok_or_else(|| crate::error::missing(name))
+    }
+
+    /// A typed function. Its type is compared with the IR's once, here.
+    ///
+    /// # Safety
+    /// 1. The function, and all it calls, is code the caller is willing to run.
+    /// 2. It is called with values it may be called with (live pointers and so on):
+    ///    [`Func::call`] is a plain call.
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`], [`Error::Signature`].
+    pub unsafe fn function<F: Signature>(&self, name: &str) -> Result<Func<F>, Error> {
+        let core = self.jit.core();
+        let id = match core.names.find(&self.dylib, name) {
+            Some(Definition::Function { id }) => id,
+            Some(_) => {
+                return Err(Error::NotAFunction {
+                    name: name.to_owned(),
+                });
+            }
+            None => return Err(crate::error::missing(name)),
+        };
+        let actual = core.function_type(id)?;
+        let wanted = F::ir_type();
+        if actual != wanted {
+            return Err(Error::Signature {
+                function: name.to_owned(),
+                wanted,
+                actual,
+            });
+        }
+        Ok(Func::new(self.jit.clone(), id))
+    }
+
+    /// Compiles a function now, without calling it.
+    ///
+    /// # Errors
+    /// Whatever its compile reports; the function stays as it was.
+    pub fn compile(&self, name: &str) -> Result<(), Error> {
+        let core = self.jit.core();
+        match core.names.find(&self.dylib, name) {
+            Some(Definition::Function { id }) => {
+                let _busy = service::enter();
+                if core.stubs.entry(id).is_none() {
+                    core.materialize(id)?;
+                }
+                Ok(())
+            }
+            Some(_) => Err(Error::NotAFunction {
+                name: name.to_owned(),
+            }),
+            None => Err(crate::error::missing(name)),
+        }
+    }
+
+    fn add_source(&self, source: Source) -> Result<(), Error> {
+        let core = self.jit.core();
+        let (image, started) = core.load_and_start(&self.dylib, vec![source], Mode::Lazy)?;
+        let hooks = Hooks::of(core, &image, &started);
+        core.pending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(hooks);
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! The errors of the library. Each names the file and the symbols it is about.
+
+use std::sync::Arc;
+
+use uruk_codegen::CodegenError;
+use uruk_heap::HeapError;
+use uruk_link::LinkError;
+use uruk_session::SessionError;
+use uruk_stubs::StubError;
+
+/// What can go wrong in the library; the session stays usable after any of them.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An input file cannot be read.
+    #[error("{file}: {cause}")]
+    File {
+        /// The file.
+        file: String,
+        /// The system's error.
+        cause: Arc<std::io::Error>,
+    },
+    /// An input is neither bitcode, IR text nor an ELF object.
+    #[error("{file}: not LLVM bitcode, LLVM IR or an ELF object")]
+    UnknownFormat {
+        /// The file.
+        file: String,
+    },
+    /// Loading, extracting or compiling failed.
+    #[error(transparent)]
+    Codegen(#[from] CodegenError),
+    /// Linking an object failed.
+    #[error(transparent)]
+    Link(#[from] Arc<LinkError>),
+    /// No memory for code or data.
+    #[error(transparent)]
+    Heap(#[from] Arc<HeapError>),
+    /// No stub or slot left.
+    #[error(transparent)]
+    Stub(#[from] Arc<StubError>),
+    /// The session refused a definition or could not satisfy a lookup.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// Two strong definitions of one name.
+    #[error("duplicate symbol `{symbol}`: defined in {first} and in {second}")]
+    DuplicateSymbol {
+        /// The symbol.
+        symbol: String,
+        /// File of the first definition.
+        first: String,
+        /// File of the second one.
+        second: String,
+    },
+    /// Symbols that nothing defines.
+    #[error("undefined symbols: {}", list(.missing))]
+    MissingSymbols {
+        /// Each symbol with those who need it.
+        missing: Vec<Missing>,
+    },
+    /// The program has no such entry function.
+    #[error("{file}: no entry function `{entry}`")]
+    NoEntry {
+        /// The first input file.
+        file: String,
+        /// The name looked for.
+        entry: String,
+    },
+    /// A shared library cannot be opened.
+    #[error("library {name}: {message}")]
+    Library {
+        /// The library.
+        name: String,
+        /// The dynamic loader's message.
+        message: String,
+    },
+    /// No module word for thread-locals left.
+    #[error("more than {limit} modules with thread-local variables")]
+    TooManyTlsModules {
+        /// How many there can be.
+        limit: usize,
+    },
+    /// A function's type is not the one asked for.
+    #[error("function `{function}` is {actual}, not {wanted}")]
+    Signature {
+        /// The function.
+        function: String,
+        /// The type it was asked as.
+        wanted: String,
+        /// The type it has.
+        actual: String,
+    },
+    /// The name is defined, but not as a function of this library.
+    #[error("`{name}` is not a function compiled here")]
+    NotAFunction {
+        /// The name.
+        name: String,
+    },
+    /// Unwind tables could not be registered.
+    #[error("unwind tables: {message}")]
+    Unwind {
+        /// What the index reported.
+        message: String,
+    },
+}
+
+/// An undefined symbol and who needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// The symbol.
+    pub symbol: String,
+    /// `file: function` of each user, some of them at least.
+    pub needed_by: Vec<String>,
+}
+
+fn list(missing: &[Missing]) -> String {
+    let each = missing.iter().map(|m| {
+        if m.needed_by.is_empty() {
+            format!("`{}`", m.symbol)
+        } else {
+            format!("`{}` (needed by {})", m.symbol, m.needed_by.join(", "))
+        }
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// One undefined symbol that a lookup asked for.
+pub(crate) fn missing(symbol: &str) -> Error {
+    let symbol = symbol.to_owned();
+    Error::MissingSymbols {
+        missing: vec![Missing {
+            symbol,
+            needed_by: Vec::new(),
+        }],
+    }
+}
+
+macro_rules! shared {
+    ($($from:ty => $variant:ident),*) => {$(
+        impl From<$from> for Error {
+            fn from(error: $from) -> Error {
+                Error::$variant(Arc::new(error))
+            }
+        }
+    )*};
+}
+
+shared!(LinkError => Link, HeapError => Heap, StubError => Stub);

@@ -1,0 +1,98 @@
+//! `dlsym` and `dladdr` that know JIT'd symbols.
+//!
+//! A natively linked program that exports its symbols finds them in the global
+//! scope; JIT'd code must find them there too. Libraries that call `dlsym`
+//! themselves are not affected.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use crate::service;
+
+/// What the guest's view of the dynamic loader asks the session.
+pub(crate) trait Symbols: Send + Sync {
+    /// The address of a symbol the program defines.
+    fn address(&self, name: &str) -> Option<u64>;
+    /// The function a code address lies in: its name, nul-terminated and alive for
+    /// ever, and its start.
+    fn function_at(&self, pc: u64) -> Option<(&'static CStr, u64)>;
+    /// All function bodies there are: start, end, name.
+    fn functions(&self) -> Vec<(u64, u64, &'static CStr)>;
+    /// Where function bodies lie.
+    fn code_range(&self) -> std::ops::Range<u64>;
+    /// The program's file name.
+    fn file(&self) -> &CStr;
+}
+
+static SYMBOLS: OnceLock<Box<dyn Symbols>> = OnceLock::new();
+
+/// Makes the symbols of the main program visible to `dlsym`. The first caller wins.
+pub(crate) fn install(symbols: Box<dyn Symbols>) {
+    // A second program in one process keeps its symbols to itself.
+    let _ = SYMBOLS.set(symbols);
+}
+
+/// The symbols of the main program, once there is one.
+pub(crate) fn installed() -> Option<&'static dyn Symbols> {
+    SYMBOLS.get().map(|symbols| &**symbols)
+}
+
+/// True if `handle` means the global scope or the main program.
+fn is_global(handle: *mut c_void) -> bool {
+    static MAIN: OnceLock<usize> = OnceLock::new();
+    let main = *MAIN.get_or_init(|| {
+        // SAFETY: asks for the main program's own handle.
+        unsafe { libc::dlopen(std::ptr::null(), libc::RTLD_LAZY) as usize }
+    });
+    handle.is_null() || handle as usize == main
+}
+
+/// `dlsym` as guest code sees it.
+///
+/// # Safety
+/// As `dlsym`: a live handle and a C string.
+pub(crate) unsafe extern "C" fn guest_dlsym(
+    handle: *mut c_void,
+    name: *const c_char,
+) -> *mut c_void {
+    if is_global(handle)
+        && !name.is_null()
+        && let Some(symbols) = SYMBOLS.get()
+        // SAFETY: a C string by the caller's promise.
+        && let Ok(text) = unsafe { CStr::from_ptr(name) }.to_str()
+    {
+        // No fork meanwhile: the child would find the session's locks held.
+        let _busy = service::enter();
+        if let Some(address) = symbols.address(text) {
+            return address as *mut c_void;
+        }
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { libc::dlsym(handle, name) }
+}
+
+/// `dladdr` as guest code sees it.
+///
+/// # Safety
+/// As `dladdr`: `info` is writable.
+pub(crate) unsafe extern "C" fn guest_dladdr(
+    address: *const c_void,
+    info: *mut libc::Dl_info,
+) -> c_int {
+    let found = SYMBOLS.get().and_then(|symbols| {
+        let _busy = service::enter();
+        Some((symbols, symbols.function_at(address as u64)?))
+    });
+    if let Some((symbols, (name, start))) = found {
+        // SAFETY: writable by the caller's promise.
+        unsafe {
+            (*info).dli_fname = symbols.file().as_ptr();
+            (*info).dli_fbase = start as *mut c_void;
+            (*info).dli_sname = name.as_ptr();
+            (*info).dli_saddr = start as *mut c_void;
+        }
+        return 1;
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { libc::dladdr(address, info) }
+}

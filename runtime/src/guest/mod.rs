@@ -1,0 +1,47 @@
+//! What JIT'd code gets from its surroundings where a natively linked program
+//! would get it from the static part of its executable: thread-local storage,
+//! `atexit` and friends, and `dlsym` that knows the program's own symbols.
+//!
+//! Everything here may be called by guest code on any thread at any time, from
+//! signal handlers too where the native counterpart allows it.
+
+pub(crate) mod dl;
+pub(crate) mod exit;
+pub(crate) mod phdr;
+pub(crate) mod threads;
+pub(crate) mod tls;
+
+unsafe extern "C" {
+    static __cpu_model: u8;
+    static __cpu_features2: u8;
+    fn __cpu_indicator_init() -> i32;
+}
+
+/// What a static link takes from `libgcc.a` and the shared library does not offer:
+/// the CPU features behind `__builtin_cpu_supports` and function multi-versioning.
+fn libgcc() -> [(&'static str, u64); 3] {
+    [
+        ("__cpu_model", &raw const __cpu_model as u64),
+        ("__cpu_features2", &raw const __cpu_features2 as u64),
+        (
+            "__cpu_indicator_init",
+            __cpu_indicator_init as *const () as u64,
+        ),
+    ]
+}
+
+/// Symbols that the session answers before it asks the process.
+pub(crate) fn overrides() -> Vec<(&'static str, u64)> {
+    let mut symbols: Vec<(&'static str, u64)> = vec![
+        ("__tls_get_addr", tls::tls_get_addr as *const () as u64),
+        ("dlsym", dl::guest_dlsym as *const () as u64),
+        (
+            "dl_iterate_phdr",
+            phdr::guest_dl_iterate_phdr as *const () as u64,
+        ),
+        ("dladdr", dl::guest_dladdr as *const () as u64),
+    ];
+    symbols.extend(exit::overrides());
+    symbols.extend(libgcc());
+    symbols
+}

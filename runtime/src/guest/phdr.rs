@@ -1,0 +1,113 @@
+//! `dl_iterate_phdr` that also shows JIT'd code.
+//!
+//! Rust's standard library names the frames of a backtrace by reading the symbol
+//! tables of the files this function lists. For JIT'd code there is no file; so a
+//! small ELF file with the symbols of all bodies is made in memory when it is first
+//! asked for, and listed under its descriptor's path. The standard library reads the
+//! list once, so functions compiled after the first backtrace are not named by it.
+//!
+//! The descriptor is a high number: the ones a program gets from `open` stay what
+//! they are natively.
+
+use std::ffi::{CString, c_int, c_void};
+use std::io::{Seek, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
+
+use object::write::{Object, Symbol, SymbolSection};
+use object::{Architecture, BinaryFormat, Endianness, SymbolFlags, SymbolKind, SymbolScope};
+
+use super::dl;
+use crate::service;
+
+type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
+
+/// Descriptors below this one are the program's.
+const FIRST_DESCRIPTOR: c_int = 512;
+
+/// The file shown for JIT'd code, and the one segment it claims.
+struct Shown {
+    path: CString,
+    /// Symbols and segment count from here: base zero would mean a static executable,
+    /// whose file the standard library thinks it knows.
+    base: u64,
+    segment: [libc::Elf64_Phdr; 1],
+    _file: OwnedFd,
+}
+
+/// # Safety
+/// As `dl_iterate_phdr`: `callback` may be called with `data`.
+pub(crate) unsafe extern "C" fn guest_dl_iterate_phdr(
+    callback: Callback,
+    data: *mut c_void,
+) -> c_int {
+    // SAFETY: by the caller's promise.
+    let result = unsafe { libc::dl_iterate_phdr(Some(callback), data) };
+    if result != 0 {
+        return result;
+    }
+    static SHOWN: OnceLock<Option<Shown>> = OnceLock::new();
+    let Some(shown) = SHOWN.get_or_init(make) else {
+        return 0;
+    };
+    // SAFETY: a record of zeros is valid; the fields set below are all it says.
+    let mut info: libc::dl_phdr_info = unsafe { std::mem::zeroed() };
+    info.dlpi_addr = shown.base;
+    info.dlpi_name = shown.path.as_ptr();
+    info.dlpi_phdr = shown.segment.as_ptr();
+    info.dlpi_phnum = 1;
+    // SAFETY: by the caller's promise; the record is alive during the call.
+    unsafe { callback(&mut info, size_of::<libc::dl_phdr_info>(), data) }
+}
+
+fn make() -> Option<Shown> {
+    let symbols = dl::installed()?;
+    let code = symbols.code_range();
+    let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+    let functions = {
+        let _busy = service::enter();
+        symbols.functions()
+    };
+    for (start, end, name) in functions {
+        object.add_symbol(Symbol {
+            name: name.to_bytes().to_vec(),
+            value: start - code.start,
+            size: end - start,
+            kind: SymbolKind::Text,
+            scope: SymbolScope::Dynamic,
+            weak: false,
+            section: SymbolSection::Absolute,
+            flags: SymbolFlags::None,
+        });
+    }
+    let bytes = object.write().ok()?;
+    // SAFETY: a C string and flags.
+    let low = unsafe { libc::memfd_create(c"uruk-symbols".as_ptr(), libc::MFD_CLOEXEC) };
+    if low < 0 {
+        return None;
+    }
+    // SAFETY: a fresh descriptor, ours.
+    let low = unsafe { OwnedFd::from_raw_fd(low) };
+    // SAFETY: duplicates a descriptor of ours.
+    let high = unsafe { libc::fcntl(low.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR) };
+    if high < 0 {
+        return None;
+    }
+    let mut file = std::fs::File::from(low);
+    file.write_all(&bytes).ok()?;
+    file.rewind().ok()?;
+    // SAFETY: zeros are a valid header; the fields set below are all it says.
+    let mut segment: libc::Elf64_Phdr = unsafe { std::mem::zeroed() };
+    segment.p_type = libc::PT_LOAD;
+    segment.p_flags = libc::PF_R | libc::PF_X;
+    segment.p_memsz = code.end - code.start;
+    let path = CString::new(format!("/proc/self/fd/{high}")).ok()?;
+    // SAFETY: the duplicate, ours.
+    let _file = unsafe { OwnedFd::from_raw_fd(high) };
+    Some(Shown {
+        path,
+        base: code.start,
+        segment: [segment],
+        _file,
+    })
+}

@@ -1,0 +1,92 @@
+//! The end of a program whose main thread left by `pthread_exit`.
+//!
+//! The C library ends the process with status 0 when its last thread ends. Compile
+//! workers are threads too and would keep it alive for ever; so when the main thread
+//! is gone, a watcher waits until only threads of ours are left, and ends it then.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// How often the watcher looks, once it has reason to.
+const WATCH_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Rounds of key destructors libc promises at least; the watcher starts in the last.
+const DESTRUCTOR_ROUNDS: u32 = 4;
+
+/// Kernel ids of the threads that are not the program's.
+static OURS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static ROUNDS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Held by a thread that is not one of the program's.
+pub(crate) struct Mark(i32);
+
+/// Says that the calling thread is not one of the program's, until the mark goes.
+pub(crate) fn mark_ours() -> Mark {
+    // SAFETY: takes nothing, cannot fail.
+    let id = unsafe { libc::gettid() };
+    OURS.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+    Mark(id)
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        OURS.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|&id| id != self.0);
+    }
+}
+
+/// Called on the main thread before the program starts.
+pub(crate) fn watch_main_thread() {
+    static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
+    let key = *KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: a valid out pointer and a destructor with the right signature.
+        unsafe { libc::pthread_key_create(&mut key, Some(on_main_thread_exit)) };
+        key
+    });
+    // SAFETY: a key of ours; the value is its own number, so the destructor can set
+    // it again.
+    unsafe { libc::pthread_setspecific(key, (key as usize + 1) as *mut c_void) };
+}
+
+unsafe extern "C" fn on_main_thread_exit(value: *mut c_void) {
+    let round = ROUNDS.get() + 1;
+    ROUNDS.set(round);
+    if round < DESTRUCTOR_ROUNDS {
+        let key = (value as usize - 1) as libc::pthread_key_t;
+        // SAFETY: the key the value was made from.
+        unsafe { libc::pthread_setspecific(key, value) };
+        return;
+    }
+    // If no thread can be made the process stays, which is the lesser evil.
+    let _ = std::thread::Builder::new()
+        .name(String::from("uruk-exit"))
+        .spawn(|| {
+            let _mark = mark_ours();
+            while program_threads() {
+                std::thread::sleep(WATCH_INTERVAL);
+            }
+            // SAFETY: what the C library does when the last thread ends.
+            unsafe { libc::exit(0) }
+        });
+}
+
+/// True while a thread of the program is left; the main thread does not count.
+fn program_threads() -> bool {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+        return true;
+    };
+    // SAFETY: takes nothing, cannot fail.
+    let main = unsafe { libc::getpid() };
+    let ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
+    tasks
+        .flatten()
+        .filter_map(|task| task.file_name().to_str()?.parse::<i32>().ok())
+        .any(|id| id != main && !ours.contains(&id))
+}

@@ -1,0 +1,480 @@
+//! Thread-local storage of JIT'd modules, for any number of threads.
+//!
+//! JIT'd code uses the general-dynamic model: it passes a (module, offset) pair to
+//! `__tls_get_addr`. Pairs of ours carry [`OURS`] in the module word; all others
+//! belong to libraries of the process and go to libc, so that `std::call_once` and
+//! the like meet the very same variables as the library does.
+//!
+//! Objects compiled for an executable reach thread-locals at a fixed offset from the
+//! thread pointer. The main program's template therefore goes, if it fits, into a
+//! piece of this executable's own static storage ([`RESERVE`]): into the main
+//! thread's copy, and into the image the C library initializes new threads from, so
+//! that every thread has it from its start, whoever makes the thread.
+//!
+//! The blocks of all other modules are made on demand. A thread's blocks hang on one pointer in native thread-local storage and come
+//! from `mmap`, never from `malloc`: a signal handler that interrupted `malloc` may
+//! touch its first thread-local. Racing with such a handler is settled by one
+//! compare-exchange: the loser unmaps its copy.
+//!
+//! | field | writer | ordering |
+//! |---|---|---|
+//! | `TEMPLATES[i]` | `register`, once | release; `tls_get_addr` acquires |
+//! | `BLOCKS` and block words | the thread itself and its signal handlers | relaxed, same thread |
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use crate::error::Error;
+
+/// Marks a module word of ours; libc counts modules from one.
+const OURS: u64 = 1 << 63;
+/// Marks a module in static storage; the low half of the word is then the offset of
+/// its template from the thread pointer.
+const STATIC: u64 = 1 << 62;
+
+/// Static storage for the main program's thread-locals, in bytes.
+const RESERVE_SIZE: usize = 4096;
+/// Largest alignment a template in static storage may have.
+const RESERVE_ALIGN: usize = 64;
+
+#[repr(align(64))]
+struct Reserve([u8; RESERVE_SIZE]);
+
+thread_local! {
+    // Not zero, so that it is part of the initialized image and not of its tail.
+    static RESERVE: Reserve = const { Reserve([1; RESERVE_SIZE]) };
+}
+
+/// Bytes of the reserve in use; only the thread that loads programs changes it.
+static RESERVED: AtomicUsize = AtomicUsize::new(0);
+
+/// Modules with thread-locals in one process.
+const MAX_MODULES: usize = 1 << 12;
+
+/// Rounds of key destructors libc promises at least; ours acts in the last one, as
+/// destructors of the program may still use thread-locals.
+const DESTRUCTOR_ROUNDS: u32 = 4;
+
+struct Template {
+    image: Box<[u8]>,
+    size: usize,
+    align: usize,
+}
+
+static TEMPLATES: [AtomicPtr<Template>; MAX_MODULES] =
+    [const { AtomicPtr::new(null_mut()) }; MAX_MODULES];
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// One thread's blocks: a word per module, null until first use.
+#[repr(C)]
+struct Blocks {
+    rounds: Cell<u32>,
+    mappings: AtomicPtr<Mapping>,
+    blocks: [AtomicPtr<u8>; MAX_MODULES],
+}
+
+/// Header of each block's mapping, for freeing at thread exit.
+#[repr(C)]
+struct Mapping {
+    next: *mut Mapping,
+    length: usize,
+}
+
+thread_local! {
+    static BLOCKS: Cell<*mut Blocks> = const { Cell::new(null_mut()) };
+}
+
+/// The pair JIT'd code passes, as the ABI lays it out.
+#[repr(C)]
+pub(crate) struct TlsIndex {
+    module: u64,
+    offset: u64,
+}
+
+unsafe extern "C" {
+    fn __tls_get_addr(index: *const TlsIndex) -> *mut u8;
+}
+
+/// A place for a template: its module word and, in static storage, its offset from
+/// the thread pointer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) module: u64,
+    pub(crate) static_offset: Option<i64>,
+}
+
+/// Takes a place for a template of `size` bytes, in static storage if asked and
+/// possible.
+///
+/// # Errors
+/// [`Error::TooManyTlsModules`].
+pub(crate) fn place(size: usize, align: usize, in_static: bool) -> Result<Place, Error> {
+    if in_static
+        && align <= RESERVE_ALIGN
+        && let Some(offset) = take_static(size, align)
+    {
+        let module = OURS | STATIC | u64::from(offset as i32 as u32);
+        return Ok(Place {
+            module,
+            static_offset: Some(offset),
+        });
+    }
+    Ok(Place {
+        module: reserve()?,
+        static_offset: None,
+    })
+}
+
+fn take_static(size: usize, align: usize) -> Option<i64> {
+    let from = RESERVED
+        .load(Ordering::Relaxed)
+        .next_multiple_of(align.max(1));
+    let end = from.checked_add(size)?;
+    if end > RESERVE_SIZE || image_of_reserve().is_none() {
+        return None;
+    }
+    RESERVED.store(end, Ordering::Relaxed);
+    let start = RESERVE.with(|reserve| reserve.0.as_ptr() as i64);
+    Some(start + from as i64 - thread_pointer())
+}
+
+fn thread_pointer() -> i64 {
+    let pointer: i64;
+    // SAFETY: the x86-64 ABI keeps the thread pointer at offset zero of its segment.
+    unsafe {
+        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags));
+    }
+    pointer
+}
+
+/// Where the C library copies the executable's thread-locals of new threads from, at
+/// the place of the reserve. `None` if this code is not part of the executable, or
+/// its thread-locals are not where the ABI puts an executable's.
+fn image_of_reserve() -> Option<*mut u8> {
+    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> i32 {
+        // SAFETY: the loader passes a live record; the first one is the executable's.
+        unsafe { *out.cast::<Option<libc::dl_phdr_info>>() = Some(*info) };
+        1
+    }
+    let mut info: Option<libc::dl_phdr_info> = None;
+    // SAFETY: the callback writes to `info` only.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut info).cast::<c_void>()) };
+    let info = info?;
+    // SAFETY: the executable's headers stay mapped.
+    let headers =
+        unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let tls = headers
+        .iter()
+        .find(|header| header.p_type == libc::PT_TLS)?;
+    let reserve = RESERVE.with(|reserve| reserve.0.as_ptr() as u64);
+    let offset = reserve.checked_sub(info.dlpi_tls_data as u64)?;
+    // Inside the initialized part, which is what new threads get a copy of.
+    let inside = offset + RESERVE_SIZE as u64 <= tls.p_filesz;
+    inside.then(|| (info.dlpi_addr + tls.p_vaddr + offset) as *mut u8)
+}
+
+/// Writes a template into the main thread's reserve and the image of new threads.
+fn fill_static(offset: i64, image: &[u8], size: usize) {
+    let Some(base) = image_of_reserve() else {
+        return;
+    };
+    let start = RESERVE.with(|reserve| reserve.0.as_ptr() as i64);
+    let mine = (thread_pointer() + offset) as *mut u8;
+    let of_new_threads = base.wrapping_offset((thread_pointer() + offset - start) as isize);
+    let page = 4096;
+    let from = of_new_threads as usize & !(page - 1);
+    let to = (of_new_threads as usize + size).next_multiple_of(page);
+    // SAFETY: pages of the executable's thread-local image, private to the process;
+    // nothing else writes there, and threads being made only read it.
+    let writable = unsafe {
+        libc::mprotect(
+            from as *mut c_void,
+            to - from,
+            libc::PROT_READ | libc::PROT_WRITE,
+        )
+    };
+    let targets = if writable == 0 {
+        &[mine, of_new_threads][..]
+    } else {
+        &[mine][..]
+    };
+    for &target in targets {
+        // SAFETY: `take_static` gave `size` bytes at `offset` to this template alone,
+        // in the thread's reserve and at the same place of the image.
+        unsafe {
+            std::ptr::write_bytes(target, 0, size);
+            std::ptr::copy_nonoverlapping(image.as_ptr(), target, image.len().min(size));
+        }
+    }
+    if writable == 0 {
+        // SAFETY: as above.
+        unsafe { libc::mprotect(from as *mut c_void, to - from, libc::PROT_READ) };
+    }
+}
+
+/// Takes a module word for blocks made on demand.
+fn reserve() -> Result<u64, Error> {
+    let module = COUNT.fetch_add(1, Ordering::Relaxed);
+    if module >= MAX_MODULES {
+        return Err(Error::TooManyTlsModules { limit: MAX_MODULES });
+    }
+    Ok(OURS | module as u64)
+}
+
+/// Gives a place its template; before any code that uses it runs.
+pub(crate) fn fill(place: Place, image: Vec<u8>, size: usize, align: usize) {
+    if let Some(offset) = place.static_offset {
+        fill_static(offset, &image, size);
+        return;
+    }
+    let module = place.module;
+    let template = Box::new(Template {
+        image: image.into(),
+        size,
+        align: align.max(1),
+    });
+    // Templates live as long as the process: threads copy them at any time.
+    // Release: pairs with the acquire in `allocate`.
+    TEMPLATES[(module & !OURS) as usize].store(Box::into_raw(template), Ordering::Release);
+}
+
+/// `__tls_get_addr` of JIT'd code.
+///
+/// # Safety
+/// `index` points at a pair of a registered module or of a loaded library.
+pub(crate) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut u8 {
+    // SAFETY: a pair by the caller's promise.
+    let TlsIndex { module, offset } = unsafe { &*index };
+    if module & OURS == 0 {
+        // SAFETY: a library's pair, which libc knows.
+        return unsafe { __tls_get_addr(index) };
+    }
+    if module & STATIC != 0 {
+        let block = thread_pointer() + i64::from(*module as i32);
+        return (block as *mut u8).wrapping_add(*offset as usize);
+    }
+    let slot = (module & !OURS) as usize;
+    let blocks = BLOCKS.with(Cell::get);
+    if !blocks.is_null() {
+        // SAFETY: this thread's blocks, live until its last key destructor.
+        let block = unsafe { (&(*blocks).blocks)[slot].load(Ordering::Relaxed) };
+        if !block.is_null() {
+            return block.wrapping_add(*offset as usize);
+        }
+    }
+    allocate(slot).wrapping_add(*offset as usize)
+}
+
+/// The current thread's address of a variable, for lookups by name.
+pub(crate) fn address(module: u64, offset: u64) -> u64 {
+    let index = TlsIndex { module, offset };
+    // SAFETY: callers pass pairs of registered modules.
+    unsafe { tls_get_addr(&index) as u64 }
+}
+
+#[cold]
+fn allocate(slot: usize) -> *mut u8 {
+    let blocks = this_thread();
+    // Acquire: pairs with the release in `fill`.
+    let template = TEMPLATES[slot].load(Ordering::Acquire);
+    if template.is_null() {
+        die("thread-local of a module that is not loaded");
+    }
+    // SAFETY: templates are never freed.
+    let template = unsafe { &*template };
+    let header = size_of::<Mapping>().next_multiple_of(template.align.max(16));
+    let length = header + template.size.max(1);
+    // Mappings are page-aligned; more is asked for by over-allocating.
+    let slack = if template.align > 4096 {
+        template.align
+    } else {
+        0
+    };
+    let mapping = map(length + slack).cast::<Mapping>();
+    let base = mapping as usize + header;
+    let block = base.next_multiple_of(template.align) as *mut u8;
+    // SAFETY: the mapping has room for header, alignment and image; it is fresh and
+    // zero, so what the image leaves out is already initialized.
+    unsafe {
+        (*mapping).length = length + slack;
+        std::ptr::copy_nonoverlapping(template.image.as_ptr(), block, template.image.len());
+    }
+    // SAFETY: this thread's blocks.
+    let blocks = unsafe { &*blocks };
+    let won = blocks.blocks[slot].compare_exchange(
+        null_mut(),
+        block,
+        Ordering::Relaxed,
+        Ordering::Relaxed,
+    );
+    match won {
+        Ok(_) => {
+            link(blocks, mapping);
+            block
+        }
+        Err(other) => {
+            // SAFETY: our mapping, published nowhere.
+            unsafe { libc::munmap(mapping.cast::<c_void>(), length + slack) };
+            other
+        }
+    }
+}
+
+fn link(blocks: &Blocks, mapping: *mut Mapping) {
+    let mut head = blocks.mappings.load(Ordering::Relaxed);
+    loop {
+        // SAFETY: a live mapping only this thread knows.
+        unsafe { (*mapping).next = head };
+        let swapped =
+            blocks
+                .mappings
+                .compare_exchange(head, mapping, Ordering::Relaxed, Ordering::Relaxed);
+        match swapped {
+            Ok(_) => return,
+            Err(now) => head = now,
+        }
+    }
+}
+
+fn this_thread() -> *mut Blocks {
+    let held = BLOCKS.with(Cell::get);
+    if !held.is_null() {
+        return held;
+    }
+    let fresh = map(size_of::<Blocks>()).cast::<Blocks>();
+    // A handler that ran since the load has made its own: keep that one.
+    let held = BLOCKS.with(Cell::get);
+    if !held.is_null() {
+        // SAFETY: our mapping, published nowhere.
+        unsafe { libc::munmap(fresh.cast::<c_void>(), size_of::<Blocks>()) };
+        return held;
+    }
+    BLOCKS.with(|cell| cell.set(fresh));
+    // SAFETY: a key of ours; the value is only looked at by our destructor.
+    unsafe { libc::pthread_setspecific(key(), fresh.cast::<c_void>()) };
+    fresh
+}
+
+fn key() -> libc::pthread_key_t {
+    static KEY: std::sync::OnceLock<libc::pthread_key_t> = std::sync::OnceLock::new();
+    *KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: a valid out pointer and a destructor with the right signature.
+        if unsafe { libc::pthread_key_create(&mut key, Some(on_thread_exit)) } != 0 {
+            die("no key left for thread-local storage");
+        }
+        key
+    })
+}
+
+/// Readies the calling thread for guest code, before any runs: gives it the static
+/// templates that were loaded after it started, and makes the key, so that no signal
+/// handler does.
+pub(crate) fn prepare() {
+    key();
+    if let Some(image) = image_of_reserve() {
+        let used = RESERVED.load(Ordering::Relaxed);
+        let mine = RESERVE.with(|reserve| reserve.0.as_ptr().cast_mut());
+        // SAFETY: both are `RESERVE_SIZE` bytes, which `used` never exceeds; this
+        // thread's copy is used by nobody yet.
+        unsafe { std::ptr::copy_nonoverlapping(image, mine, used) };
+    }
+}
+
+unsafe extern "C" fn on_thread_exit(value: *mut c_void) {
+    let blocks = value.cast::<Blocks>();
+    // SAFETY: the exiting thread's blocks, not yet freed: they are freed only below.
+    let rounds = unsafe { (*blocks).rounds.get() } + 1;
+    if rounds < DESTRUCTOR_ROUNDS {
+        // SAFETY: as above; setting the value again makes libc call us again.
+        unsafe {
+            (*blocks).rounds.set(rounds);
+            libc::pthread_setspecific(key(), value);
+        }
+        return;
+    }
+    BLOCKS.with(|cell| cell.set(null_mut()));
+    // SAFETY: nobody else knows these mappings; each is unmapped once, after its
+    // `next` was read.
+    unsafe {
+        let mut mapping = (*blocks).mappings.load(Ordering::Relaxed);
+        while !mapping.is_null() {
+            let next = (*mapping).next;
+            libc::munmap(mapping.cast::<c_void>(), (*mapping).length);
+            mapping = next;
+        }
+        libc::munmap(value, size_of::<Blocks>());
+    }
+}
+
+fn map(length: usize) -> *mut u8 {
+    // SAFETY: a fresh private mapping.
+    let mapping = unsafe {
+        libc::mmap(
+            null_mut(),
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if mapping == libc::MAP_FAILED {
+        die("no memory for thread-local storage");
+    }
+    mapping.cast::<u8>()
+}
+
+/// Where there is no way to report an error, as in libc's own `__tls_get_addr`.
+fn die(message: &str) -> ! {
+    let text = ["uruk: ", message, "\n"];
+    for part in text {
+        // SAFETY: writes a live string; `abort` follows whatever happens.
+        unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
+    }
+    // SAFETY: ends the process.
+    unsafe { libc::abort() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn static_storage_is_the_same_offset_in_every_thread() {
+        let place = place(40, 8, true).unwrap();
+        let offset = place.static_offset.expect("a test is an executable");
+        fill(place, vec![3; 8], 40, 8);
+        let check = move || {
+            let mine = (thread_pointer() + offset) as u64;
+            assert_eq!(address(place.module, 0), mine);
+            // SAFETY: 40 bytes of this thread's static storage.
+            let bytes = unsafe { std::slice::from_raw_parts(mine as *const u8, 40) };
+            assert_eq!((bytes[7], bytes[8]), (3, 0));
+        };
+        std::thread::spawn(check).join().unwrap();
+    }
+
+    #[test]
+    fn every_thread_gets_its_own_initialized_block() {
+        prepare();
+        let place = place(64, 64, false).unwrap();
+        fill(place, vec![7, 8], 64, 64);
+        let module = place.module;
+        let check = move || {
+            let address = address(module, 0);
+            assert_eq!(address % 64, 0);
+            // SAFETY: 64 bytes of this thread's block.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(address as *mut u8, 64) };
+            assert_eq!(&bytes[..3], &[7, 8, 0]);
+            bytes[0] = 99;
+            assert_eq!(super::address(module, 1), address + 1);
+            address
+        };
+        let mine = check();
+        let theirs = std::thread::spawn(check).join().unwrap();
+        assert_ne!(mine, theirs);
+    }
+}

@@ -1,0 +1,284 @@
+//! The handle of a session, and its settings.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+use uruk_heap::HeapConfig;
+use uruk_stubs::FailureHandler;
+
+use crate::core::Core;
+use crate::dylib::Dylib;
+use crate::error::Error;
+use crate::func::{Func, Signature};
+use crate::service;
+use crate::stats::Stats;
+
+/// Settings of a session; made by [`Jit::builder`].
+#[derive(Debug, Clone, Default)]
+pub struct JitBuilder {
+    jobs: Option<usize>,
+    heap: HeapConfig,
+    on_failure: Option<FailureHandler>,
+}
+
+impl JitBuilder {
+    /// Compile threads, at least one. Default: the number of CPUs.
+    #[must_use]
+    pub fn jobs(mut self, jobs: usize) -> JitBuilder {
+        self.jobs = Some(jobs);
+        self
+    }
+
+    /// Limit of the bytes handed out for code and data, in all.
+    #[must_use]
+    pub fn memory_limit(mut self, bytes: usize) -> JitBuilder {
+        self.heap.limit = Some(bytes);
+        self
+    }
+
+    /// Settings of code memory.
+    #[must_use]
+    pub fn heap(mut self, heap: HeapConfig) -> JitBuilder {
+        self.heap = heap;
+        self
+    }
+
+    /// What a call does whose function cannot be compiled. The handler runs on the
+    /// calling thread, maybe in a signal handler; the call continues at the address it
+    /// returns, with the call's own arguments. By default a line is written to standard
+    /// error and the process ends. [`Jit::compile`] tells the error itself.
+    #[must_use]
+    pub fn on_failure(mut self, handler: FailureHandler) -> JitBuilder {
+        self.on_failure = Some(handler);
+        self
+    }
+
+    /// Reserves memory and starts the compile threads.
+    ///
+    /// # Errors
+    /// No address space, no permission for executable memory, no thread.
+    pub fn build(self) -> Result<Jit, Error> {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let core = Core::new(self.heap, self.jobs.unwrap_or(cpus).max(1))?;
+        if let Some(handler) = self.on_failure {
+            core.stubs.set_failure_handler(handler);
+        }
+        service::start(&core)?;
+        Ok(Jit {
+            shared: Arc::new(Shared { core }),
+        })
+    }
+}
+
+/// A session: cheap to clone, usable from any thread.
+///
+/// Its memory lives as long as the last handle or function of it; after that,
+/// calling an address obtained from it is undefined.
+///
+/// ```
+/// use uruk::Jit;
+///
+/// let jit = Jit::new()?;
+/// jit.add_ir("m", "define i32 @add(i32 %a, i32 %b) {
+///   %sum = add i32 %a, %b
+///   ret i32 %sum
+/// }")?;
+/// // SAFETY: `add` is the function above and does nothing but add.
+/// let add = unsafe { jit.function::<extern "C" fn(i32, i32) -> i32>("add")? };
+/// assert_eq!(add.call(2, 40), 42);
+/// # Ok::<(), uruk::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Jit {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    core: Arc<Core>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.core.stop();
+    }
+}
+
+impl Jit {
+    /// A session with default settings.
+    ///
+    /// # Errors
+    /// As [`JitBuilder::build`].
+    pub fn new() -> Result<Jit, Error> {
+        Jit::builder().build()
+    }
+
+    /// Settings to start from.
+    pub fn builder() -> JitBuilder {
+        JitBuilder::default()
+    }
+
+    /// The dylib that modules go to which are added through the handle itself.
+    pub fn main(&self) -> Dylib {
+        Dylib {
+            jit: self.clone(),
+            dylib: self.shared.core.main.clone(),
+        }
+    }
+
+    /// A new dylib. It searches itself, then the process; see
+    /// [`Dylib::add_to_link_order`] for others.
+    ///
+    /// # Errors
+    /// The name is taken.
+    pub fn create_dylib(&self, name: &str) -> Result<Dylib, Error> {
+        let dylib = self.shared.core.names.create_dylib(name)?;
+        Ok(Dylib {
+            jit: self.clone(),
+            dylib,
+        })
+    }
+
+    /// Adds a shared library whose symbols JIT'd code may use.
+    ///
+    /// # Errors
+    /// The dynamic loader's message.
+    pub fn add_library(&self, name: &str) -> Result<(), Error> {
+        let mut process = self
+            .shared
+            .core
+            .process
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        process.add(name)
+    }
+
+    /// [`Dylib::add_bitcode`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_bitcode(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
+        self.main().add_bitcode(name, bytes)
+    }
+
+    /// [`Dylib::add_ir`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_ir(&self, name: &str, text: &str) -> Result<(), Error> {
+        self.main().add_ir(name, text)
+    }
+
+    /// [`Dylib::add_module`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_module(&self, module: &inkwell::module::Module<'_>) -> Result<(), Error> {
+        self.main().add_module(module)
+    }
+
+    /// [`Dylib::add_object`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_object(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
+        self.main().add_object(name, bytes)
+    }
+
+    /// [`Dylib::add_file`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_file(&self, path: &Path) -> Result<(), Error> {
+        self.main().add_file(path)
+    }
+
+    /// [`Dylib::define`] of [`Jit::main`].
+    ///
+    /// # Safety
+    /// As there.
+    ///
+    /// # Errors
+    /// As there.
+    pub unsafe fn define(&self, name: &str, address: *const ()) -> Result<(), Error> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.main().define(name, address) }
+    }
+
+    /// [`Dylib::lookup`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lookup(&self, name: &str) -> Result<u64, Error> {
+        self.main().lookup(name)
+    }
+
+    /// [`Dylib::function`] of [`Jit::main`].
+    ///
+    /// # Safety
+    /// As there.
+    ///
+    /// # Errors
+    /// As there.
+    pub unsafe fn function<F: Signature>(&self, name: &str) -> Result<Func<F>, Error> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.main().function(name) }
+    }
+
+    /// [`Dylib::compile`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn compile(&self, name: &str) -> Result<(), Error> {
+        self.main().compile(name)
+    }
+
+    /// Runs the constructors of everything added since the last call, with no
+    /// arguments, in the order it was added.
+    ///
+    /// # Safety
+    /// As calling any function of the modules.
+    pub unsafe fn initialize(&self) {
+        let core = &self.shared.core;
+        let pending =
+            std::mem::take(&mut *core.pending.lock().unwrap_or_else(PoisonError::into_inner));
+        for hooks in pending {
+            // SAFETY: by the caller's promise; an empty argument vector ends itself.
+            unsafe {
+                hooks.resolve_ifuncs(core);
+                hooks.run_constructors(0, [std::ptr::null()].as_ptr(), [std::ptr::null()].as_ptr());
+            }
+            let mut held = core
+                .destructors
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            held.extend(hooks.destructors.iter().rev());
+        }
+    }
+
+    /// Runs the destructors of what [`Jit::initialize`] initialized, latest first.
+    ///
+    /// # Safety
+    /// As calling any function of the modules.
+    pub unsafe fn deinitialize(&self) {
+        let core = &self.shared.core;
+        let destructors = std::mem::take(
+            &mut *core
+                .destructors
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        for &address in destructors.iter().rev() {
+            // SAFETY: by the caller's promise.
+            unsafe { uruk_stubs::call_void(address) };
+        }
+    }
+
+    /// What the session has done so far.
+    pub fn stats(&self) -> Stats {
+        self.shared.core.counters.snapshot()
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.shared.core
+    }
+}

@@ -1,0 +1,60 @@
+//! A lazy JIT runtime with hot patching for LLVM IR.
+//!
+//! Add modules to a [`Jit`]; every function has its final address at once and is
+//! compiled when it is first called. [`Program`] runs whole programs, as the
+//! `uruk` command does.
+//!
+//! ```
+//! let jit = uruk::Jit::new()?;
+//! jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
+//! // SAFETY: `twice` is the function above.
+//! let twice = unsafe { jit.function::<extern "C" fn(i64) -> i64>("twice")? };
+//! assert_eq!(twice.call(21), 42);
+//! # Ok::<(), uruk::Error>(())
+//! ```
+//!
+//! An executable that lets exceptions or panics pass through JIT'd frames exports
+//! `_Unwind_Find_FDE` and forwards it to [`find_fde`].
+//!
+//! Reading order: [`jit`](Jit) (the handle), `load` and `bind` (files to image),
+//! `materialize` (image to code), `service` (first calls, fork), `program` (a whole
+//! program), `guest` (what its code gets from us).
+
+#![deny(missing_docs)]
+
+mod bind;
+mod core;
+mod disassemble;
+mod drafts;
+mod dylib;
+mod error;
+mod func;
+mod guest;
+mod hooks;
+mod jit;
+mod load;
+mod materialize;
+mod names;
+mod process;
+mod program;
+mod service;
+mod stats;
+
+pub use crate::dylib::Dylib;
+pub use crate::error::{Error, Missing};
+pub use crate::func::{Func, Signature, Value};
+pub use crate::guest::exit::register_exit_handler;
+pub use crate::jit::{Jit, JitBuilder};
+pub use crate::program::{Mode, Program, ProgramOptions};
+pub use crate::stats::{Stats, StatsFormat};
+pub use inkwell;
+pub use uruk_codegen::{CodegenError, llvm_version};
+pub use uruk_heap::{BackingChoice, HeapConfig, HeapError};
+pub use uruk_link::LinkError;
+pub use uruk_session::SessionError;
+pub use uruk_stubs::{FailureHandler, FunctionId};
+pub use uruk_unwind::{DwarfEhBases, find_fde};
+
+/// Exit status of the command when a program could not be loaded, compiled or
+/// linked; a program's own status is passed on unchanged.
+pub const EXIT_FAILURE: i32 = 125;

@@ -1,0 +1,50 @@
+//! The `uruk` command.
+//!
+//! The process belongs to the program that is run: Rust's own start-up code, which
+//! ignores SIGPIPE and installs a SIGSEGV handler with an alternate stack, is left
+//! out by defining C's `main`. `_Unwind_Find_FDE` is exported so that exceptions
+//! find the frames of JIT'd code.
+
+#![no_main]
+
+mod cli;
+
+use std::ffi::{c_char, c_int, c_void};
+
+use uruk::DwarfEhBases;
+
+/// Interposes libgcc's search for unwind rows; see `uruk_unwind`.
+///
+/// # Safety
+/// As libgcc's: `bases` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _Unwind_Find_FDE(
+    pc: *mut c_void,
+    bases: *mut DwarfEhBases,
+) -> *const c_void {
+    // SAFETY: by the caller's promise.
+    unsafe { uruk::find_fde(pc, bases) }
+}
+
+/// Interposes libc's registration of exit handlers, to leave out LLVM's: it is asked
+/// to compile until the very end, after its static objects would have been destroyed.
+/// Some of them are made on first use, so their handlers would even run before those
+/// the program registered earlier.
+///
+/// # Safety
+/// As libc's: `dso` identifies who registers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __cxa_atexit(
+    handler: *mut c_void,
+    argument: *mut c_void,
+    dso: *mut c_void,
+) -> c_int {
+    // SAFETY: by the caller's promise.
+    unsafe { uruk::register_exit_handler(handler, argument, dso) }
+}
+
+/// Entry point of the command.
+#[unsafe(no_mangle)]
+pub extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
+    cli::main()
+}

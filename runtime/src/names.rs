@@ -1,0 +1,197 @@
+//! Names of programs and what they stand for: the façade's side of the session.
+//!
+//! A dylib of the library is a dylib of the session with a second one in its link
+//! order, `host`, which answers for the process: first what `guest` provides, then,
+//! by a generator, what the allowed libraries have. Functions are defined at the
+//! address of their stub, ready from the start; a stub's address tells its function.
+//! Thread-locals have no address and are kept beside.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use uruk_session::{
+    AbsoluteSymbols, Ask, Dylib, DylibId, Flags, Lookup, PoolConfig, Session, SessionConfig,
+    SessionError, Symbol, Visibility,
+};
+use uruk_stubs::{FunctionId, StubTable};
+
+use crate::process::Process;
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Definition {
+    /// A function behind a stub.
+    Function { id: FunctionId },
+    /// A fixed address.
+    Address(u64),
+    /// A thread-local variable.
+    Tls { module: u64, offset: u64 },
+}
+
+/// A name to be defined.
+pub(crate) struct Name {
+    pub(crate) name: Box<str>,
+    pub(crate) definition: Definition,
+    /// Gives way to an earlier definition instead of being an error.
+    pub(crate) weak: bool,
+}
+
+impl Name {
+    pub(crate) fn strong(name: impl Into<Box<str>>, definition: Definition) -> Name {
+        Name {
+            name: name.into(),
+            definition,
+            weak: false,
+        }
+    }
+}
+
+/// Thread-local variables by dylib and name: module word and offset.
+type ThreadLocals = HashMap<(DylibId, Symbol), (u64, u64)>;
+
+/// The session and what the façade keeps beside it.
+pub(crate) struct Names {
+    session: Session,
+    stubs: Arc<StubTable>,
+    host: Dylib,
+    /// Holds the bodies of functions, each under its own tracker.
+    pub(crate) bodies: Dylib,
+    thread_locals: RwLock<ThreadLocals>,
+}
+
+impl Names {
+    /// A session whose host dylib answers with `process`.
+    pub(crate) fn new(
+        stubs: &Arc<StubTable>,
+        process: Arc<RwLock<Process>>,
+    ) -> Result<Names, SessionError> {
+        // The façade's own workers do all compiling; lookups run inline on them.
+        let pool = PoolConfig {
+            jobs: 0,
+            ..PoolConfig::default()
+        };
+        let session = Session::new(SessionConfig {
+            pool,
+            ..SessionConfig::default()
+        });
+        let host = session.create_dylib("host")?;
+        let bodies = session.create_dylib("bodies")?;
+        host.add_generator(move |ask: &Ask| define_from_process(ask, &process))?;
+        Ok(Names {
+            session,
+            stubs: Arc::clone(stubs),
+            host,
+            bodies,
+            thread_locals: RwLock::default(),
+        })
+    }
+
+    /// The session.
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The dylib that stands for the process.
+    pub(crate) fn host(&self) -> &Dylib {
+        &self.host
+    }
+
+    /// A dylib that searches itself, then the process.
+    pub(crate) fn create_dylib(&self, name: &str) -> Result<Dylib, SessionError> {
+        let dylib = self.session.create_dylib(name)?;
+        dylib.set_link_order(&[(self.host.clone(), Visibility::All)])?;
+        Ok(dylib)
+    }
+
+    /// Defines names, all or none.
+    pub(crate) fn define(&self, dylib: &Dylib, names: Vec<Name>) -> Result<(), SessionError> {
+        let mut symbols = Vec::with_capacity(names.len());
+        for Name {
+            name,
+            definition,
+            weak,
+        } in names
+        {
+            let symbol = self.session.intern(&name);
+            let address = match definition {
+                Definition::Function { id } => self.stubs.stub_address(id),
+                Definition::Address(address) => address,
+                Definition::Tls { module, offset } => {
+                    let mut held = self
+                        .thread_locals
+                        .write()
+                        .unwrap_or_else(PoisonError::into_inner);
+                    held.insert((dylib.id(), symbol), (module, offset));
+                    continue;
+                }
+            };
+            let flags = Flags::EXPORTED.with(match definition {
+                Definition::Function { .. } => Flags::CALLABLE,
+                _ => Flags::NONE,
+            });
+            let flags = if weak { flags.with(Flags::WEAK) } else { flags };
+            symbols.push((symbol, address, flags));
+        }
+        if symbols.is_empty() {
+            return Ok(());
+        }
+        dylib.define(AbsoluteSymbols::new(symbols))
+    }
+
+    /// What `name` means in `dylib` and its link order, the process included. Takes no
+    /// lock for names of `dylib` that were asked for before.
+    pub(crate) fn find(&self, dylib: &Dylib, name: &str) -> Option<Definition> {
+        let symbol = self.session.intern(name);
+        let ready = dylib
+            .ready(symbol)
+            .or_else(|| self.find_slowly(dylib, symbol));
+        if let Some(address) = ready {
+            return Some(match self.stubs.function_at(address) {
+                Some(id) => Definition::Function { id },
+                None => Definition::Address(address),
+            });
+        }
+        let held = self
+            .thread_locals
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let &(module, offset) = held.get(&(dylib.id(), symbol))?;
+        Some(Definition::Tls { module, offset })
+    }
+
+    /// True if `name` is defined in `dylib` itself, not only in its surroundings.
+    pub(crate) fn is_own(&self, dylib: &Dylib, name: &str) -> bool {
+        let symbol = self.session.intern(name);
+        self.session.symbol_state(dylib, symbol).is_some()
+    }
+
+    fn find_slowly(&self, dylib: &Dylib, symbol: Symbol) -> Option<u64> {
+        let lookup = Lookup::new(dylib.search_order()).weak(symbol);
+        match self.session.lookup(lookup) {
+            Ok(found) => found.address(symbol),
+            Err(error) => {
+                self.session.report(&error);
+                None
+            }
+        }
+    }
+}
+
+/// Defines what the allowed libraries have of a lookup's missing names. Thread-locals
+/// are left out: their address would be the asking thread's own.
+fn define_from_process(ask: &Ask, process: &RwLock<Process>) -> Result<(), SessionError> {
+    let process = process.read().unwrap_or_else(PoisonError::into_inner);
+    let session = ask.session();
+    let found: Vec<_> = ask
+        .missing()
+        .iter()
+        .filter_map(|(symbol, _)| {
+            let address = process.find(session.name(*symbol))?;
+            Some((*symbol, address, Flags::EXPORTED))
+        })
+        .collect();
+    if found.is_empty() {
+        return Ok(());
+    }
+    ask.dylib().define(AbsoluteSymbols::new(found))
+}

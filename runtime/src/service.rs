@@ -1,0 +1,287 @@
+//! The compile service: workers that answer first calls, and their life around
+//! `fork`.
+//!
+//! A worker blocks all signals: guest handlers must never run on its stack. Around
+//! a request it holds a pass of the gate; `fork` closes the gate, so that at the
+//! moment of the fork nobody is inside LLVM or holds any lock, and the child can go
+//! on with workers of its own.
+//!
+//! A worker in which LLVM reports a fatal error never returns: it is counted out, its
+//! function fails, and another worker takes its place.
+//!
+//! | field | writer | meaning |
+//! |---|---|---|
+//! | `GateState::inside` | whoever compiles, or on behalf of who is lost | passes given |
+//! | `GateState::closed` | the forking thread | no pass is given |
+
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use tracing::{debug, error};
+use uruk_codegen::fatal;
+use uruk_session::SessionError;
+use uruk_stubs::FunctionId;
+
+use crate::core::Core;
+use crate::error::Error;
+use crate::guest::threads;
+
+/// Stack of a worker. LLVM's passes recurse over expressions and blocks.
+const WORKER_STACK: usize = 16 << 20;
+
+static GATE: Gate = Gate {
+    state: Mutex::new(GateState {
+        inside: 0,
+        closed: false,
+    }),
+    changed: Condvar::new(),
+};
+static SESSIONS: Mutex<Vec<Weak<Core>>> = Mutex::new(Vec::new());
+
+/// Counts who compiles; closed around `fork`. Not a read-write lock, because a thread
+/// that LLVM took down must be counted out by others (see [`Pass::leave_for`]).
+struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+struct GateState {
+    inside: usize,
+    closed: bool,
+}
+
+impl Gate {
+    fn lock(&self) -> MutexGuard<'_, GateState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, GateState>) -> MutexGuard<'a, GateState> {
+        self.changed
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn leave(&self) {
+        self.lock().inside -= 1;
+        self.changed.notify_all();
+    }
+
+    fn close(&self) {
+        let mut state = self.lock();
+        while state.closed || state.inside != 0 {
+            state = self.wait(state);
+        }
+        state.closed = true;
+    }
+
+    fn open(&self) {
+        self.lock().closed = false;
+        self.changed.notify_all();
+    }
+}
+
+/// The right to compile; no fork happens while it is held.
+pub(crate) struct Pass(());
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        GATE.leave();
+    }
+}
+
+/// Waits until no fork is under way.
+pub(crate) fn enter() -> Pass {
+    let mut state = GATE.lock();
+    while state.closed {
+        state = GATE.wait(state);
+    }
+    state.inside += 1;
+    Pass(())
+}
+
+/// Runs `work` on a thread that is given up should LLVM report a fatal error in it;
+/// `lost` makes the error of LLVM's message.
+pub(crate) fn sacrificial<R: Send + 'static>(
+    lost: impl Fn(&str) -> Error + Send + 'static,
+    work: impl FnOnce() -> Result<R, Error> + Send + 'static,
+) -> Result<R, Error> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let to_lose = sender.clone();
+    spawn_thread(String::from("uruk-load"), move || {
+        let on_fatal = move |message: &str| {
+            GATE.leave();
+            // Nobody is left to tell if the receiver is gone.
+            let _ = to_lose.send(Err(lost(message)));
+        };
+        let result = fatal::guard(on_fatal, move || {
+            let _busy = enter();
+            work()
+        });
+        let _ = sender.send(result);
+    })?;
+    // Both senders gone without a word means that `work` panicked.
+    receiver.recv().unwrap_or_else(|_| {
+        Err(Error::Session(SessionError::Panicked {
+            text: "while loading".into(),
+        }))
+    })
+}
+
+thread_local! {
+    static FORK: Cell<Option<ForkState>> = const { Cell::new(None) };
+}
+
+/// What the forking thread holds between `prepare` and the other side.
+struct ForkState {
+    sessions: Vec<Arc<Core>>,
+}
+
+/// Starts the workers of a session and keeps it informed of forks.
+pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
+    register_fork_handlers();
+    SESSIONS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(Arc::downgrade(core));
+    spawn(core, core.jobs)
+}
+
+fn spawn(core: &Arc<Core>, count: usize) -> Result<(), Error> {
+    (0..count).try_for_each(|index| {
+        let core = Arc::clone(core);
+        spawn_thread(format!("uruk-{index}"), move || serve(&core))
+    })
+}
+
+/// Starts a thread of ours: all signals blocked, a stack LLVM's recursion fits on.
+fn spawn_thread(name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    let restore = block_signals();
+    let spawned = std::thread::Builder::new()
+        .name(name)
+        .stack_size(WORKER_STACK)
+        .spawn(move || {
+            let _mark = threads::mark_ours();
+            run();
+        });
+    restore_signals(&restore);
+    spawned.map(drop).map_err(|cause| Error::File {
+        file: String::from("compile worker"),
+        cause: Arc::new(cause),
+    })
+}
+
+fn serve(core: &Arc<Core>) {
+    while !core.is_stopping() {
+        if let Some(id) = core.stubs.wait_request(None) {
+            answer(core, id);
+        }
+    }
+}
+
+fn answer(core: &Arc<Core>, id: FunctionId) {
+    let on_fatal = {
+        let core = Arc::clone(core);
+        move |message: &str| {
+            core.lose_worker();
+            GATE.leave();
+            core.fail(id, &core.fatal(id, message));
+            // Without a worker in its place later calls wait for ever.
+            if let Err(cause) = spawn(&core, 1) {
+                error!(%cause, "no worker to replace the one LLVM took down");
+            }
+        }
+    };
+    fatal::guard(on_fatal, || {
+        let _busy = enter();
+        // The request may have been answered by a compile-ahead meanwhile.
+        if core.stubs.entry(id).is_some() {
+            return;
+        }
+        let name = core.function(id).map_or(c"?", |f| f.name);
+        match core.materialize(id) {
+            Ok(entry) => debug!(function = ?name, entry, "compiled"),
+            Err(cause) => {
+                error!(function = ?name, %cause, "compile failed");
+                core.fail(id, &cause);
+            }
+        }
+    });
+}
+
+fn block_signals() -> libc::sigset_t {
+    let mut all = MaybeUninit::uninit();
+    let mut old = MaybeUninit::uninit();
+    // SAFETY: fills both sets; the mask is the calling thread's own.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
+        old.assume_init()
+    }
+}
+
+fn restore_signals(old: &libc::sigset_t) {
+    // SAFETY: a set `block_signals` returned.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old, std::ptr::null_mut()) };
+}
+
+fn register_fork_handlers() {
+    static ONCE: OnceLock<()> = OnceLock::new();
+    ONCE.get_or_init(|| {
+        // SAFETY: three functions that live as long as the process. Registered before
+        // any guest code runs: ours then run last before a fork and first after it.
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
+    });
+}
+
+unsafe extern "C" fn before_fork() {
+    let sessions: Vec<Arc<Core>> = {
+        let held = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        held.iter().filter_map(Weak::upgrade).collect()
+    };
+    GATE.close();
+    for core in &sessions {
+        if !core.lost_worker() {
+            core.names.session().pool().quiesce();
+        }
+        core.heap.before_fork();
+    }
+    uruk_unwind::before_fork();
+    FORK.with(|cell| cell.set(Some(ForkState { sessions })));
+}
+
+unsafe extern "C" fn in_parent() {
+    if let Some(state) = FORK.with(Cell::take) {
+        uruk_unwind::after_fork();
+        for core in &state.sessions {
+            core.heap.after_fork_parent();
+            if !core.lost_worker() {
+                core.names.session().pool().resume();
+            }
+        }
+        GATE.open();
+    }
+}
+
+unsafe extern "C" fn in_child() {
+    let Some(state) = FORK.with(Cell::take) else {
+        return;
+    };
+    uruk_unwind::after_fork();
+    for core in &state.sessions {
+        // Inherited code runs on even when the kernel refuses fresh memory; the next
+        // compile then fails with the heap's own error.
+        if let Err(cause) = core.heap.after_fork_child() {
+            error!(%cause, "no fresh code memory after fork");
+        }
+        core.stubs.after_fork_child();
+        core.names.session().pool().after_fork_child();
+    }
+    GATE.open();
+    for core in &state.sessions {
+        // One worker: most children call `exec` soon.
+        if let Err(cause) = spawn(core, 1) {
+            error!(%cause, "no compile worker after fork");
+        }
+    }
+}

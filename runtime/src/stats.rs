@@ -1,0 +1,161 @@
+//! Counters of a run and how they are shown.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How `--stats` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatsFormat {
+    /// A table for people.
+    Table,
+    /// One JSON object on one line.
+    Json,
+}
+
+/// Counters that workers add to. Statistics only: every access is relaxed.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    started: Instant,
+    pub(crate) functions: AtomicU64,
+    pub(crate) compiled: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) emit_ns: AtomicU64,
+    pub(crate) link_ns: AtomicU64,
+    pub(crate) load_ns: AtomicU64,
+    pub(crate) data_ns: AtomicU64,
+    pub(crate) code_bytes: AtomicU64,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        let zero = || AtomicU64::new(0);
+        Counters {
+            started: Instant::now(),
+            functions: zero(),
+            compiled: zero(),
+            failed: zero(),
+            emit_ns: zero(),
+            link_ns: zero(),
+            load_ns: zero(),
+            data_ns: zero(),
+            code_bytes: zero(),
+        }
+    }
+}
+
+impl Counters {
+    /// Adds the time since `start` to `counter`.
+    pub(crate) fn add_time(counter: &AtomicU64, start: Instant) {
+        counter.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn snapshot(&self) -> Stats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let time = |counter: &AtomicU64| Duration::from_nanos(get(counter));
+        Stats {
+            functions: get(&self.functions),
+            compiled: get(&self.compiled),
+            failed: get(&self.failed),
+            load_time: time(&self.load_ns),
+            data_time: time(&self.data_ns),
+            emit_time: time(&self.emit_ns),
+            link_time: time(&self.link_ns),
+            code_bytes: get(&self.code_bytes),
+            wall_time: self.started.elapsed(),
+        }
+    }
+}
+
+/// What a session has done so far. Times of several workers add up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Functions defined by the program.
+    pub functions: u64,
+    /// Functions whose body was compiled.
+    pub compiled: u64,
+    /// Functions whose body failed to compile.
+    pub failed: u64,
+    /// Reading symbol tables and binding them.
+    pub load_time: Duration,
+    /// Compiling and linking data.
+    pub data_time: Duration,
+    /// Extracting and compiling functions.
+    pub emit_time: Duration,
+    /// Linking functions and publishing them.
+    pub link_time: Duration,
+    /// Bytes of function versions.
+    pub code_bytes: u64,
+    /// Since the session was made.
+    pub wall_time: Duration,
+}
+
+impl Stats {
+    /// The statistics as text, ending with a newline.
+    pub fn render(&self, format: StatsFormat) -> String {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let compile = ms(self.data_time + self.emit_time + self.link_time);
+        match format {
+            StatsFormat::Json => format!(
+                "{{\"functions\":{},\"compiled\":{},\"failed\":{},\"compile_ms\":{compile:.3},\
+                 \"load_ms\":{:.3},\"data_ms\":{:.3},\"emit_ms\":{:.3},\"link_ms\":{:.3},\
+                 \"code_bytes\":{},\"wall_ms\":{:.3}}}\n",
+                self.functions,
+                self.compiled,
+                self.failed,
+                ms(self.load_time),
+                ms(self.data_time),
+                ms(self.emit_time),
+                ms(self.link_time),
+                self.code_bytes,
+                ms(self.wall_time),
+            ),
+            StatsFormat::Table => format!(
+                "functions in the program {:>10}\n\
+                 \x20 compiled              {:>10}\n\
+                 \x20 never needed          {:>10}\n\
+                 \x20 failed                {:>10}\n\
+                 compile time             {compile:>10.1} ms\n\
+                 \x20 data                  {:>10.1} ms\n\
+                 \x20 functions             {:>10.1} ms\n\
+                 \x20 linking               {:>10.1} ms\n\
+                 load time                {:>10.1} ms\n\
+                 code                     {:>10} bytes\n\
+                 wall time                {:>10.1} ms\n",
+                self.functions,
+                self.compiled,
+                self.functions.saturating_sub(self.compiled + self.failed),
+                self.failed,
+                ms(self.data_time),
+                ms(self.emit_time),
+                ms(self.link_time),
+                ms(self.load_time),
+                self.code_bytes,
+                ms(self.wall_time),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_formats_show_the_same_counts() {
+        let counters = Counters::default();
+        counters.functions.store(10, Ordering::Relaxed);
+        counters.compiled.store(4, Ordering::Relaxed);
+        let stats = counters.snapshot();
+        let json = stats.render(StatsFormat::Json);
+        assert!(
+            json.starts_with("{\"functions\":10,\"compiled\":4,"),
+            "{json}"
+        );
+        let table = stats.render(StatsFormat::Table);
+        assert!(
+            table.contains("never needed                   6"),
+            "{table}"
+        );
+    }
+}

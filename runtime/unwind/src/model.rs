@@ -1,0 +1,115 @@
+//! The index under loom: every interleaving of small programs.
+
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+
+use crate::index::{Index, Writer};
+use crate::node::{Node, Row};
+use crate::readers::Readers;
+
+struct Model {
+    index: Index,
+    readers: Readers,
+    writer: Mutex<Writer>,
+}
+
+const BASE: u64 = 0x10000;
+
+impl Model {
+    fn new() -> Arc<Model> {
+        Arc::new(Model {
+            index: Index::new(BASE, 2 << 12).unwrap(),
+            readers: Readers::new(),
+            writer: Mutex::new(Writer::default()),
+        })
+    }
+
+    fn insert(&self, start: u64, end: u64) {
+        let row = Row {
+            start: BASE + start,
+            end: BASE + end,
+            fde: start + 1,
+        };
+        let node = Node::new(self.index.range(), &[row], &[]).unwrap().unwrap();
+        let mut writer = self.writer.lock().unwrap();
+        self.index.insert(&mut writer, node);
+    }
+
+    fn remove(&self, start: u64, end: u64) -> usize {
+        let mut writer = self.writer.lock().unwrap();
+        let removed = self.index.remove(&mut writer, BASE + start..BASE + end);
+        writer.collect(&self.readers);
+        removed
+    }
+
+    fn find(&self, pc: u64) -> Option<u64> {
+        let reading = self.readers.enter();
+        self.index.find(&reading, BASE + pc, |found, _| found.fde)
+    }
+
+    /// Frees what is left, so that loom sees that nothing is still read.
+    fn finish(&self) {
+        self.remove(0, 2 << 12);
+        let mut writer = self.writer.lock().unwrap();
+        writer.collect(&self.readers);
+        assert_eq!(writer.waiting(), 0);
+    }
+}
+
+#[test]
+fn an_insert_is_seen_whole_or_not_at_all() {
+    loom::model(|| {
+        let model = Model::new();
+        model.insert(0, 16);
+        let writer = model.clone();
+        let thread = thread::spawn(move || writer.insert(16, 0x1010));
+        let near = model.find(16);
+        assert!(near.is_none() || near == Some(17));
+        assert_eq!(model.find(8), Some(1));
+        thread.join().unwrap();
+        assert_eq!(model.find(0x1000), Some(17));
+        model.finish();
+    });
+}
+
+#[test]
+fn a_lookup_never_reads_a_freed_node() {
+    loom::model(|| {
+        let model = Model::new();
+        model.insert(0, 16);
+        model.insert(16, 32);
+        let writer = model.clone();
+        let thread = thread::spawn(move || {
+            assert_eq!(writer.remove(16, 32), 1);
+            assert_eq!(writer.remove(0, 16), 1);
+        });
+        assert!(matches!(model.find(8), None | Some(1)));
+        thread.join().unwrap();
+        assert_eq!(model.find(8), None);
+        model.finish();
+    });
+}
+
+#[test]
+fn removing_and_reinserting_under_two_lookups() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let model = Model::new();
+        model.insert(0, 16);
+        model.insert(32, 48);
+        let writer = model.clone();
+        let change = thread::spawn(move || {
+            writer.remove(32, 48);
+            writer.insert(32, 40);
+        });
+        let reader = model.clone();
+        let look = thread::spawn(move || assert_eq!(reader.find(0), Some(1)));
+        assert!(matches!(model.find(36), None | Some(33)));
+        change.join().unwrap();
+        look.join().unwrap();
+        assert_eq!(model.find(36), Some(33));
+        assert_eq!(model.find(44), None);
+        model.finish();
+    });
+}

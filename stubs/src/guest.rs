@@ -1,0 +1,178 @@
+//! The guest side of a first call: from the trampoline to an address to
+//! continue at.
+//!
+//! It runs on the guest's thread and stack, possibly in a signal handler that
+//! interrupted anything, on a 16 KiB stack, with hundreds of threads at once.
+//!
+//! # Invariants
+//! - No allocation, no lock that an interrupted frame can hold, no thread-local,
+//!   `errno` untouched.
+//! - Nobody else refers to this stack. A handler may leave by `longjmp` at any
+//!   instruction: what must not be left half done happens with signals blocked
+//!   (a few instructions, and at most one futex wake).
+//! - No value with a destructor lives across a wait, so a forced unwind
+//!   (`pthread_cancel`, `pthread_exit` in a handler) may pass.
+//!
+//! There is no spinning before the futex wait: 2,000 turns of it left the answer
+//! of a service that answers at once where it was (4 to 6 us on two cores), and
+//! compiling takes a hundred times as long as any reasonable spin.
+
+use crate::cell::Cell;
+use crate::function::FunctionId;
+use crate::shared::Shared;
+use crate::state::{Kind, Step, Word};
+use crate::sync::{Ordering, spin};
+#[cfg(not(loom))]
+use crate::sys::SignalsBlocked;
+
+/// Under loom there are no signals.
+#[cfg(loom)]
+struct SignalsBlocked;
+
+#[cfg(loom)]
+impl SignalsBlocked {
+    fn new() -> SignalsBlocked {
+        SignalsBlocked
+    }
+}
+
+/// What a first call comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Continue at the function's code.
+    Code(u64),
+    /// There is none and will be none: ask the failure handler.
+    Failed,
+}
+
+impl Shared {
+    /// Gives the code of a function, asking for it and waiting as needed.
+    pub(crate) fn resolve(&self, function: FunctionId) -> Outcome {
+        let cell = self.cells.get(function);
+        let mut turn = 0;
+        loop {
+            let word = cell.word();
+            match word.kind() {
+                Kind::Bound => {
+                    // Acquire; partner: the release in `publish`: the code's
+                    // bytes, for whoever reads them as data.
+                    let target = cell.target.load(Ordering::Acquire);
+                    if target != self.cells.trampoline(function) {
+                        return Outcome::Code(target);
+                    }
+                    // It is just being unpublished.
+                    if word.busy() {
+                        self.wait(cell, word);
+                    } else {
+                        spin(turn);
+                        turn += 1;
+                    }
+                }
+                Kind::Vacant | Kind::Failed | Kind::Quarantined if !word.busy() => {
+                    return Outcome::Failed;
+                }
+                Kind::Prepared if !word.busy() => {
+                    if let Some(entry) = self.bind(cell, word) {
+                        return Outcome::Code(entry);
+                    }
+                }
+                Kind::Unbound if !word.busy() => self.request(function, cell, word),
+                _ => self.wait(cell, word),
+            }
+        }
+    }
+
+    /// Asks the service, if nobody was faster.
+    fn request(&self, function: FunctionId, cell: &Cell, word: Word) {
+        // From the step to the ring: a handler that waited for this function
+        // would wait for ever, one that left would leave an unlinked request.
+        let _blocked = SignalsBlocked::new();
+        if cell.try_step(word, Step::Request).is_some() {
+            if !word.queued() {
+                self.requests.push(&self.cells, function);
+            }
+            self.requests.ring();
+        }
+    }
+
+    /// Stores prepared code into the slot; `None` when somebody was faster.
+    fn bind(&self, cell: &Cell, word: Word) -> Option<u64> {
+        // While it is busy: as in `request`.
+        let _blocked = SignalsBlocked::new();
+        cell.try_step(word, Step::Acquire)?;
+        // Relaxed: published by the state word that said Prepared.
+        let entry = self.heap_base + u64::from(cell.next.load(Ordering::Relaxed));
+        // Partner: the acquire loads of `target`.
+        cell.target.store(entry, Ordering::Release);
+        self.settle(cell, Kind::Bound);
+        Some(entry)
+    }
+
+    /// Sleeps until the state is no longer `word`; may return early.
+    fn wait(&self, cell: &Cell, word: Word) {
+        let word = if word.waiters() {
+            word
+        } else {
+            match cell.try_step(word, Step::Await) {
+                Some(word) => word,
+                None => return,
+            }
+        };
+        self.waiting.wait(cell.futex(), word.bits(), None);
+    }
+}
+
+/// Called by the resolver trampoline with the address after the `call` in the
+/// stub; gives the address to continue at.
+///
+/// # Safety
+/// 1. `shared` is the table's, alive as long as the stubs are.
+#[cfg(not(loom))]
+pub(crate) unsafe extern "C-unwind" fn resolve(shared: *const Shared, return_address: u64) -> u64 {
+    // SAFETY: duty 1.
+    let shared = unsafe { &*shared };
+    let function = shared.cells.by_return_address(return_address);
+    match shared.resolve(function) {
+        Outcome::Code(entry) => entry,
+        Outcome::Failed => {
+            // Partner: the release in `set_failure_handler`.
+            let handler = shared.failure_handler.load(Ordering::Acquire) as usize;
+            let handler = std::ptr::with_exposed_provenance::<()>(handler);
+            // SAFETY: only functions of this type are ever stored.
+            let handler = unsafe { std::mem::transmute::<*const (), FailureHandler>(handler) };
+            handler(function)
+        }
+    }
+}
+
+/// Runs on the guest thread, on the guest's stack, instead of a function that
+/// has no code; gives the address to continue at, with the call's arguments.
+#[cfg(not(loom))]
+pub type FailureHandler = extern "C" fn(FunctionId) -> u64;
+
+/// Exit status of the default failure handler (`EX_SOFTWARE`).
+#[cfg(not(loom))]
+pub const FAILURE_STATUS: i32 = 70;
+
+/// The failure handler of a table that has no other: says so and ends the
+/// process.
+#[cfg(not(loom))]
+pub(crate) extern "C" fn default_failure_handler(function: FunctionId) -> u64 {
+    const TEXT: &[u8] = b"uruk: call of a function without code: #";
+    // The longest number has ten digits; written from the end.
+    let mut line = [b'\n'; TEXT.len() + 11];
+    let mut start = line.len() - 1;
+    let mut rest = function.index();
+    loop {
+        start -= 1;
+        line[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    start -= TEXT.len();
+    line[start..start + TEXT.len()].copy_from_slice(TEXT);
+    crate::sys::write_error(&line[start..]);
+    crate::sys::exit(FAILURE_STATUS)
+}

@@ -1,0 +1,100 @@
+//! Slots, stubs and first calls: how a function has one address for its whole
+//! life while its code comes, changes and goes.
+//!
+//! Every function has a *stub* at a fixed address, `jmp [slot]`, and a *slot*, an
+//! 8-byte word that holds where calls go: the function's code, or - while there
+//! is none - a trampoline behind the stub, which saves the full register state
+//! and asks for the code ([`StubTable`]).
+//!
+//! ```
+//! use uruk_heap::{Heap, HeapConfig, Pool};
+//! use uruk_stubs::{StubTable, call_ptr};
+//!
+//! let heap = Heap::new(HeapConfig::default())?;
+//! let table = StubTable::new(&heap)?;
+//! let function = table.allocate()?;
+//! let service = std::thread::spawn({
+//!     let (heap, table) = (heap.clone(), table.clone());
+//!     move || {
+//!         // The first call asks for the function's code.
+//!         let asked = table.wait_request(None).expect("nobody wakes us but a request");
+//!         let mut draft = heap.allocate(Pool::Code, 6, 16).expect("room for 6 bytes");
+//!         draft.write(0, &[0xb8, 42, 0, 0, 0, 0xc3]).expect("in bounds"); // mov eax, 42; ret
+//!         table.publish(asked, draft.seal().expect("no fork between").address());
+//!     }
+//! });
+//! // SAFETY: what will be published there is a function of that type.
+//! assert_eq!(unsafe { call_ptr(table.stub_address(function)) }, 42);
+//! service.join().expect("does not panic");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Invariants
+//! - A slot holds the address of ready code or of its own trampoline.
+//! - Stub bytes never change; only slots do, by one aligned store.
+//! - The guest side is async-signal-safe and keeps nothing on the guest's stack
+//!   that others touch (`guest`).
+//! - Racing first calls give one request.
+//! - No locks anywhere; see `table` for `fork`.
+//!
+//! # Map, in reading order
+//! `error`, `function`: words. `state`: the state of a function, all legal steps.
+//! `cell`: the 16 bytes shared with machine code. `requests`: from guests to the
+//! service. `shared`: the runtime's changes. `guest`: the guest's side. `image`,
+//! `vector`, `resolver`, `cfi`: machine code and its frame descriptions. `place`:
+//! where they go. `table`: everything together. `call`: from Rust into guest code. `sync`, `futex`,
+//! `sys`: the edge to the system and to loom.
+//!
+//! # Seam: native functions
+//! Functions of the host program can be made replaceable the same way: their
+//! entry (prepared by `-fpatchable-function-entry` or found to hold whole
+//! instructions of at least five bytes) is overwritten once with a `jmp` to a
+//! stub allocated here, and the displaced instructions become the code that is
+//! published first. That patching needs the cross-modification protocol and a
+//! proof that no thread stands in the displaced bytes; it belongs in a module of
+//! its own beside `image`. The table needs nothing new for it: to a table such a
+//! function is one whose first code was published before its first call.
+
+#![deny(missing_docs)]
+#![cfg_attr(loom, allow(dead_code, reason = "the model needs no machine code"))]
+
+#[cfg(not(loom))]
+mod call;
+mod cell;
+#[cfg(not(loom))]
+mod cfi;
+mod error;
+mod function;
+mod futex;
+mod guest;
+#[cfg(not(loom))]
+mod image;
+#[cfg(all(loom, test))]
+mod model;
+#[cfg(not(loom))]
+mod place;
+mod requests;
+#[cfg(not(loom))]
+mod resolver;
+mod shared;
+#[cfg(all(test, not(loom)))]
+mod snapshot;
+mod state;
+mod sync;
+#[cfg(not(loom))]
+mod sys;
+#[cfg(not(loom))]
+mod table;
+#[cfg(not(loom))]
+mod vector;
+
+#[cfg(not(loom))]
+pub use call::{call_init, call_main, call_ptr, call_void};
+#[cfg(not(loom))]
+pub use cfi::UnwindRow;
+pub use error::StubError;
+pub use function::{FunctionId, Functions};
+#[cfg(not(loom))]
+pub use guest::{FAILURE_STATUS, FailureHandler};
+#[cfg(not(loom))]
+pub use table::{StubStats, StubTable};

@@ -1,0 +1,238 @@
+//! The guest and runtime sides under loom: every interleaving of small programs.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p uruk-stubs --lib --release`
+//!
+//! A lost wake-up or a lost request is a deadlock, which loom reports. Signals
+//! are not modelled; `tests/signals.rs` has them.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use crate::cell::Cells;
+use crate::function::FunctionId;
+use crate::futex::Futex;
+use crate::guest::Outcome;
+use crate::requests::{Requests, TaggedList};
+use crate::shared::Shared;
+use crate::state::Kind;
+use crate::sync::{AtomicU64, Ordering};
+
+const HEAP_BASE: u64 = 0x1000;
+
+fn table(functions: u32) -> Arc<Shared> {
+    let shared = Shared {
+        cells: Cells::new(functions),
+        requests: Requests::default(),
+        waiting: Futex::default(),
+        free: TaggedList::default(),
+        failure_handler: AtomicU64::new(1),
+        heap_base: HEAP_BASE,
+        heap_size: 0x1000,
+    };
+    for i in 0..functions {
+        shared.allocate(function(i));
+    }
+    Arc::new(shared)
+}
+
+fn function(i: u32) -> FunctionId {
+    FunctionId::from_index(i)
+}
+
+/// The code that the service gives a function.
+fn code(function: FunctionId) -> u64 {
+    HEAP_BASE + 0x10 + u64::from(function.index())
+}
+
+fn model(f: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(f);
+}
+
+fn call(shared: &Arc<Shared>, f: FunctionId) -> thread::JoinHandle<Outcome> {
+    let shared = shared.clone();
+    thread::spawn(move || shared.resolve(f))
+}
+
+/// Two callers race, the service waits: one request, both get the code.
+#[test]
+fn racing_callers() {
+    model(|| {
+        let shared = table(1);
+        let f = function(0);
+        let callers = [call(&shared, f), call(&shared, f)];
+        let asked = shared.requests.wait(&shared.cells, None);
+        assert_eq!(asked, Some(f));
+        assert!(shared.publish(f, code(f)));
+        for caller in callers {
+            assert_eq!(caller.join().unwrap(), Outcome::Code(code(f)));
+        }
+        assert_eq!(shared.requests.next(&shared.cells), None);
+    });
+}
+
+/// Two functions, two requests, whichever order.
+#[test]
+fn two_functions() {
+    model(|| {
+        let shared = table(2);
+        let callers = [0, 1].map(|i| call(&shared, function(i)));
+        for _ in 0..2 {
+            let asked = shared.requests.wait(&shared.cells, None).unwrap();
+            assert!(shared.publish(asked, code(asked)));
+        }
+        for (i, caller) in callers.into_iter().enumerate() {
+            let expected = code(function(i as u32));
+            assert_eq!(caller.join().unwrap(), Outcome::Code(expected));
+        }
+    });
+}
+
+/// Two service threads, two functions: each request goes to one of them.
+#[test]
+fn two_services() {
+    model(|| {
+        let shared = table(2);
+        for i in 0..2 {
+            // The guest's half of a first call.
+            let cell = shared.cells.get(function(i));
+            cell.step(crate::state::Step::Request).unwrap();
+            shared.requests.push(&shared.cells, function(i));
+        }
+        let serve = |shared: Arc<Shared>| {
+            let mut served = 0;
+            while let Some(asked) = shared.requests.next(&shared.cells) {
+                assert!(shared.publish(asked, code(asked)));
+                served += 1;
+            }
+            served
+        };
+        let other = thread::spawn({
+            let shared = shared.clone();
+            move || serve(shared)
+        });
+        let here = serve(shared.clone());
+        assert_eq!(here + other.join().unwrap(), 2);
+        for i in 0..2 {
+            assert_eq!(shared.cells.get(function(i)).word().kind(), Kind::Bound);
+        }
+    });
+}
+
+/// Code is published over code while a caller comes: it gets one of them, and
+/// what is there at the end is the later.
+#[test]
+fn republication() {
+    model(|| {
+        let shared = table(1);
+        let f = function(0);
+        let caller = call(&shared, f);
+        let asked = shared.requests.wait(&shared.cells, None);
+        assert_eq!(asked, Some(f));
+        assert!(shared.publish(f, code(f)));
+        assert!(shared.publish(f, code(f) + 1));
+        let got = caller.join().unwrap();
+        assert!([0, 1].map(|i| Outcome::Code(code(f) + i)).contains(&got));
+        let target = shared.cells.get(f).target.load(Ordering::Acquire);
+        assert_eq!(target, code(f) + 1);
+    });
+}
+
+/// A failure reaches the waiting caller; a publication takes it back.
+#[test]
+fn failure_and_recovery() {
+    model(|| {
+        let shared = table(1);
+        let f = function(0);
+        let caller = call(&shared, f);
+        let asked = shared.requests.wait(&shared.cells, None);
+        assert_eq!(asked, Some(f));
+        assert!(shared.fail(f));
+        let later = call(&shared, f);
+        assert!(shared.publish(f, code(f)));
+        for caller in [caller, later] {
+            let got = caller.join().unwrap();
+            assert!([Outcome::Failed, Outcome::Code(code(f))].contains(&got));
+        }
+        assert_eq!(shared.resolve(f), Outcome::Code(code(f)));
+    });
+}
+
+/// Callers bind prepared code while newer code is published: the newer stays.
+#[test]
+fn binding_races_with_publication() {
+    model(|| {
+        let shared = table(1);
+        let f = function(0);
+        assert!(shared.prepare(f, code(f)));
+        let callers = [call(&shared, f), call(&shared, f)];
+        assert!(shared.publish(f, code(f) + 1));
+        for caller in callers {
+            let got = caller.join().unwrap();
+            assert!([0, 1].map(|i| Outcome::Code(code(f) + i)).contains(&got));
+        }
+        let cell = shared.cells.get(f);
+        assert_eq!(cell.target.load(Ordering::Acquire), code(f) + 1);
+        assert_eq!(cell.word().kind(), Kind::Bound);
+    });
+}
+
+/// Code is taken back while a caller comes: it got the code, or asks again -
+/// also when its first request is still in the list.
+#[test]
+fn unpublication() {
+    model(|| {
+        let shared = table(1);
+        let f = function(0);
+        let caller = call(&shared, f);
+        // A publication nobody asked for, as from a background compile.
+        assert!(shared.publish(f, code(f)));
+        shared.unpublish(f);
+        let second = call(&shared, f);
+        let asked = shared.requests.wait(&shared.cells, None);
+        assert_eq!(asked, Some(f));
+        assert!(shared.publish(f, code(f) + 1));
+        let got = caller.join().unwrap();
+        assert!([0, 1].map(|i| Outcome::Code(code(f) + i)).contains(&got));
+        assert_eq!(second.join().unwrap(), Outcome::Code(code(f) + 1));
+        assert_eq!(shared.requests.next(&shared.cells), None);
+    });
+}
+
+/// A release while a caller waits sends it to the failure handler.
+#[test]
+fn release() {
+    model(|| {
+        let shared = table(1);
+        let f = function(0);
+        let caller = call(&shared, f);
+        assert!(shared.quarantine(f));
+        assert_eq!(caller.join().unwrap(), Outcome::Failed);
+        assert!(!shared.publish(f, code(f)));
+        assert_eq!(shared.requests.next(&shared.cells), None);
+        assert!(shared.recycle(f));
+        assert_eq!(shared.free.pop(&shared.cells), Some(f));
+    });
+}
+
+/// Stopping ends a wait, whenever it began; a request that came is kept.
+#[test]
+fn stopping_the_service() {
+    model(|| {
+        let shared = table(1);
+        let f = function(0);
+        let caller = call(&shared, f);
+        let service = thread::spawn({
+            let shared = shared.clone();
+            move || shared.requests.wait(&shared.cells, None)
+        });
+        shared.requests.stop();
+        let asked = service.join().unwrap();
+        shared.requests.start();
+        let asked = asked.or_else(|| shared.requests.wait(&shared.cells, None));
+        assert_eq!(asked, Some(f));
+        shared.publish(f, code(f));
+        assert_eq!(caller.join().unwrap(), Outcome::Code(code(f)));
+    });
+}

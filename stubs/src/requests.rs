@@ -1,0 +1,230 @@
+//! Requests: what guests ask of the service, and the bell they ring.
+//!
+//! Guests push on an intrusive list; the service swaps the whole list, reverses
+//! it and keeps the rest as the *batch*, from which any service thread pops. So
+//! requests are served first come first served within a batch, and batches in
+//! order (when two threads drain at once, theirs may interleave).
+//!
+//! | field | who | ordering | partner |
+//! |---|---|---|---|
+//! | `head` | guest: push | release | the swap in `drain` |
+//! | `head` | service: swap | acquire | the push |
+//! | `batch` | service: pop, prepend | acquire and release | itself |
+//! | `bell` | guest: ring | add release, then SeqCst fence | the fence in `wait` |
+//! | `bell` | runtime: stop | add release | the acquire in `wait` |
+//! | `stopped` | runtime | relaxed, ordered by `bell` | |
+//! | `sleepers` | service: add, SeqCst fence; sub | | the fence in `ring` |
+//!
+//! Pushing needs no tag against ABA, because nothing but the whole list is ever
+//! removed. Popping from the batch carries a 32-bit tag beside the link.
+//!
+//! Neither a push nor a pop can be left half done: guests push with signals
+//! blocked, the service runs on threads that block them always.
+
+use std::time::{Duration, Instant};
+
+use crate::cell::Cells;
+use crate::function::FunctionId;
+use crate::futex::Futex;
+use crate::state::{Kind, Step};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// A link to a cell: index + 1; zero is the end of a list.
+type Link = u32;
+
+fn link(function: FunctionId) -> Link {
+    function.index() + 1
+}
+
+fn linked(link: Link) -> Option<FunctionId> {
+    link.checked_sub(1).map(FunctionId::from_index)
+}
+
+/// A list head with a tag that changes on every pop.
+#[derive(Debug, Default)]
+pub(crate) struct TaggedList(AtomicU64);
+
+impl TaggedList {
+    /// Prepends the chain `first..=last`, whose links are in place except the
+    /// last one's.
+    pub(crate) fn prepend(&self, cells: &Cells, first: FunctionId, last: FunctionId) {
+        let mut head = self.0.load(Ordering::Relaxed);
+        loop {
+            cells.get(last).next.store(head as Link, Ordering::Relaxed);
+            let new = (head >> 32 << 32) | u64::from(link(first));
+            // Release: publishes the chain; partner: the acquire in `pop`.
+            let swapped = self
+                .0
+                .compare_exchange(head, new, Ordering::AcqRel, Ordering::Relaxed);
+            match swapped {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Removes the first.
+    pub(crate) fn pop(&self, cells: &Cells) -> Option<FunctionId> {
+        // Acquire; partner: the release in `prepend`.
+        let mut head = self.0.load(Ordering::Acquire);
+        loop {
+            let first = linked(head as Link)?;
+            // May be stale when another thread popped it meanwhile; then the
+            // tag has changed and the exchange fails.
+            let next = cells.get(first).next.load(Ordering::Relaxed);
+            let new = ((head >> 32).wrapping_add(1) << 32) | u64::from(next);
+            let swapped = self
+                .0
+                .compare_exchange(head, new, Ordering::AcqRel, Ordering::Acquire);
+            match swapped {
+                Ok(_) => return Some(first),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The request list of a table.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Requests {
+    head: AtomicU32,
+    /// Counts rings; the futex word of waiting service threads.
+    bell: AtomicU32,
+    /// Service threads that sleep or are about to.
+    sleepers: AtomicU32,
+    /// 1 while service threads must not wait.
+    stopped: AtomicU32,
+    batch: TaggedList,
+    futex: Futex,
+}
+
+impl Requests {
+    /// Guest side: links a cell whose *queued* flag the caller just set.
+    pub(crate) fn push(&self, cells: &Cells, function: FunctionId) {
+        let next = &cells.get(function).next;
+        let mut head = self.head.load(Ordering::Relaxed);
+        loop {
+            next.store(head, Ordering::Relaxed);
+            // Release: publishes `next`; partner: the swap in `drain`.
+            let swapped = self.head.compare_exchange(
+                head,
+                link(function),
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
+            match swapped {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Guest side: says that there is a request.
+    pub(crate) fn ring(&self) {
+        self.bell.fetch_add(1, Ordering::Release);
+        // Partner: the fence in `wait`. Either we see the sleeper, or it sees
+        // the bell (and with it the request).
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) != 0 {
+            self.futex.wake_one(&self.bell);
+        }
+    }
+
+    /// Service side: the next function that was requested and is still not
+    /// bound.
+    pub(crate) fn next(&self, cells: &Cells) -> Option<FunctionId> {
+        loop {
+            let function = self.batch.pop(cells).or_else(|| self.drain(cells))?;
+            let before = cells.get(function).step(Step::Take);
+            debug_assert!(before.is_some(), "linked but not queued");
+            if before.is_some_and(|word| word.kind() == Kind::Requested) {
+                return Some(function);
+            }
+        }
+    }
+
+    /// Takes the whole list; gives the oldest and keeps the rest as batch.
+    fn drain(&self, cells: &Cells) -> Option<FunctionId> {
+        if self.head.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        // Partner: the release in `push`.
+        let newest = linked(self.head.swap(0, Ordering::Acquire))?;
+        // Reverse. The cells are queued and off the list: their links are ours.
+        let mut oldest = newest;
+        let mut behind = 0;
+        loop {
+            let next = &cells.get(oldest).next;
+            let Some(older) = linked(next.load(Ordering::Relaxed)) else {
+                break;
+            };
+            next.store(behind, Ordering::Relaxed);
+            behind = link(oldest);
+            oldest = older;
+        }
+        if let Some(second) = linked(behind) {
+            self.batch.prepend(cells, second, newest);
+        }
+        Some(oldest)
+    }
+
+    /// Service side: waits for a request, at most `timeout`; `None` also while
+    /// stopped.
+    pub(crate) fn wait(&self, cells: &Cells, timeout: Option<Duration>) -> Option<FunctionId> {
+        let deadline = timeout.and_then(deadline);
+        loop {
+            self.sleepers.fetch_add(1, Ordering::Relaxed);
+            // Partner: the fence in `ring`.
+            fence(Ordering::SeqCst);
+            // Acquire; partner: the releases in `ring` and `stop`.
+            let bell = self.bell.load(Ordering::Acquire);
+            let stopped = self.stopped.load(Ordering::Relaxed) != 0;
+            let found = if stopped { None } else { self.next(cells) };
+            let left = deadline.map(remaining);
+            let done = found.is_some() || stopped || left == Some(Duration::ZERO);
+            if !done {
+                self.futex.wait(&self.bell, bell, left);
+            }
+            self.sleepers.fetch_sub(1, Ordering::Relaxed);
+            if done {
+                return found;
+            }
+        }
+    }
+
+    /// Makes every service thread return that waits, now and later.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(1, Ordering::Relaxed);
+        // Release; partner: the acquire load in `wait`: who does not see the
+        // flag has not seen this either, and does not sleep, or is woken.
+        self.bell.fetch_add(1, Ordering::Release);
+        self.futex.wake_all(&self.bell);
+    }
+
+    /// Lets service threads wait again.
+    pub(crate) fn start(&self) {
+        self.stopped.store(0, Ordering::Relaxed);
+    }
+
+    /// Empties everything, for the only thread of a forked child.
+    pub(crate) fn reset(&self) {
+        self.head.store(0, Ordering::Relaxed);
+        self.sleepers.store(0, Ordering::Relaxed);
+        self.start();
+        self.batch.clear();
+    }
+}
+
+/// `None` when it is too far away to be a time.
+fn deadline(timeout: Duration) -> Option<Instant> {
+    Instant::now().checked_add(timeout)
+}
+
+fn remaining(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
+}

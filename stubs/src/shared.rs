@@ -1,0 +1,144 @@
+//! What the guest side and the runtime side share, and the runtime's steps on
+//! it.
+//!
+//! It lives in the heap's writable data, not in Rust's: stubs stay executable as
+//! long as the heap is mapped, and so must everything they reach.
+
+use crate::cell::{Cell, Cells};
+use crate::function::FunctionId;
+use crate::futex::Futex;
+use crate::requests::{Requests, TaggedList};
+use crate::state::{Kind, Step, Word};
+use crate::sync::{AtomicU64, Ordering};
+
+/// The part of a table that guests reach.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Shared {
+    pub(crate) cells: Cells,
+    pub(crate) requests: Requests,
+    /// Where waiting guests sleep (on their function's state word).
+    pub(crate) waiting: Futex,
+    /// Cells that may be handed out again.
+    pub(crate) free: TaggedList,
+    /// An `extern "C" fn(FunctionId) -> u64`, never zero. Release in
+    /// `set_failure_handler`, acquire in the guest.
+    pub(crate) failure_handler: AtomicU64,
+    /// First address of the heap; prepared entries are offsets from it.
+    pub(crate) heap_base: u64,
+    /// Size of the heap's reservation.
+    pub(crate) heap_size: u64,
+}
+
+impl Shared {
+    /// Makes a vacant cell a function.
+    pub(crate) fn allocate(&self, function: FunctionId) {
+        let cell = self.cells.get(function);
+        let trampoline = self.cells.trampoline(function);
+        cell.target.store(trampoline, Ordering::Release);
+        let before = cell.step(Step::Allocate);
+        assert!(before.is_some(), "{function} handed out twice");
+    }
+
+    /// Stores an entry into the slot; see `StubTable::publish`.
+    pub(crate) fn publish(&self, function: FunctionId, entry: u64) -> bool {
+        self.change(function, |cell, word| {
+            if word.step(Step::Settle(Kind::Bound)).is_none() {
+                return word.kind();
+            }
+            // Partner: the acquire loads of `target`, and instruction fetch.
+            cell.target.store(entry, Ordering::Release);
+            Kind::Bound
+        }) == Kind::Bound
+    }
+
+    /// Remembers where the code is; the first call stores it.
+    pub(crate) fn prepare(&self, function: FunctionId, entry: u64) -> bool {
+        let offset = entry.wrapping_sub(self.heap_base);
+        let near = offset < self.heap_size;
+        let kind = self.change(function, |cell, word| {
+            let unasked = word.step(Step::Settle(Kind::Prepared)).is_some();
+            if unasked && near && !word.queued() {
+                // Relaxed: `settle` publishes it.
+                cell.next.store(offset as u32, Ordering::Relaxed);
+                return Kind::Prepared;
+            }
+            if word.step(Step::Settle(Kind::Bound)).is_none() {
+                return word.kind();
+            }
+            // Partner: as in `publish`.
+            cell.target.store(entry, Ordering::Release);
+            Kind::Bound
+        });
+        matches!(kind, Kind::Prepared | Kind::Bound)
+    }
+
+    /// Sends waiting and later calls to the failure handler, unless there is
+    /// code already.
+    pub(crate) fn fail(&self, function: FunctionId) -> bool {
+        self.change(function, |_, word| match word.kind() {
+            Kind::Unbound | Kind::Requested => Kind::Failed,
+            kind => kind,
+        }) == Kind::Failed
+    }
+
+    /// Makes the next call ask again.
+    pub(crate) fn unpublish(&self, function: FunctionId) -> bool {
+        self.change(function, |cell, word| match word.kind() {
+            Kind::Bound | Kind::Prepared | Kind::Failed => {
+                self.to_trampoline(function, cell);
+                Kind::Unbound
+            }
+            kind => kind,
+        }) == Kind::Unbound
+    }
+
+    /// Removes a function for good.
+    pub(crate) fn quarantine(&self, function: FunctionId) -> bool {
+        let mut first = false;
+        self.change(function, |cell, word| {
+            first = word.kind() != Kind::Quarantined;
+            self.to_trampoline(function, cell);
+            Kind::Quarantined
+        });
+        first
+    }
+
+    /// Puts a quarantined cell on the free list; `false` when it is not
+    /// quarantined, or still linked as a request.
+    pub(crate) fn recycle(&self, function: FunctionId) -> bool {
+        let vacated = self.cells.get(function).step(Step::Recycle).is_some();
+        if vacated {
+            self.free.prepend(&self.cells, function, function);
+        }
+        vacated
+    }
+
+    fn to_trampoline(&self, function: FunctionId, cell: &Cell) {
+        // Partner: the acquire load in `Shared::resolve`.
+        cell.target
+            .store(self.cells.trampoline(function), Ordering::Release);
+    }
+
+    /// One change of a function by the runtime: sets *busy*, lets `f` store what
+    /// it wants and say the kind, settles, wakes. Gives the kind that was set.
+    fn change(&self, function: FunctionId, f: impl FnOnce(&Cell, Word) -> Kind) -> Kind {
+        let cell = self.cells.get(function);
+        let Some(before) = cell.acquire() else {
+            panic!("{function} is not allocated in this table");
+        };
+        let acquired = before.step(Step::Acquire).expect("just taken");
+        let kind = f(cell, acquired);
+        self.settle(cell, kind);
+        kind
+    }
+
+    /// Ends a change and wakes who waits for it.
+    pub(crate) fn settle(&self, cell: &Cell, kind: Kind) {
+        let before = cell.step(Step::Settle(kind));
+        debug_assert!(before.is_some(), "illegal change to {kind:?}");
+        if before.is_some_and(Word::waiters) {
+            self.waiting.wake_all(cell.futex());
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The state of one function: a word of a kind and three flags, and the one
+//! function that says which steps are legal.
+//!
+//! ```text
+//!             Request              Settle
+//!   Unbound ----------> Requested ---------> Bound <---+ republish
+//!    |  ^ |                     \             |  ^-----+
+//!    |  | +-> Prepared -> Bound  +-> Failed <-+ (no: a failed tier-up changes
+//!    |  |     (the guest binds)       |          nothing)
+//!    |  +--- unpublish: Bound, Prepared, Failed
+//!    +-----> Quarantined: from all but Vacant, for ever (or until recycled)
+//! ```
+//!
+//! | step | who | from | to | effect that goes with it |
+//! |---|---|---|---|---|
+//! | `Allocate` | runtime | Vacant | Unbound | target = trampoline before it |
+//! | `Request` | guest, signals blocked | Unbound, not busy | Requested + queued | link the cell if it was not queued; ring |
+//! | `Await` | guest | Requested, or busy | + waiters | futex wait on the new word |
+//! | `Acquire` | whoever changes `target` | any but Vacant, not busy | + busy | none |
+//! | `Settle(kind)` | who acquired | busy | kind, - busy, - waiters | wake all if there were waiters |
+//! | `Take` | service | queued | - queued | deliver if Requested |
+//! | `Recycle` | runtime | Quarantined, not busy, not queued | Vacant | free list |
+//!
+//! # Invariants
+//! - `target` is changed only while *busy* is set, by the thread that set it;
+//!   guests set it (Prepared only) with signals blocked, so no handler can find
+//!   its own thread in the middle of a change.
+//! - *queued* means: the cell is linked in the request list or the batch, or a
+//!   guest with blocked signals is about to link it. So a cell is linked at most
+//!   once, and `next` belongs to the list while it is set.
+//! - *waiters* is set before anybody sleeps on the word, and every step that
+//!   ends a wait clears it and wakes. A waiter that left by `longjmp` leaves the
+//!   flag, which costs one needless wake.
+
+use std::fmt;
+
+/// What a function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    /// Not handed out (zero: what fresh slots hold).
+    Vacant = 0,
+    /// No code, nobody asked.
+    Unbound = 1,
+    /// No code in the slot, but `next` says where it is (offset in the heap).
+    Prepared = 2,
+    /// No code, a guest asked.
+    Requested = 3,
+    /// The slot holds code.
+    Bound = 4,
+    /// Could not be compiled: calls go to the failure handler.
+    Failed = 5,
+    /// Removed: calls go to the failure handler, the stub is not reused.
+    Quarantined = 6,
+}
+
+const KINDS: [Kind; 8] = [
+    Kind::Vacant,
+    Kind::Unbound,
+    Kind::Prepared,
+    Kind::Requested,
+    Kind::Bound,
+    Kind::Failed,
+    Kind::Quarantined,
+    // Never stored.
+    Kind::Vacant,
+];
+
+/// A step of a function's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Allocate,
+    Request,
+    Await,
+    Acquire,
+    Settle(Kind),
+    Take,
+    Recycle,
+}
+
+/// The state word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Word(u32);
+
+const KIND: u32 = 7;
+const QUEUED: u32 = 1 << 3;
+const BUSY: u32 = 1 << 4;
+const WAITERS: u32 = 1 << 5;
+
+impl Word {
+    pub(crate) fn from_bits(bits: u32) -> Word {
+        Word(bits)
+    }
+
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) fn kind(self) -> Kind {
+        KINDS[(self.0 & KIND) as usize]
+    }
+
+    /// Linked in the request list (or about to be).
+    pub(crate) fn queued(self) -> bool {
+        self.0 & QUEUED != 0
+    }
+
+    /// Somebody is changing the target.
+    pub(crate) fn busy(self) -> bool {
+        self.0 & BUSY != 0
+    }
+
+    /// Somebody may sleep on the word.
+    pub(crate) fn waiters(self) -> bool {
+        self.0 & WAITERS != 0
+    }
+
+    fn with(self, kind: Kind) -> Word {
+        Word(self.0 & !KIND | kind as u32)
+    }
+
+    /// The word after a `fork`, in the child: no other thread, so nobody waits
+    /// and nobody is in the middle of a change; requests are asked again.
+    pub(crate) fn inherited(kind: Kind) -> Word {
+        Word(0).with(kind).or_queued(kind == Kind::Requested)
+    }
+
+    fn or_queued(self, queued: bool) -> Word {
+        Word(self.0 | if queued { QUEUED } else { 0 })
+    }
+
+    /// The word after `step`; `None` if the step is not legal now.
+    pub(crate) fn step(self, step: Step) -> Option<Word> {
+        let kind = self.kind();
+        match step {
+            Step::Allocate if kind == Kind::Vacant => Some(self.with(Kind::Unbound)),
+            Step::Request if kind == Kind::Unbound && !self.busy() => {
+                Some(self.with(Kind::Requested).or_queued(true))
+            }
+            Step::Await if kind == Kind::Requested || self.busy() => Some(Word(self.0 | WAITERS)),
+            Step::Acquire if kind != Kind::Vacant && !self.busy() => Some(Word(self.0 | BUSY)),
+            Step::Settle(to) if self.busy() && settles(kind, to) => {
+                Some(Word(self.0 & !(BUSY | WAITERS)).with(to))
+            }
+            Step::Take if self.queued() => Some(Word(self.0 & !QUEUED)),
+            Step::Recycle if self == Word(Kind::Quarantined as u32) => Some(Word(0)),
+            Step::Recycle if self == Word(Kind::Quarantined as u32 | WAITERS) => Some(Word(0)),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a change may take a function from one kind to another.
+fn settles(from: Kind, to: Kind) -> bool {
+    use Kind::{Bound, Failed, Prepared, Quarantined, Requested, Unbound, Vacant};
+    match (from, to) {
+        (Vacant, _) => false,
+        (from, to) if from == to => true,
+        (Quarantined, _) => false,
+        (_, Bound | Quarantined) => true,
+        (Unbound | Requested, Failed) => true,
+        (Unbound | Failed, Prepared) => true,
+        (Prepared | Failed, Unbound) => true,
+        (Bound, Unbound) => true,
+        _ => false,
+    }
+}
+
+impl fmt::Debug for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.kind())?;
+        for (set, name) in [
+            (self.queued(), "queued"),
+            (self.busy(), "busy"),
+            (self.waiters(), "waiters"),
+        ] {
+            if set {
+                write!(f, "+{name}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Every step from every word, against the invariants of the module.
+    #[test]
+    fn steps_keep_the_invariants() {
+        let mut steps = vec![
+            Step::Allocate,
+            Step::Request,
+            Step::Await,
+            Step::Acquire,
+            Step::Take,
+            Step::Recycle,
+        ];
+        steps.extend(KINDS.map(Step::Settle));
+        let mut legal = 0;
+        for bits in 0..=(KIND | QUEUED | BUSY | WAITERS) {
+            let from = Word(bits);
+            for &step in &steps {
+                let Some(to) = from.step(step) else { continue };
+                legal += 1;
+                let settles = matches!(step, Step::Settle(_));
+                assert!(
+                    !from.busy() || settles || from.kind() == to.kind() || step == Step::Allocate,
+                    "{from:?} {step:?}: only the owner changes a busy kind"
+                );
+                assert!(
+                    !from.waiters() || to.waiters() || settles || step == Step::Recycle,
+                    "{from:?} {step:?}: waiters forgotten"
+                );
+                assert!(
+                    !from.queued() || to.queued() || step == Step::Take,
+                    "{from:?} {step:?}: unlinked without being taken"
+                );
+                assert_eq!(from.busy() && !to.busy(), settles, "{from:?} {step:?}");
+            }
+        }
+        assert!(legal > 100);
+    }
+
+    #[test]
+    fn a_first_call() {
+        let mut word = Word(0);
+        let mut path = String::new();
+        for step in [
+            Step::Allocate,
+            Step::Request,
+            Step::Await,
+            Step::Take,
+            Step::Acquire,
+            Step::Settle(Kind::Bound),
+        ] {
+            word = word.step(step).unwrap();
+            path += &format!("{word:?} ");
+        }
+        assert_eq!(
+            path.trim(),
+            "Unbound Requested+queued Requested+queued+waiters Requested+waiters \
+             Requested+busy+waiters Bound"
+        );
+    }
+}

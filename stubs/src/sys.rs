@@ -1,0 +1,128 @@
+//! The system calls of the guest side, made directly.
+//!
+//! Not through libc or rustix: a guest thread's `errno` must stay as it is even
+//! when a signal handler leaves the wait by `longjmp`, so nothing may store it
+//! and restore it later; and rustix keeps off `errno` only as long as nobody in
+//! the build enables its `use-libc` feature. All functions are
+//! async-signal-safe, use no thread-local and no memory but their arguments.
+
+use std::arch::asm;
+use std::ptr;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+/// Bytes of the kernel's signal set.
+const SIGSET_BYTES: usize = 8;
+
+/// One system call; returns what the kernel returns (`-errno` for errors).
+///
+/// # Safety
+/// 1. The arguments are what system call `number` asks for.
+unsafe fn syscall(number: libc::c_long, args: [usize; 4]) -> isize {
+    let result;
+    // SAFETY: duty 1; the kernel clobbers rcx, r11 and the flags, preserves all
+    // other registers, and does not use the stack.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Sleeps while `word` holds `expected`, until woken, for at most `timeout`.
+/// May return early for any reason (signals among them).
+pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
+    let timeout = timeout.map(|timeout| libc::timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(timeout.subsec_nanos()),
+    });
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    let args = [
+        word.as_ptr().expose_provenance(),
+        operation as usize,
+        expected as usize,
+        timeout.expose_provenance(),
+    ];
+    // SAFETY: a word and a timeout (or null) that live for the call; the kernel
+    // only reads them.
+    unsafe { syscall(libc::SYS_futex, args) };
+}
+
+/// Wakes at most `count` waiters of `word`.
+pub(crate) fn futex_wake(word: &AtomicU32, count: i32) {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    let args = [
+        word.as_ptr().expose_provenance(),
+        operation as usize,
+        count as usize,
+        0,
+    ];
+    // SAFETY: the kernel uses the address only as a key.
+    unsafe { syscall(libc::SYS_futex, args) };
+}
+
+/// Lets another thread run.
+pub(crate) fn sched_yield() {
+    // SAFETY: has no arguments.
+    unsafe { syscall(libc::SYS_sched_yield, [0; 4]) };
+}
+
+/// Writes to standard error, as much as fits in one call.
+pub(crate) fn write_error(text: &[u8]) {
+    let args = [2, text.as_ptr().expose_provenance(), text.len(), 0];
+    // SAFETY: the kernel reads `len` bytes of a live slice.
+    unsafe { syscall(libc::SYS_write, args) };
+}
+
+/// Ends the process at once.
+pub(crate) fn exit(status: i32) -> ! {
+    loop {
+        // SAFETY: does not return.
+        unsafe { syscall(libc::SYS_exit_group, [status as usize, 0, 0, 0]) };
+    }
+}
+
+/// Evidence that all signals are blocked on this thread; dropping it restores
+/// the mask that was.
+///
+/// Around steps that another waiter of the *same thread* - a signal handler -
+/// could wait for, or that a handler must not leave by `longjmp` half done.
+pub(crate) struct SignalsBlocked {
+    before: u64,
+}
+
+impl SignalsBlocked {
+    pub(crate) fn new() -> SignalsBlocked {
+        let mut before = 0;
+        set_mask(u64::MAX, Some(&mut before));
+        SignalsBlocked { before }
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        set_mask(self.before, None);
+    }
+}
+
+fn set_mask(mask: u64, before: Option<&mut u64>) {
+    let before = before.map_or(ptr::null_mut(), ptr::from_mut);
+    let args = [
+        libc::SIG_SETMASK as usize,
+        ptr::from_ref(&mask).expose_provenance(),
+        before.expose_provenance(),
+        SIGSET_BYTES,
+    ];
+    // SAFETY: two live words of the size that is given, or null for the second.
+    unsafe { syscall(libc::SYS_rt_sigprocmask, args) };
+}

@@ -1,0 +1,491 @@
+//! The stub table: construction, allocation, and the runtime's interface.
+//!
+//! There is no lock: allocation is a counter and a tagged free list, changes of
+//! one function exclude each other by a bit of its state word (`state`), the
+//! request list is lock-free (`requests`). So a `fork` at any moment leaves
+//! nothing locked in the child.
+//!
+//! | field | written by | ordering | partner |
+//! |---|---|---|---|
+//! | `next` | `claim` | compare-exchange, relaxed | none: ids carry no data |
+//! | `committed` | owner of `committing` | release | acquire in `ensure_committed` |
+//! | `committing` | `ensure_committed` | acquire and release | itself |
+//! | `quarantined`, `recycled` | release, recycle, allocate | relaxed | none: counts |
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use uruk_heap::{Heap, Sealed, StubPage, StubRegion};
+
+use crate::cfi::UnwindRow;
+use crate::error::StubError;
+use crate::function::{CELLS_PER_PAGE, FUNCTIONS_PER_PAGE, FunctionId, Functions};
+use crate::guest::FailureHandler;
+use crate::image;
+use crate::place;
+use crate::shared::Shared;
+use crate::state::{Kind, Word};
+use crate::sync::{AtomicU32, Ordering, spin};
+
+/// Stub pages that are committed at once: as many as there are, within these.
+const COMMIT_PAGES: (u32, u32) = (4, 64);
+
+/// Counts of a table at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StubStats {
+    /// Functions in use.
+    pub used: usize,
+    /// Released functions, whose stubs are not reused.
+    pub quarantined: usize,
+    /// Recycled stubs, ready for reuse.
+    pub free: usize,
+    /// Functions that fit in all.
+    pub capacity: usize,
+    /// Stub pages that have their image.
+    pub pages: usize,
+}
+
+type CommitHook = Box<dyn Fn(UnwindRow) + Send + Sync>;
+
+/// Slots, stubs and the resolver of one heap.
+///
+/// Dropping it leaves the memory to the heap. Guests must not make first calls
+/// after that: nobody would answer.
+pub struct StubTable {
+    shared: NonNull<Shared>,
+    region: StubRegion,
+    page: Box<StubPage>,
+    /// Resolver code, then its `.eh_frame`.
+    code: Sealed,
+    eh_frame: u64,
+    resolver_row: UnwindRow,
+    stubs_fde: u64,
+    /// Ordinals handed out so far.
+    next: AtomicU32,
+    /// Pages that have their image and whose common slot is set.
+    committed: AtomicU32,
+    /// 1 while a thread commits pages.
+    committing: AtomicU32,
+    quarantined: AtomicU32,
+    recycled: AtomicU32,
+    hook: Option<CommitHook>,
+}
+
+// SAFETY: `shared` points to memory of the heap that `region` keeps mapped, made
+// of atomics and constants; everything else is Send.
+unsafe impl Send for StubTable {}
+// SAFETY: as above; everything else is Sync.
+unsafe impl Sync for StubTable {}
+
+impl StubTable {
+    /// Makes the table of a heap: one for each heap, because the table takes the
+    /// whole stub region.
+    ///
+    /// # Errors
+    /// [`StubError::Heap`] when there is no memory for the resolver.
+    pub fn new(heap: &Heap) -> Result<Arc<StubTable>, StubError> {
+        StubTable::make(heap, None)
+    }
+
+    /// Like [`StubTable::new`]; `hook` is told every [`UnwindRow`], those of
+    /// stubs before the first of them is handed out, each once (in a forked
+    /// child maybe once more). It runs on the thread that allocates.
+    ///
+    /// # Errors
+    /// As for [`StubTable::new`].
+    pub fn with_hook(
+        heap: &Heap,
+        hook: impl Fn(UnwindRow) + Send + Sync + 'static,
+    ) -> Result<Arc<StubTable>, StubError> {
+        StubTable::make(heap, Some(Box::new(hook)))
+    }
+
+    fn make(heap: &Heap, hook: Option<CommitHook>) -> Result<Arc<StubTable>, StubError> {
+        let region = heap.stub_region();
+        let shared = place::shared(heap, &region)?;
+        let placed = place::resolver(heap, &region, shared)?;
+        let start = placed.code.address();
+        let table = StubTable {
+            shared,
+            page: image::stub_page(region.distance()),
+            eh_frame: placed.eh_frame,
+            resolver_row: UnwindRow {
+                start,
+                end: start + u64::from(placed.len),
+                fde: placed.resolver_fde,
+            },
+            stubs_fde: placed.stubs_fde,
+            region,
+            code: placed.code,
+            next: AtomicU32::new(0),
+            committed: AtomicU32::new(0),
+            committing: AtomicU32::new(0),
+            quarantined: AtomicU32::new(0),
+            recycled: AtomicU32::new(0),
+            hook,
+        };
+        table.tell(table.resolver_row);
+        Ok(Arc::new(table))
+    }
+
+    /// A new function: unbound, with a stub that asks for code when it is
+    /// called.
+    ///
+    /// # Errors
+    /// [`StubError::Full`], [`StubError::Heap`].
+    pub fn allocate(&self) -> Result<FunctionId, StubError> {
+        let shared = self.shared();
+        if let Some(function) = shared.free.pop(&shared.cells) {
+            self.recycled.fetch_sub(1, Ordering::Relaxed);
+            shared.allocate(function);
+            return Ok(function);
+        }
+        let ordinal = self.claim(1)?;
+        let function = FunctionId::from_ordinal(ordinal);
+        shared.allocate(function);
+        Ok(function)
+    }
+
+    /// `count` new functions with ascending ids.
+    ///
+    /// # Errors
+    /// As for [`StubTable::allocate`]; nothing is allocated then.
+    pub fn allocate_many(&self, count: usize) -> Result<Functions, StubError> {
+        let held = self.next.load(Ordering::Relaxed);
+        let count = u32::try_from(count).map_err(|_| self.full(count, held))?;
+        let first = self.claim(count)?;
+        let functions = Functions::new(first..first + count);
+        for function in functions.clone() {
+            self.shared().allocate(function);
+        }
+        Ok(functions)
+    }
+
+    /// The function's address, for its whole life.
+    pub fn stub_address(&self, function: FunctionId) -> u64 {
+        self.shared().cells.stub(function)
+    }
+
+    /// The address of the 8-byte word that always holds where a call of the
+    /// function goes: for `call [slot]`.
+    pub fn slot_address(&self, function: FunctionId) -> u64 {
+        self.shared().cells.slot(function)
+    }
+
+    /// The function whose stub is at an address, if it was handed out.
+    pub fn function_at(&self, stub_address: u64) -> Option<FunctionId> {
+        self.shared()
+            .cells
+            .by_stub(stub_address)
+            .filter(|function| self.handed_out(*function))
+    }
+
+    /// The function of an [index](FunctionId::index), if it was handed out.
+    pub fn function(&self, index: u32) -> Option<FunctionId> {
+        let function = FunctionId::from_index(index);
+        self.handed_out(function).then_some(function)
+    }
+
+    /// Makes `entry` the function's code: one store into the slot, seen by
+    /// callers at once; then the state, then waiting callers are woken. Over
+    /// code that is published already it replaces that. `false` when the
+    /// function was released meanwhile.
+    ///
+    /// `entry` must be the code of the function, ready to be called. (Safe,
+    /// because calling is what is unsafe: who calls a stub vouches for what is
+    /// published behind it.)
+    ///
+    /// Must not run on a thread that may be interrupted by a signal handler
+    /// which calls this very function.
+    pub fn publish(&self, function: FunctionId, entry: u64) -> bool {
+        self.shared().publish(function, entry)
+    }
+
+    /// Says where code that is ready lies, without making it reachable: the
+    /// first call stores it into the slot by itself, in well under a
+    /// microsecond, with no service. Where callers wait or other code is
+    /// published already, or if `entry` lies outside of the heap, it publishes.
+    /// `false` when the function was released meanwhile.
+    ///
+    /// Restrictions as for [`StubTable::publish`].
+    pub fn prepare(&self, function: FunctionId, entry: u64) -> bool {
+        self.shared().prepare(function, entry)
+    }
+
+    /// Says that there will be no code for now: waiting callers and later ones
+    /// continue at what the failure handler returns, until something is
+    /// published. `false`, and no change, when the function has code or was
+    /// released.
+    pub fn fail(&self, function: FunctionId) -> bool {
+        self.shared().fail(function)
+    }
+
+    /// Takes code or a failure back: the next call asks again. `false`, and no
+    /// change, when callers are waiting already or the function was released.
+    pub fn unpublish(&self, function: FunctionId) -> bool {
+        self.shared().unpublish(function)
+    }
+
+    /// Removes a function. Its stub goes into quarantine: calls go to the
+    /// failure handler, the address is not reused. `false` when it was released
+    /// before.
+    pub fn release(&self, function: FunctionId) -> bool {
+        let first = self.shared().quarantine(function);
+        if first {
+            self.quarantined.fetch_add(1, Ordering::Relaxed);
+        }
+        first
+    }
+
+    /// Lets the stub of a released function be handed out again. `false` when it
+    /// was not released, or a request for it is still to be taken by
+    /// [`StubTable::next_request`].
+    ///
+    /// # Safety
+    /// 1. Nothing holds the stub's or the slot's address any more, and nobody
+    ///    uses the id.
+    pub unsafe fn recycle(&self, function: FunctionId) -> bool {
+        let recycled = self.shared().recycle(function);
+        if recycled {
+            self.quarantined.fetch_sub(1, Ordering::Relaxed);
+            self.recycled.fetch_add(1, Ordering::Relaxed);
+        }
+        recycled
+    }
+
+    /// The published code; `None` while there is none.
+    pub fn entry(&self, function: FunctionId) -> Option<u64> {
+        let shared = self.shared();
+        let cell = shared.cells.get(function);
+        let bound = cell.word().kind() == Kind::Bound;
+        // Partner: the release in `publish`.
+        let target = cell.target.load(Ordering::Acquire);
+        (bound && target != shared.cells.trampoline(function)).then_some(target)
+    }
+
+    /// The next function that callers wait for. Each first call gives one
+    /// request, however many callers race; who takes it must
+    /// [publish](StubTable::publish) or [fail](StubTable::fail) it. Any number
+    /// of threads may take requests; they must have all signals blocked.
+    pub fn next_request(&self) -> Option<FunctionId> {
+        let shared = self.shared();
+        shared.requests.next(&shared.cells)
+    }
+
+    /// Like [`StubTable::next_request`]; waits for one, for at most `timeout`.
+    /// `None` also once the service is [stopped](StubTable::stop_service).
+    pub fn wait_request(&self, timeout: Option<Duration>) -> Option<FunctionId> {
+        let shared = self.shared();
+        shared.requests.wait(&shared.cells, timeout)
+    }
+
+    /// Makes [`StubTable::wait_request`] return `None`, on all threads that are
+    /// in it or come to it, until [`StubTable::start_service`]. Requests stay.
+    pub fn stop_service(&self) {
+        self.shared().requests.stop();
+    }
+
+    /// Takes back [`StubTable::stop_service`]; as a table is when it is made.
+    pub fn start_service(&self) {
+        self.shared().requests.start();
+    }
+
+    /// Sets what calls of failed and released functions do. It runs on the guest
+    /// thread and stack, maybe in a signal handler, with the call's arguments
+    /// saved; control continues at the address it returns with those arguments.
+    /// The default writes a line to standard error and ends the process with
+    /// [`FAILURE_STATUS`](crate::FAILURE_STATUS).
+    pub fn set_failure_handler(&self, handler: FailureHandler) {
+        let handler = handler as *const () as usize as u64;
+        // Partner: the acquire in the guest's `resolve`.
+        self.shared()
+            .failure_handler
+            .store(handler, Ordering::Release);
+    }
+
+    /// To be called in the child of a `fork` before anything else of the table,
+    /// while the child has one thread; after the heap's `after_fork_child`.
+    /// Requests whose service is gone are asked again. The parent needs nothing.
+    ///
+    /// At the moment of the `fork` no thread may be taking requests (waiting for
+    /// them is fine).
+    pub fn after_fork_child(&self) {
+        let shared = self.shared();
+        self.committing.store(0, Ordering::Relaxed);
+        shared.requests.reset();
+        for ordinal in 0..self.next.load(Ordering::Relaxed) {
+            let function = FunctionId::from_ordinal(ordinal);
+            let cell = shared.cells.get(function);
+            let word = cell.word();
+            let unpublishing = word.kind() == Kind::Bound
+                && cell.target.load(Ordering::Relaxed) == shared.cells.trampoline(function);
+            let kind = if unpublishing {
+                Kind::Unbound
+            } else {
+                word.kind()
+            };
+            let inherited = Word::inherited(kind);
+            // Pages that need no change stay shared with the parent.
+            if word != inherited {
+                cell.reset(inherited);
+            }
+            if inherited.queued() {
+                shared.requests.push(&shared.cells, function);
+            }
+        }
+    }
+
+    /// What an unwinder must know so far: the resolver, and the stub pages that
+    /// are in use. More come with [allocation](StubTable::with_hook).
+    pub fn unwind_rows(&self) -> Vec<UnwindRow> {
+        let mut rows = vec![self.resolver_row];
+        // Partner: the release in `ensure_committed`.
+        let pages = self.committed.load(Ordering::Acquire);
+        if pages > 0 {
+            rows.push(self.stub_row(0, pages));
+        }
+        rows
+    }
+
+    /// Address of the frame descriptions as a whole (CIE, FDEs, a zero length),
+    /// for `__register_frame`.
+    pub fn eh_frame(&self) -> u64 {
+        self.eh_frame
+    }
+
+    /// The resolver's machine code, and its address.
+    pub fn resolver(&self) -> (u64, &[u8]) {
+        let len = self.resolver_row.end - self.resolver_row.start;
+        let bytes = self.code.bytes().unwrap_or_default();
+        (self.code.address(), &bytes[..len as usize])
+    }
+
+    /// Counts.
+    pub fn stats(&self) -> StubStats {
+        let next = self.next.load(Ordering::Relaxed) as usize;
+        let quarantined = self.quarantined.load(Ordering::Relaxed) as usize;
+        let free = self.recycled.load(Ordering::Relaxed) as usize;
+        StubStats {
+            used: next.saturating_sub(quarantined + free),
+            quarantined,
+            free,
+            capacity: self.capacity() as usize,
+            pages: self.committed.load(Ordering::Relaxed) as usize,
+        }
+    }
+
+    fn shared(&self) -> &Shared {
+        // SAFETY: placed by `place::shared` in memory that the heap keeps mapped;
+        // never accessed but by shared reference.
+        unsafe { self.shared.as_ref() }
+    }
+
+    fn capacity(&self) -> u32 {
+        self.region.pages() as u32 * FUNCTIONS_PER_PAGE
+    }
+
+    fn handed_out(&self, function: FunctionId) -> bool {
+        let next = self.next.load(Ordering::Relaxed);
+        function.ordinal().is_some_and(|ordinal| ordinal < next)
+    }
+
+    fn full(&self, asked: usize, held: u32) -> StubError {
+        StubError::Full {
+            asked,
+            held: held as usize,
+            capacity: self.capacity() as usize,
+        }
+    }
+
+    /// Takes `count` ordinals whose pages are committed; gives the first.
+    fn claim(&self, count: u32) -> Result<u32, StubError> {
+        let mut first = self.next.load(Ordering::Relaxed);
+        loop {
+            let end = first
+                .checked_add(count)
+                .filter(|end| *end <= self.capacity());
+            let end = end.ok_or_else(|| self.full(count as usize, first))?;
+            self.ensure_committed(end.div_ceil(FUNCTIONS_PER_PAGE))?;
+            let claimed =
+                self.next
+                    .compare_exchange(first, end, Ordering::Relaxed, Ordering::Relaxed);
+            match claimed {
+                Ok(_) => return Ok(first),
+                Err(now) => first = now,
+            }
+        }
+    }
+
+    fn ensure_committed(&self, pages: u32) -> Result<(), StubError> {
+        let mut turn = 0;
+        // Acquire; partner: the release in `commit`, so that the common slots
+        // are set for whoever is told of the stubs.
+        while self.committed.load(Ordering::Acquire) < pages {
+            // Partner: the release below.
+            let owned =
+                self.committing
+                    .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+            if owned.is_err() {
+                spin(turn);
+                turn += 1;
+                continue;
+            }
+            let result = self.commit(pages);
+            self.committing.store(0, Ordering::Release);
+            result?;
+        }
+        Ok(())
+    }
+
+    /// Commits at least up to `pages`; by the owner of `committing`.
+    fn commit(&self, pages: u32) -> Result<(), StubError> {
+        let first = self.committed.load(Ordering::Relaxed);
+        if first >= pages {
+            return Ok(());
+        }
+        let (least, most) = COMMIT_PAGES;
+        let end = pages.max(first + first.clamp(least, most));
+        let end = end.min(self.region.pages() as u32);
+        self.region
+            .commit_stub_pages(first as usize, &self.page, (end - first) as usize)?;
+        for page in first..end {
+            let common = FunctionId::from_index(page * CELLS_PER_PAGE + FUNCTIONS_PER_PAGE);
+            // Release; partner: the acquire load of `committed`.
+            self.shared()
+                .cells
+                .get(common)
+                .target
+                .store(self.code.address(), Ordering::Release);
+        }
+        self.tell(self.stub_row(first, end));
+        self.committed.store(end, Ordering::Release);
+        Ok(())
+    }
+
+    fn stub_row(&self, first: u32, end: u32) -> UnwindRow {
+        let base = self.region.stubs_base();
+        UnwindRow {
+            start: base + u64::from(first) * size_of::<StubPage>() as u64,
+            end: base + u64::from(end) * size_of::<StubPage>() as u64,
+            fde: self.stubs_fde,
+        }
+    }
+
+    fn tell(&self, row: UnwindRow) {
+        if let Some(hook) = &self.hook {
+            hook(row);
+        }
+    }
+}
+
+impl fmt::Debug for StubTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StubTable")
+            .field("region", &self.region)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,167 @@
+//! The project's own commands: `cargo xtask demo | test | bench | csmith | lint | model |
+//! setup`.
+//!
+//! Each makes sure that LLVM 22 is there, installs it where that is the custom of
+//! the system, and calls cargo with the environment that finds it. This package
+//! itself needs neither LLVM nor any other package of the workspace.
+
+mod cargo;
+mod install;
+mod llvm;
+mod system;
+mod totals;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::cargo::Cargo;
+use crate::install::Purpose;
+
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", about = "Uruk's own commands")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run Lua and a Rust program lazily, beside their peers.
+    Demo {
+        /// Passed on to the demo (`--help` shows what it takes).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Run every test.
+    Test {
+        /// Passed on to `cargo test`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Measure, beside the peers.
+    Bench {
+        /// Passed on to the benchmarks (`--only NAME`, ...).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Compare random programs with their native runs.
+    Csmith {
+        /// How many seeds.
+        #[arg(long, default_value_t = 500)]
+        seeds: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        first: u64,
+    },
+    /// Check formatting and run clippy, where the toolchain has them.
+    Lint,
+    /// Run the models of the lock-free parts under loom.
+    Model,
+    /// Only make sure that everything the tests need is installed.
+    Setup,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    let purpose = match task {
+        Task::Demo { .. } => Purpose::Run,
+        Task::Test { .. } | Task::Csmith { .. } | Task::Setup => Purpose::Test,
+        Task::Bench { .. } | Task::Lint | Task::Model => Purpose::Run,
+    };
+    let cargo = Cargo::new(install::ensure(purpose)?)?;
+    match task {
+        Task::Demo { args } => demo(&cargo, &args),
+        Task::Test { args } => test(&cargo, &args),
+        Task::Bench { args } => bench(&cargo, &args),
+        Task::Csmith { seeds, first } => csmith(&cargo, seeds, first),
+        Task::Lint => lint(&cargo),
+        Task::Model => model(&cargo),
+        Task::Setup => Ok(()),
+    }
+}
+
+fn demo(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
+    cargo.run("build", &["--release", "-p", "uruk", "-p", "uruk-demos"])?;
+    cargo.run_built("release", "uruk-demos", args)
+}
+
+/// One build for everything, then the tests, which find the command under test
+/// by `URUK_BIN` instead of building it once more.
+fn test(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
+    let built = cargo.built("debug", "uruk");
+    let cargo = cargo.with_env("URUK_BIN", built);
+    cargo.run("build", &["--workspace", "--all-targets"])?;
+    let mut words = vec!["--no-fail-fast"];
+    // Whoever names a package wants only that one.
+    let named = |arg: &String| arg.starts_with("-p") || arg.starts_with("--package");
+    words.extend((!args.iter().any(named)).then_some("--workspace"));
+    words.extend(args.iter().map(String::as_str));
+    totals::show(&cargo, &words)
+}
+
+fn bench(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
+    cargo.run("build", &["--release", "-p", "uruk", "-p", "uruk-benches"])?;
+    let built = cargo.built("release", "uruk");
+    let cargo = cargo.with_env("URUK_BIN", built);
+    cargo.run_built("release", "uruk-benches", args)
+}
+
+fn csmith(cargo: &Cargo, seeds: u64, first: u64) -> anyhow::Result<()> {
+    cargo.run("build", &["--release", "-p", "uruk"])?;
+    let cargo = cargo
+        .with_env("URUK_BIN", cargo.built("release", "uruk"))
+        .with_env("URUK_CSMITH_SEEDS", seeds.to_string())
+        .with_env("URUK_CSMITH_FIRST", first.to_string());
+    // The gate may still be closed for the ordinary tests.
+    let words = [
+        "-p",
+        "uruk-e2e",
+        "--test",
+        "random_programs",
+        "--",
+        "--include-ignored",
+    ];
+    totals::show(&cargo, &words)
+}
+
+/// Loom replaces the atomics of a package when it is compiled for it, so the models
+/// have a target directory of their own.
+fn model(cargo: &Cargo) -> anyhow::Result<()> {
+    let flags = cargo.with_env("RUSTFLAGS", "--cfg loom");
+    let cargo = flags.with_env("CARGO_TARGET_DIR", "target/loom");
+    for (package, target) in [
+        ("uruk-stubs", &["--lib"][..]),
+        ("uruk-unwind", &["--lib"]),
+        ("uruk-session", &["--test", "loom"]),
+    ] {
+        let mut words = vec!["--release", "-p", package];
+        words.extend(target);
+        cargo.run("test", &words)?;
+    }
+    Ok(())
+}
+
+fn lint(cargo: &Cargo) -> anyhow::Result<()> {
+    if cargo.has("fmt") {
+        cargo.run("fmt", &["--all", "--check"])?;
+    } else {
+        eprintln!("rustfmt is not installed: formatting is not checked");
+    }
+    if cargo.has("clippy") {
+        let words = ["--workspace", "--all-targets", "--", "-D", "warnings"];
+        cargo.run("clippy", &words)?;
+    } else {
+        eprintln!("clippy is not installed: lints are not checked");
+    }
+    Ok(())
+}

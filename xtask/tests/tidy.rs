@@ -1,0 +1,135 @@
+//! What nobody should have to remember: layering, module docs, file sizes, no paths of
+//! a machine in tracked files.
+
+use std::path::{Path, PathBuf};
+
+/// Which packages of ours a package may use, besides the outside world.
+const LAYERS: [(&str, &[&str]); 11] = [
+    ("runtime/link", &[]),
+    ("runtime/heap", &[]),
+    ("runtime/unwind", &[]),
+    ("runtime/session", &[]),
+    ("runtime/codegen", &[]),
+    ("stubs", &["uruk-heap"]),
+    (
+        "runtime",
+        &[
+            "uruk-codegen",
+            "uruk-heap",
+            "uruk-link",
+            "uruk-session",
+            "uruk-stubs",
+            "uruk-unwind",
+        ],
+    ),
+    ("demos/guests", &[]),
+    ("demos/e2e", &["uruk-guests"]),
+    ("demos", &["uruk-guests"]),
+    ("xtask", &[]),
+];
+
+/// Lines a Rust file may have; longer wants a split, or a reason in its first paragraph.
+const LINES: usize = 500;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// All files of the checkout with one of the endings, build outputs left out.
+fn files(endings: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder)
+            .expect("a readable folder")
+            .flatten()
+        {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if path.is_dir() {
+                if name != "target" && name != ".git" && name != "cache" {
+                    folders.push(path);
+                }
+            } else if endings.iter().any(|ending| name.ends_with(ending)) {
+                found.push(path);
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no file ends with any of {endings:?}");
+    found
+}
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Fails with one line per finding.
+fn report(findings: Vec<String>) {
+    assert!(findings.is_empty(), "\n{}", findings.join("\n"));
+}
+
+#[test]
+fn packages_use_only_what_is_below_them() {
+    let mut findings = Vec::new();
+    for (folder, allowed) in LAYERS {
+        let manifest = text(&root().join(folder).join("Cargo.toml"));
+        let dependencies = manifest.split("[dependencies]").nth(1).unwrap_or_default();
+        let own = dependencies.split("\n[").next().unwrap_or_default();
+        for line in own.lines().filter(|line| line.starts_with("uruk")) {
+            let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            if !allowed.contains(&name) {
+                findings.push(format!("{folder} must not use {name}"));
+            }
+        }
+    }
+    report(findings);
+}
+
+#[test]
+fn every_rust_file_opens_with_its_purpose() {
+    // Cases are programs whose first lines are directives.
+    let bare = files(&[".rs"]).into_iter().filter(|path| {
+        let case = path.components().any(|part| part.as_os_str() == "cases");
+        !case && !text(path).starts_with("//!")
+    });
+    report(bare.map(|path| path.display().to_string()).collect());
+}
+
+#[test]
+fn rust_files_stay_short() {
+    let long = files(&[".rs"]).into_iter().filter_map(|path| {
+        let lines = text(&path).lines().count();
+        (lines > LINES).then(|| format!("{}: {lines} lines", path.display()))
+    });
+    report(long.collect());
+}
+
+#[test]
+fn tracked_text_names_no_path_of_a_machine() {
+    let folders = ["home", "root", "work", "tmp"].map(|name| format!("/{name}/"));
+    let mut findings = Vec::new();
+    for path in files(&[".rs", ".toml", ".md", ".c", ".cpp", ".ll", ".lua"]) {
+        for (number, line) in text(&path).lines().enumerate() {
+            let named = folders.iter().any(|folder| {
+                line.match_indices(folder.as_str()).any(|(at, _)| {
+                    let before = line[..at].chars().next_back();
+                    let after = line[at + folder.len()..].chars().next();
+                    !before.is_some_and(|c| c.is_alphanumeric() || "_.".contains(c))
+                        && after.is_some_and(|c| c.is_ascii_lowercase())
+                })
+            });
+            if named {
+                findings.push(format!("{}:{}: {line}", path.display(), number + 1));
+            }
+        }
+    }
+    report(findings);
+}
+
+#[test]
+fn thinking_packages_forbid_unsafe_code() {
+    for folder in ["runtime/link", "runtime/session"] {
+        let library = text(&root().join(folder).join("src/lib.rs"));
+        assert!(library.contains("#![forbid(unsafe_code)]"), "{folder}");
+    }
+}
