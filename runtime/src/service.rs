@@ -268,6 +268,7 @@ unsafe extern "C" fn in_child() {
         return;
     };
     uruk_unwind::after_fork();
+    threads::after_fork_child();
     for core in &state.sessions {
         // Inherited code runs on even when the kernel refuses fresh memory; the next
         // compile then fails with the heap's own error.

@@ -6,8 +6,10 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+
+use crate::service::{self, Pass};
 
 /// How often the watcher looks, once it has reason to.
 const WATCH_INTERVAL: Duration = Duration::from_millis(1);
@@ -15,7 +17,7 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(1);
 /// Rounds of key destructors libc promises at least; the watcher starts in the last.
 const DESTRUCTOR_ROUNDS: u32 = 4;
 
-/// Kernel ids of the threads that are not the program's.
+/// Kernel ids of the threads that are not the program's. Locked by [`ours`] only.
 static OURS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -29,16 +31,35 @@ pub(crate) struct Mark(i32);
 pub(crate) fn mark_ours() -> Mark {
     // SAFETY: takes nothing, cannot fail.
     let id = unsafe { libc::gettid() };
-    OURS.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+    ours().list.push(id);
     Mark(id)
 }
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        OURS.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|&id| id != self.0);
+        ours().list.retain(|&id| id != self.0);
     }
+}
+
+/// The locked list. No fork happens meanwhile, which would leave the child with a lock
+/// nobody opens: a worker starts while its program may already fork.
+struct Ours {
+    // Unlocked before the pass goes: fields drop in this order.
+    list: MutexGuard<'static, Vec<i32>>,
+    _pass: Pass,
+}
+
+fn ours() -> Ours {
+    let pass = service::enter();
+    Ours {
+        list: OURS.lock().unwrap_or_else(PoisonError::into_inner),
+        _pass: pass,
+    }
+}
+
+/// In the child of a fork, while no pass is given: none of the threads is there.
+pub(crate) fn after_fork_child() {
+    OURS.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
 /// Called on the main thread before the program starts.
@@ -84,9 +105,9 @@ fn program_threads() -> bool {
     };
     // SAFETY: takes nothing, cannot fail.
     let main = unsafe { libc::getpid() };
-    let ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
+    let ours = ours();
     tasks
         .flatten()
         .filter_map(|task| task.file_name().to_str()?.parse::<i32>().ok())
-        .any(|id| id != main && !ours.contains(&id))
+        .any(|id| id != main && !ours.list.contains(&id))
 }
