@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use uruk_guests::{Cache, Flavor, Guest, Level, Toolchain};
+use uruk_guests::{Cache, Flavor, Guest, Level, Toolchain, Workload};
 
 use crate::process::Runner;
 
@@ -25,6 +25,8 @@ pub struct Bench {
     pub directory: PathBuf,
     /// Fewer repetitions, fewer levels.
     pub quick: bool,
+    /// Only the workloads whose name contains one of these; all, if there is none.
+    pub only_workloads: Vec<String>,
 }
 
 impl Bench {
@@ -33,7 +35,7 @@ impl Bench {
     ///
     /// # Errors
     /// A tool is missing, or the command does not build.
-    pub fn new(quick: bool) -> Result<Bench> {
+    pub fn new(quick: bool, only_workloads: Vec<String>) -> Result<Bench> {
         let target = target_directory()?;
         let directory = target.join("bench");
         Ok(Bench {
@@ -46,6 +48,7 @@ impl Bench {
             runner: Runner::new(&directory).context("making the output directory")?,
             directory,
             quick,
+            only_workloads,
         })
     }
 
@@ -56,6 +59,14 @@ impl Bench {
         } else {
             &[Level::O0, Level::O2]
         }
+    }
+
+    /// What is repeated within one process, as far as it was asked for.
+    pub fn workloads(&self) -> Vec<Workload> {
+        let named = |name: String| self.only_workloads.iter().any(|part| name.contains(part));
+        let mut all = Workload::all();
+        all.retain(|one| self.only_workloads.is_empty() || named(one.name()));
+        all
     }
 
     /// `full`, or a part of it in a quick run; at least one.
@@ -86,7 +97,18 @@ impl Bench {
 
     /// The command line `uruk run MODE FILE -- ARGS`.
     pub fn uruk_run(&self, mode: &str, bitcode: &Path, args: &[String]) -> Vec<OsString> {
-        let mut command: Vec<OsString> = vec![self.uruk.clone().into(), "run".into(), mode.into()];
+        self.uruk_run_with(&[mode], bitcode, args)
+    }
+
+    /// The command line `uruk run OPTIONS FILE -- ARGS`.
+    pub fn uruk_run_with(
+        &self,
+        options: &[&str],
+        bitcode: &Path,
+        args: &[String],
+    ) -> Vec<OsString> {
+        let mut command: Vec<OsString> = vec![self.uruk.clone().into(), "run".into()];
+        command.extend(options.iter().map(OsString::from));
         command.extend([bitcode.into(), "--".into()]);
         command.extend(args.iter().map(OsString::from));
         command

@@ -3,11 +3,12 @@
 use anyhow::Result;
 
 use crate::bench::Bench;
+use crate::findings::Findings;
 use crate::programs::Subject;
-use crate::row::Row;
+use crate::tiers::{overhead, promotion, publication, steady, whole_run};
 use crate::{first_call, generated, linking, programs, session, stubs};
 
-type Measure = dyn Fn(&Bench) -> Result<Vec<Row>>;
+type Measure = dyn Fn(&Bench) -> Result<Findings>;
 
 /// Something that can be measured by itself.
 pub struct Experiment {
@@ -17,13 +18,13 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    fn new(
+    fn new<F: Into<Findings>>(
         name: impl Into<String>,
-        measure: impl Fn(&Bench) -> Result<Vec<Row>> + 'static,
+        measure: impl Fn(&Bench) -> Result<F> + 'static,
     ) -> Experiment {
         Experiment {
             name: name.into(),
-            measure: Box::new(measure),
+            measure: Box::new(move |bench| Ok(measure(bench)?.into())),
         }
     }
 
@@ -31,7 +32,7 @@ impl Experiment {
     ///
     /// # Errors
     /// What the experiment reports.
-    pub fn run(&self, bench: &Bench) -> Result<Vec<Row>> {
+    pub fn run(&self, bench: &Bench) -> Result<Findings> {
         (self.measure)(bench)
     }
 }
@@ -52,6 +53,14 @@ pub fn all() -> Vec<Experiment> {
         Experiment::new("publish", session::measure_publish),
         Experiment::new("link", linking::measure),
         Experiment::new("stubs", stubs::measure),
+        Experiment::new("steady state", steady::measure),
+        Experiment::new("contracted", steady::measure_contracted),
+        Experiment::new("other bitcode", steady::measure_other_bitcode),
+        Experiment::new("fixed tiers", steady::measure_fixed_tiers),
+        Experiment::new("whole run", whole_run::measure),
+        Experiment::new("time to tier 2", promotion::measure),
+        Experiment::new("publication", publication::measure),
+        Experiment::new("overhead", overhead::measure),
     ]);
     all
 }

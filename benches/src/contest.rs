@@ -23,6 +23,9 @@ const MOST_ROUNDS: usize = 25;
 /// Who takes less than this part of the budget is repeated, needed or not.
 const CHEAP: f64 = 0.1;
 
+/// Characters of what a failing process said that are shown.
+const SAID: usize = 400;
+
 /// On which side a contender is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -191,8 +194,9 @@ fn peer_limit(best_ms: f64, patience: f64) -> Duration {
     Duration::from_secs_f64(best_ms * patience / 1e3).max(LEAST_LIMIT)
 }
 
-/// Why a run does not count, if it does not.
-fn complaint(run: &Run, expected: Option<&Run>) -> Option<Figure> {
+/// Why a run does not count, if it does not: another ending or other output than
+/// expected, or where nothing is expected, a signal.
+pub fn complaint(run: &Run, expected: Option<&Run>) -> Option<Figure> {
     let why = match run.ending {
         Ending::Stopped => return Some(Figure::Stopped(run.wall_ms)),
         Ending::Signal(signal) => format!("signal {signal}"),
@@ -203,10 +207,9 @@ fn complaint(run: &Run, expected: Option<&Run>) -> Option<Figure> {
         },
     };
     let text = String::from_utf8_lossy(&run.stderr);
-    progress(&format!(
-        "{why}: {}",
-        text.lines().take(3).collect::<Vec<_>>().join(" | ")
-    ));
+    let said: String = text.lines().take(3).collect::<Vec<_>>().join(" | ");
+    let said: String = said.chars().take(SAID).collect();
+    progress(&format!("{why}: {said}"));
     Some(Figure::Failed(why))
 }
 

@@ -4,18 +4,20 @@
 //! itself whether it reaches its target, and the report is text made of rows.
 //!
 //! `URUK_BIN` names the `uruk` command to measure; without it, one is built. The
-//! table goes to standard output, progress to standard error, and the same rows
-//! to `bench/results.csv` in cargo's target directory.
+//! table goes to standard output, progress to standard error, the same rows to
+//! `bench/results.csv` in cargo's target directory and the times of single iterations
+//! to `bench/iterations.csv` there.
 //!
-//! Reading order: `sample` and `row` (data), `report` (text); `clock`, `process`,
-//! `contest` (how time is taken); `bench` (surroundings), `catalogue` (what there
-//! is); `programs`, `generated`, `first_call`, `session`, `linking`, `stubs` (the
-//! experiments), `tiny_object` and `orc` (what they need).
+//! Reading order: `sample`, `row` and `findings` (data), `report` (text); `clock`,
+//! `process`, `contest` (how time is taken); `bench` (surroundings), `catalogue` (what
+//! there is); `programs`, `generated`, `first_call`, `session`, `linking`, `stubs`,
+//! `tiers` (the experiments), `tiny_object` and `orc` (what they need).
 
 mod bench;
 mod catalogue;
 mod clock;
 mod contest;
+mod findings;
 mod first_call;
 mod generated;
 mod linking;
@@ -27,6 +29,7 @@ mod row;
 mod sample;
 mod session;
 mod stubs;
+mod tiers;
 mod tiny_object;
 
 use std::time::Instant;
@@ -35,6 +38,7 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 
 use crate::bench::{Bench, progress};
+use crate::findings::Findings;
 use crate::linking::Way;
 use crate::row::{Figure, Row, Unit};
 
@@ -47,6 +51,10 @@ struct Arguments {
     /// Only the experiments whose name contains this; may be repeated.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
+    /// Of what is repeated within one process, only what has this in its name; may be
+    /// repeated.
+    #[arg(long, value_name = "NAME")]
+    workload: Vec<String>,
     /// Print the experiments' names and stop.
     #[arg(long)]
     list: bool,
@@ -81,9 +89,15 @@ fn main() -> Result<()> {
             arguments.only.join(" or ")
         );
     }
-    let bench = Bench::new(arguments.quick)?;
+    let bench = Bench::new(arguments.quick, arguments.workload)?;
+    if bench.workloads().is_empty() {
+        bail!(
+            "no workload has {} in its name",
+            bench.only_workloads.join(" or ")
+        );
+    }
     let start = Instant::now();
-    let mut rows: Vec<Row> = Vec::new();
+    let mut found = Findings::default();
     for experiment in &experiments {
         progress(&format!(
             "{} ({:.0} s so far)",
@@ -91,20 +105,29 @@ fn main() -> Result<()> {
             start.elapsed().as_secs_f64()
         ));
         // One that fails is a row of the table; the others go on.
-        rows.extend(experiment.run(&bench).unwrap_or_else(|error| {
+        found.extend(experiment.run(&bench).unwrap_or_else(|error| {
             let name = format!("{}: failed", experiment.name);
             let row = Row::new(name, Unit::Us, Figure::Failed("failed".to_owned()));
-            vec![row.note(format!("{error:#}"))]
+            vec![row.note(format!("{error:#}"))].into()
         }));
     }
-    print!("{}", report::table(&rows));
-    let path = bench.directory.join("results.csv");
-    std::fs::write(&path, report::csv(&rows))
-        .with_context(|| format!("writing {}", path.display()))?;
+    print!("{}", report::table(&found.rows));
+    print!("{}", report::warm_up(&found.curves));
+    let results = write(&bench, "results.csv", &report::csv(&found.rows))?;
+    let iterations = match found.curves.is_empty() {
+        true => String::new(),
+        false => write(&bench, "iterations.csv", &tiers::csv(&found.curves))?,
+    };
     println!(
-        "measured in {:.0} s; also in {}",
+        "measured in {:.0} s; also in {results} {iterations}",
         start.elapsed().as_secs_f64(),
-        path.display()
     );
     Ok(())
+}
+
+/// Writes a file of results; its path.
+fn write(bench: &Bench, name: &str, text: &str) -> Result<String> {
+    let path = bench.directory.join(name);
+    std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    Ok(path.display().to_string())
 }

@@ -4,7 +4,7 @@
 //! Output goes to files, not pipes, so that reading it costs nobody time. Each
 //! process leads a group of its own, which is killed at the limit.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -61,12 +61,26 @@ impl Runner {
     /// # Errors
     /// It cannot be started, or its output cannot be read.
     pub fn run(&self, command: &[OsString], limit: Duration) -> io::Result<Run> {
+        self.run_with(command, &[], limit)
+    }
+
+    /// The same with some more variables in its environment.
+    ///
+    /// # Errors
+    /// As of [`Runner::run`].
+    pub fn run_with(
+        &self,
+        command: &[OsString],
+        variables: &[(&str, &OsStr)],
+        limit: Duration,
+    ) -> io::Result<Run> {
         let paths = ["stdout", "stderr"].map(|name| self.directory.join(name));
         let [stdout, stderr] = [File::create(&paths[0])?, File::create(&paths[1])?];
         let start = Instant::now();
         let child = Command::new(&command[0])
             .args(&command[1..])
             .env("LC_ALL", "C")
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(stdout)
             .stderr(stderr)

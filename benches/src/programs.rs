@@ -11,7 +11,7 @@ use crate::contest::{self, Contender, Side};
 use crate::row::{Figure, Row, Target, Unit};
 
 /// The modes of `lli`, the one that starts programs soonest first.
-const LLI_MODES: [(&str, &[&str]); 4] = [
+pub const LLI_MODES: [(&str, &[&str]); 4] = [
     ("lli mcjit -O0", &["--jit-kind=mcjit", "-O0"]),
     ("lli mcjit", &["--jit-kind=mcjit"]),
     ("lli orc", &["--jit-kind=orc"]),
@@ -184,7 +184,8 @@ fn compare(name: &str, target: Target, contenders: &[Contender]) -> Vec<Row> {
     rows
 }
 
-fn pair(name: &str, ours: &Contender, peer: &Contender) -> Row {
+/// A row of one of ours and one peer.
+pub fn pair(name: &str, ours: &Contender, peer: &Contender) -> Row {
     let mut row = Row::new(name, Unit::CpuMs, ours.figure()).peer(&*peer.name, peer.figure());
     row.wall = ours.wall_ms().zip(peer.wall_ms());
     row

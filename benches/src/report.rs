@@ -2,6 +2,7 @@
 
 use crate::row::{Figure, Row, Target};
 use crate::sample::Sample;
+use crate::tiers::Curve;
 
 const HEADINGS: [&str; 10] = [
     "what", "level", "unit", "ours", "peer", "peer's", "ratio", "wall", "target", "",
@@ -48,11 +49,28 @@ pub fn table(rows: &[Row]) -> String {
     text
 }
 
+/// How the first process of each of ours warmed up, a line each.
+pub fn warm_up(curves: &[Curve]) -> String {
+    let mut text = String::new();
+    let mut heading = String::new();
+    for curve in curves.iter().filter(|curve| curve.ours && curve.round == 1) {
+        let now = format!("{} {}", curve.side, curve.level);
+        if now != heading {
+            text.push_str(&format!(
+                "warm-up, processor time of an iteration, {now}:\n"
+            ));
+            heading = now;
+        }
+        text.push_str(&format!("  {}\n", curve.line()));
+    }
+    text
+}
+
 /// The same as comma-separated values, with full precision.
 pub fn csv(rows: &[Row]) -> String {
     let mut text = String::from(
         "name,level,unit,ours_median,ours_low,ours_high,ours_runs,peer,peer_median,peer_low,\
-         peer_high,peer_runs,ratio,ours_wall_ms,peer_wall_ms,target,verdict,note\n",
+         peer_high,peer_runs,ratio,ours_wall,peer_wall,target,verdict,note\n",
     );
     for row in rows {
         let mut fields = vec![

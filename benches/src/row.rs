@@ -2,11 +2,13 @@
 
 use crate::sample::Sample;
 
-/// What the figures of a row are in. Of all but rates, less is better.
+/// What the figures of a row are in. Of all but rates and ratios, less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Milliseconds of processor time, all threads and children together.
     CpuMs,
+    /// Milliseconds.
+    Ms,
     /// Microseconds.
     Us,
     /// Nanoseconds.
@@ -17,6 +19,12 @@ pub enum Unit {
     MillionPerSecond,
     /// Bytes.
     Bytes,
+    /// Iterations in a second of processor time, all threads counted.
+    IterationsPerSecond,
+    /// A ratio; more is better.
+    Times,
+    /// Per cent.
+    PerCent,
 }
 
 impl Unit {
@@ -24,11 +32,15 @@ impl Unit {
     pub fn name(self) -> &'static str {
         match self {
             Unit::CpuMs => "ms cpu",
+            Unit::Ms => "ms",
             Unit::Us => "us",
             Unit::Ns => "ns",
             Unit::Cycles => "cycles",
             Unit::MillionPerSecond => "M/s",
             Unit::Bytes => "bytes",
+            Unit::IterationsPerSecond => "it/s cpu",
+            Unit::Times => "x",
+            Unit::PerCent => "%",
         }
     }
 }
@@ -131,7 +143,8 @@ pub struct Row {
     pub ours: Figure,
     /// The peer's.
     pub peer: Option<Peer>,
-    /// Wall-clock medians, ours and the peer's, where they were taken as well.
+    /// Medians by wall-clock time, ours and the peer's, where they were taken as well;
+    /// times or rates, as the unit is.
     pub wall: Option<(f64, f64)>,
     /// What is to be reached.
     pub target: Target,

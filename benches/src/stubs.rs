@@ -92,7 +92,16 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
 /// # Errors
 /// No memory for code.
 pub fn trivial(heap: &Heap) -> Result<u64> {
-    place(heap, &[0xb8, 42, 0, 0, 0, 0xc3])
+    returning(heap, 42)
+}
+
+/// Places `mov eax, VALUE; ret`; its address.
+///
+/// # Errors
+/// No memory for code.
+pub fn returning(heap: &Heap, value: u32) -> Result<u64> {
+    let [a, b, c, d] = value.to_le_bytes();
+    place(heap, &[0xb8, a, b, c, d, 0xc3])
 }
 
 /// Bytes of the jump at the start of a stub.

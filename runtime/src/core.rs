@@ -17,10 +17,12 @@ use uruk_unwind::{RegionHandle, Row};
 
 use crate::bind::display_name;
 use crate::error::Error;
+use crate::event::Events;
 use crate::hooks::Hooks;
 use crate::names::{Definition, Name, Names};
 use crate::process::Process;
 use crate::stats::Counters;
+use crate::tiers::{TierSettings, TierState};
 
 /// One module of the program.
 pub(crate) struct Module {
@@ -73,6 +75,8 @@ pub(crate) struct Core {
     /// Bodies by start address: end and name.
     bodies: RwLock<BTreeMap<u64, (u64, &'static CStr)>>,
     pub(crate) counters: Counters,
+    pub(crate) events: Events,
+    pub(crate) tiers: TierState,
     pub(crate) dump_asm: RwLock<Vec<String>>,
     /// Images whose constructors have not run.
     pub(crate) pending: Mutex<Vec<Hooks>>,
@@ -92,7 +96,11 @@ pub(crate) struct Core {
 
 impl Core {
     /// Reserves memory and makes the stub table; starts nothing.
-    pub(crate) fn new(config: HeapConfig, jobs: usize) -> Result<Arc<Core>, Error> {
+    pub(crate) fn new(
+        config: HeapConfig,
+        jobs: usize,
+        tiers: TierSettings,
+    ) -> Result<Arc<Core>, Error> {
         let heap = Heap::new(config)?;
         let region = uruk_unwind::register_region(heap.base(), heap.size())?;
         let region = Arc::new(region);
@@ -113,6 +121,7 @@ impl Core {
         let overrides = crate::guest::overrides().into_iter();
         let overrides = overrides.map(|(name, at)| Name::strong(name, Definition::Address(at)));
         names.define(names.host(), overrides.collect())?;
+        let code = heap.pool_range(uruk_heap::Pool::Code);
         let core = Core {
             heap,
             stubs,
@@ -124,6 +133,8 @@ impl Core {
             functions: RwLock::default(),
             bodies: RwLock::default(),
             counters: Counters::default(),
+            events: Events::default(),
+            tiers: TierState::new(tiers, code),
             dump_asm: RwLock::default(),
             pending: Mutex::default(),
             destructors: Mutex::default(),
@@ -140,6 +151,12 @@ impl Core {
         // Relaxed: workers look at it after a wake-up, which orders enough.
         self.stopping.store(true, Ordering::Relaxed);
         self.stubs.stop_service();
+        self.tiers.stop();
+    }
+
+    /// Readers a module may have: nobody waits for one of another kind of worker.
+    pub(crate) fn readers(&self) -> usize {
+        self.jobs + self.tiers.background_jobs()
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, SymbolResolver, SymbolResult};
 use uruk_link::Linked;
@@ -46,7 +47,7 @@ impl Core {
     }
 
     /// Prints the disassembly of a fresh body if it was asked for.
-    pub(crate) fn dump(&self, function: &Function, linked: &Linked, code: u64, entry: u64) {
+    pub(crate) fn dump(&self, function: &Function, linked: &Linked, code: u64, body: Range<u64>) {
         let name = function.name.to_string_lossy();
         let wanted = self
             .dump_asm
@@ -55,18 +56,18 @@ impl Core {
         if !wanted.iter().any(|w| *w == name) {
             return;
         }
-        let end = linked
-            .fdes
-            .iter()
-            .find(|row| row.start == entry)
-            .map_or(code + linked.code.len() as u64, |row| row.end);
-        let (from, to) = ((entry - code) as usize, (end - code) as usize);
-        let text = disassemble(self, &linked.code[from..to.min(linked.code.len())], entry);
+        let (from, to) = ((body.start - code) as usize, (body.end - code) as usize);
+        let text = disassemble(
+            self,
+            &linked.code[from..to.min(linked.code.len())],
+            body.start,
+        );
         eprint!("{name}:\n{text}");
     }
 }
 
-fn disassemble(core: &Core, bytes: &[u8], address: u64) -> String {
+/// The instructions in `bytes`, which lie at `address`, one per line.
+pub(crate) fn disassemble(core: &Core, bytes: &[u8], address: u64) -> String {
     let decode = || Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).into_iter();
     let mentioned = decode().flat_map(|i| [i.near_branch_target(), i.ip_rel_memory_address()]);
     let names = mentioned

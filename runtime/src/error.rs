@@ -51,6 +51,15 @@ pub enum Error {
         /// File of the second one.
         second: String,
     },
+    /// A version cannot go on: its function changed meanwhile, or has too many under
+    /// way.
+    #[error("{message}")]
+    Version {
+        /// What is in the way.
+        message: String,
+        /// True if it only came too late.
+        late: bool,
+    },
     /// Symbols that nothing defines.
     #[error("undefined symbols: {}", list(.missing))]
     MissingSymbols {

@@ -1,24 +1,43 @@
 //! The handle of a session, and its settings.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use uruk_heap::HeapConfig;
+use uruk_profiler::Choice as SamplingChoice;
 use uruk_stubs::FailureHandler;
+use uruk_tiering::Config as PolicyConfig;
 
 use crate::core::Core;
 use crate::dylib::Dylib;
 use crate::error::Error;
+#[cfg(doc)]
+use crate::event::Event;
+use crate::event::Listener;
 use crate::func::{Func, Signature};
 use crate::service;
 use crate::stats::Stats;
+use crate::tiers::{TierSettings, Tiers};
 
 /// Settings of a session; made by [`Jit::builder`].
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct JitBuilder {
     jobs: Option<usize>,
     heap: HeapConfig,
     on_failure: Option<FailureHandler>,
+    tiers: TierSettings,
+    listeners: Vec<Listener>,
+}
+
+impl fmt::Debug for JitBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JitBuilder")
+            .field("jobs", &self.jobs)
+            .field("heap", &self.heap)
+            .field("tiers", &self.tiers)
+            .finish_non_exhaustive()
+    }
 }
 
 impl JitBuilder {
@@ -53,13 +72,59 @@ impl JitBuilder {
         self
     }
 
+    /// How functions are compiled over their life. Default: [`Tiers::Auto`].
+    #[must_use]
+    pub fn tiers(mut self, tiers: Tiers) -> JitBuilder {
+        self.tiers.tiers = tiers;
+        self
+    }
+
+    /// Lets tiers 2 and 3 fuse a multiplication and an addition, where the source
+    /// allowed it. Off by default: results then are the same bits in every tier.
+    #[must_use]
+    pub fn contract(mut self, contract: bool) -> JitBuilder {
+        self.tiers.contract = contract;
+        self
+    }
+
+    /// Where samples come from that rank functions. Default: the first source that
+    /// works.
+    #[must_use]
+    pub fn sampling(mut self, sampling: SamplingChoice) -> JitBuilder {
+        self.tiers.sampling = sampling;
+        self
+    }
+
+    /// Settings of the tiering policy. `jobs` and `cpus` are set to what this session
+    /// has.
+    #[must_use]
+    pub fn policy(mut self, policy: PolicyConfig) -> JitBuilder {
+        self.tiers.policy = policy;
+        self
+    }
+
+    /// Adds someone to be told of every [`Event`].
+    #[must_use]
+    pub fn on_event(mut self, listener: Listener) -> JitBuilder {
+        self.listeners.push(listener);
+        self
+    }
+
     /// Reserves memory and starts the compile threads.
     ///
     /// # Errors
     /// No address space, no permission for executable memory, no thread.
     pub fn build(self) -> Result<Jit, Error> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let core = Core::new(self.heap, self.jobs.unwrap_or(cpus).max(1))?;
+        let jobs = self.jobs.unwrap_or(cpus).max(1);
+        let mut tiers = self.tiers;
+        tiers.policy.cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+        // Half of the processors: the program has something to do, too.
+        tiers.policy.jobs = u32::try_from(jobs.min(cpus.div_ceil(2))).unwrap_or(u32::MAX);
+        let core = Core::new(self.heap, jobs, tiers)?;
+        for listener in self.listeners {
+            core.events.listen(listener);
+        }
         if let Some(handler) = self.on_failure {
             core.stubs.set_failure_handler(handler);
         }

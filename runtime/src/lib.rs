@@ -24,10 +24,12 @@
 
 mod bind;
 mod core;
+mod counts;
 mod disassemble;
 mod drafts;
 mod dylib;
 mod error;
+mod event;
 mod func;
 mod guest;
 mod hooks;
@@ -37,22 +39,30 @@ mod materialize;
 mod names;
 mod process;
 mod program;
+mod recording;
+mod sampling;
 mod service;
 mod stats;
+mod tiers;
+mod versions;
 
 pub use crate::dylib::Dylib;
 pub use crate::error::{Error, Missing};
+pub use crate::event::{Event, Listener, Tier};
 pub use crate::func::{Func, Signature, Value};
 pub use crate::guest::exit::register_exit_handler;
 pub use crate::jit::{Jit, JitBuilder};
 pub use crate::program::{Mode, Program, ProgramOptions};
 pub use crate::stats::{Stats, StatsFormat};
+pub use crate::tiers::Tiers;
 pub use inkwell;
 pub use uruk_codegen::{CodegenError, llvm_version};
 pub use uruk_heap::{BackingChoice, HeapConfig, HeapError};
 pub use uruk_link::LinkError;
+pub use uruk_profiler::Choice as SamplingChoice;
 pub use uruk_session::SessionError;
 pub use uruk_stubs::{FailureHandler, FunctionId};
+pub use uruk_tiering::Config as PolicyConfig;
 pub use uruk_unwind::{DwarfEhBases, find_fde};
 
 /// Exit status of the command when a program could not be loaded, compiled or

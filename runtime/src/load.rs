@@ -136,7 +136,7 @@ impl Core {
         for (file, source) in sources.into_iter().enumerate() {
             match source {
                 Source::Bitcode(bitcode) => {
-                    modules.push((file, Arc::new(Module::new(bitcode, self.jobs, dylib)?)));
+                    modules.push((file, Arc::new(Module::new(bitcode, self.readers(), dylib)?)));
                 }
                 Source::Object { file: name, bytes } => {
                     object_symbols.push((file, object_definitions(&name, &bytes)?));

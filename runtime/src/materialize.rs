@@ -1,15 +1,15 @@
-//! From a unit to published code: compile, link, write, register unwind rows, and,
-//! last of all, store the slot.
+//! From a unit to code that is ready: compile, link, write, register unwind rows.
+//! Publishing it is `versions`' affair.
 
 use std::ffi::CStr;
-use std::sync::atomic::Ordering;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tracing::info;
-use uruk_codegen::{BODY_PREFIX, CodegenError};
-use uruk_link::{Graph, LayoutOptions, Linked, Object};
-use uruk_session::{Dylib, Flags, Interface, Responsibility, SessionError, Symbol, Unit};
+use uruk_codegen::{BODY_PREFIX, COUNTERS, CodegenError, Compile, Compiled};
+use uruk_link::{Graph, LayoutOptions, Linked, Object, Resolved};
+use uruk_session::{Dylib, Flags, Interface, Responsibility, SessionError, Symbol, Tracker, Unit};
 use uruk_stubs::FunctionId;
 use uruk_unwind::Row;
 
@@ -32,14 +32,32 @@ pub(crate) struct Started {
     pub(crate) ifuncs: Vec<(u64, u64)>,
 }
 
-/// The body of one function as a unit of the session.
+/// The body of one function, compiled in one way, as a unit of the session.
 struct BodyUnit {
     core: Arc<Core>,
     name: Box<str>,
     function: Function,
+    id: FunctionId,
+    how: Compile,
     symbol: Symbol,
-    /// Why it failed: the session's own errors do not carry ours.
-    failure: Arc<Mutex<Option<Error>>>,
+    /// What became of it: the session carries neither our results nor our errors.
+    outcome: Arc<Mutex<Option<Result<Built, Error>>>>,
+}
+
+/// A version that is ready to run; nothing can reach it yet.
+pub(crate) struct Built {
+    pub(crate) tracker: Option<Tracker>,
+    pub(crate) entry: u64,
+    /// Where its code lies, with what was compiled along.
+    pub(crate) code: Range<u64>,
+    /// End of the function itself.
+    pub(crate) body_end: u64,
+    /// Bytes of code.
+    pub(crate) bytes: u64,
+    pub(crate) compiling: Duration,
+    pub(crate) linking: Duration,
+    /// What codegen found out; its object is gone.
+    pub(crate) compiled: Compiled,
 }
 
 impl Unit for BodyUnit {
@@ -54,25 +72,33 @@ impl Unit for BodyUnit {
     }
 
     fn materialize(self: Box<Self>, responsibility: Responsibility) {
-        match self.core.build(&self.function) {
+        let result = self.core.build(&self.function, self.id, &self.how);
+        let told = match &result {
+            Ok(built) => Ok(built.entry),
+            Err(cause) => Err(cause.to_string()),
+        };
+        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        match told {
             Ok(entry) => {
                 // Both fail only if the tracker was removed, and then nobody waits.
                 if responsibility.resolve(&[(self.symbol, entry)]).is_ok() {
                     let _ = responsibility.emit(&[]);
                 }
             }
-            Err(cause) => {
-                let text = cause.to_string();
-                *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(cause);
-                responsibility.fail(SessionError::unit(&self.name, text));
-            }
+            Err(text) => responsibility.fail(SessionError::unit(&self.name, text)),
         }
     }
 }
 
 impl Core {
-    /// Has the session materialize the body of `id`, and publishes it.
-    pub(crate) fn materialize(self: &Arc<Self>, id: FunctionId) -> Result<u64, Error> {
+    /// Has the session materialize version `version` of `id` under a tracker of its
+    /// own: what is compiled together is removed together.
+    pub(crate) fn build_version(
+        self: &Arc<Self>,
+        id: FunctionId,
+        version: u64,
+        how: Compile,
+    ) -> Result<Built, Error> {
         let function = self.function(id).ok_or(Error::NotAFunction {
             name: format!("{id:?}"),
         })?;
@@ -80,51 +106,61 @@ impl Core {
         let symbol = self
             .names
             .session()
-            .intern(&format!("{BODY_PREFIX}{link_name}"));
-        let failure = Arc::new(Mutex::new(None));
+            .intern(&format!("{BODY_PREFIX}{version}.{link_name}"));
+        let outcome = Arc::new(Mutex::new(None));
         let unit = BodyUnit {
             core: Arc::clone(self),
             name: link_name.clone(),
             function,
+            id,
+            how,
             symbol,
-            failure: Arc::clone(&failure),
+            outcome: Arc::clone(&outcome),
         };
-        // A version of its own: what is compiled together is removed together.
         let tracker = self.names.bodies.create_tracker()?;
         tracker.define(unit)?;
-        match self.names.bodies.lookup(symbol) {
-            Ok(entry) => {
-                self.stubs.publish(id, entry);
-                Ok(entry)
+        let found = self.names.bodies.lookup(symbol);
+        let built = outcome
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        match (found, built) {
+            (Ok(_), Some(Ok(mut built))) => {
+                built.tracker = Some(tracker);
+                Ok(built)
             }
-            Err(error) => {
+            (found, built) => {
                 // The definition goes, so that a later call can try again.
                 tracker.remove()?;
-                let cause = failure
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .take();
-                Err(cause.unwrap_or(Error::Session(error)))
+                let cause = match built {
+                    Some(Err(cause)) => Some(cause),
+                    _ => found.err().map(Error::Session),
+                };
+                Err(cause.unwrap_or_else(|| {
+                    Error::Session(SessionError::Panicked {
+                        text: "while compiling".into(),
+                    })
+                }))
             }
         }
     }
 
     /// Compiles and links a body; nothing can reach it yet.
-    fn build(&self, function: &Function) -> Result<u64, Error> {
+    fn build(&self, function: &Function, id: FunctionId, how: &Compile) -> Result<Built, Error> {
         let start = Instant::now();
-        let object = self.compile(function)?;
-        Counters::add_time(&self.counters.emit_ns, start);
+        let compiled = self.compile(function, how)?;
+        let compiling = start.elapsed();
         let start = Instant::now();
-        let entry = self.link_function(function, &object)?;
-        self.counters.compiled.fetch_add(1, Ordering::Relaxed);
-        Counters::add_time(&self.counters.link_ns, start);
-        Ok(entry)
+        let mut built = self.link_function(function, id, compiled)?;
+        built.compiling = compiling;
+        built.linking = start.elapsed();
+        Ok(built)
     }
 
-    fn compile(&self, function: &Function) -> Result<Vec<u8>, Error> {
+    fn compile(&self, function: &Function, how: &Compile) -> Result<Compiled, Error> {
         let mut reader = function.module.readers.reader()?;
-        match reader.compile_function(function.module.plan(), function.symbol) {
-            Ok(object) => Ok(object),
+        match reader.compile(function.module.plan(), function.symbol, how) {
+            Ok(compiled) => Ok(compiled),
             Err(error) => {
                 reader.discard();
                 Err(error.into())
@@ -132,10 +168,16 @@ impl Core {
         }
     }
 
-    fn link_function(&self, function: &Function, object: &[u8]) -> Result<u64, Error> {
+    fn link_function(
+        &self,
+        function: &Function,
+        id: FunctionId,
+        mut compiled: Compiled,
+    ) -> Result<Built, Error> {
         let link_name = &function.module.plan().import(function.symbol).name;
         let file = function.module.readers.bitcode().name();
-        let graph = Graph::new(vec![Object::parse(file, object)?])?;
+        let object = std::mem::take(&mut compiled.object);
+        let graph = Graph::new(vec![Object::parse(file, &object)?])?;
         let laid = graph.layout(&LayoutOptions {
             merge_read_only: true,
             ..Default::default()
@@ -148,7 +190,14 @@ impl Core {
             .find(|(d, _)| d.name == body)
             .map(|(_, address)| address);
         let dylib = &function.module.dylib;
-        let linked = placed.fix_up(|name, need| self.resolve(dylib, name, need))?;
+        let counters = match compiled.counts {
+            true => Some(self.tiers.counts.address(&self.heap, id)?),
+            false => None,
+        };
+        let linked = placed.fix_up(|name, need| match counters {
+            Some(at) if name == COUNTERS => Some(Resolved::at(at)),
+            _ => self.resolve(dylib, name, need),
+        })?;
         drafts.write(&linked)?;
         let entry = entry.ok_or_else(|| Error::NotAFunction {
             name: link_name.to_string(),
@@ -157,11 +206,22 @@ impl Core {
         drafts.seal()?;
         self.register_rows(&linked, function.name)?;
         self.add_body(entry, code.end, function.name);
-        self.counters
-            .code_bytes
-            .fetch_add(linked.code.len() as u64, Ordering::Relaxed);
-        self.dump(function, &linked, code.start, entry);
-        Ok(entry)
+        let body_end = linked
+            .fdes
+            .iter()
+            .find(|row| row.start == entry)
+            .map_or(code.start + linked.code.len() as u64, |row| row.end);
+        self.dump(function, &linked, code.start, entry..body_end);
+        Ok(Built {
+            tracker: None,
+            entry,
+            code,
+            body_end,
+            bytes: linked.code.len() as u64,
+            compiling: Duration::ZERO,
+            linking: Duration::ZERO,
+            compiled,
+        })
     }
 
     /// Makes the unwind rows of `linked` findable; before any of it can run.

@@ -6,8 +6,10 @@
 //! running, and destructors of libraries, may call into it until the very end.
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::core::Core;
@@ -16,6 +18,8 @@ use crate::guest::{dl, exit, threads, tls};
 use crate::hooks::Hooks;
 use crate::jit::Jit;
 use crate::load::Source;
+use crate::recording;
+use crate::service;
 use crate::stats::StatsFormat;
 
 /// When code is compiled.
@@ -37,6 +41,10 @@ pub struct ProgramOptions {
     pub entry: String,
     /// Statistics printed on standard error at the end.
     pub stats: Option<StatsFormat>,
+    /// Where a timeline in Chrome's trace format is written to at the end.
+    pub trace: Option<PathBuf>,
+    /// Where a page about the run is written to at the end.
+    pub report: Option<PathBuf>,
     /// Functions whose disassembly is printed on standard error once compiled.
     pub dump_asm: Vec<String>,
 }
@@ -47,6 +55,8 @@ impl Default for ProgramOptions {
             mode: Mode::Lazy,
             entry: String::from("main"),
             stats: None,
+            trace: None,
+            report: None,
             dump_asm: Vec::new(),
         }
     }
@@ -67,7 +77,16 @@ pub struct Program {
 struct AtExit {
     core: Arc<Core>,
     destructors: Vec<u64>,
+    outputs: Outputs,
+}
+
+/// What is written about the run once it is over.
+struct Outputs {
+    /// The process they are about: a child of a fork writes nothing.
+    process: u32,
     stats: Option<StatsFormat>,
+    trace: Option<PathBuf>,
+    report: Option<PathBuf>,
 }
 
 static AT_EXIT: OnceLock<AtExit> = OnceLock::new();
@@ -95,6 +114,9 @@ impl Program {
             file: file.display().to_string(),
             entry: options.entry.clone(),
         })?;
+        if let Some(id) = core.stubs.function_at(entry) {
+            core.tiers.set_entry_point(id);
+        }
         let hooks = Hooks::of(&core, &image, &started);
         Ok(Program {
             _jit: jit.clone(),
@@ -119,6 +141,17 @@ impl Program {
         let argc = (argv.len() - 1) as c_int;
         let argv: &'static [*const c_char] = argv.leak();
 
+        let outputs = Outputs {
+            process: std::process::id(),
+            stats: self.options.stats,
+            trace: self.options.trace,
+            report: self.options.report,
+        };
+        if outputs.stats.is_some() || outputs.trace.is_some() || outputs.report.is_some() {
+            let args = args.iter().map(|arg| arg.to_string_lossy().into_owned());
+            let recorder = recording::recorder(&self.core, &self.file, args.collect());
+            self.core.events.record(recorder);
+        }
         tls::prepare();
         self.core.stubs.set_failure_handler(end_with_failure);
         dl::install(Box::new(ProgramSymbols {
@@ -134,7 +167,7 @@ impl Program {
             let at_exit = AtExit {
                 core: Arc::clone(&self.core),
                 destructors: self.hooks.destructors.clone(),
-                stats: self.options.stats,
+                outputs,
             };
             // One program per process: `run` never returns.
             let _ = AT_EXIT.set(at_exit);
@@ -159,10 +192,42 @@ unsafe extern "C-unwind" fn run_at_exit(_: *mut c_void) {
         // SAFETY: destructors of the program that `run` was allowed to run.
         unsafe { uruk_stubs::call_void(address) };
     }
-    if let Some(format) = at_exit.stats {
-        let text = at_exit.core.counters.snapshot().render(format);
-        // A closed standard error is no reason to change the exit status.
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+    at_exit.outputs.write(&at_exit.core);
+}
+
+impl Outputs {
+    /// Writes what was asked for; what cannot be written is said on standard error, and
+    /// changes nothing about the exit status.
+    fn write(&self, core: &Core) {
+        if self.process != std::process::id() {
+            return;
+        }
+        let _busy = service::enter();
+        let Some(recording) = core.finish_recording(self.report.is_some()) else {
+            return;
+        };
+        if let Some(format) = self.stats {
+            let text = core.counters.snapshot().render(format, &recording);
+            // A closed standard error is no reason to change the exit status.
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+        }
+        let to_file = |path: &Path, write: &dyn Fn(&mut dyn Write) -> std::io::Result<()>| {
+            let written = File::create(path).and_then(|file| {
+                let mut out = BufWriter::new(file);
+                write(&mut out)?;
+                out.flush()
+            });
+            if let Err(cause) = written {
+                eprintln!("uruk: {}: {cause}", path.display());
+            }
+        };
+        if let Some(path) = &self.trace {
+            to_file(path, &|out| uruk_report::trace::write(&recording, out));
+        }
+        if let Some(path) = &self.report {
+            let page = uruk_report::html::run(&recording);
+            to_file(path, &|out| out.write_all(page.as_bytes()));
+        }
     }
 }
 

@@ -18,14 +18,17 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use tracing::{debug, error};
+use tracing::error;
 use uruk_codegen::fatal;
 use uruk_session::SessionError;
 use uruk_stubs::FunctionId;
 
 use crate::core::Core;
 use crate::error::Error;
+use crate::event::Event;
 use crate::guest::threads;
+use crate::tiers;
+use crate::versions::worker_name;
 
 /// Stack of a worker. LLVM's passes recurse over expressions and blocks.
 const WORKER_STACK: usize = 16 << 20;
@@ -100,6 +103,11 @@ pub(crate) fn enter() -> Pass {
     Pass(())
 }
 
+/// On behalf of a thread that LLVM took down inside its pass.
+pub(crate) fn leave_lost() {
+    GATE.leave();
+}
+
 /// Runs `work` on a thread that is given up should LLVM report a fatal error in it;
 /// `lost` makes the error of LLVM's message.
 pub(crate) fn sacrificial<R: Send + 'static>(
@@ -144,7 +152,8 @@ pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .push(Arc::downgrade(core));
-    spawn(core, core.jobs)
+    spawn(core, core.jobs)?;
+    tiers::start(core)
 }
 
 fn spawn(core: &Arc<Core>, count: usize) -> Result<(), Error> {
@@ -155,7 +164,7 @@ fn spawn(core: &Arc<Core>, count: usize) -> Result<(), Error> {
 }
 
 /// Starts a thread of ours: all signals blocked, a stack LLVM's recursion fits on.
-fn spawn_thread(name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+pub(crate) fn spawn_thread(name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     let restore = block_signals();
     let spawned = std::thread::Builder::new()
         .name(name)
@@ -184,7 +193,8 @@ fn answer(core: &Arc<Core>, id: FunctionId) {
         let core = Arc::clone(core);
         move |message: &str| {
             core.lose_worker();
-            GATE.leave();
+            leave_lost();
+            core.tell_lost(message);
             core.fail(id, &core.fatal(id, message));
             // Without a worker in its place later calls wait for ever.
             if let Err(cause) = spawn(&core, 1) {
@@ -198,11 +208,17 @@ fn answer(core: &Arc<Core>, id: FunctionId) {
         if core.stubs.entry(id).is_some() {
             return;
         }
-        let name = core.function(id).map_or(c"?", |f| f.name);
+        let taken = core.events.now();
         match core.materialize(id) {
-            Ok(entry) => debug!(function = ?name, entry, "compiled"),
+            Ok(_) => core.events.tell(|| Event::Answered {
+                id,
+                function: core.name_of(id),
+                worker: worker_name(),
+                taken,
+                at: core.events.now(),
+            }),
             Err(cause) => {
-                error!(function = ?name, %cause, "compile failed");
+                error!(function = core.name_of(id), %cause, "compile failed");
                 core.fail(id, &cause);
             }
         }
@@ -277,11 +293,12 @@ unsafe extern "C" fn in_child() {
         }
         core.stubs.after_fork_child();
         core.names.session().pool().after_fork_child();
+        core.tiers.after_fork_child();
     }
     GATE.open();
     for core in &state.sessions {
         // One worker: most children call `exec` soon.
-        if let Err(cause) = spawn(core, 1) {
+        if let Err(cause) = spawn(core, 1).and_then(|()| tiers::start(core)) {
             error!(%cause, "no compile worker after fork");
         }
     }

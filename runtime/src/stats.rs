@@ -3,6 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use uruk_report::Recording;
+
+use crate::materialize::Built;
+
+/// Functions in the list of the hottest.
+const HOTTEST: usize = 12;
+
 /// How `--stats` prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatsFormat {
@@ -49,6 +56,19 @@ impl Counters {
         counter.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
     }
 
+    /// Counts a version that was compiled and linked; `first` if its function had none.
+    pub(crate) fn add_compile(&self, first: bool, built: &Built) {
+        let add = |counter: &AtomicU64, amount: u64| {
+            counter.fetch_add(amount, Ordering::Relaxed);
+        };
+        if first {
+            add(&self.compiled, 1);
+        }
+        add(&self.emit_ns, built.compiling.as_nanos() as u64);
+        add(&self.link_ns, built.linking.as_nanos() as u64);
+        add(&self.code_bytes, built.bytes);
+    }
+
     pub(crate) fn snapshot(&self) -> Stats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let time = |counter: &AtomicU64| Duration::from_nanos(get(counter));
@@ -92,14 +112,14 @@ pub struct Stats {
 
 impl Stats {
     /// The statistics as text, ending with a newline.
-    pub fn render(&self, format: StatsFormat) -> String {
+    pub(crate) fn render(&self, format: StatsFormat, recording: &Recording) -> String {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let compile = ms(self.data_time + self.emit_time + self.link_time);
         match format {
             StatsFormat::Json => format!(
                 "{{\"functions\":{},\"compiled\":{},\"failed\":{},\"compile_ms\":{compile:.3},\
                  \"load_ms\":{:.3},\"data_ms\":{:.3},\"emit_ms\":{:.3},\"link_ms\":{:.3},\
-                 \"code_bytes\":{},\"wall_ms\":{:.3}}}\n",
+                 \"code_bytes\":{},\"wall_ms\":{:.3},\"run\":{}}}\n",
                 self.functions,
                 self.compiled,
                 self.failed,
@@ -109,6 +129,7 @@ impl Stats {
                 ms(self.link_time),
                 self.code_bytes,
                 ms(self.wall_time),
+                uruk_report::text::json(recording, HOTTEST).trim_end(),
             ),
             StatsFormat::Table => format!(
                 "functions in the program {:>10}\n\
@@ -121,7 +142,7 @@ impl Stats {
                  \x20 linking               {:>10.1} ms\n\
                  load time                {:>10.1} ms\n\
                  code                     {:>10} bytes\n\
-                 wall time                {:>10.1} ms\n",
+                 wall time                {:>10.1} ms\n\n{}",
                 self.functions,
                 self.compiled,
                 self.functions.saturating_sub(self.compiled + self.failed),
@@ -132,6 +153,7 @@ impl Stats {
                 ms(self.load_time),
                 self.code_bytes,
                 ms(self.wall_time),
+                uruk_report::text::run(recording, HOTTEST),
             ),
         }
     }
@@ -147,12 +169,12 @@ mod tests {
         counters.functions.store(10, Ordering::Relaxed);
         counters.compiled.store(4, Ordering::Relaxed);
         let stats = counters.snapshot();
-        let json = stats.render(StatsFormat::Json);
+        let json = stats.render(StatsFormat::Json, &Recording::default());
         assert!(
             json.starts_with("{\"functions\":10,\"compiled\":4,"),
             "{json}"
         );
-        let table = stats.render(StatsFormat::Table);
+        let table = stats.render(StatsFormat::Table, &Recording::default());
         assert!(
             table.contains("never needed                   6"),
             "{table}"

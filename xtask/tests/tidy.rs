@@ -4,21 +4,27 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("runtime/link", &[]),
     ("runtime/heap", &[]),
     ("runtime/unwind", &[]),
     ("runtime/session", &[]),
     ("runtime/codegen", &[]),
+    ("runtime/report", &[]),
     ("stubs", &["uruk-heap"]),
+    ("tiering", &[]),
+    ("profiler", &[]),
     (
         "runtime",
         &[
             "uruk-codegen",
             "uruk-heap",
             "uruk-link",
+            "uruk-profiler",
+            "uruk-report",
             "uruk-session",
             "uruk-stubs",
+            "uruk-tiering",
             "uruk-unwind",
         ],
     ),
@@ -128,7 +134,12 @@ fn tracked_text_names_no_path_of_a_machine() {
 
 #[test]
 fn thinking_packages_forbid_unsafe_code() {
-    for folder in ["runtime/link", "runtime/session"] {
+    for folder in [
+        "runtime/link",
+        "runtime/session",
+        "runtime/report",
+        "tiering",
+    ] {
         let library = text(&root().join(folder).join("src/lib.rs"));
         assert!(library.contains("#![forbid(unsafe_code)]"), "{folder}");
     }

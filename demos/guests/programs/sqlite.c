@@ -1,13 +1,16 @@
 /* Drives SQLite on a database in memory.
  *   program trivial      one statement without a table
  *   program work ROWS    tables, a big transaction, indexes, joins; every sum
- *                        is computed here as well and compared */
+ *                        is computed here as well and compared
+ *   program steady N ROWS   a smaller piece of work on a database of its own, N
+ *                        times (`steady.h`) */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sqlite3.h"
+#include "steady.h"
 
 enum { GROUPS = 97 };
 
@@ -141,10 +144,52 @@ static void work(int64_t rows) {
   print_query("PRAGMA integrity_check");
 }
 
+/* Look-ups by key, as many small statements as a program with an object mapper has. */
+static uint64_t look_up(int64_t rows) {
+  sqlite3_stmt *find = prepare("SELECT amount, length(note) FROM sale WHERE id = ?1");
+  uint64_t sum = 0;
+  for (int64_t key = 1; key <= rows; key++) {
+    check(sqlite3_bind_int64(find, 1, key * 7 % rows + 1), "bind");
+    check(sqlite3_step(find), "look up");
+    sum = sum * 31 + (uint64_t)(sqlite3_column_int64(find, 0) + sqlite3_column_int64(find, 1));
+    check(sqlite3_reset(find), "reset");
+  }
+  check(sqlite3_finalize(find), "finalize");
+  return sum;
+}
+
+/* One iteration: make a database, fill it, ask it, drop it. */
+static uint64_t iterate(void *context) {
+  int64_t rows = *(int64_t *)context;
+  check(sqlite3_open(":memory:", &db), "open");
+  run("CREATE TABLE sale (id INTEGER PRIMARY KEY, shop INTEGER NOT NULL,"
+      " amount INTEGER NOT NULL, note TEXT)");
+  insert_rows(rows);
+  run("CREATE INDEX sale_by_shop ON sale (shop, amount)");
+  uint64_t sum = look_up(rows);
+  static const char *const queries[] = {
+      "SELECT sum(amount) FROM sale WHERE note LIKE '%7%'",
+      "SELECT count(DISTINCT amount % 1000) FROM sale",
+      "SELECT max(total) FROM (SELECT sum(amount) AS total FROM sale GROUP BY shop)",
+      "SELECT sum(b.amount - a.amount) FROM sale a JOIN sale b ON b.id = a.id + 1"
+      " WHERE a.shop < 20",
+  };
+  for (size_t i = 0; i < sizeof queries / sizeof *queries; i++)
+    sum = sum * 31 + (uint64_t)number(queries[i]);
+  run("DELETE FROM sale WHERE amount % 3 = 0");
+  sum = sum * 31 + (uint64_t)number("SELECT count(*) FROM sale");
+  check(sqlite3_close(db), "close");
+  return sum;
+}
+
 int main(int argc, char **argv) {
   if (argc < 2) {
-    fprintf(stderr, "usage: program trivial | work ROWS\n");
+    fprintf(stderr, "usage: program trivial | work ROWS | steady N ROWS\n");
     return 2;
+  }
+  if (argc == 4 && strcmp(argv[1], "steady") == 0) {
+    int64_t rows = atoll(argv[3]);
+    return steady("sqlite", atol(argv[2]), iterate, &rows);
   }
   check(sqlite3_open(":memory:", &db), "open");
   check(sqlite3_create_function(db, "twice", 1, SQLITE_UTF8, NULL, twice, NULL, NULL),

@@ -1,12 +1,14 @@
 /* Compresses and restores generated data, and compares.
  *   program round-trip   several levels, one-shot and streaming, a dictionary-free
  *                        checksum of every frame
- *   program threads      the multi-threaded compressor */
+ *   program threads      the multi-threaded compressor
+ *   program steady N     a few levels, N times (`steady.h`) */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "steady.h"
 #include "zstd.h"
 
 enum { SIZE = 1 << 20 };
@@ -86,14 +88,33 @@ static void streaming(uint8_t *packed, size_t room, int workers) {
   printf("stream, %d workers: ok\n", workers);
 }
 
+/* One iteration: packed at three levels and unpacked again. */
+static uint64_t iterate(void *context) {
+  uint8_t *packed = context;
+  static const int levels[] = {1, 3, 6};
+  uint64_t sum = 0;
+  for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+    size_t room = ZSTD_compressBound(SIZE);
+    size_t length = check(ZSTD_compress(packed, room, original, SIZE, levels[i]), "compress");
+    compare("steady", check(ZSTD_decompress(restored, SIZE, packed, length), "decompress"));
+    sum = sum * 31 + length + packed[length / 2];
+  }
+  return sum;
+}
+
 int main(int argc, char **argv) {
   if (argc < 2) {
-    fprintf(stderr, "usage: program round-trip | threads\n");
+    fprintf(stderr, "usage: program round-trip | threads | steady N\n");
     return 2;
   }
   fill();
   size_t room = ZSTD_compressBound(SIZE) + 4096;
   uint8_t *packed = malloc(room);
+  if (strcmp(argv[1], "steady") == 0 && argc == 3) {
+    int status = steady("zstd", atol(argv[2]), iterate, packed);
+    free(packed);
+    return status;
+  }
   if (strcmp(argv[1], "threads") == 0) {
     streaming(packed, room, 3);
   } else {

@@ -18,7 +18,7 @@ use std::thread;
 
 use crate::cache::{Cache, Key};
 use crate::error::GuestError;
-use crate::flavor::{Flavor, Level};
+use crate::flavor::Flavor;
 use crate::toolchain::{self, Toolchain};
 
 /// What a source file is written in, by its extension.
@@ -101,7 +101,7 @@ impl Source {
         }
     }
 
-    fn language(&self) -> Result<Language, GuestError> {
+    pub(crate) fn language(&self) -> Result<Language, GuestError> {
         Language::of(&self.path).ok_or_else(|| GuestError::SourceMissing {
             what: "language that this builder knows".to_owned(),
             directory: self.path.clone(),
@@ -292,9 +292,8 @@ impl Program {
     }
 }
 
-/// The whole program, std included, as one bitcode file and as an executable.
-/// Without optimization, fat LTO would not pull std's bodies in, so every
-/// level but `-O2` is rustc's `opt-level=1`.
+/// The whole program, std included, as one bitcode file and as an executable, both
+/// by rustc ([`crate::Level::rustc_flags`]).
 fn build_rust(
     tools: &Toolchain,
     cache: &Cache,
@@ -303,27 +302,42 @@ fn build_rust(
     name: &str,
     source: &Source,
 ) -> Result<Unit, GuestError> {
-    let opt_level = if flavor.level == Level::O2 { "2" } else { "1" };
+    let level = flavor.level;
     // rustc keeps intermediate files, named by the crate alone, where its output
     // goes: every run needs a directory of its own.
-    let compile = |directory: &Path| {
-        let mut command = Command::new(&tools.rustc);
-        command.args(["--edition=2024", "--crate-type=bin", "--crate-name=guest"]);
-        command.args(["-C", "lto=fat", "-C", "codegen-units=1"]);
-        command.args(["-C", &format!("opt-level={opt_level}")]);
+    let compile = |directory: &Path, flags: &[&str]| {
+        let mut command = rustc(tools, flags);
         command.args(flavor.debug.then_some("-g"));
+        // Unless it links, rustc leaves std out of the bitcode.
         command
-            .arg("--emit=llvm-bc,link")
-            .arg("--out-dir")
+            .args(["--emit=llvm-bc,link", "--out-dir"])
             .arg(directory);
         toolchain::run(command.arg(&source.path)).map(drop)
     };
     let directory = cache.artifact(name, "rust", key, |out| {
         fs::create_dir_all(out).map_err(GuestError::file("create", out))?;
-        compile(out)
+        compile(out, level.rustc_flags())?;
+        if level.rustc_flags() == level.rustc_native_flags() {
+            return Ok(());
+        }
+        let other = out.join("native");
+        fs::create_dir_all(&other).map_err(GuestError::file("create", &other))?;
+        compile(&other, level.rustc_native_flags())?;
+        let executable = out.join("guest");
+        fs::rename(other.join("guest"), &executable)
+            .map_err(GuestError::file("create", &executable))
     })?;
     Ok(Unit {
         part: directory.join("guest.bc"),
         native: directory.join("guest"),
     })
+}
+
+/// rustc with what is common to all Rust programs: one crate, one module, std in it.
+pub(crate) fn rustc(tools: &Toolchain, flags: &[&str]) -> Command {
+    let mut command = Command::new(&tools.rustc);
+    command.args(["--edition=2024", "--crate-type=bin", "--crate-name=guest"]);
+    command.args(["-C", "lto=fat", "-C", "codegen-units=1"]);
+    command.args(flags);
+    command
 }

@@ -21,6 +21,9 @@ pub enum Level {
     O1NoPasses,
     /// `-O2`: the whole middle end has run.
     O2,
+    /// `-O3 -Xclang -disable-llvm-passes`: annotated for optimization, no pass has
+    /// run. The native executable is made of it with the -O3 passes.
+    O3NoPasses,
 }
 
 /// Which relocation model the front end assumes.
@@ -48,7 +51,13 @@ pub struct Flavor {
 
 impl Level {
     /// Every level, cheapest first.
-    pub const ALL: [Self; 4] = [Self::O0, Self::O0NoOptnone, Self::O1NoPasses, Self::O2];
+    pub const ALL: [Self; 5] = [
+        Self::O0,
+        Self::O0NoOptnone,
+        Self::O1NoPasses,
+        Self::O2,
+        Self::O3NoPasses,
+    ];
 
     /// The level's name, as in a flavor.
     pub fn name(self) -> &'static str {
@@ -57,6 +66,7 @@ impl Level {
             Self::O0NoOptnone => "O0-no-optnone",
             Self::O1NoPasses => "O1-no-passes",
             Self::O2 => "O2",
+            Self::O3NoPasses => "O3-no-passes",
         }
     }
 
@@ -67,6 +77,7 @@ impl Level {
             Self::O0NoOptnone => &["-O0", "-Xclang", "-disable-O0-optnone"],
             Self::O1NoPasses => &["-O1", "-Xclang", "-disable-llvm-passes"],
             Self::O2 => &["-O2"],
+            Self::O3NoPasses => &["-O3", "-Xclang", "-disable-llvm-passes"],
         }
     }
 
@@ -77,6 +88,27 @@ impl Level {
             Self::O0 | Self::O0NoOptnone => &["-O0"],
             Self::O1NoPasses => &["-O1"],
             Self::O2 => &["-O2", "-Xclang", "-disable-llvm-passes"],
+            Self::O3NoPasses => &["-O3"],
+        }
+    }
+
+    /// Arguments for rustc when it makes the bitcode of a whole program. Fat LTO
+    /// pulls std's bodies in, but only with optimization. Without passes, std's
+    /// bodies are as they were shipped, optimized; only those the program
+    /// instantiates are as the front end made them.
+    pub fn rustc_flags(self) -> &'static [&'static str] {
+        match self {
+            Self::O0 | Self::O0NoOptnone | Self::O1NoPasses => &["-C", "opt-level=1"],
+            Self::O2 => &["-C", "opt-level=2"],
+            Self::O3NoPasses => &["-C", "opt-level=3", "-C", "no-prepopulate-passes"],
+        }
+    }
+
+    /// The same for the executable, where the passes run.
+    pub fn rustc_native_flags(self) -> &'static [&'static str] {
+        match self {
+            Self::O3NoPasses => &["-C", "opt-level=3"],
+            other => other.rustc_flags(),
         }
     }
 }
@@ -139,7 +171,8 @@ impl FromStr for Flavor {
     fn from_str(text: &str) -> Result<Self, GuestError> {
         let unknown = || GuestError::Flavor {
             text: text.to_owned(),
-            expected: "LEVEL[+g][+pic|+nopic], LEVEL being O0, O0-no-optnone, O1-no-passes or O2",
+            expected: "LEVEL[+g][+pic|+nopic], LEVEL being O0, O0-no-optnone, O1-no-passes, O2 or \
+                       O3-no-passes",
         };
         let mut words = text.split('+');
         let name = words.next().unwrap_or_default();
@@ -163,7 +196,13 @@ mod tests {
 
     #[test]
     fn names_survive_a_round_trip() {
-        for text in ["O0", "O0-no-optnone", "O1-no-passes+pic", "O2+g+nopic"] {
+        for text in [
+            "O0",
+            "O0-no-optnone",
+            "O1-no-passes+pic",
+            "O2+g+nopic",
+            "O3-no-passes",
+        ] {
             let flavor: Flavor = text.parse().expect("a known flavor");
             assert_eq!(flavor.to_string(), text);
         }

@@ -156,6 +156,7 @@ impl fmt::Display for Guest {
 fn lua(sources: &Sources) -> Result<Program, GuestError> {
     let directory = sources::subdirectory(sources.directory("lua-src")?, "lua-5.4")?;
     let mut guest = program("lua", "lua.c");
+    guest.include.push(ours("programs/include"));
     // Should a release carry the stand-alone programs too, they stay out.
     guest.add_c(sources::files(&directory, "c", &["lua.c", "luac.c"])?);
     guest.include.push(directory);
@@ -166,6 +167,7 @@ fn lua(sources: &Sources) -> Result<Program, GuestError> {
 fn sqlite(sources: &Sources) -> Result<Program, GuestError> {
     let directory = sources.directory("libsqlite3-sys")?.join("sqlite3");
     let mut guest = program("sqlite", "sqlite.c");
+    guest.include.push(ours("programs/include"));
     guest.add_c(vec![directory.join("sqlite3.c")]);
     guest.include.push(directory);
     guest.flag(&["-w", "-pthread", "-DSQLITE_THREADSAFE=1"]);
@@ -176,6 +178,7 @@ fn sqlite(sources: &Sources) -> Result<Program, GuestError> {
 fn zstd(sources: &Sources) -> Result<Program, GuestError> {
     let library = sources.directory("zstd-sys")?.join("zstd/lib");
     let mut guest = program("zstd", "zstd.c");
+    guest.include.push(ours("programs/include"));
     for part in ["common", "compress", "decompress"] {
         guest.add_c(sources::files(&library.join(part), "c", &[])?);
     }
@@ -219,7 +222,7 @@ impl Program {
 }
 
 /// A program of one driver of ours, so far.
-fn program(name: &str, driver: &str) -> Program {
+pub(crate) fn program(name: &str, driver: &str) -> Program {
     Program {
         name: name.to_owned(),
         sources: vec![Source::new(ours("programs").join(driver))],
@@ -235,11 +238,13 @@ fn run(name: &'static str, args: &[&str], status: i32) -> Run {
     }
 }
 
-fn script(name: &str) -> String {
+/// The path of one of our Lua scripts.
+pub(crate) fn script(name: &str) -> String {
     let path = ours("scripts").join(format!("{name}.lua"));
     path.to_string_lossy().into_owned()
 }
 
-fn ours(directory: &str) -> PathBuf {
+/// A directory of this package.
+pub(crate) fn ours(directory: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(directory)
 }

@@ -13,7 +13,10 @@
 //! - [`cache`]: results kept under a hash of everything that went in;
 //! - [`compile`]: one program, from sources to bitcode and executable;
 //! - [`sources`]: where the third-party sources are;
+//! - [`native`]: the peers, compiled straight from the sources;
 //! - [`guest`]: the guest programs and the ways to run them;
+//! - [`kernel`]: small programs of our own, in C and in Rust;
+//! - [`workload`]: what is repeated within one process to see it warm up;
 //! - [`execute`]: one process, with a time limit.
 
 #![forbid(unsafe_code)]
@@ -25,12 +28,18 @@ pub mod error;
 pub mod execute;
 pub mod flavor;
 pub mod guest;
+pub mod kernel;
+pub mod native;
 pub mod sources;
 pub mod toolchain;
+pub mod workload;
 
 pub use cache::Cache;
 pub use compile::{Built, Language, Program};
 pub use error::GuestError;
 pub use flavor::{Flavor, Level, Pic};
 pub use guest::{Guest, Run};
+pub use kernel::{Kernel, Tongue};
+pub use native::Native;
 pub use toolchain::Toolchain;
+pub use workload::Workload;

@@ -23,7 +23,8 @@ enum Action {
     Build {
         /// Which guests; all if none is named.
         guests: Vec<String>,
-        /// LEVEL[+g][+pic|+nopic]; LEVEL is O0, O0-no-optnone, O1-no-passes or O2.
+        /// LEVEL[+g][+pic|+nopic]; LEVEL is O0, O0-no-optnone, O1-no-passes,
+        /// O2 or O3-no-passes.
         #[arg(long = "level", default_value = "O0")]
         flavors: Vec<Flavor>,
         /// How many compilers run at a time.

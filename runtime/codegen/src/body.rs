@@ -5,8 +5,8 @@
 //! cannot change a phi's incoming blocks.
 
 use inkwell::llvm_sys::core::{
-    LLVMAddIncoming, LLVMAppendBasicBlockInContext, LLVMBasicBlockAsValue, LLVMBuildFAdd,
-    LLVMBuildFMul, LLVMBuildPhi, LLVMCanValueUseFastMathFlags, LLVMCountIncoming,
+    LLVMAddIncoming, LLVMAppendBasicBlockInContext, LLVMBasicBlockAsValue, LLVMBuildBinOp,
+    LLVMBuildFAdd, LLVMBuildFMul, LLVMBuildPhi, LLVMCanValueUseFastMathFlags, LLVMCountIncoming,
     LLVMGetCalledValue, LLVMGetFastMathFlags, LLVMGetFirstBasicBlock, LLVMGetFirstInstruction,
     LLVMGetFirstParam, LLVMGetIncomingBlock, LLVMGetIncomingValue, LLVMGetInstructionOpcode,
     LLVMGetNextBasicBlock, LLVMGetNextInstruction, LLVMGetNextParam, LLVMGetNumOperands,
@@ -17,7 +17,7 @@ use inkwell::llvm_sys::core::{
     LLVMSetPrefixData, LLVMSetPrologueData, LLVMTypeOf,
 };
 use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMValueRef};
-use inkwell::llvm_sys::{LLVMLinkage, LLVMOpcode};
+use inkwell::llvm_sys::{LLVMFastMathAllowContract, LLVMLinkage, LLVMOpcode};
 
 use crate::error::CodegenError;
 use crate::extract::Extraction;
@@ -140,9 +140,11 @@ impl Extraction<'_> {
                     } else if self.is_fmuladd(instruction) {
                         self.split_fmuladd(instruction, &mut copies)
                     } else {
-                        let copy = LLVMInstructionClone(instruction);
-                        LLVMInsertIntoBuilder(self.builder.0, copy);
-                        copies.push(copy);
+                        let copy = self.clone_instruction(instruction);
+                        // Building without the flag may have folded a constant.
+                        if !LLVMIsAInstruction(copy).is_null() {
+                            copies.push(copy);
+                        }
                         copy
                     };
                     self.values.insert(instruction, copy);
@@ -157,9 +159,42 @@ impl Extraction<'_> {
     fn is_fmuladd(&self, instruction: LLVMValueRef) -> bool {
         let functions = &self.reader.table().fmuladd;
         // SAFETY: a live instruction; the callee is asked for of calls only.
-        !functions.is_empty()
+        !self.how.contract
+            && !functions.is_empty()
             && unsafe { LLVMGetInstructionOpcode(instruction) } == LLVMOpcode::LLVMCall
             && functions.contains(&unsafe { LLVMGetCalledValue(instruction) })
+    }
+
+    /// Clones an instruction to the builder's place. A flag on floating-point operations
+    /// lets code generation fuse them: it is set as `clang -ffp-contract=fast` would,
+    /// or left out, but where other flags give exact results up anyway.
+    ///
+    /// # Safety
+    /// A live instruction; the builder is at the end of a block.
+    unsafe fn clone_instruction(&self, instruction: LLVMValueRef) -> LLVMValueRef {
+        // SAFETY: by the caller's promise; only arithmetic is asked for flags, and has
+        // two operands.
+        unsafe {
+            let opcode = LLVMGetInstructionOpcode(instruction);
+            let fusible = matches!(
+                opcode,
+                LLVMOpcode::LLVMFAdd | LLVMOpcode::LLVMFSub | LLVMOpcode::LLVMFMul
+            );
+            if fusible
+                && !self.how.contract
+                && LLVMGetFastMathFlags(instruction) == LLVMFastMathAllowContract
+            {
+                // LLVM-C can add flags, not take them away.
+                let [a, b] = [0, 1].map(|i| LLVMGetOperand(instruction, i));
+                return LLVMBuildBinOp(self.builder.0, opcode, a, b, c"".as_ptr());
+            }
+            let copy = LLVMInstructionClone(instruction);
+            LLVMInsertIntoBuilder(self.builder.0, copy);
+            if fusible && self.how.contract {
+                LLVMSetFastMathFlags(copy, LLVMFastMathAllowContract);
+            }
+            copy
+        }
     }
 
     /// `llvm.fmuladd` may fuse, as soon as the CPU can: floating-point bits would
@@ -180,7 +215,8 @@ impl Extraction<'_> {
             let sum = LLVMBuildFAdd(self.builder.0, product, c, c"".as_ptr());
             for value in [product, sum] {
                 if !LLVMIsAInstruction(value).is_null() {
-                    LLVMSetFastMathFlags(value, flags);
+                    // Fusing is what is to be avoided.
+                    LLVMSetFastMathFlags(value, exact_or(flags));
                     copies.push(value);
                     // The sum's operand is a value of the copy already.
                     self.values.insert(value, value);
@@ -268,6 +304,18 @@ impl Extraction<'_> {
 
     /// A direct callee: `alwaysinline` functions with a body here are copied along.
     fn map_callee(&mut self, old: LLVMValueRef) -> Result<LLVMValueRef, CodegenError> {
+        if let Some((root, new)) = self.root
+            && let Some(id) = self.resolve(old)
+        {
+            let target = self.reader.table().values[id.index()];
+            if target == root {
+                return Ok(new);
+            }
+            // Through an alias, if the function it names is a candidate.
+            if let Some(&candidate) = self.with_labels.get(&target) {
+                return Ok(candidate);
+            }
+        }
         if !self.is_inline_body(old) {
             return self.map_value(old);
         }
@@ -279,14 +327,25 @@ impl Extraction<'_> {
         }
         let name = format!("uruk.inline.{}", value_name(old));
         let new = self.define_function(old, &name, LLVMLinkage::LLVMInternalLinkage)?;
+        mark_dso_local(new);
         self.inline_copies.insert(old, new);
+        self.inlined.extend(self.reader.table().index.get(&old));
         self.pending.push_back((old, new));
         self.needs_passes = true;
         Ok(new)
     }
 }
 
-fn is_call(opcode: LLVMOpcode) -> bool {
+/// The flags of a split `fmuladd`, without contraction if that is all they say.
+fn exact_or(flags: u32) -> u32 {
+    if flags == LLVMFastMathAllowContract {
+        0
+    } else {
+        flags
+    }
+}
+
+pub(crate) fn is_call(opcode: LLVMOpcode) -> bool {
     matches!(
         opcode,
         LLVMOpcode::LLVMCall | LLVMOpcode::LLVMInvoke | LLVMOpcode::LLVMCallBr

@@ -1,7 +1,7 @@
 //! Target machines, passes and emission to ELF objects.
 //!
-//! A target machine costs 125 to 300 us to make, so each reader keeps one; its
-//! settings are fixed when it is made and never go through LLVM's process-wide
+//! A target machine costs 125 to 300 us to make, so each reader keeps one per
+//! tier it was asked for; its settings are fixed when it is made and never go through LLVM's process-wide
 //! options.
 
 use std::mem::ManuallyDrop;
@@ -19,9 +19,11 @@ use inkwell::llvm_sys::target_machine::{
     LLVMDisposeTargetMachine, LLVMGetTargetFromTriple, LLVMRelocMode, LLVMTargetMachineRef,
 };
 use inkwell::llvm_sys::transforms::pass_builder::{
-    LLVMCreatePassBuilderOptions, LLVMDisposePassBuilderOptions, LLVMRunPasses,
+    LLVMCreatePassBuilderOptions, LLVMDisposePassBuilderOptions,
+    LLVMPassBuilderOptionsSetSLPVectorization, LLVMRunPasses,
 };
 
+use crate::compile::Tier;
 use crate::context::take_message;
 use crate::error::CodegenError;
 use crate::pipeline::Pipeline;
@@ -29,18 +31,12 @@ use crate::reader::c_name;
 
 const TRIPLE: &std::ffi::CStr = c"x86_64-unknown-linux-gnu";
 
-/// What a target machine is made for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Settings {
-    level: LLVMCodeGenOptLevel,
-}
-
-impl Settings {
-    /// Tier 1: the fast instruction selector, baseline CPU, position-independent.
-    pub(crate) fn baseline() -> Settings {
-        Settings {
-            level: LLVMCodeGenOptLevel::LLVMCodeGenLevelNone,
-        }
+fn level(tier: Tier) -> LLVMCodeGenOptLevel {
+    match tier {
+        // The fast instruction selector.
+        Tier::Baseline => LLVMCodeGenOptLevel::LLVMCodeGenLevelNone,
+        Tier::Optimized => LLVMCodeGenOptLevel::LLVMCodeGenLevelDefault,
+        Tier::Guided => LLVMCodeGenOptLevel::LLVMCodeGenLevelAggressive,
     }
 }
 
@@ -56,7 +52,7 @@ pub(crate) struct Emitter {
 unsafe impl Send for Emitter {}
 
 impl Emitter {
-    pub(crate) fn new(settings: Settings) -> Result<Emitter, CodegenError> {
+    pub(crate) fn new(tier: Tier) -> Result<Emitter, CodegenError> {
         initialize();
         let mut target = std::ptr::null_mut();
         let mut message = std::ptr::null_mut();
@@ -66,15 +62,16 @@ impl Emitter {
             let message = unsafe { take_message(message) };
             return Err(CodegenError::NoTarget { message });
         }
-        // SAFETY: a live target and C strings. The CPU is the ABI's baseline: what a
-        // program may assume about vectors is part of its ABI.
+        // SAFETY: a live target and C strings. The CPU is the ABI's baseline in every
+        // tier: what a program may assume about vectors is part of its ABI. Functions
+        // that may use more say so by their attributes (see `optimize`).
         let machine = unsafe {
             LLVMCreateTargetMachine(
                 target,
                 TRIPLE.as_ptr(),
                 c"x86-64".as_ptr(),
                 c"".as_ptr(),
-                settings.level,
+                level(tier),
                 LLVMRelocMode::LLVMRelocPIC,
                 LLVMCodeModel::LLVMCodeModelSmall,
             )
@@ -113,6 +110,8 @@ impl Emitter {
         // SAFETY: live module and machine; options are created and disposed here.
         let error = unsafe {
             let options = LLVMCreatePassBuilderOptions();
+            // On in clang, off here.
+            LLVMPassBuilderOptionsSetSLPVectorization(options, 1);
             let error = LLVMRunPasses(module, pipeline.as_ptr(), self.machine, options);
             LLVMDisposePassBuilderOptions(options);
             error
@@ -144,6 +143,11 @@ impl Drop for Emitter {
             LLVMDisposeTargetMachine(self.machine);
         }
     }
+}
+
+/// LLVM's name of the CPU this process runs on.
+pub fn host_cpu() -> String {
+    inkwell::targets::TargetMachine::get_host_cpu_name().to_string()
 }
 
 /// The version of the LLVM library in use, as `major.minor.patch`.

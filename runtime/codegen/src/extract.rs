@@ -24,8 +24,10 @@ use inkwell::llvm_sys::prelude::{
 use inkwell::llvm_sys::{LLVMAttributeFunctionIndex, LLVMLinkage, LLVMModuleFlagBehavior};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::compile::{Compile, Tier};
 use crate::context::OwnedModule;
 use crate::error::CodegenError;
+use crate::globals::mark_dso_local;
 use crate::plan::ModulePlan;
 use crate::reader::{Reader, c_name};
 use crate::summary::{BODY_PREFIX, Kind, Placement, SymbolId};
@@ -57,6 +59,10 @@ const OF_CALLS: [&str; 18] = [
 pub(crate) struct AttributeKinds {
     pub(crate) always_inline: u32,
     pub(crate) presplit_coroutine: u32,
+    pub(crate) naked: u32,
+    pub(crate) noinline: u32,
+    pub(crate) optnone: u32,
+    pub(crate) returns_twice: u32,
     pub(crate) nonlazybind: LLVMAttributeRef,
     /// What a caller must know of a callee: how values are passed, and that a call may
     /// return twice.
@@ -72,6 +78,10 @@ impl AttributeKinds {
         AttributeKinds {
             always_inline: kind("alwaysinline"),
             presplit_coroutine: kind("presplitcoroutine"),
+            naked: kind("naked"),
+            noinline: kind("noinline"),
+            optnone: kind("optnone"),
+            returns_twice: kind("returns_twice"),
             of_calls: OF_CALLS.iter().map(|name| kind(name)).collect(),
             // SAFETY: a live context and a kind number LLVM just gave.
             nonlazybind: unsafe { LLVMCreateEnumAttribute(context, kind("nonlazybind"), 0) },
@@ -93,6 +103,17 @@ pub(crate) struct Unit {
     /// True if something in it only passes can lower: inline copies, coroutines,
     /// matrix intrinsics.
     pub(crate) needs_passes: bool,
+    pub(crate) has_matrices: bool,
+    /// Callees defined for the optimizer only, with their link names.
+    pub(crate) candidates: Vec<(SymbolId, String)>,
+    /// Constants defined for the optimizer only.
+    pub(crate) constants: Vec<LLVMValueRef>,
+    /// Instructions of the candidates.
+    pub(crate) candidate_instructions: u32,
+    /// Functions whose bodies are in the unit besides.
+    pub(crate) inlined: Vec<SymbolId>,
+    /// Symbols of which something other than name and type was used.
+    pub(crate) facts: FxHashSet<SymbolId>,
 }
 
 pub(crate) struct Builder(pub(crate) LLVMBuilderRef);
@@ -108,6 +129,7 @@ impl Drop for Builder {
 pub(crate) struct Extraction<'a> {
     pub(crate) reader: &'a Reader,
     pub(crate) plan: &'a ModulePlan,
+    pub(crate) how: Compile,
     unit_name: String,
     pub(crate) builder: Builder,
     pub(crate) module: OwnedModule,
@@ -121,6 +143,15 @@ pub(crate) struct Extraction<'a> {
     pub(crate) copied_tables: FxHashSet<LLVMValueRef>,
     pub(crate) bodies_read: FxHashSet<LLVMValueRef>,
     pub(crate) needs_passes: bool,
+    pub(crate) has_matrices: bool,
+    /// The function the unit is made for, old and new, when it is optimized: it calls
+    /// itself directly.
+    pub(crate) root: Option<(LLVMValueRef, LLVMValueRef)>,
+    pub(crate) candidates: Vec<(SymbolId, String)>,
+    pub(crate) candidate_instructions: u32,
+    pub(crate) constants: Vec<(LLVMValueRef, LLVMValueRef)>,
+    pub(crate) inlined: Vec<SymbolId>,
+    pub(crate) facts: FxHashSet<SymbolId>,
 }
 
 impl<'a> Extraction<'a> {
@@ -128,6 +159,7 @@ impl<'a> Extraction<'a> {
         reader: &'a Reader,
         plan: &'a ModulePlan,
         unit_name: &str,
+        how: &Compile,
     ) -> Result<Extraction<'a>, CodegenError> {
         let context = reader.context().raw();
         let name = c_name(unit_name);
@@ -138,11 +170,12 @@ impl<'a> Extraction<'a> {
                 Builder(LLVMCreateBuilderInContext(context)),
             )
         };
-        reader.emitter().prepare(module.raw());
+        reader.prepare(module.raw());
         set_flag(context, module.raw(), "RtLibUseGOT", 1);
         Ok(Extraction {
             reader,
             plan,
+            how: how.clone(),
             unit_name: unit_name.to_owned(),
             builder,
             module,
@@ -154,18 +187,37 @@ impl<'a> Extraction<'a> {
             copied_tables: FxHashSet::default(),
             bodies_read: FxHashSet::default(),
             needs_passes: false,
+            has_matrices: false,
+            root: None,
+            candidates: Vec::new(),
+            candidate_instructions: 0,
+            constants: Vec::new(),
+            inlined: Vec::new(),
+            facts: FxHashSet::default(),
         })
     }
 
-    /// Copies the body of `id` under its body name.
-    pub(crate) fn add_function(&mut self, id: SymbolId) -> Result<(), CodegenError> {
+    /// True if more than the baseline compiler works on the unit.
+    pub(crate) fn optimizes(&self) -> bool {
+        self.how.tier > Tier::Baseline
+    }
+
+    /// Copies the body of `id` under its body name; the copy.
+    pub(crate) fn add_function(&mut self, id: SymbolId) -> Result<LLVMValueRef, CodegenError> {
         let old = self.reader.table().values[id.index()];
         self.read_bodies(old)?;
         let name = format!("{BODY_PREFIX}{}", self.plan.import(id).name);
         let new = self.define_function(old, &name, LLVMLinkage::LLVMExternalLinkage)?;
+        mark_dso_local(new);
         self.with_labels.insert(old, new);
+        if self.optimizes() {
+            self.root = Some((old, new));
+            let scan = self.add_candidates(old)?;
+            self.prepare_for_optimizing(old, new, scan.wide);
+        }
         self.pending.push_back((old, new));
-        self.copy_pending()
+        self.copy_pending()?;
+        Ok(new)
     }
 
     /// Copies the module's data, and with `everything` its functions too, under
@@ -197,6 +249,7 @@ impl<'a> Extraction<'a> {
                 Kind::Function => {
                     let name = self.plan.import(id).name.to_string();
                     let new = self.define_function(old, &name, LLVMLinkage::LLVMExternalLinkage)?;
+                    mark_dso_local(new);
                     self.values.insert(old, new);
                     self.with_labels.insert(old, new);
                     self.create_blocks(old, new);
@@ -228,7 +281,7 @@ impl<'a> Extraction<'a> {
         Ok(any || has_asm)
     }
 
-    /// Initializes the copied label tables and hands the module out.
+    /// Initializes the copied label tables and constants, and hands the module out.
     pub(crate) fn finish(mut self) -> Result<Unit, CodegenError> {
         while let Some((old, new)) = self.tables.pop() {
             // SAFETY: label tables are defined constants.
@@ -237,12 +290,26 @@ impl<'a> Extraction<'a> {
             unsafe { LLVMSetInitializer(new, initializer) };
             self.copy_pending()?;
         }
+        let mut done = 0;
+        while let Some(&(old, new)) = self.constants.get(done) {
+            // SAFETY: a constant that is defined in the reader's module.
+            let initializer = self.map_constant(unsafe { LLVMGetInitializer(old) })?;
+            // SAFETY: same type, same context.
+            unsafe { LLVMSetInitializer(new, initializer) };
+            done += 1;
+        }
         // SAFETY: a live module. Line tables of one function would carry its whole
         // compile unit along; the debugger's view is made elsewhere.
         unsafe { LLVMStripModuleDebugInfo(self.module.raw()) };
         Ok(Unit {
             module: self.module,
             needs_passes: self.needs_passes,
+            has_matrices: self.has_matrices,
+            candidates: self.candidates,
+            constants: self.constants.into_iter().map(|(_, new)| new).collect(),
+            candidate_instructions: self.candidate_instructions,
+            inlined: self.inlined,
+            facts: self.facts,
         })
     }
 

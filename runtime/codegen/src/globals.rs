@@ -6,12 +6,13 @@ use inkwell::llvm_sys::core::{
     LLVMAddAlias2, LLVMAddAttributeAtIndex, LLVMAddFunction, LLVMAddGlobal, LLVMAliasGetAliasee,
     LLVMConstArray2, LLVMCountParams, LLVMGetAlignment, LLVMGetAttributeCountAtIndex,
     LLVMGetAttributesAtIndex, LLVMGetEnumAttributeKind, LLVMGetFunctionCallConv, LLVMGetGC,
-    LLVMGetIntrinsicID, LLVMGetLinkage, LLVMGetModuleInlineAsm, LLVMGetSection,
-    LLVMGetThreadLocalMode, LLVMGetUnnamedAddress, LLVMGetValueKind, LLVMGlobalGetValueType,
-    LLVMIsExternallyInitialized, LLVMIsGlobalConstant, LLVMIsStringAttribute, LLVMSetAlignment,
-    LLVMSetExternallyInitialized, LLVMSetFunctionCallConv, LLVMSetGC, LLVMSetGlobalConstant,
-    LLVMSetInitializer, LLVMSetLinkage, LLVMSetModuleInlineAsm2, LLVMSetSection,
-    LLVMSetThreadLocalMode, LLVMSetUnnamedAddress, LLVMSetVisibility, LLVMTypeOf,
+    LLVMGetInitializer, LLVMGetIntrinsicID, LLVMGetLinkage, LLVMGetModuleInlineAsm,
+    LLVMGetNumOperands, LLVMGetOperand, LLVMGetSection, LLVMGetThreadLocalMode,
+    LLVMGetUnnamedAddress, LLVMGetValueKind, LLVMGlobalGetValueType, LLVMIsExternallyInitialized,
+    LLVMIsGlobalConstant, LLVMIsStringAttribute, LLVMSetAlignment, LLVMSetExternallyInitialized,
+    LLVMSetFunctionCallConv, LLVMSetGC, LLVMSetGlobalConstant, LLVMSetInitializer, LLVMSetLinkage,
+    LLVMSetModuleInlineAsm2, LLVMSetSection, LLVMSetThreadLocalMode, LLVMSetUnnamedAddress,
+    LLVMSetVisibility, LLVMTypeOf,
 };
 use inkwell::llvm_sys::prelude::{LLVMAttributeRef, LLVMValueRef};
 use inkwell::llvm_sys::{
@@ -23,6 +24,10 @@ use crate::extract::{Extraction, has_function_attribute};
 use crate::plan::Access;
 use crate::reader::{Verify, c_name, value_name};
 use crate::summary::{Kind, Linkage, Placement, SymbolId};
+
+/// Operands of a constant that is shown to the optimizer. Larger tables are rarely
+/// indexed by constants, and each operand costs about as much as an instruction.
+const CONSTANT_OPERANDS: u32 = 512;
 
 impl Extraction<'_> {
     /// The copy's name for a global of the reader's module.
@@ -47,8 +52,11 @@ impl Extraction<'_> {
         }
         let kind = self.effective_kind(id, 0);
         if kind == Kind::Function || matches!(kind, Kind::Ifunc { .. }) {
-            if info.name.starts_with("llvm.matrix.") || info.name.starts_with("llvm.coro.") {
-                self.needs_passes = true;
+            let matrix = info.name.starts_with("llvm.matrix.");
+            self.has_matrices |= matrix;
+            self.needs_passes |= matrix || info.name.starts_with("llvm.coro.");
+            if self.optimizes() && import.defined {
+                self.facts.insert(id);
             }
             let new = self.declare_function(old, &import.name);
             if info.linkage == Linkage::DeclaredWeak {
@@ -79,7 +87,38 @@ impl Extraction<'_> {
             // SAFETY: a declaration of ours.
             unsafe { LLVMSetLinkage(new, LLVMLinkage::LLVMExternalWeakLinkage) };
         }
+        if self.optimizes() {
+            self.describe_data(id, old, new);
+        }
         Ok(new)
+    }
+
+    /// Tells the optimizer what the bound definition of a variable says: its
+    /// alignment, and, of a constant, the value.
+    fn describe_data(&mut self, id: SymbolId, old: LLVMValueRef, new: LLVMValueRef) {
+        let info = &self.reader.summary().symbols[id.index()];
+        if !matches!(info.kind, Kind::Data | Kind::ThreadLocal) {
+            return;
+        }
+        // SAFETY: both are live variables of one type.
+        unsafe {
+            LLVMSetGlobalConstant(new, LLVMIsGlobalConstant(old));
+            if !self.plan.import(id).defined {
+                return;
+            }
+            LLVMSetUnnamedAddress(new, LLVMGetUnnamedAddress(old));
+            let align = LLVMGetAlignment(old);
+            if align != 0 {
+                LLVMSetAlignment(new, align);
+            }
+            if info.constant && LLVMIsExternallyInitialized(old) == 0 {
+                let initializer = LLVMGetInitializer(old);
+                if !initializer.is_null() && is_small(initializer, &mut CONSTANT_OPERANDS.clone()) {
+                    self.constants.push((old, new));
+                    self.facts.insert(id);
+                }
+            }
+        }
     }
 
     /// Looks through aliases: what a name finally is.
@@ -104,7 +143,8 @@ impl Extraction<'_> {
         if is_function {
             // SAFETY: a live function. What an intrinsic does is told by its attributes too.
             let intrinsic = unsafe { LLVMGetIntrinsicID(new) } != 0;
-            let only = (!intrinsic).then_some(&*self.reader.kinds().of_calls);
+            let all = intrinsic || self.optimizes();
+            let only = (!all).then_some(&*self.reader.kinds().of_calls);
             copy_attributes(old, new, only);
             // SAFETY: both are live functions.
             unsafe { LLVMSetFunctionCallConv(new, LLVMGetFunctionCallConv(old)) };
@@ -113,14 +153,7 @@ impl Extraction<'_> {
         if unsafe { LLVMGetIntrinsicID(new) } == 0 {
             // The call then loads its target from the GOT, which the linker makes
             // the slot itself.
-            // SAFETY: a live function and an attribute of its context.
-            unsafe {
-                LLVMAddAttributeAtIndex(
-                    new,
-                    LLVMAttributeFunctionIndex,
-                    self.reader.kinds().nonlazybind,
-                );
-            }
+            add_function_attribute(new, self.reader.kinds().nonlazybind);
         }
         new
     }
@@ -151,7 +184,6 @@ impl Extraction<'_> {
             new
         };
         copy_attributes(old, new, None);
-        mark_dso_local(new);
         if has_function_attribute(old, self.reader.kinds().presplit_coroutine) {
             self.needs_passes = true;
         }
@@ -323,10 +355,42 @@ impl Extraction<'_> {
         }
         let name = format!("uruk.labels.of.{}", value_name(old));
         let new = self.define_function(old, &name, LLVMLinkage::LLVMInternalLinkage)?;
+        mark_dso_local(new);
         self.with_labels.insert(old, new);
         self.create_blocks(old, new);
         self.pending.push_back((old, new));
         Ok(new)
+    }
+}
+
+pub(crate) fn add_function_attribute(function: LLVMValueRef, attribute: LLVMAttributeRef) {
+    // SAFETY: a live function and an attribute of its context.
+    unsafe { LLVMAddAttributeAtIndex(function, LLVMAttributeFunctionIndex, attribute) };
+}
+
+/// True if a constant has no more than `left` operands that would have to be rebuilt;
+/// strings and tables of numbers have none.
+///
+/// # Safety
+/// A live constant.
+unsafe fn is_small(constant: LLVMValueRef, left: &mut u32) -> bool {
+    // SAFETY: by the caller's promise; operands of constants are constants.
+    unsafe {
+        match LLVMGetValueKind(constant) {
+            LLVMValueKind::LLVMConstantExprValueKind
+            | LLVMValueKind::LLVMConstantArrayValueKind
+            | LLVMValueKind::LLVMConstantStructValueKind
+            | LLVMValueKind::LLVMConstantVectorValueKind => {
+                let count = LLVMGetNumOperands(constant).max(0) as u32;
+                if count > *left {
+                    return false;
+                }
+                *left -= count;
+                (0..count).all(|i| is_small(LLVMGetOperand(constant, i), left))
+            }
+            LLVMValueKind::LLVMBlockAddressValueKind => false,
+            _ => true,
+        }
     }
 }
 

@@ -21,6 +21,7 @@
 
 #![deny(missing_docs)]
 
+pub mod compile;
 pub mod emit;
 pub mod error;
 pub mod fatal;
@@ -31,18 +32,23 @@ pub mod reader;
 pub mod summary;
 
 mod body;
+mod candidates;
 mod constant;
 mod context;
 mod extract;
 mod globals;
+mod optimize;
 mod pipeline;
 mod query;
 mod scan;
+mod shape;
 
-pub use emit::llvm_version;
+pub use compile::{COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Tier};
+pub use emit::{host_cpu, llvm_version};
 pub use error::CodegenError;
 pub use plan::{Access, Import, ModulePlan};
 pub use pool::ReaderPool;
+pub use query::Measure;
 pub use reader::{Bitcode, Reader};
 pub use summary::{
     BODY_PREFIX, Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo,

@@ -1,5 +1,5 @@
-//! Questions about a module that need types or bodies: signatures, and who uses a
-//! symbol (asked only to explain an error).
+//! Questions about a module that need types or bodies: signatures, sizes, and who uses
+//! a symbol (asked only to explain an error).
 
 use inkwell::llvm_sys::LLVMValueKind;
 use inkwell::llvm_sys::core::{
@@ -10,12 +10,40 @@ use inkwell::llvm_sys::prelude::LLVMValueRef;
 
 use crate::error::CodegenError;
 use crate::reader::{Reader, Verify, value_name};
+use crate::shape;
 use crate::summary::{Kind, SymbolId};
+
+/// The size of a function before optimization.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measure {
+    /// IR instructions.
+    pub instructions: u32,
+    /// Loops: targets of back edges.
+    pub loops: u32,
+    /// True if one of them lies inside another.
+    pub nested: bool,
+}
 
 /// Users named per symbol; the rest would not make the message clearer.
 const USERS_SHOWN: usize = 3;
 
 impl Reader {
+    /// Size and loops of a function the module defines, without compiling it.
+    ///
+    /// # Errors
+    /// An unreadable or invalid body.
+    pub fn measure(&mut self, function: SymbolId) -> Result<Measure, CodegenError> {
+        let value = self.table().values[function.index()];
+        self.materialize(value, Verify::Yes)?;
+        // SAFETY: a live function whose body was read and verified.
+        let shape = unsafe { shape::measure(value) };
+        Ok(Measure {
+            instructions: shape.instructions,
+            loops: shape.loops(),
+            nested: shape.nested,
+        })
+    }
+
     /// The type of a function as LLVM writes it, such as `i32 (ptr, double)`.
     pub fn function_type(&self, function: SymbolId) -> String {
         let value = self.table().values[function.index()];

@@ -26,10 +26,12 @@ use inkwell::llvm_sys::ir_reader::LLVMParseIRInContext2;
 use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMValueRef};
 use rustc_hash::FxHashMap;
 
+use crate::compile::{Compile, Tier};
 use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
-use crate::emit::{Emitter, Settings};
+use crate::emit::Emitter;
 use crate::error::CodegenError;
-use crate::extract::{AttributeKinds, Extraction, has_function_attribute};
+use crate::extract::{AttributeKinds, Extraction, Unit, has_function_attribute};
+use crate::optimize;
 use crate::plan::ModulePlan;
 use crate::scan;
 use crate::summary::{ModuleSummary, SymbolId};
@@ -126,7 +128,8 @@ pub struct Reader {
     // Field order is drop order: the module goes before its context, and the
     // context before the bytes a lazy module still points into.
     module: OwnedModule,
-    emitter: Emitter,
+    /// By tier; the first is there from the start.
+    emitters: [Option<Emitter>; 3],
     context: LlvmContext,
     bitcode: Bitcode,
     table: SymbolTable,
@@ -154,7 +157,7 @@ impl Reader {
         bitcode: &Bitcode,
         summary: Option<Arc<ModuleSummary>>,
     ) -> Result<Reader, CodegenError> {
-        let emitter = Emitter::new(Settings::baseline())?;
+        let emitter = Emitter::new(Tier::Baseline)?;
         let context = LlvmContext::new();
         let module = read_lazily(&context, bitcode)?;
         check_target(&module, bitcode)?;
@@ -184,7 +187,7 @@ impl Reader {
         }
         Ok(Reader {
             module,
-            emitter,
+            emitters: [Some(emitter), None, None],
             context,
             bitcode: bitcode.clone(),
             table,
@@ -205,22 +208,17 @@ impl Reader {
         self.compiles
     }
 
-    /// Compiles one function to an object that defines its body under
-    /// [`BODY_PREFIX`](crate::BODY_PREFIX) and its link name.
+    /// [`Reader::compile`] with [`Compile::baseline`]; the object.
     ///
     /// # Errors
-    /// An unreadable or invalid body, a construct that cannot be extracted, an
-    /// error reported by LLVM.
+    /// As [`Reader::compile`].
     pub fn compile_function(
         &mut self,
         plan: &ModulePlan,
         function: SymbolId,
     ) -> Result<Vec<u8>, CodegenError> {
-        let name = plan.import(function).name.to_string();
-        let mut extraction = Extraction::new(self, plan, &name)?;
-        extraction.add_function(function)?;
-        let unit = extraction.finish()?;
-        self.emit(unit, &name)
+        let compiled = self.compile(plan, function, &Compile::baseline())?;
+        Ok(compiled.object)
     }
 
     /// Compiles the module's data: every variable the plan says is defined here,
@@ -251,27 +249,36 @@ impl Reader {
         name: &str,
         everything: bool,
     ) -> Result<Option<Vec<u8>>, CodegenError> {
-        let mut extraction = Extraction::new(self, plan, name)?;
+        let mut extraction = Extraction::new(self, plan, name, &Compile::baseline())?;
         if !extraction.add_data(everything)? {
             return Ok(None);
         }
         let unit = extraction.finish()?;
-        self.emit(unit, name).map(Some)
+        self.emit(&unit, name, Tier::Baseline).map(Some)
     }
 
-    fn emit(&mut self, unit: crate::extract::Unit, name: &str) -> Result<Vec<u8>, CodegenError> {
+    /// Runs the passes of `tier` on a unit, and emits it.
+    pub(crate) fn emit(
+        &mut self,
+        unit: &Unit,
+        name: &str,
+        tier: Tier,
+    ) -> Result<Vec<u8>, CodegenError> {
         self.compiles += 1;
+        let place = &mut self.emitters[tier as usize - 1];
+        let emitter = match place {
+            Some(emitter) => emitter,
+            None => place.insert(Emitter::new(tier)?),
+        };
         let fail = |message| CodegenError::Emit {
             module: self.bitcode.name().to_owned(),
             unit: name.to_owned(),
             message,
         };
-        if unit.needs_passes {
-            self.emitter
-                .run_passes(unit.module.raw(), "default<O0>")
-                .map_err(&fail)?;
+        if unit.needs_passes || tier > Tier::Baseline {
+            optimize::run(emitter, unit, tier).map_err(&fail)?;
         }
-        let object = self.emitter.emit(unit.module.raw());
+        let object = emitter.emit(unit.module.raw());
         // Emission always says it succeeded; an error in the context counts.
         match self.context.take_errors() {
             None => Ok(object),
@@ -352,8 +359,11 @@ impl Reader {
         &self.kinds
     }
 
-    pub(crate) fn emitter(&self) -> &Emitter {
-        &self.emitter
+    /// Gives a fresh module the target's triple and layout.
+    pub(crate) fn prepare(&self, module: LLVMModuleRef) {
+        if let Some(emitter) = &self.emitters[0] {
+            emitter.prepare(module);
+        }
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -1,55 +1,11 @@
 //! Extraction and emission: IR in, the object's symbols and relocations out.
 
-use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
-use uruk_codegen::fuzz::{compile_any, plan_alone};
-use uruk_codegen::{Bitcode, CodegenError, ModulePlan, Placement, Reader, SymbolId};
+mod support;
 
-fn plan(reader: &Reader) -> ModulePlan {
-    plan_alone(reader.summary())
-}
-
-fn id(reader: &Reader, name: &str) -> SymbolId {
-    let index = reader.summary().symbols.iter().position(|s| s.name == name);
-    SymbolId(index.unwrap_or_else(|| panic!("no symbol {name}")) as u32)
-}
-
-fn reader(ir: &str) -> Reader {
-    Reader::new(&Bitcode::from_ir_text("test.ll", ir).expect("valid IR")).expect("readable")
-}
-
-/// What an object defines and which relocations it has, one per line, sorted.
-fn describe(object: &[u8]) -> String {
-    let file = object::File::parse(object).expect("an object");
-    let mut lines = Vec::new();
-    for symbol in file.symbols() {
-        if symbol.is_global() && symbol.is_definition() {
-            lines.push(format!("defines {}", symbol.name().expect("a name")));
-        }
-    }
-    for section in file.sections() {
-        if !section
-            .name()
-            .is_ok_and(|n| n.starts_with(".text") || n.starts_with(".data"))
-        {
-            continue;
-        }
-        for (_, relocation) in section.relocations() {
-            if let RelocationTarget::Symbol(index) = relocation.target() {
-                let symbol = file.symbol_by_index(index).expect("a symbol");
-                let object::RelocationFlags::Elf { r_type } = relocation.flags() else {
-                    continue;
-                };
-                let name = match symbol.name() {
-                    Ok(name) if !name.is_empty() => name,
-                    _ => "(section)",
-                };
-                lines.push(format!("{name} by type {r_type}"));
-            }
-        }
-    }
-    lines.sort();
-    lines.join("\n")
-}
+use object::{Object, ObjectSection};
+use support::{describe, id, plan, reader};
+use uruk_codegen::fuzz::compile_any;
+use uruk_codegen::{Bitcode, CodegenError, Placement, Reader};
 
 fn check(ir: &str, function: &str) -> String {
     let mut reader = reader(ir);

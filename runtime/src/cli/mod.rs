@@ -4,7 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use uruk::{EXIT_FAILURE, Jit, Mode, Program, ProgramOptions, StatsFormat};
+use uruk::{
+    EXIT_FAILURE, Jit, Mode, PolicyConfig, Program, ProgramOptions, SamplingChoice, StatsFormat,
+    Tier, Tiers,
+};
 
 /// A lazy JIT runtime with hot patching for LLVM IR.
 #[derive(Parser)]
@@ -51,6 +54,31 @@ struct Run {
     /// Print a table about the run on standard error when the program ends.
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     stats: Option<StatsChoice>,
+    /// Write a timeline of compiles, publications and samples to a file, in Chrome's
+    /// trace format (Perfetto opens it).
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Write a page about the run to a file: time to peak, tiers, hottest functions.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// How functions are compiled: `auto` begins at tier 1 and moves what is hot to
+    /// tiers 2 and 3; a number compiles every function at that tier when it is first
+    /// called.
+    #[arg(long, value_name = "TIERS", value_enum, default_value_t = TiersChoice::Auto)]
+    tiers: TiersChoice,
+    /// Let a multiplication and an addition be fused at tiers 2 and 3, which changes
+    /// floating-point results.
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = ContractChoice::Off)]
+    fp_contract: ContractChoice,
+    /// Where samples come from that rank functions; `auto` takes the first that works.
+    #[arg(long, value_name = "SOURCE", value_enum, default_value_t = SamplingSource::Auto)]
+    sampling: SamplingSource,
+    /// A setting of the tiering policy, as `--print-config` shows them.
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Print all settings of the tiering policy with their meaning, and end.
+    #[arg(long)]
+    print_config: bool,
     /// Print the disassembly of a function on standard error once it is compiled.
     #[arg(long, value_name = "NAME")]
     dump_asm: Vec<String>,
@@ -58,7 +86,7 @@ struct Run {
     #[arg(short, action = clap::ArgAction::Count)]
     verbose: u8,
     /// Bitcode (.bc), IR text (.ll) and object files (.o); together one program.
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "print_config", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Arguments of the program.
     #[arg(last = true, value_name = "ARGS")]
@@ -66,10 +94,60 @@ struct Run {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
+enum TiersChoice {
+    Auto,
+    #[value(name = "1")]
+    Baseline,
+    #[value(name = "2")]
+    Optimized,
+    #[value(name = "3")]
+    Guided,
+}
+
+impl From<TiersChoice> for Tiers {
+    fn from(choice: TiersChoice) -> Tiers {
+        match choice {
+            TiersChoice::Auto => Tiers::Auto,
+            TiersChoice::Baseline => Tiers::Fixed(Tier::Baseline),
+            TiersChoice::Optimized => Tiers::Fixed(Tier::Optimized),
+            TiersChoice::Guided => Tiers::Fixed(Tier::Guided),
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum SamplingSource {
+    Auto,
+    Perf,
+    Timers,
+    Off,
+}
+
+impl From<SamplingSource> for SamplingChoice {
+    fn from(source: SamplingSource) -> SamplingChoice {
+        match source {
+            SamplingSource::Auto => SamplingChoice::Auto,
+            SamplingSource::Perf => SamplingChoice::Perf,
+            SamplingSource::Timers => SamplingChoice::Timers,
+            SamplingSource::Off => SamplingChoice::Off,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ContractChoice {
+    Off,
+    Fast,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
 enum StatsChoice {
     Table,
     Json,
 }
+
+/// Exit status of a wrong command line.
+const USAGE: i32 = 2;
 
 /// Parses the command line and runs it; the exit status.
 pub fn main() -> i32 {
@@ -98,7 +176,7 @@ pub fn main() -> i32 {
         Some(Command::Man) => print_manual(),
         None => {
             let _ = Cli::command().print_help();
-            2
+            USAGE
         }
     }
 }
@@ -113,6 +191,21 @@ fn print_manual() -> i32 {
 }
 
 fn run_program(run: Run) -> i32 {
+    let mut policy = PolicyConfig::default();
+    for setting in &run.set {
+        let set = match setting.split_once('=') {
+            Some((name, value)) => policy.set(name.trim(), value).map_err(|e| e.to_string()),
+            None => Err(format!("`{setting}` is not NAME=VALUE")),
+        };
+        if let Err(message) = set {
+            eprintln!("uruk: --set: {message}");
+            return USAGE;
+        }
+    }
+    if run.print_config {
+        print!("{policy}");
+        return 0;
+    }
     init_tracing(run.verbose);
     let options = ProgramOptions {
         mode: if run.eager { Mode::Eager } else { Mode::Lazy },
@@ -121,9 +214,15 @@ fn run_program(run: Run) -> i32 {
             StatsChoice::Table => StatsFormat::Table,
             StatsChoice::Json => StatsFormat::Json,
         }),
+        trace: run.trace,
+        report: run.report,
         dump_asm: run.dump_asm,
     };
-    let mut builder = Jit::builder();
+    let mut builder = Jit::builder()
+        .tiers(run.tiers.into())
+        .sampling(run.sampling.into())
+        .policy(policy)
+        .contract(run.fp_contract == ContractChoice::Fast);
     if let Some(jobs) = run.jobs {
         builder = builder.jobs(jobs as usize);
     }

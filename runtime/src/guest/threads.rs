@@ -9,6 +9,7 @@ use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use crate::sampling::EXCLUDED;
 use crate::service::{self, Pass};
 
 /// How often the watcher looks, once it has reason to.
@@ -32,11 +33,14 @@ pub(crate) fn mark_ours() -> Mark {
     // SAFETY: takes nothing, cannot fail.
     let id = unsafe { libc::gettid() };
     ours().list.push(id);
+    // One too many is sampled, which costs accuracy only.
+    EXCLUDED.add(id);
     Mark(id)
 }
 
 impl Drop for Mark {
     fn drop(&mut self) {
+        EXCLUDED.remove(self.0);
         ours().list.retain(|&id| id != self.0);
     }
 }
@@ -59,7 +63,8 @@ fn ours() -> Ours {
 
 /// In the child of a fork, while no pass is given: none of the threads is there.
 pub(crate) fn after_fork_child() {
-    OURS.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
+    ours.drain(..).for_each(|id| EXCLUDED.remove(id));
 }
 
 /// Called on the main thread before the program starts.

@@ -1,0 +1,19 @@
+//! Tiers: how soon and how well programs run once they run hot.
+//!
+//! Steady state is taken inside one process, iteration by iteration (`curve`), from
+//! processes that run in turns (`trial`); where the level changes is found, not
+//! assumed (`changes`). `steady` compares with native code, `whole_run` with `lli` and
+//! with compiling first; `promotion` is about the first milliseconds, `publication`
+//! about the moment itself, `overhead` about what watching costs.
+
+mod changes;
+mod curve;
+mod trial;
+
+pub mod overhead;
+pub mod promotion;
+pub mod publication;
+pub mod steady;
+pub mod whole_run;
+
+pub use curve::{Curve, csv};

@@ -1,0 +1,309 @@
+//! Steady state: the second half of a process's iterations against native code that
+//! was compiled from the same sources.
+//!
+//! Figures are iterations per second of processor time, threads that compile or
+//! sample included, so a ratio above 1 is faster than native.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use uruk_guests::{Flavor, Level, Native, Workload};
+
+use super::trial::{self, Side};
+use crate::bench::{Bench, progress};
+use crate::findings::Findings;
+use crate::row::{Figure, Row, Target, Unit};
+
+/// A workload may be this much slower than the best native code, as a part.
+const LEAST: f64 = 0.90;
+/// The geometric means to reach, against the best and against plain native code.
+const MEAN_OF_BEST: f64 = 0.98;
+const MEAN_OF_PLAIN: f64 = 1.0;
+/// Rounds of the table that has targets, and of those for information.
+const ROUNDS: usize = 3;
+const FEW_ROUNDS: usize = 1;
+
+/// Input without passes against native code, best and plain.
+///
+/// # Errors
+/// A workload cannot be built, or a command cannot be started.
+pub fn measure(bench: &Bench) -> Result<Findings> {
+    let table = Table {
+        label: "",
+        level: Level::O3NoPasses,
+        options: vec![("", vec!["--tiers", "auto"])],
+        peers: vec![Native::BEST, Native::PLAIN],
+        rounds: bench.rounds(ROUNDS),
+        least: Target::RatioAtLeast(LEAST),
+    };
+    let results = table.run(bench, |_| true)?;
+    let mut found = results.findings(&table);
+    let means = [(Native::BEST, MEAN_OF_BEST), (Native::PLAIN, MEAN_OF_PLAIN)];
+    for (peer, least) in means {
+        found
+            .rows
+            .push(results.mean(&table, 0, peer).target(Target::AtLeast(least)));
+    }
+    found.rows.extend(results.noise());
+    Ok(found)
+}
+
+/// Contraction allowed on both sides.
+///
+/// # Errors
+/// As of [`measure`].
+pub fn measure_contracted(bench: &Bench) -> Result<Findings> {
+    let table = Table {
+        label: ", contracted",
+        level: Level::O3NoPasses,
+        options: vec![("", vec!["--tiers", "auto", "--fp-contract", "fast"])],
+        peers: vec![Native::CONTRACTED],
+        rounds: bench.rounds(ROUNDS),
+        least: Target::RatioAtLeast(LEAST),
+    };
+    let results = table.run(bench, Workload::contracts)?;
+    let mut found = results.findings(&table);
+    let mean = results.mean(&table, 0, Native::CONTRACTED);
+    found.rows.push(mean.target(Target::AtLeast(MEAN_OF_BEST)));
+    Ok(found)
+}
+
+/// Input that was compiled for something else: without optimization in mind, and
+/// optimized already.
+///
+/// # Errors
+/// As of [`measure`].
+pub fn measure_other_bitcode(bench: &Bench) -> Result<Findings> {
+    let mut found = Findings::default();
+    for level in [Level::O0, Level::O2] {
+        let table = Table {
+            label: "",
+            level,
+            options: vec![("", vec!["--tiers", "auto"])],
+            peers: vec![Native::BEST],
+            rounds: bench.rounds(FEW_ROUNDS),
+            least: Target::Information,
+        };
+        let results = table.run(bench, Workload::has_levels)?;
+        found.extend(results.findings(&table));
+        found.rows.push(results.mean(&table, 0, Native::BEST));
+    }
+    Ok(found)
+}
+
+/// Every function compiled at one tier at its first call: what tiering has to choose
+/// from.
+///
+/// # Errors
+/// As of [`measure`].
+pub fn measure_fixed_tiers(bench: &Bench) -> Result<Findings> {
+    let tier = |label, number| (label, vec!["--tiers", number]);
+    let table = Table {
+        label: "",
+        level: Level::O3NoPasses,
+        options: vec![
+            tier(", tier 1", "1"),
+            tier(", tier 2", "2"),
+            tier(", tier 3", "3"),
+        ],
+        peers: vec![Native::BEST],
+        rounds: 1,
+        least: Target::Information,
+    };
+    let results = table.run(bench, |_| true)?;
+    let mut found = results.findings(&table);
+    for option in 0..table.options.len() {
+        found.rows.push(results.mean(&table, option, Native::BEST));
+    }
+    Ok(found)
+}
+
+/// What is compared with what.
+struct Table {
+    /// Told behind a workload's name.
+    label: &'static str,
+    /// Of the bitcode we are given.
+    level: Level,
+    /// Ways to run ours: what is told behind the name, and the options.
+    options: Vec<(&'static str, Vec<&'static str>)>,
+    peers: Vec<Native>,
+    rounds: usize,
+    /// What the first of ours is to reach against the first peer.
+    least: Target,
+}
+
+/// The sides of each workload: the peers, then ours.
+struct Results {
+    workloads: Vec<(Workload, Vec<Side>)>,
+    peers: usize,
+}
+
+impl Table {
+    fn run(&self, bench: &Bench, wanted: impl Fn(Workload) -> bool) -> Result<Results> {
+        let mut workloads = Vec::new();
+        for workload in bench.workloads().into_iter().filter(|one| wanted(*one)) {
+            let mut sides = self.sides(bench, workload)?;
+            let (name, level) = (workload.name(), self.level.name());
+            trial::hold(bench, &name, level, self.rounds, &mut sides)?;
+            workloads.push((workload, sides));
+        }
+        Ok(Results {
+            workloads,
+            peers: self.peers.len(),
+        })
+    }
+
+    fn sides(&self, bench: &Bench, workload: Workload) -> Result<Vec<Side>> {
+        let args = workload.args(workload.iterations());
+        let mut sides = Vec::new();
+        for peer in &self.peers {
+            let mut command = vec![native(bench, workload, *peer)?.into()];
+            command.extend(args.iter().map(Into::into));
+            sides.push(Side::peer(peer_name(*peer), command));
+        }
+        let bitcode = bitcode(bench, workload, self.level)?;
+        for (label, options) in &self.options {
+            let command = bench.uruk_run_with(options, &bitcode, &args);
+            sides.push(Side::ours(format!("uruk{label}{}", self.label), command));
+        }
+        Ok(sides)
+    }
+}
+
+impl Results {
+    /// A row for each workload, way and peer; the curves of the first round.
+    fn findings(&self, table: &Table) -> Findings {
+        let mut found = Findings::default();
+        for (workload, sides) in &self.workloads {
+            let (peers, ours) = sides.split_at(self.peers);
+            for (index, (one, (label, _))) in ours.iter().zip(&table.options).enumerate() {
+                for (number, peer) in peers.iter().enumerate() {
+                    let name = format!("steady {}{label}{}", workload.name(), table.label);
+                    let row = Row::new(name, Unit::IterationsPerSecond, one.rate())
+                        .level(table.level.name())
+                        .peer(&*peer.name, peer.rate());
+                    let mut row = row.target(match (index, number) {
+                        (0, 0) => table.least,
+                        _ => Target::Information,
+                    });
+                    row.wall = one.wall_rate().zip(peer.wall_rate());
+                    found.rows.push(row);
+                }
+            }
+            found
+                .curves
+                .extend(sides.iter().flat_map(|side| side.curves.iter().cloned()));
+        }
+        found
+    }
+
+    /// The geometric mean of the ratios of one of ours to a peer. A workload that
+    /// failed on our side leaves no mean: it would flatter.
+    fn mean(&self, table: &Table, option: usize, peer: Native) -> Row {
+        let number = table.peers.iter().position(|one| *one == peer).unwrap_or(0);
+        let ratios = self.workloads.iter().map(|(workload, sides)| {
+            let ours = sides[self.peers + option].rate().median();
+            let peer = sides[number].rate().median();
+            (
+                workload.name(),
+                ours.zip(peer).map(|(ours, peer)| ours / peer),
+            )
+        });
+        let ratios: Vec<(String, Option<f64>)> = ratios.collect();
+        let missing: Vec<&str> = ratios
+            .iter()
+            .filter(|(_, ratio)| ratio.is_none())
+            .map(|(name, _)| name.as_str())
+            .collect();
+        let known: Vec<f64> = ratios.iter().filter_map(|(_, ratio)| *ratio).collect();
+        let figure = if missing.is_empty() {
+            Figure::of(geometric_mean(&known))
+        } else {
+            Figure::Failed(format!("no ratio of {}", missing.join(", ")))
+        };
+        let least = known.iter().copied().fold(f64::INFINITY, f64::min);
+        let label = table.options[option].0;
+        let name = format!("steady, geometric mean{label}{}", table.label);
+        Row::new(name, Unit::Times, figure)
+            .level(table.level.name())
+            .note(format!(
+                "speed over that of {}, {} workloads; the least is {least:.3}",
+                peer_name(peer),
+                known.len()
+            ))
+    }
+
+    /// The same side against itself, even rounds and odd: what a ratio is worth.
+    fn noise(&self) -> Option<Row> {
+        let mut ratios = Vec::new();
+        for (_, sides) in &self.workloads {
+            for side in sides {
+                let half = |odd: usize| {
+                    let curves = side.curves.iter().filter(|curve| curve.round % 2 == odd);
+                    Figure::of(curves.map(|curve| 1e9 / curve.settled().cpu)).median()
+                };
+                ratios.extend(half(1).zip(half(0)).map(|(a, b)| a / b));
+            }
+        }
+        let worst = ratios.iter().copied().max_by(|a, b| {
+            let distance = |ratio: &f64| ratio.ln().abs();
+            distance(a).total_cmp(&distance(b))
+        })?;
+        let row = Row::new("steady, noise: A and A", Unit::Times, Figure::of(ratios));
+        Some(row.note(format!(
+            "the odd rounds of a side over its even ones, each side of each workload; the one \
+             farthest from 1 is {worst:.3}"
+        )))
+    }
+}
+
+/// The bitcode of a workload.
+///
+/// # Errors
+/// It cannot be built.
+pub fn bitcode(bench: &Bench, workload: Workload, level: Level) -> Result<PathBuf> {
+    let flavor = Flavor::plain(level);
+    progress(&format!(
+        "compiling {} {flavor}, unless it is there",
+        workload.name()
+    ));
+    let program = workload.program()?;
+    let built = program.build(&bench.tools, &bench.cache, flavor, 2, &|_, _| {})?;
+    Ok(built.bitcode)
+}
+
+/// The native executable of a workload.
+///
+/// # Errors
+/// It cannot be built.
+pub fn native(bench: &Bench, workload: Workload, native: Native) -> Result<PathBuf> {
+    progress(&format!(
+        "compiling {} {}, unless it is there",
+        workload.name(),
+        native.name
+    ));
+    Ok(workload
+        .program()?
+        .build_native(&bench.tools, &bench.cache, native)?)
+}
+
+fn peer_name(native: Native) -> String {
+    format!("native {}", native.name)
+}
+
+fn geometric_mean(ratios: &[f64]) -> Option<f64> {
+    let sum: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
+    (!ratios.is_empty()).then(|| (sum / ratios.len() as f64).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::geometric_mean;
+
+    #[test]
+    fn the_mean_of_ratios_is_geometric() {
+        assert_eq!(geometric_mean(&[]), None);
+        let mean = geometric_mean(&[0.5, 2.0, 1.0]).expect("three ratios");
+        assert!((mean - 1.0).abs() < 1e-12);
+    }
+}

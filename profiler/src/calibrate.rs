@@ -1,0 +1,82 @@
+//! What one sample costs the thread it interrupts, seen from that thread.
+//!
+//! The calling thread reads the clock in a tight loop while it is being sampled; an
+//! interrupt shows as a gap between two readings. The median gap is the cost: it
+//! includes entry, the kernel's work and return, but not the cache lines the
+//! interrupt displaced. The median ignores what else interrupts now and then (ticks,
+//! other guests of a virtual machine), which a mean would not.
+
+use crate::threads;
+
+/// CPU time spent watching.
+pub(crate) const WATCH_CPU_NS: u64 = 3_000_000;
+
+/// Wall time after which a machine that is too busy is believed as it is.
+const WATCH_WALL_NS: u64 = 300_000_000;
+
+/// Sampling interval meanwhile.
+pub(crate) const WATCH_PERIOD_NS: u64 = 100_000;
+
+/// Two readings of the clock further apart were interrupted. Undisturbed ones take 20
+/// to 60 ns.
+const GAP_NS: u64 = 1_000;
+
+/// What is assumed when nothing could be measured: the middle of what was seen on
+/// virtual machines (11 to 19 us).
+pub(crate) const ASSUMED_COST_NS: u64 = 15_000;
+
+/// What the watching thread saw.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    gaps: Vec<u64>,
+    /// CPU time the thread had.
+    pub(crate) cpu_ns: u64,
+}
+
+/// Watches the calling thread being interrupted.
+pub(crate) fn watch() -> Watch {
+    let cpu = || threads::read_clock(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0);
+    let (begin, cpu_begin) = (threads::now(), cpu());
+    let mut gaps = Vec::with_capacity(256);
+    loop {
+        let mut last = threads::now();
+        for _ in 0..500 {
+            let now = threads::now();
+            if now - last > GAP_NS && gaps.len() < gaps.capacity() {
+                gaps.push(now - last);
+            }
+            last = now;
+        }
+        let cpu_ns = cpu() - cpu_begin;
+        if cpu_ns >= WATCH_CPU_NS || last - begin >= WATCH_WALL_NS {
+            gaps.sort_unstable();
+            return Watch { gaps, cpu_ns };
+        }
+    }
+}
+
+impl Watch {
+    /// Cost of one of the `samples` that were taken meanwhile, nanoseconds.
+    pub(crate) fn cost_ns(&self, samples: u64) -> u64 {
+        if samples == 0 || (self.gaps.len() as u64) < samples.div_ceil(2) {
+            return ASSUMED_COST_NS;
+        }
+        self.gaps[self.gaps.len() / 2]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cost_is_the_median_gap() {
+        let watch = Watch {
+            gaps: vec![2_000, 3_000, 3_100, 4_000, 9_000_000],
+            cpu_ns: 1,
+        };
+        assert_eq!(watch.cost_ns(5), 3_100);
+        assert_eq!(watch.cost_ns(11), ASSUMED_COST_NS);
+        assert_eq!(watch.cost_ns(0), ASSUMED_COST_NS);
+    }
+}

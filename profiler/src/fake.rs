@@ -1,0 +1,111 @@
+//! A source that gives the samples it was handed, for tests of what uses sources.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::sample::{Kind, Sample};
+use crate::source::{Coverage, Drained, Rates, Source, SourceError};
+
+/// Samples on their way into a [`Fake`].
+#[derive(Clone, Debug, Default)]
+pub struct Feed(Arc<Mutex<VecDeque<Sample>>>);
+
+impl Feed {
+    /// Adds a sample; it is drained if the source runs by then.
+    pub fn push(&self, sample: Sample) {
+        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.push_back(sample);
+    }
+}
+
+/// The source.
+#[derive(Debug)]
+pub struct Fake {
+    feed: Feed,
+    capacity: usize,
+    cost_ns: u64,
+    running: bool,
+    hz: u32,
+}
+
+impl Default for Fake {
+    fn default() -> Fake {
+        Fake::new(4096, 15_000).0
+    }
+}
+
+impl Fake {
+    /// A source whose ring holds `capacity` samples (what is fed beyond that between
+    /// two drains is lost) and whose samples are said to cost `cost_ns`.
+    #[must_use]
+    pub fn new(capacity: usize, cost_ns: u64) -> (Fake, Feed) {
+        let feed = Feed::default();
+        let fake = Fake {
+            feed: feed.clone(),
+            capacity,
+            cost_ns,
+            running: false,
+            hz: 0,
+        };
+        (fake, feed)
+    }
+}
+
+impl Source for Fake {
+    fn kind(&self) -> Kind {
+        Kind::Fake
+    }
+
+    fn cost_ns(&self) -> u64 {
+        self.cost_ns
+    }
+
+    fn start(&mut self, rates: Rates) -> Result<(), SourceError> {
+        if !self.running {
+            self.running = true;
+            self.hz = rates.burst_hz;
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        self.running = false;
+    }
+
+    fn set_rate(&mut self, hz: u32) -> u32 {
+        self.hz = hz;
+        hz
+    }
+
+    fn drain(&mut self, sink: &mut dyn FnMut(Sample)) -> Drained {
+        let mut queue = self.feed.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let samples = std::mem::take(&mut *queue);
+        drop(queue);
+        let mut drained = Drained::default();
+        for sample in samples {
+            if !self.running || self.hz == 0 {
+                continue;
+            }
+            if drained.samples as usize == self.capacity {
+                drained.lost += 1;
+            } else {
+                drained.samples += 1;
+                sink(sample);
+            }
+        }
+        drained
+    }
+
+    fn refresh(&mut self) {}
+
+    fn coverage(&self) -> Coverage {
+        Coverage {
+            threads: usize::from(self.running),
+            ..Coverage::default()
+        }
+    }
+
+    fn after_fork_child(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,405 @@
+//! From an address and a time to the tag of the code that was there then.
+//!
+//! The map covers one region. Each 4 KiB page has a list of pieces, newest first; a
+//! range that spans pages is one piece in each of them. A range of addresses may be
+//! used again: what decides is the time of the sample against birth and death.
+//!
+//! # Invariants
+//! - Readers take no lock, allocate nothing and write nothing; they start over only if
+//!   a writer made progress meanwhile (`entries` has the access table). Writers take a
+//!   lock, `std`'s, one word; no thread may be inside one at a `fork`.
+//! - Of two pieces that cover the same address, the lives do not overlap: an insert
+//!   ends what it covers at its own birth.
+//! - Memory is bounded by the limit: ended pieces are kept for samples that are still
+//!   in a ring, until [`AddressMap::forget_before`] or until their place is needed,
+//!   oldest first.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::PoisonError;
+
+use crate::entries::{Chunks, Entry, Link, Piece};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, turn};
+
+/// Pages of the index, log2 of bytes. Not pages of the machine: a small page keeps
+/// lists short.
+const PAGE_SHIFT: u32 = 12;
+
+/// Death of code that still lives.
+const NEVER: u64 = u64::MAX;
+
+/// Why a range was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MapError {
+    /// The range is empty or not inside the region.
+    #[error(
+        "code at {start:#x}..{end:#x} is not inside {base:#x} and the {size:#x} bytes after it"
+    )]
+    Outside {
+        /// First address of the range.
+        start: u64,
+        /// End of the range.
+        end: u64,
+        /// First address of the region.
+        base: u64,
+        /// Bytes of the region.
+        size: u64,
+    },
+    /// More live pieces than the limit allows. A piece is the part of a range that
+    /// lies in one 4 KiB page.
+    #[error("{wanted} more pieces of code do not fit the address map: {live} of {limit} are live")]
+    Full {
+        /// Pieces the range needs.
+        wanted: usize,
+        /// Pieces that live.
+        live: usize,
+        /// The limit.
+        limit: usize,
+    },
+}
+
+/// What was at an address at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The code with this tag.
+    Tag(u64),
+    /// Known code covers the address, but not at that time: the sample is older than
+    /// its birth, or not older than its death. Such a sample is to be dropped.
+    Stale,
+    /// No code known to the map.
+    Unknown,
+}
+
+/// Pieces in the map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MapSize {
+    /// Pieces of code that lives.
+    pub live: usize,
+    /// Pieces of ended code, kept for samples on their way.
+    pub ended: usize,
+    /// Limit of the sum.
+    pub limit: usize,
+}
+
+/// The map of one region.
+#[derive(Debug)]
+pub struct AddressMap {
+    base: u64,
+    size: u64,
+    heads: Chunks<AtomicU64>,
+    entries: Chunks<Entry>,
+    writer: Mutex<Writer>,
+}
+
+/// What only the writer looks at.
+#[derive(Debug)]
+struct Writer {
+    limit: usize,
+    /// Entries never used begin here.
+    fresh: usize,
+    free: Vec<usize>,
+    live: usize,
+    /// In the order in which they ended.
+    ended: VecDeque<Ended>,
+}
+
+#[derive(Debug)]
+struct Ended {
+    page: usize,
+    index: usize,
+    death: u64,
+}
+
+impl AddressMap {
+    /// A map of the `size` bytes at `base`, of at most `limit` pieces. A piece is the
+    /// part of a range in one 4 KiB page and takes 56 bytes once used; the index
+    /// itself takes 24 bytes for 2 MiB of region, and 8 for each page of a used 2 MiB.
+    #[must_use]
+    pub fn new(base: u64, size: u64, limit: usize) -> AddressMap {
+        let limit = limit.min(u32::MAX as usize - 1);
+        let size = size.min(u64::MAX - base);
+        let first = base >> PAGE_SHIFT;
+        let last = (base + size) >> PAGE_SHIFT;
+        AddressMap {
+            base,
+            size,
+            heads: Chunks::new((last - first + 1) as usize),
+            entries: Chunks::new(limit),
+            writer: Mutex::new(Writer {
+                limit,
+                fresh: 0,
+                free: Vec::new(),
+                live: 0,
+                ended: VecDeque::new(),
+            }),
+        }
+    }
+
+    /// Says that code with `tag` is at `range` from `birth` on (`CLOCK_MONOTONIC`,
+    /// nanoseconds). What was there before ends at `birth`.
+    ///
+    /// # Errors
+    /// The range is outside of the region, or the map is full of live code; the map
+    /// is unchanged then.
+    pub fn insert(&self, range: Range<u64>, tag: u64, birth: u64) -> Result<(), MapError> {
+        self.check(&range)?;
+        let pages = self.page(range.start)..=self.page(range.end - 1);
+        let wanted = pages.clone().count();
+        let mut writer = self.lock();
+        if wanted > writer.limit - writer.live {
+            return Err(MapError::Full {
+                wanted,
+                live: writer.live,
+                limit: writer.limit,
+            });
+        }
+        self.end(&mut writer, &range, birth);
+        for page in pages {
+            let index = self.take(&mut writer);
+            let first = (self.base >> PAGE_SHIFT) + page as u64;
+            let head = self.heads.make(page);
+            let link = self.entries.make(index).fill(
+                index,
+                Piece {
+                    start: range.start.max(first << PAGE_SHIFT),
+                    end: range.end.min((first + 1) << PAGE_SHIFT),
+                    birth,
+                    death: NEVER,
+                    tag,
+                    next: Link(head.load(Ordering::Relaxed)),
+                },
+            );
+            writer.live += 1;
+            turn();
+            // Partner: the acquire load in `find`.
+            head.store(link.0, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Says that what overlaps `range` ended at `death`: samples of that time or later
+    /// no longer count for it. Parts of the range outside of the region are ignored.
+    pub fn retire(&self, range: Range<u64>, death: u64) {
+        let start = range.start.max(self.base);
+        let end = range.end.min(self.base + self.size);
+        if start < end {
+            self.end(&mut self.lock(), &(start..end), death);
+        }
+    }
+
+    /// Says that all samples older than `time` were attributed: what ended by then is
+    /// forgotten.
+    pub fn forget_before(&self, time: u64) {
+        let mut writer = self.lock();
+        while writer
+            .ended
+            .front()
+            .is_some_and(|ended| ended.death <= time)
+        {
+            self.forget_one(&mut writer);
+        }
+    }
+
+    /// What was at `pc` at `time`.
+    #[must_use]
+    pub fn find(&self, pc: u64, time: u64) -> Found {
+        if pc < self.base || pc - self.base >= self.size {
+            return Found::Unknown;
+        }
+        let Some(head) = self.heads.get(self.page(pc)) else {
+            return Found::Unknown;
+        };
+        'again: loop {
+            let mut found = Found::Unknown;
+            turn();
+            // Partner: the release stores of `insert` and `forget_one`.
+            let mut link = Link(head.load(Ordering::Acquire));
+            while let Some(index) = link.index() {
+                let entry = self.entries.get(index);
+                let Some(piece) = entry.and_then(|entry| entry.read(link)) else {
+                    // Unlinked while we stood on it: a writer went on, so may we.
+                    continue 'again;
+                };
+                if (piece.start..piece.end).contains(&pc) {
+                    if (piece.birth..piece.death).contains(&time) {
+                        return Found::Tag(piece.tag);
+                    }
+                    found = Found::Stale;
+                }
+                link = piece.next;
+            }
+            return found;
+        }
+    }
+
+    /// How full the map is.
+    #[must_use]
+    pub fn size(&self) -> MapSize {
+        let writer = self.lock();
+        MapSize {
+            live: writer.live,
+            ended: writer.ended.len(),
+            limit: writer.limit,
+        }
+    }
+
+    fn check(&self, range: &Range<u64>) -> Result<(), MapError> {
+        let inside = range.start >= self.base && range.end <= self.base + self.size;
+        if inside && range.start < range.end {
+            return Ok(());
+        }
+        Err(MapError::Outside {
+            start: range.start,
+            end: range.end,
+            base: self.base,
+            size: self.size,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Writer> {
+        // A panic inside leaves lists whole: each step is one store.
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn page(&self, pc: u64) -> usize {
+        ((pc >> PAGE_SHIFT) - (self.base >> PAGE_SHIFT)) as usize
+    }
+
+    /// Ends the lives that overlap a range of the region.
+    fn end(&self, writer: &mut Writer, range: &Range<u64>, death: u64) {
+        for page in self.page(range.start)..=self.page(range.end - 1) {
+            let Some(head) = self.heads.get(page) else {
+                continue;
+            };
+            let mut link = Link(head.load(Ordering::Relaxed));
+            while let Some(index) = link.index() {
+                let entry = self.entries.make(index);
+                let piece = entry.peek();
+                let overlaps = piece.start < range.end && range.start < piece.end;
+                if overlaps && piece.death == NEVER {
+                    entry.set_death(death);
+                    writer.live -= 1;
+                    writer.ended.push_back(Ended { page, index, death });
+                }
+                link = piece.next;
+            }
+        }
+    }
+
+    /// An entry no list holds. The caller made sure that there is room.
+    fn take(&self, writer: &mut Writer) -> usize {
+        if writer.free.is_empty() {
+            if writer.fresh < writer.limit {
+                writer.fresh += 1;
+                return writer.fresh - 1;
+            }
+            self.forget_one(writer);
+        }
+        writer.free.pop().expect("live pieces are within the limit")
+    }
+
+    /// Unlinks what ended first.
+    fn forget_one(&self, writer: &mut Writer) {
+        let Some(ended) = writer.ended.pop_front() else {
+            return;
+        };
+        let entry = self.entries.make(ended.index);
+        let mut place = self.heads.make(ended.page);
+        while let Some(index) = Link(place.load(Ordering::Relaxed)).index() {
+            if index == ended.index {
+                turn();
+                // Partner: the acquire load in `find`, or the fence in `read`.
+                place.store(entry.peek().next.0, Ordering::Release);
+                break;
+            }
+            place = self.entries.make(index).next_place();
+        }
+        entry.close();
+        writer.free.push(ended.index);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const BASE: u64 = 0x7000_0000_0123;
+
+    fn map(limit: usize) -> AddressMap {
+        AddressMap::new(BASE, 1 << 20, limit)
+    }
+
+    #[test]
+    fn time_decides_between_uses_of_one_range() {
+        let map = map(16);
+        map.insert(BASE..BASE + 64, 1, 100).unwrap();
+        assert_eq!(map.find(BASE, 99), Found::Stale);
+        assert_eq!(map.find(BASE, 100), Found::Tag(1));
+        assert_eq!(map.find(BASE + 64, 100), Found::Unknown);
+        map.retire(BASE..BASE + 64, 200);
+        map.insert(BASE + 32..BASE + 96, 2, 300).unwrap();
+        assert_eq!(map.find(BASE + 40, 199), Found::Tag(1));
+        assert_eq!(map.find(BASE + 40, 250), Found::Stale);
+        assert_eq!(map.find(BASE + 40, 300), Found::Tag(2));
+        map.forget_before(200);
+        assert_eq!(map.find(BASE + 40, 150), Found::Stale);
+        assert_eq!(map.find(BASE, 150), Found::Unknown);
+        assert_eq!(map.find(BASE - 1, 150), Found::Unknown);
+    }
+
+    #[test]
+    fn an_insert_ends_what_it_covers() {
+        let map = map(16);
+        map.insert(BASE..BASE + 64, 1, 100).unwrap();
+        map.insert(BASE..BASE + 16, 2, 200).unwrap();
+        assert_eq!(map.find(BASE, 150), Found::Tag(1));
+        assert_eq!(map.find(BASE, 200), Found::Tag(2));
+        assert_eq!(map.find(BASE + 20, 200), Found::Stale);
+    }
+
+    #[test]
+    fn ranges_may_span_pages() {
+        let map = map(16);
+        map.insert(BASE..BASE + 0x3000, 7, 1).unwrap();
+        assert_eq!(map.size().live, 4);
+        for offset in (0..0x3000).step_by(0x100) {
+            assert_eq!(map.find(BASE + offset, 1), Found::Tag(7), "{offset:#x}");
+        }
+        map.retire(BASE + 0x2fff..BASE + 0x3000, 9);
+        assert_eq!(map.find(BASE + 0x2fff, 9), Found::Stale);
+    }
+
+    #[test]
+    fn the_limit_holds_and_ended_pieces_make_room() {
+        let map = map(2);
+        map.insert(BASE..BASE + 16, 1, 0).unwrap();
+        map.insert(BASE + 16..BASE + 32, 2, 0).unwrap();
+        let full = MapError::Full {
+            wanted: 1,
+            live: 2,
+            limit: 2,
+        };
+        assert_eq!(map.insert(BASE + 32..BASE + 48, 3, 0), Err(full));
+        map.retire(BASE..BASE + 16, 5);
+        map.insert(BASE + 32..BASE + 48, 3, 6).unwrap();
+        assert_eq!(map.find(BASE, 1), Found::Unknown);
+        assert_eq!(map.find(BASE + 40, 6), Found::Tag(3));
+        for round in 0..10_000 {
+            map.retire(BASE + 32..BASE + 48, 6 + round);
+            map.insert(BASE + 32..BASE + 48, round, 6 + round).unwrap();
+        }
+        assert_eq!(map.find(BASE + 40, u64::MAX - 1), Found::Tag(9_999));
+        assert_eq!(map.find(BASE + 16, 0), Found::Tag(2));
+    }
+
+    #[test]
+    fn ranges_outside_are_errors() {
+        let map = map(2);
+        for range in [BASE - 1..BASE + 1, BASE..BASE, BASE..BASE + (1 << 20) + 1] {
+            let error = map.insert(range, 1, 0);
+            assert!(matches!(error, Err(MapError::Outside { .. })));
+        }
+        map.retire(0..u64::MAX, 1);
+    }
+}

@@ -1,0 +1,164 @@
+//! One perf event of one thread.
+//!
+//! Opened with `perf-event`, which knows the structure's versions; its flags do not
+//! include close-on-exec, so the descriptor is moved, and at the same time away from
+//! the low numbers a program may count on. Samples are of user code only: time in the
+//! kernel is nothing a recompilation could save, and `perf_event_paranoid` up to 2
+//! allows that much to everybody.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use perf_event::Builder;
+use perf_event::events::{Hardware, Software};
+use perf_event_open_sys::{bindings, ioctls};
+
+use crate::source::SourceError;
+
+/// Descriptors are moved to this number or above, if the limit is higher. Not higher:
+/// the kernel's table of a process is as long as its highest number.
+const DESCRIPTOR_BASE: u64 = 768;
+
+/// False once the kernel refused `inherit_thread` (before 5.13).
+static INHERIT_THREAD: AtomicBool = AtomicBool::new(true);
+
+/// An open event, disabled at first. Closing it ends the events inherited from it.
+#[derive(Debug)]
+pub(super) struct Event {
+    file: File,
+}
+
+/// What an event counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counts {
+    Cycles,
+    CpuClock,
+    /// Nothing: the event is there to own a ring.
+    Nothing,
+}
+
+/// What to open.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) counts: Counts,
+    /// Nanoseconds or cycles between samples.
+    pub(super) period: u64,
+    /// Whether threads that the thread makes get the event, too.
+    pub(super) inherit: bool,
+}
+
+impl Event {
+    /// Opens an event for a thread of this process, on one CPU or wherever it runs.
+    pub(super) fn open(plan: Plan, tid: i32, cpu: Option<usize>) -> Result<Event, SourceError> {
+        let only_threads = INHERIT_THREAD.load(Ordering::Relaxed);
+        let file = match build(plan, tid, cpu, only_threads) {
+            // Without it, children of a fork are sampled as well; the reader of the
+            // ring drops those by their process id.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) && only_threads => {
+                let file = build(plan, tid, cpu, false);
+                if file.is_ok() {
+                    INHERIT_THREAD.store(false, Ordering::Relaxed);
+                }
+                file
+            }
+            result => result,
+        };
+        let file = file.map_err(|error| SourceError::Open {
+            tid,
+            cpu: cpu.map_or(-1, |cpu| cpu as i32),
+            errno: error.raw_os_error().unwrap_or(0),
+        })?;
+        Ok(Event { file })
+    }
+
+    /// Makes this event write to the ring of `other`, an event of the same CPU.
+    pub(super) fn write_to(&self, other: &Event) -> Result<(), SourceError> {
+        let target = other.file.as_raw_fd();
+        // SAFETY: two open perf events; the kernel checks that they fit.
+        let result = unsafe { ioctls::SET_OUTPUT(self.file.as_raw_fd(), target) };
+        if result == 0 {
+            return Ok(());
+        }
+        let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+        Err(SourceError::Ring { bytes: 0, errno })
+    }
+
+    /// Switches the event and those inherited from it.
+    pub(super) fn set_enabled(&self, enabled: bool) {
+        let fd = self.file.as_raw_fd();
+        // SAFETY: an open perf event. It fails only for a thread that is gone.
+        unsafe {
+            if enabled {
+                ioctls::ENABLE(fd, 0);
+            } else {
+                ioctls::DISABLE(fd, 0);
+            }
+        }
+    }
+
+    /// What the event counted: nanoseconds or cycles.
+    pub(super) fn read(&self) -> Option<u64> {
+        // The count, then the times that `perf-event` asks for by default.
+        let mut bytes = [0; 24];
+        (&self.file).read_exact(&mut bytes).ok()?;
+        let count = bytes[..8].try_into().ok()?;
+        Some(u64::from_le_bytes(count))
+    }
+}
+
+impl AsFd for Event {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn build(plan: Plan, tid: i32, cpu: Option<usize>, only_threads: bool) -> std::io::Result<File> {
+    let mut builder = Builder::new().observe_pid(tid);
+    builder = match plan.counts {
+        Counts::Cycles => builder.kind(Hardware::CPU_CYCLES),
+        Counts::CpuClock => builder.kind(Software::CPU_CLOCK),
+        Counts::Nothing => builder.kind(Software::DUMMY),
+    };
+    if let Some(cpu) = cpu {
+        builder = builder.one_cpu(cpu);
+    }
+    builder
+        .exclude_kernel(true)
+        .exclude_hv(true)
+        .inherit(plan.inherit);
+    let attrs = builder.attrs_mut();
+    attrs.__bindgen_anon_1.sample_period = plan.period;
+    attrs.sample_type = u64::from(
+        bindings::PERF_SAMPLE_IP
+            | bindings::PERF_SAMPLE_TID
+            | bindings::PERF_SAMPLE_TIME
+            | bindings::PERF_SAMPLE_PERIOD,
+    );
+    attrs.set_use_clockid(1);
+    attrs.clockid = libc::CLOCK_MONOTONIC;
+    attrs.set_inherit_thread(u64::from(plan.inherit && only_threads));
+    let low = builder.build()?.into_raw_fd();
+    // SAFETY: the counter gave up its descriptor.
+    let low = unsafe { OwnedFd::from_raw_fd(low) };
+    let base = DESCRIPTOR_BASE.min(descriptor_limit() * 3 / 4) as i32;
+    // SAFETY: an open descriptor.
+    let high = unsafe { libc::fcntl(low.as_raw_fd(), libc::F_DUPFD_CLOEXEC, base) };
+    if high < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: just made, and nobody else's.
+    Ok(unsafe { File::from_raw_fd(high) })
+}
+
+/// The most descriptors the process may have.
+pub(super) fn descriptor_limit() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: a valid out pointer.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    limit.rlim_cur
+}

@@ -1,0 +1,272 @@
+//! What every source of samples does, and how one is chosen.
+//!
+//! [`open`] tries kinds in order and says of each that was passed over why. A kind
+//! that opens is not believed until it has delivered: while its cost per sample is
+//! measured on the calling thread (about 3 ms), samples must arrive. Virtual machines
+//! exist whose cycle counters count and never interrupt.
+
+use std::sync::Arc;
+
+use crate::exclude::Excluded;
+use crate::fake::Fake;
+use crate::perf::Perf;
+use crate::sample::{Kind, Sample};
+use crate::timers::Timers;
+
+/// Why a source cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// The kernel refused to open an event.
+    #[error("perf_event_open for thread {tid} on CPU {cpu}: {}", message(*.errno))]
+    Open {
+        /// The thread.
+        tid: i32,
+        /// The CPU, or -1 for any.
+        cpu: i32,
+        /// The error number.
+        errno: i32,
+    },
+    /// The kernel refused to map or connect a ring.
+    #[error("a sample ring of {bytes} bytes: {}", message(*.errno))]
+    Ring {
+        /// Bytes of the smallest ring that was tried.
+        bytes: usize,
+        /// The error number.
+        errno: i32,
+    },
+    /// A filter of this process answers the system call with a signal.
+    #[error("a seccomp filter kills on perf_event_open (wait status {status:#x})")]
+    Filtered {
+        /// How the thread that tried ended.
+        status: i32,
+    },
+    /// The source opened, and no sample came.
+    #[error("{kind} opened, but {cpu_ns} ns of CPU time brought no sample")]
+    Silent {
+        /// The source.
+        kind: Kind,
+        /// CPU time spent waiting, nanoseconds.
+        cpu_ns: u64,
+    },
+    /// One event for each thread and CPU would take too many file descriptors.
+    #[error("{threads} threads on {cpus} CPUs need more than {limit} file descriptors")]
+    Descriptors {
+        /// Threads that exist.
+        threads: usize,
+        /// CPUs online.
+        cpus: usize,
+        /// Descriptors the source may use.
+        limit: usize,
+    },
+    /// The kernel is too old for timers that never interrupt a system call.
+    #[error("Linux {major}.{minor} may interrupt system calls for thread timers; 5.9 does not")]
+    OldKernel {
+        /// Major version.
+        major: u32,
+        /// Minor version.
+        minor: u32,
+    },
+    /// No real-time signal without a handler is left.
+    #[error("the program has handlers for all real-time signals")]
+    NoSignal,
+    /// The handler could not be installed, or the first timer not made.
+    #[error("a timer for thread {tid} with signal {signal}: {}", message(*.errno))]
+    Timer {
+        /// The thread, 0 if it is about the handler.
+        tid: i32,
+        /// The signal.
+        signal: i32,
+        /// The error number.
+        errno: i32,
+    },
+    /// Timers are process-wide, and some exist already.
+    #[error("another source of this process uses thread timers")]
+    Busy,
+}
+
+fn message(number: i32) -> std::io::Error {
+    std::io::Error::from_raw_os_error(number)
+}
+
+/// What a person asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// Cycles, the software clock, thread timers: the first that works.
+    #[default]
+    Auto,
+    /// perf events: cycles where there are any, else the software clock.
+    Perf,
+    /// The software clock of perf events.
+    CpuClock,
+    /// Thread timers.
+    Timers,
+    /// No samples.
+    Off,
+}
+
+/// Rates of a source, in samples per second of a thread's CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rates {
+    /// At the start.
+    pub burst_hz: u32,
+    /// The highest rate afterwards.
+    pub steady_hz: u32,
+}
+
+/// Sizes that have limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Data bytes of the perf ring of each CPU, a power of two of pages. Less is
+    /// taken if the kernel's budget of locked memory says so. A sample takes 40 bytes.
+    pub ring_bytes: usize,
+    /// Samples in the queue of the timers; 40 bytes each.
+    pub queue_samples: usize,
+    /// Most file descriptors perf events may take; half of the process's limit is
+    /// never exceeded.
+    pub descriptors: usize,
+    /// Most threads that get a timer.
+    pub timers: usize,
+}
+
+impl Default for Sizes {
+    fn default() -> Sizes {
+        Sizes {
+            ring_bytes: 32 << 10,
+            queue_samples: 4096,
+            descriptors: 1024,
+            timers: 8192,
+        }
+    }
+}
+
+/// What a drain found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Samples given to the sink.
+    pub samples: u64,
+    /// Samples of excluded threads.
+    pub excluded: u64,
+    /// Samples the ring had no place for.
+    pub lost: u64,
+}
+
+impl Drained {
+    pub(crate) fn add(&mut self, other: Drained) {
+        self.samples += other.samples;
+        self.excluded += other.excluded;
+        self.lost += other.lost;
+    }
+}
+
+/// What a source reaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Threads with events or timers of their own. Threads that inherit events are
+    /// not counted.
+    pub threads: usize,
+    /// Threads that are not sampled though they should be: limits, blocked signals.
+    pub uncovered: usize,
+    /// File descriptors in use.
+    pub descriptors: usize,
+    /// Bytes of all rings or queues.
+    pub ring_bytes: usize,
+}
+
+/// A source of samples of this process's threads.
+///
+/// A source is used by one thread at a time, for instance behind a lock; whoever
+/// forks holds that lock meanwhile and calls [`Source::after_fork_child`] in the
+/// child. A source that is dropped stops.
+pub trait Source: Send {
+    /// What makes the samples.
+    fn kind(&self) -> Kind;
+
+    /// CPU time one sample takes from the interrupted thread, nanoseconds, as measured
+    /// when the source was opened.
+    fn cost_ns(&self) -> u64;
+
+    /// Samples the threads that exist, unless excluded, and those they will make, at
+    /// the burst rate. Does nothing if already started.
+    ///
+    /// # Errors
+    /// Nothing could be sampled. A part that could not shows in [`Source::coverage`].
+    fn start(&mut self, rates: Rates) -> Result<(), SourceError>;
+
+    /// Ends sampling; samples not drained are gone.
+    fn stop(&mut self);
+
+    /// Changes the rate (0: pause) and gives the rate set. A source may round down to
+    /// what it can, and once below the burst rate need not return to it. Samples not
+    /// drained before may get the weights of the new rate.
+    fn set_rate(&mut self, hz: u32) -> u32;
+
+    /// Gives what was sampled since the last drain to `sink`.
+    fn drain(&mut self, sink: &mut dyn FnMut(Sample)) -> Drained;
+
+    /// Looks for threads that need something done before they are sampled. To be
+    /// called now and then; cheap when nothing changed.
+    fn refresh(&mut self);
+
+    /// What is reached.
+    fn coverage(&self) -> Coverage;
+
+    /// In the child of a fork: forgets what belongs to the parent. The source is
+    /// stopped then and may be started.
+    fn after_fork_child(&mut self);
+}
+
+/// An open source, and what was passed over.
+pub struct Opened {
+    /// The source, not started; none if sampling is off or nothing works.
+    pub source: Option<Box<dyn Source>>,
+    /// Kinds that were tried and do not work, with the reasons.
+    pub rejected: Vec<(Kind, SourceError)>,
+}
+
+/// Opens the first source of `choice` that works. Threads in `excluded`, now or
+/// later, are not sampled. Takes about 3 ms of CPU time, in which the calling thread
+/// is sampled.
+#[must_use]
+pub fn open(choice: Choice, sizes: Sizes, excluded: &Arc<Excluded>) -> Opened {
+    let kinds: &[Kind] = match choice {
+        Choice::Auto => &[Kind::Cycles, Kind::CpuClock, Kind::Timers],
+        Choice::Perf => &[Kind::Cycles, Kind::CpuClock],
+        Choice::CpuClock => &[Kind::CpuClock],
+        Choice::Timers => &[Kind::Timers],
+        Choice::Off => &[],
+    };
+    let mut opened = Opened {
+        source: None,
+        rejected: Vec::new(),
+    };
+    for &kind in kinds {
+        match open_kind(kind, choice, sizes, excluded.clone()) {
+            Ok(source) => {
+                opened.source = Some(source);
+                break;
+            }
+            Err(error) => opened.rejected.push((kind, error)),
+        }
+    }
+    opened
+}
+
+fn open_kind(
+    kind: Kind,
+    choice: Choice,
+    sizes: Sizes,
+    excluded: Arc<Excluded>,
+) -> Result<Box<dyn Source>, SourceError> {
+    Ok(match kind {
+        Kind::Cycles | Kind::CpuClock => {
+            let perf = Perf::open(kind, sizes, excluded)?;
+            if choice == Choice::Auto {
+                perf.check_descriptors()?;
+            }
+            Box::new(perf)
+        }
+        Kind::Timers => Box::new(Timers::open(sizes, None, excluded)?),
+        Kind::Fake => Box::new(Fake::default()),
+    })
+}

@@ -1,0 +1,73 @@
+//! What the tests of the sources share: work to be sampled, and one source at a time.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use uruk_profiler::{Choice, Excluded, Sample, Sizes, Source, open};
+
+pub const BOTH: [Choice; 2] = [Choice::CpuClock, Choice::Timers];
+
+/// One test at a time: sources cover all threads of the process, and thread timers
+/// exist once.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The source, or nothing and a printed reason if the kernel does not have it.
+pub fn source(choice: Choice, sizes: Sizes, excluded: &Arc<Excluded>) -> Option<Box<dyn Source>> {
+    let opened = open(choice, sizes, excluded);
+    for (kind, error) in &opened.rejected {
+        eprintln!("no {kind}: {error}");
+    }
+    opened.source
+}
+
+pub fn plain(choice: Choice) -> Option<Box<dyn Source>> {
+    source(choice, Sizes::default(), &Arc::new(Excluded::new()))
+}
+
+pub fn thread_cpu_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a valid out pointer.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// User code that takes about `ms` of the calling thread's CPU time. Gives the CPU
+/// time it really took, nanoseconds.
+#[inline(never)]
+pub fn burn(ms: u64) -> u64 {
+    let begin = thread_cpu_ns();
+    let mut x = begin | 1;
+    while thread_cpu_ns() - begin < ms * 1_000_000 {
+        for _ in 0..20_000 {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+        }
+        std::hint::black_box(x);
+    }
+    thread_cpu_ns() - begin
+}
+
+/// Drains everything.
+pub fn drain(source: &mut dyn Source) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    source.drain(&mut |sample| samples.push(sample));
+    samples
+}
+
+pub fn of(samples: &[Sample], tid: i32) -> Vec<Sample> {
+    let mine = samples.iter().filter(|sample| sample.tid == tid);
+    mine.copied().collect()
+}
+
+pub fn sleep(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}

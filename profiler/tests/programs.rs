@@ -1,0 +1,393 @@
+//! What programs do that a profiler must not disturb, and kernels that forbid.
+
+mod common;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use common::{BOTH, alone, burn, drain, of, plain, sleep};
+use uruk_profiler::{
+    Choice, Excluded, Kind, Rates, Sampler, Settings, Sizes, SourceError, current_tid, open,
+};
+
+const RATES: Rates = Rates {
+    burst_hz: 997,
+    steady_hz: 97,
+};
+
+fn action(signal: i32) -> libc::sigaction {
+    // SAFETY: zero bytes are a valid structure, only read into.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut action);
+        action
+    }
+}
+
+fn handle(signal: i32, handler: extern "C" fn(i32)) {
+    // SAFETY: handlers of these tests only count.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        assert_eq!(libc::sigaction(signal, &action, std::ptr::null_mut()), 0);
+    }
+}
+
+/// The real-time signals that have a handler.
+fn taken_signals() -> HashSet<i32> {
+    let taken = |&signal: &i32| action(signal).sa_sigaction != libc::SIG_DFL;
+    (libc::SIGRTMIN()..=libc::SIGRTMAX())
+        .filter(taken)
+        .collect()
+}
+
+/// Runs `body` in the child of a fork and gives the wait status.
+fn in_child(body: impl FnOnce() -> bool) -> i32 {
+    // SAFETY: the child ends without running anything of the test harness.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        // SAFETY: as above.
+        unsafe { libc::_exit(i32::from(!matches!(result, Ok(true)))) };
+    }
+    let mut status = 0;
+    // SAFETY: a valid out pointer; retried if a signal of a test comes.
+    while unsafe { libc::waitpid(child, &mut status, 0) } < 0 {}
+    status
+}
+
+#[test]
+fn sleeping_calls_are_not_interrupted() {
+    let _alone = alone();
+    for choice in BOTH {
+        let Some(mut source) = plain(choice) else {
+            continue;
+        };
+        source.start(RATES).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let stop = stop.clone();
+                std::thread::spawn(move || {
+                    let (mut calls, mut interrupted) = (0, 0);
+                    let pause = libc::timespec {
+                        tv_sec: 0,
+                        tv_nsec: 200_000,
+                    };
+                    while !stop.load(Ordering::Relaxed) {
+                        // Enough for ticks to fall on the way into the calls.
+                        burn(2);
+                        // SAFETY: no descriptors; a valid time; no remainder wanted.
+                        let results = unsafe {
+                            [
+                                libc::poll(std::ptr::null_mut(), 0, 1),
+                                libc::nanosleep(&pause, std::ptr::null_mut()),
+                            ]
+                        };
+                        calls += 2;
+                        interrupted += results.iter().filter(|&&result| result != 0).count();
+                    }
+                    (calls, interrupted, current_tid())
+                })
+            })
+            .collect();
+        let mut samples = Vec::new();
+        for _ in 0..200 {
+            sleep(10);
+            source.refresh();
+            samples.extend(drain(&mut *source));
+        }
+        stop.store(true, Ordering::Relaxed);
+        for thread in threads {
+            let (calls, interrupted, tid) = thread.join().unwrap();
+            let samples = of(&samples, tid).len();
+            eprintln!("{choice:?}: {calls} calls, {interrupted} interrupted, {samples} samples");
+            assert_eq!(interrupted, 0, "{choice:?}");
+            assert!(samples >= 20, "{choice:?}: {samples}");
+        }
+    }
+}
+
+static PROF: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn on_prof(_: i32) {
+    PROF.fetch_add(1, Ordering::Relaxed);
+}
+
+#[test]
+fn a_programs_own_sigprof_stays_its_own() {
+    let _alone = alone();
+    handle(libc::SIGPROF, on_prof);
+    let interval = libc::timeval {
+        tv_sec: 0,
+        tv_usec: 10_000,
+    };
+    let every = libc::itimerval {
+        it_interval: interval,
+        it_value: interval,
+    };
+    for choice in BOTH {
+        let Some(mut source) = plain(choice) else {
+            continue;
+        };
+        source.start(RATES).unwrap();
+        PROF.store(0, Ordering::Relaxed);
+        // SAFETY: valid settings; SIGPROF has a handler.
+        unsafe { libc::setitimer(libc::ITIMER_PROF, &every, std::ptr::null_mut()) };
+        burn(400);
+        // SAFETY: as above; zero disarms.
+        unsafe { libc::setitimer(libc::ITIMER_PROF, &std::mem::zeroed(), std::ptr::null_mut()) };
+        let (theirs, ours) = (PROF.load(Ordering::Relaxed), drain(&mut *source).len());
+        eprintln!("{choice:?}: {theirs} of the program, {ours} of ours");
+        assert!((15..=60).contains(&theirs), "{choice:?}: {theirs}");
+        assert!(ours >= 40, "{choice:?}: {ours}");
+        let installed = action(libc::SIGPROF).sa_sigaction;
+        assert_eq!(installed, on_prof as *const () as usize);
+    }
+}
+
+static FOREIGN: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn on_foreign(_: i32) {
+    FOREIGN.fetch_add(1, Ordering::Relaxed);
+}
+
+#[test]
+fn a_program_may_take_our_signal() {
+    let _alone = alone();
+    let before = taken_signals();
+    let Some(mut source) = plain(Choice::Timers) else {
+        return;
+    };
+    source.start(RATES).unwrap();
+    let ours = *taken_signals().difference(&before).next().unwrap_or(&0);
+    if ours == 0 {
+        // An earlier test's handler is still there: that is the one in use.
+        eprintln!("the signal was chosen before");
+    }
+    let ours = if ours == 0 {
+        *before.iter().max().unwrap()
+    } else {
+        ours
+    };
+    handle(ours, on_foreign);
+    source.refresh();
+    drain(&mut *source);
+    FOREIGN.store(0, Ordering::Relaxed);
+    burn(100);
+    let mine = of(&drain(&mut *source), current_tid()).len();
+    assert!(mine >= 8, "sampling goes on: {mine}");
+    assert_eq!(FOREIGN.load(Ordering::Relaxed), 0);
+    // SAFETY: the program's handler is installed.
+    unsafe { libc::raise(ours) };
+    assert_eq!(FOREIGN.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn others_signals_do_what_they_would_have_done() {
+    let _alone = alone();
+    let Some(source) = plain(Choice::Timers) else {
+        return;
+    };
+    let ours: Vec<i32> = taken_signals()
+        .into_iter()
+        .filter(|&signal| action(signal).sa_sigaction != on_foreign as *const () as usize)
+        .collect();
+    assert!(!ours.is_empty());
+    for signal in ours {
+        let status = in_child(|| {
+            // SAFETY: a signal nobody else expects.
+            unsafe { libc::raise(signal) };
+            true
+        });
+        assert!(libc::WIFSIGNALED(status), "{signal}: {status:#x}");
+        assert_eq!(libc::WTERMSIG(status), signal);
+    }
+    drop(source);
+}
+
+#[test]
+fn threads_that_block_signals() {
+    let _alone = alone();
+    for choice in BOTH {
+        let Some(mut source) = plain(choice) else {
+            continue;
+        };
+        let blocked = std::thread::spawn(|| {
+            // SAFETY: sets made by the calls before they are used.
+            unsafe {
+                let mut all = std::mem::zeroed();
+                libc::sigfillset(&mut all);
+                libc::pthread_sigmask(libc::SIG_BLOCK, &all, std::ptr::null_mut());
+                sleep(50);
+                burn(150);
+                let mut pending = std::mem::zeroed();
+                libc::sigpending(&mut pending);
+                let pending = (1..=64).filter(|&n| libc::sigismember(&pending, n) == 1);
+                (current_tid(), pending.count())
+            }
+        });
+        sleep(20);
+        source.start(RATES).unwrap();
+        let (tid, pending) = blocked.join().unwrap();
+        assert_eq!(pending, 0, "{choice:?}");
+        let mine = of(&drain(&mut *source), tid).len();
+        match choice {
+            Choice::Timers => assert_eq!(mine, 0),
+            _ => assert!(mine >= 30, "{choice:?}: {mine}"),
+        }
+        burn(30);
+        assert!(!of(&drain(&mut *source), current_tid()).is_empty());
+    }
+}
+
+#[test]
+fn both_sides_of_a_fork_are_sampled_apart() {
+    let _alone = alone();
+    for choice in BOTH {
+        let Some(source) = plain(choice) else {
+            continue;
+        };
+        let mut sampler = Sampler::start(source, Settings::default()).unwrap();
+        let mut tids = HashSet::new();
+        burn(30);
+        let status = in_child(|| {
+            // Something of the child's may be where the parent's rings were.
+            let fill: Vec<_> = (0..64).map(|_| vec![1u8; 256 << 10]).collect();
+            sampler.restart_in_child().unwrap();
+            let mut tids = HashSet::new();
+            for _ in 0..4 {
+                burn(60);
+                sampler.tick(&mut |sample| {
+                    tids.insert(sample.tid);
+                });
+            }
+            let samples = sampler.summary().drained.samples;
+            assert!(fill.iter().all(|part| part.iter().all(|&byte| byte == 1)));
+            assert!(samples >= 5, "{samples}");
+            tids == HashSet::from([current_tid()])
+        });
+        assert_eq!(status, 0, "{choice:?}");
+        // A child that does nothing about it, and one that drops it.
+        assert_eq!(in_child(|| burn(50) > 0), 0, "{choice:?}");
+        burn(30);
+        sampler.tick(&mut |sample| {
+            tids.insert(sample.tid);
+        });
+        assert!(tids.contains(&current_tid()), "{choice:?}: {tids:?}");
+        for &tid in &tids {
+            // SAFETY: signal 0 only asks.
+            let ours = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) } == 0;
+            assert!(ours, "{choice:?}: {tid} is not a thread of ours");
+        }
+        let status = in_child(move || {
+            drop(sampler);
+            burn(30) > 0
+        });
+        assert_eq!(status, 0, "{choice:?}");
+    }
+}
+
+#[test]
+fn descriptors_stay_out_of_the_way() {
+    let _alone = alone();
+    let Some(mut source) = plain(Choice::CpuClock) else {
+        return;
+    };
+    // SAFETY: opens a descriptor and closes it.
+    let lowest = || unsafe {
+        let fd = libc::dup(2);
+        libc::close(fd);
+        fd
+    };
+    let before = lowest();
+    source.start(RATES).unwrap();
+    assert_eq!(lowest(), before);
+    let mut count = 0;
+    for entry in std::fs::read_dir("/proc/self/fd").unwrap().flatten() {
+        let target = std::fs::read_link(entry.path()).unwrap_or_default();
+        if target.to_string_lossy().contains("perf_event") {
+            let fd: i32 = entry.file_name().to_str().unwrap().parse().unwrap();
+            // SAFETY: only asks.
+            let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+            assert!(fd >= 64 && flags & libc::FD_CLOEXEC != 0, "{fd} {flags}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, source.coverage().descriptors);
+    source.stop();
+}
+
+/// Makes the kernel answer `perf_event_open` of the calling thread with an action.
+fn forbid(answer: u32) {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const ANSWER: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut filter = [
+        step(LOAD, 0, 0, 0),
+        step(EQUAL, 0, 1, libc::SYS_perf_event_open as u32),
+        step(ANSWER, 0, 0, answer),
+        step(ANSWER, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: a valid program; it holds for this thread.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &program), 0);
+    }
+}
+
+#[test]
+fn forbidden_events_fall_back_to_timers() {
+    let _alone = alone();
+    let answers = [
+        (
+            libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+            Some(libc::EPERM),
+        ),
+        (
+            libc::SECCOMP_RET_ERRNO | libc::EACCES as u32,
+            Some(libc::EACCES),
+        ),
+        (
+            libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
+            Some(libc::ENOSYS),
+        ),
+        (libc::SECCOMP_RET_KILL_PROCESS, None),
+        (libc::SECCOMP_RET_TRAP, None),
+    ];
+    for (answer, errno) in answers {
+        let test = move || {
+            forbid(answer);
+            let opened = open(Choice::Auto, Sizes::default(), &Arc::new(Excluded::new()));
+            let kinds: Vec<Kind> = opened.rejected.iter().map(|(kind, _)| *kind).collect();
+            assert_eq!(kinds, [Kind::Cycles, Kind::CpuClock]);
+            for (kind, error) in opened.rejected {
+                eprintln!("{kind}: {error}");
+                match (error, errno) {
+                    (SourceError::Open { errno: got, .. }, Some(errno)) => assert_eq!(got, errno),
+                    (SourceError::Filtered { status }, None) => {
+                        assert_eq!(libc::WTERMSIG(status), libc::SIGSYS);
+                    }
+                    (error, _) => panic!("{answer:#x}: {error:?}"),
+                }
+            }
+            let mut source = opened.source.unwrap();
+            assert_eq!(source.kind(), Kind::Timers);
+            source.start(RATES).unwrap();
+            burn(100);
+            assert!(of(&drain(&mut *source), current_tid()).len() >= 8);
+            let forced = open(Choice::Perf, Sizes::default(), &Arc::default());
+            assert!(forced.source.is_none() && forced.rejected.len() == 2);
+        };
+        std::thread::spawn(test).join().unwrap();
+    }
+}

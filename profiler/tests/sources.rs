@@ -1,0 +1,322 @@
+//! Real sources on real threads: rates, weights, coverage, limits.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+
+use common::{BOTH, alone, burn, drain, of, plain, sleep, source};
+use uruk_profiler::{Choice, Excluded, Kind, Rates, Sizes, current_tid, now, open};
+
+const RATES: Rates = Rates {
+    burst_hz: 997,
+    steady_hz: 97,
+};
+
+/// Within a factor, both ways: machines are noisy.
+fn close(got: f64, expected: f64, factor: f64) -> bool {
+    got < expected * factor && got * factor > expected
+}
+
+#[test]
+fn a_busy_thread_is_sampled_where_it_is() {
+    let _alone = alone();
+    for choice in BOTH {
+        let Some(mut source) = plain(choice) else {
+            continue;
+        };
+        assert!((100..1_000_000).contains(&source.cost_ns()));
+        source.start(RATES).unwrap();
+        drain(&mut *source);
+        let begin = now();
+        let cpu_ns = burn(300);
+        let mine = of(&drain(&mut *source), current_tid());
+        let end = now();
+        let start = burn as fn(u64) -> u64 as usize as u64;
+        let inside = mine
+            .iter()
+            .filter(|sample| (start..start + 4096).contains(&sample.pc));
+        let (all, inside) = (mine.len(), inside.count());
+        eprintln!("{choice:?}: {all} samples, cost {} ns", source.cost_ns());
+        // Ticks cap timers at 100 Hz on the slowest kernels.
+        assert!(all >= 25, "{choice:?}: {all}");
+        assert!(inside * 10 > all * 8, "{choice:?}: {inside} of {all}");
+        assert!(
+            mine.iter()
+                .all(|sample| (begin..end).contains(&sample.time))
+        );
+        assert!(mine.is_sorted_by_key(|sample| sample.time));
+        let weight: u64 = mine.iter().map(|sample| sample.weight).sum();
+        assert!(
+            close(weight as f64, cpu_ns as f64, 1.5),
+            "{choice:?}: {weight} of {cpu_ns} ns"
+        );
+    }
+}
+
+#[test]
+fn slower_rates_weigh_more() {
+    let _alone = alone();
+    for choice in BOTH {
+        let Some(mut source) = plain(choice) else {
+            continue;
+        };
+        source.start(RATES).unwrap();
+        for (hz, samples) in [(97, 20..80), (31, 5..40), (0, 0..3)] {
+            drain(&mut *source);
+            assert_eq!(source.set_rate(hz), hz);
+            let (mut mine, mut cpu_ns) = (Vec::new(), 0);
+            for _ in 0..10 {
+                cpu_ns += burn(50);
+                mine.extend(of(&drain(&mut *source), current_tid()));
+            }
+            let weight: u64 = mine.iter().map(|sample| sample.weight).sum();
+            eprintln!("{choice:?} {hz} Hz: {} samples, {weight} ns", mine.len());
+            assert!(
+                samples.contains(&mine.len()),
+                "{choice:?} {hz}: {}",
+                mine.len()
+            );
+            if hz > 0 {
+                assert!(close(weight as f64, cpu_ns as f64, 1.8), "{choice:?} {hz}");
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_of_all_ages_are_sampled() {
+    let _alone = alone();
+    for choice in BOTH {
+        let Some(mut source) = plain(choice) else {
+            continue;
+        };
+        let started = Arc::new(Barrier::new(2));
+        let old = {
+            let started = started.clone();
+            std::thread::spawn(move || {
+                started.wait();
+                started.wait();
+                let tid = current_tid();
+                // The thread of a thread that was there before.
+                let child = std::thread::spawn(|| {
+                    sleep(30);
+                    (current_tid(), burn(150))
+                });
+                burn(150);
+                (tid, child)
+            })
+        };
+        started.wait();
+        source.start(RATES).unwrap();
+        started.wait();
+        let new = std::thread::spawn(|| {
+            sleep(30);
+            (current_tid(), burn(150))
+        });
+        let mut samples = Vec::new();
+        for _ in 0..100 {
+            sleep(10);
+            source.refresh();
+            samples.extend(drain(&mut *source));
+        }
+        let (old, child) = old.join().unwrap();
+        let tids = [old, child.join().unwrap().0, new.join().unwrap().0];
+        samples.extend(drain(&mut *source));
+        let counts = tids.map(|tid| of(&samples, tid).len());
+        eprintln!("{choice:?}: {counts:?}");
+        assert!(
+            counts.iter().all(|&count| count >= 10),
+            "{choice:?}: {counts:?}"
+        );
+    }
+}
+
+#[test]
+fn the_last_generation_is_sampled_after_the_first_ended() {
+    let _alone = alone();
+    let Some(mut source) = plain(Choice::CpuClock) else {
+        return;
+    };
+    source.start(RATES).unwrap();
+    let first = std::thread::spawn(|| {
+        std::thread::spawn(|| {
+            sleep(50);
+            std::thread::spawn(|| {
+                sleep(50);
+                burn(100);
+                current_tid()
+            })
+        })
+    });
+    let tid = first.join().unwrap().join().unwrap().join().unwrap();
+    assert!(of(&drain(&mut *source), tid).len() >= 20);
+}
+
+#[test]
+fn excluded_threads_are_dropped() {
+    let _alone = alone();
+    for choice in BOTH {
+        let excluded = Arc::new(Excluded::new());
+        let Some(mut source) = source(choice, Sizes::default(), &excluded) else {
+            continue;
+        };
+        source.start(RATES).unwrap();
+        burn(60);
+        excluded.add(current_tid());
+        let mut count = 0;
+        let mine = current_tid();
+        let drained = source.drain(&mut |sample| count += u32::from(sample.tid == mine));
+        assert_eq!(count, 0, "{choice:?}");
+        assert!(drained.excluded >= 5, "{choice:?}: {drained:?}");
+        excluded.remove(current_tid());
+        if choice == Choice::CpuClock {
+            burn(60);
+            assert!(of(&drain(&mut *source), mine).len() >= 10);
+        }
+    }
+}
+
+#[test]
+fn a_full_ring_loses_samples_and_says_so() {
+    let _alone = alone();
+    let sizes = Sizes {
+        ring_bytes: 4096,
+        ..Sizes::default()
+    };
+    let Some(mut source) = source(Choice::CpuClock, sizes, &Arc::default()) else {
+        return;
+    };
+    source.start(RATES).unwrap();
+    burn(600);
+    let first = source.drain(&mut |_| ());
+    burn(30);
+    let second = source.drain(&mut |_| ());
+    eprintln!("{first:?} {second:?}");
+    // 4 KiB hold 102 samples, for each of the CPUs the thread was on.
+    assert!(first.samples <= 102 * 4, "{first:?}");
+    assert!(first.lost + second.lost >= 100, "{first:?} {second:?}");
+    assert!(second.samples >= 10, "it goes on: {second:?}");
+}
+
+#[test]
+fn stopping_and_starting_again() {
+    let _alone = alone();
+    for choice in BOTH {
+        let Some(mut source) = plain(choice) else {
+            continue;
+        };
+        for _ in 0..3 {
+            source.start(RATES).unwrap();
+            assert!(source.coverage().threads >= 1);
+            burn(50);
+            assert!(
+                of(&drain(&mut *source), current_tid()).len() >= 4,
+                "{choice:?}"
+            );
+            source.stop();
+            burn(20);
+            assert_eq!(source.coverage().threads, 0);
+        }
+    }
+    let first = open(Choice::Timers, Sizes::default(), &Arc::default());
+    let second = open(Choice::Timers, Sizes::default(), &Arc::default());
+    assert!(first.source.is_some() && second.source.is_none());
+    assert_eq!(second.rejected[0].0, Kind::Timers);
+}
+
+#[test]
+fn the_choice_is_visible() {
+    let _alone = alone();
+    let off = open(Choice::Off, Sizes::default(), &Arc::default());
+    assert!(off.source.is_none() && off.rejected.is_empty());
+    let auto = open(Choice::Auto, Sizes::default(), &Arc::default());
+    let kind = auto.source.expect("thread timers at least").kind();
+    for (kind, error) in &auto.rejected {
+        eprintln!("{kind}: {error}");
+    }
+    let order = [Kind::Cycles, Kind::CpuClock, Kind::Timers];
+    let passed: Vec<Kind> = auto.rejected.iter().map(|(kind, _)| *kind).collect();
+    let place = order.iter().position(|&k| k == kind).unwrap();
+    assert_eq!(passed, order[..place]);
+}
+
+/// Runs `count` threads: all exist at the same time, `busy` of them burn 100 ms of
+/// CPU time in turn. Gives the ids of those, and the time it took to make all,
+/// nanoseconds.
+fn crowd(count: usize, busy: usize, meanwhile: &mut dyn FnMut()) -> (Vec<i32>, u64) {
+    let (go, stop) = (
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let begin = now();
+    let threads: Vec<_> = (0..count)
+        .map(|number| {
+            let (go, stop) = (go.clone(), stop.clone());
+            let work = move || {
+                while !stop.load(Ordering::Relaxed) {
+                    std::thread::park();
+                    if go.load(Ordering::Relaxed) == number + 1 {
+                        burn(100);
+                        go.store(0, Ordering::Relaxed);
+                    }
+                }
+                current_tid()
+            };
+            let builder = std::thread::Builder::new().stack_size(64 << 10);
+            builder.spawn(work).unwrap()
+        })
+        .collect();
+    let made_ns = now() - begin;
+    (0..20).for_each(|_| meanwhile());
+    for (number, thread) in threads.iter().enumerate().take(busy) {
+        go.store(number + 1, Ordering::Relaxed);
+        thread.thread().unpark();
+        while go.load(Ordering::Relaxed) != 0 {
+            meanwhile();
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    threads.iter().for_each(|thread| thread.thread().unpark());
+    let tids = threads.into_iter().map(|thread| thread.join().unwrap());
+    (tids.take(busy).collect(), made_ns)
+}
+
+#[test]
+fn thousands_of_threads() {
+    const THREADS: usize = 2_000;
+    let _alone = alone();
+    let (_, bare_ns) = crowd(THREADS, 0, &mut || ());
+    for choice in BOTH {
+        let Some(mut source) = plain(choice) else {
+            continue;
+        };
+        source.start(RATES).unwrap();
+        let (mut samples, mut own_ns, mut drains) = (Vec::new(), 0, 0);
+        let (tids, made_ns) = crowd(THREADS, 5, &mut || {
+            sleep(20);
+            let begin = common::thread_cpu_ns();
+            samples.extend(drain(&mut *source));
+            source.refresh();
+            own_ns += common::thread_cpu_ns() - begin;
+            drains += 1;
+        });
+        eprintln!(
+            "{choice:?}: {THREADS} threads in {} us each, {} without; {} us a drain; {:?}",
+            made_ns / THREADS as u64 / 1_000,
+            bare_ns / THREADS as u64 / 1_000,
+            own_ns / drains / 1_000,
+            source.coverage()
+        );
+        let counts: Vec<usize> = tids.iter().map(|&tid| of(&samples, tid).len()).collect();
+        assert!(
+            counts.iter().all(|&count| count >= 8),
+            "{choice:?}: {counts:?}"
+        );
+        for _ in 0..20 {
+            source.refresh();
+        }
+        assert!(source.coverage().threads < 100, "ended threads are let go");
+        assert!(source.coverage().descriptors < 100);
+    }
+}

@@ -1,0 +1,206 @@
+//! What is asked of a compile, and what it answers.
+//!
+//! A [`Compile`] is plain data: two compiles with different settings can run at once,
+//! because nothing of it goes through LLVM's process-wide options.
+
+use crate::error::CodegenError;
+use crate::extract::{Extraction, Unit};
+use crate::plan::ModulePlan;
+use crate::reader::Reader;
+use crate::shape;
+use crate::summary::SymbolId;
+
+/// Name of the pair of counters that tier 1 increments, as two `i32`: entries, then
+/// back edges taken. Units refer to it as a hidden symbol they do not define; whoever
+/// links them gives every unit words of its own.
+pub const COUNTERS: &str = "uruk.counters";
+
+/// How much work goes into a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Tier {
+    /// Fast instruction selection for the ABI's baseline CPU.
+    Baseline = 1,
+    /// `O2`-class passes with inlining, for the host CPU.
+    Optimized = 2,
+    /// `O3`-class passes, steered by what lower tiers counted.
+    Guided = 3,
+}
+
+/// What a version counts while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Counters {
+    /// Nothing.
+    #[default]
+    None,
+    /// Entries and back edges, in [`COUNTERS`], without atomics: threads may lose
+    /// some of each other's increments.
+    Entry,
+}
+
+/// Settings of one compile.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Compile {
+    /// How much work goes into it.
+    pub tier: Tier,
+    /// What the code counts.
+    pub counters: Counters,
+    /// Allow a multiplication and an addition to be fused, which changes results.
+    pub contract: bool,
+    /// Copy no callees along but `alwaysinline` ones: for another try after a compile
+    /// with them failed.
+    pub alone: bool,
+}
+
+impl Compile {
+    /// A compile at `tier`, without counters or contraction.
+    pub fn at(tier: Tier) -> Compile {
+        Compile {
+            tier,
+            counters: Counters::None,
+            contract: false,
+            alone: false,
+        }
+    }
+
+    /// Tier 1, without counters or contraction.
+    pub fn baseline() -> Compile {
+        Compile::at(Tier::Baseline)
+    }
+
+    /// With these counters.
+    #[must_use]
+    pub fn counting(mut self, counters: Counters) -> Compile {
+        self.counters = counters;
+        self
+    }
+
+    /// With contraction allowed or not.
+    #[must_use]
+    pub fn contracting(mut self, contract: bool) -> Compile {
+        self.contract = contract;
+        self
+    }
+}
+
+/// What a version takes from another function or variable of its module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DependenceKind {
+    /// Its body was in sight: it may have been inlined, and facts may have been
+    /// inferred from it.
+    Body,
+    /// A fact about it was used: attributes, or the value of a constant.
+    Fact,
+}
+
+/// One thing a version must be recompiled for when it is replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Dependence {
+    /// What it depends on.
+    pub symbol: SymbolId,
+    /// In which way.
+    pub kind: DependenceKind,
+}
+
+/// A compiled function.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Compiled {
+    /// A relocatable ELF object that defines the body under
+    /// [`BODY_PREFIX`](crate::BODY_PREFIX) and its link name.
+    pub object: Vec<u8>,
+    /// IR instructions of the function before optimization.
+    pub instructions: u32,
+    /// IR instructions of the whole unit before optimization, with what was copied
+    /// along.
+    pub unit_instructions: u32,
+    /// Loops of the function: targets of its back edges.
+    pub loops: u32,
+    /// True if one of its loops lies inside another.
+    pub nested: bool,
+    /// True if the code increments [`COUNTERS`]. Coroutines and naked functions do
+    /// not, whatever was asked.
+    pub counts: bool,
+    /// What the version depends on, sorted, without itself; complete, but possibly
+    /// more than was really used.
+    pub depends: Vec<Dependence>,
+}
+
+impl Reader {
+    /// Compiles one function as `how` says.
+    ///
+    /// # Errors
+    /// An unreadable or invalid body, a construct that cannot be extracted, an
+    /// error reported by LLVM.
+    pub fn compile(
+        &mut self,
+        plan: &ModulePlan,
+        function: SymbolId,
+        how: &Compile,
+    ) -> Result<Compiled, CodegenError> {
+        let (result, copied) = self.try_compile(plan, function, how);
+        if result.is_ok() || !copied {
+            return result;
+        }
+        // The error may lie in what was copied along.
+        let mut how = how.clone();
+        how.alone = true;
+        self.try_compile(plan, function, &how).0
+    }
+
+    /// The result, and whether callees were copied along.
+    fn try_compile(
+        &mut self,
+        plan: &ModulePlan,
+        function: SymbolId,
+        how: &Compile,
+    ) -> (Result<Compiled, CodegenError>, bool) {
+        let name = plan.import(function).name.to_string();
+        let mut copied = how.tier > Tier::Baseline && !how.alone;
+        let result = (|| {
+            let mut extraction = Extraction::new(self, plan, &name, how)?;
+            let body = extraction.add_function(function)?;
+            let unit = extraction.finish()?;
+            copied &= !unit.candidates.is_empty();
+            // SAFETY: the copy of a function with a body, in a live module.
+            let shape = unsafe { shape::measure(body) };
+            let counts = how.counters == Counters::Entry && shape.countable(self, body);
+            if counts {
+                shape.count(self.context().raw(), unit.module.raw(), body);
+            }
+            let object = self.emit(&unit, &name, how.tier)?;
+            Ok(Compiled {
+                object,
+                instructions: shape.instructions,
+                unit_instructions: shape.instructions + unit.candidate_instructions,
+                loops: shape.loops(),
+                nested: shape.nested,
+                counts,
+                depends: depends(&unit, function),
+            })
+        })();
+        (result, copied)
+    }
+}
+
+fn depends(unit: &Unit, function: SymbolId) -> Vec<Dependence> {
+    let candidates = unit.candidates.iter().map(|(symbol, _)| *symbol);
+    let bodies = candidates
+        .chain(unit.inlined.iter().copied())
+        .map(|symbol| Dependence {
+            symbol,
+            kind: DependenceKind::Body,
+        });
+    let facts = unit.facts.iter().map(|&symbol| Dependence {
+        symbol,
+        kind: DependenceKind::Fact,
+    });
+    let mut all: Vec<Dependence> = bodies
+        .chain(facts)
+        .filter(|dependence| dependence.symbol != function)
+        .collect();
+    all.sort_unstable();
+    all.dedup_by_key(|dependence| dependence.symbol);
+    all
+}

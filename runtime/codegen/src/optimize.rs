@@ -1,0 +1,197 @@
+//! What tiers 2 and 3 do to a unit between extraction and emission.
+//!
+//! Attributes: `optnone` goes, with the `noinline` that came with it, and the host's
+//! features are added to a function's own (never to one that passes wide vectors in
+//! registers: which ones would change). The target machine itself stays at the ABI's
+//! baseline; a function's subtarget comes from its attributes.
+//!
+//! Passes: without candidates, LLVM's default pipeline. With candidates it is run in two
+//! halves. The first ends where inlining and simplification do; candidates are exact
+//! definitions in it. Between the halves they become `available_externally`, and the
+//! second, which vectorizes and lowers, begins by dropping their bodies: nothing is
+//! spent on them, and calls that are left go through slots. LLVM's text for the first
+//! half is `thinlto-pre-link`, which is made to stop at this place; the second is
+//! spelled out below as `opt -print-pipeline-passes` prints it.
+
+use std::ffi::{CStr, c_char};
+use std::sync::OnceLock;
+
+use inkwell::llvm_sys::LLVMAttributeFunctionIndex;
+use inkwell::llvm_sys::LLVMLinkage;
+use inkwell::llvm_sys::core::{
+    LLVMCreateStringAttribute, LLVMDisposeMessage, LLVMGetNamedFunction,
+    LLVMGetStringAttributeAtIndex, LLVMGetStringAttributeValue, LLVMRemoveEnumAttributeAtIndex,
+    LLVMRemoveStringAttributeAtIndex, LLVMSetLinkage,
+};
+use inkwell::llvm_sys::prelude::LLVMValueRef;
+use inkwell::llvm_sys::target_machine::{LLVMGetHostCPUFeatures, LLVMGetHostCPUName};
+
+use crate::compile::Tier;
+use crate::emit::Emitter;
+use crate::extract::{Extraction, Unit, has_function_attribute};
+use crate::globals::add_function_attribute;
+use crate::reader::c_name;
+use crate::summary::Linkage;
+
+/// The CPU this process runs on.
+struct Host {
+    cpu: String,
+    features: String,
+}
+
+fn host() -> &'static Host {
+    static HOST: OnceLock<Host> = OnceLock::new();
+    HOST.get_or_init(|| {
+        let text = |raw: *mut c_char| {
+            // SAFETY: LLVM returns a C string that is ours to dispose.
+            unsafe {
+                let text = CStr::from_ptr(raw).to_string_lossy().into_owned();
+                LLVMDisposeMessage(raw);
+                text
+            }
+        };
+        // SAFETY: both only look at the CPU.
+        unsafe {
+            Host {
+                cpu: text(LLVMGetHostCPUName()),
+                features: text(LLVMGetHostCPUFeatures()),
+            }
+        }
+    })
+}
+
+impl Extraction<'_> {
+    /// Sets the attributes of `new`, a definition copied from `old`, for optimizing.
+    pub(crate) fn prepare_for_optimizing(&self, old: LLVMValueRef, new: LLVMValueRef, wide: bool) {
+        let kinds = self.reader.kinds();
+        if has_function_attribute(new, kinds.optnone) {
+            for kind in [kinds.optnone, kinds.noinline] {
+                // SAFETY: a live function of ours.
+                unsafe { LLVMRemoveEnumAttributeAtIndex(new, LLVMAttributeFunctionIndex, kind) };
+            }
+        }
+        if !wide {
+            let host = host();
+            let own = string_attribute(new, "target-features");
+            let features = match own.is_empty() {
+                true => host.features.clone(),
+                // The later of two mentions counts: what the function asks for or
+                // forbids, it gets.
+                false => format!("{},{own}", host.features),
+            };
+            self.set_string_attribute(new, "target-cpu", &host.cpu);
+            self.set_string_attribute(new, "target-features", &features);
+            // SAFETY: a live function; pointer and length describe the name.
+            unsafe {
+                LLVMRemoveStringAttributeAtIndex(
+                    new,
+                    LLVMAttributeFunctionIndex,
+                    c"tune-cpu".as_ptr(),
+                    "tune-cpu".len() as u32,
+                );
+            }
+        }
+        // A loop that copies is made a call of `memcpy`, unless the function is named
+        // so; the body of the program's own `memcpy` has another name here.
+        let id = self.reader.table().index[&old];
+        let info = &self.reader.summary().symbols[id.index()];
+        if info.linkage != Linkage::Local {
+            self.set_string_attribute(new, &format!("no-builtin-{}", info.name), "");
+        }
+    }
+
+    fn set_string_attribute(&self, function: LLVMValueRef, key: &str, value: &str) {
+        // SAFETY: live function and context; pointers and lengths describe the strings.
+        // An attribute of the same key is replaced.
+        unsafe {
+            let attribute = LLVMCreateStringAttribute(
+                self.reader.context().raw(),
+                key.as_ptr().cast(),
+                key.len() as u32,
+                value.as_ptr().cast(),
+                value.len() as u32,
+            );
+            add_function_attribute(function, attribute);
+        }
+    }
+}
+
+/// The value of a string attribute; empty if there is none.
+fn string_attribute(function: LLVMValueRef, key: &str) -> String {
+    // SAFETY: a live function; LLVM returns pointer and length of what it keeps.
+    unsafe {
+        let attribute = LLVMGetStringAttributeAtIndex(
+            function,
+            LLVMAttributeFunctionIndex,
+            key.as_ptr().cast(),
+            key.len() as u32,
+        );
+        if attribute.is_null() {
+            return String::new();
+        }
+        let mut length = 0;
+        let start = LLVMGetStringAttributeValue(attribute, &mut length);
+        let bytes = std::slice::from_raw_parts(start.cast::<u8>(), length as usize);
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+}
+
+/// Runs the passes of `tier` on a unit.
+pub(crate) fn run(emitter: &Emitter, unit: &Unit, tier: Tier) -> Result<(), String> {
+    let module = unit.module.raw();
+    if unit.has_matrices {
+        emitter.run_passes(module, "function(lower-matrix-intrinsics)")?;
+    }
+    let level = match tier {
+        Tier::Baseline => return emitter.run_passes(module, "default<O0>"),
+        Tier::Optimized => "O2",
+        Tier::Guided => "O3",
+    };
+    if unit.candidates.is_empty() {
+        emitter.run_passes(module, &format!("default<{level}>"))?;
+    } else {
+        emitter.run_passes(module, &format!("thinlto-pre-link<{level}>"))?;
+        for (_, name) in &unit.candidates {
+            let name = c_name(name);
+            // SAFETY: a live module; passes may have removed the function.
+            unsafe {
+                let function = LLVMGetNamedFunction(module, name.as_ptr());
+                if !function.is_null() {
+                    LLVMSetLinkage(function, LLVMLinkage::LLVMAvailableExternallyLinkage);
+                }
+            }
+        }
+        emitter.run_passes(module, &second_half(level))?;
+    }
+    for &constant in &unit.constants {
+        // SAFETY: a live variable: passes keep external definitions. Its initializer
+        // was to be seen, not to be emitted again.
+        unsafe { LLVMSetLinkage(constant, LLVMLinkage::LLVMAvailableExternallyLinkage) };
+    }
+    Ok(())
+}
+
+/// The default pipeline from where bodies of candidates are dropped.
+fn second_half(level: &str) -> String {
+    const CFG: &str = "bonus-inst-threshold=1;switch-range-to-icmp;switch-to-arithmetic;\
+        speculate-blocks;simplify-cond-branch;";
+    const COMBINE: &str = "instcombine<max-iterations=1;no-verify-fixpoint>";
+    let reduce = if level == "O3" { "chr," } else { "" };
+    format!(
+        "coro-cleanup,elim-avail-extern,globaldce,rpo-function-attrs,recompute-globalsaa,\
+         function<eager-inv>(drop-unnecessary-assumes,float2int,lower-constant-intrinsics,{reduce}\
+         loop(loop-rotate<header-duplication;no-prepare-for-lto>,loop-deletion),loop-distribute,\
+         inject-tli-mappings,\
+         loop-vectorize<no-interleave-forced-only;no-vectorize-forced-only;>,\
+         drop-unnecessary-assumes,infer-alignment,loop-load-elim,{COMBINE},\
+         simplifycfg<{CFG}forward-switch-cond;switch-to-lookup;no-keep-loops;hoist-common-insts;\
+         no-hoist-loads-stores-with-cond-faulting;sink-common-insts;no-speculate-unpredictables>,\
+         slp-vectorizer,vector-combine,{COMBINE},loop-unroll<{level}>,transform-warning,\
+         sroa<preserve-cfg>,infer-alignment,{COMBINE},loop-mssa(licm<allowspeculation>),\
+         alignment-from-assumptions,loop-sink,instsimplify,div-rem-pairs,tailcallelim,\
+         simplifycfg<{CFG}no-forward-switch-cond;no-switch-to-lookup;keep-loops;\
+         no-hoist-common-insts;hoist-loads-stores-with-cond-faulting;no-sink-common-insts;\
+         speculate-unpredictables>),\
+         globaldce,constmerge,rel-lookup-table-converter"
+    )
+}

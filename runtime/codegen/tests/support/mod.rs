@@ -1,0 +1,72 @@
+//! What the tests share: readers of IR text, objects as text.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
+use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
+use uruk_codegen::fuzz::plan_alone;
+use uruk_codegen::{Bitcode, ModulePlan, Reader, SymbolId};
+
+pub fn plan(reader: &Reader) -> ModulePlan {
+    plan_alone(reader.summary())
+}
+
+pub fn id(reader: &Reader, name: &str) -> SymbolId {
+    let index = reader.summary().symbols.iter().position(|s| s.name == name);
+    SymbolId(index.unwrap_or_else(|| panic!("no symbol {name}")) as u32)
+}
+
+pub fn reader(ir: &str) -> Reader {
+    Reader::new(&Bitcode::from_ir_text("test.ll", ir).expect("valid IR")).expect("readable")
+}
+
+/// What an object defines and which relocations it has, one per line, sorted.
+pub fn describe(object: &[u8]) -> String {
+    let file = object::File::parse(object).expect("an object");
+    let mut lines = Vec::new();
+    for symbol in file.symbols() {
+        if symbol.is_global() && symbol.is_definition() {
+            lines.push(format!("defines {}", symbol.name().expect("a name")));
+        }
+    }
+    for section in file.sections() {
+        if !section
+            .name()
+            .is_ok_and(|n| n.starts_with(".text") || n.starts_with(".data"))
+        {
+            continue;
+        }
+        for (_, relocation) in section.relocations() {
+            if let RelocationTarget::Symbol(index) = relocation.target() {
+                let symbol = file.symbol_by_index(index).expect("a symbol");
+                let object::RelocationFlags::Elf { r_type } = relocation.flags() else {
+                    continue;
+                };
+                let name = match symbol.name() {
+                    Ok(name) if !name.is_empty() => name,
+                    _ => "(section)",
+                };
+                lines.push(format!("{name} by type {r_type}"));
+            }
+        }
+    }
+    lines.sort();
+    lines.join("\n")
+}
+
+/// The code of an object, one instruction a line.
+pub fn disassemble(object: &[u8]) -> String {
+    let file = object::File::parse(object).expect("an object");
+    let mut out = String::new();
+    let mut formatter = IntelFormatter::new();
+    for section in file.sections() {
+        if section.kind() != object::SectionKind::Text {
+            continue;
+        }
+        let bytes = section.data().expect("bytes");
+        for instruction in &mut Decoder::new(64, bytes, DecoderOptions::NONE) {
+            formatter.format(&instruction, &mut out);
+            out.push('\n');
+        }
+    }
+    out
+}

@@ -1,0 +1,280 @@
+//! The same program run several ways: figures, and how they are shown.
+//!
+//! Who runs the programs and measures them is not here. Of each way there are several
+//! runs; what is shown is the median and the spread from the fastest to the slowest,
+//! because with three to ten runs a standard deviation says less than it seems to.
+//!
+//! Invariants: a row without runs has no figures; ratios are only between medians of
+//! rows whose output is the expected one.
+
+use serde::{Deserialize, Serialize};
+
+use crate::recording::Nanos;
+use crate::text::{Align, Table};
+use crate::units::{ratio, time};
+
+/// One run's times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// From start to exit.
+    pub wall: Nanos,
+    /// CPU time of the process and the children it waited for.
+    pub cpu: Nanos,
+}
+
+/// Which side a way of running is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// Under Uruk.
+    Uruk,
+    /// Compiled ahead of time, or under another runtime.
+    Peer,
+}
+
+/// What came out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "output", rename_all = "lowercase")]
+pub enum Output {
+    /// The same as the reference's.
+    Same,
+    /// Something else; what, in words.
+    Differs {
+        /// Where it differs.
+        how: String,
+    },
+    /// It did not run to its end; why.
+    Failed {
+        /// What went wrong.
+        reason: String,
+    },
+    /// It was not tried; why.
+    Skipped {
+        /// What is missing.
+        reason: String,
+    },
+}
+
+/// A step of the program's work, for a warm-up curve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Iteration {
+    /// When it ended, since the process began.
+    pub at: Nanos,
+    /// How long it took.
+    pub took: Nanos,
+}
+
+/// One way of running the program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its name, for example `tier 2` or `clang -O2`.
+    pub name: String,
+    /// Which side it is on.
+    pub side: Side,
+    /// The runs, in the order they were made.
+    pub runs: Vec<Times>,
+    /// Time to compile ahead, which is not in the runs; none if there is none.
+    pub build: Option<Nanos>,
+    /// What came out, of all runs.
+    pub output: Output,
+    /// How one run warmed up; empty if the program told nothing.
+    pub curve: Vec<Iteration>,
+}
+
+/// The same program run several ways.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The program, as it was named.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// The runtime's version.
+    pub uruk: String,
+    /// LLVM's version.
+    pub llvm: String,
+    /// The processor's name.
+    pub processor: String,
+    /// Start, milliseconds since 1970 in UTC.
+    pub started_unix_ms: u64,
+    /// In the order they are shown.
+    pub rows: Vec<Row>,
+    /// The row that ratios are taken against; none for no ratios.
+    pub reference: Option<usize>,
+}
+
+/// Median and spread of several runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Spread {
+    /// The fastest.
+    pub min: Nanos,
+    /// The middle one; of an even number, the mean of the two in the middle.
+    pub median: Nanos,
+    /// The slowest.
+    pub max: Nanos,
+}
+
+impl Spread {
+    /// Of some times; none of none.
+    pub fn of(times: impl IntoIterator<Item = Nanos>) -> Option<Spread> {
+        let mut sorted: Vec<Nanos> = times.into_iter().collect();
+        sorted.sort_unstable();
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len().is_multiple_of(2) {
+            let (low, high) = (sorted[middle - 1], sorted[middle]);
+            Nanos(low.0 + high.since(low).0 / 2)
+        } else {
+            sorted[middle]
+        };
+        Some(Spread { min, median, max })
+    }
+
+    /// Half the distance between fastest and slowest, as a part of the median.
+    pub fn relative(&self) -> f64 {
+        ratio(
+            self.max.since(self.min).0 as f64 / 2.0,
+            self.median.0 as f64,
+        )
+    }
+}
+
+impl Row {
+    /// Wall time.
+    pub fn wall(&self) -> Option<Spread> {
+        Spread::of(self.runs.iter().map(|run| run.wall))
+    }
+
+    /// CPU time.
+    pub fn cpu(&self) -> Option<Spread> {
+        Spread::of(self.runs.iter().map(|run| run.cpu))
+    }
+
+    /// The output in a word or two.
+    pub fn verdict(&self) -> String {
+        match &self.output {
+            Output::Same => "same".to_owned(),
+            Output::Differs { how } => format!("differs: {how}"),
+            Output::Failed { reason } => format!("failed: {reason}"),
+            Output::Skipped { reason } => format!("skipped: {reason}"),
+        }
+    }
+}
+
+impl Comparison {
+    /// How many times as fast as the reference a row is, by median wall time. None if
+    /// one of them has no runs or did not put out the same.
+    pub fn speed(&self, row: &Row) -> Option<f64> {
+        let reference = self.rows.get(self.reference?)?;
+        let sound = [row, reference]
+            .iter()
+            .all(|row| row.output == Output::Same);
+        let (own, other) = (row.wall()?.median, reference.wall()?.median);
+        (sound && own > Nanos(0)).then(|| other.0 as f64 / own.0 as f64)
+    }
+
+    /// As a table for a terminal.
+    pub fn render(&self) -> String {
+        let right = Align::Right;
+        let reference = self.reference.and_then(|at| self.rows.get(at));
+        let speed = reference.map_or(String::new(), |row| format!("speed ({} = 1)", row.name));
+        let mut table = Table::new(&[
+            ("way", Align::Left),
+            ("wall", right),
+            ("spread", right),
+            ("CPU", right),
+            ("build", right),
+            (&speed, right),
+            ("runs", right),
+            ("output", Align::Left),
+        ]);
+        for row in &self.rows {
+            let dash = || "-".to_owned();
+            let wall = row.wall();
+            table.row([
+                row.name.clone(),
+                wall.map_or_else(dash, |spread| time(spread.median)),
+                wall.map_or_else(dash, |spread| shown_spread(&spread)),
+                row.cpu().map_or_else(dash, |spread| time(spread.median)),
+                row.build.map_or_else(dash, time),
+                self.speed(row)
+                    .map_or_else(dash, |speed| format!("{speed:.2}")),
+                row.runs.len().to_string(),
+                row.verdict(),
+            ]);
+        }
+        table.render()
+    }
+}
+
+/// `± 1.2 %`.
+pub(crate) fn shown_spread(spread: &Spread) -> String {
+    format!("±\u{a0}{}", crate::units::percent(spread.relative()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, wall_ms: &[u64], output: Output) -> Row {
+        let run = |ms: &u64| Times {
+            wall: Nanos(ms * 1_000_000),
+            cpu: Nanos(ms * 900_000),
+        };
+        Row {
+            name: name.to_owned(),
+            side: Side::Uruk,
+            runs: wall_ms.iter().map(run).collect(),
+            build: None,
+            output,
+            curve: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        let of = |times: &[u64]| Spread::of(times.iter().map(|t| Nanos(*t))).map(|s| s.median.0);
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[5]), Some(5));
+        assert_eq!(of(&[9, 1]), Some(5));
+        assert_eq!(of(&[9, 1, 2]), Some(2));
+        let huge = Spread::of([Nanos(u64::MAX), Nanos(u64::MAX)]);
+        assert_eq!(huge.map(|s| s.median.0), Some(u64::MAX));
+        let spread = Spread::of([Nanos(90), Nanos(100), Nanos(120)]).expect("three");
+        assert!((spread.relative() - 0.15).abs() < 1e-12);
+    }
+
+    #[test]
+    fn wrong_output_has_no_speed() {
+        let how = "line 3".to_owned();
+        let comparison = Comparison {
+            rows: vec![
+                row("tiered", &[50, 52, 51], Output::Same),
+                row("tier 1", &[100], Output::Differs { how }),
+                row("clang -O2", &[102], Output::Same),
+                row(
+                    "clang -O3",
+                    &[],
+                    Output::Skipped {
+                        reason: "no clang".to_owned(),
+                    },
+                ),
+            ],
+            reference: Some(2),
+            ..Comparison::default()
+        };
+        let speeds: Vec<Option<f64>> = comparison
+            .rows
+            .iter()
+            .map(|r| comparison.speed(r))
+            .collect();
+        assert_eq!(speeds, [Some(2.0), None, Some(1.0), None]);
+        let expected = "\
+way           wall   spread      CPU  build  speed (clang -O2 = 1)  runs  output
+tiered     51.0 ms  ± 2.0 %  45.9 ms      -                   2.00     3  same
+tier 1      100 ms  ± 0.0 %  90.0 ms      -                      -     1  differs: line 3
+clang -O2   102 ms  ± 0.0 %  91.8 ms      -                   1.00     1  same
+clang -O3        -        -        -      -                      -     0  skipped: no clang
+";
+        assert_eq!(comparison.render(), expected);
+    }
+}

@@ -1,0 +1,368 @@
+//! Figures computed from a recording; pure functions of it.
+//!
+//! **Time to peak.** A sample is *settled* if it lies in a version that was still
+//! published when the run ended: code that was never improved on again. With samples
+//! in bins `b` of growing length (20 to a decade of time, each with at least
+//! [`BIN_SAMPLES`] samples in our code), `own(b)` samples in our code and
+//! `settled(b)` settled ones:
+//!
+//! ```text
+//! peak = end of the first b with  settled(b) >= PEAK_SHARE * own(b)
+//!                            and  settled(b..) >= PEAK_SHARE * own(b..)
+//! ```
+//!
+//! where `b..` is that bin and all after it. The end of the bin rather than its
+//! start, so the figure may be late by an eighth and is never early. With fewer than
+//! [`PEAK_SAMPLES`] samples in our code there is no figure.
+
+use serde::Serialize;
+
+use crate::recording::{Function, Nanos, Period, Recording, State, Tier};
+use crate::units::ratio;
+
+/// Part of the samples that must be settled at the peak.
+pub const PEAK_SHARE: f64 = 0.9;
+/// Samples in our code without which no time to peak is told.
+pub const PEAK_SAMPLES: u64 = 50;
+/// Samples in our code that make a share worth telling.
+const BIN_SAMPLES: u64 = 8;
+/// Samples of any kind that make several shares worth drawing on top of each other.
+const STACK_SAMPLES: u64 = 20;
+/// Growth from one logarithmic bin to the next: 20 to a decade.
+const GROWTH: f64 = 1.122;
+
+/// When a run was at its peak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Peak {
+    /// From here on at least [`PEAK_SHARE`] of the samples are settled.
+    pub at: Nanos,
+}
+
+/// Why no time to peak can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PeakUnknown {
+    /// There are no samples in our code, or too few.
+    TooFewSamples(u64),
+    /// Code was still being replaced when the run ended.
+    NotReached,
+}
+
+/// Figures of one tier.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct TierFigures {
+    /// Which.
+    pub tier: Tier,
+    /// Compiles.
+    pub compiled: u64,
+    /// Functions that ran at this tier when the run ended.
+    pub published: u64,
+    /// Time of the compiles, summed over workers.
+    pub compile: Nanos,
+    /// Machine code that was made.
+    pub code_bytes: u64,
+    /// Samples in its code.
+    pub samples: u64,
+}
+
+/// The key figures of a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// By tier, lowest first.
+    pub tiers: [TierFigures; 3],
+    /// Functions that have code.
+    pub compiled_functions: u64,
+    /// Versions that were replaced in the slot.
+    pub retired: u64,
+    /// Bytes of those.
+    pub retired_bytes: u64,
+    /// All samples.
+    pub samples: u64,
+    /// Samples in our code.
+    pub own_samples: u64,
+    /// Mean measured cost of sampling, over the time samples were taken; none
+    /// without sampling.
+    pub overhead: Option<f64>,
+    /// When the run was at its peak.
+    pub peak: Result<Peak, PeakUnknown>,
+}
+
+impl Summary {
+    /// Computes the figures.
+    pub fn of(recording: &Recording) -> Summary {
+        let versions = || recording.functions.iter().flat_map(|f| &f.versions);
+        let retired = || versions().filter(|v| matches!(v.state, State::Retired { .. }));
+        let totals = &recording.totals;
+        let tiers = Tier::ALL.map(|tier| {
+            let here = |f: &&Function| f.published().is_some_and(|v| v.tier == tier);
+            TierFigures {
+                tier,
+                compiled: totals.compiled[tier.number()],
+                published: recording.functions.iter().filter(here).count() as u64,
+                compile: totals.compile[tier.number()],
+                code_bytes: totals.code_bytes[tier.number()],
+                samples: totals.samples[tier.number()],
+            }
+        });
+        let with_code = |f: &&Function| !f.versions.is_empty();
+        Summary {
+            tiers,
+            compiled_functions: recording.functions.iter().filter(with_code).count() as u64,
+            retired: retired().count() as u64,
+            retired_bytes: retired().map(|v| v.code_bytes).sum(),
+            samples: totals.samples.iter().sum(),
+            own_samples: totals.samples[1..].iter().sum(),
+            overhead: overhead(&recording.periods),
+            peak: peak(&recording.periods),
+        }
+    }
+
+    /// Time of all compiles, summed over workers.
+    pub fn compile(&self) -> Nanos {
+        self.tiers.iter().map(|tier| tier.compile).sum()
+    }
+
+    /// Machine code that was made, in bytes.
+    pub fn code_bytes(&self) -> u64 {
+        self.tiers.iter().map(|tier| tier.code_bytes).sum()
+    }
+
+    /// Part of the samples in our code that lie in optimized code (tiers 2 and 3).
+    pub fn optimized_share(&self) -> f64 {
+        let optimized: u64 = self.tiers[1..].iter().map(|tier| tier.samples).sum();
+        ratio(optimized as f64, self.own_samples as f64)
+    }
+}
+
+/// Mean of the measured cost, weighted by time.
+fn overhead(periods: &[Period]) -> Option<f64> {
+    let measured = || periods.iter().filter(|period| period.rate_hz > 0.0);
+    let width = |period: &Period| period.end.since(period.start).as_secs();
+    let time: f64 = measured().map(width).sum();
+    let cost: f64 = measured()
+        .map(|period| period.overhead * width(period))
+        .sum();
+    (time > 0.0).then(|| cost / time)
+}
+
+/// Neighbouring periods together, for drawing.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Bin {
+    /// Where it begins.
+    pub(crate) start: Nanos,
+    /// Where it ends.
+    pub(crate) end: Nanos,
+    /// As in [`Period`].
+    pub(crate) samples: [u64; 4],
+    /// As in [`Period`].
+    pub(crate) settled: u64,
+}
+
+impl Bin {
+    /// Samples in our code.
+    pub(crate) fn own(&self) -> u64 {
+        self.samples[1..].iter().sum()
+    }
+
+    /// All samples.
+    pub(crate) fn all(&self) -> u64 {
+        self.samples.iter().sum()
+    }
+
+    /// Part of the samples in our code that are settled.
+    pub(crate) fn settled_share(&self) -> f64 {
+        ratio(self.settled as f64, self.own() as f64)
+    }
+
+    fn add(&mut self, period: &Period) {
+        self.end = period.end;
+        self.settled += period.settled;
+        for (sum, count) in self.samples.iter_mut().zip(period.samples) {
+            *sum += count;
+        }
+    }
+}
+
+/// Adds up periods until `full` says that the bin so far is enough, or a pause of more
+/// than `pause` follows it. Periods without samples are skipped, so there may be gaps
+/// between bins.
+fn gather(periods: &[Period], pause: u64, full: impl Fn(&Bin) -> bool) -> Vec<Bin> {
+    let mut bins: Vec<Bin> = Vec::new();
+    let mut open = false;
+    for period in periods.iter().filter(|p| p.samples.iter().any(|n| *n > 0)) {
+        let near = |bin: &&mut Bin| open && period.start.since(bin.end).0 <= pause;
+        match bins.last_mut().filter(near) {
+            Some(bin) => {
+                bin.add(period);
+                open = !full(bin);
+            }
+            None => {
+                let mut bin = Bin {
+                    start: period.start,
+                    ..Bin::default()
+                };
+                bin.add(period);
+                open = !full(&bin);
+                bins.push(bin);
+            }
+        }
+    }
+    bins
+}
+
+/// At most about `columns` bins of equal length over the whole run.
+pub(crate) fn even_bins(recording: &Recording, columns: u64) -> Vec<Bin> {
+    let width = recording.wall.0.div_ceil(columns.max(1)).max(1);
+    let samples: u64 = recording.periods.iter().flat_map(|p| p.samples).sum();
+    // A few columns, or several times the usual distance of two samples.
+    let pause = (3 * width).max(8 * recording.wall.0 / samples.max(1));
+    let mut bins = gather(&recording.periods, pause, |bin| {
+        bin.end.since(bin.start).0 >= width && bin.all() >= STACK_SAMPLES
+    });
+    for at in 1..bins.len() {
+        let next = bins[at].start;
+        if next.since(bins[at - 1].end).0 <= pause {
+            bins[at - 1].end = next;
+        }
+    }
+    bins
+}
+
+/// Bins of growing length, each with enough samples in our code.
+pub(crate) fn growing_bins(periods: &[Period]) -> Vec<Bin> {
+    let mut bins = gather(periods, u64::MAX, |bin| {
+        let grown = bin.end.0 as f64 >= bin.start.0 as f64 * GROWTH;
+        grown && bin.own() >= BIN_SAMPLES
+    });
+    // A rest that is too small to stand alone belongs to the bin before it.
+    if bins.len() > 1
+        && let Some(rest) = bins.pop_if(|last| last.own() < BIN_SAMPLES)
+        && let Some(last) = bins.last_mut()
+    {
+        last.end = rest.end;
+        last.settled += rest.settled;
+        for (sum, count) in last.samples.iter_mut().zip(rest.samples) {
+            *sum += count;
+        }
+    }
+    bins
+}
+
+/// The time to peak, as the module's documentation defines it.
+fn peak(periods: &[Period]) -> Result<Peak, PeakUnknown> {
+    let own: u64 = periods.iter().map(Period::own).sum();
+    if own < PEAK_SAMPLES {
+        return Err(PeakUnknown::TooFewSamples(own));
+    }
+    let bins = growing_bins(periods);
+    let mut found = Err(PeakUnknown::NotReached);
+    let (mut own, mut settled) = (0, 0);
+    for bin in bins.iter().rev() {
+        own += bin.own();
+        settled += bin.settled;
+        let here = bin.own() > 0 && bin.settled_share() >= PEAK_SHARE;
+        if here && settled as f64 >= PEAK_SHARE * own as f64 {
+            found = Ok(Peak { at: bin.end });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Periods of 1 ms with ten samples in tier 1, from `peak` on all settled.
+    fn periods(count: u64, peak: u64) -> Vec<Period> {
+        let period = |n: u64| Period {
+            start: Nanos(n * 1_000_000),
+            end: Nanos((n + 1) * 1_000_000),
+            samples: [1, 10, 0, 0],
+            settled: if n >= peak { 10 } else { 0 },
+            rate_hz: 100.0,
+            overhead: 0.004,
+            ..Period::default()
+        };
+        (0..count).map(period).collect()
+    }
+
+    #[test]
+    fn the_peak_is_where_settled_code_takes_over_for_good() {
+        for at in [0, 1, 5, 20, 40, 80] {
+            let found = peak(&periods(100, at)).expect("enough samples").at.as_ms();
+            let (early, late) = (at as f64, (at as f64 + 1.0) * 1.3 + 1.0);
+            assert!(found >= early && found <= late, "{at}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_passing_good_bin_is_no_peak() {
+        let mut run = periods(100, 100);
+        for period in &mut run[10..20] {
+            period.settled = 10;
+        }
+        assert_eq!(peak(&run), Err(PeakUnknown::NotReached));
+        for period in &mut run[60..] {
+            period.settled = 10;
+        }
+        assert!(peak(&run).expect("settled at the end").at.as_ms() >= 60.0);
+    }
+
+    #[test]
+    fn few_samples_give_no_figure() {
+        assert_eq!(peak(&[]), Err(PeakUnknown::TooFewSamples(0)));
+        assert_eq!(peak(&periods(4, 0)), Err(PeakUnknown::TooFewSamples(40)));
+    }
+
+    #[test]
+    fn bins_keep_every_sample() {
+        let recording = Recording {
+            wall: Nanos(100_000_000),
+            periods: periods(100, 50),
+            ..Recording::default()
+        };
+        for bins in [
+            even_bins(&recording, 10),
+            even_bins(&recording, 1000),
+            growing_bins(&recording.periods),
+        ] {
+            assert_eq!(bins.iter().map(Bin::all).sum::<u64>(), 1100);
+            assert_eq!(bins.iter().map(|b| b.settled).sum::<u64>(), 500);
+            assert!(bins.windows(2).all(|w| w[0].end <= w[1].start));
+        }
+        assert_eq!(even_bins(&recording, 10).len(), 10);
+        assert!(even_bins(&Recording::default(), 10).is_empty());
+    }
+
+    #[test]
+    fn a_pause_is_a_gap_between_bins() {
+        let mut run = periods(100, 0);
+        for period in &mut run[20..80] {
+            period.samples = [0; 4];
+        }
+        let recording = Recording {
+            wall: Nanos(100_000_000),
+            periods: run,
+            ..Recording::default()
+        };
+        let bins = even_bins(&recording, 20);
+        let gaps = bins.windows(2).filter(|w| w[0].end < w[1].start);
+        assert_eq!(gaps.count(), 1);
+        // Also where the bin before it would have had room.
+        let few = even_bins(&recording, 4);
+        assert!(
+            few.iter().all(|bin| bin.end <= Nanos(100_000_000)),
+            "{few:?}"
+        );
+    }
+
+    #[test]
+    fn the_cost_of_sampling_is_weighted_by_time() {
+        let mut run = periods(2, 0);
+        run[1].end = Nanos(4_000_000);
+        run[1].overhead = 0.0;
+        let mean = overhead(&run).expect("a rate was set");
+        assert!((mean - 0.001).abs() < 1e-12, "{mean}");
+        assert_eq!(overhead(&[]), None);
+    }
+}

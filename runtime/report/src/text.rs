@@ -1,0 +1,329 @@
+//! A run as text for a terminal, and as one line of JSON.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::recording::{Function, Recording};
+use crate::summary::{Peak, PeakUnknown, Summary};
+use crate::units;
+
+/// Where the cells of a column stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Align {
+    /// Text.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// Rows of cells, printed in columns.
+#[derive(Debug, Clone)]
+pub struct Table {
+    columns: Vec<(String, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these headings.
+    pub fn new(columns: &[(&str, Align)]) -> Table {
+        let owned = columns
+            .iter()
+            .map(|(head, align)| ((*head).to_owned(), *align));
+        Table {
+            columns: owned.collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row. Cells that are missing are empty, cells without a column unseen.
+    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The table, each line ended by a newline and without spaces at its end.
+    /// Control characters in cells (names are input) are shown as `?`.
+    pub fn render(&self) -> String {
+        let heads: Vec<String> = self.columns.iter().map(|(head, _)| head.clone()).collect();
+        let lines: Vec<&Vec<String>> = std::iter::once(&heads).chain(&self.rows).collect();
+        let empty = String::new();
+        let cell = |line: &Vec<String>, at: usize| -> String {
+            let text = line.get(at).unwrap_or(&empty);
+            let plain = |c: char| match c {
+                '\u{a0}' => ' ',
+                c if c.is_control() => '?',
+                c => c,
+            };
+            text.chars().map(plain).collect()
+        };
+        let widths = (0..heads.len()).map(|at| {
+            let cells = lines.iter().map(|line| cell(line, at).chars().count());
+            cells.max().unwrap_or(0)
+        });
+        let widths: Vec<usize> = widths.collect();
+        let mut text = String::new();
+        for line in lines {
+            let mut row = String::new();
+            for (at, ((_, align), width)) in self.columns.iter().zip(&widths).enumerate() {
+                if at > 0 {
+                    row.push_str("  ");
+                }
+                let _ = match align {
+                    Align::Left => write!(row, "{:<width$}", cell(line, at)),
+                    Align::Right => write!(row, "{:>width$}", cell(line, at)),
+                };
+            }
+            text.push_str(row.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// The key figures of a run and its `hottest` functions, for a terminal.
+pub fn run(recording: &Recording, hottest: usize) -> String {
+    let summary = Summary::of(recording);
+    let mut text = figures(recording, &summary);
+    text.push('\n');
+    text.push_str(&tiers(&summary).render());
+    let functions = functions(recording, &summary, hottest);
+    if !functions.is_empty() {
+        text.push('\n');
+        text.push_str(&functions.render());
+    }
+    text
+}
+
+fn figures(recording: &Recording, summary: &Summary) -> String {
+    let mut table = Table::new(&[("run", Align::Left), ("", Align::Left)]);
+    table.row(["wall time", &units::time(recording.wall)]);
+    table.row(["CPU time", &units::time(recording.cpu)]);
+    table.row(["time to peak", &peak(&summary.peak)]);
+    let compiled = units::count(summary.compiled_functions);
+    let functions = format!("{compiled} of {} compiled", units::count(recording.defined));
+    table.row(["functions", &functions]);
+    let trouble = [
+        (recording.totals.failed, "failed"),
+        (recording.totals.dropped, "not used"),
+    ];
+    for (number, what) in trouble.into_iter().filter(|(number, _)| *number > 0) {
+        table.row([&format!("compiles {what}"), &units::count(number)]);
+    }
+    let retired = units::count(summary.retired);
+    let retired = format!("{retired}, {}", units::bytes(summary.retired_bytes));
+    table.row(["retired versions", &retired]);
+    table.row(["sampling", &sampling(recording, summary)]);
+    for (what, number) in recording.omitted.named() {
+        table.row([&format!("{what} not kept"), &units::count(number)]);
+    }
+    table.render()
+}
+
+/// When the peak was, or why that is not known.
+pub(crate) fn peak(peak: &Result<Peak, PeakUnknown>) -> String {
+    match peak {
+        Ok(peak) => units::time(peak.at),
+        Err(PeakUnknown::TooFewSamples(0)) => "not known: no samples".to_owned(),
+        Err(PeakUnknown::TooFewSamples(number)) => {
+            format!("not known: only {}", units::things(*number, "sample"))
+        }
+        Err(PeakUnknown::NotReached) => "not reached".to_owned(),
+    }
+}
+
+/// Source, samples, losses and cost; or why there are none.
+fn sampling(recording: &Recording, summary: &Summary) -> String {
+    let Some(source) = &recording.sampling.source else {
+        let because = |(name, reason): &(String, String)| format!("; {name}: {reason}");
+        let rejected: String = recording.sampling.rejected.iter().map(because).collect();
+        return format!("off{rejected}");
+    };
+    let mut text = format!("{source}, {}", units::things(summary.samples, "sample"));
+    if recording.totals.lost > 0 {
+        let _ = write!(text, ", {} lost", units::count(recording.totals.lost));
+    }
+    if let Some(overhead) = summary.overhead {
+        let _ = write!(text, ", cost {} of the CPU time", units::percent(overhead));
+    }
+    text
+}
+
+fn tiers(summary: &Summary) -> Table {
+    let right = Align::Right;
+    let mut table = Table::new(&[
+        ("tier", Align::Left),
+        ("compiled", right),
+        ("at exit", right),
+        ("compile ms", right),
+        ("code bytes", right),
+        ("samples", right),
+    ]);
+    for tier in &summary.tiers {
+        table.row([
+            format!("{} {}", tier.tier.number(), tier.tier.name()),
+            units::count(tier.compiled),
+            units::count(tier.published),
+            units::ms(tier.compile),
+            units::count(tier.code_bytes),
+            units::count(tier.samples),
+        ]);
+    }
+    table
+}
+
+fn functions(recording: &Recording, summary: &Summary, hottest: usize) -> Table {
+    let right = Align::Right;
+    let mut table = Table::new(&[
+        ("hottest functions", Align::Left),
+        ("tier", right),
+        ("samples", right),
+        ("share", right),
+        ("calls", right),
+        ("versions", right),
+        ("compile ms", right),
+    ]);
+    for function in recording.functions.iter().take(hottest) {
+        let share = units::ratio(function.samples as f64, summary.samples as f64);
+        table.row([
+            crate::limits::without_middle(&function.name, NAME_WIDTH),
+            tier_number(function),
+            units::count(function.samples),
+            units::percent(share),
+            function.entries.map_or("-".to_owned(), units::count),
+            function.versions.len().to_string(),
+            units::ms(function.compile()),
+        ]);
+    }
+    table
+}
+
+/// Bytes of a name on a terminal.
+const NAME_WIDTH: usize = 48;
+
+/// The tier a function ran at in the end.
+pub(crate) fn tier_number(function: &Function) -> String {
+    let number = |version: &crate::Version| version.tier.number().to_string();
+    function.published().map_or("-".to_owned(), number)
+}
+
+/// The figures of a run as one JSON object on one line, ended by a newline. Times are
+/// integers in nanoseconds (`_ns`), parts of one are fractions.
+pub fn json(recording: &Recording, hottest: usize) -> String {
+    let summary = Summary::of(recording);
+    let hot = |function: &Function| Hot {
+        name: function.name.clone(),
+        tier: function.published().map(|version| version.tier.number()),
+        samples: function.samples,
+        calls: function.entries,
+        versions: function.versions.len(),
+        code_bytes: function.published().map(|version| version.code_bytes),
+        compile_ns: function.compile().0,
+    };
+    let figures = Figures {
+        wall_ns: recording.wall.0,
+        cpu_ns: recording.cpu.0,
+        peak_ns: summary.peak.ok().map(|peak| peak.at.0),
+        defined: recording.defined,
+        compiled: summary.compiled_functions,
+        failed: recording.totals.failed,
+        dropped: recording.totals.dropped,
+        retired: summary.retired,
+        retired_bytes: summary.retired_bytes,
+        tiers: summary.tiers.iter().map(tier_json).collect(),
+        sampling: recording.sampling.source.clone(),
+        samples: summary.samples,
+        outside: recording.totals.samples[0],
+        lost: recording.totals.lost,
+        sampling_overhead: summary.overhead,
+        hottest: recording.functions.iter().take(hottest).map(hot).collect(),
+    };
+    let mut text = serde_json::to_string(&figures).expect("plain data can be written");
+    text.push('\n');
+    text
+}
+
+fn tier_json(tier: &crate::TierFigures) -> TierJson {
+    TierJson {
+        tier: tier.tier.number(),
+        compiled: tier.compiled,
+        published: tier.published,
+        compile_ns: tier.compile.0,
+        code_bytes: tier.code_bytes,
+        samples: tier.samples,
+    }
+}
+
+#[derive(Serialize)]
+struct Figures {
+    wall_ns: u64,
+    cpu_ns: u64,
+    peak_ns: Option<u64>,
+    defined: u64,
+    compiled: u64,
+    failed: u64,
+    dropped: u64,
+    retired: u64,
+    retired_bytes: u64,
+    tiers: Vec<TierJson>,
+    sampling: Option<String>,
+    samples: u64,
+    outside: u64,
+    lost: u64,
+    sampling_overhead: Option<f64>,
+    hottest: Vec<Hot>,
+}
+
+#[derive(Serialize)]
+struct TierJson {
+    tier: usize,
+    compiled: u64,
+    published: u64,
+    compile_ns: u64,
+    code_bytes: u64,
+    samples: u64,
+}
+
+#[derive(Serialize)]
+struct Hot {
+    name: String,
+    tier: Option<usize>,
+    samples: u64,
+    calls: Option<u64>,
+    versions: usize,
+    code_bytes: Option<u64>,
+    compile_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(&[("name", Align::Left), ("ms", Align::Right)]);
+        table.row(["a", "1.00"]);
+        table.row(["longer\u{1b}[0m", "12.50"]);
+        table.row(["ünï"]);
+        let expected = "name           ms\na            1.00\nlonger?[0m  12.50\nünï\n";
+        assert_eq!(table.render(), expected);
+    }
+
+    #[test]
+    fn an_empty_run_says_what_it_does_not_know() {
+        let text = run(&Recording::default(), 5);
+        assert!(
+            text.contains("time to peak      not known: no samples\n"),
+            "{text}"
+        );
+        assert!(text.contains("sampling          off\n"), "{text}");
+        assert!(!text.contains("hottest"), "{text}");
+        let json: serde_json::Value =
+            serde_json::from_str(&json(&Recording::default(), 5)).expect("JSON");
+        assert!(json["peak_ns"].is_null() && json["hottest"].as_array().is_some_and(Vec::is_empty));
+    }
+}

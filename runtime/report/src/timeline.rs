@@ -1,0 +1,161 @@
+//! Samples over time, in periods that grow with the time since the start.
+//!
+//! Start-up happens in milliseconds and a run may take hours, so periods are laid
+//! out as in a logarithmic histogram with linear parts: the first [`STEPS`] last
+//! [`FIRST_NS`] each, the next [`STEPS`] twice as long, and so on. For a time `t`
+//! with `u = t / (FIRST_NS * STEPS) + 1` and `octave = floor(log2 u)`:
+//!
+//! ```text
+//! width = FIRST_NS << octave
+//! start of the octave = FIRST_NS * STEPS * (2^octave - 1)
+//! period = octave * STEPS + (t - start of the octave) / width
+//! ```
+//!
+//! After the first of them a period is about a 64th of the time before it or less, and a run of an hour
+//! has at most 1,024. Only periods that something happened in take memory.
+
+use std::collections::BTreeMap;
+
+use crate::recording::{Nanos, Period, Tier, VersionId};
+
+/// Length of the first periods.
+const FIRST_NS: u64 = 1_000_000;
+/// Periods of one length.
+const STEPS: u64 = 64;
+/// Lengths there are: enough for 49 days; whatever comes later falls into the last
+/// period.
+const OCTAVES: u64 = 26;
+
+/// The period `time` falls into: its number, start and end.
+fn period_of(time: Nanos) -> (u64, Nanos, Nanos) {
+    let first_octave = FIRST_NS * STEPS;
+    let octave = u64::from((time.0 / first_octave + 1).ilog2()).min(OCTAVES - 1);
+    let width = FIRST_NS << octave;
+    let base = first_octave * ((1 << octave) - 1);
+    let step = ((time.0 - base) / width).min(STEPS - 1);
+    let start = base + step * width;
+    (octave * STEPS + step, Nanos(start), Nanos(start + width))
+}
+
+/// What happened in one period, and in which versions.
+#[derive(Debug)]
+struct Slot {
+    period: Period,
+    /// Unordered; at most `versions_in_period`.
+    versions: Vec<(VersionId, u64)>,
+}
+
+/// Periods under construction.
+#[derive(Debug, Default)]
+pub(crate) struct Timeline {
+    slots: BTreeMap<u64, Slot>,
+}
+
+impl Timeline {
+    fn slot(&mut self, time: Nanos) -> &mut Slot {
+        let (number, start, end) = period_of(time);
+        self.slots.entry(number).or_insert_with(|| Slot {
+            period: Period {
+                start,
+                end,
+                ..Period::default()
+            },
+            versions: Vec::new(),
+        })
+    }
+
+    /// Counts samples: in a version of ours, or elsewhere.
+    pub(crate) fn hit(
+        &mut self,
+        time: Nanos,
+        code: Option<(VersionId, Tier)>,
+        count: u64,
+        versions_in_period: usize,
+    ) {
+        let slot = self.slot(time);
+        slot.period.samples[code.map_or(0, |(_, tier)| tier.number())] += count;
+        let Some((version, _)) = code else { return };
+        let known = slot.versions.iter().position(|(id, _)| *id == version);
+        match known {
+            Some(at) => slot.versions[at].1 += count,
+            None if slot.versions.len() < versions_in_period => {
+                slot.versions.push((version, count));
+            }
+            None => {}
+        }
+    }
+
+    /// Notes the state of the profiler and of the queue.
+    pub(crate) fn gauge(
+        &mut self,
+        time: Nanos,
+        rate_hz: f64,
+        overhead: f64,
+        queue: u64,
+        lost: u64,
+    ) {
+        let period = &mut self.slot(time).period;
+        period.rate_hz = rate_hz;
+        period.overhead = overhead;
+        period.queue = period.queue.max(queue);
+        period.lost += lost;
+    }
+
+    /// The periods in order, the last one ending with the run.
+    /// `settled` says which versions were still published then.
+    pub(crate) fn finish(self, wall: Nanos, settled: impl Fn(VersionId) -> bool) -> Vec<Period> {
+        let close = |slot: Slot| {
+            let counted = slot.versions.iter().filter(|(id, _)| settled(*id));
+            let mut period = slot.period;
+            period.settled = counted.map(|(_, count)| count).sum();
+            if period.start < wall {
+                period.end = period.end.min(wall);
+            }
+            period
+        };
+        self.slots.into_values().map(close).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn periods_cover_all_time_without_gaps() {
+        let mut time = Nanos(0);
+        let mut expected = 0;
+        while expected < OCTAVES * STEPS {
+            let (number, start, end) = period_of(time);
+            assert_eq!((number, start), (expected, time));
+            assert_eq!(period_of(Nanos(end.0 - 1)).0, expected);
+            time = end;
+            expected += 1;
+        }
+        assert_eq!(period_of(Nanos(u64::MAX)).0, OCTAVES * STEPS - 1);
+        assert!(time.as_secs() > 49.0 * 86_400.0);
+    }
+
+    #[test]
+    fn an_hour_has_the_promised_number_of_periods() {
+        assert!(period_of(Nanos(3_600_000_000_000)).0 < 1024);
+    }
+
+    #[test]
+    fn samples_beyond_the_limit_count_but_do_not_settle() {
+        let mut timeline = Timeline::default();
+        for version in 0..5 {
+            let code = Some((VersionId(version), Tier::Optimized));
+            timeline.hit(Nanos(10), code, 2, 3);
+        }
+        timeline.hit(Nanos(10), None, 7, 3);
+        timeline.gauge(Nanos(20), 100.0, 0.001, 4, 1);
+        timeline.gauge(Nanos(30), 50.0, 0.002, 3, 2);
+        let periods = timeline.finish(Nanos(500_000), |_| true);
+        assert_eq!(periods.len(), 1);
+        let period = &periods[0];
+        assert_eq!((period.samples, period.settled), ([7, 0, 10, 0], 6));
+        assert_eq!((period.lost, period.queue, period.rate_hz), (3, 4, 50.0));
+        assert_eq!(period.end, Nanos(500_000));
+    }
+}

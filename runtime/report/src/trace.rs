@@ -1,0 +1,368 @@
+//! A run as a timeline in Chrome's trace event format, which Perfetto opens.
+//!
+//! The format: <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>.
+//! Used here: complete events (`X`), instants (`i`), counters (`C`) and metadata (`M`).
+//!
+//! Invariants:
+//! - One event per line, written as it comes; nothing is held but the spans of one
+//!   track at a time, for sorting.
+//! - Times are microseconds since the run began, exact to the nanosecond: a double
+//!   holds that for 100 days.
+//! - On one track spans nest or do not touch. Spans that overlap otherwise (only
+//!   clocks that disagree make them) go to a track of their own beside it.
+//! - A track's spans are in the order of their start, outer before inner.
+//!
+//! | process | tracks |
+//! |---|---|
+//! | 1 `uruk` | publications, decisions, one per compile worker; counters |
+//! | 2 the program | one per thread that looked something up |
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::recording::{
+    Compile, EventKind, LookupKind, Names, Nanos, Period, Place, Recording, Tier,
+};
+
+const RUNTIME: u32 = 1;
+const PROGRAM: u32 = 2;
+const PUBLICATIONS: u64 = 1;
+const DECISIONS: u64 = 2;
+/// Workers come after the two above.
+const WORKERS: u64 = 16;
+/// Overlapping spans go this far beside their track.
+const LANE: u64 = 1 << 32;
+
+/// Writes the whole recording.
+///
+/// # Errors
+///
+/// What `out` returns.
+pub fn write(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
+    let mut trace = Writer { out, first: true };
+    trace.open(recording)?;
+    trace.process(RUNTIME, "uruk")?;
+    let program = format!("program {}", recording.run.program);
+    trace.process(PROGRAM, &program)?;
+    let names = Names::of(recording);
+    write_spans(recording, &names, &mut trace)?;
+    write_events(recording, &names, &mut trace)?;
+    write_counters(&recording.periods, &mut trace)?;
+    trace.close()
+}
+
+/// One line of the trace.
+#[derive(Serialize)]
+struct Line<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cat: Option<&'a str>,
+    ph: &'a str,
+    pid: u32,
+    tid: u64,
+    ts: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dur: Option<f64>,
+    /// Scope of an instant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    s: Option<&'a str>,
+    args: Value,
+}
+
+fn micros(time: Nanos) -> f64 {
+    time.0 as f64 / 1e3
+}
+
+/// Writes lines with commas between them.
+struct Writer<'a> {
+    out: &'a mut dyn Write,
+    first: bool,
+}
+
+impl Writer<'_> {
+    fn open(&mut self, recording: &Recording) -> io::Result<()> {
+        let omitted: HashMap<_, _> = recording.omitted.named().into_iter().collect();
+        let about =
+            json!({"run": recording.run, "sampling": recording.sampling, "omitted": omitted});
+        writeln!(
+            self.out,
+            "{{\"displayTimeUnit\":\"ns\",\"otherData\":{about},\"traceEvents\":["
+        )
+    }
+
+    fn line(&mut self, line: &Line<'_>) -> io::Result<()> {
+        if !std::mem::take(&mut self.first) {
+            self.out.write_all(b",\n")?;
+        }
+        serde_json::to_writer(&mut *self.out, line).map_err(io::Error::from)
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.out.write_all(b"\n]}\n")?;
+        self.out.flush()
+    }
+
+    fn metadata(&mut self, pid: u32, tid: u64, name: &str, args: Value) -> io::Result<()> {
+        self.line(&Line {
+            name,
+            cat: None,
+            ph: "M",
+            pid,
+            tid,
+            ts: 0.0,
+            dur: None,
+            s: None,
+            args,
+        })
+    }
+
+    fn process(&mut self, pid: u32, name: &str) -> io::Result<()> {
+        self.metadata(pid, 0, "process_name", json!({ "name": name }))
+    }
+
+    fn thread(&mut self, pid: u32, tid: u64, name: &str) -> io::Result<()> {
+        self.metadata(pid, tid, "thread_name", json!({ "name": name }))?;
+        let order = json!({ "sort_index": tid });
+        self.metadata(pid, tid, "thread_sort_index", order)
+    }
+
+    fn instant(&mut self, time: Nanos, tid: u64, name: &str, args: Value) -> io::Result<()> {
+        self.line(&Line {
+            name,
+            cat: Some(if tid == PUBLICATIONS {
+                "publication"
+            } else {
+                "decision"
+            }),
+            ph: "i",
+            pid: RUNTIME,
+            tid,
+            ts: micros(time),
+            dur: None,
+            s: Some("t"),
+            args,
+        })
+    }
+
+    fn counter(&mut self, time: Nanos, name: &str, args: Value) -> io::Result<()> {
+        self.line(&Line {
+            name,
+            cat: None,
+            ph: "C",
+            pid: RUNTIME,
+            tid: 0,
+            ts: micros(time),
+            dur: None,
+            s: None,
+            args,
+        })
+    }
+}
+
+/// A span that is not written yet.
+struct Span<'a> {
+    start: Nanos,
+    end: Nanos,
+    name: String,
+    cat: &'a str,
+    args: Value,
+}
+
+/// The process, the track and its name.
+fn track(place: Place) -> (u32, u64, String) {
+    match place {
+        Place::Worker(n) => (
+            RUNTIME,
+            WORKERS + u64::from(n),
+            format!("compile worker {n}"),
+        ),
+        Place::Thread(id) => (PROGRAM, u64::from(id), format!("thread {id}")),
+    }
+}
+
+fn write_spans(recording: &Recording, names: &Names<'_>, trace: &mut Writer<'_>) -> io::Result<()> {
+    let mut tracks: BTreeMap<Place, Vec<Span<'_>>> = BTreeMap::new();
+    for compile in &recording.compiles {
+        let spans = tracks.entry(compile.place).or_default();
+        spans.push(compile_span(compile, names));
+    }
+    for link in &recording.links {
+        let name = link
+            .function
+            .map_or(Cow::Borrowed("data"), |id| names.get(id));
+        tracks.entry(link.place).or_default().push(Span {
+            start: link.start,
+            end: link.end,
+            name: format!("link {name}"),
+            cat: "link",
+            args: json!({}),
+        });
+    }
+    for lookup in &recording.lookups {
+        let kind = match lookup.kind {
+            LookupKind::Symbol => "look up",
+            LookupKind::FirstCall => "first call of",
+        };
+        tracks.entry(lookup.place).or_default().push(Span {
+            start: lookup.start,
+            end: lookup.end,
+            name: format!("{kind} {}", lookup.name),
+            cat: "lookup",
+            args: json!({}),
+        });
+    }
+    for (place, spans) in tracks {
+        write_track(place, spans, trace)?;
+    }
+    Ok(())
+}
+
+fn compile_span<'a>(compile: &Compile, names: &Names<'_>) -> Span<'a> {
+    let name = names.get(compile.function);
+    Span {
+        start: compile.start,
+        end: compile.end,
+        name: format!("{name} (tier {})", compile.tier.number()),
+        cat: "compile",
+        args: json!({
+            "tier": compile.tier,
+            "version": compile.version,
+            "instructions": compile.instructions,
+            "code_bytes": compile.code_bytes,
+            "waited_us": micros(compile.waited),
+        }),
+    }
+}
+
+/// Writes the spans of one place, on as many tracks as their overlaps need.
+fn write_track(place: Place, mut spans: Vec<Span<'_>>, trace: &mut Writer<'_>) -> io::Result<()> {
+    spans.sort_by_key(|span| (span.start, Reverse(span.end)));
+    let (pid, tid, name) = track(place);
+    // Per lane the ends of the spans that are open, outermost first.
+    let mut lanes: Vec<Vec<Nanos>> = Vec::new();
+    for span in spans {
+        let fits = |lane: &mut Vec<Nanos>| {
+            while lane.pop_if(|end| *end <= span.start).is_some() {}
+            lane.last().is_none_or(|end| span.end <= *end)
+        };
+        let lane = lanes.iter_mut().position(fits).unwrap_or(lanes.len());
+        let tid = tid + lane as u64 * LANE;
+        if lane == lanes.len() {
+            lanes.push(Vec::new());
+            let beside = if lane == 0 {
+                name.clone()
+            } else {
+                format!("{name} ({})", lane + 1)
+            };
+            trace.thread(pid, tid, &beside)?;
+        }
+        lanes[lane].push(span.end);
+        trace.line(&Line {
+            name: &span.name,
+            cat: Some(span.cat),
+            ph: "X",
+            pid,
+            tid,
+            ts: micros(span.start),
+            dur: Some(micros(span.end.since(span.start))),
+            s: None,
+            args: span.args,
+        })?;
+    }
+    Ok(())
+}
+
+fn write_events(
+    recording: &Recording,
+    names: &Names<'_>,
+    trace: &mut Writer<'_>,
+) -> io::Result<()> {
+    trace.thread(RUNTIME, PUBLICATIONS, "publications")?;
+    trace.thread(RUNTIME, DECISIONS, "decisions")?;
+    for event in &recording.events {
+        let (track, name, args) = match &event.kind {
+            EventKind::Published {
+                function,
+                version,
+                from,
+                to,
+            } => {
+                let name = format!("{} to tier {}", names.get(*function), to.number());
+                let from = from.map_or(0, Tier::number);
+                let args = json!({"version": version, "from": from, "to": to});
+                (PUBLICATIONS, name, args)
+            }
+            EventKind::Failed {
+                function,
+                tier,
+                reason,
+            } => {
+                let name = format!("{} failed", names.get(*function));
+                (PUBLICATIONS, name, json!({"tier": tier, "reason": reason}))
+            }
+            EventKind::Dropped {
+                function,
+                tier,
+                reason,
+            } => {
+                let name = format!("{} not used", names.get(*function));
+                (PUBLICATIONS, name, json!({"tier": tier, "reason": reason}))
+            }
+            EventKind::Policy { function, text } => {
+                let function = function.map(|id| names.get(id));
+                (DECISIONS, text.clone(), json!({ "function": function }))
+            }
+        };
+        trace.instant(event.time, track, &name, args)?;
+    }
+    Ok(())
+}
+
+fn write_counters(periods: &[Period], trace: &mut Writer<'_>) -> io::Result<()> {
+    let mut last: Option<Nanos> = None;
+    for period in periods {
+        // A counter holds its value until the next one; a pause has to end it.
+        if let Some(end) = last.filter(|end| *end < period.start) {
+            write_samples(end, [0.0; 4], trace)?;
+        }
+        let seconds = period.end.since(period.start).as_secs();
+        let rates = period
+            .samples
+            .map(|count| crate::units::ratio(count as f64, seconds));
+        write_samples(period.start, rates, trace)?;
+        let queue = json!({ "functions": period.queue });
+        trace.counter(period.start, "compile queue", queue)?;
+        let percent = json!({ "percent": period.overhead * 100.0 });
+        trace.counter(period.start, "sampling cost", percent)?;
+        trace.counter(
+            period.start,
+            "sampling rate",
+            json!({ "hz": period.rate_hz }),
+        )?;
+        trace.counter(
+            period.start,
+            "samples lost",
+            json!({ "samples": period.lost }),
+        )?;
+        last = Some(period.end);
+    }
+    match last {
+        Some(end) => write_samples(end, [0.0; 4], trace),
+        None => Ok(()),
+    }
+}
+
+fn write_samples(time: Nanos, rates: [f64; 4], trace: &mut Writer<'_>) -> io::Result<()> {
+    let [other, one, two, three] = rates;
+    let rates = json!({"other": other, "tier 1": one, "tier 2": two, "tier 3": three});
+    trace.counter(time, "samples per second", rates)
+}
+
+#[cfg(test)]
+#[path = "trace_tests.rs"]
+mod tests;

@@ -1,0 +1,122 @@
+//! The counters that baseline code increments: two words per function, entries and
+//! back edges, in chunks of the heap's private data.
+//!
+//! Guest code adds without atomics, from any thread: increments may be lost, which
+//! only ranks a function a little lower. A counter wraps; readers take differences.
+//!
+//! | what | writer | ordering |
+//! |---|---|---|
+//! | counter words | guest code | plain; read relaxed |
+//! | `chunks` | `Counts::address` | under the lock |
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use uruk_heap::{Heap, HeapError, Pool, Sealed};
+use uruk_stubs::FunctionId;
+
+/// Functions a chunk holds the counters of.
+const PER_CHUNK: usize = 4096;
+
+/// Bytes of the counters of one function.
+const EACH: usize = 8;
+
+/// Entries and back edges of one function since it was first compiled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) entries: u32,
+    pub(crate) loops: u32,
+}
+
+impl Count {
+    /// What was added since `before`.
+    pub(crate) fn since(self, before: Count) -> Count {
+        Count {
+            entries: self.entries.wrapping_sub(before.entries),
+            loops: self.loops.wrapping_sub(before.loops),
+        }
+    }
+}
+
+/// All counters of a session.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// By index divided by [`PER_CHUNK`]; made when first needed.
+    chunks: Mutex<Vec<Option<Sealed>>>,
+}
+
+impl Counts {
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<Sealed>>> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the counters of `id` are.
+    pub(crate) fn address(&self, heap: &Heap, id: FunctionId) -> Result<u64, HeapError> {
+        let (chunk, offset) = place(id);
+        let mut chunks = self.lock();
+        if chunks.len() <= chunk {
+            chunks.resize_with(chunk + 1, || None);
+        }
+        let held = match &mut chunks[chunk] {
+            Some(held) => held,
+            missing => {
+                let draft = heap.allocate(Pool::ReadWrite, PER_CHUNK * EACH, 64)?;
+                missing.insert(draft.seal()?)
+            }
+        };
+        Ok(held.address() + offset as u64)
+    }
+
+    /// Brings `seen` up to date and calls `each` with what was added, where anything
+    /// was.
+    pub(crate) fn read(
+        &self,
+        seen: &mut [(FunctionId, Count)],
+        mut each: impl FnMut(FunctionId, Count),
+    ) {
+        let chunks = self.lock();
+        for (id, before) in seen {
+            let (chunk, offset) = place(*id);
+            let Some(held) = chunks.get(chunk).and_then(Option::as_ref) else {
+                continue;
+            };
+            let words = (held.address() + offset as u64) as *const [AtomicU32; 2];
+            // SAFETY: inside a chunk of the heap, aligned to 8, mapped as long as
+            // `held` is; guest code writes it with plain stores of the same size.
+            let [entries, loops] = unsafe { &*words };
+            let now = Count {
+                entries: entries.load(Ordering::Relaxed),
+                loops: loops.load(Ordering::Relaxed),
+            };
+            if now != *before {
+                let added = now.since(*before);
+                *before = now;
+                each(*id, added);
+            }
+        }
+    }
+}
+
+fn place(id: FunctionId) -> (usize, usize) {
+    let index = id.index() as usize;
+    (index / PER_CHUNK, index % PER_CHUNK * EACH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_survive_a_wrap() {
+        let before = Count {
+            entries: u32::MAX,
+            loops: 5,
+        };
+        let now = Count {
+            entries: 2,
+            loops: 9,
+        };
+        let added = now.since(before);
+        assert_eq!((added.entries, added.loops), (3, 4));
+    }
+}

@@ -1,0 +1,225 @@
+//! Samples: from the profiler's source to the controller and to the counts people see.
+//!
+//! Sampling starts once the program has used some processor time: a short run is not
+//! worth the few milliseconds it takes to open a source, and entry counters already
+//! find what is hot by then. Used by the controller's thread only, under a pass of the
+//! gate.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use uruk_profiler::{AddressMap, Choice, Excluded, Found, Sampler, Settings, Sizes, Summary};
+use uruk_stubs::FunctionId;
+use uruk_tiering::{Nanos, Tier, VersionId};
+
+use crate::core::Core;
+use crate::event::Event;
+use crate::tiers::{key, process_time};
+
+/// Processor time of the process after which sampling starts.
+const START_AFTER: Duration = Duration::from_millis(60);
+
+/// Pieces of code the address map holds: enough for a gigabyte of pages.
+const MAP_LIMIT: usize = 1 << 20;
+
+/// Time between two [`Event::Samples`].
+const TELL_EVERY: Duration = Duration::from_millis(100);
+
+/// Threads of ours, which are not sampled.
+pub(crate) static EXCLUDED: LazyLock<Arc<Excluded>> = LazyLock::new(Arc::default);
+
+/// What the session knows of samples.
+pub(crate) struct Sampling {
+    choice: Choice,
+    map: AddressMap,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    sampler: Option<Sampler>,
+    /// Opening was tried.
+    opened: bool,
+    /// The process is a fork's child since.
+    forked: bool,
+    /// When to drain next.
+    due: Duration,
+    told: Duration,
+    period: Tally,
+    /// Lost ones that were told.
+    lost: u64,
+}
+
+/// Samples since they were told.
+#[derive(Default)]
+struct Tally {
+    elsewhere: u64,
+    versions: HashMap<u64, (Tier, u32)>,
+}
+
+impl Sampling {
+    /// Of a session whose code lies in `size` bytes at `base`.
+    pub(crate) fn new(choice: Choice, base: u64, size: u64) -> Sampling {
+        Sampling {
+            choice,
+            map: AddressMap::new(base, size, MAP_LIMIT),
+            state: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says which version lies at `range`, before it can run.
+    pub(crate) fn add_code(&self, range: std::ops::Range<u64>, id: FunctionId, version: VersionId) {
+        if self.choice == Choice::Off {
+            return;
+        }
+        // A full map leaves samples unattributed, which ranks the function lower.
+        let _ = self
+            .map
+            .insert(range, tag(id, version), uruk_profiler::now());
+    }
+
+    /// In the child of a fork.
+    pub(crate) fn after_fork_child(&self) {
+        self.lock().forked = true;
+    }
+
+    /// What was found and what it cost so far; `None` if nothing is sampled.
+    pub(crate) fn summary(&self) -> Option<Summary> {
+        Some(self.lock().sampler.as_ref()?.summary())
+    }
+}
+
+/// Samples of one version in one drain.
+#[derive(Default)]
+struct Heap {
+    samples: u32,
+    time: u64,
+}
+
+impl Core {
+    /// Drains samples, if it is time to, and reports them to the controller.
+    pub(crate) fn drain_samples(&self) {
+        let sampling = &self.tiers.sampling;
+        let now = self.events.now();
+        let mut state = sampling.lock();
+        if sampling.choice == Choice::Off || now < state.due {
+            return;
+        }
+        if !state.opened {
+            if process_time() < START_AFTER {
+                return;
+            }
+            state.opened = true;
+            state.sampler = self.open_sampler();
+        }
+        if std::mem::take(&mut state.forked)
+            && let Some(sampler) = &mut state.sampler
+            && let Err(cause) = sampler.restart_in_child()
+        {
+            tracing::debug!(%cause, "no samples in the child of a fork");
+            state.sampler = None;
+        }
+        let Some(sampler) = &mut state.sampler else {
+            return;
+        };
+        let mut found: HashMap<u64, Heap> = HashMap::new();
+        let mut elsewhere = 0;
+        let wait = sampler.tick(
+            &mut |sample| match sampling.map.find(sample.pc, sample.time) {
+                Found::Tag(tag) => {
+                    let heap = found.entry(tag).or_default();
+                    heap.samples += 1;
+                    heap.time += sample.weight;
+                }
+                Found::Unknown => elsewhere += 1,
+                Found::Stale => {}
+            },
+        );
+        let summary = sampler.summary();
+        sampling.map.forget_before(uruk_profiler::now());
+        state.due = now + wait;
+        for (tag, heap) in found {
+            let (id, version) = untag(tag);
+            let Some(id) = self.stubs.function(id) else {
+                continue;
+            };
+            if let Some(tier) = self.tiers.versions.add_samples(id, version, heap.samples) {
+                let known = state.period.versions.entry(version.0);
+                known.or_insert((tier, 0)).1 += heap.samples;
+            }
+            let time = Nanos(heap.time);
+            let at = Nanos(now.as_nanos() as u64);
+            self.tiers
+                .on_samples(at, key(id), version, heap.samples, time);
+        }
+        let period = (summary.hz > 0).then(|| Nanos(1_000_000_000 / u64::from(summary.hz)));
+        self.tiers.on_sampling(period);
+        state.period.elsewhere += elsewhere;
+        if now - state.told >= TELL_EVERY {
+            let Tally {
+                elsewhere,
+                versions,
+            } = std::mem::take(&mut state.period);
+            let lost = summary.drained.lost - state.lost;
+            state.lost = summary.drained.lost;
+            state.told = now;
+            drop(state);
+            self.events.tell(|| Event::Samples {
+                at: now,
+                elsewhere,
+                versions: versions
+                    .into_iter()
+                    .map(|(version, (tier, count))| (version, tier, count))
+                    .collect(),
+                lost,
+                rate: summary.hz,
+                overhead: summary.overhead(),
+                queue: self.tiers.queue_length(),
+            });
+        }
+    }
+
+    fn open_sampler(&self) -> Option<Sampler> {
+        let opened = uruk_profiler::open(self.tiers.sampling.choice, Sizes::default(), &EXCLUDED);
+        let mut rejected: Vec<_> = opened
+            .rejected
+            .iter()
+            .map(|(kind, cause)| (kind.to_string(), cause.to_string()))
+            .collect();
+        let mut source = None;
+        let sampler = opened.source.and_then(|opened| {
+            let kind = opened.kind();
+            match Sampler::start(opened, Settings::default()) {
+                Ok(sampler) => {
+                    source = Some(kind.to_string());
+                    Some(sampler)
+                }
+                Err(cause) => {
+                    rejected.push((kind.to_string(), cause.to_string()));
+                    None
+                }
+            }
+        });
+        self.events.tell(|| Event::Sampling {
+            source,
+            rejected,
+            at: self.events.now(),
+        });
+        sampler
+    }
+}
+
+/// Function and version in one word. Of the version's number the low half: a session
+/// in which it wraps may drop a sample, no more.
+fn tag(id: FunctionId, version: VersionId) -> u64 {
+    u64::from(id.index()) << 32 | (version.0 & u64::from(u32::MAX))
+}
+
+fn untag(tag: u64) -> (u32, VersionId) {
+    ((tag >> 32) as u32, VersionId(tag & u64::from(u32::MAX)))
+}

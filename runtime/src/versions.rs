@@ -1,0 +1,313 @@
+//! The versions of every function: compiling one, publishing it, and what is known of
+//! it afterwards.
+//!
+//! Who may store into a slot is decided by `uruk_tiering`'s [`FunctionVersions`], under
+//! the lock of that function. Superseded versions keep their memory and their trackers.
+//!
+//! | lock | held while | inside it |
+//! |---|---|---|
+//! | `Versions::records` | a record is found or changed | nothing |
+//! | a function's own | its slot is stored | the slot |
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use uruk_session::Tracker;
+use uruk_stubs::FunctionId;
+use uruk_tiering::{
+    Entry, Facts, FunctionVersions, Publication, Purpose, Ticket, Tier, VersionError, VersionId,
+    VersionIds,
+};
+
+use crate::core::Core;
+use crate::error::Error;
+use crate::event::Event;
+use crate::materialize::Built;
+
+/// What is kept of a version.
+#[derive(Debug)]
+pub(crate) struct Version {
+    pub(crate) id: VersionId,
+    pub(crate) tier: Tier,
+    pub(crate) entry: u64,
+    /// End of the function itself; what was compiled along lies before or after.
+    pub(crate) body_end: u64,
+    pub(crate) samples: u64,
+    /// What it is removed by.
+    _tracker: Option<Tracker>,
+}
+
+/// A function that has, or is getting, versions.
+#[derive(Default)]
+pub(crate) struct Record {
+    pub(crate) versions: Arc<FunctionVersions>,
+    /// Those that were compiled, oldest first.
+    pub(crate) built: Vec<Version>,
+}
+
+/// All versions of a session, by function index.
+#[derive(Default)]
+pub(crate) struct Versions {
+    pub(crate) ids: Arc<VersionIds>,
+    records: Mutex<HashMap<u32, Record>>,
+}
+
+/// A version that was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) function: FunctionId,
+    pub(crate) version: VersionId,
+    pub(crate) tier: Tier,
+    pub(crate) purpose: Purpose,
+}
+
+/// What a compile came to.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) version: VersionId,
+    pub(crate) entry: u64,
+    pub(crate) compiling: Duration,
+    pub(crate) linking: Duration,
+    pub(crate) facts: Facts,
+    /// Whether the code counts its entries and back edges.
+    pub(crate) counts: bool,
+    pub(crate) publication: Publication,
+}
+
+impl Versions {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<u32, Record>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The versions of `function`.
+    pub(crate) fn of(&self, function: FunctionId) -> Arc<FunctionVersions> {
+        Arc::clone(&self.lock().entry(function.index()).or_default().versions)
+    }
+}
+
+impl Versions {
+    /// Counts samples that fell into a version; its tier, if it is known.
+    pub(crate) fn add_samples(
+        &self,
+        id: FunctionId,
+        version: VersionId,
+        samples: u32,
+    ) -> Option<Tier> {
+        let mut records = self.lock();
+        let mut built = records.get_mut(&id.index())?.built.iter_mut();
+        let found = built.find(|v| v.id == version)?;
+        found.samples += u64::from(samples);
+        Some(found.tier)
+    }
+}
+
+impl Versions {
+    /// Where the code of a version lies: entry and end.
+    pub(crate) fn code_of(&self, version: u64) -> Option<(u64, u64)> {
+        let records = self.lock();
+        let mut built = records.values().flat_map(|record| &record.built);
+        let found = built.find(|v| v.id.0 == version)?;
+        Some((found.entry, found.body_end))
+    }
+}
+
+impl Core {
+    /// Compiles a version, links it, and publishes it unless that is too late.
+    ///
+    /// # Errors
+    /// The compile's own; what was published before runs on.
+    pub(crate) fn make(
+        self: &Arc<Self>,
+        request: Request,
+        queued: Option<Duration>,
+    ) -> Result<Made, Error> {
+        let versions = self.tiers.versions.of(request.function);
+        let ticket = versions
+            .request(request.version, request.tier, request.purpose)
+            .map_err(refused)?;
+        self.make_requested(request, &versions, ticket, queued)
+            .inspect_err(|cause| {
+                versions.fail(request.version);
+                self.tell_failed(request, cause);
+            })
+    }
+
+    fn make_requested(
+        self: &Arc<Self>,
+        request: Request,
+        versions: &FunctionVersions,
+        ticket: Ticket,
+        queued: Option<Duration>,
+    ) -> Result<Made, Error> {
+        let Request {
+            function: id,
+            version,
+            tier,
+            ..
+        } = request;
+        versions.start(ticket).map_err(refused)?;
+        let started = self.events.now();
+        let built = self.build_version(id, version.0, self.tiers.how(tier))?;
+        versions
+            .ready(ticket, Entry(built.entry))
+            .map_err(refused)?;
+        let first = request.purpose == Purpose::First;
+        self.counters.add_compile(first, &built);
+        self.events.tell(|| Event::Compiled {
+            id,
+            function: self.name_of(id),
+            version: version.0,
+            tier,
+            worker: worker_name(),
+            queued,
+            started,
+            compiling: built.compiling,
+            linking: built.linking,
+            instructions: built.compiled.instructions,
+            bytes: built.bytes,
+        });
+        // Known before it can run, so that the first sample in it finds it.
+        let code = built.code.clone();
+        self.tiers.sampling.add_code(code, id, version);
+        let publication = versions
+            .publish(ticket, |entry| self.stubs.publish(id, entry.0))
+            .map_err(refused)?;
+        let made = Made {
+            version,
+            entry: built.entry,
+            compiling: built.compiling,
+            linking: built.linking,
+            facts: Facts {
+                instructions: built.compiled.instructions,
+                loops: built.compiled.loops,
+                nested: built.compiled.nested,
+                entry_point: self.tiers.is_entry_point(id),
+            },
+            counts: built.compiled.counts,
+            publication,
+        };
+        self.keep(request, built, &publication);
+        Ok(made)
+    }
+
+    /// Files a version that was compiled, and says what became of it.
+    fn keep(&self, request: Request, built: Built, publication: &Publication) {
+        let Request {
+            function: id,
+            version,
+            tier,
+            ..
+        } = request;
+        let function = self.name_of(id);
+        let mut records = self.tiers.versions.lock();
+        let record = records.entry(id.index()).or_default();
+        let tier_of = |number: VersionId| {
+            let known = record.built.iter().find(|v| v.id == number);
+            known.map(|v| (v.id.0, v.tier))
+        };
+        let event = match publication {
+            Publication::Published { retired, .. } => Event::Published {
+                id,
+                function,
+                version: version.0,
+                tier,
+                replaced: retired.and_then(tier_of),
+                at: self.events.now(),
+            },
+            Publication::Dropped(_) => Event::Dropped {
+                id,
+                function,
+                version: version.0,
+                at: self.events.now(),
+            },
+        };
+        record.built.push(Version {
+            id: version,
+            tier,
+            entry: built.entry,
+            body_end: built.body_end,
+            samples: 0,
+            _tracker: built.tracker,
+        });
+        drop(records);
+        self.events.tell(|| event);
+    }
+
+    /// Compiles the first version of `id` and publishes it, unless better code is there
+    /// by then; the entry that calls go to.
+    pub(crate) fn materialize(self: &Arc<Self>, id: FunctionId) -> Result<u64, Error> {
+        let first = |tier| Request {
+            function: id,
+            version: self.tiers.versions.ids.next(),
+            tier,
+            purpose: Purpose::First,
+        };
+        let mut tier = self.tiers.first();
+        if self.tiers.is_entry_point(id) {
+            // Nobody comes back to see a better version: it is worth looking first.
+            tier = self.tiers.start_tier(id, &self.facts(id)?);
+        }
+        let made = self.make(first(tier), None)?;
+        self.tiers.on_compiled(self.events.now(), id, tier, &made);
+        Ok(self.stubs.entry(id).unwrap_or(made.entry))
+    }
+
+    /// What is known of a function before it is compiled.
+    fn facts(&self, id: FunctionId) -> Result<Facts, Error> {
+        let function = self.function(id).ok_or(Error::NotAFunction {
+            name: format!("{id:?}"),
+        })?;
+        let mut reader = function.module.readers.reader()?;
+        let shape = reader.measure(function.symbol)?;
+        Ok(Facts {
+            instructions: shape.instructions,
+            loops: shape.loops,
+            nested: shape.nested,
+            entry_point: self.tiers.is_entry_point(id),
+        })
+    }
+
+    /// The tier of a version of `id`.
+    pub(crate) fn tier_of(&self, id: FunctionId, version: VersionId) -> Option<Tier> {
+        let records = self.tiers.versions.lock();
+        let mut built = records.get(&id.index())?.built.iter();
+        built.find(|v| v.id == version).map(|v| v.tier)
+    }
+
+    pub(crate) fn tell_failed(&self, request: Request, cause: &Error) {
+        self.events.tell(|| Event::Failed {
+            id: request.function,
+            function: self.name_of(request.function),
+            tier: request.tier,
+            message: cause.to_string(),
+            at: self.events.now(),
+        });
+    }
+
+    pub(crate) fn tell_lost(&self, message: &str) {
+        self.events.tell(|| Event::WorkerLost {
+            message: message.to_owned(),
+            at: self.events.now(),
+        });
+    }
+
+    /// The name people know a function by.
+    pub(crate) fn name_of(&self, id: FunctionId) -> &'static str {
+        self.function(id)
+            .and_then(|function| function.name.to_str().ok())
+            .unwrap_or("?")
+    }
+}
+
+pub(crate) fn worker_name() -> String {
+    std::thread::current().name().unwrap_or("caller").to_owned()
+}
+
+/// A step that the function's state refuses.
+fn refused(cause: VersionError) -> Error {
+    Error::Version {
+        message: cause.to_string(),
+        late: matches!(cause, VersionError::Late(_)),
+    }
+}

@@ -1,0 +1,275 @@
+//! What the controller keeps for each function: 72 bytes, brought up to date only when
+//! something is heard of it, so that a function that does nothing costs nothing.
+
+use crate::config::Config;
+use crate::ids::{Nanos, Tier, VersionId};
+use crate::policy::{Facts, Measured, RELUCTANCE_LIMIT, event_time, share};
+
+/// Where a function is on its way to better code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nowhere.
+    Idle,
+    /// A candidate.
+    Queued,
+    /// Asked for by the embedder.
+    Requested,
+    /// Under way.
+    Compiling,
+}
+
+/// What the embedder wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// The policy decides.
+    Free,
+    /// This tier and no other.
+    Pinned(Tier),
+}
+
+/// A function's record.
+#[derive(Clone, Debug)]
+pub(crate) struct Activity {
+    /// What runs; `None` before there is code.
+    pub(crate) version: Option<(VersionId, Tier)>,
+    /// Since when.
+    published: Nanos,
+    /// When `window` and `spent` were brought up to date.
+    updated: Nanos,
+    facts: (u32, u32),
+    /// Time over the last window, decaying.
+    window: f32,
+    /// Time in this version, slowly decaying.
+    spent: f32,
+    sampled: f32,
+    counted: f32,
+    samples: u16,
+    /// Score at which it was last found new, as its logarithm.
+    pub(crate) noted: i8,
+    pub(crate) place: Place,
+    pub(crate) wish: Wish,
+    /// The running version has counters.
+    pub(crate) counters: bool,
+    /// Tiers that failed, a bit each.
+    barred: u8,
+    reluctance: u8,
+}
+
+const _: () = assert!(size_of::<Activity>() <= 72);
+
+/// Never noted.
+pub(crate) const UNNOTED: i8 = i8::MIN;
+
+/// Records of samples and counters are halved at this, so that they follow changes.
+const LONG: f32 = 10e9;
+
+impl Default for Activity {
+    fn default() -> Activity {
+        Activity {
+            version: None,
+            published: Nanos::ZERO,
+            updated: Nanos::ZERO,
+            facts: (0, 0),
+            window: 0.0,
+            spent: 0.0,
+            sampled: 0.0,
+            counted: 0.0,
+            samples: 0,
+            noted: UNNOTED,
+            place: Place::Idle,
+            wish: Wish::Free,
+            counters: false,
+            barred: 0,
+            reluctance: 0,
+        }
+    }
+}
+
+impl Activity {
+    /// Other code runs from now on; what was measured of the old is forgotten.
+    pub(crate) fn run(&mut self, now: Nanos, version: VersionId, tier: Tier, counters: bool) {
+        self.version = Some((version, tier));
+        self.counters = counters;
+        self.published = now;
+        self.updated = now;
+        (self.window, self.spent, self.sampled, self.counted) = (0.0, 0.0, 0.0, 0.0);
+        self.samples = 0;
+        self.noted = UNNOTED;
+    }
+
+    /// The body was replaced: nothing learned of the old one holds.
+    pub(crate) fn replace(&mut self) {
+        *self = Activity {
+            place: self.place,
+            wish: self.wish,
+            ..Activity::default()
+        };
+    }
+
+    pub(crate) fn tier(&self) -> Option<Tier> {
+        self.version.map(|(_, tier)| tier)
+    }
+
+    pub(crate) fn set_facts(&mut self, facts: &Facts) {
+        self.facts = (facts.instructions, facts.loops);
+    }
+
+    pub(crate) fn instructions(&self) -> u32 {
+        self.facts.0
+    }
+
+    /// Time that `events` stand for at tier 1, before correction.
+    pub(crate) fn event_time(&self, events: f64, config: &Config) -> f64 {
+        let (instructions, loops) = self.facts;
+        let facts = Facts {
+            instructions,
+            loops,
+            ..Facts::default()
+        };
+        events * event_time(&facts, config)
+    }
+
+    /// Accounts for `time` since the last update, as if it had been spent evenly.
+    pub(crate) fn spend(&mut self, now: Nanos, time: f64, config: &Config) {
+        let elapsed = (now - self.updated).as_f64();
+        let aged = |constant: Nanos| (-elapsed / constant.as_f64()).exp();
+        let lost = elapsed / config.window.as_f64();
+        // (1 - e^-x) / x, the part of an even stream that is left at its end.
+        let left = match lost > 1e-6 {
+            true => -(-lost).exp_m1() / lost,
+            false => 1.0,
+        };
+        self.window = (f64::from(self.window) * aged(config.window) + time * left) as f32;
+        self.spent = (f64::from(self.spent) * aged(config.memory) + time) as f32;
+        self.updated = self.updated.max(now);
+    }
+
+    /// Time since the last update.
+    pub(crate) fn unheard(&self, now: Nanos) -> Nanos {
+        now - self.updated
+    }
+
+    /// How long this version has been running.
+    pub(crate) fn age(&self, now: Nanos) -> Nanos {
+        now - self.published
+    }
+
+    /// Both measures, over the same stretch.
+    pub(crate) fn measure(&mut self, samples: u32, sampled: f64, counted: f64) {
+        self.sampled += sampled as f32;
+        self.counted += counted as f32;
+        let samples = u16::try_from(samples).unwrap_or(u16::MAX);
+        self.samples = self.samples.saturating_add(samples);
+        if self.sampled.max(self.counted) > LONG {
+            self.sampled /= 2.0;
+            self.counted /= 2.0;
+            self.samples /= 2;
+        }
+    }
+
+    pub(crate) fn measured(&self) -> Measured {
+        Measured {
+            sampled: f64::from(self.sampled),
+            counted: f64::from(self.counted),
+            samples: u32::from(self.samples),
+        }
+    }
+
+    /// Time in this version as of the last update.
+    pub(crate) fn spent(&self) -> f64 {
+        f64::from(self.spent)
+    }
+
+    /// The decayed sum as of the last update, and when that was.
+    pub(crate) fn window(&self) -> (f64, Nanos) {
+        (f64::from(self.window), self.updated)
+    }
+
+    /// Processors it occupies, as of the last update. What ran for less than a poll is
+    /// taken as a part of one: nothing shorter is known.
+    pub(crate) fn share(&self, config: &Config) -> f64 {
+        let age = self.updated - self.published;
+        let age = age.max(config.poll_min).as_f64();
+        let most = f64::from(config.cpus);
+        share(f64::from(self.window), age, config.window.as_f64()).min(most)
+    }
+
+    pub(crate) fn bar(&mut self, tier: Tier) {
+        self.barred |= 1 << tier.index();
+    }
+
+    pub(crate) fn is_barred(&self, tier: Tier) -> bool {
+        self.barred & (1 << tier.index()) != 0
+    }
+
+    pub(crate) fn hesitate(&mut self, times: u8) {
+        self.reluctance = (self.reluctance + times).min(RELUCTANCE_LIMIT);
+    }
+
+    pub(crate) fn reluctance(&self) -> u8 {
+        self.reluctance
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn running() -> Activity {
+        let mut activity = Activity::default();
+        activity.run(Nanos::ZERO, VersionId(1), Tier::Baseline, true);
+        activity
+    }
+
+    /// The share of an even stream does not depend on how often one looks.
+    #[test]
+    fn shares_do_not_depend_on_the_interval() {
+        let config = Config::default();
+        for every in [1, 7, 50] {
+            let mut activity = running();
+            for look in 1..=100 {
+                let now = Nanos::from_ms(look * every);
+                activity.spend(now, every as f64 * 0.6e6, &config);
+            }
+            let share = activity.share(&config);
+            assert!((share - 0.6).abs() < 0.01, "every {every} ms: {share}");
+        }
+    }
+
+    #[test]
+    fn the_past_is_forgotten_slowly() {
+        let config = Config::default();
+        let mut activity = running();
+        activity.spend(Nanos::from_ms(1), 1e6, &config);
+        activity.spend(Nanos(config.memory.0 * 3), 0.0, &config);
+        assert!(activity.spent() < 0.06e6 && activity.share(&config) < 1e-9);
+        // A burst is no whole processor as long as it is shorter than a poll.
+        let mut activity = running();
+        activity.spend(Nanos::from_us(10), 9e3, &config);
+        assert!(activity.share(&config) < 0.01);
+    }
+
+    #[test]
+    fn a_replaced_body_starts_anew() {
+        let mut activity = running();
+        activity.bar(Tier::Optimized);
+        activity.hesitate(200);
+        activity.wish = Wish::Pinned(Tier::Guided);
+        assert_eq!(activity.reluctance(), RELUCTANCE_LIMIT);
+        activity.replace();
+        assert!(!activity.is_barred(Tier::Optimized));
+        assert_eq!((activity.reluctance(), activity.tier()), (0, None));
+        assert_eq!(activity.wish, Wish::Pinned(Tier::Guided));
+    }
+
+    #[test]
+    fn long_records_are_halved() {
+        let mut activity = running();
+        for _ in 0..40 {
+            activity.measure(1000, 1e9, 2e9);
+        }
+        let measured = activity.measured();
+        assert!(measured.counted < 12e9);
+        assert!((measured.sampled / measured.counted - 0.5).abs() < 1e-3);
+    }
+}

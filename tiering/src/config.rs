@@ -1,0 +1,286 @@
+//! The settings of policy and controller, one table for all uses: the fields and their
+//! docs, defaults, ranges, the text of `--print-config` and setting one by name.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::ids::{Nanos, Tier};
+
+/// A setting that cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SettingError {
+    /// There is none of this name.
+    #[error("there is no setting {0:?}")]
+    Unknown(String),
+    /// The value is not of the setting's kind.
+    #[error("{name} is {expected}, which {value:?} is not")]
+    Invalid {
+        /// The setting.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What it takes.
+        expected: &'static str,
+    },
+    /// The value is outside of what is allowed.
+    #[error("{name} lies between {low} and {high}, which {value} does not")]
+    Range {
+        /// The setting.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// The least.
+        low: String,
+        /// The most.
+        high: String,
+    },
+}
+
+/// A kind of value: how it is written and read.
+trait Value: Copy + PartialOrd + fmt::Display {
+    const EXPECTED: &'static str;
+    fn read(text: &str) -> Option<Self>;
+}
+
+impl Value for u32 {
+    const EXPECTED: &'static str = "a whole number";
+    fn read(text: &str) -> Option<u32> {
+        text.parse().ok()
+    }
+}
+
+impl Value for f64 {
+    const EXPECTED: &'static str = "a number";
+    fn read(text: &str) -> Option<f64> {
+        text.parse().ok().filter(|number: &f64| number.is_finite())
+    }
+}
+
+impl Value for Nanos {
+    const EXPECTED: &'static str = "a whole number with ns, us, ms or s";
+    fn read(text: &str) -> Option<Nanos> {
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_lowercase());
+        let unit = match &text[digits.len()..] {
+            "ns" => 1,
+            "us" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            _ => return None,
+        };
+        let number: u64 = digits.parse().ok()?;
+        number.checked_mul(unit).map(Nanos)
+    }
+}
+
+impl Value for Tier {
+    const EXPECTED: &'static str = "a tier, 1 to 3";
+    fn read(text: &str) -> Option<Tier> {
+        let number = text.strip_prefix("tier ").unwrap_or(text).parse().ok()?;
+        Tier::from_number(number)
+    }
+}
+
+fn clamped<T: PartialOrd>(value: T, low: T, high: T) -> T {
+    // A not-a-number compares with nothing and becomes the least.
+    match value {
+        value if value > high => high,
+        value if value >= low => value,
+        _ => low,
+    }
+}
+
+fn read<T: Value>(name: &'static str, text: &str, low: T, high: T) -> Result<T, SettingError> {
+    let text = text.trim();
+    let value = T::read(text).ok_or_else(|| SettingError::Invalid {
+        name,
+        value: text.to_owned(),
+        expected: T::EXPECTED,
+    })?;
+    if value < low || value > high {
+        return Err(SettingError::Range {
+            name,
+            value: value.to_string(),
+            low: low.to_string(),
+            high: high.to_string(),
+        });
+    }
+    Ok(value)
+}
+
+macro_rules! settings {
+    ($($name:ident: $kind:ty = $default:expr, $low:expr => $high:expr, $doc:literal;)*) => {
+        /// Settings of policy and controller. Values outside their range are taken as the
+        /// nearest in it. Printed as one `name = value` line each, with a comment.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Config {
+            $(#[doc = $doc] pub $name: $kind,)*
+        }
+
+        impl Default for Config {
+            fn default() -> Config {
+                Config { $($name: $default,)* }
+            }
+        }
+
+        impl Config {
+            /// The same with every value in its range.
+            pub fn clamped(&self) -> Config {
+                Config { $($name: clamped(self.$name, $low, $high),)* }
+            }
+
+            /// Sets one by name.
+            ///
+            /// # Errors
+            /// Unknown name, unreadable value, or out of range; nothing changed then.
+            pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
+                match name {
+                    $(stringify!($name) => {
+                        self.$name = read(stringify!($name), value, $low, $high)?;
+                    })*
+                    _ => return Err(SettingError::Unknown(name.to_owned())),
+                }
+                Ok(())
+            }
+
+            /// Name, value and meaning of each setting, in the order of the fields.
+            pub fn entries(&self) -> Vec<(&'static str, String, &'static str)> {
+                vec![$((stringify!($name), self.$name.to_string(), $doc.trim()),)*]
+            }
+        }
+    };
+}
+
+settings! {
+    jobs: u32 = 1, 1 => 1024, " Compiles under way at the same time.";
+    cpus: u32 = 2, 1 => 65_536, " Processors the program and the compiles share.";
+    max_tier: Tier = Tier::Guided, Tier::Baseline => Tier::Guided,
+        " The highest tier the policy goes to.";
+    max_functions: u32 = 1 << 22, 1 => 1 << 28,
+        " Functions that are watched; those with higher numbers stay at tier 1.";
+    queue_capacity: u32 = 1024, 1 => 1 << 20,
+        " Candidates that wait; the one with the lowest rate leaves when it is full.";
+    request_capacity: u32 = 65_536, 1 => 1 << 24,
+        " Explicit requests that wait; more are refused.";
+    window: Nanos = Nanos::from_ms(100), Nanos::from_ms(1) => Nanos::from_ms(60_000),
+        " Time constant of the present rate of a function.";
+    memory: Nanos = Nanos::from_ms(30_000), Nanos::from_ms(1) => Nanos::from_ms(86_400_000),
+        " Time constant with which the past of a function is forgotten.";
+    lindy: f64 = 1.0, 0.0 => 100.0,
+        " Time a function is expected to go on running, per time it has run.";
+    outlook: Nanos = Nanos::from_ms(5), Nanos::ZERO => Nanos::from_ms(60_000),
+        " Time a program is expected to go on as now, whatever its past.";
+    speedup_optimized: f64 = 2.5, 1.0 => 1000.0,
+        " Prior: how many times faster tier 2 is than tier 1.";
+    speedup_guided: f64 = 1.15, 1.0 => 1000.0,
+        " Prior: how many times faster tier 3 is than tier 2.";
+    cost_baseline: Nanos = Nanos::from_us(80), Nanos(1) => Nanos::from_ms(60_000),
+        " Prior: compile time of an empty function at tier 1.";
+    cost_optimized: Nanos = Nanos::from_ms(1), Nanos(1) => Nanos::from_ms(60_000),
+        " Prior: compile time of an empty function at tier 2.";
+    cost_guided: Nanos = Nanos::from_us(1500), Nanos(1) => Nanos::from_ms(60_000),
+        " Prior: compile time of an empty function at tier 3.";
+    instruction_baseline: Nanos = Nanos::from_us(1), Nanos(0) => Nanos::from_ms(60_000),
+        " Prior: compile time of each IR instruction at tier 1.";
+    instruction_optimized: Nanos = Nanos::from_us(25), Nanos(0) => Nanos::from_ms(60_000),
+        " Prior: compile time of each IR instruction at tier 2.";
+    instruction_guided: Nanos = Nanos::from_us(35), Nanos(0) => Nanos::from_ms(60_000),
+        " Prior: compile time of each IR instruction at tier 3.";
+    instruction_ns: f64 = 0.4, 0.001 => 1000.0,
+        " Prior: time tier 1 code runs per IR instruction, in ns.";
+    event_instructions: u32 = 100, 1 => 1_000_000,
+        " Most IR instructions that one entry or back edge is taken to stand for.";
+    idle_weight: f64 = 0.4, 0.01 => 1.0,
+        " What compile time costs while a processor is idle, as a part of what it costs else.";
+    queue_feedback: f64 = 3.0, 0.1 => 1000.0,
+        " Hotter candidates waiting per job at which the threshold has doubled.";
+    keep: f64 = 0.5, 0.0 => 1.0,
+        " Part of the threshold above which a waiting candidate stays one.";
+    stale_after: Nanos = Nanos::from_ms(300), Nanos::from_ms(1) => Nanos::from_ms(600_000),
+        " A waiting candidate that did nothing for so long is dropped.";
+    guided_after: Nanos = Nanos::from_ms(50), Nanos::ZERO => Nanos::from_ms(600_000),
+        " Least time at tier 2 before tier 3, for a profile worth using.";
+    guided_samples: u32 = 8, 0 => 60_000,
+        " Least samples at tier 2 before tier 3, if it has no counters.";
+    trial_samples: u32 = 30, 4 => 60_000,
+        " Least samples of each of two versions before they are compared.";
+    slower: f64 = 1.15, 1.0 => 100.0,
+        " Times slower than the version before at which a version is taken back.";
+    memory_backoff: Nanos = Nanos::from_ms(100), Nanos::from_ms(1) => Nanos::from_ms(600_000),
+        " First wait after a compile that found no memory; it doubles, ten times at most.";
+    poll_min: Nanos = Nanos::from_ms(1), Nanos::from_us(10) => Nanos::from_ms(60_000),
+        " Time between looks at the counters while something is new.";
+    poll_max: Nanos = Nanos::from_ms(100), Nanos::from_us(10) => Nanos::from_ms(60_000),
+        " Time between looks at the counters when nothing is.";
+    poll_overhead: f64 = 0.002, 0.000_001 => 1.0,
+        " Most of one processor's time that looking at counters may take.";
+}
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value, meaning) in self.entries() {
+            writeln!(f, "# {meaning}\n{name} = {value}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// What is printed can be read back, for defaults and for other values.
+    #[test]
+    fn printed_settings_are_read_back() {
+        let mut config = Config {
+            jobs: 7,
+            lindy: 0.25,
+            outlook: Nanos(1_234_567),
+            max_tier: Tier::Optimized,
+            ..Config::default()
+        };
+        let printed = config.to_string();
+        assert!(printed.starts_with("# Compiles under way at the same time.\njobs = 7\n"));
+        let mut read = Config::default();
+        for line in printed.lines().filter(|line| !line.starts_with('#')) {
+            let (name, value) = line.split_once(" = ").unwrap();
+            read.set(name, value).unwrap();
+        }
+        assert_eq!(read, config);
+        assert_eq!(config.clamped(), config);
+        config.jobs = 0;
+        config.keep = f64::NAN;
+        let clamped = config.clamped();
+        assert_eq!((clamped.jobs, clamped.keep), (1, 0.0));
+    }
+
+    #[test]
+    fn defaults_are_in_range() {
+        assert_eq!(Config::default().clamped(), Config::default());
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        let mut config = Config::default();
+        let mut error = |name, value| config.set(name, value).unwrap_err().to_string();
+        assert_eq!(error("jobz", "1"), "there is no setting \"jobz\"");
+        assert_eq!(
+            error("window", "5"),
+            "window is a whole number with ns, us, ms or s, which \"5\" is not"
+        );
+        assert_eq!(
+            error("jobs", "0"),
+            "jobs lies between 1 and 1024, which 0 does not"
+        );
+        assert_eq!(
+            error("max_tier", "4"),
+            "max_tier is a tier, 1 to 3, which \"4\" is not"
+        );
+        assert_eq!(
+            error("lindy", "inf"),
+            "lindy is a number, which \"inf\" is not"
+        );
+        assert_eq!(config, Config::default());
+    }
+}

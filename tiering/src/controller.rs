@@ -1,0 +1,395 @@
+//! The controller: inputs in, decisions out.
+//!
+//! It has no clock, no lock and no thread; the runtime keeps it behind a mutex, tells it
+//! what happened and when, and asks [`next`](Controller::next) until it says nothing.
+//!
+//! | input | cost | may lead to |
+//! |---|---|---|
+//! | [`on_compiled`](Controller::on_compiled) | O(1) | a shorter poll interval |
+//! | [`on_counters`](Controller::on_counters), [`on_samples`](Controller::on_samples) | O(1); O(log queue) for a candidate | a candidate |
+//! | [`finished`](Controller::finished) | O(jobs) | better code for the policy to measure |
+//! | [`replaced`](Controller::replaced), [`pin`](Controller::pin), [`request`](Controller::request), [`demote`](Controller::demote) | O(jobs + log queue) | a cancellation, a request |
+//!
+//! # Invariants
+//! - At most `jobs` compiles are outstanding; each ends with one `finished`.
+//! - A function is in at most one [`Place`]; it is in the queue if and only if its place
+//!   says so, and at most one compile of its present body is outstanding.
+//! - The result of a compile whose function was replaced changes nothing.
+//! - Nothing here walks all functions.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::activity::{Place, Wish};
+use crate::config::Config;
+use crate::ids::{FunctionId, Nanos, Tier, VersionId, VersionIds};
+use crate::learn::{Calibration, Costs, Load, Speedups};
+use crate::policy::{self, Facts, Measured, Prospect, correction, cost_weight, pressure};
+use crate::polls::Polls;
+use crate::queue::{Heat, Queue};
+use crate::stats::{Learned, Stats};
+
+mod pages;
+mod results;
+mod steer;
+#[cfg(all(test, not(loom)))]
+mod tests;
+#[cfg(all(test, not(loom)))]
+mod walk;
+mod words;
+
+pub use words::{Decision, FirstCode, FunctionView, Outcome, Reason};
+
+use pages::Pages;
+use results::Trial;
+
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    version: VersionId,
+    function: FunctionId,
+    tier: Tier,
+    /// Its body was replaced since.
+    stale: bool,
+    /// The runtime was told to end it.
+    cancelled: bool,
+}
+
+/// Scores below 2 to this are not worth looking sooner for.
+const LOWEST_NOTED: f64 = -3.0;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Controller {
+    config: Config,
+    ids: Arc<VersionIds>,
+    functions: Pages,
+    queue: Queue,
+    /// Waiting requests in their order; what they are is in `wanted`.
+    requests: VecDeque<FunctionId>,
+    /// Requests, also those that wait for a compile of their function to end.
+    wanted: HashMap<FunctionId, (Tier, Reason)>,
+    outstanding: Vec<Job>,
+    /// Reverts and cancellations.
+    orders: VecDeque<Decision>,
+    trials: HashMap<FunctionId, Trial>,
+    costs: Costs,
+    speedups: Speedups,
+    calibration: Calibration,
+    load: Load,
+    polls: Polls,
+    paused: bool,
+    /// No compiles before this, after one found no memory.
+    hold_until: Nanos,
+    memory_failures: u32,
+    stats: Stats,
+}
+
+impl Controller {
+    /// A controller that knows of no function. Settings out of range are taken as the
+    /// nearest in range.
+    pub fn new(config: &Config, ids: Arc<VersionIds>) -> Controller {
+        let config = config.clamped();
+        Controller {
+            functions: Pages::new(config.max_functions),
+            queue: Queue::new(config.queue_capacity),
+            requests: VecDeque::new(),
+            wanted: HashMap::new(),
+            outstanding: Vec::new(),
+            orders: VecDeque::new(),
+            trials: HashMap::new(),
+            costs: Costs::new(&config),
+            speedups: Speedups::new(&config),
+            calibration: Calibration::new(),
+            load: Load::new(),
+            polls: Polls::new(),
+            paused: false,
+            hold_until: Nanos::ZERO,
+            memory_failures: 0,
+            stats: Stats::default(),
+            ids,
+            config,
+        }
+    }
+
+    /// The settings in use.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// At which tier a function without code is to be compiled.
+    pub fn start_tier(&self, function: FunctionId, facts: &Facts) -> Tier {
+        match self.functions.get(function).map(|activity| activity.wish) {
+            Some(Wish::Pinned(tier)) => tier,
+            _ => policy::start_tier(facts, self.config.max_tier),
+        }
+    }
+
+    /// A function got its first code, of this body, and it is published. Afterwards
+    /// [`poll_interval`](Self::poll_interval) is short: wake who sleeps longer.
+    ///
+    /// Should other code have been published and reported meanwhile, only the facts are
+    /// taken.
+    pub fn on_compiled(&mut self, now: Nanos, function: FunctionId, first: &FirstCode) {
+        let window = self.config.window;
+        self.load.add(now, window, first.compile.as_f64());
+        let instructions = first.facts.instructions;
+        self.costs.learn(first.tier, instructions, first.compile);
+        self.stats.first[first.tier.index()] += 1;
+        self.polls.note(now);
+        let Some(activity) = self.functions.make(function) else {
+            self.stats.untracked += 1;
+            return;
+        };
+        activity.set_facts(&first.facts);
+        if activity.version.is_none() {
+            activity.run(now, first.version, first.tier, first.counters);
+        }
+        if let Wish::Pinned(tier) = activity.wish {
+            self.want(function, tier, Reason::Pinned);
+        }
+    }
+
+    /// The counters of a function went up by so much.
+    pub fn on_counters(&mut self, now: Nanos, function: FunctionId, entries: u64, loops: u64) {
+        let config = &self.config;
+        let Some(activity) = self.functions.get_mut(function) else {
+            self.stats.untracked += 1;
+            return;
+        };
+        let (Some(tier), true) = (activity.tier(), activity.counters) else {
+            self.stats.stray_counts += 1;
+            return;
+        };
+        let work = activity.event_time(entries as f64 + loops as f64, config);
+        let speedup = self.speedups.expect(Tier::Baseline, tier);
+        let common = self.calibration.common().value / speedup;
+        let corrected = match self.calibration.period() {
+            Some(period) => {
+                activity.measure(0, 0.0, work);
+                let measured = activity.measured();
+                let Measured {
+                    sampled, counted, ..
+                } = measured;
+                correction(common, period.as_f64(), sampled, counted)
+            }
+            None => common,
+        };
+        // No estimate is longer than all processors had time.
+        let elapsed = activity.unheard(now) + config.poll_min;
+        let most = elapsed.as_f64() * f64::from(config.cpus);
+        let time = (work * corrected).min(most);
+        if tier == Tier::Baseline {
+            self.calibration.counted(work);
+        }
+        self.spend(now, function, time);
+    }
+
+    /// Samples in a version, and the time they stand for. To be reported before the
+    /// counters of the same poll: counts that no sample could follow yet look like time
+    /// that did not pass.
+    pub fn on_samples(
+        &mut self,
+        now: Nanos,
+        function: FunctionId,
+        version: VersionId,
+        samples: u32,
+        time: Nanos,
+    ) {
+        let Some(activity) = self.functions.get_mut(function) else {
+            self.stats.untracked += 1;
+            return;
+        };
+        let running = activity.version.filter(|&(running, _)| running == version);
+        let Some((_, tier)) = running else {
+            self.stats.stray_samples += u64::from(samples);
+            return;
+        };
+        activity.measure(samples, time.as_f64(), 0.0);
+        if !activity.counters {
+            return self.spend(now, function, time.as_f64());
+        }
+        // The time itself comes from the counters, which the samples correct.
+        if tier == Tier::Baseline {
+            self.calibration.sampled(samples, time.as_f64());
+        }
+        self.judge(function);
+    }
+
+    /// Sampling was switched on, with the time one sample stands for, or off (`None`), or
+    /// its rate changed.
+    pub fn on_sampling(&mut self, period: Option<Nanos>) {
+        self.calibration.set_period(period);
+    }
+
+    /// What to do next. Call it after inputs, after a compile ended, and with every poll,
+    /// until it says `None`.
+    pub fn next(&mut self, now: Nanos) -> Option<Decision> {
+        if let Some(order) = self.orders.pop_front() {
+            return Some(order);
+        }
+        self.drop_stale(now);
+        if self.outstanding.len() >= self.config.jobs as usize || now < self.hold_until {
+            return None;
+        }
+        if let Some(decision) = self.next_request() {
+            return Some(decision);
+        }
+        if self.paused {
+            return None;
+        }
+        while let Some(function) = self.queue.pop() {
+            let busy = self.outstanding.len() as f64;
+            let Some(activity) = self.functions.get_mut(function) else {
+                continue;
+            };
+            activity.place = Place::Idle;
+            let share = activity.share(&self.config);
+            if let Some((tier, score)) = self.prospect(now, function, busy)
+                && score >= self.config.keep
+            {
+                return Some(self.compile(function, tier, Reason::Hot { score, share }));
+            }
+            self.stats.dropped_unworthy += 1;
+        }
+        None
+    }
+
+    /// The time until the counters should be looked at again.
+    pub fn poll_interval(&self, now: Nanos) -> Nanos {
+        self.polls.interval(now, &self.config)
+    }
+
+    /// Looking at the counters once took so long; it is done less often if that is long.
+    pub fn polled(&mut self, took: Nanos) {
+        self.polls.looked(took);
+    }
+
+    /// Counts so far.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            queued: self.queue.len(),
+            requested: self.requests.len(),
+            outstanding: self.outstanding.len(),
+            ..self.stats
+        }
+    }
+
+    /// The learned numbers of the policy.
+    pub fn learned(&self) -> Learned {
+        let none = crate::learn::Estimate {
+            value: 1.0,
+            observed: 0,
+        };
+        let step = |tier| self.speedups.step(tier).unwrap_or(none);
+        Learned {
+            cost: Tier::ALL.map(|tier| self.costs.factor(tier)),
+            speedup: [step(Tier::Optimized), step(Tier::Guided)],
+            calibration: self.calibration.common(),
+        }
+    }
+
+    /// What is known of a function; `None` if nothing.
+    pub fn view(&self, function: FunctionId) -> Option<FunctionView> {
+        let activity = self.functions.get(function)?;
+        Some(FunctionView {
+            version: activity.version,
+            share: activity.share(&self.config),
+            spent: Nanos::from_f64(activity.spent()),
+            samples: activity.measured().samples,
+            in_progress: activity.place != Place::Idle,
+            pinned: match activity.wish {
+                Wish::Free => None,
+                Wish::Pinned(tier) => Some(tier),
+            },
+        })
+    }
+
+    /// Books time to a function and sees whether it is a candidate now.
+    fn spend(&mut self, now: Nanos, function: FunctionId, time: f64) {
+        self.load.add(now, self.config.window, time);
+        let Some(activity) = self.functions.get_mut(function) else {
+            return;
+        };
+        activity.spend(now, time, &self.config);
+        let place = activity.place;
+        if matches!(place, Place::Compiling | Place::Requested) {
+            return;
+        }
+        let Some((_, score)) = self.prospect(now, function, 0.0) else {
+            return;
+        };
+        if let Some(activity) = self.functions.get_mut(function) {
+            let log = score.log2().floor();
+            if log >= LOWEST_NOTED && log > f64::from(activity.noted) {
+                activity.noted = log.min(f64::from(i8::MAX)) as i8;
+                self.polls.note(now);
+            }
+            if place == Place::Queued || score >= 1.0 {
+                activity.place = Place::Queued;
+                let (decayed, at) = activity.window();
+                let heat = Heat::new(decayed, at, self.config.window);
+                self.enqueue(function, heat);
+            }
+        }
+    }
+
+    fn enqueue(&mut self, function: FunctionId, heat: Heat) {
+        if let Some(loser) = self.queue.put(function, heat) {
+            self.stats.dropped_full += 1;
+            if let Some(activity) = self.functions.get_mut(loser) {
+                activity.place = Place::Idle;
+            }
+        }
+    }
+
+    /// The next tier of a function and its score; `None` if it is not to go up by itself.
+    /// `busy` is the number of processors that compiles take.
+    fn prospect(&self, now: Nanos, function: FunctionId, busy: f64) -> Option<(Tier, f64)> {
+        let config = &self.config;
+        let activity = self.functions.get(function)?;
+        let from = activity.tier()?;
+        let to = from.above().filter(|&to| to <= config.max_tier)?;
+        if activity.wish != Wish::Free || activity.is_barred(to) {
+            return None;
+        }
+        if to == Tier::Guided {
+            let seen = activity.counters || activity.measured().samples >= config.guided_samples;
+            if !seen || activity.age(now) < config.guided_after {
+                return None;
+            }
+        }
+        let share = activity.share(config);
+        let (decayed, at) = activity.window();
+        let ahead = self.queue.ahead(Heat::new(decayed, at, config.window));
+        let load = self.load.at(now, config.window) + busy;
+        let prospect = Prospect {
+            remaining: policy::remaining(activity.spent(), share, config),
+            speedup: self.speedups.expect(from, to),
+            cost: self.costs.expect(to, activity.instructions()),
+            weight: cost_weight(load, config),
+            pressure: pressure(ahead, config),
+            reluctance: activity.reluctance(),
+        };
+        Some((to, prospect.score()))
+    }
+
+    fn compile(&mut self, function: FunctionId, tier: Tier, reason: Reason) -> Decision {
+        let version = self.ids.next();
+        if let Some(activity) = self.functions.make(function) {
+            activity.place = Place::Compiling;
+        }
+        self.outstanding.push(Job {
+            version,
+            function,
+            tier,
+            stale: false,
+            cancelled: false,
+        });
+        Decision::Compile {
+            function,
+            version,
+            tier,
+            reason,
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The numbers of the policy that are learned while a program runs, each from a prior.
+//!
+//! | number | learned from | honest about |
+//! |---|---|---|
+//! | compile cost, a factor per tier | every compile that ended well: measured time over the prior line | the line's shape (base and slope) stays a prior |
+//! | counters against samples | time of all counted versions by samples over that by counters | only while sampling is on |
+//! | speedup of a tier over the one below | functions of which both versions have counters and enough samples: time per work before over after | where the faster tier has no counters it stays the prior: samples alone cannot tell faster code from less work |
+//! | load | time of the program and of first compiles per time | threads in code that is not ours are not seen |
+//!
+//! All are averages that forget: a new value weighs at least 1/[`LONGEST`].
+
+use crate::config::Config;
+use crate::ids::{Nanos, Tier};
+use crate::policy::{Comparison, PRIOR_SAMPLES, share};
+
+/// Observations an average remembers at most.
+const LONGEST: f64 = 64.0;
+/// Weight of a prior, in observations.
+const PRIOR: f64 = 4.0;
+/// One observation is taken as at most this many times the prior, or the prior over it.
+const OUTLIER: f64 = 16.0;
+
+/// A mean that starts from a prior and forgets.
+#[derive(Clone, Copy, Debug)]
+struct Mean {
+    value: f64,
+    weight: f64,
+    observed: u64,
+}
+
+impl Mean {
+    fn new(prior: f64) -> Mean {
+        Mean {
+            value: prior,
+            weight: PRIOR,
+            observed: 0,
+        }
+    }
+
+    fn add(&mut self, value: f64) {
+        self.weight = (self.weight + 1.0).min(LONGEST);
+        self.value += (value - self.value) / self.weight;
+        self.observed += 1;
+    }
+}
+
+/// A learned number and how many observations are in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The number.
+    pub value: f64,
+    /// Observations; 0: it is the prior.
+    pub observed: u64,
+}
+
+/// What a compile takes, by tier.
+#[derive(Debug)]
+pub(crate) struct Costs {
+    lines: [(f64, f64); 3],
+    factors: [Mean; 3],
+}
+
+impl Costs {
+    pub(crate) fn new(config: &Config) -> Costs {
+        let line = |base: Nanos, slope: Nanos| (base.as_f64(), slope.as_f64());
+        Costs {
+            lines: [
+                line(config.cost_baseline, config.instruction_baseline),
+                line(config.cost_optimized, config.instruction_optimized),
+                line(config.cost_guided, config.instruction_guided),
+            ],
+            factors: [Mean::new(1.0); 3],
+        }
+    }
+
+    fn prior(&self, tier: Tier, instructions: u32) -> f64 {
+        let (base, slope) = self.lines[tier.index()];
+        base + slope * f64::from(instructions)
+    }
+
+    /// Expected compile time in ns.
+    pub(crate) fn expect(&self, tier: Tier, instructions: u32) -> f64 {
+        self.prior(tier, instructions) * self.factors[tier.index()].value
+    }
+
+    pub(crate) fn learn(&mut self, tier: Tier, instructions: u32, took: Nanos) {
+        let ratio = took.as_f64() / self.prior(tier, instructions);
+        self.factors[tier.index()].add(ratio.clamp(1.0 / OUTLIER, OUTLIER));
+    }
+
+    pub(crate) fn factor(&self, tier: Tier) -> Estimate {
+        let Mean {
+            value, observed, ..
+        } = self.factors[tier.index()];
+        Estimate { value, observed }
+    }
+}
+
+/// How much faster each tier is than the one below.
+#[derive(Debug)]
+pub(crate) struct Speedups([Mean; 2]);
+
+impl Speedups {
+    pub(crate) fn new(config: &Config) -> Speedups {
+        Speedups([
+            Mean::new(config.speedup_optimized.ln()),
+            Mean::new(config.speedup_guided.ln()),
+        ])
+    }
+
+    /// From `from` to the higher tier `to`; across two tiers the product of both.
+    pub(crate) fn expect(&self, from: Tier, to: Tier) -> f64 {
+        let steps = from.index().min(2)..to.index().min(2);
+        let logs = self.0.get(steps).unwrap_or_default();
+        logs.iter().map(|mean| mean.value).sum::<f64>().exp()
+    }
+
+    /// Of neighbouring tiers only; others say nothing about either step.
+    pub(crate) fn learn(&mut self, from: Tier, to: Tier, comparison: &Comparison) {
+        if from.above() == Some(to) {
+            let log = comparison.speedup.ln();
+            self.0[from.index()].add(log.clamp(-OUTLIER.ln(), OUTLIER.ln()));
+        }
+    }
+
+    /// Of the step that ends at `to`.
+    pub(crate) fn step(&self, to: Tier) -> Option<Estimate> {
+        let mean = self.0.get(to.index().checked_sub(1)?)?;
+        Some(Estimate {
+            value: mean.value.exp(),
+            observed: mean.observed,
+        })
+    }
+}
+
+/// A sum that decays with a time constant, lazily.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Decayed {
+    value: f64,
+    at: Nanos,
+}
+
+impl Decayed {
+    /// The sum as of `now`.
+    pub(crate) fn at(&self, now: Nanos, window: Nanos) -> f64 {
+        self.value * (-((now - self.at).as_f64() / window.as_f64())).exp()
+    }
+
+    pub(crate) fn add(&mut self, now: Nanos, window: Nanos, amount: f64) {
+        self.value = self.at(now, window) + amount;
+        self.at = self.at.max(now);
+    }
+}
+
+/// What the counters' estimate of time is off by, over all functions.
+#[derive(Debug)]
+pub(crate) struct Calibration {
+    /// Time one sample stands for; `None` while nothing is sampled.
+    period: Option<Nanos>,
+    sampled: f64,
+    counted: f64,
+    samples: u64,
+}
+
+impl Calibration {
+    pub(crate) fn new() -> Calibration {
+        Calibration {
+            period: None,
+            sampled: 0.0,
+            counted: 0.0,
+            samples: 0,
+        }
+    }
+
+    pub(crate) fn set_period(&mut self, period: Option<Nanos>) {
+        self.period = period;
+    }
+
+    pub(crate) fn period(&self) -> Option<Nanos> {
+        self.period
+    }
+
+    /// Time of a counted version, as its counters have it.
+    pub(crate) fn counted(&mut self, time: f64) {
+        if let Some(period) = self.period {
+            self.counted += time;
+            // The memory is as long as `LONGEST` samples: the mean then has an error
+            // of an eighth.
+            let longest = LONGEST * period.as_f64().max(1.0);
+            if self.counted > longest {
+                let keep = longest / self.counted;
+                self.counted *= keep;
+                self.sampled *= keep;
+            }
+        }
+    }
+
+    /// Samples of a counted version.
+    pub(crate) fn sampled(&mut self, samples: u32, time: f64) {
+        self.sampled += time;
+        self.samples += u64::from(samples);
+    }
+
+    /// Time by samples over time by counters; 1 without samples.
+    pub(crate) fn common(&self) -> Estimate {
+        let period = self.period.map_or(1.0, |period| period.as_f64().max(1.0));
+        let strength = PRIOR_SAMPLES * period;
+        let ratio = (strength + self.sampled) / (strength + self.counted);
+        Estimate {
+            value: ratio.clamp(1.0 / OUTLIER, OUTLIER),
+            observed: self.samples,
+        }
+    }
+}
+
+/// How many processors the program and its first compiles take.
+#[derive(Debug)]
+pub(crate) struct Load {
+    time: Decayed,
+    began: Option<Nanos>,
+}
+
+impl Load {
+    pub(crate) fn new() -> Load {
+        Load {
+            time: Decayed::default(),
+            began: None,
+        }
+    }
+
+    pub(crate) fn add(&mut self, now: Nanos, window: Nanos, time: f64) {
+        self.began.get_or_insert(now);
+        self.time.add(now, window, time);
+    }
+
+    pub(crate) fn at(&self, now: Nanos, window: Nanos) -> f64 {
+        let Some(began) = self.began else { return 0.0 };
+        // In the first millisecond the quotient says nothing.
+        let age = (now - began).max(Nanos::from_ms(1));
+        share(self.time.at(now, window), age.as_f64(), window.as_f64())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_follow_what_was_measured() {
+        let mut costs = Costs::new(&Config::default());
+        let tier = Tier::Optimized;
+        assert_eq!(costs.expect(tier, 100), 3.5e6);
+        for _ in 0..200 {
+            costs.learn(tier, 100, Nanos::from_ms(7));
+        }
+        let factor = costs.expect(tier, 200) / 6e6;
+        assert!((1.9..=2.0).contains(&factor), "{factor}");
+        assert_eq!(costs.factor(tier).observed, 200);
+        // Another tier learned nothing; one absurd measurement is bounded.
+        assert_eq!(costs.factor(Tier::Guided).value, 1.0);
+        costs.learn(Tier::Guided, 1, Nanos(u64::MAX));
+        assert!(costs.factor(Tier::Guided).value <= 4.0);
+    }
+
+    #[test]
+    fn speedups_of_two_steps_multiply() {
+        let mut speedups = Speedups::new(&Config::default());
+        let both = speedups.expect(Tier::Baseline, Tier::Guided);
+        assert!((both - 2.5 * 1.15).abs() < 1e-9);
+        assert_eq!(speedups.expect(Tier::Guided, Tier::Baseline), 1.0);
+        let comparison = Comparison {
+            speedup: 5.0,
+            error: 0.1,
+        };
+        for _ in 0..200 {
+            speedups.learn(Tier::Baseline, Tier::Optimized, &comparison);
+            speedups.learn(Tier::Baseline, Tier::Guided, &comparison);
+        }
+        assert!((speedups.expect(Tier::Baseline, Tier::Optimized) - 5.0).abs() < 0.1);
+        let guided = speedups.step(Tier::Guided).unwrap();
+        assert_eq!(guided.observed, 0);
+        assert_eq!(speedups.step(Tier::Baseline), None);
+    }
+
+    #[test]
+    fn samples_correct_the_counters() {
+        let mut calibration = Calibration::new();
+        calibration.counted(1e9);
+        assert_eq!(calibration.common().value, 1.0, "sampling is off");
+        calibration.set_period(Some(Nanos::from_ms(1)));
+        for _ in 0..500 {
+            calibration.counted(1e6);
+            calibration.sampled(3, 3e6);
+        }
+        let common = calibration.common();
+        assert!((2.5..3.1).contains(&common.value), "{common:?}");
+        assert_eq!(common.observed, 1500);
+    }
+
+    #[test]
+    fn load_is_time_per_time() {
+        let window = Nanos::from_ms(100);
+        let mut load = Load::new();
+        assert_eq!(load.at(Nanos::from_ms(5), window), 0.0);
+        for ms in 0..50 {
+            load.add(Nanos::from_ms(ms), window, 1.5e6);
+        }
+        let now = load.at(Nanos::from_ms(50), window);
+        assert!((1.4..1.6).contains(&now), "{now}");
+        assert!(load.at(Nanos::from_ms(550), window) < 0.02);
+    }
+}

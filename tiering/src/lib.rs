@@ -1,0 +1,83 @@
+//! When a function is compiled again, at which tier, and which of its versions runs.
+//!
+//! Nothing here compiles, reads a clock or starts a thread. The runtime tells the
+//! [`Controller`] what it measured and asks it what to do; around each function it keeps
+//! a [`FunctionVersions`], through which every store into the function's slot goes.
+//!
+//! Invariants:
+//! - A slot is stored only under the lock of its [`FunctionVersions`], with the entry of
+//!   a version that is ready, and never with one older than what was published
+//!   (`versions`, model-checked in `tests/loom.rs`).
+//! - Decisions depend only on the inputs and their times: a recorded [`stream`] gives the
+//!   same decisions again.
+//! - Every table and queue has a limit in [`Config`] and an answer for when it is reached.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use uruk_tiering::{Config, Controller, Decision, Facts, FirstCode, FunctionId, Nanos};
+//! use uruk_tiering::{Outcome, Tier, VersionIds};
+//!
+//! let ids = Arc::new(VersionIds::default());
+//! let mut controller = Controller::new(&Config::default(), Arc::clone(&ids));
+//! let function = FunctionId(7);
+//! let first = FirstCode {
+//!     version: ids.next(),
+//!     tier: Tier::Baseline,
+//!     facts: Facts { instructions: 40, ..Facts::default() },
+//!     compile: Nanos::from_us(200),
+//!     counters: true,
+//! };
+//! controller.on_compiled(Nanos::ZERO, function, &first);
+//!
+//! // A millisecond later it was entered 60,000 times.
+//! let now = Nanos::from_ms(1);
+//! controller.on_counters(now, function, 60_000, 0);
+//! let Some(Decision::Compile { version, tier, .. }) = controller.next(now) else {
+//!     panic!("it is hot")
+//! };
+//! assert_eq!(tier, Tier::Optimized);
+//! let outcome = Outcome::Published { compile: Nanos::from_ms(2), counters: false };
+//! controller.finished(Nanos::from_ms(3), version, outcome);
+//! assert_eq!(controller.stats().promoted, [0, 1, 0]);
+//! ```
+//!
+//! The modules in reading order: `ids` names things; `version` is the life of one
+//! version, `versions` that of a function's; `config` lists the settings; `policy` is the
+//! formulas, `learn` the numbers in them that are learned, `activity` what is kept for a
+//! function; `queue` orders candidates; `polls` says when to look again; `controller`
+//! ties them together and `stats` shows it; `stream` is the text form of its inputs and
+//! `simulator` a machine without hardware to try it on.
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![allow(
+    unexpected_cfgs,
+    reason = "cfg(loom) switches the primitives in sync.rs under the model checker"
+)]
+
+mod activity;
+mod config;
+mod controller;
+mod ids;
+mod learn;
+pub mod policy;
+mod polls;
+mod queue;
+pub mod simulator;
+mod stats;
+pub mod stream;
+mod sync;
+mod version;
+mod versions;
+
+pub use config::{Config, SettingError};
+pub use controller::{Controller, Decision, FirstCode, FunctionView, Outcome, Reason};
+pub use ids::{Entry, FunctionId, Generation, Nanos, Tier, VersionId, VersionIds};
+pub use learn::Estimate;
+pub use policy::Facts;
+pub use stats::{Learned, Stats};
+pub use version::{Event, IllegalStep, VersionState};
+pub use versions::{
+    Counts, FunctionVersions, IN_FLIGHT_LIMIT, Late, Publication, Purpose, Replaced, RevertError,
+    Reverted, Snapshot, Ticket, VersionError, VersionView,
+};

@@ -1,0 +1,160 @@
+//! The simulated program's side of the machine: what runs at which tier, and what its
+//! counters and samples have gathered since the last poll.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::controller::FirstCode;
+use crate::ids::{FunctionId, Nanos, Tier, VersionId, VersionIds};
+use crate::policy::{Facts, start_tier};
+use crate::stream::Input;
+
+use super::Truth;
+
+/// A function's running code.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Body {
+    pub(super) version: VersionId,
+    pub(super) tier: Tier,
+    pub(super) counters: bool,
+    pub(super) instructions: u32,
+}
+
+/// What a [`Workload`](super::Workload) runs on.
+#[derive(Debug)]
+pub struct Guest {
+    ids: Arc<VersionIds>,
+    truth: Truth,
+    pub(super) bodies: BTreeMap<FunctionId, Body>,
+    /// What ran before the present body.
+    before: BTreeMap<FunctionId, Body>,
+    /// Inputs with times of their own.
+    pub(super) inputs: Vec<(Nanos, Input)>,
+    counts: BTreeMap<FunctionId, (u64, u64)>,
+    samples: BTreeMap<(FunctionId, VersionId), (u32, Nanos)>,
+    /// Time that first compiles took.
+    pub(super) first_time: Nanos,
+}
+
+impl Guest {
+    pub(super) fn new(ids: Arc<VersionIds>, truth: Truth) -> Guest {
+        Guest {
+            ids,
+            truth,
+            bodies: BTreeMap::new(),
+            before: BTreeMap::new(),
+            inputs: Vec::new(),
+            counts: BTreeMap::new(),
+            samples: BTreeMap::new(),
+            first_time: Nanos::ZERO,
+        }
+    }
+
+    /// At which tier a function runs; `None` before its first call.
+    pub fn tier(&self, function: FunctionId) -> Option<Tier> {
+        self.bodies.get(&function).map(|body| body.tier)
+    }
+
+    /// Compiles a function for its first call, at `now`. Returns how long that takes.
+    pub fn first_call(&mut self, now: Nanos, function: FunctionId, facts: Facts) -> Nanos {
+        let tier = start_tier(&facts, Tier::Guided);
+        let compile = self.truth.compile(tier, facts.instructions);
+        let first = FirstCode {
+            version: self.ids.next(),
+            tier,
+            facts,
+            compile,
+            counters: tier == Tier::Baseline,
+        };
+        self.install(now + compile, function, first);
+        compile
+    }
+
+    /// First code that a recorded stream says was there at `now`.
+    pub(super) fn install(&mut self, now: Nanos, function: FunctionId, first: FirstCode) {
+        self.first_time = self.first_time + first.compile;
+        self.bodies.insert(
+            function,
+            Body {
+                version: first.version,
+                tier: first.tier,
+                counters: first.counters,
+                instructions: first.facts.instructions,
+            },
+        );
+        self.inputs.push((now, Input::Compiled(function, first)));
+    }
+
+    /// Other code of a function runs from now on.
+    pub(super) fn publish(
+        &mut self,
+        function: FunctionId,
+        version: VersionId,
+        tier: Tier,
+        counters: bool,
+    ) {
+        let old = self.bodies.get(&function).copied();
+        let body = Body {
+            version,
+            tier,
+            counters,
+            instructions: old.map_or(0, |old| old.instructions),
+        };
+        self.bodies.insert(function, body);
+        self.before.extend(old.map(|old| (function, old)));
+    }
+
+    /// Goes back to the code before `version`, if that is what runs. Returns it.
+    pub(super) fn revert(&mut self, function: FunctionId, version: VersionId) -> Option<Body> {
+        let running = self.bodies.get_mut(&function)?;
+        if running.version != version {
+            return None;
+        }
+        let before = self.before.remove(&function)?;
+        *running = before;
+        Some(before)
+    }
+
+    /// The number of a first version.
+    pub(super) fn next_version(&self) -> VersionId {
+        self.ids.next()
+    }
+
+    /// Counts entries and back edges, if the code has counters.
+    pub fn count(&mut self, function: FunctionId, entries: u64, loops: u64) {
+        let counted = self.bodies.get(&function).is_some_and(|body| body.counters);
+        if counted && entries + loops > 0 {
+            let counts = self.counts.entry(function).or_default();
+            counts.0 += entries;
+            counts.1 += loops;
+        }
+    }
+
+    /// Takes samples of the running version of a function.
+    pub fn sample(&mut self, function: FunctionId, samples: u32, time: Nanos) {
+        if let Some(body) = self.bodies.get(&function)
+            && samples > 0
+        {
+            let entry = self.samples.entry((function, body.version)).or_default();
+            entry.0 += samples;
+            entry.1 = entry.1 + time;
+        }
+    }
+
+    /// Tells the controller something at a time of its own.
+    pub fn tell(&mut self, now: Nanos, input: Input) {
+        self.inputs.push((now, input));
+    }
+
+    /// What a poll at `now` finds: samples first.
+    pub(super) fn poll(&mut self) -> Vec<Input> {
+        let samples = std::mem::take(&mut self.samples).into_iter();
+        let samples = samples.map(|((function, version), (count, time))| {
+            Input::Samples(function, version, count, time)
+        });
+        let counts = std::mem::take(&mut self.counts).into_iter();
+        let counts =
+            counts.map(|(function, (entries, loops))| Input::Counters(function, entries, loops));
+        samples.chain(counts).collect()
+    }
+}

@@ -1,0 +1,246 @@
+//! A made-up program: functions with shapes, and phases in which they take their shares.
+
+use std::collections::BTreeMap;
+
+use crate::ids::{FunctionId, Nanos, Tier};
+use crate::policy::Facts;
+
+use super::{Guest, Random, Workload};
+
+/// A function.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// What a compiler sees of it.
+    pub facts: Facts,
+    /// Time between two entries or back edges at tier 1, in ns.
+    pub event_ns: f64,
+    /// Back edges per entry.
+    pub loops_per_entry: f64,
+    /// How much faster tiers 2 and 3 are than tier 1.
+    pub speedup: [f64; 2],
+    /// It is entered once and stays in its loop: new code does not reach it.
+    pub resident: bool,
+}
+
+impl Shape {
+    /// A function of a size, with typical numbers.
+    pub fn of(instructions: u32) -> Shape {
+        Shape {
+            facts: Facts {
+                instructions,
+                ..Facts::default()
+            },
+            event_ns: f64::from(instructions.clamp(1, 100)) * 0.4,
+            loops_per_entry: 0.0,
+            speedup: [2.5, 2.9],
+            resident: false,
+        }
+    }
+
+    /// The same with a loop that runs so often per entry.
+    pub fn looping(instructions: u32, loops_per_entry: f64) -> Shape {
+        let mut shape = Shape::of(instructions);
+        shape.facts.loops = 1;
+        shape.event_ns /= 2.0;
+        shape.loops_per_entry = loops_per_entry;
+        shape
+    }
+
+    fn speedup(&self, tier: Tier) -> f64 {
+        match tier {
+            Tier::Baseline => 1.0,
+            Tier::Optimized => self.speedup[0],
+            Tier::Guided => self.speedup[1],
+        }
+    }
+}
+
+/// A stretch of the program in which the functions' shares of the work stay the same.
+#[derive(Clone, Debug)]
+pub struct Phase {
+    /// The work, as time it takes at tier 1.
+    pub work: Nanos,
+    /// Functions and their shares of it, relative to each other.
+    pub mix: Vec<(FunctionId, f64)>,
+}
+
+/// A program of one thread: function `n` has the `n`-th shape.
+#[derive(Clone, Debug)]
+pub struct Program {
+    shapes: Vec<Shape>,
+    phases: Vec<Phase>,
+    /// Time per sample; `None`: not sampled.
+    period: Option<Nanos>,
+    /// After the last phase the first one comes again.
+    repeats: bool,
+    phase: usize,
+    done: f64,
+    /// Waits for a first compile until then.
+    blocked: Nanos,
+    /// Compiled functions of this phase: an index into its mix.
+    arrived: usize,
+    /// Tier at which resident functions were entered.
+    entered: BTreeMap<FunctionId, Tier>,
+    /// Events and entries that are not whole yet.
+    partial: BTreeMap<FunctionId, f64>,
+    told: bool,
+    worked: f64,
+}
+
+impl Program {
+    /// A program that ends after its phases.
+    pub fn new(shapes: Vec<Shape>, phases: Vec<Phase>, period: Option<Nanos>) -> Program {
+        Program {
+            shapes,
+            phases,
+            period,
+            repeats: false,
+            phase: 0,
+            done: 0.0,
+            blocked: Nanos::ZERO,
+            arrived: 0,
+            entered: BTreeMap::new(),
+            partial: BTreeMap::new(),
+            told: false,
+            worked: 0.0,
+        }
+    }
+
+    /// The same, going on for ever.
+    pub fn repeating(mut self) -> Program {
+        self.repeats = true;
+        self
+    }
+
+    /// Work done, as time it would have taken at tier 1.
+    pub fn worked(&self) -> Nanos {
+        Nanos::from_f64(self.worked)
+    }
+
+    fn shape(&self, function: FunctionId) -> Shape {
+        let shape = self.shapes.get(function.0 as usize);
+        shape.copied().unwrap_or(Shape::of(1))
+    }
+
+    /// How much faster than at tier 1 a function runs at present.
+    fn speedup(&self, function: FunctionId, guest: &Guest) -> f64 {
+        let entered = self.entered.get(&function).copied();
+        let tier = entered.or(guest.tier(function)).unwrap_or(Tier::Baseline);
+        self.shape(function).speedup(tier)
+    }
+
+    /// First calls of the phase, one after the other. False while one is waited for.
+    fn arrive(&mut self, at: &mut Nanos, to: Nanos, guest: &mut Guest) -> bool {
+        loop {
+            if self.blocked > to {
+                *at = to;
+                return false;
+            }
+            *at = self.blocked.max(*at);
+            let Some(phase) = self.phases.get(self.phase) else {
+                return false;
+            };
+            let Some(&(function, _)) = phase.mix.get(self.arrived) else {
+                return true;
+            };
+            self.arrived += 1;
+            let shape = self.shape(function);
+            if guest.tier(function).is_none() {
+                self.blocked = *at + guest.first_call(*at, function, shape.facts);
+            }
+            if let (true, Some(tier)) = (shape.resident, guest.tier(function)) {
+                self.entered.entry(function).or_insert(tier);
+            }
+        }
+    }
+
+    /// Does up to `left` ns of the phase. Returns how long it took.
+    fn work(&mut self, left: f64, guest: &mut Guest, random: &mut Random) -> f64 {
+        let Some(phase) = self.phases.get(self.phase) else {
+            return left;
+        };
+        let mix = phase.mix.clone();
+        let total: f64 = mix.iter().map(|&(_, share)| share).sum();
+        let slowness = |&(function, share): &(FunctionId, f64)| {
+            share / total.max(1e-12) / self.speedup(function, guest)
+        };
+        // Time per work, with the code that runs now.
+        let rate: f64 = mix.iter().map(slowness).sum();
+        let rest = (phase.work.as_f64() - self.done).max(0.0);
+        let took = match rate > 0.0 {
+            true => left.min(rest * rate),
+            false => left.min(rest),
+        };
+        let work = match rate > 0.0 {
+            true => took / rate,
+            false => took,
+        };
+        for (function, share) in mix {
+            let own = work * share / total.max(1e-12);
+            let time = own / self.speedup(function, guest);
+            self.observe(function, own, time, guest, random);
+        }
+        self.done += work;
+        self.worked += work;
+        if self.done >= phase_work(&self.phases, self.phase) - 0.5 {
+            self.done = 0.0;
+            self.arrived = 0;
+            self.phase += 1;
+            if self.repeats && self.phase >= self.phases.len() {
+                self.phase = 0;
+            }
+        }
+        took
+    }
+
+    /// What counters and samples see of `own` work that took `time`.
+    fn observe(
+        &mut self,
+        function: FunctionId,
+        own: f64,
+        time: f64,
+        guest: &mut Guest,
+        random: &mut Random,
+    ) {
+        let shape = self.shape(function);
+        let partial = self.partial.entry(function).or_default();
+        *partial += own / shape.event_ns.max(1e-3);
+        let events = partial.floor();
+        *partial -= events;
+        let entries = match shape.resident {
+            true => 0,
+            false => random.round(events / (1.0 + shape.loops_per_entry)),
+        };
+        let entries = entries.min(events as u64);
+        guest.count(function, entries, events as u64 - entries);
+        if let Some(period) = self.period {
+            let samples = random.round(time / period.as_f64().max(1.0)) as u32;
+            guest.sample(function, samples, Nanos(period.0 * u64::from(samples)));
+        }
+    }
+}
+
+fn phase_work(phases: &[Phase], index: usize) -> f64 {
+    phases.get(index).map_or(0.0, |phase| phase.work.as_f64())
+}
+
+impl Workload for Program {
+    fn run(&mut self, from: Nanos, to: Nanos, guest: &mut Guest, random: &mut Random) {
+        if !self.told {
+            self.told = true;
+            guest.tell(from, crate::stream::Input::Sampling(self.period));
+        }
+        let mut at = from;
+        while at < to && !self.is_done() {
+            if !self.arrive(&mut at, to, guest) {
+                return;
+            }
+            let took = self.work((to - at).as_f64(), guest, random);
+            at = at + Nanos::from_f64(took.ceil().max(1.0));
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.phase >= self.phases.len()
+    }
+}

@@ -1,0 +1,67 @@
+//! A recorded stream as a workload.
+//!
+//! What was measured is told at the times at which it was measured; the decisions are made
+//! anew. Ends of compiles are not told, they only say how long a compile of a function at a
+//! tier took. So a replay shows when other settings would have decided what, but not what
+//! the program would have done then: counts and samples remain those of the code that ran
+//! when it was recorded, and are booked to the code that runs in the replay.
+
+use std::collections::BTreeMap;
+use std::vec;
+
+use crate::controller::{FirstCode, Outcome};
+use crate::ids::{FunctionId, Nanos, Tier};
+use crate::stream::Input;
+
+use super::{Guest, Random, Workload};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    inputs: std::iter::Peekable<vec::IntoIter<(Nanos, Input)>>,
+    times: BTreeMap<(FunctionId, Tier), Nanos>,
+}
+
+impl Replay {
+    /// Of what [`parse`](crate::stream::parse) read.
+    pub fn new(inputs: Vec<(Nanos, Input)>) -> Replay {
+        let ends = inputs.iter().filter_map(|(_, input)| match *input {
+            Input::Finished(function, _, tier, outcome) => match outcome {
+                Outcome::Published { compile, .. }
+                | Outcome::Late { compile }
+                | Outcome::Failed { compile } => Some(((function, tier), compile)),
+                Outcome::Cancelled | Outcome::NoMemory => None,
+            },
+            _ => None,
+        });
+        Replay {
+            times: ends.collect(),
+            inputs: inputs.into_iter().peekable(),
+        }
+    }
+}
+
+impl Workload for Replay {
+    fn run(&mut self, _from: Nanos, to: Nanos, guest: &mut Guest, _random: &mut Random) {
+        while let Some((at, input)) = self.inputs.next_if(|&(at, _)| at <= to) {
+            match input {
+                Input::Compiled(function, first) => {
+                    let version = guest.next_version();
+                    guest.install(at, function, FirstCode { version, ..first });
+                }
+                Input::Counters(function, entries, loops) => guest.count(function, entries, loops),
+                Input::Samples(function, _, samples, time) => guest.sample(function, samples, time),
+                Input::Finished(..) | Input::Reverted(..) => {}
+                other => guest.tell(at, other),
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.inputs.len() == 0
+    }
+
+    fn compile_time(&self, function: FunctionId, tier: Tier) -> Option<Nanos> {
+        self.times.get(&(function, tier)).copied()
+    }
+}

@@ -1,0 +1,110 @@
+//! Made-up programs that a policy has to cope with.
+
+use crate::ids::{FunctionId, Nanos};
+
+use super::{Phase, Program, Random, Shape};
+
+/// Names and what they are.
+pub const ALL: [(&str, &str); 9] = [
+    ("hello", "a few functions for a millisecond in all"),
+    (
+        "startup",
+        "400 functions called a few times each, as an interpreter's start",
+    ),
+    (
+        "hot-function",
+        "one function of 200 instructions, called all the time",
+    ),
+    (
+        "hot-loop",
+        "one function entered once, with the program in its loop",
+    ),
+    (
+        "interpreter",
+        "one function of 5,000 instructions and twenty small ones",
+    ),
+    ("phases", "another set of functions is hot every 300 ms"),
+    ("flapping", "two functions take turns every 5 ms"),
+    ("crowd", "3,000 functions at once, hot by Zipf's law"),
+    ("never-quiet", "new functions become hot for ever"),
+];
+
+/// Time per sample of the scenarios.
+const PERIOD: Nanos = Nanos::from_ms(1);
+
+/// The program of a name; `None` if there is none.
+pub fn named(name: &str, seed: u64) -> Option<Program> {
+    let mut random = Random::new(seed ^ 0x5ce7_a210);
+    Some(match name {
+        "hello" => one_phase(vec![Shape::of(40); 6], 1, |_| 1.0),
+        "startup" => {
+            let shapes = sizes(400, &mut random);
+            one_phase(shapes, 10, |_| 1.0)
+        }
+        "hot-function" => one_phase(vec![Shape::of(200)], 2000, |_| 1.0),
+        "hot-loop" => {
+            let mut shape = Shape::looping(60, 0.0);
+            shape.resident = true;
+            one_phase(vec![shape], 1000, |_| 1.0)
+        }
+        "interpreter" => {
+            let mut shapes = sizes(20, &mut random);
+            let mut main = Shape::looping(5000, 1e9);
+            main.facts.loops = 40;
+            shapes.insert(0, main);
+            one_phase(shapes, 3000, |index| if index == 0 { 20.0 } else { 1.0 })
+        }
+        "phases" => {
+            let shapes = sizes(40, &mut random);
+            let phases = (0..4).map(|phase| Phase {
+                work: Nanos::from_ms(300),
+                mix: (0..10).map(|i| (FunctionId(phase * 10 + i), 1.0)).collect(),
+            });
+            Program::new(shapes, phases.collect(), Some(PERIOD))
+        }
+        "flapping" => {
+            let phases = (0..2).map(|function| Phase {
+                work: Nanos::from_ms(5),
+                mix: vec![(FunctionId(function), 1.0)],
+            });
+            Program::new(vec![Shape::of(150); 2], phases.collect(), Some(PERIOD)).repeating()
+        }
+        "crowd" => {
+            let shapes = sizes(3000, &mut random);
+            one_phase(shapes, 3000, |index| 1.0 / (index + 1) as f64)
+        }
+        "never-quiet" => {
+            let shapes = sizes(4000, &mut random);
+            let phases = (0..200).map(|phase| Phase {
+                work: Nanos::from_ms(20),
+                mix: (0..20).map(|i| (FunctionId(phase * 20 + i), 1.0)).collect(),
+            });
+            Program::new(shapes, phases.collect(), Some(PERIOD)).repeating()
+        }
+        _ => return None,
+    })
+}
+
+/// Functions of the sizes and loops of a C program: a few instructions to a thousand, a
+/// third with a loop.
+fn sizes(count: u32, random: &mut Random) -> Vec<Shape> {
+    let shape = |_| {
+        let instructions = (8.0 * (random.unit() * 4.8).exp()) as u32;
+        match random.below(3) {
+            0 => Shape::looping(instructions, 20.0),
+            _ => Shape::of(instructions),
+        }
+    };
+    (0..count).map(shape).collect()
+}
+
+/// All functions in one phase, `share` giving what each has of the work.
+fn one_phase(shapes: Vec<Shape>, work_ms: u64, share: impl Fn(usize) -> f64) -> Program {
+    let functions = 0..shapes.len();
+    let mix = functions.map(|index| (FunctionId(index as u32), share(index)));
+    let phase = Phase {
+        work: Nanos::from_ms(work_ms),
+        mix: mix.collect(),
+    };
+    Program::new(shapes, vec![phase], Some(PERIOD))
+}

@@ -1,0 +1,431 @@
+//! The text form of the controller's inputs, so that what happened in a real run can be
+//! tried again on the [simulator](crate::simulator).
+//!
+//! ```text
+//! uruk tiering stream 1
+//! # a comment
+//! 0 sampling ns=1000000
+//! 210000 compiled f1 v1 tier=1 instructions=120 loops=1 nested=0 entry=0 ns=200000 counters=1
+//! 1000000 samples f1 v1 count=1 ns=1000000
+//! 1000000 counters f1 entries=3 loops=90000
+//! 6000000 published f1 v2 tier=2 ns=3900000 counters=0
+//! ```
+//!
+//! One line per input: the time in ns, never less than on the line before, the kind, and
+//! its fields in the order of this table.
+//!
+//! | kind | fields |
+//! |---|---|
+//! | `compiled` | f v tier instructions loops nested entry ns counters |
+//! | `counters` | f entries loops |
+//! | `samples` | f v count ns |
+//! | `sampling` | ns (0: off) |
+//! | `published` | f v tier ns counters |
+//! | `late`, `failed` | f v tier ns |
+//! | `cancelled`, `nomemory` | f v tier |
+//! | `reverted` | f v tier counters |
+//! | `pin` | f tier (0: none) |
+//! | `request` | f tier |
+//! | `replaced`, `demote` | f |
+//! | `pause`, `resume` | |
+
+use std::fmt;
+use std::io::{self, Write};
+
+use thiserror::Error;
+
+use crate::controller::{Controller, FirstCode, Outcome};
+use crate::ids::{FunctionId, Nanos, Tier, VersionId};
+use crate::policy::Facts;
+
+/// First line of a stream.
+pub const HEADER: &str = "uruk tiering stream 1";
+
+/// What the controller was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Input {
+    /// [`Controller::on_compiled`]
+    Compiled(FunctionId, FirstCode),
+    /// [`Controller::on_counters`]: entries and back edges
+    Counters(FunctionId, u64, u64),
+    /// [`Controller::on_samples`]
+    Samples(FunctionId, VersionId, u32, Nanos),
+    /// [`Controller::on_sampling`]
+    Sampling(Option<Nanos>),
+    /// [`Controller::finished`], with function and tier for the reader
+    Finished(FunctionId, VersionId, Tier, Outcome),
+    /// [`Controller::reverted`]: whether it has counters
+    Reverted(FunctionId, VersionId, Tier, bool),
+    /// [`Controller::pin`]
+    Pin(FunctionId, Option<Tier>),
+    /// [`Controller::request`]
+    Request(FunctionId, Tier),
+    /// [`Controller::replaced`]
+    Replaced(FunctionId),
+    /// [`Controller::demote`]
+    Demote(FunctionId),
+    /// [`Controller::pause`]
+    Pause,
+    /// [`Controller::resume`]
+    Resume,
+}
+
+impl Input {
+    /// Tells a controller.
+    pub fn feed(&self, now: Nanos, controller: &mut Controller) {
+        match *self {
+            Input::Compiled(function, ref first) => controller.on_compiled(now, function, first),
+            Input::Counters(function, entries, loops) => {
+                controller.on_counters(now, function, entries, loops);
+            }
+            Input::Samples(function, version, samples, time) => {
+                controller.on_samples(now, function, version, samples, time);
+            }
+            Input::Sampling(period) => controller.on_sampling(period),
+            Input::Finished(_, version, _, outcome) => controller.finished(now, version, outcome),
+            Input::Reverted(function, version, tier, counters) => {
+                controller.reverted(now, function, version, tier, counters);
+            }
+            // That a wish was refused is counted by the controller.
+            Input::Pin(function, tier) => drop(controller.pin(function, tier)),
+            Input::Request(function, tier) => drop(controller.request(function, tier)),
+            Input::Replaced(function) => controller.replaced(function),
+            Input::Demote(function) => drop(controller.demote(function)),
+            Input::Pause => controller.pause(),
+            Input::Resume => controller.resume(),
+        }
+    }
+}
+
+impl fmt::Display for Input {
+    /// The line without its time.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Input::Compiled(function, first) => {
+                let FirstCode {
+                    version,
+                    tier,
+                    facts,
+                    compile,
+                    counters,
+                } = first;
+                write!(
+                    f,
+                    "compiled {function} {version} tier={} instructions={} loops={} nested={} \
+                     entry={} ns={} counters={}",
+                    tier.number(),
+                    facts.instructions,
+                    facts.loops,
+                    u8::from(facts.nested),
+                    u8::from(facts.entry_point),
+                    compile.0,
+                    u8::from(*counters),
+                )
+            }
+            Input::Counters(function, entries, loops) => {
+                write!(f, "counters {function} entries={entries} loops={loops}")
+            }
+            Input::Samples(function, version, samples, time) => {
+                write!(
+                    f,
+                    "samples {function} {version} count={samples} ns={}",
+                    time.0
+                )
+            }
+            Input::Sampling(period) => {
+                write!(f, "sampling ns={}", period.unwrap_or(Nanos::ZERO).0)
+            }
+            Input::Finished(function, version, tier, outcome) => {
+                let place = format!("{function} {version} tier={}", tier.number());
+                match outcome {
+                    Outcome::Published { compile, counters } => {
+                        let counters = u8::from(*counters);
+                        write!(f, "published {place} ns={} counters={counters}", compile.0)
+                    }
+                    Outcome::Late { compile } => write!(f, "late {place} ns={}", compile.0),
+                    Outcome::Failed { compile } => write!(f, "failed {place} ns={}", compile.0),
+                    Outcome::Cancelled => write!(f, "cancelled {place}"),
+                    Outcome::NoMemory => write!(f, "nomemory {place}"),
+                }
+            }
+            Input::Reverted(function, version, tier, counters) => {
+                let (tier, counters) = (tier.number(), u8::from(*counters));
+                write!(
+                    f,
+                    "reverted {function} {version} tier={tier} counters={counters}"
+                )
+            }
+            Input::Pin(function, tier) => {
+                write!(f, "pin {function} tier={}", tier.map_or(0, Tier::number))
+            }
+            Input::Request(function, tier) => {
+                write!(f, "request {function} tier={}", tier.number())
+            }
+            Input::Replaced(function) => write!(f, "replaced {function}"),
+            Input::Demote(function) => write!(f, "demote {function}"),
+            Input::Pause => f.write_str("pause"),
+            Input::Resume => f.write_str("resume"),
+        }
+    }
+}
+
+/// Writes a stream, up to a limit.
+#[derive(Debug)]
+pub struct Recorder<W> {
+    writer: W,
+    last: Nanos,
+    /// Bytes that may still be written; `None` after the end.
+    left: Option<u64>,
+}
+
+impl<W: Write> Recorder<W> {
+    /// Begins a stream of at most about `limit` bytes; what does not fit is left out, and
+    /// a comment at the end says so.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn new(mut writer: W, limit: u64) -> io::Result<Recorder<W>> {
+        writeln!(writer, "{HEADER}")?;
+        Ok(Recorder {
+            writer,
+            last: Nanos::ZERO,
+            left: Some(limit),
+        })
+    }
+
+    /// Adds an input. A time before that of the last input is taken as that.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn record(&mut self, now: Nanos, input: &Input) -> io::Result<()> {
+        let Some(left) = self.left else {
+            return Ok(());
+        };
+        self.last = self.last.max(now);
+        let line = format!("{} {input}\n", self.last.0);
+        self.left = left.checked_sub(line.len() as u64);
+        match self.left {
+            Some(_) => self.writer.write_all(line.as_bytes()),
+            None => writeln!(self.writer, "# cut here: the limit was reached"),
+        }
+    }
+
+    /// Ends the stream.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.writer.flush()?;
+        Ok(self.writer)
+    }
+}
+
+/// A line that is not of a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("line {line}: {problem}")]
+pub struct StreamError {
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The first line is another.
+    #[error("a stream begins with {HEADER:?}, not with {0:?}")]
+    Header(String),
+    /// No number, or a number too large, where the time should be.
+    #[error("{0:?} is not a time in ns")]
+    Time(String),
+    /// The time is less than that of the line before.
+    #[error("{now} ns comes before {last} ns of the line before")]
+    Backwards {
+        /// This line's.
+        now: u64,
+        /// The line's before.
+        last: u64,
+    },
+    /// There is no such input.
+    #[error("there is no input {0:?}")]
+    Kind(String),
+    /// A field is missing or something else.
+    #[error("expected {expected:?} with a number, found {found:?}")]
+    Field {
+        /// What stands before the number.
+        expected: &'static str,
+        /// What was there, empty at the end of the line.
+        found: String,
+    },
+    /// The number does not fit its field.
+    #[error("{number} is out of range for {field:?}")]
+    Range {
+        /// The field.
+        field: &'static str,
+        /// The number.
+        number: u64,
+    },
+    /// There is more than the input has fields.
+    #[error("{0:?} is too much")]
+    Rest(String),
+}
+
+/// Reads a stream: times and inputs, in order.
+///
+/// # Errors
+/// The first line that is wrong.
+pub fn parse(text: &str) -> Result<Vec<(Nanos, Input)>, StreamError> {
+    let mut lines = text.lines().enumerate();
+    let at = |index: usize| {
+        move |problem| StreamError {
+            line: index + 1,
+            problem,
+        }
+    };
+    let (_, first) = lines.next().unwrap_or_default();
+    if first.trim_end() != HEADER {
+        let shown = first.chars().take(HEADER.len()).collect();
+        return Err(at(0)(Problem::Header(shown)));
+    }
+    let mut inputs: Vec<(Nanos, Input)> = Vec::new();
+    for (index, line) in lines {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (now, input) = parse_line(line).map_err(at(index))?;
+        let last = inputs.last().map_or(Nanos::ZERO, |&(last, _)| last);
+        if now < last {
+            let (now, last) = (now.0, last.0);
+            return Err(at(index)(Problem::Backwards { now, last }));
+        }
+        inputs.push((now, input));
+    }
+    Ok(inputs)
+}
+
+/// The words of a line that are left.
+struct Words<'a>(std::str::SplitWhitespace<'a>);
+
+impl Words<'_> {
+    /// A number behind `expected`, at most `most`.
+    fn number(&mut self, expected: &'static str, most: u64) -> Result<u64, Problem> {
+        let word = self.0.next().unwrap_or_default();
+        let digits = word.strip_prefix(expected);
+        let number: Option<u64> = digits.and_then(|digits| digits.parse().ok());
+        let number = number.ok_or_else(|| Problem::Field {
+            expected,
+            found: word.to_owned(),
+        })?;
+        if number > most {
+            let field = expected;
+            return Err(Problem::Range { field, number });
+        }
+        Ok(number)
+    }
+
+    fn small(&mut self, expected: &'static str) -> Result<u32, Problem> {
+        let number = self.number(expected, u64::from(u32::MAX))?;
+        Ok(number as u32)
+    }
+
+    fn flag(&mut self, expected: &'static str) -> Result<bool, Problem> {
+        Ok(self.number(expected, 1)? == 1)
+    }
+
+    fn function(&mut self) -> Result<FunctionId, Problem> {
+        self.small("f").map(FunctionId)
+    }
+
+    fn version(&mut self) -> Result<VersionId, Problem> {
+        self.number("v", u64::MAX).map(VersionId)
+    }
+
+    fn time(&mut self) -> Result<Nanos, Problem> {
+        self.number("ns=", u64::MAX).map(Nanos)
+    }
+
+    /// A tier; `None` for 0.
+    fn tier_or_none(&mut self) -> Result<Option<Tier>, Problem> {
+        Ok(Tier::from_number(self.number("tier=", 3)? as u8))
+    }
+
+    fn tier(&mut self) -> Result<Tier, Problem> {
+        let field = "tier=";
+        self.tier_or_none()?
+            .ok_or(Problem::Range { field, number: 0 })
+    }
+}
+
+fn parse_line(line: &str) -> Result<(Nanos, Input), Problem> {
+    let mut words = Words(line.split_whitespace());
+    let time = words.0.next().unwrap_or_default();
+    let now = time.parse().map_err(|_| Problem::Time(time.to_owned()))?;
+    let kind = words.0.next().unwrap_or_default();
+    let input = match kind {
+        "compiled" => Input::Compiled(
+            words.function()?,
+            FirstCode {
+                version: words.version()?,
+                tier: words.tier()?,
+                facts: Facts {
+                    instructions: words.small("instructions=")?,
+                    loops: words.small("loops=")?,
+                    nested: words.flag("nested=")?,
+                    entry_point: words.flag("entry=")?,
+                },
+                compile: words.time()?,
+                counters: words.flag("counters=")?,
+            },
+        ),
+        "counters" => Input::Counters(
+            words.function()?,
+            words.number("entries=", u64::MAX)?,
+            words.number("loops=", u64::MAX)?,
+        ),
+        "samples" => {
+            let (function, version) = (words.function()?, words.version()?);
+            Input::Samples(function, version, words.small("count=")?, words.time()?)
+        }
+        "sampling" => Input::Sampling(Some(words.time()?).filter(|&time| time != Nanos::ZERO)),
+        "published" | "late" | "failed" | "cancelled" | "nomemory" => {
+            let (function, version, tier) = (words.function()?, words.version()?, words.tier()?);
+            Input::Finished(function, version, tier, outcome(kind, &mut words)?)
+        }
+        "reverted" => {
+            let (function, version, tier) = (words.function()?, words.version()?, words.tier()?);
+            Input::Reverted(function, version, tier, words.flag("counters=")?)
+        }
+        "pin" => Input::Pin(words.function()?, words.tier_or_none()?),
+        "request" => Input::Request(words.function()?, words.tier()?),
+        "replaced" => Input::Replaced(words.function()?),
+        "demote" => Input::Demote(words.function()?),
+        "pause" => Input::Pause,
+        "resume" => Input::Resume,
+        other => return Err(Problem::Kind(other.to_owned())),
+    };
+    match words.0.next() {
+        None => Ok((Nanos(now), input)),
+        Some(rest) => Err(Problem::Rest(rest.to_owned())),
+    }
+}
+
+fn outcome(kind: &str, words: &mut Words<'_>) -> Result<Outcome, Problem> {
+    Ok(match kind {
+        "published" => Outcome::Published {
+            compile: words.time()?,
+            counters: words.flag("counters=")?,
+        },
+        "late" => Outcome::Late {
+            compile: words.time()?,
+        },
+        "failed" => Outcome::Failed {
+            compile: words.time()?,
+        },
+        "cancelled" => Outcome::Cancelled,
+        _ => Outcome::NoMemory,
+    })
+}

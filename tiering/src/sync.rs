@@ -1,0 +1,31 @@
+//! The primitives of this package, in one place so that a model checker can stand in
+//! for them (`--cfg loom`).
+//!
+//! The lock is std's, one futex word: whatever a `fork` finds is whole. It is not
+//! poisoned by a panic, because the state under it is changed only after the last step
+//! that can fail.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(loom)]
+use loom::sync as raw;
+#[cfg(not(loom))]
+use std::sync as raw;
+use std::sync::PoisonError;
+
+/// A lock that is not poisoned by panics.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(raw::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Mutex<T> {
+        Mutex(raw::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> raw::MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,367 @@
+//! The versions of one function and the protocol by which one of them gets into its slot.
+//!
+//! Whoever compiles a function (the worker of a first call, a background worker, the
+//! embedder) goes through the same steps: [`request`](FunctionVersions::request),
+//! [`start`](FunctionVersions::start), [`ready`](FunctionVersions::ready),
+//! [`publish`](FunctionVersions::publish). Each may answer that it is too late. The store
+//! into the slot is the caller's closure, run under the function's lock as the last step,
+//! so that check and store are one.
+//!
+//! # When a ready version may be stored
+//! It must be the one the ticket names and in flight: of the function's present
+//! *generation* (a replaced body takes all its versions in flight with it) and not
+//! cancelled. Beyond that it depends on why it was asked for:
+//!
+//! | [`Purpose`] | stored if |
+//! |---|---|
+//! | `First` | no code of this generation is published |
+//! | `Change` | its number is above that of every change published before |
+//!
+//! So code for a first call that arrives late never covers better code, whichever of the
+//! two was requested first, and of two changes the one requested later stays.
+//!
+//! # Which versions are kept
+//! In flight, at most [`IN_FLIGHT_LIMIT`]; published, at most one; *fallback*, the one
+//! published before it, to which [`revert`](FunctionVersions::revert) goes back. All
+//! others are only counted. A call that ends a version's use says so by returning it,
+//! because the runtime holds its code by a tracker.
+
+use crate::ids::{Entry, Generation, Tier, VersionId};
+use crate::sync::Mutex;
+use crate::version::{Event, VersionState};
+
+mod answers;
+
+pub use answers::{
+    Counts, Late, Publication, Replaced, RevertError, Reverted, Snapshot, VersionError, VersionView,
+};
+
+/// Versions of one function that may be under way at the same time: a first call, a
+/// tier-up, and one that overtakes it on request.
+pub const IN_FLIGHT_LIMIT: usize = 4;
+
+/// Why a version is asked for, which decides what it may be stored over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Somebody called and there is no code: any code will do.
+    First,
+    /// It shall replace what is published.
+    Change,
+}
+
+/// The right to go on with a version. It proves nothing about the present: every step
+/// checks it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// The version.
+    pub version: VersionId,
+    /// The body it is a version of.
+    pub generation: Generation,
+}
+
+/// The versions of one function; see the module.
+#[derive(Debug)]
+pub struct FunctionVersions(Mutex<Versions>);
+
+#[derive(Debug)]
+struct Versions {
+    generation: Generation,
+    published: Option<VersionView>,
+    fallback: Option<VersionView>,
+    in_flight: Vec<VersionView>,
+    /// The newest change that was ever published.
+    newest_change: Option<VersionId>,
+    counts: Counts,
+}
+
+impl Default for FunctionVersions {
+    fn default() -> FunctionVersions {
+        FunctionVersions::new()
+    }
+}
+
+impl FunctionVersions {
+    /// Of a function without code.
+    pub fn new() -> FunctionVersions {
+        FunctionVersions(Mutex::new(Versions {
+            generation: Generation::default(),
+            published: None,
+            fallback: None,
+            in_flight: Vec::new(),
+            newest_change: None,
+            counts: Counts::default(),
+        }))
+    }
+
+    /// Asks for a version of the present body.
+    ///
+    /// # Errors
+    /// `TooMany` or `Reused`; nothing changed then.
+    pub fn request(
+        &self,
+        version: VersionId,
+        tier: Tier,
+        purpose: Purpose,
+    ) -> Result<Ticket, VersionError> {
+        let mut versions = self.0.lock();
+        let known = versions.published.iter().chain(&versions.fallback);
+        if known.chain(&versions.in_flight).any(|v| v.id == version) {
+            return Err(VersionError::Reused(version));
+        }
+        if versions.in_flight.len() >= IN_FLIGHT_LIMIT {
+            let limit = IN_FLIGHT_LIMIT;
+            return Err(VersionError::TooMany { version, limit });
+        }
+        let generation = versions.generation;
+        versions.in_flight.push(VersionView {
+            id: version,
+            tier,
+            state: VersionState::Wanted,
+            generation,
+            entry: None,
+            purpose,
+        });
+        Ok(Ticket {
+            version,
+            generation,
+        })
+    }
+
+    /// A worker begins.
+    ///
+    /// # Errors
+    /// `Late` if the result could not be published any more (the version has ended then),
+    /// `Illegal` if it was started before.
+    pub fn start(&self, ticket: Ticket) -> Result<(), VersionError> {
+        let mut versions = self.0.lock();
+        let index = versions.find(ticket)?;
+        if let Some(late) = versions.overtaken(index) {
+            versions.give_up(index);
+            return Err(late.into());
+        }
+        versions.step(index, Event::Start)
+    }
+
+    /// The code is in memory; nothing refers to it.
+    ///
+    /// # Errors
+    /// `Late` or `Illegal`; the code is of no use then.
+    pub fn ready(&self, ticket: Ticket, entry: Entry) -> Result<(), VersionError> {
+        let mut versions = self.0.lock();
+        let index = versions.find(ticket)?;
+        versions.step(index, Event::Link)?;
+        versions.in_flight[index].entry = Some(entry);
+        Ok(())
+    }
+
+    /// Stores the entry of a ready version into the slot, unless it is too late.
+    ///
+    /// `store` runs under the function's lock and returns false if the slot takes no code
+    /// any more (the function was removed); it must not call back.
+    ///
+    /// # Errors
+    /// `Illegal` if the version is not ready. That it is late is not an error but
+    /// [`Publication::Dropped`].
+    pub fn publish(
+        &self,
+        ticket: Ticket,
+        store: impl FnOnce(Entry) -> bool,
+    ) -> Result<Publication, VersionError> {
+        let mut versions = self.0.lock();
+        let index = match versions.find(ticket) {
+            Ok(index) => index,
+            Err(late) => return Ok(Publication::Dropped(late)),
+        };
+        let mut version = versions.in_flight[index];
+        version.state = versions.check(index, Event::Publish)?;
+        let late = versions.overtaken(index);
+        // Ready versions have an entry; `ready` is the only way there.
+        let stored = late.is_none() && version.entry.is_some_and(store);
+        if !stored {
+            versions.give_up(index);
+            return Ok(Publication::Dropped(late.unwrap_or(Late::Refused)));
+        }
+        versions.in_flight.swap_remove(index);
+        if version.purpose == Purpose::Change {
+            versions.newest_change = Some(version.id);
+        }
+        versions.counts.published += 1;
+        let (retired, released) = versions.supersede(Some(version));
+        Ok(Publication::Published { retired, released })
+    }
+
+    /// The version could not be made. False if it had ended already.
+    pub fn fail(&self, version: VersionId) -> bool {
+        self.end(version, Event::Fail)
+    }
+
+    /// The version is not wanted any more. False if it had ended already, or is published.
+    pub fn cancel(&self, version: VersionId) -> bool {
+        self.end(version, Event::Drop)
+    }
+
+    /// Puts the version before `from` back into the slot. `store` as for
+    /// [`publish`](FunctionVersions::publish). The retired code stays of use for nobody but
+    /// those who are in it.
+    ///
+    /// # Errors
+    /// Nothing changed: `from` is not published, there is nothing to go back to, or the
+    /// slot refused.
+    pub fn revert(
+        &self,
+        from: VersionId,
+        store: impl FnOnce(Entry) -> bool,
+    ) -> Result<Reverted, RevertError> {
+        let mut versions = self.0.lock();
+        let published = versions.published.map(|version| version.id);
+        if published != Some(from) {
+            let asked = from;
+            return Err(RevertError::NotPublished { asked, published });
+        }
+        let fallback = versions.fallback;
+        let (Some(mut fallback), true) = (fallback, versions.fallback_fits()) else {
+            return Err(RevertError::NoFallback(from));
+        };
+        let Ok(state) = fallback.state.step(Event::Restore) else {
+            return Err(RevertError::NoFallback(from));
+        };
+        if !fallback.entry.is_some_and(store) {
+            return Err(RevertError::Refused);
+        }
+        fallback.state = state;
+        versions.supersede(Some(fallback));
+        versions.fallback = None;
+        Ok(Reverted {
+            restored: fallback.id,
+            retired: from,
+        })
+    }
+
+    /// The body was replaced: what is under way will be dropped. What is published stays
+    /// in the slot until code of the new body comes or [`withdraw`](Self::withdraw) is
+    /// called.
+    pub fn replace(&self) -> Replaced {
+        let mut versions = self.0.lock();
+        versions.generation.0 += 1;
+        let dropped = versions.in_flight.drain(..).map(|v| v.id).collect();
+        versions.counts.dropped += Vec::len(&dropped) as u32;
+        Replaced {
+            generation: versions.generation,
+            dropped,
+            released: versions.fallback.take().map(|version| version.id),
+        }
+    }
+
+    /// Takes the code out of the slot. `store` puts the trampoline there. Returns what was
+    /// published; its code must stay for those who are in it.
+    pub fn withdraw(&self, store: impl FnOnce()) -> Option<VersionId> {
+        let mut versions = self.0.lock();
+        versions.published?;
+        store();
+        versions.supersede(None).0
+    }
+
+    /// Gives up the version to go back to, so that its code can be freed.
+    pub fn release_fallback(&self) -> Option<VersionId> {
+        self.0.lock().fallback.take().map(|version| version.id)
+    }
+
+    /// The version the slot holds.
+    pub fn published(&self) -> Option<VersionView> {
+        self.0.lock().published
+    }
+
+    /// All of it, for statistics and tests.
+    pub fn snapshot(&self) -> Snapshot {
+        let versions = self.0.lock();
+        let newest = versions.in_flight.iter().max_by_key(|version| version.id);
+        Snapshot {
+            generation: versions.generation,
+            active: newest.or(versions.published.as_ref()).map(|v| v.id),
+            published: versions.published,
+            fallback: versions.fallback,
+            in_flight: versions.in_flight.clone(),
+            counts: versions.counts,
+        }
+    }
+
+    fn end(&self, version: VersionId, event: Event) -> bool {
+        let mut versions = self.0.lock();
+        let found = versions.in_flight.iter().position(|v| v.id == version);
+        let Some(index) = found else { return false };
+        if versions.check(index, event).is_err() {
+            return false;
+        }
+        versions.in_flight.swap_remove(index);
+        match event {
+            Event::Fail => versions.counts.failed += 1,
+            _ => versions.counts.dropped += 1,
+        }
+        true
+    }
+}
+
+impl Versions {
+    fn find(&self, ticket: Ticket) -> Result<usize, Late> {
+        if ticket.generation != self.generation {
+            return Err(Late::Replaced);
+        }
+        let mut in_flight = self.in_flight.iter();
+        let found = in_flight.position(|version| version.id == ticket.version);
+        found.ok_or(Late::GivenUp)
+    }
+
+    /// The state after a step, without taking it.
+    fn check(&self, index: usize, event: Event) -> Result<VersionState, VersionError> {
+        let VersionView { id, state, .. } = self.in_flight[index];
+        let illegal = |step| VersionError::Illegal { version: id, step };
+        state.step(event).map_err(illegal)
+    }
+
+    fn step(&mut self, index: usize, event: Event) -> Result<(), VersionError> {
+        self.in_flight[index].state = self.check(index, event)?;
+        Ok(())
+    }
+
+    /// The rule of the module about what may be stored over what.
+    fn overtaken(&self, index: usize) -> Option<Late> {
+        let VersionView { id, purpose, .. } = self.in_flight[index];
+        let better = match purpose {
+            Purpose::First => {
+                let published = self.published.as_ref();
+                let own = published.filter(|v| v.generation == self.generation);
+                own.map(|v| v.id)
+            }
+            Purpose::Change => self.newest_change.filter(|&newest| newest > id),
+        };
+        better.map(Late::Overtaken)
+    }
+
+    fn give_up(&mut self, index: usize) {
+        self.in_flight.swap_remove(index);
+        self.counts.dropped += 1;
+    }
+
+    fn fallback_fits(&self) -> bool {
+        let fallback = self.fallback.as_ref();
+        fallback.is_some_and(|version| version.generation == self.generation)
+    }
+
+    /// Makes `next` the published version after its entry was stored: returns what was
+    /// retired and what is of no more use.
+    fn supersede(&mut self, next: Option<VersionView>) -> (Option<VersionId>, Option<VersionId>) {
+        let Some(mut old) = std::mem::replace(&mut self.published, next) else {
+            return (None, self.fallback.take().map(|version| version.id));
+        };
+        debug_assert_eq!(old.state, VersionState::Published);
+        old.state = old.state.step(Event::Retire).unwrap_or(old.state);
+        self.counts.retired += 1;
+        let own = old.generation == self.generation;
+        // `replace` took the fallback of the old body, so only one of the two is there.
+        let released = match own {
+            true => self.fallback.replace(old),
+            false => self.fallback.take().or(Some(old)),
+        };
+        (Some(old.id), released.map(|version| version.id))
+    }
+}

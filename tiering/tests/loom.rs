@@ -1,0 +1,244 @@
+//! Publication and first calls under loom, every interleaving up to three preemptions:
+//! `RUSTFLAGS="--cfg loom" cargo test -p uruk-tiering --release --test loom`.
+//!
+//! The slot is one atomic word, as in memory. The invariants: it holds the trampoline or
+//! the entry of finished code; a reader never sees it go back to older code (but by a
+//! revert); at rest it holds what the function says is published.
+#![allow(unexpected_cfgs, reason = "loom")]
+#![cfg(loom)]
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+use uruk_tiering::{
+    Entry, FunctionVersions, Late, Publication, Purpose, RevertError, Ticket, Tier, VersionError,
+    VersionId,
+};
+
+const TRAMPOLINE: u64 = 0;
+const VERSIONS: usize = 4;
+
+/// A function: its versions, its slot, and the memory of the code of each version.
+struct Model {
+    versions: FunctionVersions,
+    slot: AtomicU64,
+    code: [AtomicU64; VERSIONS],
+}
+
+impl Model {
+    fn new() -> Arc<Model> {
+        Arc::new(Model {
+            versions: FunctionVersions::new(),
+            slot: AtomicU64::new(TRAMPOLINE),
+            code: std::array::from_fn(|_| AtomicU64::new(0)),
+        })
+    }
+
+    fn request(&self, id: u64, purpose: Purpose) -> Ticket {
+        let request = self
+            .versions
+            .request(VersionId(id), Tier::Baseline, purpose);
+        request.expect("a request within the limits")
+    }
+
+    fn store(&self, entry: Entry) -> bool {
+        // Release: pairs with the guest's acquire in `call`.
+        self.slot.store(entry.0, Ordering::Release);
+        true
+    }
+
+    /// What a worker does with a ticket. `None`: it was too late to begin or to link.
+    fn work(&self, ticket: Ticket) -> Option<Publication> {
+        match self.versions.start(ticket) {
+            Ok(()) => {}
+            Err(VersionError::Late(_)) => return None,
+            Err(error) => panic!("{error}"),
+        }
+        let id = ticket.version.0;
+        self.code[id as usize].store(id, Ordering::Relaxed);
+        match self.versions.ready(ticket, Entry(id)) {
+            Ok(()) => {}
+            Err(VersionError::Late(_)) => return None,
+            Err(error) => panic!("{error}"),
+        }
+        let publication = self.versions.publish(ticket, |entry| self.store(entry));
+        Some(publication.expect("a ready version"))
+    }
+
+    /// A call: through the slot into code that must be whole.
+    fn call(&self) -> u64 {
+        let entry = self.slot.load(Ordering::Acquire);
+        if entry != TRAMPOLINE {
+            let code = self.code[entry as usize].load(Ordering::Relaxed);
+            assert_eq!(code, entry, "unfinished code is published");
+        }
+        entry
+    }
+
+    fn assert_slot_is_published(&self) {
+        let published = self.versions.published().map_or(TRAMPOLINE, |v| v.id.0);
+        assert_eq!(self.call(), published);
+    }
+}
+
+fn model(check: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(check);
+}
+
+fn spawn<R: 'static>(
+    model: &Arc<Model>,
+    run: impl FnOnce(&Model) -> R + 'static,
+) -> thread::JoinHandle<R> {
+    let model = Arc::clone(model);
+    thread::spawn(move || run(&model))
+}
+
+/// A first call's worker races with a tier-up that was requested before or after it.
+#[test]
+fn a_first_call_never_covers_a_tier_up() {
+    for (first, change) in [(1, 2), (2, 1)] {
+        model(move || {
+            let function = Model::new();
+            let first_call = spawn(&function, move |f| f.work(f.request(first, Purpose::First)));
+            let tier_up = spawn(&function, move |f| {
+                f.work(f.request(change, Purpose::Change))
+            });
+            let seen = [function.call(), function.call()];
+            assert!(
+                seen[0] != change || seen[1] == change,
+                "better code went away: {seen:?}"
+            );
+            first_call.join().unwrap();
+            tier_up.join().unwrap();
+            assert_eq!(function.call(), change);
+            function.assert_slot_is_published();
+        });
+    }
+}
+
+/// Two changes race: the one requested later stays.
+#[test]
+fn a_late_change_never_covers_a_newer_one() {
+    model(|| {
+        let function = Model::new();
+        let tickets = [1, 2].map(|id| function.request(id, Purpose::Change));
+        let older = spawn(&function, move |f| f.work(tickets[0]));
+        let newer = spawn(&function, move |f| f.work(tickets[1]));
+        let seen = [function.call(), function.call()];
+        assert!(seen[0] <= seen[1], "older code came back: {seen:?}");
+        older.join().unwrap();
+        newer.join().unwrap();
+        assert_eq!(function.call(), 2);
+        function.assert_slot_is_published();
+    });
+}
+
+/// First call, tier-up and a replacement of the body, whose own code comes last: nothing
+/// of the old body is stored after the new one's.
+#[test]
+fn nothing_of_a_replaced_body_is_published_late() {
+    model(|| {
+        let function = Model::new();
+        let tickets = [
+            function.request(1, Purpose::First),
+            function.request(2, Purpose::Change),
+        ];
+        let first_call = spawn(&function, move |f| f.work(tickets[0]));
+        let tier_up = spawn(&function, move |f| f.work(tickets[1]));
+        function.versions.replace();
+        let at_replacement = function.call();
+        function.work(function.request(3, Purpose::Change));
+        assert_eq!(function.call(), 3, "over {at_replacement}");
+        for worker in [first_call, tier_up] {
+            worker.join().unwrap();
+        }
+        assert_eq!(function.call(), 3);
+        function.assert_slot_is_published();
+    });
+}
+
+/// A body is replaced and its code withdrawn while versions of it are made: whatever they
+/// do afterwards, the slot keeps the trampoline.
+#[test]
+fn a_withdrawn_body_stays_away() {
+    model(|| {
+        let function = Model::new();
+        let tickets = [
+            function.request(1, Purpose::First),
+            function.request(2, Purpose::Change),
+        ];
+        let workers = tickets.map(|ticket| spawn(&function, move |f| f.work(ticket)));
+        function.versions.replace();
+        function.versions.withdraw(|| {
+            function.slot.store(TRAMPOLINE, Ordering::Release);
+        });
+        assert_eq!(function.call(), TRAMPOLINE);
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        assert_eq!(function.call(), TRAMPOLINE);
+        function.assert_slot_is_published();
+    });
+}
+
+/// A tier-up is taken back while a newer change and a withdrawal race with it.
+#[test]
+fn a_revert_never_covers_newer_code() {
+    model(|| {
+        let function = Model::new();
+        function.work(function.request(1, Purpose::First));
+        function.work(function.request(2, Purpose::Change));
+        let ticket = function.request(3, Purpose::Change);
+        let newer = spawn(&function, move |f| f.work(ticket));
+        let reverter = spawn(&function, |f| {
+            f.versions.revert(VersionId(2), |entry| f.store(entry))
+        });
+        let newer = newer.join().unwrap();
+        assert!(matches!(newer, Some(Publication::Published { .. })));
+        let reverted = reverter.join().unwrap();
+        assert!(matches!(
+            reverted,
+            Ok(_) | Err(RevertError::NotPublished { .. })
+        ));
+        assert_eq!(function.call(), 3);
+        function.assert_slot_is_published();
+    });
+}
+
+/// Code is withdrawn while it is published: the slot ends as the function says.
+#[test]
+fn a_withdrawal_races_with_publication() {
+    model(|| {
+        let function = Model::new();
+        function.work(function.request(1, Purpose::First));
+        let ticket = function.request(2, Purpose::Change);
+        let tier_up = spawn(&function, move |f| f.work(ticket));
+        function.versions.withdraw(|| {
+            function.slot.store(TRAMPOLINE, Ordering::Release);
+        });
+        function.call();
+        tier_up.join().unwrap();
+        function.assert_slot_is_published();
+    });
+}
+
+/// A version is cancelled while it is made: either it was stored, or it was dropped.
+#[test]
+fn a_cancelled_version_is_stored_or_dropped() {
+    model(|| {
+        let function = Model::new();
+        let ticket = function.request(1, Purpose::Change);
+        let worker = spawn(&function, move |f| f.work(ticket));
+        let cancelled = function.versions.cancel(VersionId(1));
+        let outcome = worker.join().unwrap();
+        match outcome {
+            Some(Publication::Published { .. }) => assert!(!cancelled),
+            Some(Publication::Dropped(late)) => assert!(cancelled && late == Late::GivenUp),
+            None => assert!(cancelled),
+        }
+        assert_eq!(function.call(), u64::from(!cancelled));
+        function.assert_slot_is_published();
+    });
+}

@@ -1,0 +1,248 @@
+//! The publication protocol of one function, step by step; its races are in `loom.rs`.
+#![allow(unexpected_cfgs, reason = "loom")]
+#![cfg(not(loom))]
+
+use uruk_tiering::{
+    Entry, FunctionVersions, IllegalStep, Late, Publication, Purpose, RevertError, Ticket, Tier,
+    VersionError, VersionId, VersionState,
+};
+
+const SLOT_TRAMPOLINE: u64 = 0;
+
+/// A function, its slot, and everything stored there.
+struct Case {
+    versions: FunctionVersions,
+    slot: u64,
+}
+
+impl Case {
+    fn new() -> Case {
+        Case {
+            versions: FunctionVersions::new(),
+            slot: SLOT_TRAMPOLINE,
+        }
+    }
+
+    fn request(&self, id: u64, tier: Tier, purpose: Purpose) -> Ticket {
+        self.versions.request(VersionId(id), tier, purpose).unwrap()
+    }
+
+    fn first(&self, id: u64) -> Ticket {
+        self.request(id, Tier::Baseline, Purpose::First)
+    }
+
+    fn change(&self, id: u64) -> Ticket {
+        self.request(id, Tier::Optimized, Purpose::Change)
+    }
+
+    fn make(&self, ticket: Ticket) {
+        self.versions.start(ticket).unwrap();
+        let entry = Entry(ticket.version.0 * 16);
+        self.versions.ready(ticket, entry).unwrap();
+    }
+
+    fn publish(&mut self, ticket: Ticket) -> Publication {
+        let slot = &mut self.slot;
+        let store = |entry: Entry| {
+            *slot = entry.0;
+            true
+        };
+        self.versions.publish(ticket, store).unwrap()
+    }
+
+    /// All steps of a version that nothing disturbs.
+    fn run(&mut self, ticket: Ticket) -> Publication {
+        self.make(ticket);
+        self.publish(ticket)
+    }
+}
+
+fn published(retired: Option<u64>, released: Option<u64>) -> Publication {
+    Publication::Published {
+        retired: retired.map(VersionId),
+        released: released.map(VersionId),
+    }
+}
+
+#[test]
+fn a_function_goes_up_the_tiers() {
+    let mut case = Case::new();
+    let first = case.first(1);
+    assert_eq!(case.run(first), published(None, None));
+    let second = case.change(2);
+    assert_eq!(case.run(second), published(Some(1), None));
+    let third = case.change(3);
+    assert_eq!(case.run(third), published(Some(2), Some(1)));
+    assert_eq!(case.slot, 48);
+    let snapshot = case.versions.snapshot();
+    assert_eq!(snapshot.active, Some(VersionId(3)));
+    let fallback = snapshot.fallback.unwrap();
+    assert_eq!(
+        (fallback.id, fallback.state),
+        (VersionId(2), VersionState::Retired)
+    );
+    assert_eq!((snapshot.counts.published, snapshot.counts.retired), (3, 2));
+}
+
+/// The code of a first call never covers that of a change, whichever was requested first.
+#[test]
+fn a_late_first_call_is_dropped() {
+    for first_number in [1, 3] {
+        let mut case = Case::new();
+        let first = case.first(first_number);
+        let change = case.change(2);
+        case.make(first);
+        assert_eq!(case.run(change), published(None, None));
+        let late = Publication::Dropped(Late::Overtaken(VersionId(2)));
+        assert_eq!(case.publish(first), late);
+        assert_eq!(case.slot, 32);
+    }
+}
+
+/// The other way round a change is published over it, even if requested before it.
+#[test]
+fn a_change_covers_the_first_call() {
+    let mut case = Case::new();
+    let change = case.change(1);
+    let first = case.first(2);
+    assert_eq!(case.run(first), published(None, None));
+    assert_eq!(case.run(change), published(Some(2), None));
+    assert_eq!(case.slot, 16);
+}
+
+#[test]
+fn of_two_changes_the_later_requested_stays() {
+    let mut case = Case::new();
+    let (old, new) = (case.change(1), case.change(2));
+    case.make(old);
+    assert_eq!(case.versions.snapshot().active, Some(VersionId(2)));
+    case.run(new);
+    let late = Late::Overtaken(VersionId(2));
+    assert_eq!(case.publish(old), Publication::Dropped(late));
+    // What is too late is not even begun.
+    let (old, new) = (case.change(3), case.change(4));
+    case.run(new);
+    let late = Late::Overtaken(VersionId(4));
+    assert_eq!(case.versions.start(old), Err(VersionError::Late(late)));
+    assert_eq!(case.versions.snapshot().counts.dropped, 2);
+}
+
+#[test]
+fn a_replacement_drops_what_is_under_way() {
+    let mut case = Case::new();
+    let first = case.first(1);
+    case.run(first);
+    let change = case.change(2);
+    case.make(change);
+    let replaced = case.versions.replace();
+    assert_eq!(replaced.dropped, [VersionId(2)]);
+    assert_eq!(case.publish(change), Publication::Dropped(Late::Replaced));
+    assert_eq!(case.slot, 16, "old code stays until there is new code");
+    // A first call of the new body may cover code of the old one.
+    let first = case.first(3);
+    assert_eq!(case.run(first), published(Some(1), Some(1)));
+    let error = case.versions.revert(VersionId(3), |_| panic!("stored"));
+    assert_eq!(error, Err(RevertError::NoFallback(VersionId(3))));
+}
+
+#[test]
+fn slower_code_is_taken_back() {
+    let mut case = Case::new();
+    let first = case.first(1);
+    case.run(first);
+    let (slow, between) = (case.change(3), case.change(2));
+    case.run(slow);
+    let slot = &mut case.slot;
+    let reverted = case.versions.revert(VersionId(3), |entry| {
+        *slot = entry.0;
+        true
+    });
+    assert_eq!(reverted.unwrap().restored, VersionId(1));
+    assert_eq!(case.slot, 16);
+    let published = case.versions.published().unwrap();
+    assert_eq!(published.state, VersionState::Published);
+    // Overtaken by the slow one, it does not come back by the door of the revert.
+    let late = Late::Overtaken(VersionId(3));
+    assert_eq!(case.versions.start(between), Err(VersionError::Late(late)));
+    let error = case.versions.revert(VersionId(3), |_| true).unwrap_err();
+    assert_eq!(
+        error,
+        RevertError::NotPublished {
+            asked: VersionId(3),
+            published: Some(VersionId(1))
+        }
+    );
+}
+
+#[test]
+fn failed_and_cancelled_versions_end() {
+    let mut case = Case::new();
+    let (failing, cancelled) = (case.change(1), case.change(2));
+    case.versions.start(failing).unwrap();
+    assert!(case.versions.fail(failing.version));
+    assert!(!case.versions.fail(failing.version));
+    case.make(cancelled);
+    assert!(case.versions.cancel(cancelled.version));
+    assert_eq!(case.publish(cancelled), Publication::Dropped(Late::GivenUp));
+    assert_eq!(case.slot, SLOT_TRAMPOLINE);
+    let counts = case.versions.snapshot().counts;
+    assert_eq!((counts.failed, counts.dropped), (1, 1));
+}
+
+#[test]
+fn a_slot_that_refuses_keeps_what_it_has() {
+    let mut case = Case::new();
+    let (first, change) = (case.first(1), case.change(2));
+    case.run(first);
+    case.make(change);
+    let outcome = case.versions.publish(change, |_| false).unwrap();
+    assert_eq!(outcome, Publication::Dropped(Late::Refused));
+    assert_eq!(case.versions.published().unwrap().id, VersionId(1));
+    let change = case.change(3);
+    case.run(change);
+    let error = case.versions.revert(VersionId(3), |_| false);
+    assert_eq!(error, Err(RevertError::Refused));
+    assert_eq!(case.versions.published().unwrap().id, VersionId(3));
+}
+
+#[test]
+fn code_can_be_withdrawn() {
+    let mut case = Case::new();
+    assert_eq!(case.versions.withdraw(|| panic!("nothing there")), None);
+    let first = case.first(1);
+    case.run(first);
+    let slot = &mut case.slot;
+    let retired = case.versions.withdraw(|| *slot = SLOT_TRAMPOLINE);
+    assert_eq!(retired, Some(VersionId(1)));
+    assert_eq!(case.versions.published(), None);
+    let again = case.first(2);
+    assert_eq!(case.run(again), published(None, Some(1)));
+}
+
+#[test]
+fn wrong_calls_are_refused() {
+    let case = Case::new();
+    let first = case.first(1);
+    let reused = case
+        .versions
+        .request(first.version, Tier::Baseline, Purpose::First);
+    assert_eq!(reused, Err(VersionError::Reused(VersionId(1))));
+    let step = IllegalStep {
+        from: VersionState::Wanted,
+        event: uruk_tiering::Event::Publish,
+    };
+    let version = first.version;
+    let illegal = case.versions.publish(first, |_| panic!("stored"));
+    assert_eq!(illegal, Err(VersionError::Illegal { version, step }));
+    for id in 2..=4 {
+        case.change(id);
+    }
+    let error = case
+        .versions
+        .request(VersionId(5), Tier::Guided, Purpose::Change)
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "v5 would be one more than the 4 versions under way"
+    );
+}
