@@ -5,6 +5,8 @@ use std::sync::{Arc, PoisonError};
 
 use uruk_codegen::Bitcode;
 use uruk_session::Visibility;
+use uruk_stubs::FunctionId;
+use uruk_tiering::Tier;
 
 use crate::error::Error;
 use crate::func::{Func, Signature};
@@ -136,15 +138,7 @@ impl Dylib {
     /// [`Error::MissingSymbols`], [`Error::NotAFunction`], [`Error::Signature`].
     pub unsafe fn function<F: Signature>(&self, name: &str) -> Result<Func<F>, Error> {
         let core = self.jit.core();
-        let id = match core.names.find(&self.dylib, name) {
-            Some(Definition::Function { id }) => id,
-            Some(_) => {
-                return Err(Error::NotAFunction {
-                    name: name.to_owned(),
-                });
-            }
-            None => return Err(crate::error::missing(name)),
-        };
+        let id = self.id_of(name)?;
         let actual = core.function_type(id)?;
         let wanted = F::ir_type();
         if actual != wanted {
@@ -157,20 +151,58 @@ impl Dylib {
         Ok(Func::new(self.jit.clone(), id))
     }
 
-    /// Compiles a function now, without calling it.
+    /// Compiles a function now, without calling it, unless it has code.
     ///
     /// # Errors
     /// Whatever its compile reports; the function stays as it was.
     pub fn compile(&self, name: &str) -> Result<(), Error> {
         let core = self.jit.core();
-        match core.names.find(&self.dylib, name) {
-            Some(Definition::Function { id }) => {
-                let _busy = service::enter();
-                if core.stubs.entry(id).is_none() {
-                    core.materialize(id)?;
-                }
-                Ok(())
-            }
+        let id = self.id_of(name)?;
+        let _busy = service::enter();
+        if core.stubs.entry(id).is_none() {
+            core.materialize(id)?;
+        }
+        Ok(())
+    }
+
+    /// Compiles a function at a tier now and publishes the version, over whatever runs.
+    /// The policy may move it on later; see [`Dylib::pin`].
+    ///
+    /// # Errors
+    /// Whatever its compile reports; what ran before runs on.
+    pub fn compile_at(&self, name: &str, tier: Tier) -> Result<(), Error> {
+        let id = self.id_of(name)?;
+        let _busy = service::enter();
+        self.jit.core().compile_at(id, tier)
+    }
+
+    /// Keeps a function at one tier, to which it is brought in the background should it
+    /// run at another; or leaves it to the policy again. Of effect only under
+    /// [`Tiers::Auto`](crate::Tiers::Auto).
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`].
+    pub fn pin(&self, name: &str, tier: Option<Tier>) -> Result<(), Error> {
+        let id = self.id_of(name)?;
+        let _busy = service::enter();
+        self.jit.core().tiers.pin(id, tier);
+        Ok(())
+    }
+
+    /// The tier of the version that calls of a function reach; `None` before the first.
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`].
+    pub fn tier(&self, name: &str) -> Result<Option<Tier>, Error> {
+        let id = self.id_of(name)?;
+        let _busy = service::enter();
+        let versions = self.jit.core().tiers.versions.of(id);
+        Ok(versions.snapshot().published.map(|version| version.tier))
+    }
+
+    fn id_of(&self, name: &str) -> Result<FunctionId, Error> {
+        match self.jit.core().names.find(&self.dylib, name) {
+            Some(Definition::Function { id }) => Ok(id),
             Some(_) => Err(Error::NotAFunction {
                 name: name.to_owned(),
             }),

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use uruk_heap::HeapConfig;
 use uruk_profiler::Choice as SamplingChoice;
 use uruk_stubs::FailureHandler;
-use uruk_tiering::Config as PolicyConfig;
+use uruk_tiering::{Config as PolicyConfig, Tier};
 
 use crate::core::Core;
 use crate::dylib::Dylib;
@@ -297,6 +297,43 @@ impl Jit {
         self.main().compile(name)
     }
 
+    /// [`Dylib::compile_at`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn compile_at(&self, name: &str, tier: Tier) -> Result<(), Error> {
+        self.main().compile_at(name, tier)
+    }
+
+    /// [`Dylib::pin`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn pin(&self, name: &str, tier: Option<Tier>) -> Result<(), Error> {
+        self.main().pin(name, tier)
+    }
+
+    /// [`Dylib::tier`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn tier(&self, name: &str) -> Result<Option<Tier>, Error> {
+        self.main().tier(name)
+    }
+
+    /// Starts no better versions by itself until [`Jit::resume_tiers`]; counting and
+    /// sampling go on, and what was asked for or pinned is still compiled.
+    pub fn pause_tiers(&self) {
+        let _busy = service::enter();
+        self.shared.core.tiers.pause(true);
+    }
+
+    /// Ends [`Jit::pause_tiers`].
+    pub fn resume_tiers(&self) {
+        let _busy = service::enter();
+        self.shared.core.tiers.pause(false);
+    }
+
     /// Runs the constructors of everything added since the last call, with no
     /// arguments, in the order it was added.
     ///
@@ -340,7 +377,8 @@ impl Jit {
 
     /// What the session has done so far.
     pub fn stats(&self) -> Stats {
-        self.shared.core.counters.snapshot()
+        let _busy = service::enter();
+        self.shared.core.stats()
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {

@@ -22,6 +22,7 @@
 
 #![deny(missing_docs)]
 
+mod background;
 mod bind;
 mod core;
 mod counts;
@@ -53,7 +54,7 @@ pub use crate::func::{Func, Signature, Value};
 pub use crate::guest::exit::register_exit_handler;
 pub use crate::jit::{Jit, JitBuilder};
 pub use crate::program::{Mode, Program, ProgramOptions};
-pub use crate::stats::{Stats, StatsFormat};
+pub use crate::stats::{Stats, StatsFormat, TierStats};
 pub use crate::tiers::Tiers;
 pub use inkwell;
 pub use uruk_codegen::{CodegenError, llvm_version};

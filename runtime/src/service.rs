@@ -23,11 +23,11 @@ use uruk_codegen::fatal;
 use uruk_session::SessionError;
 use uruk_stubs::FunctionId;
 
+use crate::background;
 use crate::core::Core;
 use crate::error::Error;
 use crate::event::Event;
 use crate::guest::threads;
-use crate::tiers;
 use crate::versions::worker_name;
 
 /// Stack of a worker. LLVM's passes recurse over expressions and blocks.
@@ -153,7 +153,7 @@ pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
         .unwrap_or_else(PoisonError::into_inner)
         .push(Arc::downgrade(core));
     spawn(core, core.jobs)?;
-    tiers::start(core)
+    background::start(core)
 }
 
 fn spawn(core: &Arc<Core>, count: usize) -> Result<(), Error> {
@@ -298,7 +298,7 @@ unsafe extern "C" fn in_child() {
     GATE.open();
     for core in &state.sessions {
         // One worker: most children call `exec` soon.
-        if let Err(cause) = spawn(core, 1).and_then(|()| tiers::start(core)) {
+        if let Err(cause) = spawn(core, 1).and_then(|()| background::start(core)) {
             error!(%cause, "no compile worker after fork");
         }
     }

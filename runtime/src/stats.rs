@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use uruk_report::Recording;
 
+use crate::core::Core;
 use crate::materialize::Built;
 
 /// Functions in the list of the hottest.
@@ -81,6 +82,11 @@ impl Counters {
             emit_time: time(&self.emit_ns),
             link_time: time(&self.link_ns),
             code_bytes: get(&self.code_bytes),
+            tiers: [TierStats::default(); 3],
+            retired: 0,
+            retired_bytes: 0,
+            queued: 0,
+            samples: (0, 0),
             wall_time: self.started.elapsed(),
         }
     }
@@ -106,8 +112,32 @@ pub struct Stats {
     pub link_time: Duration,
     /// Bytes of function versions.
     pub code_bytes: u64,
+    /// By tier, from 1 to 3.
+    pub tiers: [TierStats; 3],
+    /// Versions that were replaced. They stay in memory.
+    pub retired: u64,
+    /// Bytes of code of those.
+    pub retired_bytes: u64,
+    /// Functions waiting for a better version, and compiles under way.
+    pub queued: u64,
+    /// Samples taken, and samples lost.
+    pub samples: (u64, u64),
     /// Since the session was made.
     pub wall_time: Duration,
+}
+
+/// What was compiled at one tier.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TierStats {
+    /// Versions that were compiled.
+    pub versions: u64,
+    /// Functions that run at this tier now.
+    pub functions: u64,
+    /// Time to compile and link them.
+    pub time: Duration,
+    /// Bytes of their code.
+    pub bytes: u64,
 }
 
 impl Stats {
@@ -156,6 +186,33 @@ impl Stats {
                 uruk_report::text::run(recording, HOTTEST),
             ),
         }
+    }
+}
+
+impl Core {
+    /// The counters, with what the tables of versions and the profiler know.
+    pub(crate) fn stats(&self) -> Stats {
+        let mut stats = self.counters.snapshot();
+        for record in self.tiers.versions.lock().values() {
+            let published = record.versions.snapshot().published;
+            for version in &record.built {
+                let tier = &mut stats.tiers[usize::from(version.tier.number()) - 1];
+                tier.versions += 1;
+                tier.time += version.time;
+                tier.bytes += version.bytes;
+                if published.is_some_and(|view| view.id == version.id) {
+                    tier.functions += 1;
+                } else {
+                    stats.retired += 1;
+                    stats.retired_bytes += version.bytes;
+                }
+            }
+        }
+        stats.queued = self.tiers.queue_length() as u64;
+        if let Some(summary) = self.tiers.sampling.summary() {
+            stats.samples = (summary.drained.samples, summary.drained.lost);
+        }
+        stats
     }
 }
 

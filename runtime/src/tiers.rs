@@ -1,12 +1,8 @@
-//! How functions move through the tiers: settings, the controller, its thread and the
-//! background compiles.
-//!
-//! One thread looks at the counters, reports them to `uruk_tiering`'s [`Controller`],
-//! and hands its decisions to background workers of low priority, which are made when
-//! there is first something to do. Nobody who calls a function waits for any of them.
+//! How functions move through the tiers: the settings, and the state that threads of
+//! the session share (see `background` for those that act on it).
 //!
 //! Everything below is locked under a pass of the gate (`service`), so that no fork
-//! happens meanwhile; sleeping threads are parked, which holds no lock.
+//! happens meanwhile.
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
@@ -18,26 +14,16 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tracing::{debug, warn};
-use uruk_codegen::{Compile, Counters, fatal};
+use uruk_codegen::{Compile, Counters};
 use uruk_profiler::Choice;
 use uruk_stubs::FunctionId;
-use uruk_tiering::{
-    Config, Controller, Decision, FirstCode, Nanos, Outcome, Publication, Purpose, Tier, VersionId,
-};
+use uruk_tiering::{Config, Controller, FirstCode, Nanos, Tier, VersionId};
 
-use crate::core::Core;
 use crate::counts::{Count, Counts};
-use crate::error::Error;
-use crate::event::Event;
 use crate::sampling::Sampling;
-use crate::service;
 use crate::versions::{Made, Request, Versions};
-
-/// Niceness of background workers: a first call's compile goes before them.
-const NICENESS: i32 = 10;
 
 /// How functions are compiled over their life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -70,26 +56,26 @@ pub(crate) struct TierState {
     jobs: Mutex<Jobs>,
     /// When the controller's thread looks again, in ns since the session was made;
     /// `u64::MAX` while it is awake. A hint: who sees too late a time wakes it in vain.
-    asleep_until: AtomicU64,
-    thread: Mutex<Option<Thread>>,
+    pub(crate) asleep_until: AtomicU64,
+    pub(crate) thread: Mutex<Option<Thread>>,
     /// The function the program starts at: index plus one; 0 for none.
     entry_point: AtomicUsize,
 }
 
-struct Control {
-    controller: Controller,
+pub(crate) struct Control {
+    pub(crate) controller: Controller,
     /// Functions whose published version counts, and the counts last seen.
-    watched: Vec<(FunctionId, Count)>,
+    pub(crate) watched: Vec<(FunctionId, Count)>,
     /// Entries counted so far.
-    entries: HashMap<FunctionId, u64>,
+    pub(crate) entries: HashMap<FunctionId, u64>,
 }
 
 /// What waits for background workers, and who they are.
 #[derive(Default)]
-struct Jobs {
-    waiting: VecDeque<(Request, Duration)>,
-    idle: Vec<Thread>,
-    workers: usize,
+pub(crate) struct Jobs {
+    pub(crate) waiting: VecDeque<(Request, Duration)>,
+    pub(crate) idle: Vec<Thread>,
+    pub(crate) workers: usize,
 }
 
 impl TierState {
@@ -165,11 +151,11 @@ impl TierState {
         self.entry_point.load(Ordering::Relaxed) == id.index() as usize + 1
     }
 
-    fn control(&self) -> MutexGuard<'_, Control> {
+    pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn jobs(&self) -> MutexGuard<'_, Jobs> {
+    pub(crate) fn jobs(&self) -> MutexGuard<'_, Jobs> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -225,6 +211,36 @@ impl TierState {
         self.control().controller.on_sampling(period);
     }
 
+    /// Starts no better versions by itself, or does again.
+    pub(crate) fn pause(&self, paused: bool) {
+        let mut control = self.control();
+        match paused {
+            true => control.controller.pause(),
+            false => control.controller.resume(),
+        }
+        drop(control);
+        self.wake();
+    }
+
+    /// Pins a function to a tier, or leaves it to the policy again.
+    pub(crate) fn pin(&self, id: FunctionId, tier: Option<Tier>) {
+        // False says that nobody watches it yet: the pin holds for its first version.
+        self.control().controller.pin(key(id), tier);
+        self.wake();
+    }
+
+    /// A version was published that the controller did not ask for.
+    pub(crate) fn on_published(&self, now: Duration, id: FunctionId, tier: Tier, made: &Made) {
+        let mut control = self.control();
+        control.watched.retain(|(watched, _)| *watched != id);
+        if made.counts {
+            control.watched.push((id, Count::default()));
+        }
+        control
+            .controller
+            .reverted(nanos(now), key(id), made.version, tier, made.counts);
+    }
+
     /// Entries of functions whose code counted them, up to now.
     pub(crate) fn entries(&self) -> Vec<(FunctionId, u64)> {
         let mut control = self.control();
@@ -278,280 +294,13 @@ impl TierState {
     }
 }
 
-/// Starts the controller's thread, if functions move between tiers.
-pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
-    if !core.tiers.is_auto() {
-        return Ok(());
-    }
-    let core = Arc::clone(core);
-    service::spawn_thread(String::from("uruk-tiers"), move || control(&core))
-}
-
-/// The controller's thread.
-fn control(core: &Arc<Core>) {
-    {
-        let _pass = service::enter();
-        let mut thread = core
-            .tiers
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *thread = Some(std::thread::current());
-    }
-    while !core.is_stopping() {
-        let interval = {
-            let _pass = service::enter();
-            core.look()
-        };
-        let until = nanos(core.events.now() + interval).0;
-        core.tiers.asleep_until.store(until, Ordering::Relaxed);
-        std::thread::park_timeout(interval);
-        core.tiers.asleep_until.store(u64::MAX, Ordering::Relaxed);
-    }
-}
-
-/// A background worker: waits for jobs until the session ends.
-fn work(core: &Arc<Core>) {
-    lower_priority();
-    while !core.is_stopping() {
-        let job = {
-            let _pass = service::enter();
-            let mut jobs = core.tiers.jobs();
-            let job = jobs.waiting.pop_front();
-            if job.is_none() {
-                jobs.idle.push(std::thread::current());
-            }
-            job
-        };
-        match job {
-            Some((request, queued)) => core.run_job(request, queued),
-            // Woken for nothing it lines up again; it is in line once.
-            None => {
-                std::thread::park();
-                let _pass = service::enter();
-                let me = std::thread::current().id();
-                core.tiers.jobs().idle.retain(|idle| idle.id() != me);
-            }
-        }
-    }
-}
-
-impl Core {
-    /// Looks at the counters once and starts what the controller wants; when to look
-    /// again.
-    fn look(self: &Arc<Self>) -> Duration {
-        // Samples first: counts that no sample could follow yet look like time that
-        // did not pass.
-        self.drain_samples();
-        let start = Instant::now();
-        let now = nanos(self.events.now());
-        let mut decisions = Vec::new();
-        let interval = {
-            let mut control = self.tiers.control();
-            let Control {
-                controller,
-                watched,
-                entries: totals,
-            } = &mut *control;
-            self.tiers.counts.read(watched, |id, added| {
-                let (entries, loops) = (u64::from(added.entries), u64::from(added.loops));
-                *totals.entry(id).or_default() += entries;
-                controller.on_counters(now, key(id), entries, loops);
-            });
-            while let Some(decision) = controller.next(now) {
-                decisions.push(decision);
-            }
-            controller.polled(nanos(start.elapsed()));
-            controller.poll_interval(now)
-        };
-        for decision in decisions {
-            self.carry_out(decision);
-        }
-        Duration::from_nanos(interval.0)
-    }
-
-    fn carry_out(self: &Arc<Self>, decision: Decision) {
-        debug!(?decision, "the controller decides");
-        match decision {
-            Decision::Compile {
-                function,
-                version,
-                tier,
-                ..
-            } => match self.stubs.function(function.0) {
-                Some(id) => self.put_job(Request {
-                    function: id,
-                    version,
-                    tier,
-                    purpose: Purpose::Change,
-                }),
-                None => self.job_ended(version, Outcome::Cancelled, None),
-            },
-            Decision::Cancel { function, version } => self.cancel(function, version),
-            Decision::Revert { function, version } => {
-                if let Some(id) = self.stubs.function(function.0) {
-                    self.revert(id, version);
-                }
-            }
-            _ => warn!(?decision, "not a decision this runtime knows"),
-        }
-    }
-
-    fn put_job(self: &Arc<Self>, request: Request) {
-        let mut jobs = self.tiers.jobs();
-        jobs.waiting.push_back((request, self.events.now()));
-        if let Some(worker) = jobs.idle.pop() {
-            worker.unpark();
-            return;
-        }
-        if jobs.workers >= self.tiers.background_jobs() {
-            return;
-        }
-        jobs.workers += 1;
-        let name = format!("uruk-opt-{}", jobs.workers - 1);
-        drop(jobs);
-        if let Err(cause) = self.spawn_worker(name) {
-            warn!(%cause, "no background worker: functions stay where they are");
-            self.tiers.jobs().workers -= 1;
-        }
-    }
-
-    fn spawn_worker(self: &Arc<Self>, name: String) -> Result<(), Error> {
-        let core = Arc::clone(self);
-        service::spawn_thread(name, move || work(&core))
-    }
-
-    /// Compiles and publishes one version in the background.
-    fn run_job(self: &Arc<Self>, request: Request, queued: Duration) {
-        let on_fatal = {
-            let core = Arc::clone(self);
-            move |message: &str| {
-                core.lose_worker();
-                service::leave_lost();
-                let _pass = service::enter();
-                let versions = core.tiers.versions.of(request.function);
-                versions.fail(request.version);
-                core.tell_failed(request, &core.fatal(request.function, message));
-                core.tell_lost(message);
-                let compile = Nanos::ZERO;
-                core.job_ended(request.version, Outcome::Failed { compile }, None);
-                let name = String::from("uruk-opt");
-                if let Err(cause) = core.spawn_worker(name) {
-                    warn!(%cause, "no background worker in place of the one LLVM took down");
-                    core.tiers.jobs().workers -= 1;
-                }
-            }
-        };
-        fatal::guard(on_fatal, || {
-            let _busy = service::enter();
-            let before = thread_time();
-            let result = self.make(request, Some(queued));
-            let compile = nanos(thread_time().saturating_sub(before));
-            let (outcome, counts) = match result {
-                Ok(made) => match made.publication {
-                    Publication::Published { .. } => {
-                        let counters = made.counts;
-                        (Outcome::Published { compile, counters }, Some(counters))
-                    }
-                    Publication::Dropped(_) => (Outcome::Late { compile }, None),
-                },
-                Err(Error::Heap(_)) => (Outcome::NoMemory, None),
-                Err(Error::Version { late: true, .. }) => (Outcome::Late { compile }, None),
-                Err(cause) => {
-                    debug!(%cause, "a background compile failed");
-                    (Outcome::Failed { compile }, None)
-                }
-            };
-            let watch = counts.map(|counts| (request.function, counts));
-            self.job_ended(request.version, outcome, watch);
-        });
-    }
-
-    /// Tells the controller that a compile it asked for has ended; `published` is the
-    /// function that runs it now and whether it counts. Starts what comes next.
-    fn job_ended(
-        self: &Arc<Self>,
-        version: VersionId,
-        outcome: Outcome,
-        published: Option<(FunctionId, bool)>,
-    ) {
-        let now = nanos(self.events.now());
-        let mut next = Vec::new();
-        {
-            let mut control = self.tiers.control();
-            if let Some((function, counts)) = published {
-                control.watched.retain(|(id, _)| *id != function);
-                if counts {
-                    control.watched.push((function, Count::default()));
-                }
-            }
-            control.controller.finished(now, version, outcome);
-            while let Some(decision) = control.controller.next(now) {
-                next.push(decision);
-            }
-        }
-        for decision in next {
-            self.carry_out(decision);
-        }
-    }
-
-    fn cancel(self: &Arc<Self>, function: uruk_tiering::FunctionId, version: VersionId) {
-        let waited = {
-            let mut jobs = self.tiers.jobs();
-            let before = jobs.waiting.len();
-            jobs.waiting.retain(|(job, _)| job.version != version);
-            jobs.waiting.len() != before
-        };
-        if let Some(id) = self.stubs.function(function.0) {
-            // One that is being compiled is late then, and dropped.
-            self.tiers.versions.of(id).cancel(version);
-        }
-        if waited {
-            self.job_ended(version, Outcome::Cancelled, None);
-        }
-    }
-
-    /// Goes back to the version before `version`.
-    fn revert(&self, id: FunctionId, version: VersionId) {
-        let versions = self.tiers.versions.of(id);
-        match versions.revert(version, |entry| self.stubs.publish(id, entry.0)) {
-            Ok(reverted) => {
-                let at = self.events.now();
-                let restored = reverted.restored;
-                let tier = self.tier_of(id, restored).unwrap_or(Tier::Baseline);
-                let counts = tier == Tier::Baseline && self.tiers.is_auto();
-                self.tiers.control().controller.reverted(
-                    nanos(at),
-                    key(id),
-                    restored,
-                    tier,
-                    counts,
-                );
-                self.events.tell(|| Event::Reverted {
-                    id,
-                    function: self.name_of(id),
-                    version: restored.0,
-                    tier,
-                    at,
-                });
-            }
-            Err(cause) => debug!(%cause, "nothing to go back to"),
-        }
-    }
-}
-
 /// The controller's name of a function.
 pub(crate) fn key(id: FunctionId) -> uruk_tiering::FunctionId {
     uruk_tiering::FunctionId(id.index())
 }
 
-fn nanos(time: Duration) -> Nanos {
+pub(crate) fn nanos(time: Duration) -> Nanos {
     Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
-}
-
-/// Processor time of the calling thread.
-fn thread_time() -> Duration {
-    clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// Processor time of the process.
@@ -559,7 +308,7 @@ pub(crate) fn process_time() -> Duration {
     clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-fn clock(id: libc::clockid_t) -> Duration {
+pub(crate) fn clock(id: libc::clockid_t) -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -567,13 +316,4 @@ fn clock(id: libc::clockid_t) -> Duration {
     // SAFETY: a valid out pointer; the clock always exists.
     unsafe { libc::clock_gettime(id, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// Lets everybody else go first. Only the calling thread, as Linux has it.
-fn lower_priority() {
-    // SAFETY: plain calls about the calling thread; a refusal leaves it as it is.
-    unsafe {
-        let id = libc::gettid() as libc::id_t;
-        libc::setpriority(libc::PRIO_PROCESS, id, NICENESS);
-    }
 }

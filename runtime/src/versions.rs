@@ -33,6 +33,10 @@ pub(crate) struct Version {
     pub(crate) entry: u64,
     /// End of the function itself; what was compiled along lies before or after.
     pub(crate) body_end: u64,
+    /// Bytes of its code.
+    pub(crate) bytes: u64,
+    /// Time to compile and link it.
+    pub(crate) time: Duration,
     pub(crate) samples: u64,
     /// What it is removed by.
     _tracker: Option<Tracker>,
@@ -227,6 +231,8 @@ impl Core {
             tier,
             entry: built.entry,
             body_end: built.body_end,
+            bytes: built.bytes,
+            time: built.compiling + built.linking,
             samples: 0,
             _tracker: built.tracker,
         });

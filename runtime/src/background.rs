@@ -1,0 +1,330 @@
+//! The threads behind the tiers: one that looks at counters and samples, and workers
+//! that compile in the background.
+//!
+//! The controller's thread reports what it sees to `uruk_tiering`'s controller and puts
+//! its decisions into the list of jobs. Workers have low priority and are made when
+//! there is first something to do. Nobody who calls a function waits for any of them.
+//!
+//! Everything here that takes a lock does so under a pass of the gate (`service`), so
+//! that no fork happens meanwhile; sleeping threads are parked, which holds no lock.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::{debug, warn};
+use uruk_codegen::fatal;
+use uruk_stubs::FunctionId;
+use uruk_tiering::{Decision, Nanos, Outcome, Publication, Purpose, Tier, VersionId};
+
+use crate::core::Core;
+use crate::counts::Count;
+use crate::error::Error;
+use crate::event::Event;
+use crate::service;
+use crate::tiers::{Control, clock, key, nanos};
+use crate::versions::Request;
+
+/// Niceness of background workers: a first call's compile goes before them.
+const NICENESS: i32 = 10;
+
+/// Starts the controller's thread, if functions move between tiers.
+pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
+    if !core.tiers.is_auto() {
+        return Ok(());
+    }
+    let core = Arc::clone(core);
+    service::spawn_thread(String::from("uruk-tiers"), move || control(&core))
+}
+
+/// The controller's thread.
+fn control(core: &Arc<Core>) {
+    {
+        let _pass = service::enter();
+        let mut thread = core
+            .tiers
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *thread = Some(std::thread::current());
+    }
+    while !core.is_stopping() {
+        let interval = {
+            let _pass = service::enter();
+            core.look()
+        };
+        let until = nanos(core.events.now() + interval).0;
+        core.tiers.asleep_until.store(until, Ordering::Relaxed);
+        std::thread::park_timeout(interval);
+        core.tiers.asleep_until.store(u64::MAX, Ordering::Relaxed);
+    }
+}
+
+/// A background worker: waits for jobs until the session ends.
+fn work(core: &Arc<Core>) {
+    lower_priority();
+    while !core.is_stopping() {
+        let job = {
+            let _pass = service::enter();
+            let mut jobs = core.tiers.jobs();
+            let job = jobs.waiting.pop_front();
+            if job.is_none() {
+                jobs.idle.push(std::thread::current());
+            }
+            job
+        };
+        match job {
+            Some((request, queued)) => core.run_job(request, queued),
+            // Woken for nothing it lines up again; it is in line once.
+            None => {
+                std::thread::park();
+                let _pass = service::enter();
+                let me = std::thread::current().id();
+                core.tiers.jobs().idle.retain(|idle| idle.id() != me);
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Looks at the counters once and starts what the controller wants; when to look
+    /// again.
+    fn look(self: &Arc<Self>) -> Duration {
+        // Samples first: counts that no sample could follow yet look like time that
+        // did not pass.
+        self.drain_samples();
+        let start = Instant::now();
+        let now = nanos(self.events.now());
+        let mut decisions = Vec::new();
+        let interval = {
+            let mut control = self.tiers.control();
+            let Control {
+                controller,
+                watched,
+                entries: totals,
+            } = &mut *control;
+            self.tiers.counts.read(watched, |id, added| {
+                let (entries, loops) = (u64::from(added.entries), u64::from(added.loops));
+                *totals.entry(id).or_default() += entries;
+                controller.on_counters(now, key(id), entries, loops);
+            });
+            while let Some(decision) = controller.next(now) {
+                decisions.push(decision);
+            }
+            controller.polled(nanos(start.elapsed()));
+            controller.poll_interval(now)
+        };
+        for decision in decisions {
+            self.carry_out(decision);
+        }
+        Duration::from_nanos(interval.0)
+    }
+
+    fn carry_out(self: &Arc<Self>, decision: Decision) {
+        debug!(?decision, "the controller decides");
+        match decision {
+            Decision::Compile {
+                function,
+                version,
+                tier,
+                ..
+            } => match self.stubs.function(function.0) {
+                Some(id) => self.put_job(Request {
+                    function: id,
+                    version,
+                    tier,
+                    purpose: Purpose::Change,
+                }),
+                None => self.job_ended(version, Outcome::Cancelled, None),
+            },
+            Decision::Cancel { function, version } => self.cancel(function, version),
+            Decision::Revert { function, version } => {
+                if let Some(id) = self.stubs.function(function.0) {
+                    self.revert(id, version);
+                }
+            }
+            _ => warn!(?decision, "not a decision this runtime knows"),
+        }
+    }
+
+    /// Compiles a function at `tier` and publishes it, on the calling thread.
+    pub(crate) fn compile_at(self: &Arc<Self>, id: FunctionId, tier: Tier) -> Result<(), Error> {
+        let purpose = match self.stubs.entry(id) {
+            Some(_) => Purpose::Change,
+            None => Purpose::First,
+        };
+        let made = self.make(
+            Request {
+                function: id,
+                version: self.tiers.versions.ids.next(),
+                tier,
+                purpose,
+            },
+            None,
+        )?;
+        if let Publication::Published { .. } = made.publication {
+            let now = self.events.now();
+            match purpose {
+                Purpose::First => self.tiers.on_compiled(now, id, tier, &made),
+                Purpose::Change => self.tiers.on_published(now, id, tier, &made),
+            }
+        }
+        Ok(())
+    }
+
+    fn put_job(self: &Arc<Self>, request: Request) {
+        let mut jobs = self.tiers.jobs();
+        jobs.waiting.push_back((request, self.events.now()));
+        if let Some(worker) = jobs.idle.pop() {
+            worker.unpark();
+            return;
+        }
+        if jobs.workers >= self.tiers.background_jobs() {
+            return;
+        }
+        jobs.workers += 1;
+        let name = format!("uruk-opt-{}", jobs.workers - 1);
+        drop(jobs);
+        if let Err(cause) = self.spawn_worker(name) {
+            warn!(%cause, "no background worker: functions stay where they are");
+            self.tiers.jobs().workers -= 1;
+        }
+    }
+
+    fn spawn_worker(self: &Arc<Self>, name: String) -> Result<(), Error> {
+        let core = Arc::clone(self);
+        service::spawn_thread(name, move || work(&core))
+    }
+
+    /// Compiles and publishes one version in the background.
+    fn run_job(self: &Arc<Self>, request: Request, queued: Duration) {
+        let on_fatal = {
+            let core = Arc::clone(self);
+            move |message: &str| {
+                core.lose_worker();
+                service::leave_lost();
+                let _pass = service::enter();
+                let versions = core.tiers.versions.of(request.function);
+                versions.fail(request.version);
+                core.tell_failed(request, &core.fatal(request.function, message));
+                core.tell_lost(message);
+                let compile = Nanos::ZERO;
+                core.job_ended(request.version, Outcome::Failed { compile }, None);
+                let name = String::from("uruk-opt");
+                if let Err(cause) = core.spawn_worker(name) {
+                    warn!(%cause, "no background worker in place of the one LLVM took down");
+                    core.tiers.jobs().workers -= 1;
+                }
+            }
+        };
+        fatal::guard(on_fatal, || {
+            let _busy = service::enter();
+            let before = thread_time();
+            let result = self.make(request, Some(queued));
+            let compile = nanos(thread_time().saturating_sub(before));
+            let (outcome, counts) = match result {
+                Ok(made) => match made.publication {
+                    Publication::Published { .. } => {
+                        let counters = made.counts;
+                        (Outcome::Published { compile, counters }, Some(counters))
+                    }
+                    Publication::Dropped(_) => (Outcome::Late { compile }, None),
+                },
+                Err(Error::Heap(_)) => (Outcome::NoMemory, None),
+                Err(Error::Version { late: true, .. }) => (Outcome::Late { compile }, None),
+                Err(cause) => {
+                    debug!(%cause, "a background compile failed");
+                    (Outcome::Failed { compile }, None)
+                }
+            };
+            let watch = counts.map(|counts| (request.function, counts));
+            self.job_ended(request.version, outcome, watch);
+        });
+    }
+
+    /// Tells the controller that a compile it asked for has ended; `published` is the
+    /// function that runs it now and whether it counts. Starts what comes next.
+    fn job_ended(
+        self: &Arc<Self>,
+        version: VersionId,
+        outcome: Outcome,
+        published: Option<(FunctionId, bool)>,
+    ) {
+        let now = nanos(self.events.now());
+        let mut next = Vec::new();
+        {
+            let mut control = self.tiers.control();
+            if let Some((function, counts)) = published {
+                control.watched.retain(|(id, _)| *id != function);
+                if counts {
+                    control.watched.push((function, Count::default()));
+                }
+            }
+            control.controller.finished(now, version, outcome);
+            while let Some(decision) = control.controller.next(now) {
+                next.push(decision);
+            }
+        }
+        for decision in next {
+            self.carry_out(decision);
+        }
+    }
+
+    fn cancel(self: &Arc<Self>, function: uruk_tiering::FunctionId, version: VersionId) {
+        let waited = {
+            let mut jobs = self.tiers.jobs();
+            let before = jobs.waiting.len();
+            jobs.waiting.retain(|(job, _)| job.version != version);
+            jobs.waiting.len() != before
+        };
+        if let Some(id) = self.stubs.function(function.0) {
+            // One that is being compiled is late then, and dropped.
+            self.tiers.versions.of(id).cancel(version);
+        }
+        if waited {
+            self.job_ended(version, Outcome::Cancelled, None);
+        }
+    }
+
+    /// Goes back to the version before `version`.
+    fn revert(&self, id: FunctionId, version: VersionId) {
+        let versions = self.tiers.versions.of(id);
+        match versions.revert(version, |entry| self.stubs.publish(id, entry.0)) {
+            Ok(reverted) => {
+                let at = self.events.now();
+                let restored = reverted.restored;
+                let tier = self.tier_of(id, restored).unwrap_or(Tier::Baseline);
+                let counts = tier == Tier::Baseline && self.tiers.is_auto();
+                self.tiers.control().controller.reverted(
+                    nanos(at),
+                    key(id),
+                    restored,
+                    tier,
+                    counts,
+                );
+                self.events.tell(|| Event::Reverted {
+                    id,
+                    function: self.name_of(id),
+                    version: restored.0,
+                    tier,
+                    at,
+                });
+            }
+            Err(cause) => debug!(%cause, "nothing to go back to"),
+        }
+    }
+}
+
+/// Processor time of the calling thread.
+fn thread_time() -> Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Lets everybody else go first. Only the calling thread, as Linux has it.
+fn lower_priority() {
+    // SAFETY: plain calls about the calling thread; a refusal leaves it as it is.
+    unsafe {
+        let id = libc::gettid() as libc::id_t;
+        libc::setpriority(libc::PRIO_PROCESS, id, NICENESS);
+    }
+}
