@@ -77,7 +77,10 @@ fn work(core: &Arc<Core>) {
             Some((request, queued)) => core.run_job(request, queued),
             // Woken for nothing it lines up again; it is in line once.
             None => {
-                std::thread::park();
+                // Whoever ends the session before this thread lined up does not wake it.
+                if !core.is_stopping() {
+                    std::thread::park();
+                }
                 let _pass = service::enter();
                 let me = std::thread::current().id();
                 core.tiers.jobs().idle.retain(|idle| idle.id() != me);

@@ -21,6 +21,7 @@ use crate::event::Events;
 use crate::hooks::Hooks;
 use crate::names::{Definition, Name, Names};
 use crate::process::Process;
+use crate::service;
 use crate::stats::Counters;
 use crate::tiers::{TierSettings, TierState};
 
@@ -151,6 +152,7 @@ impl Core {
         // Relaxed: workers look at it after a wake-up, which orders enough.
         self.stopping.store(true, Ordering::Relaxed);
         self.stubs.stop_service();
+        let _pass = service::enter();
         self.tiers.stop();
     }
 

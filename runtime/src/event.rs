@@ -199,6 +199,13 @@ impl Events {
         self.recorder.get()
     }
 
+    /// In the child of a fork: the recording is the parent's.
+    pub(crate) fn after_fork_child(&self) {
+        if let Some(recorder) = self.recorder.get() {
+            recorder.forget();
+        }
+    }
+
     /// Tells the event that `make` returns, if anybody listens.
     pub(crate) fn tell(&self, make: impl FnOnce() -> Event) {
         let traced = tracing::enabled!(target: "uruk", tracing::Level::DEBUG);

@@ -294,6 +294,7 @@ unsafe extern "C" fn in_child() {
         core.stubs.after_fork_child();
         core.names.session().pool().after_fork_child();
         core.tiers.after_fork_child();
+        core.events.after_fork_child();
     }
     GATE.open();
     for core in &state.sessions {

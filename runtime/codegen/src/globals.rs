@@ -50,6 +50,12 @@ impl Extraction<'_> {
         if let Placement::WithFunction(owner) = info.placement {
             return self.copy_table(old, owner);
         }
+        // Two declarations have two addresses, as far as the optimizer knows.
+        if self.optimizes() && matches!(info.kind, Kind::Alias { .. }) && self.is_ours(id, 0) {
+            self.facts.insert(id);
+            // SAFETY: a live alias.
+            return self.map_constant(unsafe { LLVMAliasGetAliasee(old) });
+        }
         let kind = self.effective_kind(id, 0);
         if kind == Kind::Function || matches!(kind, Kind::Ifunc { .. }) {
             let matrix = info.name.starts_with("llvm.matrix.");
@@ -119,6 +125,17 @@ impl Extraction<'_> {
                 }
             }
         }
+    }
+
+    /// True if `id`, and whatever it is an alias of, are bound to what this module has.
+    fn is_ours(&self, id: SymbolId, depth: u32) -> bool {
+        let base = match self.reader.summary().symbols[id.index()].kind {
+            Kind::Alias { base, .. } => base,
+            _ => Some(id),
+        };
+        self.plan.import(id).defined
+            && depth < 64
+            && base.is_some_and(|base| base == id || self.is_ours(base, depth + 1))
     }
 
     /// Looks through aliases: what a name finally is.

@@ -16,8 +16,10 @@
 //!   and become [`CodegenError`]s.
 //!
 //! Reading order: [`summary`] (what a module holds, as plain data),
-//! [`plan`] (how each symbol is to be reached), [`reader`], `extract`, `globals`,
-//! `body` and `constant` (the copy), [`emit`] and `pipeline`, [`pool`], [`fatal`].
+//! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
+//! answered), [`reader`], `extract`, `globals`, `body` and `constant` (the copy),
+//! `candidates` and `optimize` (tiers 2 and 3), `shape` (loops and counters), [`emit`]
+//! and `pipeline`, [`pool`], [`fatal`].
 
 #![deny(missing_docs)]
 

@@ -390,3 +390,24 @@ fn tables_of_labels_stay_with_their_function_at_every_tier() {
         assert!(describe(&out.object).contains("run by type 41"), "{tier:?}");
     }
 }
+
+#[test]
+fn an_alias_has_the_address_of_what_it_names() {
+    let ir = "
+        @data = global [2 x i32] zeroinitializer
+        @end = alias i32, getelementptr ([2 x i32], ptr @data, i64 0, i64 1)
+        @other = alias i32 (), ptr @real
+        define i32 @real() { ret i32 3 }
+        define i1 @f() {
+          %p = getelementptr [2 x i32], ptr @data, i64 0, i64 1
+          %a = icmp eq ptr %p, @end
+          %b = icmp eq ptr @real, @other
+          %c = and i1 %a, %b
+          ret i1 %c
+        }
+        define i32 @g() { %r = call i32 @other() ret i32 %r }";
+    let out = compile(ir, "f", &at(Tier::Optimized));
+    assert_eq!(disassemble(&out.object), "mov al,1\nret\n");
+    let out = compile(ir, "g", &at(Tier::Optimized));
+    assert_eq!(disassemble(&out.object), "mov eax,3\nret\n");
+}

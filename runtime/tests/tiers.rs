@@ -1,0 +1,241 @@
+//! Functions on their way through the tiers, as an embedder sees and steers it.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use uruk::{Event, Jit, JitBuilder, PolicyConfig, SamplingChoice, Tier, Tiers};
+
+/// Longest wait for something that happens in the background.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const SUM: &str = "
+@calls = internal global i64 0
+define i64 @sum(i64 %n) {
+entry:
+  %old = load i64, ptr @calls
+  %new = add i64 %old, 1
+  store i64 %new, ptr @calls
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %s = phi i64 [ 0, %entry ], [ %more, %loop ]
+  %square = mul i64 %i, %i
+  %more = add i64 %s, %square
+  %next = add i64 %i, 1
+  %done = icmp eq i64 %next, %n
+  br i1 %done, label %exit, label %loop
+exit:
+  ret i64 %more
+}
+define i64 @count() {
+  %v = load i64, ptr @calls
+  ret i64 %v
+}";
+
+type Log = Arc<Mutex<Vec<Event>>>;
+
+fn logged(builder: JitBuilder) -> (Jit, Log) {
+    let log = Log::default();
+    let sink = Arc::clone(&log);
+    let jit = builder
+        .on_event(Arc::new(move |event| {
+            sink.lock().unwrap().push(event.clone());
+        }))
+        .build()
+        .unwrap();
+    (jit, log)
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+    }
+}
+
+fn publications(log: &Log, of: &str) -> Vec<(Tier, Option<Tier>)> {
+    let log = log.lock().unwrap();
+    log.iter()
+        .filter_map(|event| match event {
+            Event::Published {
+                function,
+                tier,
+                replaced,
+                ..
+            } if *function == of => Some((*tier, replaced.map(|(_, tier)| tier))),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_hot_function_moves_up_while_it_is_called() {
+    let (jit, log) = logged(Jit::builder());
+    jit.add_ir("m", SUM).unwrap();
+    // SAFETY: plain functions of the module above.
+    let (sum, count) = unsafe {
+        (
+            jit.function::<extern "C" fn(i64) -> i64>("sum").unwrap(),
+            jit.function::<extern "C" fn() -> i64>("count").unwrap(),
+        )
+    };
+    let address = sum.address();
+    let mut calls = 0;
+    wait_until("tier 2", || {
+        assert_eq!(sum.call(1000), 332_833_500);
+        calls += 1;
+        jit.tier("sum").unwrap() >= Some(Tier::Optimized)
+    });
+    assert_eq!(sum.call(1000), 332_833_500);
+    // One instance of the static across versions, one address.
+    assert_eq!(count.call(), calls + 1);
+    assert_eq!(sum.address(), address);
+    let published = publications(&log, "sum");
+    assert_eq!(published[0], (Tier::Baseline, None));
+    assert_eq!(published[1].1, Some(Tier::Baseline), "{published:?}");
+    let stats = jit.stats();
+    assert!(stats.tiers[0].versions >= 2 && stats.retired >= 1, "{stats:?}");
+    assert_eq!(stats.compiled, 2);
+}
+
+#[test]
+fn pins_hold_and_can_be_taken_off() {
+    let (jit, _log) = logged(Jit::builder());
+    jit.add_ir("m", SUM).unwrap();
+    jit.pin("sum", Some(Tier::Baseline)).unwrap();
+    // SAFETY: a plain function of the module above.
+    let sum = unsafe { jit.function::<extern "C" fn(i64) -> i64>("sum").unwrap() };
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(300) {
+        sum.call(10_000);
+    }
+    assert_eq!(jit.tier("sum").unwrap(), Some(Tier::Baseline));
+    jit.pin("sum", Some(Tier::Guided)).unwrap();
+    wait_until("the pin", || jit.tier("sum").unwrap() == Some(Tier::Guided));
+    assert_eq!(sum.call(4), 14);
+    jit.pin("sum", None).unwrap();
+    jit.pin("sum", Some(Tier::Baseline)).unwrap();
+    wait_until("the way down", || {
+        jit.tier("sum").unwrap() == Some(Tier::Baseline)
+    });
+    assert_eq!(sum.call(4), 14);
+}
+
+#[test]
+fn a_pause_holds_promotions() {
+    let jit = Jit::new().unwrap();
+    jit.add_ir("m", SUM).unwrap();
+    jit.pause_tiers();
+    // SAFETY: a plain function of the module above.
+    let sum = unsafe { jit.function::<extern "C" fn(i64) -> i64>("sum").unwrap() };
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(300) {
+        sum.call(10_000);
+    }
+    assert_eq!(jit.tier("sum").unwrap(), Some(Tier::Baseline));
+    jit.resume_tiers();
+    wait_until("promotion after the pause", || {
+        sum.call(10_000);
+        jit.tier("sum").unwrap() >= Some(Tier::Optimized)
+    });
+}
+
+#[test]
+fn compiling_at_a_tier_is_done_on_return() {
+    let jit = Jit::new().unwrap();
+    jit.pause_tiers();
+    jit.add_ir("m", SUM).unwrap();
+    assert_eq!(jit.tier("sum").unwrap(), None);
+    // SAFETY: a plain function of the module above.
+    let sum = unsafe { jit.function::<extern "C" fn(i64) -> i64>("sum").unwrap() };
+    for tier in [Tier::Optimized, Tier::Baseline, Tier::Guided] {
+        jit.compile_at("sum", tier).unwrap();
+        assert_eq!(jit.tier("sum").unwrap(), Some(tier));
+        assert_eq!(sum.call(4), 14);
+    }
+    let missing = jit.compile_at("nothing", Tier::Guided).unwrap_err();
+    assert!(missing.to_string().contains("nothing"), "{missing}");
+}
+
+#[test]
+fn a_fixed_tier_stays() {
+    for tier in Tier::ALL {
+        let (jit, log) = logged(Jit::builder().tiers(Tiers::Fixed(tier)));
+        jit.add_ir("m", SUM).unwrap();
+        // SAFETY: a plain function of the module above.
+        let sum = unsafe { jit.function::<extern "C" fn(i64) -> i64>("sum").unwrap() };
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(100) {
+            assert_eq!(sum.call(4), 14);
+        }
+        assert_eq!(publications(&log, "sum"), [(tier, None)]);
+    }
+}
+
+/// A kernel whose result changes in the last bits if multiplication and addition are
+/// fused.
+const DOT: &str = "
+declare double @llvm.fmuladd.f64(double, double, double)
+define double @dot(double %a, double %b, i64 %n) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %s = phi double [ 0.0, %entry ], [ %more, %loop ]
+  %x = phi double [ %a, %entry ], [ %y, %loop ]
+  %more = call double @llvm.fmuladd.f64(double %x, double %b, double %s)
+  %y = call double @llvm.fmuladd.f64(double %x, double 0x3FEFF3B645A1CAC1, double %b)
+  %next = add i64 %i, 1
+  %done = icmp eq i64 %next, %n
+  br i1 %done, label %exit, label %loop
+exit:
+  ret double %more
+}";
+
+fn dot(contract: bool, tier: Tier) -> u64 {
+    let builder = Jit::builder()
+        .tiers(Tiers::Fixed(tier))
+        .contract(contract);
+    let jit = builder.build().unwrap();
+    jit.add_ir("m", DOT).unwrap();
+    // SAFETY: a plain function of the module above.
+    let dot = unsafe {
+        jit.function::<extern "C" fn(f64, f64, i64) -> f64>("dot")
+            .unwrap()
+    };
+    dot.call(0.1, 0.7, 1000).to_bits()
+}
+
+#[test]
+fn results_are_the_same_bits_in_every_tier() {
+    let (mut s, mut x) = (0.0_f64, 0.1_f64);
+    for _ in 0..1000 {
+        s += x * 0.7;
+        x = x * f64::from_bits(0x3FEF_F3B6_45A1_CAC1) + 0.7;
+    }
+    for tier in Tier::ALL {
+        assert_eq!(dot(false, tier), s.to_bits(), "{tier}");
+    }
+    // The kernel would tell: where fusing is allowed and possible it differs.
+    if std::arch::is_x86_feature_detected!("fma") {
+        assert_ne!(dot(true, Tier::Optimized), s.to_bits());
+    }
+}
+
+#[test]
+fn the_policy_is_the_embedders() {
+    let policy = PolicyConfig {
+        max_tier: Tier::Baseline,
+        ..PolicyConfig::default()
+    };
+    let builder = Jit::builder().policy(policy).sampling(SamplingChoice::Off);
+    let jit = builder.build().unwrap();
+    jit.add_ir("m", SUM).unwrap();
+    // SAFETY: a plain function of the module above.
+    let sum = unsafe { jit.function::<extern "C" fn(i64) -> i64>("sum").unwrap() };
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(300) {
+        sum.call(10_000);
+    }
+    assert_eq!(jit.tier("sum").unwrap(), Some(Tier::Baseline));
+}
