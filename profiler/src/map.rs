@@ -394,6 +394,45 @@ mod tests {
     }
 
     #[test]
+    fn readers_see_only_what_was_there() {
+        // Tags count the uses of a range, and births are ten times the tag.
+        let map = map(64);
+        let rounds = 20_000;
+        map.insert(BASE..BASE + 0x1800, 0, 0).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for tag in 1..=rounds {
+                    map.insert(BASE..BASE + 0x1800, tag, tag * 10).unwrap();
+                    map.forget_before((tag * 10).saturating_sub(100));
+                }
+            });
+            for offset in [0, 0x1234] {
+                let map = &map;
+                scope.spawn(move || {
+                    let (mut last, mut seen) = (0, 0);
+                    while last < rounds {
+                        let time = last * 10 + 5;
+                        match map.find(BASE + offset, time) {
+                            Found::Tag(tag) => {
+                                assert!(tag <= last, "{tag} at {time}");
+                                seen += u64::from(tag == last);
+                            }
+                            Found::Stale => {}
+                            Found::Unknown => panic!("something always covers it"),
+                        }
+                        if let Found::Tag(tag) = map.find(BASE + offset, u64::MAX - 1) {
+                            assert!(tag >= last, "{tag} after {last}");
+                            last = tag;
+                        }
+                    }
+                    assert!(seen > 0);
+                });
+            }
+        });
+        assert!(map.size().live == 2 && map.size().ended <= 64);
+    }
+
+    #[test]
     fn ranges_outside_are_errors() {
         let map = map(2);
         for range in [BASE - 1..BASE + 1, BASE..BASE, BASE..BASE + (1 << 20) + 1] {

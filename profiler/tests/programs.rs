@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use common::{BOTH, alone, burn, drain, of, plain, sleep};
+use uruk_profiler::outputs::{Code, JitDump, PerfMap};
 use uruk_profiler::{
     Choice, Excluded, Kind, Rates, Sampler, Settings, Sizes, SourceError, current_tid, open,
 };
@@ -35,12 +36,12 @@ fn handle(signal: i32, handler: extern "C" fn(i32)) {
     }
 }
 
-/// The real-time signals that have a handler.
-fn taken_signals() -> HashSet<i32> {
-    let taken = |&signal: &i32| action(signal).sa_sigaction != libc::SIG_DFL;
-    (libc::SIGRTMIN()..=libc::SIGRTMAX())
-        .filter(taken)
-        .collect()
+/// The real-time signals that have a handler which is not of these tests. (Handlers of
+/// ours stay installed.)
+fn our_signals() -> Vec<i32> {
+    let theirs = on_foreign as *const () as usize;
+    let ours = |&signal: &i32| ![libc::SIG_DFL, theirs].contains(&action(signal).sa_sigaction);
+    (libc::SIGRTMIN()..=libc::SIGRTMAX()).filter(ours).collect()
 }
 
 /// Runs `body` in the child of a fork and gives the wait status.
@@ -158,22 +159,16 @@ extern "C" fn on_foreign(_: i32) {
 #[test]
 fn a_program_may_take_our_signal() {
     let _alone = alone();
-    let before = taken_signals();
     let Some(mut source) = plain(Choice::Timers) else {
         return;
     };
     source.start(RATES).unwrap();
-    let ours = *taken_signals().difference(&before).next().unwrap_or(&0);
-    if ours == 0 {
-        // An earlier test's handler is still there: that is the one in use.
-        eprintln!("the signal was chosen before");
+    let ours = our_signals();
+    assert!(!ours.is_empty());
+    for &signal in &ours {
+        handle(signal, on_foreign);
     }
-    let ours = if ours == 0 {
-        *before.iter().max().unwrap()
-    } else {
-        ours
-    };
-    handle(ours, on_foreign);
+    let ours = ours[0];
     source.refresh();
     drain(&mut *source);
     FOREIGN.store(0, Ordering::Relaxed);
@@ -192,10 +187,7 @@ fn others_signals_do_what_they_would_have_done() {
     let Some(source) = plain(Choice::Timers) else {
         return;
     };
-    let ours: Vec<i32> = taken_signals()
-        .into_iter()
-        .filter(|&signal| action(signal).sa_sigaction != on_foreign as *const () as usize)
-        .collect();
+    let ours = our_signals();
     assert!(!ours.is_empty());
     for signal in ours {
         let status = in_child(|| {
@@ -319,6 +311,73 @@ fn descriptors_stay_out_of_the_way() {
     }
     assert_eq!(count, source.coverage().descriptors);
     source.stop();
+}
+
+#[test]
+fn a_program_may_close_all_descriptors() {
+    let _alone = alone();
+    let Some(mut source) = plain(Choice::CpuClock) else {
+        return;
+    };
+    source.start(RATES).unwrap();
+    let ours: Vec<i32> = std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .flatten()
+        .filter(|entry| {
+            let target = std::fs::read_link(entry.path()).unwrap_or_default();
+            target.to_string_lossy().contains("perf_event")
+        })
+        .map(|entry| entry.file_name().to_str().unwrap().parse().unwrap())
+        .collect();
+    assert!(!ours.is_empty());
+    for &fd in &ours {
+        // SAFETY: as a program would: the number is the program's from here on.
+        assert_eq!(unsafe { libc::dup2(2, fd) }, fd);
+    }
+    source.refresh();
+    burn(100);
+    let mine = of(&drain(&mut *source), current_tid()).len();
+    assert!(mine >= 4, "sampling goes on: {mine}");
+    source.stop();
+    for fd in ours {
+        // SAFETY: only asks; then the program closes its own.
+        let closed = unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 && libc::close(fd) == 0 };
+        assert!(closed, "{fd} was left to the program");
+    }
+}
+
+#[test]
+fn outputs_on_both_sides_of_a_fork() {
+    let _alone = alone();
+    let folder = std::env::temp_dir().join(format!("uruk-profiler-fork-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut map = PerfMap::create(&folder).unwrap();
+    let mut dump = JitDump::create(&folder).unwrap();
+    let code = Code {
+        name: "f",
+        address: 0x1000,
+        bytes: &[0xc3],
+    };
+    map.add(1, 1, "inherited").unwrap();
+    dump.load(&code, &[]).unwrap();
+    let before = std::fs::metadata(dump.path()).unwrap().len();
+    let status = in_child(|| {
+        let parents = [map.path().to_owned(), dump.path().to_owned()];
+        map.after_fork_child().unwrap();
+        dump.after_fork_child().unwrap();
+        map.add(2, 2, "child").unwrap();
+        dump.load(&code, &[]).unwrap();
+        assert!(map.path() != parents[0] && dump.path() != parents[1]);
+        assert_eq!(std::fs::metadata(dump.path()).unwrap().len(), before);
+        std::fs::read_to_string(map.path()).unwrap() == "1 1 inherited\n2 2 child\n"
+    });
+    assert_eq!(status, 0);
+    assert_eq!(
+        std::fs::read_to_string(map.path()).unwrap(),
+        "1 1 inherited\n"
+    );
+    assert_eq!(std::fs::metadata(dump.path()).unwrap().len(), before);
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// Makes the kernel answer `perf_event_open` of the calling thread with an action.

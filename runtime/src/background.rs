@@ -22,11 +22,17 @@ use crate::counts::Count;
 use crate::error::Error;
 use crate::event::Event;
 use crate::service;
+#[cfg(doc)]
+use crate::tiers::Tiers;
 use crate::tiers::{Control, clock, key, nanos};
 use crate::versions::Request;
 
 /// Niceness of background workers: a first call's compile goes before them.
 const NICENESS: i32 = 10;
+
+/// Functions that change their tier before a first call, where they are churned: few
+/// enough that a program of a thousand functions still ends within seconds.
+const CHURNED_EACH: usize = 4;
 
 /// Starts the controller's thread, if functions move between tiers.
 pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
@@ -171,6 +177,17 @@ impl Core {
                 Purpose::First => self.tiers.on_compiled(now, id, tier, &made),
                 Purpose::Change => self.tiers.on_published(now, id, tier, &made),
             }
+        }
+        Ok(())
+    }
+
+    /// Moves the next functions in turn to another tier, under [`Tiers::Churn`].
+    pub(crate) fn churn(self: &Arc<Self>) -> Result<(), Error> {
+        for _ in 0..CHURNED_EACH {
+            let Some((id, tier)) = self.tiers.next_churned() else {
+                break;
+            };
+            self.compile_at(id, tier)?;
         }
         Ok(())
     }

@@ -24,6 +24,7 @@ use crate::process::Process;
 use crate::service;
 use crate::stats::Counters;
 use crate::tiers::{TierSettings, TierState};
+use crate::tools::Tools;
 
 /// One module of the program.
 pub(crate) struct Module {
@@ -78,6 +79,7 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     pub(crate) events: Events,
     pub(crate) tiers: TierState,
+    pub(crate) tools: Tools,
     pub(crate) dump_asm: RwLock<Vec<String>>,
     /// Images whose constructors have not run.
     pub(crate) pending: Mutex<Vec<Hooks>>,
@@ -101,6 +103,7 @@ impl Core {
         config: HeapConfig,
         jobs: usize,
         tiers: TierSettings,
+        tools: Tools,
     ) -> Result<Arc<Core>, Error> {
         let heap = Heap::new(config)?;
         let region = uruk_unwind::register_region(heap.base(), heap.size())?;
@@ -136,6 +139,7 @@ impl Core {
             counters: Counters::default(),
             events: Events::default(),
             tiers: TierState::new(tiers, code),
+            tools,
             dump_asm: RwLock::default(),
             pending: Mutex::default(),
             destructors: Mutex::default(),

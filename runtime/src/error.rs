@@ -51,6 +51,12 @@ pub enum Error {
         /// File of the second one.
         second: String,
     },
+    /// What a tool is told by cannot be opened.
+    #[error("{message}")]
+    Tool {
+        /// What, and why.
+        message: String,
+    },
     /// A version cannot go on: its function changed meanwhile, or has too many under
     /// way.
     #[error("{message}")]

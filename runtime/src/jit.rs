@@ -19,6 +19,7 @@ use crate::func::{Func, Signature};
 use crate::service;
 use crate::stats::Stats;
 use crate::tiers::{TierSettings, Tiers};
+use crate::tools::{ToolSettings, Tools};
 
 /// Settings of a session; made by [`Jit::builder`].
 #[derive(Clone, Default)]
@@ -27,6 +28,7 @@ pub struct JitBuilder {
     heap: HeapConfig,
     on_failure: Option<FailureHandler>,
     tiers: TierSettings,
+    tools: ToolSettings,
     listeners: Vec<Listener>,
 }
 
@@ -103,6 +105,13 @@ impl JitBuilder {
         self
     }
 
+    /// Which of other people's tools are told about compiled code. Default: none.
+    #[must_use]
+    pub fn tools(mut self, tools: ToolSettings) -> JitBuilder {
+        self.tools = tools;
+        self
+    }
+
     /// Adds someone to be told of every [`Event`].
     #[must_use]
     pub fn on_event(mut self, listener: Listener) -> JitBuilder {
@@ -121,7 +130,7 @@ impl JitBuilder {
         tiers.policy.cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
         // Half of the processors: the program has something to do, too.
         tiers.policy.jobs = u32::try_from(jobs.min(cpus.div_ceil(2))).unwrap_or(u32::MAX);
-        let core = Core::new(self.heap, jobs, tiers)?;
+        let core = Core::new(self.heap, jobs, tiers, Tools::new(&self.tools)?)?;
         for listener in self.listeners {
             core.events.listen(listener);
         }

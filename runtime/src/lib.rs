@@ -45,6 +45,7 @@ mod sampling;
 mod service;
 mod stats;
 mod tiers;
+mod tools;
 mod versions;
 
 pub use crate::dylib::Dylib;
@@ -56,6 +57,7 @@ pub use crate::jit::{Jit, JitBuilder};
 pub use crate::program::{Mode, Program, ProgramOptions};
 pub use crate::stats::{Stats, StatsFormat, TierStats};
 pub use crate::tiers::Tiers;
+pub use crate::tools::ToolSettings;
 pub use inkwell;
 pub use uruk_codegen::{CodegenError, llvm_version};
 pub use uruk_heap::{BackingChoice, HeapConfig, HeapError};

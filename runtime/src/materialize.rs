@@ -21,6 +21,7 @@ use crate::names::{Definition, Name};
 use crate::program::Mode;
 use crate::service;
 use crate::stats::Counters;
+use crate::tools::Body;
 
 /// What the data of an image left to be done by whoever starts it.
 #[derive(Default)]
@@ -212,6 +213,13 @@ impl Core {
             .find(|row| row.start == entry)
             .map_or(code.start + linked.code.len() as u64, |row| row.end);
         self.dump(function, &linked, code.start, entry..body_end);
+        self.tools.add(&Body {
+            name: function.name.to_str().unwrap_or("?"),
+            entry,
+            end: body_end,
+            code: code.start,
+            linked: &linked,
+        });
         Ok(Built {
             tracker: None,
             entry,

@@ -209,7 +209,7 @@ fn answer(core: &Arc<Core>, id: FunctionId) {
             return;
         }
         let taken = core.events.now();
-        match core.materialize(id) {
+        match core.churn().and_then(|()| core.materialize(id)) {
             Ok(_) => core.events.tell(|| Event::Answered {
                 id,
                 function: core.name_of(id),
@@ -295,6 +295,7 @@ unsafe extern "C" fn in_child() {
         core.names.session().pool().after_fork_child();
         core.tiers.after_fork_child();
         core.events.after_fork_child();
+        core.tools.after_fork_child();
     }
     GATE.open();
     for core in &state.sessions {

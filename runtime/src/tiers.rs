@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | `TierState::control` | the controller is told or asked something | `Counts` |
 //! | `TierState::jobs` | a job is put or taken | nothing |
+| `TierState::churned` | a function is put or taken | nothing |
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -34,6 +35,11 @@ pub enum Tiers {
     Auto,
     /// All at one tier, when first called; none moves.
     Fixed(Tier),
+    /// For tests, of programs and of this library: at tier 1 when first called; before
+    /// the first call of any other function is answered, some that run already are
+    /// compiled at tier 2, then 3, then 1 again. Slow, and the same every time in a
+    /// program of one thread.
+    Churn,
 }
 
 /// Settings of [`TierState`].
@@ -60,6 +66,8 @@ pub(crate) struct TierState {
     pub(crate) thread: Mutex<Option<Thread>>,
     /// The function the program starts at: index plus one; 0 for none.
     entry_point: AtomicUsize,
+    /// Under [`Tiers::Churn`], who has code and at which tier; next in turn first.
+    churned: Mutex<VecDeque<(FunctionId, Tier)>>,
 }
 
 pub(crate) struct Control {
@@ -83,7 +91,7 @@ impl TierState {
     pub(crate) fn new(settings: TierSettings, code: Range<u64>) -> TierState {
         let choice = match settings.tiers {
             Tiers::Auto => settings.sampling,
-            Tiers::Fixed(_) => Choice::Off,
+            Tiers::Fixed(_) | Tiers::Churn => Choice::Off,
         };
         let versions = Versions::default();
         let controller = Controller::new(&settings.policy, Arc::clone(&versions.ids));
@@ -101,6 +109,7 @@ impl TierState {
             asleep_until: AtomicU64::new(u64::MAX),
             thread: Mutex::new(None),
             entry_point: AtomicUsize::new(0),
+            churned: Mutex::default(),
         }
     }
 
@@ -120,7 +129,7 @@ impl TierState {
     /// The tier of a function's first version.
     pub(crate) fn first(&self) -> Tier {
         match self.settings.tiers {
-            Tiers::Auto => Tier::Baseline,
+            Tiers::Auto | Tiers::Churn => Tier::Baseline,
             Tiers::Fixed(tier) => tier,
         }
     }
@@ -132,8 +141,8 @@ impl TierState {
             Tier::Optimized => uruk_codegen::Tier::Optimized,
             Tier::Guided => uruk_codegen::Tier::Guided,
         };
-        let counters = match (self.is_auto(), tier) {
-            (true, Tier::Baseline) => Counters::Entry,
+        let counters = match (self.settings.tiers, tier) {
+            (Tiers::Auto | Tiers::Churn, Tier::Baseline) => Counters::Entry,
             _ => Counters::None,
         };
         Compile::at(codegen_tier)
@@ -164,11 +173,29 @@ impl TierState {
         match self.settings.tiers {
             Tiers::Auto => self.control().controller.start_tier(key(id), facts),
             Tiers::Fixed(tier) => tier,
+            Tiers::Churn => Tier::Baseline,
         }
+    }
+
+    /// The next function in turn that is to change its tier, and the tier it goes to;
+    /// `None` unless functions are churned.
+    pub(crate) fn next_churned(&self) -> Option<(FunctionId, Tier)> {
+        if self.settings.tiers != Tiers::Churn {
+            return None;
+        }
+        let (id, tier) = self.churned().pop_front()?;
+        Some((id, tier.above().unwrap_or(Tier::Baseline)))
+    }
+
+    fn churned(&self) -> MutexGuard<'_, VecDeque<(FunctionId, Tier)>> {
+        self.churned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A function got its first code.
     pub(crate) fn on_compiled(&self, now: Duration, id: FunctionId, tier: Tier, made: &Made) {
+        if self.settings.tiers == Tiers::Churn {
+            self.churned().push_back((id, tier));
+        }
         if !self.is_auto() {
             return;
         }
@@ -231,6 +258,9 @@ impl TierState {
 
     /// A version was published that the controller did not ask for.
     pub(crate) fn on_published(&self, now: Duration, id: FunctionId, tier: Tier, made: &Made) {
+        if self.settings.tiers == Tiers::Churn {
+            self.churned().push_back((id, tier));
+        }
         let mut control = self.control();
         control.watched.retain(|(watched, _)| *watched != id);
         if made.counts {
@@ -259,6 +289,7 @@ impl TierState {
         match self.settings.tiers {
             Tiers::Auto => String::from("auto"),
             Tiers::Fixed(tier) => tier.number().to_string(),
+            Tiers::Churn => String::from("churn"),
         }
     }
 

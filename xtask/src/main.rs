@@ -143,6 +143,8 @@ fn model(cargo: &Cargo) -> anyhow::Result<()> {
         ("uruk-stubs", &["--lib"][..]),
         ("uruk-unwind", &["--lib"]),
         ("uruk-session", &["--test", "loom"]),
+        ("uruk-tiering", &["--test", "loom"]),
+        ("uruk-profiler", &["--lib"]),
     ] {
         let mut words = vec!["--release", "-p", package];
         words.extend(target);

@@ -5,9 +5,14 @@
 //! the low numbers a program may count on. Samples are of user code only: time in the
 //! kernel is nothing a recompilation could save, and `perf_event_paranoid` up to 2
 //! allows that much to everybody.
+//!
+//! Programs exist that close all descriptors they do not know (daemons, at their
+//! start), and later own the same numbers. So a descriptor is asked for the event's
+//! id before it is used or closed; one that does not answer is not ours any more.
 
 use std::fs::File;
 use std::io::Read;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,7 +32,9 @@ static INHERIT_THREAD: AtomicBool = AtomicBool::new(true);
 /// An open event, disabled at first. Closing it ends the events inherited from it.
 #[derive(Debug)]
 pub(super) struct Event {
-    file: File,
+    file: ManuallyDrop<File>,
+    /// The kernel's number of the event, unique.
+    id: u64,
 }
 
 /// What an event counts.
@@ -53,24 +60,31 @@ impl Event {
     /// Opens an event for a thread of this process, on one CPU or wherever it runs.
     pub(super) fn open(plan: Plan, tid: i32, cpu: Option<usize>) -> Result<Event, SourceError> {
         let only_threads = INHERIT_THREAD.load(Ordering::Relaxed);
-        let file = match build(plan, tid, cpu, only_threads) {
+        let opened = match build(plan, tid, cpu, only_threads) {
             // Without it, children of a fork are sampled as well; the reader of the
             // ring drops those by their process id.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) && only_threads => {
-                let file = build(plan, tid, cpu, false);
-                if file.is_ok() {
+                let opened = build(plan, tid, cpu, false);
+                if opened.is_ok() {
                     INHERIT_THREAD.store(false, Ordering::Relaxed);
                 }
-                file
+                opened
             }
             result => result,
         };
-        let file = file.map_err(|error| SourceError::Open {
+        opened.map_err(|error| SourceError::Open {
             tid,
             cpu: cpu.map_or(-1, |cpu| cpu as i32),
             errno: error.raw_os_error().unwrap_or(0),
-        })?;
-        Ok(Event { file })
+        })
+    }
+
+    /// Whether the descriptor still is this event's.
+    pub(super) fn is_open(&self) -> bool {
+        let mut id = 0;
+        // SAFETY: a valid out pointer; other kinds of file refuse the request.
+        let result = unsafe { ioctls::ID(self.file.as_raw_fd(), &mut id) };
+        result == 0 && id == self.id
     }
 
     /// Makes this event write to the ring of `other`, an event of the same CPU.
@@ -87,6 +101,9 @@ impl Event {
 
     /// Switches the event and those inherited from it.
     pub(super) fn set_enabled(&self, enabled: bool) {
+        if !self.is_open() {
+            return;
+        }
         let fd = self.file.as_raw_fd();
         // SAFETY: an open perf event. It fails only for a thread that is gone.
         unsafe {
@@ -102,9 +119,18 @@ impl Event {
     pub(super) fn read(&self) -> Option<u64> {
         // The count, then the times that `perf-event` asks for by default.
         let mut bytes = [0; 24];
-        (&self.file).read_exact(&mut bytes).ok()?;
+        (&*self.file).read_exact(&mut bytes).ok()?;
         let count = bytes[..8].try_into().ok()?;
         Some(u64::from_le_bytes(count))
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if self.is_open() {
+            // SAFETY: not dropped before, and not used after.
+            unsafe { ManuallyDrop::drop(&mut self.file) };
+        }
     }
 }
 
@@ -114,7 +140,7 @@ impl AsFd for Event {
     }
 }
 
-fn build(plan: Plan, tid: i32, cpu: Option<usize>, only_threads: bool) -> std::io::Result<File> {
+fn build(plan: Plan, tid: i32, cpu: Option<usize>, only_threads: bool) -> std::io::Result<Event> {
     let mut builder = Builder::new().observe_pid(tid);
     builder = match plan.counts {
         Counts::Cycles => builder.kind(Hardware::CPU_CYCLES),
@@ -139,7 +165,9 @@ fn build(plan: Plan, tid: i32, cpu: Option<usize>, only_threads: bool) -> std::i
     attrs.set_use_clockid(1);
     attrs.clockid = libc::CLOCK_MONOTONIC;
     attrs.set_inherit_thread(u64::from(plan.inherit && only_threads));
-    let low = builder.build()?.into_raw_fd();
+    let counter = builder.build()?;
+    let id = counter.id();
+    let low = counter.into_raw_fd();
     // SAFETY: the counter gave up its descriptor.
     let low = unsafe { OwnedFd::from_raw_fd(low) };
     let base = DESCRIPTOR_BASE.min(descriptor_limit() * 3 / 4) as i32;
@@ -149,7 +177,8 @@ fn build(plan: Plan, tid: i32, cpu: Option<usize>, only_threads: bool) -> std::i
         return Err(std::io::Error::last_os_error());
     }
     // SAFETY: just made, and nobody else's.
-    Ok(unsafe { File::from_raw_fd(high) })
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(high) });
+    Ok(Event { file, id })
 }
 
 /// The most descriptors the process may have.

@@ -75,6 +75,7 @@ pub(crate) struct Perf {
 #[derive(Debug)]
 struct Running {
     process: i32,
+    rates: Rates,
     /// The sets before the lanes: events are closed before the rings they write to.
     burst: Option<Set>,
     steady: Set,
@@ -174,6 +175,20 @@ impl Perf {
         Ok(())
     }
 
+    /// Begins again at the steady rate, after the program closed our descriptors.
+    fn reopen(&mut self) {
+        if let Some(running) = self.running.take() {
+            let steady_hz = running.rates.steady_hz;
+            drop(running);
+            let rates = Rates {
+                burst_hz: steady_hz,
+                steady_hz,
+            };
+            // If it is no longer allowed, sampling is over; the coverage shows it.
+            let _ = self.start(rates);
+        }
+    }
+
     fn descriptor_limit(&self) -> usize {
         let half = usize::try_from(event::descriptor_limit() / 2).unwrap_or(usize::MAX);
         self.sizes.descriptors.min(half)
@@ -209,6 +224,7 @@ impl Perf {
         let burst = rates.burst_hz > rates.steady_hz && both_fit;
         let mut running = Running {
             process: threads::process_id(),
+            rates,
             burst: burst.then(|| self.set(rates.burst_hz)),
             steady: self.set(rates.steady_hz),
             lanes,
@@ -359,6 +375,10 @@ impl Source for Perf {
         let Some(running) = &mut self.running else {
             return;
         };
+        if !running.lanes.iter().all(Lane::is_open) {
+            self.reopen();
+            return;
+        }
         let hz = f64::from(running.set().hz) * running.share.max(0.01);
         let believed = (SUSPECT_PERIODS as f64 * 1e9 / hz) as u64;
         for suspect in std::mem::take(&mut running.suspects) {

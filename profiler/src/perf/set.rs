@@ -34,6 +34,11 @@ impl Lane {
         let ring = Ring::map(owner.as_fd(), ring_bytes)?;
         Ok(Some(Lane { cpu, ring, owner }))
     }
+
+    /// Whether nobody closed the descriptor of the ring's event.
+    pub(super) fn is_open(&self) -> bool {
+        self.owner.is_open()
+    }
 }
 
 /// Events of one rate.

@@ -116,16 +116,15 @@ fn version(text: &[u8]) -> (u32, u32) {
     (number(), number())
 }
 
-/// Installs the handler: for `signal`, or for a real-time signal nobody uses.
+/// Installs the handler: for `signal`, or for a real-time signal nobody uses (ours of
+/// an earlier time, if it still is).
 pub(super) fn install(signal: Option<c_int>) -> Result<c_int, SourceError> {
     let free = |&signal: &c_int| matches!(current(signal), Some(action) if action.sa_sigaction == libc::SIG_DFL);
-    let signal = match signal {
-        Some(signal) => signal,
-        None => (libc::SIGRTMIN() + LOW_SIGNALS..libc::SIGRTMAX())
-            .rev()
-            .find(free)
-            .ok_or(SourceError::NoSignal)?,
-    };
+    let signals = || (libc::SIGRTMIN() + LOW_SIGNALS..libc::SIGRTMAX()).rev();
+    let signal = signal
+        .or_else(|| signals().find(|&signal| is_ours(signal)))
+        .or_else(|| signals().find(free))
+        .ok_or(SourceError::NoSignal)?;
     if is_ours(signal) {
         return Ok(signal);
     }

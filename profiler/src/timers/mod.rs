@@ -320,3 +320,60 @@ impl Drop for Timers {
         IN_USE.store(false, Ordering::Release);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    static THEIRS: AtomicU32 = AtomicU32::new(0);
+
+    extern "C" fn plain(_: i32) {
+        THEIRS.fetch_add(1, Ordering::Relaxed);
+    }
+
+    extern "C" fn with_info(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+        // SAFETY: the kernel's data.
+        let pid = unsafe { (*info).si_pid() };
+        THEIRS.fetch_add(u32::from(pid == threads::process_id()), Ordering::Relaxed);
+    }
+
+    /// Installs a handler, ours on top, and counts samples and their signals.
+    fn chain(signal: i32, address: usize, flags: i32) -> (u64, u32) {
+        // SAFETY: zero bytes are a valid structure; the handlers only count.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = address;
+            action.sa_flags = flags;
+            libc::sigaction(signal, &action, std::ptr::null_mut());
+        }
+        let mut timers = Timers::open(Sizes::default(), Some(signal), Arc::default()).unwrap();
+        let rates = Rates {
+            burst_hz: 250,
+            steady_hz: 250,
+        };
+        timers.start(rates).unwrap();
+        let before = THEIRS.load(Ordering::Relaxed);
+        let clock = || threads::read_clock(libc::CLOCK_THREAD_CPUTIME_ID).unwrap();
+        let begin = clock();
+        while clock() - begin < 50_000_000 {}
+        for _ in 0..3 {
+            // SAFETY: has a handler.
+            unsafe { libc::raise(signal) };
+        }
+        let drained = timers.drain(&mut |_| ());
+        (drained.samples, THEIRS.load(Ordering::Relaxed) - before)
+    }
+
+    #[test]
+    fn handlers_that_were_there_before_get_their_signals() {
+        let (samples, theirs) = chain(libc::SIGPROF, plain as *const () as usize, 0);
+        assert!(samples >= 3 && theirs == 3, "{samples} {theirs}");
+        let address = with_info as *const () as usize;
+        let (samples, theirs) = chain(libc::SIGUSR2, address, libc::SA_SIGINFO);
+        assert!(samples >= 3 && theirs == 3, "{samples} {theirs}");
+        let (samples, theirs) = chain(libc::SIGVTALRM, libc::SIG_IGN, 0);
+        assert!(samples >= 3 && theirs == 0, "{samples} {theirs}");
+    }
+}

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use uruk::{
     EXIT_FAILURE, Jit, Mode, PolicyConfig, Program, ProgramOptions, SamplingChoice, StatsFormat,
-    Tier, Tiers,
+    Tier, Tiers, ToolSettings,
 };
 
 /// A lazy JIT runtime with hot patching for LLVM IR.
@@ -73,6 +73,15 @@ struct Run {
     /// Where samples come from that rank functions; `auto` takes the first that works.
     #[arg(long, value_name = "SOURCE", value_enum, default_value_t = SamplingSource::Auto)]
     sampling: SamplingSource,
+    /// Write /tmp/perf-PID.map, from which `perf report` takes the names of functions.
+    #[arg(long)]
+    perf_map: bool,
+    /// Write jit-PID.dump into a folder, for `perf record -k 1` and `perf inject --jit`.
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = ".")]
+    jitdump: Option<PathBuf>,
+    /// Register compiled functions with debuggers.
+    #[arg(long)]
+    gdb: bool,
     /// A setting of the tiering policy, as `--print-config` shows them.
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -102,6 +111,8 @@ enum TiersChoice {
     Optimized,
     #[value(name = "3")]
     Guided,
+    #[value(hide = true)]
+    Churn,
 }
 
 impl From<TiersChoice> for Tiers {
@@ -111,6 +122,7 @@ impl From<TiersChoice> for Tiers {
             TiersChoice::Baseline => Tiers::Fixed(Tier::Baseline),
             TiersChoice::Optimized => Tiers::Fixed(Tier::Optimized),
             TiersChoice::Guided => Tiers::Fixed(Tier::Guided),
+            TiersChoice::Churn => Tiers::Churn,
         }
     }
 }
@@ -218,10 +230,15 @@ fn run_program(run: Run) -> i32 {
         report: run.report,
         dump_asm: run.dump_asm,
     };
+    let mut tools = ToolSettings::default();
+    tools.perf_map = run.perf_map;
+    tools.jitdump = run.jitdump;
+    tools.gdb = run.gdb;
     let mut builder = Jit::builder()
         .tiers(run.tiers.into())
         .sampling(run.sampling.into())
         .policy(policy)
+        .tools(tools)
         .contract(run.fp_contract == ContractChoice::Fast);
     if let Some(jobs) = run.jobs {
         builder = builder.jobs(jobs as usize);

@@ -1,0 +1,112 @@
+//! What other people's tools are told about code that no file on disk holds.
+//!
+//! | output | for | says |
+//! |---|---|---|
+//! | [`PerfMap`] | `perf report`, `perf top` | which addresses have which name |
+//! | [`JitDump`] | `perf inject --jit` | code bytes, lines, and when, so that addresses may be used again |
+//! | [`gdb`] | gdb, lldb | symbols, unwind tables and debug information, in [`symfile`]s |
+//!
+//! All are off unless somebody asks: each costs time for every function.
+//!
+//! # Invariants
+//! - One write for one record: a program that is killed leaves whole records.
+//! - Files are created, never opened, so that nobody else's file of the same name (or
+//!   a link of that name) is written to; they have a limit.
+//! - Names are what the caller says, with what a format cannot hold replaced.
+
+pub mod gdb;
+mod jitdump;
+#[expect(unsafe_code, reason = "maps the page by which perf notices a dump")]
+mod marker;
+mod perf_map;
+pub mod symfile;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+pub use jitdump::{Code, JitDump, Line};
+pub use perf_map::{PERF_MAP_FOLDER, PerfMap};
+
+/// Most bytes of one file.
+pub const MAX_FILE_BYTES: u64 = 1 << 30;
+
+/// Why an output failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OutputError {
+    /// The file could not be created.
+    #[error("cannot create {}", path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file could not be written.
+    #[error("cannot write to {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The page of a dump that perf must see could not be mapped executable.
+    #[error("cannot map {} executable: perf would not find it", path.display())]
+    Marker {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file has reached its limit.
+    #[error("{} has reached {limit} bytes", path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        limit: u64,
+    },
+}
+
+/// A file of ours that grows up to a limit.
+#[derive(Debug)]
+struct Output {
+    path: PathBuf,
+    file: File,
+    len: u64,
+}
+
+impl Output {
+    /// Creates the file, in the place of one that is there.
+    fn create(folder: &Path, name: &str) -> Result<Output, OutputError> {
+        let path = folder.join(name);
+        // What cannot be removed makes the creation fail, which tells more.
+        let _ = std::fs::remove_file(&path);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        match options.open(&path) {
+            Ok(file) => Ok(Output { path, file, len: 0 }),
+            Err(source) => Err(OutputError::Create { path, source }),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
+        let len = self.len + bytes.len() as u64;
+        if len > MAX_FILE_BYTES {
+            let path = self.path.clone();
+            let limit = MAX_FILE_BYTES;
+            return Err(OutputError::Full { path, limit });
+        }
+        match self.file.write_all(bytes) {
+            Ok(()) => {
+                self.len = len;
+                Ok(())
+            }
+            Err(source) => {
+                let path = self.path.clone();
+                Err(OutputError::Write { path, source })
+            }
+        }
+    }
+}

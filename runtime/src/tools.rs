@@ -1,0 +1,156 @@
+//! Tells other people's tools about compiled code: perf by its map or dump, debuggers
+//! by their registration interface. All off unless asked for, as each costs time per
+//! version; a failure of one switches it off and is said once.
+//!
+//! Called by whoever links a version, under a pass of the gate.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use tracing::warn;
+use uruk_link::Linked;
+use uruk_profiler::outputs::symfile::{Frames, Symbol};
+use uruk_profiler::outputs::{Code, JitDump, OutputError, PERF_MAP_FOLDER, PerfMap, gdb, symfile};
+
+use crate::error::Error;
+
+/// Which tools are told; part of [`JitBuilder`](crate::JitBuilder).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ToolSettings {
+    /// Write `/tmp/perf-PID.map`, which `perf report` reads.
+    pub perf_map: bool,
+    /// Write `jit-PID.dump` into this folder, for `perf record -k 1` and
+    /// `perf inject --jit`.
+    pub jitdump: Option<PathBuf>,
+    /// Register every version with debuggers that attach (gdb, lldb).
+    pub gdb: bool,
+}
+
+#[derive(Default)]
+struct Open {
+    perf_map: Option<PerfMap>,
+    jitdump: Option<JitDump>,
+    gdb: bool,
+    /// Versions stay for ever, so do their symbols.
+    registered: Vec<gdb::Registration>,
+}
+
+/// The tools of a session.
+#[derive(Default)]
+pub(crate) struct Tools {
+    any: bool,
+    open: Mutex<Open>,
+}
+
+/// A body that was linked.
+pub(crate) struct Body<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) entry: u64,
+    pub(crate) end: u64,
+    /// Where the bytes of the code segment lie.
+    pub(crate) code: u64,
+    pub(crate) linked: &'a Linked,
+}
+
+impl Tools {
+    /// Opens what the settings ask for.
+    pub(crate) fn new(settings: &ToolSettings) -> Result<Tools, Error> {
+        if *settings == ToolSettings::default() {
+            return Ok(Tools::default());
+        }
+        let failed = |cause: OutputError| {
+            let source = std::error::Error::source(&cause);
+            let why = source.map_or_else(String::new, |source| format!(": {source}"));
+            Error::Tool {
+                message: format!("{cause}{why}"),
+            }
+        };
+        let folder = std::path::Path::new(PERF_MAP_FOLDER);
+        let perf_map = settings
+            .perf_map
+            .then(|| PerfMap::create(folder).map_err(failed))
+            .transpose()?;
+        let jitdump = settings.jitdump.as_ref();
+        let jitdump = jitdump
+            .map(|folder| JitDump::create(folder).map_err(failed))
+            .transpose()?;
+        Ok(Tools {
+            any: true,
+            open: Mutex::new(Open {
+                perf_map,
+                jitdump,
+                gdb: settings.gdb,
+                registered: Vec::new(),
+            }),
+        })
+    }
+
+    /// Tells the tools of a body, before it can run.
+    pub(crate) fn add(&self, body: &Body<'_>) {
+        if !self.any {
+            return;
+        }
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let (name, address, size) = (body.name, body.entry, body.end - body.entry);
+        let bytes = |address: u64, size: u64| {
+            let start = usize::try_from(address.wrapping_sub(body.code)).ok()?;
+            let end = start.checked_add(usize::try_from(size).ok()?)?;
+            body.linked.code.get(start..end)
+        };
+        if let Some(map) = &mut open.perf_map
+            && let Err(cause) = map.add(address, size, name)
+        {
+            warn!(%cause, "no more entries in the perf map");
+            open.perf_map = None;
+        }
+        if let Some(dump) = &mut open.jitdump
+            && let Some(bytes) = bytes(address, size)
+        {
+            let code = Code {
+                name,
+                address,
+                bytes,
+            };
+            if let Err(cause) = dump.load(&code, &[]) {
+                warn!(%cause, "no more entries in the jitdump file");
+                open.jitdump = None;
+            }
+        }
+        if open.gdb {
+            let frames = body.linked.eh_frame.and_then(|table| {
+                let bytes = bytes(table.address, table.size as u64)?;
+                Some(Frames {
+                    address: table.address,
+                    bytes,
+                })
+            });
+            let symbol = Symbol {
+                name,
+                address,
+                size,
+            };
+            match symfile::of_symbols(&[symbol], frames) {
+                Ok(file) => open.registered.push(gdb::register(file)),
+                Err(cause) => warn!(%cause, name, "debuggers do not see this function"),
+            }
+        }
+    }
+
+    /// In the child of a fork: files are by process, and copies begin where it does.
+    pub(crate) fn after_fork_child(&self) {
+        if !self.any {
+            return;
+        }
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(map) = &mut open.perf_map
+            && let Err(cause) = map.after_fork_child()
+        {
+            warn!(%cause, "no perf map in the child of a fork");
+            open.perf_map = None;
+        }
+        // Who follows a child finds the parent's dump by its time, and its own
+        // versions from here on would need all inherited ones told again.
+        open.jitdump = None;
+    }
+}
