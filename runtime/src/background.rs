@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 use uruk_codegen::fatal;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Decision, Nanos, Outcome, Publication, Purpose, Tier, VersionId};
@@ -21,6 +21,7 @@ use crate::core::Core;
 use crate::counts::Count;
 use crate::error::Error;
 use crate::event::Event;
+use crate::guided::Step;
 use crate::service;
 #[cfg(doc)]
 use crate::tiers::Tiers;
@@ -30,9 +31,12 @@ use crate::versions::Request;
 /// Niceness of background workers: a first call's compile goes before them.
 const NICENESS: i32 = 10;
 
-/// Functions that change their tier before a first call, where they are churned: few
-/// enough that a program of a thousand functions still ends within seconds.
+/// Functions that change their tier before a first call, where they are churned.
 const CHURNED_EACH: usize = 4;
+
+/// Functions with code from which on only one does: a program of a thousand functions
+/// is to end within seconds, too.
+const CHURNED_GENTLY: usize = 64;
 
 /// Starts the controller's thread, if functions move between tiers.
 pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
@@ -41,6 +45,13 @@ pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
     }
     let core = Arc::clone(core);
     service::spawn_thread(String::from("uruk-tiers"), move || control(&core))
+}
+
+/// What was published in the background.
+struct Runs {
+    request: Request,
+    /// Whether the code counts its entries and back edges.
+    counters: bool,
 }
 
 /// The controller's thread.
@@ -126,6 +137,9 @@ impl Core {
         for decision in decisions {
             self.carry_out(decision);
         }
+        for request in self.tiers.profiles.due(self.events.now()) {
+            self.put_job(request);
+        }
         Duration::from_nanos(interval.0)
     }
 
@@ -183,11 +197,16 @@ impl Core {
 
     /// Moves the next functions in turn to another tier, under [`Tiers::Churn`].
     pub(crate) fn churn(self: &Arc<Self>) -> Result<(), Error> {
-        for _ in 0..CHURNED_EACH {
+        let gently = self.tiers.churned_functions() >= CHURNED_GENTLY;
+        for _ in 0..if gently { 1 } else { CHURNED_EACH } {
             let Some((id, tier)) = self.tiers.next_churned() else {
                 break;
             };
-            self.compile_at(id, tier)?;
+            match self.compile_at(id, tier) {
+                // Another worker has its turn at the same function.
+                Ok(()) | Err(Error::Version { .. }) => {}
+                Err(cause) => return Err(cause),
+            }
         }
         Ok(())
     }
@@ -228,8 +247,14 @@ impl Core {
                 versions.fail(request.version);
                 core.tell_failed(request, &core.fatal(request.function, message));
                 core.tell_lost(message);
+                let function = core.name_of(request.function);
+                warn!(
+                    function,
+                    message, "LLVM took a background worker down; the function runs on as it is"
+                );
                 let compile = Nanos::ZERO;
-                core.job_ended(request.version, Outcome::Failed { compile }, None);
+                let decided = core.tiers.profiles.decided(request.version);
+                core.job_ended(decided, Outcome::Failed { compile }, None);
                 let name = String::from("uruk-opt");
                 if let Err(cause) = core.spawn_worker(name) {
                     warn!(%cause, "no background worker in place of the one LLVM took down");
@@ -240,47 +265,64 @@ impl Core {
         fatal::guard(on_fatal, || {
             let _busy = service::enter();
             let before = thread_time();
-            let result = self.make(request, Some(queued));
+            let first = self.profile_first(request, queued);
+            let (request, result) = match first {
+                Ok(Step::Later) => return,
+                Ok(Step::Now(request)) => (request, self.make(request, Some(queued))),
+                Err(cause) => (request, Err(cause)),
+            };
             let compile = nanos(thread_time().saturating_sub(before));
-            let (outcome, counts) = match result {
+            let (outcome, runs) = match result {
                 Ok(made) => match made.publication {
                     Publication::Published { .. } => {
                         let counters = made.counts;
-                        (Outcome::Published { compile, counters }, Some(counters))
+                        let runs = Runs { request, counters };
+                        (Outcome::Published { compile, counters }, Some(runs))
                     }
                     Publication::Dropped(_) => (Outcome::Late { compile }, None),
                 },
-                Err(Error::Heap(_)) => (Outcome::NoMemory, None),
+                Err(Error::Heap(cause)) => {
+                    let function = self.name_of(request.function);
+                    info!(function, %cause, "no memory for a better version");
+                    (Outcome::NoMemory, None)
+                }
                 Err(Error::Version { late: true, .. }) => (Outcome::Late { compile }, None),
                 Err(cause) => {
-                    debug!(%cause, "a background compile failed");
+                    let function = self.name_of(request.function);
+                    info!(function, %cause, "a background compile failed");
                     (Outcome::Failed { compile }, None)
                 }
             };
-            let watch = counts.map(|counts| (request.function, counts));
-            self.job_ended(request.version, outcome, watch);
+            let decided = self.tiers.profiles.decided(request.version);
+            self.job_ended(decided, outcome, runs);
         });
     }
 
-    /// Tells the controller that a compile it asked for has ended; `published` is the
-    /// function that runs it now and whether it counts. Starts what comes next.
-    fn job_ended(
-        self: &Arc<Self>,
-        version: VersionId,
-        outcome: Outcome,
-        published: Option<(FunctionId, bool)>,
-    ) {
+    /// Tells the controller that the compile it asked for as `decided` has ended, and
+    /// what runs now if that was published. Starts what comes next.
+    fn job_ended(self: &Arc<Self>, decided: VersionId, outcome: Outcome, runs: Option<Runs>) {
         let now = nanos(self.events.now());
         let mut next = Vec::new();
         {
             let mut control = self.tiers.control();
-            if let Some((function, counts)) = published {
+            control.controller.finished(now, decided, outcome);
+            if let Some(Runs { request, counters }) = runs {
+                let Request {
+                    function,
+                    version,
+                    tier,
+                    ..
+                } = request;
                 control.watched.retain(|(id, _)| *id != function);
-                if counts {
+                if counters {
                     control.watched.push((function, Count::default()));
                 }
+                if version != decided {
+                    let function = key(function);
+                    let controller = &mut control.controller;
+                    controller.reverted(now, function, version, tier, counters);
+                }
             }
-            control.controller.finished(now, version, outcome);
             while let Some(decision) = control.controller.next(now) {
                 next.push(decision);
             }
@@ -301,7 +343,7 @@ impl Core {
             // One that is being compiled is late then, and dropped.
             self.tiers.versions.of(id).cancel(version);
         }
-        if waited {
+        if self.tiers.profiles.cancel(version) || waited {
             self.job_ended(version, Outcome::Cancelled, None);
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use uruk_heap::HeapConfig;
-use uruk_profiler::Choice as SamplingChoice;
+use uruk_profiler::{Choice as SamplingChoice, Sizes as SamplingSizes};
 use uruk_stubs::FailureHandler;
 use uruk_tiering::{Config as PolicyConfig, Tier};
 
@@ -94,6 +94,13 @@ impl JitBuilder {
     #[must_use]
     pub fn sampling(mut self, sampling: SamplingChoice) -> JitBuilder {
         self.tiers.sampling = sampling;
+        self
+    }
+
+    /// Sizes of the rings and tables of samples; what does not fit is counted.
+    #[must_use]
+    pub fn sampling_sizes(mut self, sizes: SamplingSizes) -> JitBuilder {
+        self.tiers.sizes = sizes;
         self
     }
 

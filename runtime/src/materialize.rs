@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::info;
-use uruk_codegen::{BODY_PREFIX, COUNTERS, CodegenError, Compile, Compiled};
+use uruk_codegen::{BODY_PREFIX, COUNTERS, CodegenError, Compile, Compiled, PROBES};
+use uruk_heap::Pool;
 use uruk_link::{Graph, LayoutOptions, Linked, Object, Resolved};
 use uruk_session::{Dylib, Flags, Interface, Responsibility, SessionError, Symbol, Tracker, Unit};
 use uruk_stubs::FunctionId;
@@ -16,6 +17,7 @@ use uruk_unwind::Row;
 use crate::core::{Core, Function, static_name};
 use crate::error::Error;
 use crate::guest::tls;
+use crate::guided::Words;
 use crate::load::{Image, Source};
 use crate::names::{Definition, Name};
 use crate::program::Mode;
@@ -57,6 +59,8 @@ pub(crate) struct Built {
     pub(crate) bytes: u64,
     pub(crate) compiling: Duration,
     pub(crate) linking: Duration,
+    /// What its probes count in.
+    pub(crate) words: Option<Words>,
     /// What codegen found out; its object is gone.
     pub(crate) compiled: Compiled,
 }
@@ -195,8 +199,21 @@ impl Core {
             true => Some(self.tiers.counts.address(&self.heap, id)?),
             false => None,
         };
-        let linked = placed.fix_up(|name, need| match counters {
-            Some(at) if name == COUNTERS => Some(Resolved::at(at)),
+        let words = match &compiled.probes {
+            Some(probes) => {
+                let bytes = probes.words() as usize * size_of::<u64>();
+                let draft = self
+                    .heap
+                    .allocate(Pool::ReadWrite, bytes, align_of::<u64>())?;
+                let address = draft.seal()?.address();
+                let probes = probes.clone();
+                Some(Words { probes, address })
+            }
+            None => None,
+        };
+        let linked = placed.fix_up(|name, need| match (name, counters, &words) {
+            (COUNTERS, Some(at), _) => Some(Resolved::at(at)),
+            (PROBES, _, Some(words)) => Some(Resolved::at(words.address)),
             _ => self.resolve(dylib, name, need),
         })?;
         drafts.write(&linked)?;
@@ -228,6 +245,7 @@ impl Core {
             bytes: linked.code.len() as u64,
             compiling: Duration::ZERO,
             linking: Duration::ZERO,
+            words,
             compiled,
         })
     }

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tracing::info;
 use uruk_profiler::{AddressMap, Choice, Excluded, Found, Sampler, Settings, Sizes, Summary};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Nanos, Tier, VersionId};
@@ -32,6 +33,7 @@ pub(crate) static EXCLUDED: LazyLock<Arc<Excluded>> = LazyLock::new(Arc::default
 /// What the session knows of samples.
 pub(crate) struct Sampling {
     choice: Choice,
+    sizes: Sizes,
     map: AddressMap,
     state: Mutex<State>,
 }
@@ -49,6 +51,8 @@ struct State {
     period: Tally,
     /// Lost ones that were told.
     lost: u64,
+    /// Threads that are not sampled though they should be, as told.
+    uncovered: usize,
 }
 
 /// Samples since they were told.
@@ -60,9 +64,10 @@ struct Tally {
 
 impl Sampling {
     /// Of a session whose code lies in `size` bytes at `base`.
-    pub(crate) fn new(choice: Choice, base: u64, size: u64) -> Sampling {
+    pub(crate) fn new(choice: Choice, sizes: Sizes, base: u64, size: u64) -> Sampling {
         Sampling {
             choice,
+            sizes,
             map: AddressMap::new(base, size, MAP_LIMIT),
             state: Mutex::default(),
         }
@@ -168,7 +173,18 @@ impl Core {
             let lost = summary.drained.lost - state.lost;
             state.lost = summary.drained.lost;
             state.told = now;
+            let uncovered = summary.coverage.uncovered;
+            let uncovered_before = std::mem::replace(&mut state.uncovered, uncovered);
             drop(state);
+            if lost > 0 {
+                info!(lost, "samples were lost: no room for them");
+            }
+            if uncovered != uncovered_before {
+                info!(
+                    threads = uncovered,
+                    "not sampled: blocked signals or a limit"
+                );
+            }
             self.events.tell(|| Event::Samples {
                 at: now,
                 elsewhere,
@@ -185,7 +201,8 @@ impl Core {
     }
 
     fn open_sampler(&self) -> Option<Sampler> {
-        let opened = uruk_profiler::open(self.tiers.sampling.choice, Sizes::default(), &EXCLUDED);
+        let sampling = &self.tiers.sampling;
+        let opened = uruk_profiler::open(sampling.choice, sampling.sizes, &EXCLUDED);
         let mut rejected: Vec<_> = opened
             .rejected
             .iter()
@@ -205,6 +222,13 @@ impl Core {
                 }
             }
         });
+        for (kind, cause) in &rejected {
+            info!(%kind, %cause, "cannot be sampled with");
+        }
+        match &source {
+            Some(source) => info!(%source, "sampling"),
+            None => info!("no samples: counters alone say what is hot"),
+        }
         self.events.tell(|| Event::Sampling {
             source,
             rejected,

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `TierState::control` | the controller is told or asked something | `Counts` |
 //! | `TierState::jobs` | a job is put or taken | nothing |
-| `TierState::churned` | a function is put or taken | nothing |
+//! | `TierState::churned` | a function is put or taken | nothing |
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -18,11 +18,12 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use uruk_codegen::{Compile, Counters};
-use uruk_profiler::Choice;
+use uruk_profiler::{Choice, Sizes};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Config, Controller, FirstCode, Nanos, Tier, VersionId};
 
 use crate::counts::{Count, Counts};
+use crate::guided::Profiles;
 use crate::sampling::Sampling;
 use crate::versions::{Made, Request, Versions};
 
@@ -50,6 +51,7 @@ pub(crate) struct TierSettings {
     pub(crate) contract: bool,
     pub(crate) policy: Config,
     pub(crate) sampling: Choice,
+    pub(crate) sizes: Sizes,
 }
 
 /// What a session knows of tiers.
@@ -58,6 +60,7 @@ pub(crate) struct TierState {
     pub(crate) counts: Counts,
     pub(crate) versions: Versions,
     pub(crate) sampling: Sampling,
+    pub(crate) profiles: Profiles,
     control: Mutex<Control>,
     jobs: Mutex<Jobs>,
     /// When the controller's thread looks again, in ns since the session was made;
@@ -89,6 +92,7 @@ pub(crate) struct Jobs {
 impl TierState {
     /// Of a session whose code lies in `code`.
     pub(crate) fn new(settings: TierSettings, code: Range<u64>) -> TierState {
+        let sizes = settings.sizes;
         let choice = match settings.tiers {
             Tiers::Auto => settings.sampling,
             Tiers::Fixed(_) | Tiers::Churn => Choice::Off,
@@ -99,7 +103,8 @@ impl TierState {
             settings,
             counts: Counts::default(),
             versions,
-            sampling: Sampling::new(choice, code.start, code.end - code.start),
+            sampling: Sampling::new(choice, sizes, code.start, code.end - code.start),
+            profiles: Profiles::default(),
             control: Mutex::new(Control {
                 controller,
                 watched: Vec::new(),
@@ -183,8 +188,16 @@ impl TierState {
         if self.settings.tiers != Tiers::Churn {
             return None;
         }
-        let (id, tier) = self.churned().pop_front()?;
-        Some((id, tier.above().unwrap_or(Tier::Baseline)))
+        let mut churned = self.churned();
+        let (id, tier) = churned.pop_front()?;
+        let next = tier.above().unwrap_or(Tier::Baseline);
+        churned.push_back((id, next));
+        Some((id, next))
+    }
+
+    /// Functions that take their turns.
+    pub(crate) fn churned_functions(&self) -> usize {
+        self.churned().len()
     }
 
     fn churned(&self) -> MutexGuard<'_, VecDeque<(FunctionId, Tier)>> {
@@ -258,9 +271,6 @@ impl TierState {
 
     /// A version was published that the controller did not ask for.
     pub(crate) fn on_published(&self, now: Duration, id: FunctionId, tier: Tier, made: &Made) {
-        if self.settings.tiers == Tiers::Churn {
-            self.churned().push_back((id, tier));
-        }
         let mut control = self.control();
         control.watched.retain(|(watched, _)| *watched != id);
         if made.counts {
@@ -322,6 +332,7 @@ impl TierState {
         self.asleep_until.store(u64::MAX, Ordering::Relaxed);
         self.control().controller.abandon();
         self.sampling.after_fork_child();
+        self.profiles.after_fork_child();
     }
 }
 

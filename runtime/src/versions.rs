@@ -13,16 +13,18 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use uruk_codegen::Compile;
 use uruk_session::Tracker;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{
-    Entry, Facts, FunctionVersions, Publication, Purpose, Ticket, Tier, VersionError, VersionId,
-    VersionIds,
+    Entry, Facts, FunctionVersions, Late, Publication, Purpose, Ticket, Tier, VersionError,
+    VersionId, VersionIds,
 };
 
 use crate::core::Core;
 use crate::error::Error;
 use crate::event::Event;
+use crate::guided::Words;
 use crate::materialize::Built;
 
 /// What is kept of a version.
@@ -76,6 +78,8 @@ pub(crate) struct Made {
     pub(crate) facts: Facts,
     /// Whether the code counts its entries and back edges.
     pub(crate) counts: bool,
+    /// What its probes count in.
+    pub(crate) words: Option<Words>,
     pub(crate) publication: Publication,
 }
 
@@ -126,11 +130,28 @@ impl Core {
         request: Request,
         queued: Option<Duration>,
     ) -> Result<Made, Error> {
+        let mut how = self.tiers.how(request.tier);
+        if request.tier == Tier::Guided {
+            how = self.guide(request.function, how);
+        }
+        self.make_as(request, how, queued)
+    }
+
+    /// As [`Core::make`], with settings of its own.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn make_as(
+        self: &Arc<Self>,
+        request: Request,
+        how: Compile,
+        queued: Option<Duration>,
+    ) -> Result<Made, Error> {
         let versions = self.tiers.versions.of(request.function);
         let ticket = versions
             .request(request.version, request.tier, request.purpose)
             .map_err(refused)?;
-        self.make_requested(request, &versions, ticket, queued)
+        self.make_requested(request, how, &versions, ticket, queued)
             .inspect_err(|cause| {
                 versions.fail(request.version);
                 self.tell_failed(request, cause);
@@ -140,6 +161,7 @@ impl Core {
     fn make_requested(
         self: &Arc<Self>,
         request: Request,
+        how: Compile,
         versions: &FunctionVersions,
         ticket: Ticket,
         queued: Option<Duration>,
@@ -152,7 +174,7 @@ impl Core {
         } = request;
         versions.start(ticket).map_err(refused)?;
         let started = self.events.now();
-        let built = self.build_version(id, version.0, self.tiers.how(tier))?;
+        let built = self.build_version(id, version.0, how)?;
         versions
             .ready(ticket, Entry(built.entry))
             .map_err(refused)?;
@@ -171,13 +193,7 @@ impl Core {
             instructions: built.compiled.instructions,
             bytes: built.bytes,
         });
-        // Known before it can run, so that the first sample in it finds it.
-        let code = built.code.clone();
-        self.tiers.sampling.add_code(code, id, version);
-        let publication = versions
-            .publish(ticket, |entry| self.stubs.publish(id, entry.0))
-            .map_err(refused)?;
-        let made = Made {
+        let mut made = Made {
             version,
             entry: built.entry,
             compiling: built.compiling,
@@ -189,46 +205,29 @@ impl Core {
                 entry_point: self.tiers.is_entry_point(id),
             },
             counts: built.compiled.counts,
-            publication,
+            words: built.words.clone(),
+            publication: Publication::Dropped(Late::GivenUp),
         };
-        self.keep(request, built, &publication);
+        // Known before it can run, so that the first sample in it, and whoever asks once
+        // it runs, finds it.
+        self.tiers
+            .sampling
+            .add_code(built.code.clone(), id, version);
+        self.keep(request, built);
+        made.publication = versions
+            .publish(ticket, |entry| self.stubs.publish(id, entry.0))
+            .map_err(refused)?;
+        self.tell_publication(request, &made.publication);
         Ok(made)
     }
 
-    /// Files a version that was compiled, and says what became of it.
-    fn keep(&self, request: Request, built: Built, publication: &Publication) {
-        let Request {
-            function: id,
-            version,
-            tier,
-            ..
-        } = request;
-        let function = self.name_of(id);
+    /// Files a version that was compiled.
+    fn keep(&self, request: Request, built: Built) {
         let mut records = self.tiers.versions.lock();
-        let record = records.entry(id.index()).or_default();
-        let tier_of = |number: VersionId| {
-            let known = record.built.iter().find(|v| v.id == number);
-            known.map(|v| (v.id.0, v.tier))
-        };
-        let event = match publication {
-            Publication::Published { retired, .. } => Event::Published {
-                id,
-                function,
-                version: version.0,
-                tier,
-                replaced: retired.and_then(tier_of),
-                at: self.events.now(),
-            },
-            Publication::Dropped(_) => Event::Dropped {
-                id,
-                function,
-                version: version.0,
-                at: self.events.now(),
-            },
-        };
+        let record = records.entry(request.function.index()).or_default();
         record.built.push(Version {
-            id: version,
-            tier,
+            id: request.version,
+            tier: request.tier,
             entry: built.entry,
             body_end: built.body_end,
             bytes: built.bytes,
@@ -236,8 +235,32 @@ impl Core {
             samples: 0,
             _tracker: built.tracker,
         });
-        drop(records);
-        self.events.tell(|| event);
+    }
+
+    /// Says what became of a version.
+    fn tell_publication(&self, request: Request, publication: &Publication) {
+        let Request {
+            function: id,
+            version,
+            tier,
+            ..
+        } = request;
+        self.events.tell(|| match publication {
+            Publication::Published { retired, .. } => Event::Published {
+                id,
+                function: self.name_of(id),
+                version: version.0,
+                tier,
+                replaced: retired.and_then(|before| Some((before.0, self.tier_of(id, before)?))),
+                at: self.events.now(),
+            },
+            Publication::Dropped(_) => Event::Dropped {
+                id,
+                function: self.name_of(id),
+                version: version.0,
+                at: self.events.now(),
+            },
+        });
     }
 
     /// Compiles the first version of `id` and publishes it, unless better code is there

@@ -49,7 +49,10 @@ fn logged(builder: JitBuilder) -> (Jit, Log) {
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{what}: not within {PATIENCE:?}"
+        );
     }
 }
 
@@ -90,11 +93,16 @@ fn a_hot_function_moves_up_while_it_is_called() {
     // One instance of the static across versions, one address.
     assert_eq!(count.call(), calls + 1);
     assert_eq!(sum.address(), address);
+    // Events are told after the fact.
+    wait_until("the second event", || publications(&log, "sum").len() >= 2);
     let published = publications(&log, "sum");
     assert_eq!(published[0], (Tier::Baseline, None));
     assert_eq!(published[1].1, Some(Tier::Baseline), "{published:?}");
     let stats = jit.stats();
-    assert!(stats.tiers[0].versions >= 2 && stats.retired >= 1, "{stats:?}");
+    assert!(
+        stats.tiers[0].versions >= 2 && stats.retired >= 1,
+        "{stats:?}"
+    );
     assert_eq!(stats.compiled, 2);
 }
 
@@ -168,6 +176,7 @@ fn a_fixed_tier_stays() {
         while start.elapsed() < Duration::from_millis(100) {
             assert_eq!(sum.call(4), 14);
         }
+        wait_until("the event", || !publications(&log, "sum").is_empty());
         assert_eq!(publications(&log, "sum"), [(tier, None)]);
     }
 }
@@ -193,9 +202,7 @@ exit:
 }";
 
 fn dot(contract: bool, tier: Tier) -> u64 {
-    let builder = Jit::builder()
-        .tiers(Tiers::Fixed(tier))
-        .contract(contract);
+    let builder = Jit::builder().tiers(Tiers::Fixed(tier)).contract(contract);
     let jit = builder.build().unwrap();
     jit.add_ir("m", DOT).unwrap();
     // SAFETY: a plain function of the module above.

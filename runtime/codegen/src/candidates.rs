@@ -85,7 +85,8 @@ pub(crate) struct Scan {
 impl Extraction<'_> {
     /// Reads the root and its candidates, and defines the latter.
     pub(crate) fn add_candidates(&mut self, root: LLVMValueRef) -> Result<Scan, CodegenError> {
-        let scan = scan(root);
+        let mut scan = scan(root);
+        self.prefer(&mut scan, root);
         if self.how.alone || has_function_attribute(root, self.reader.kinds().presplit_coroutine) {
             return Ok(scan);
         }
@@ -122,11 +123,12 @@ impl Extraction<'_> {
             if !seen.insert(old) || self.read_bodies(old).is_err() {
                 continue;
             }
-            let scan = scan(old);
+            let mut scan = scan(old);
             if scan.labels || scan.instructions > bounds.each || used + scan.instructions > budget {
                 continue;
             }
             used += scan.instructions;
+            self.prefer(&mut scan, old);
             if depth < DEPTH {
                 found.extend(scan.callees.iter().map(|&f| (f, depth + 1)));
             }
@@ -134,6 +136,12 @@ impl Extraction<'_> {
         }
         self.candidate_instructions = used;
         chosen
+    }
+
+    /// Puts the functions that `old` is known to call indirectly before the others.
+    fn prefer(&mut self, scan: &mut Scan, old: LLVMValueRef) {
+        let targets = self.take_profile(old);
+        scan.callees.splice(0..0, targets);
     }
 
     /// The function a direct call of `callee` reaches, if its body may be copied.

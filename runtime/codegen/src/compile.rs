@@ -3,9 +3,14 @@
 //! A [`Compile`] is plain data: two compiles with different settings can run at once,
 //! because nothing of it goes through LLVM's process-wide options.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use crate::error::CodegenError;
 use crate::extract::{Extraction, Unit};
 use crate::plan::ModulePlan;
+use crate::probe;
+use crate::profile::{Probes, Profile, Refused};
 use crate::reader::Reader;
 use crate::shape;
 use crate::summary::SymbolId;
@@ -36,6 +41,9 @@ pub enum Counters {
     /// Entries and back edges, in [`COUNTERS`], without atomics: threads may lose
     /// some of each other's increments.
     Entry,
+    /// All that a [`Profile`] is made of, in [`PROBES`](crate::PROBES), likewise: see
+    /// [`Compiled::probes`].
+    Full,
 }
 
 /// Settings of one compile.
@@ -51,6 +59,13 @@ pub struct Compile {
     /// Copy no callees along but `alwaysinline` ones: for another try after a compile
     /// with them failed.
     pub alone: bool,
+    /// What functions of the module did while probes counted, by function: above tier 1
+    /// the function itself and callees copied along make use of theirs.
+    pub profiles: Arc<HashMap<SymbolId, Arc<Profile>>>,
+    /// Which functions of the module lie at
+    /// [observed](Profile::observed_targets) addresses. Those not listed are called
+    /// through the pointer, as ever.
+    pub targets: Arc<HashMap<u64, SymbolId>>,
 }
 
 impl Compile {
@@ -61,6 +76,8 @@ impl Compile {
             counters: Counters::None,
             contract: false,
             alone: false,
+            profiles: Arc::default(),
+            targets: Arc::default(),
         }
     }
 
@@ -80,6 +97,18 @@ impl Compile {
     #[must_use]
     pub fn contracting(mut self, contract: bool) -> Compile {
         self.contract = contract;
+        self
+    }
+
+    /// Guided by these profiles and targets.
+    #[must_use]
+    pub fn guided(
+        mut self,
+        profiles: HashMap<SymbolId, Arc<Profile>>,
+        targets: HashMap<u64, SymbolId>,
+    ) -> Compile {
+        self.profiles = Arc::new(profiles);
+        self.targets = Arc::new(targets);
         self
     }
 }
@@ -122,6 +151,16 @@ pub struct Compiled {
     /// True if the code increments [`COUNTERS`]. Coroutines and naked functions do
     /// not, whatever was asked.
     pub counts: bool,
+    /// What the code counts in [`PROBES`](crate::PROBES), if [`Counters::Full`] was
+    /// asked for. Coroutines, naked functions and huge ones have no probes.
+    pub probes: Option<Probes>,
+    /// Functions in the unit to which a profile was applied.
+    pub guided: u32,
+    /// Indirect calls that were made direct behind a comparison.
+    pub promoted: u32,
+    /// Profiles that were given for functions in the unit and do not fit them; the code
+    /// is what it is without.
+    pub refused: Vec<Refused>,
     /// What the version depends on, sorted, without itself; complete, but possibly
     /// more than was really used.
     pub depends: Vec<Dependence>,
@@ -161,14 +200,22 @@ impl Reader {
         let result = (|| {
             let mut extraction = Extraction::new(self, plan, &name, how)?;
             let body = extraction.add_function(function)?;
-            let unit = extraction.finish()?;
-            copied &= !unit.candidates.is_empty();
             // SAFETY: the copy of a function with a body, in a live module.
             let shape = unsafe { shape::measure(body) };
-            let counts = how.counters == Counters::Entry && shape.countable(self, body);
+            let (context, module) = (self.context().raw(), extraction.module.raw());
+            let countable = shape.countable(self, body);
+            let counts = countable && how.counters == Counters::Entry;
             if counts {
-                shape.count(self.context().raw(), unit.module.raw(), body);
+                shape.count(context, module, body);
             }
+            let probes = match how.counters {
+                // SAFETY: as above, and it was found countable.
+                Counters::Full if countable => unsafe { probe::insert(context, module, body) },
+                _ => None,
+            };
+            extraction.apply_profiles()?;
+            let unit = extraction.finish()?;
+            copied &= !unit.candidates.is_empty();
             let object = self.emit(&unit, &name, how.tier)?;
             Ok(Compiled {
                 object,
@@ -177,6 +224,10 @@ impl Reader {
                 loops: shape.loops(),
                 nested: shape.nested,
                 counts,
+                probes,
+                guided: unit.guided_functions,
+                promoted: unit.promoted,
+                refused: unit.refused.clone(),
                 depends: depends(&unit, function),
             })
         })();

@@ -20,7 +20,8 @@ use inkwell::llvm_sys::target_machine::{
 };
 use inkwell::llvm_sys::transforms::pass_builder::{
     LLVMCreatePassBuilderOptions, LLVMDisposePassBuilderOptions,
-    LLVMPassBuilderOptionsSetSLPVectorization, LLVMRunPasses,
+    LLVMPassBuilderOptionsSetCallGraphProfile, LLVMPassBuilderOptionsSetSLPVectorization,
+    LLVMRunPasses,
 };
 
 use crate::compile::Tier;
@@ -112,6 +113,9 @@ impl Emitter {
             let options = LLVMCreatePassBuilderOptions();
             // On in clang, off here.
             LLVMPassBuilderOptionsSetSLPVectorization(options, 1);
+            // A section for static linkers, made of entry counts; the streamer that is
+            // kept does not forget the entries of the module before.
+            LLVMPassBuilderOptionsSetCallGraphProfile(options, 0);
             let error = LLVMRunPasses(module, pipeline.as_ptr(), self.machine, options);
             LLVMDisposePassBuilderOptions(options);
             error

@@ -10,6 +10,7 @@
 //! What is copied is decided here; `globals`, `body` and `constant` do the copying.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use inkwell::llvm_sys::core::{
     LLVMAddModuleFlag, LLVMConstInt, LLVMCreateBuilderInContext, LLVMCreateEnumAttribute,
@@ -29,6 +30,7 @@ use crate::context::OwnedModule;
 use crate::error::CodegenError;
 use crate::globals::mark_dso_local;
 use crate::plan::ModulePlan;
+use crate::profile::{Profile, Refused};
 use crate::reader::{Reader, c_name};
 use crate::summary::{BODY_PREFIX, Kind, Placement, SymbolId};
 
@@ -114,6 +116,12 @@ pub(crate) struct Unit {
     pub(crate) inlined: Vec<SymbolId>,
     /// Symbols of which something other than name and type was used.
     pub(crate) facts: FxHashSet<SymbolId>,
+    /// Profiles that were given and do not fit.
+    pub(crate) refused: Vec<Refused>,
+    /// Functions with profiles applied.
+    pub(crate) guided_functions: u32,
+    /// Indirect calls made direct behind a comparison.
+    pub(crate) promoted: u32,
 }
 
 pub(crate) struct Builder(pub(crate) LLVMBuilderRef);
@@ -152,6 +160,11 @@ pub(crate) struct Extraction<'a> {
     pub(crate) constants: Vec<(LLVMValueRef, LLVMValueRef)>,
     pub(crate) inlined: Vec<SymbolId>,
     pub(crate) facts: FxHashSet<SymbolId>,
+    /// Functions of the reader's module with profiles that fit.
+    pub(crate) guided: Vec<(LLVMValueRef, Arc<Profile>)>,
+    pub(crate) refused: Vec<Refused>,
+    pub(crate) guided_functions: u32,
+    pub(crate) promoted: u32,
 }
 
 impl<'a> Extraction<'a> {
@@ -194,6 +207,10 @@ impl<'a> Extraction<'a> {
             constants: Vec::new(),
             inlined: Vec::new(),
             facts: FxHashSet::default(),
+            guided: Vec::new(),
+            refused: Vec::new(),
+            guided_functions: 0,
+            promoted: 0,
         })
     }
 
@@ -310,6 +327,9 @@ impl<'a> Extraction<'a> {
             candidate_instructions: self.candidate_instructions,
             inlined: self.inlined,
             facts: self.facts,
+            refused: self.refused,
+            guided_functions: self.guided_functions,
+            promoted: self.promoted,
         })
     }
 

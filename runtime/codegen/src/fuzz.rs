@@ -1,13 +1,17 @@
 //! The body of the bitcode fuzzer: an ordinary function, which the tests run briefly
 //! and a fuzzer for long.
 
-use crate::compile::{Compile, Counters, Tier};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::compile::{Compile, Compiled, Counters, Tier};
 use crate::plan::{Access, Import, ModulePlan};
+use crate::profile::{Profile, Site};
 use crate::reader::{Bitcode, Reader};
 use crate::summary::{Kind, ModuleSummary, Placement, SymbolId};
 
 /// Does with unknown bytes all that the entry points do: reads them, compiles the data
-/// and every function, with and without passes. Whatever the bytes are, this returns.
+/// and every function, counted and guided. Whatever the bytes are, this returns.
 pub fn compile_any(bytes: &[u8]) {
     let bitcode = Bitcode::new("fuzz.bc", bytes);
     let Ok(mut reader) = Reader::new(&bitcode) else {
@@ -18,13 +22,43 @@ pub fn compile_any(bytes: &[u8]) {
     // Errors are answers too.
     let _ = reader.compile_data(&plan);
     for (index, symbol) in summary.symbols.iter().enumerate() {
-        for tier in [Tier::Baseline, Tier::Optimized] {
-            if symbol.placement == Placement::Own && reader.is_sound() {
-                let how = Compile::at(tier).counting(Counters::Entry);
-                let _ = reader.compile(&plan, SymbolId(index as u32), &how);
+        if symbol.placement != Placement::Own {
+            continue;
+        }
+        let function = SymbolId(index as u32);
+        if reader.is_sound() {
+            let how = Compile::baseline().counting(Counters::Entry);
+            let _ = reader.compile(&plan, function, &how);
+        }
+        if reader.is_sound() {
+            let how = Compile::at(Tier::Optimized).counting(Counters::Full);
+            let probed = reader.compile(&plan, function, &how);
+            if let Some(how) = probed
+                .ok()
+                .and_then(|made| guided(&summary, function, &made))
+            {
+                let _ = reader.compile(&plan, function, &how);
             }
         }
     }
+}
+
+/// Guided by a made-up profile: word `i` counted `i`, but calls counted enough and met
+/// every function of the module in turn.
+fn guided(summary: &ModuleSummary, function: SymbolId, made: &Compiled) -> Option<Compile> {
+    let probes = made.probes.as_ref()?;
+    let mut words: Vec<u64> = (0..u64::from(probes.words())).collect();
+    let functions = summary.symbols.len() as u64;
+    for (site, first) in probes.places() {
+        if site == Site::Call {
+            let target = u64::from(first) % functions;
+            words[first as usize..][..3].copy_from_slice(&[target, 1000, 1000]);
+        }
+    }
+    let profile = Profile::new(probes, &words).ok()?;
+    let targets = (0..functions).map(|i| (i, SymbolId(i as u32))).collect();
+    let profiles = HashMap::from([(function, Arc::new(profile))]);
+    Some(Compile::at(Tier::Guided).guided(profiles, targets))
 }
 
 /// The plan of a module that is bound to nothing else: every name means itself.

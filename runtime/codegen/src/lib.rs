@@ -18,7 +18,8 @@
 //! Reading order: [`summary`] (what a module holds, as plain data),
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
 //! answered), [`reader`], `extract`, `globals`, `body` and `constant` (the copy),
-//! `candidates` and `optimize` (tiers 2 and 3), `shape` (loops and counters), [`emit`]
+//! `candidates` and `optimize` (tiers 2 and 3), `shape` (loops and counters), [`profile`],
+//! `probe` and `guide` (what code counts about itself, and its use at tier 3), [`emit`]
 //! and `pipeline`, [`pool`], [`fatal`].
 
 #![deny(missing_docs)]
@@ -30,6 +31,7 @@ pub mod fatal;
 pub mod fuzz;
 pub mod plan;
 pub mod pool;
+pub mod profile;
 pub mod reader;
 pub mod summary;
 
@@ -39,8 +41,10 @@ mod constant;
 mod context;
 mod extract;
 mod globals;
+mod guide;
 mod optimize;
 mod pipeline;
+mod probe;
 mod query;
 mod scan;
 mod shape;
@@ -50,6 +54,7 @@ pub use emit::{host_cpu, llvm_version};
 pub use error::CodegenError;
 pub use plan::{Access, Import, ModulePlan};
 pub use pool::ReaderPool;
+pub use profile::{Count, PROBES, Probes, Profile, ProfileError, Refused, Site, Target};
 pub use query::Measure;
 pub use reader::{Bitcode, Reader};
 pub use summary::{

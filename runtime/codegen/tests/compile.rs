@@ -2,10 +2,14 @@
 
 mod support;
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use object::Object;
 use support::{describe, disassemble, id, plan, reader};
 use uruk_codegen::{
     COUNTERS, CodegenError, Compile, Compiled, Counters, Dependence, DependenceKind, ModulePlan,
-    Reader, Tier,
+    Profile, Reader, Tier,
 };
 
 fn compile(ir: &str, function: &str, how: &Compile) -> Compiled {
@@ -410,4 +414,78 @@ fn an_alias_has_the_address_of_what_it_names() {
     assert_eq!(disassemble(&out.object), "mov al,1\nret\n");
     let out = compile(ir, "g", &at(Tier::Optimized));
     assert_eq!(disassemble(&out.object), "mov eax,3\nret\n");
+}
+
+const APPLY: &str = "
+    define i32 @twice(i32 %x) { %y = shl i32 %x, 1 ret i32 %y }
+    define i32 @apply(ptr %f, i32 %x) {
+      %c = icmp eq i32 %x, 7
+      br i1 %c, label %a, label %b
+    a: ret i32 0
+    b:
+      %r = call i32 %f(i32 %x)
+      ret i32 %r
+    }";
+
+#[test]
+fn full_counters_are_described_and_their_profile_fits_the_same_function() {
+    let mut reader = reader(APPLY);
+    let (plan, apply) = (plan(&reader), id(&reader, "apply"));
+    let how = at(Tier::Optimized).counting(Counters::Full);
+    let out = reader.compile(&plan, apply, &how).expect("compiles");
+    let probes = out.probes.expect("probes");
+    assert_eq!((probes.words(), out.counts), (6, false));
+    assert!(describe(&out.object).contains("uruk.probes by type 2"));
+    let profile = Profile::new(&probes, &[100, 100, 0, 0x40, 99, 100]).expect("as long");
+    assert_eq!(profile.observed_targets(), [0x40]);
+    let how = at(Tier::Guided).guided(
+        HashMap::from([(apply, Arc::new(profile))]),
+        HashMap::from([(0x40, id(&reader, "twice"))]),
+    );
+    let out = reader.compile(&plan, apply, &how).expect("compiles");
+    assert_eq!((out.guided, out.promoted, out.refused.len()), (1, 1, 0));
+    // 42 REX_GOTPCRELX: the canonical address, for the comparison; no call of it.
+    assert_eq!(
+        describe(&out.object),
+        "defines uruk.body.apply\ntwice by type 42"
+    );
+    assert_eq!(depends(&reader, &out), ["twice body"]);
+    let code = disassemble(&out.object);
+    // The target's body, and one jump through the pointer.
+    assert!(code.contains("add esi,esi"), "{code}");
+    assert_eq!(code.matches("jmp rax").count(), 1, "{code}");
+}
+
+#[test]
+fn what_cannot_count_has_no_probes() {
+    let how = Compile::at(Tier::Optimized).counting(Counters::Full);
+    let ir = "define void @f() naked { call void asm sideeffect \"ret\", \"\"() unreachable }";
+    let out = compile(ir, "f", &how);
+    assert!(out.probes.is_none() && !describe(&out.object).contains("uruk.probes"));
+    let out = compile("define void @f() { ret void }", "f", &at(Tier::Optimized));
+    assert!(out.probes.is_none());
+}
+
+#[test]
+fn guided_compiles_leave_no_trace_in_the_kept_pipeline() {
+    let ir = "
+        declare void @far()
+        define void @f(i1 %c) {
+          br i1 %c, label %a, label %b
+        a: call void @far() ret void
+        b: ret void
+        }";
+    let mut reader = reader(ir);
+    let (plan, f) = (plan(&reader), id(&reader, "f"));
+    let counting = at(Tier::Optimized).counting(Counters::Full);
+    let probed = reader.compile(&plan, f, &counting).expect("compiles");
+    let probes = probed.probes.expect("probes");
+    let profile = Arc::new(Profile::new(&probes, &[9000, 9000, 8000]).expect("as long"));
+    let how = at(Tier::Guided).guided(HashMap::from([(f, profile)]), HashMap::new());
+    let first = reader.compile(&plan, f, &how).expect("compiles");
+    let second = reader.compile(&plan, f, &how).expect("compiles");
+    assert_eq!((first.guided, &first.object), (1, &second.object));
+    // Of use to static linkers only, and never forgotten by the streamer.
+    let file = object::File::parse(&*first.object).expect("an object");
+    assert!(file.section_by_name(".llvm.call-graph-profile").is_none());
 }

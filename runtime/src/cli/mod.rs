@@ -1,5 +1,7 @@
 //! Command line of `uruk`: parsing, and what each subcommand does.
 
+mod compare;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -24,6 +26,8 @@ struct Cli {
 enum Command {
     /// Run a program that was compiled to LLVM bitcode, LLVM IR or ELF objects.
     Run(Run),
+    /// Run a program at each tier, tiered, and compiled by clang, and compare the times.
+    Compare(compare::Compare),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -181,6 +185,7 @@ pub fn main() -> i32 {
     }
     match cli.command {
         Some(Command::Run(run)) => run_program(run),
+        Some(Command::Compare(compare)) => compare::main(&compare),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Cli::command(), "uruk", &mut std::io::stdout());
             0

@@ -1,0 +1,355 @@
+//! What probes count, and the profile read from them: plain data, without LLVM.
+//!
+//! Probes are placed at the *sites* of a body as the module has it, before any pass:
+//! conditional branches, switches, indirect calls. The list of sites, in layout order,
+//! is what a profile is keyed by; it is the same whenever the function is extracted
+//! again, and a function whose list differs refuses the profile.
+//!
+//! Words are `u64`. Word 0 counts entries. Then, in the order of the sites:
+//!
+//! | site | words |
+//! |---|---|
+//! | branch | executed, taken (the first successor) |
+//! | switch, computed goto | times left to each distinct successor, in their order |
+//! | indirect call | last target, times it was the one before, calls |
+//!
+//! Threads increment without atomics and may lose counts, so a part may exceed its
+//! whole by a little: readers of a profile see it clamped.
+
+use std::sync::Arc;
+
+use crate::summary::SymbolId;
+
+/// Name of the words that probes count in. Units refer to it as a hidden symbol they do
+/// not define: [`Probes::words`] words of 8 bytes, aligned to 8, zero at first.
+pub const PROBES: &str = "uruk.probes";
+
+/// Words beyond which a body is not probed: half a megabyte.
+pub(crate) const MOST_WORDS: u32 = 1 << 16;
+
+/// Calls below which an indirect call is not judged.
+const LEAST_CALLS: u64 = 64;
+
+/// A place of a body that probes count at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Site {
+    /// A conditional branch.
+    Branch,
+    /// A switch or computed goto.
+    Switch {
+        /// Distinct successors.
+        ways: u32,
+    },
+    /// An indirect call.
+    Call,
+}
+
+impl Site {
+    /// Words it counts in.
+    pub fn words(self) -> u32 {
+        match self {
+            Site::Branch => 2,
+            Site::Switch { ways } => ways,
+            Site::Call => 3,
+        }
+    }
+}
+
+/// The probes of one version: what each word of [`PROBES`] counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probes {
+    words: u32,
+    sites: Arc<[Site]>,
+}
+
+impl Probes {
+    /// The probes for a list of sites; `None` if they would need too many words.
+    pub(crate) fn of(sites: Vec<Site>) -> Option<Probes> {
+        let words = sites
+            .iter()
+            .try_fold(1u32, |sum, site| sum.checked_add(site.words()))
+            .filter(|&words| words <= MOST_WORDS)?;
+        let sites = sites.into();
+        Some(Probes { words, sites })
+    }
+
+    /// Number of words; at least one.
+    pub fn words(&self) -> u32 {
+        self.words
+    }
+
+    /// The sites in layout order.
+    pub fn sites(&self) -> &[Site] {
+        &self.sites
+    }
+
+    /// The sites, each with the index of its first word.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (Site, u32)> {
+        self.sites.iter().scan(1, |next, &site| {
+            let first = *next;
+            *next += site.words();
+            Some((site, first))
+        })
+    }
+}
+
+/// Why a profile is not used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// Not as many words as the probes have.
+    #[error("a profile of {expected} words cannot be read from {found}")]
+    Length {
+        /// Words of the probes.
+        expected: u32,
+        /// Words given.
+        found: usize,
+    },
+    /// The profile is of a body with other branches or calls.
+    #[error(
+        "the profile is of another body: {expected} sites, the function has {found}; \
+         the first that differs is number {first}"
+    )]
+    Misfit {
+        /// Sites of the profile.
+        expected: usize,
+        /// Sites of the function.
+        found: usize,
+        /// Index of the first site that differs.
+        first: usize,
+    },
+}
+
+/// What one site counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Count<'a> {
+    /// Of a conditional branch.
+    Branch {
+        /// Times it was reached.
+        executed: u64,
+        /// Times it went to its first successor; at most `executed`.
+        taken: u64,
+    },
+    /// Of a switch or computed goto, by distinct successor.
+    Switch(&'a [u64]),
+    /// Of an indirect call.
+    Call(Target),
+}
+
+/// The target an indirect call was last seen to reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// The pointer that was called.
+    pub address: u64,
+    /// Calls whose target was that of the call before; at most `calls`.
+    pub same: u64,
+    /// Calls.
+    pub calls: u64,
+}
+
+impl Target {
+    /// True if nearly every call reaches one target: `same >= 0.9 calls`, of at least
+    /// 64 calls.
+    pub fn is_dominant(&self) -> bool {
+        self.calls >= LEAST_CALLS && self.same >= self.calls - self.calls / 10
+    }
+}
+
+/// What one function did while its probes counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    probes: Probes,
+    words: Arc<[u64]>,
+}
+
+impl Profile {
+    /// Reads the words that `probes` counted in.
+    ///
+    /// # Errors
+    /// [`ProfileError::Length`].
+    pub fn new(probes: &Probes, words: &[u64]) -> Result<Profile, ProfileError> {
+        if words.len() != probes.words as usize {
+            return Err(ProfileError::Length {
+                expected: probes.words,
+                found: words.len(),
+            });
+        }
+        let probes = probes.clone();
+        let words = words.into();
+        Ok(Profile { probes, words })
+    }
+
+    /// Times the function was entered. A function that was entered before it had
+    /// probes may have counted no entry, but branches.
+    pub fn entries(&self) -> u64 {
+        self.words[0]
+    }
+
+    /// True if nothing was counted: such a profile is not applied.
+    pub fn is_empty(&self) -> bool {
+        self.most() == 0
+    }
+
+    /// The most that anything was counted, entries included: how much the profile has
+    /// seen. (A word of the probes may hold an address, so words do not tell.)
+    pub fn most(&self) -> u64 {
+        let sites = self.counts().map(|count| match count {
+            Count::Branch { executed, .. } => executed,
+            Count::Switch(ways) => ways.iter().copied().max().unwrap_or(0),
+            Count::Call(target) => target.calls,
+        });
+        sites.fold(self.entries(), u64::max)
+    }
+
+    /// What the sites counted, in layout order.
+    pub fn counts(&self) -> impl Iterator<Item = Count<'_>> {
+        self.probes.places().map(|(site, first)| {
+            let first = first as usize;
+            let words = &self.words[first..first + site.words() as usize];
+            match site {
+                Site::Branch => Count::Branch {
+                    executed: words[0],
+                    taken: words[1].min(words[0]),
+                },
+                Site::Switch { .. } => Count::Switch(words),
+                Site::Call => Count::Call(Target {
+                    address: words[0],
+                    same: words[1].min(words[2]),
+                    calls: words[2],
+                }),
+            }
+        })
+    }
+
+    /// The dominant targets of the indirect calls, as addresses seen at run time, each
+    /// once. Whoever compiles tells which functions they are, see
+    /// [`Compile::targets`](crate::Compile::targets).
+    pub fn observed_targets(&self) -> Vec<u64> {
+        let mut all: Vec<u64> = self
+            .counts()
+            .filter_map(|count| match count {
+                Count::Call(target) if target.is_dominant() => Some(target.address),
+                _ => None,
+            })
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Checks that the profile is of a body with these sites.
+    pub(crate) fn fits(&self, sites: &[Site]) -> Result<(), ProfileError> {
+        let own = self.probes.sites();
+        let same = own.iter().zip(sites).take_while(|(a, b)| a == b).count();
+        if own.len() == sites.len() && same == own.len() {
+            return Ok(());
+        }
+        Err(ProfileError::Misfit {
+            expected: own.len(),
+            found: sites.len(),
+            first: same,
+        })
+    }
+}
+
+/// A profile that was given with a compile, and not used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The function it was given for.
+    pub function: SymbolId,
+    /// Why.
+    pub error: ProfileError,
+}
+
+/// Weights LLVM takes, in the proportion of `counts`; `None` if all are zero.
+pub(crate) fn weights(counts: &[u64]) -> Option<Vec<u32>> {
+    let most = counts.iter().copied().max().filter(|&most| most != 0)?;
+    // LLVM adds weights up in 64 bits, so each may use all of its 32.
+    let scale = most / u64::from(u32::MAX) + 1;
+    let scaled = counts.iter().map(|&count| {
+        // What happened at all does not become what never happens.
+        ((count / scale) as u32).max(u32::from(count != 0))
+    });
+    Some(scaled.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probes() -> Probes {
+        let sites = vec![Site::Branch, Site::Switch { ways: 2 }, Site::Call];
+        Probes::of(sites).expect("few words")
+    }
+
+    #[test]
+    fn words_are_laid_out_in_the_order_of_the_sites() {
+        let words = [7, 10, 12, 3, 4, 0x4000, 98, 100];
+        let profile = Profile::new(&probes(), &words).expect("as long");
+        // The address is no count.
+        assert_eq!((profile.entries(), profile.most()), (7, 100));
+        let target = Target {
+            address: 0x4000,
+            same: 98,
+            calls: 100,
+        };
+        // More taken than executed: lost counts, clamped.
+        let expected = [
+            Count::Branch {
+                executed: 10,
+                taken: 10,
+            },
+            Count::Switch(&[3, 4]),
+            Count::Call(target),
+        ];
+        assert!(profile.counts().eq(expected));
+        assert_eq!(profile.observed_targets(), [0x4000]);
+    }
+
+    #[test]
+    fn a_profile_of_another_length_or_body_is_refused() {
+        let error = Profile::new(&probes(), &[0; 7]).expect_err("too short");
+        let (expected, found) = (8, 7);
+        assert_eq!(error, ProfileError::Length { expected, found });
+        let profile = Profile::new(&probes(), &[0; 8]).expect("as long");
+        assert!(profile.is_empty());
+        let other = [Site::Branch, Site::Switch { ways: 3 }, Site::Call];
+        let error = profile.fits(&other).expect_err("another switch");
+        let misfit = |found, first| ProfileError::Misfit {
+            expected: 3,
+            found,
+            first,
+        };
+        assert_eq!(error, misfit(3, 1));
+        assert_eq!(profile.fits(&[Site::Branch]), Err(misfit(1, 1)));
+        assert_eq!(profile.fits(probes().sites()), Ok(()));
+    }
+
+    #[test]
+    fn targets_must_dominate() {
+        let target = |same, calls| Target {
+            address: 1,
+            same,
+            calls,
+        };
+        assert!(target(90, 100).is_dominant() && target(63, 64).is_dominant());
+        assert!(!target(80, 100).is_dominant() && !target(63, 63).is_dominant());
+    }
+
+    #[test]
+    fn weights_keep_proportions_and_what_happened() {
+        assert_eq!(weights(&[0, 0]), None);
+        assert_eq!(weights(&[3, 0]), Some(vec![3, 0]));
+        let scaled = weights(&[1 << 40, 1 << 39, 1]).expect("counted");
+        assert_eq!(scaled[0] / scaled[1], 2);
+        assert_eq!(scaled[2], 1);
+    }
+
+    #[test]
+    fn too_many_words_are_no_probes() {
+        let sites = vec![Site::Switch { ways: MOST_WORDS }];
+        assert_eq!(Probes::of(sites), None);
+    }
+}

@@ -1,0 +1,257 @@
+//! `uruk compare`: a program at each tier, tiered, and compiled ahead of time by clang.
+//!
+//! Every way of running it is a process of its own, uruk's ways included, so none warms
+//! up another's memory. The ways take turns, one run of each a round: what slows the
+//! machine for a while slows all of them. The first run, at tier 1, says what output is
+//! right; a way that does something else is not run again and has no speed.
+
+mod child;
+mod native;
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use uruk::EXIT_FAILURE;
+use uruk_report::compare::{Comparison, Output, Row, Side};
+use uruk_report::html;
+
+use child::{Ending, Job, Outcome, Scratch, difference};
+
+/// Exit status if some way did not do what the first one did.
+const DIFFERENT: i32 = 1;
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "The program reads nothing on standard input unless --stdin is given. Exit \
+status: 0; 1 if a way of running it did not put out what the first one did; 125 if it could \
+not be run at all; 2 for a wrong command line."
+)]
+pub(super) struct Compare {
+    /// Runs of each way, of which the median is shown; the ways take turns.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Write the comparison to a file as well, as a page.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// What the program reads on standard input.
+    #[arg(long, value_name = "FILE")]
+    stdin: Option<PathBuf>,
+    /// Do not compile the program ahead of time to compare with.
+    #[arg(long)]
+    no_native: bool,
+    /// Bitcode (.bc), IR text (.ll) and object files (.o); together one program.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Arguments of the program.
+    #[arg(last = true, value_name = "ARGS")]
+    args: Vec<OsString>,
+}
+
+/// Why there is no comparison.
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error("{}", file.display())]
+    File { file: PathBuf, source: io::Error },
+    #[error("the program cannot be run at tier 1: {0}")]
+    Unusable(String),
+}
+
+/// A way to run the program, and what came of it.
+struct Way {
+    row: Row,
+    job: Job,
+}
+
+/// Compares and prints; the exit status.
+pub(super) fn main(compare: &Compare) -> i32 {
+    let result = run(compare).and_then(|(note, comparison)| {
+        print!("{note}\n{}", comparison.render());
+        if let Some(file) = &compare.html {
+            fs::write(file, html::compare(&comparison)).map_err(|e| in_file(file, e))?;
+        }
+        Ok(comparison)
+    });
+    match result {
+        Ok(comparison) => {
+            let wrong =
+                |row: &Row| matches!(row.output, Output::Differs { .. } | Output::Failed { .. });
+            i32::from(comparison.rows.iter().any(wrong)) * DIFFERENT
+        }
+        Err(problem) => super::fail(&problem),
+    }
+}
+
+fn run(compare: &Compare) -> Result<(String, Comparison), Problem> {
+    for file in compare.files.iter().chain(&compare.stdin) {
+        File::open(file).map_err(|error| in_file(file, error))?;
+    }
+    let temporary = std::env::temp_dir();
+    let scratch = Scratch::new(&temporary).map_err(|error| in_file(&temporary, error))?;
+    let started = SystemTime::now().duration_since(UNIX_EPOCH);
+    let mut ways: Vec<Way> = ["1", "2", "3", "auto"]
+        .map(|tiers| under_uruk(compare, tiers))
+        .into();
+
+    let expected = scratch.file("expected");
+    let ending = first_run(&mut ways[0], &expected)?;
+    let mut notes = vec![format!(
+        "{}: {ending}, {} bytes of output; medians of {} runs",
+        compare.files[0].display(),
+        fs::metadata(&expected).map_or(0, |data| data.len()),
+        compare.runs
+    )];
+    // Only now, as the files have proved to be readable.
+    if !compare.no_native {
+        let native = native::build(&compare.files, &scratch, &progress);
+        notes.extend(native.notes);
+        for build in native.builds {
+            ways.push(ahead_of_time(compare, build));
+        }
+    }
+    for round in 0..compare.runs {
+        for (at, way) in ways.iter_mut().enumerate() {
+            let done = round == 0 && at == 0;
+            if !done && way.row.output == Output::Same {
+                progress(&format!(
+                    "{}, run {} of {}",
+                    way.row.name,
+                    round + 1,
+                    compare.runs
+                ));
+                again(way, ending, &expected, &scratch);
+            }
+        }
+    }
+    progress("");
+    let rows: Vec<Row> = ways.into_iter().map(|way| way.row).collect();
+    let sound = |row: &Row| row.name == "clang -O2" && row.output == Output::Same;
+    let comparison = Comparison {
+        program: compare.files[0].display().to_string(),
+        args: compare
+            .args
+            .iter()
+            .map(|arg| arg.to_string_lossy().into_owned())
+            .collect(),
+        uruk: env!("CARGO_PKG_VERSION").to_owned(),
+        llvm: uruk::llvm_version(),
+        processor: uruk_codegen::host_cpu(),
+        started_unix_ms: started.map_or(0, |time| time.as_millis() as u64),
+        reference: Some(rows.iter().position(sound).unwrap_or(0)),
+        rows,
+    };
+    Ok((notes.join("\n"), comparison))
+}
+
+/// This command itself, with other arguments.
+fn under_uruk(compare: &Compare, tiers: &str) -> Way {
+    let mut words: Vec<OsString> = vec!["run".into(), "--tiers".into(), tiers.into()];
+    words.extend(compare.files.iter().map(|file| file.into()));
+    words.push("--".into());
+    words.extend(compare.args.iter().cloned());
+    let name = match tiers {
+        "auto" => "tiered".to_owned(),
+        number => format!("tier {number}"),
+    };
+    Way {
+        row: row(name, Side::Uruk),
+        job: Job {
+            program: "/proc/self/exe".into(),
+            name: "uruk".into(),
+            words,
+            stdin: compare.stdin.clone(),
+        },
+    }
+}
+
+fn ahead_of_time(compare: &Compare, build: native::Build) -> Way {
+    let mut row = row(build.name, Side::Peer);
+    row.build = build.time;
+    let program = build.program.unwrap_or_else(|reason| {
+        row.output = Output::Skipped { reason };
+        PathBuf::new()
+    });
+    Way {
+        row,
+        job: Job {
+            program,
+            // What `uruk run` gives it as its own name.
+            name: compare.files[0].clone().into(),
+            words: compare.args.clone(),
+            stdin: compare.stdin.clone(),
+        },
+    }
+}
+
+fn row(name: String, side: Side) -> Row {
+    Row {
+        name,
+        side,
+        runs: Vec::new(),
+        build: None,
+        output: Output::Same,
+        curve: Vec::new(),
+    }
+}
+
+/// The run that says what is right.
+fn first_run(way: &mut Way, expected: &Path) -> Result<Ending, Problem> {
+    progress(&way.row.name);
+    let outcome = way.job.run(expected);
+    progress("");
+    let outcome = outcome.map_err(|error| Problem::Unusable(error.to_string()))?;
+    if outcome.ending == Ending::Status(EXIT_FAILURE) {
+        return Err(Problem::Unusable(outcome.said));
+    }
+    way.row.runs.push(outcome.times);
+    Ok(outcome.ending)
+}
+
+/// One more run of a way, and whether it did what is right.
+fn again(way: &mut Way, ending: Ending, expected: &Path, scratch: &Scratch) {
+    let actual = scratch.file("output");
+    way.row.output = match way.job.run(&actual) {
+        Ok(outcome) => {
+            way.row.runs.push(outcome.times);
+            judge(&outcome, ending, expected, &actual)
+        }
+        Err(error) => Output::Failed {
+            reason: error.to_string(),
+        },
+    };
+}
+
+fn judge(outcome: &Outcome, ending: Ending, expected: &Path, actual: &Path) -> Output {
+    if outcome.ending != ending {
+        return Output::Failed {
+            reason: match outcome.said.as_str() {
+                "" => format!("{}, not {ending}", outcome.ending),
+                said => format!("{}, not {ending}: {said}", outcome.ending),
+            },
+        };
+    }
+    match difference(expected, actual) {
+        Ok(None) => Output::Same,
+        Ok(Some(how)) => Output::Differs { how },
+        Err(error) => Output::Failed {
+            reason: format!("its output is lost: {error}"),
+        },
+    }
+}
+
+fn in_file(file: &Path, source: io::Error) -> Problem {
+    Problem::File {
+        file: file.to_owned(),
+        source,
+    }
+}
+
+/// What is going on, where somebody looks: a line that the next one overwrites.
+fn progress(line: &str) {
+    if io::stderr().is_terminal() {
+        // That nobody can be told is no reason to stop.
+        let _ = write!(io::stderr(), "\r\x1b[K{line}");
+    }
+}
