@@ -11,6 +11,7 @@ use std::io::{BufWriter, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::core::Core;
 use crate::error::Error;
@@ -88,6 +89,9 @@ struct Outputs {
     trace: Option<PathBuf>,
     report: Option<PathBuf>,
 }
+
+/// How long the end of a run waits for workers before statistics are written.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 static AT_EXIT: OnceLock<AtExit> = OnceLock::new();
 
@@ -171,6 +175,7 @@ impl Program {
             };
             // One program per process: `run` never returns.
             let _ = AT_EXIT.set(at_exit);
+            on_exit(write_outputs, std::ptr::null_mut());
             exit::atexit(run_at_exit);
             let envp = environ.cast::<*const c_char>();
             self.hooks.run_constructors(argc, argv.as_ptr(), envp);
@@ -181,6 +186,8 @@ impl Program {
 }
 
 unsafe extern "C" {
+    /// As `atexit`, with the exit status.
+    fn on_exit(handler: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
     static environ: *const *const c_char;
     static mut program_invocation_name: *mut c_char;
     static mut program_invocation_short_name: *mut c_char;
@@ -192,18 +199,26 @@ unsafe extern "C-unwind" fn run_at_exit(_: *mut c_void) {
         // SAFETY: destructors of the program that `run` was allowed to run.
         unsafe { uruk_stubs::call_void(address) };
     }
-    at_exit.outputs.write(&at_exit.core);
+}
+
+/// Runs last of all handlers, because it is registered first.
+unsafe extern "C" fn write_outputs(status: c_int, _: *mut c_void) {
+    if let Some(at_exit) = AT_EXIT.get() {
+        at_exit.outputs.write(&at_exit.core, status);
+    }
 }
 
 impl Outputs {
     /// Writes what was asked for; what cannot be written is said on standard error, and
     /// changes nothing about the exit status.
-    fn write(&self, core: &Core) {
+    fn write(&self, core: &Core, status: i32) {
         if self.process != std::process::id() {
             return;
         }
+        // Callers go on before the worker has said what it published for them.
+        service::settle(LAST_WORDS);
         let _busy = service::enter();
-        let Some(recording) = core.finish_recording(self.report.is_some()) else {
+        let Some(recording) = core.finish_recording(self.report.is_some(), status) else {
             return;
         };
         if let Some(format) = self.stats {

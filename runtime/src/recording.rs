@@ -168,7 +168,7 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
 
 impl Core {
     /// Ends the recording; `with_code` adds the disassembly of the hottest functions.
-    pub(crate) fn finish_recording(&self, with_code: bool) -> Option<Recording> {
+    pub(crate) fn finish_recording(&self, with_code: bool, status: i32) -> Option<Recording> {
         let recorder = self.events.recorder()?;
         for (id, entries) in self.tiers.entries() {
             recorder.entries(key(id), entries);
@@ -191,7 +191,7 @@ impl Core {
         recorder.finish(Ending {
             time: nanos(self.events.now()),
             cpu: nanos(process_time()),
-            exit: None,
+            exit: Some(status),
             defined: self.counters.snapshot().functions,
         })
     }

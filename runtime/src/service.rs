@@ -17,6 +17,7 @@
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use tracing::error;
 use uruk_codegen::fatal;
@@ -101,6 +102,15 @@ pub(crate) fn enter() -> Pass {
     }
     state.inside += 1;
     Pass(())
+}
+
+/// Waits until nobody compiles or tells what was compiled, at most for `limit`.
+pub(crate) fn settle(limit: Duration) {
+    let state = GATE.lock();
+    // A limit that passes and a poisoned lock are the same to a caller: go on.
+    let _ = GATE
+        .changed
+        .wait_timeout_while(state, limit, |state| state.inside != 0);
 }
 
 /// On behalf of a thread that LLVM took down inside its pass.

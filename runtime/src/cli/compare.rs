@@ -55,7 +55,7 @@ pub(super) struct Compare {
 enum Problem {
     #[error("{}", file.display())]
     File { file: PathBuf, source: io::Error },
-    #[error("the program cannot be run at tier 1: {0}")]
+    #[error("the program cannot be run at tier 1\n{0}")]
     Unusable(String),
 }
 
@@ -225,11 +225,13 @@ fn again(way: &mut Way, ending: Ending, expected: &Path, scratch: &Scratch) {
 
 fn judge(outcome: &Outcome, ending: Ending, expected: &Path, actual: &Path) -> Output {
     if outcome.ending != ending {
+        let said = outcome.said.lines().last().map(|line| format!(": {line}"));
         return Output::Failed {
-            reason: match outcome.said.as_str() {
-                "" => format!("{}, not {ending}", outcome.ending),
-                said => format!("{}, not {ending}: {said}", outcome.ending),
-            },
+            reason: format!(
+                "{}, not {ending}{}",
+                outcome.ending,
+                said.unwrap_or_default()
+            ),
         };
     }
     match difference(expected, actual) {

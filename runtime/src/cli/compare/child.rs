@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use uruk_report::Nanos;
 use uruk_report::compare::Times;
 
-/// Bytes of standard error that are looked at, from its end.
+/// Bytes of standard error that are kept, from its end.
 const LAST_WORDS: u64 = 4096;
 
 /// A process to run.
@@ -52,7 +52,7 @@ impl fmt::Display for Ending {
 pub(super) struct Outcome {
     pub ending: Ending,
     pub times: Times,
-    /// The last line it wrote to standard error.
+    /// The last it wrote to standard error.
     pub said: String,
 }
 
@@ -82,7 +82,7 @@ impl Job {
         Ok(Outcome {
             ending,
             times: Times { wall, cpu },
-            said: last_line(&errors_path)?,
+            said: last_words(&errors_path)?,
         })
     }
 }
@@ -116,16 +116,13 @@ pub(super) fn nanos(time: Duration) -> Nanos {
     Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The last line of a file that is not empty.
-fn last_line(file: &Path) -> io::Result<String> {
+fn last_words(file: &Path) -> io::Result<String> {
     let mut file = File::open(file)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS)))?;
     let mut bytes = Vec::new();
     file.take(LAST_WORDS).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let line = text.lines().rev().find(|line| !line.trim().is_empty());
-    Ok(line.unwrap_or_default().trim().to_owned())
+    Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())
 }
 
 /// Where two files begin to differ, in words.
