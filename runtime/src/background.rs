@@ -18,7 +18,6 @@ use uruk_stubs::FunctionId;
 use uruk_tiering::{Decision, Nanos, Outcome, Publication, Purpose, Tier, VersionId};
 
 use crate::core::Core;
-use crate::counts::Count;
 use crate::error::Error;
 use crate::event::Event;
 use crate::guided::Step;
@@ -170,8 +169,13 @@ impl Core {
         }
     }
 
-    /// Compiles a function at `tier` and publishes it, on the calling thread.
-    pub(crate) fn compile_at(self: &Arc<Self>, id: FunctionId, tier: Tier) -> Result<(), Error> {
+    /// Compiles a function at `tier` as `version` and publishes it, on the calling thread.
+    pub(crate) fn compile_at(
+        self: &Arc<Self>,
+        id: FunctionId,
+        version: VersionId,
+        tier: Tier,
+    ) -> Result<(), Error> {
         let purpose = match self.stubs.entry(id) {
             Some(_) => Purpose::Change,
             None => Purpose::First,
@@ -179,7 +183,7 @@ impl Core {
         let made = self.make(
             Request {
                 function: id,
-                version: self.tiers.versions.ids.next(),
+                version,
                 tier,
                 purpose,
             },
@@ -202,7 +206,7 @@ impl Core {
             let Some((id, tier)) = self.tiers.next_churned() else {
                 break;
             };
-            match self.compile_at(id, tier) {
+            match self.compile_at(id, self.tiers.versions.ids.next(), tier) {
                 // Another worker has its turn at the same function.
                 Ok(()) | Err(Error::Version { .. }) => {}
                 Err(cause) => return Err(cause),
@@ -305,6 +309,12 @@ impl Core {
         let mut next = Vec::new();
         {
             let mut control = self.tiers.control();
+            // Somebody may have published over it since, and told so already.
+            let runs = runs.filter(|runs| self.tiers.versions.runs(&runs.request));
+            let outcome = match outcome {
+                Outcome::Published { compile, .. } if runs.is_none() => Outcome::Late { compile },
+                outcome => outcome,
+            };
             control.controller.finished(now, decided, outcome);
             if let Some(Runs { request, counters }) = runs {
                 let Request {
@@ -313,10 +323,8 @@ impl Core {
                     tier,
                     ..
                 } = request;
-                control.watched.retain(|(id, _)| *id != function);
-                if counters {
-                    control.watched.push((function, Count::default()));
-                }
+                let seen = self.tiers.counts.now(function);
+                control.watch(function, counters, seen);
                 if version != decided {
                     let function = key(function);
                     let controller = &mut control.controller;
@@ -357,13 +365,11 @@ impl Core {
                 let restored = reverted.restored;
                 let tier = self.tier_of(id, restored).unwrap_or(Tier::Baseline);
                 let counts = tier == Tier::Baseline && self.tiers.is_auto();
-                self.tiers.control().controller.reverted(
-                    nanos(at),
-                    key(id),
-                    restored,
-                    tier,
-                    counts,
-                );
+                let mut control = self.tiers.control();
+                control.watch(id, counts, self.tiers.counts.now(id));
+                let controller = &mut control.controller;
+                controller.reverted(nanos(at), key(id), restored, tier, counts);
+                drop(control);
                 self.events.tell(|| Event::Reverted {
                     id,
                     function: self.name_of(id),

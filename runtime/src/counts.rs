@@ -67,6 +67,13 @@ impl Counts {
         Ok(held.address() + offset as u64)
     }
 
+    /// What a function counted so far.
+    pub(crate) fn now(&self, id: FunctionId) -> Count {
+        let mut seen = [(id, Count::default())];
+        self.read(&mut seen, |_, _| ());
+        seen[0].1
+    }
+
     /// Brings `seen` up to date and calls `each` with what was added, where anything
     /// was.
     pub(crate) fn read(

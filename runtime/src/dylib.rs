@@ -156,13 +156,7 @@ impl Dylib {
     /// # Errors
     /// Whatever its compile reports; the function stays as it was.
     pub fn compile(&self, name: &str) -> Result<(), Error> {
-        let core = self.jit.core();
-        let id = self.id_of(name)?;
-        let _busy = service::enter();
-        if core.stubs.entry(id).is_none() {
-            core.materialize(id)?;
-        }
-        Ok(())
+        service::compile_now(self.jit.core(), self.id_of(name)?, None)
     }
 
     /// Compiles a function at a tier now and publishes the version, over whatever runs.
@@ -171,9 +165,7 @@ impl Dylib {
     /// # Errors
     /// Whatever its compile reports; what ran before runs on.
     pub fn compile_at(&self, name: &str, tier: Tier) -> Result<(), Error> {
-        let id = self.id_of(name)?;
-        let _busy = service::enter();
-        self.jit.core().compile_at(id, tier)
+        service::compile_now(self.jit.core(), self.id_of(name)?, Some(tier))
     }
 
     /// Keeps a function at one tier, to which it is brought in the background should it

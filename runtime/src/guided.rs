@@ -125,11 +125,8 @@ impl Profiles {
             if age < COUNTING.0 {
                 return true;
             }
-            let words = held.words.read();
-            if age < COUNTING.1 && !words.iter().any(|&word| word >= ENOUGH) {
-                return true;
-            }
-            match Profile::new(&held.words.probes, &words) {
+            match Profile::new(&held.words.probes, &held.words.read()) {
+                Ok(profile) if age < COUNTING.1 && profile.most() < ENOUGH => return true,
                 Ok(profile) if !profile.is_empty() => {
                     profiles.insert(held.request.function.index(), Arc::new(profile));
                 }

@@ -288,7 +288,7 @@ impl Core {
                 message: message.to_owned(),
             })
         };
-        service::sacrificial(lost, move || {
+        service::sacrificial("uruk-load", lost, move || {
             let image = core.load(&dylib, sources, mode)?;
             core.check_missing(&image)?;
             let started = core.materialize_data(&image, mode)?;

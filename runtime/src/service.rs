@@ -23,13 +23,14 @@ use tracing::error;
 use uruk_codegen::fatal;
 use uruk_session::SessionError;
 use uruk_stubs::FunctionId;
+use uruk_tiering::{Purpose, Tier};
 
 use crate::background;
 use crate::core::Core;
 use crate::error::Error;
 use crate::event::Event;
 use crate::guest::threads;
-use crate::versions::worker_name;
+use crate::versions::{Request, worker_name};
 
 /// Stack of a worker. LLVM's passes recurse over expressions and blocks.
 const WORKER_STACK: usize = 16 << 20;
@@ -121,16 +122,18 @@ pub(crate) fn leave_lost() {
 /// Runs `work` on a thread that is given up should LLVM report a fatal error in it;
 /// `lost` makes the error of LLVM's message.
 pub(crate) fn sacrificial<R: Send + 'static>(
+    name: &str,
     lost: impl Fn(&str) -> Error + Send + 'static,
     work: impl FnOnce() -> Result<R, Error> + Send + 'static,
 ) -> Result<R, Error> {
     let (sender, receiver) = std::sync::mpsc::channel();
     let to_lose = sender.clone();
-    spawn_thread(String::from("uruk-load"), move || {
+    spawn_thread(name.to_owned(), move || {
         let on_fatal = move |message: &str| {
+            let error = lost(message);
             GATE.leave();
             // Nobody is left to tell if the receiver is gone.
-            let _ = to_lose.send(Err(lost(message)));
+            let _ = to_lose.send(Err(error));
         };
         let result = fatal::guard(on_fatal, move || {
             let _busy = enter();
@@ -141,8 +144,41 @@ pub(crate) fn sacrificial<R: Send + 'static>(
     // Both senders gone without a word means that `work` panicked.
     receiver.recv().unwrap_or_else(|_| {
         Err(Error::Session(SessionError::Panicked {
-            text: "while loading".into(),
+            text: "while loading or compiling".into(),
         }))
+    })
+}
+
+/// Compiles a function now, on a thread that LLVM can take down: at `tier`, over
+/// whatever runs, or (`None`) at the tier of first code, unless it has code.
+pub(crate) fn compile_now(
+    core: &Arc<Core>,
+    id: FunctionId,
+    tier: Option<Tier>,
+) -> Result<(), Error> {
+    let version = core.tiers.versions.ids.next();
+    let request = Request {
+        function: id,
+        version,
+        tier: tier.unwrap_or(core.tiers.first()),
+        purpose: Purpose::First,
+    };
+    let lost = {
+        let core = Arc::clone(core);
+        move |message: &str| {
+            core.lose_worker();
+            core.tiers.versions.of(id).fail(version);
+            let error = core.fatal(id, message);
+            core.tell_failed(request, &error);
+            core.tell_lost(message);
+            error
+        }
+    };
+    let core = Arc::clone(core);
+    sacrificial("uruk-now", lost, move || match tier {
+        Some(tier) => core.compile_at(id, version, tier),
+        None if core.stubs.entry(id).is_some() => Ok(()),
+        None => core.materialize(id, version).map(drop),
     })
 }
 
@@ -199,10 +235,12 @@ fn serve(core: &Arc<Core>) {
 }
 
 fn answer(core: &Arc<Core>, id: FunctionId) {
+    let version = core.tiers.versions.ids.next();
     let on_fatal = {
         let core = Arc::clone(core);
         move |message: &str| {
             core.lose_worker();
+            core.tiers.versions.of(id).fail(version);
             leave_lost();
             core.tell_lost(message);
             core.fail(id, &core.fatal(id, message));
@@ -219,7 +257,7 @@ fn answer(core: &Arc<Core>, id: FunctionId) {
             return;
         }
         let taken = core.events.now();
-        match core.churn().and_then(|()| core.materialize(id)) {
+        match core.churn().and_then(|()| core.materialize(id, version)) {
             Ok(_) => core.events.tell(|| Event::Answered {
                 id,
                 function: core.name_of(id),

@@ -6,7 +6,7 @@
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
-//! | `TierState::control` | the controller is told or asked something | `Counts` |
+//! | `TierState::control` | the controller is told or asked something | `Counts`, `Versions` |
 //! | `TierState::jobs` | a job is put or taken | nothing |
 //! | `TierState::churned` | a function is put or taken | nothing |
 
@@ -79,6 +79,16 @@ pub(crate) struct Control {
     pub(crate) watched: Vec<(FunctionId, Count)>,
     /// Entries counted so far.
     pub(crate) entries: HashMap<FunctionId, u64>,
+}
+
+impl Control {
+    /// Watches the counts of `id` from `seen` on, or no longer.
+    pub(crate) fn watch(&mut self, id: FunctionId, counts: bool, seen: Count) {
+        self.watched.retain(|(watched, _)| *watched != id);
+        if counts {
+            self.watched.push((id, seen));
+        }
+    }
 }
 
 /// What waits for background workers, and who they are.
@@ -212,18 +222,21 @@ impl TierState {
         if !self.is_auto() {
             return;
         }
+        let mut control = self.control();
+        // Better code may have been published meanwhile, and told before.
+        let (version, tier, counters) = match self.versions.of(id).published() {
+            Some(other) if other.id != made.version => (other.id, other.tier, false),
+            _ => (made.version, tier, made.counts),
+        };
         let first = FirstCode {
-            version: made.version,
+            version,
             tier,
             facts: made.facts,
             compile: nanos(made.compiling + made.linking),
-            counters: made.counts,
+            counters,
         };
-        let mut control = self.control();
         control.controller.on_compiled(nanos(now), key(id), &first);
-        if made.counts {
-            control.watched.push((id, Count::default()));
-        }
+        control.watch(id, counters, Count::default());
         let soon = nanos(now) + control.controller.poll_interval(nanos(now));
         drop(control);
         // Waking costs more than being late by the length of a look.
@@ -272,10 +285,12 @@ impl TierState {
     /// A version was published that the controller did not ask for.
     pub(crate) fn on_published(&self, now: Duration, id: FunctionId, tier: Tier, made: &Made) {
         let mut control = self.control();
-        control.watched.retain(|(watched, _)| *watched != id);
-        if made.counts {
-            control.watched.push((id, Count::default()));
+        let published = self.versions.of(id).published();
+        if published.is_some_and(|other| other.id != made.version) {
+            // Whoever published over it tells.
+            return;
         }
+        control.watch(id, made.counts, self.counts.now(id));
         control
             .controller
             .reverted(nanos(now), key(id), made.version, tier, made.counts);

@@ -18,7 +18,7 @@ use crate::error::Error;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolSettings {
-    /// Write `/tmp/perf-PID.map`, which `perf report` reads.
+    /// Write `perf-PID.map` where `perf report` looks for it.
     pub perf_map: bool,
     /// Write `jit-PID.dump` into this folder, for `perf record -k 1` and
     /// `perf inject --jit`.

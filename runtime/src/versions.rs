@@ -111,6 +111,12 @@ impl Versions {
 }
 
 impl Versions {
+    /// Whether calls reach what was asked for by `request`.
+    pub(crate) fn runs(&self, request: &Request) -> bool {
+        let published = self.of(request.function).published();
+        published.is_some_and(|version| version.id == request.version)
+    }
+
     /// Where the code of a version lies: entry and end.
     pub(crate) fn code_of(&self, version: u64) -> Option<(u64, u64)> {
         let records = self.lock();
@@ -154,7 +160,10 @@ impl Core {
         self.make_requested(request, how, &versions, ticket, queued)
             .inspect_err(|cause| {
                 versions.fail(request.version);
-                self.tell_failed(request, cause);
+                match cause {
+                    Error::Version { late: true, .. } => self.tell_dropped(request),
+                    cause => self.tell_failed(request, cause),
+                }
             })
     }
 
@@ -239,47 +248,47 @@ impl Core {
 
     /// Says what became of a version.
     fn tell_publication(&self, request: Request, publication: &Publication) {
-        let Request {
-            function: id,
-            version,
-            tier,
-            ..
-        } = request;
-        self.events.tell(|| match publication {
-            Publication::Published { retired, .. } => Event::Published {
-                id,
-                function: self.name_of(id),
-                version: version.0,
-                tier,
-                replaced: retired.and_then(|before| Some((before.0, self.tier_of(id, before)?))),
-                at: self.events.now(),
-            },
-            Publication::Dropped(_) => Event::Dropped {
-                id,
-                function: self.name_of(id),
-                version: version.0,
-                at: self.events.now(),
-            },
+        let Publication::Published { retired, .. } = publication else {
+            return self.tell_dropped(request);
+        };
+        let id = request.function;
+        self.events.tell(|| Event::Published {
+            id,
+            function: self.name_of(id),
+            version: request.version.0,
+            tier: request.tier,
+            replaced: retired.and_then(|before| Some((before.0, self.tier_of(id, before)?))),
+            at: self.events.now(),
         });
     }
 
     /// Compiles the first version of `id` and publishes it, unless better code is there
     /// by then; the entry that calls go to.
-    pub(crate) fn materialize(self: &Arc<Self>, id: FunctionId) -> Result<u64, Error> {
-        let first = |tier| Request {
-            function: id,
-            version: self.tiers.versions.ids.next(),
-            tier,
-            purpose: Purpose::First,
-        };
+    pub(crate) fn materialize(
+        self: &Arc<Self>,
+        id: FunctionId,
+        version: VersionId,
+    ) -> Result<u64, Error> {
         let mut tier = self.tiers.first();
         if self.tiers.is_entry_point(id) {
             // Nobody comes back to see a better version: it is worth looking first.
             tier = self.tiers.start_tier(id, &self.facts(id)?);
         }
-        let made = self.make(first(tier), None)?;
-        self.tiers.on_compiled(self.events.now(), id, tier, &made);
-        Ok(self.stubs.entry(id).unwrap_or(made.entry))
+        let first = Request {
+            function: id,
+            version,
+            tier,
+            purpose: Purpose::First,
+        };
+        match (self.make(first, None), self.stubs.entry(id)) {
+            (Ok(made), entry) => {
+                self.tiers.on_compiled(self.events.now(), id, tier, &made);
+                Ok(entry.unwrap_or(made.entry))
+            }
+            // Whoever came first has published code; it will do.
+            (Err(Error::Version { late: true, .. }), Some(entry)) => Ok(entry),
+            (Err(cause), _) => Err(cause),
+        }
     }
 
     /// What is known of a function before it is compiled.
@@ -310,6 +319,15 @@ impl Core {
             function: self.name_of(request.function),
             tier: request.tier,
             message: cause.to_string(),
+            at: self.events.now(),
+        });
+    }
+
+    fn tell_dropped(&self, request: Request) {
+        self.events.tell(|| Event::Dropped {
+            id: request.function,
+            function: self.name_of(request.function),
+            version: request.version.0,
             at: self.events.now(),
         });
     }

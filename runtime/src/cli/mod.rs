@@ -77,7 +77,7 @@ struct Run {
     /// Where samples come from that rank functions; `auto` takes the first that works.
     #[arg(long, value_name = "SOURCE", value_enum, default_value_t = SamplingSource::Auto)]
     sampling: SamplingSource,
-    /// Write /tmp/perf-PID.map, from which `perf report` takes the names of functions.
+    /// Write perf-PID.map, from which `perf report` takes the names of functions.
     #[arg(long)]
     perf_map: bool,
     /// Write jit-PID.dump into a folder, for `perf record -k 1` and `perf inject --jit`.

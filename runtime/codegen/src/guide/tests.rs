@@ -1,0 +1,236 @@
+//! What probes and profiles do to a unit, as IR before any pass.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyModule};
+use inkwell::llvm_sys::core::LLVMPrintModuleToString;
+
+use crate::compile::{Compile, Counters, Tier};
+use crate::context::take_message;
+use crate::extract::Extraction;
+use crate::fuzz::plan_alone;
+use crate::probe;
+use crate::profile::{Probes, Profile, ProfileError, Site};
+use crate::reader::{Bitcode, Reader};
+use crate::summary::SymbolId;
+
+const IR: &str = "
+    declare i64 @llvm.expect.i64(i64, i64)
+    declare void @far()
+    define i32 @callee(i32 %x) { %y = mul i32 %x, 3 ret i32 %y }
+    define i32 @wide(i64 %x) { ret i32 1 }
+    define i32 @f(ptr %p, i32 %x) memory(read) {
+    entry:
+      %big = icmp sgt i32 %x, 9
+      %wide = zext i1 %big to i64
+      %likely = call i64 @llvm.expect.i64(i64 %wide, i64 1)
+      %c = icmp ne i64 %likely, 0
+      br i1 %c, label %many, label %call
+    many:
+      switch i32 %x, label %out [ i32 10, label %call i32 11, label %call i32 12, label %rare ]
+    rare:
+      br label %out
+    call:
+      %r = call i32 %p(i32 %x)
+      br label %out
+    out:
+      %s = phi i32 [ 0, %many ], [ 1, %rare ], [ %r, %call ]
+      ret i32 %s
+    }";
+
+const SITES: [Site; 3] = [Site::Branch, Site::Switch { ways: 3 }, Site::Call];
+/// Where the pointer of the profile points to.
+const SEEN: u64 = 0x5000;
+
+fn id(reader: &Reader, name: &str) -> SymbolId {
+    let symbols = &reader.summary().symbols;
+    let index = symbols.iter().position(|s| s.name == name);
+    SymbolId(index.expect("defined") as u32)
+}
+
+/// The unit of `function` before passes, its probes, and what became of profiles.
+fn unit(reader: &Reader, how: &Compile, function: &str) -> (String, Option<Probes>, String) {
+    let plan = plan_alone(reader.summary());
+    let mut extraction = Extraction::new(reader, &plan, "unit", how).expect("prepared");
+    let body = extraction
+        .add_function(id(reader, function))
+        .expect("copied");
+    let (context, module) = (reader.context().raw(), extraction.module.raw());
+    let probes = match how.counters {
+        // SAFETY: a live copy of an ordinary function.
+        Counters::Full => unsafe { probe::insert(context, module, body) },
+        _ => None,
+    };
+    extraction.apply_profiles().expect("applied");
+    let unit = extraction.finish().expect("finished");
+    let action = LLVMVerifierFailureAction::LLVMReturnStatusAction;
+    // SAFETY: a live module; no message is asked for.
+    let broken = unsafe { LLVMVerifyModule(unit.module.raw(), action, std::ptr::null_mut()) };
+    // SAFETY: a live module; the text is ours.
+    let text = unsafe { take_message(LLVMPrintModuleToString(unit.module.raw())) };
+    assert_eq!(broken, 0, "not valid IR: {text}");
+    let outcome = format!(
+        "{} guided, {} promoted, {} refused",
+        unit.guided_functions,
+        unit.promoted,
+        unit.refused.len()
+    );
+    (text, probes, outcome)
+}
+
+fn reader(ir: &str) -> Reader {
+    let bitcode = Bitcode::from_ir_text("test.ll", ir).expect("valid IR");
+    Reader::new(&bitcode).expect("readable")
+}
+
+/// Guided by a profile of `f` whose pointer led to `target`.
+fn guided(reader: &Reader, target: &str) -> Compile {
+    let probes = Probes::of(SITES.to_vec()).expect("few words");
+    let words = [50, 1000, 100, 0, 99, 1, SEEN, 980, 1000];
+    let profile = Profile::new(&probes, &words).expect("as long");
+    assert_eq!(profile.observed_targets(), [SEEN]);
+    let profiles = HashMap::from([(id(reader, "f"), Arc::new(profile))]);
+    let targets = HashMap::from([(SEEN, id(reader, target))]);
+    Compile::at(Tier::Guided).guided(profiles, targets)
+}
+
+#[test]
+fn every_site_is_probed_without_new_branches() {
+    let reader = reader(IR);
+    let how = Compile::at(Tier::Optimized).counting(Counters::Full);
+    let (text, probes, _) = unit(&reader, &how, "f");
+    let probes = probes.expect("probed");
+    assert_eq!((probes.sites(), probes.words()), (&SITES[..], 9));
+    assert!(text.contains("@uruk.probes = external hidden global [9 x i64], align 8"));
+    // Entry, two of the branch, three ways, and the call: last, same, all.
+    let stores = text
+        .lines()
+        .filter(|l| l.contains("store i64") && l.contains("@uruk.probes"));
+    assert_eq!(stores.count(), 9, "{text}");
+    assert_eq!(text.matches("br i1").count(), 1, "{text}");
+    // The ways to `out` and `call` are shared with other edges.
+    assert_eq!(text.matches("phi i64").count(), 2, "{text}");
+    assert!(
+        text.contains("phi i64 [ 0, %2 ], [ 1, %14 ], [ 1, %14 ]"),
+        "{text}"
+    );
+    // It writes now.
+    assert!(!text.contains("memory(read)"), "{text}");
+}
+
+#[test]
+fn counts_become_weights() {
+    let reader = reader(IR);
+    let (text, _, outcome) = unit(&reader, &guided(&reader, "callee"), "f");
+    assert_eq!(outcome, "1 guided, 1 promoted, 0 refused");
+    for expected in [
+        "!{!\"function_entry_count\", i64 50}",
+        "!{!\"branch_weights\", i32 100, i32 900}",
+        // By edge: out, then `call` twice, of 99.
+        "!{!\"branch_weights\", i32 0, i32 50, i32 50, i32 1}",
+    ] {
+        assert!(text.contains(expected), "{expected} in {text}");
+    }
+    assert!(!text.contains("call i64 @llvm.expect"), "{text}");
+}
+
+#[test]
+fn a_dominant_target_is_called_directly_behind_a_comparison() {
+    let reader = reader(IR);
+    let (text, ..) = unit(&reader, &guided(&reader, "callee"), "f");
+    assert!(text.contains("icmp eq ptr %0, @callee"), "{text}");
+    assert!(text.contains("call i32 @callee(i32 %1)"), "{text}");
+    assert!(text.contains("call i32 %0(i32 %1)"), "{text}");
+    assert!(
+        text.contains("!{!\"branch_weights\", i32 980, i32 20}"),
+        "{text}"
+    );
+    assert!(text.contains("define i32 @callee"), "{text}");
+}
+
+#[test]
+fn the_function_itself_is_compared_by_its_canonical_address() {
+    let ir = "define i32 @f(ptr %p, i32 %x) {
+        %r = call i32 %p(ptr %p, i32 %x)
+        ret i32 %r
+    }";
+    let reader = reader(ir);
+    let probes = Probes::of(vec![Site::Call]).expect("few words");
+    let profile = Profile::new(&probes, &[1, SEEN, 99, 99]).expect("as long");
+    let f = id(&reader, "f");
+    let how = Compile::at(Tier::Guided).guided(
+        HashMap::from([(f, Arc::new(profile))]),
+        HashMap::from([(SEEN, f)]),
+    );
+    let (text, ..) = unit(&reader, &how, "f");
+    assert!(text.contains("icmp eq ptr %0, @f\n"), "{text}");
+    assert!(
+        text.contains("call i32 @uruk.body.f(ptr %0, i32 %1)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn targets_of_other_types_or_out_of_sight_are_not_promoted() {
+    let reader = reader(IR);
+    for target in ["wide", "far"] {
+        let (text, _, outcome) = unit(&reader, &guided(&reader, target), "f");
+        assert_eq!(outcome, "1 guided, 0 promoted, 0 refused");
+        assert!(!text.contains("icmp eq ptr"), "{text}");
+    }
+}
+
+#[test]
+fn a_profile_of_another_body_changes_nothing() {
+    let mut reader = reader(&IR.replace("i32 12, label %rare", ""));
+    let how = guided(&reader, "callee");
+    let (text, _, outcome) = unit(&reader, &how, "f");
+    assert_eq!(outcome, "0 guided, 0 promoted, 1 refused");
+    assert!(!text.contains("branch_weights"), "{text}");
+    let (plan, f) = (plan_alone(reader.summary()), id(&reader, "f"));
+    let with = reader.compile(&plan, f, &how).expect("compiles");
+    let error = &with.refused[0].error;
+    assert!(
+        matches!(error, ProfileError::Misfit { first: 1, .. }),
+        "{error}"
+    );
+    let without = reader.compile(&plan, f, &Compile::at(Tier::Guided));
+    assert_eq!(with.object, without.expect("compiles").object);
+}
+
+#[test]
+fn calls_that_may_unwind_or_must_be_tail_calls_are_promoted_too() {
+    let ir = "
+        declare i32 @personality(...)
+        define i32 @callee(i32 %x) { %y = mul i32 %x, 3 ret i32 %y }
+        define i32 @f(ptr %p, i32 %x) personality ptr @personality {
+          %r = invoke i32 %p(i32 %x) to label %good unwind label %bad
+        good:
+          %g = phi i32 [ %r, %0 ]
+          ret i32 %g
+        bad:
+          %b = phi i32 [ %x, %0 ]
+          %l = landingpad { ptr, i32 } cleanup
+          ret i32 %b
+        }
+        define i32 @g(i32 %x) {
+          %p = load ptr, ptr null
+          %r = musttail call i32 %p(i32 %x)
+          ret i32 %r
+        }";
+    let reader = reader(ir);
+    let targets = HashMap::from([(SEEN, id(&reader, "callee"))]);
+    for (name, direct) in [
+        ("f", "invoke i32 @callee(i32"),
+        ("g", "musttail call i32 @callee(i32"),
+    ] {
+        let probes = Probes::of(vec![Site::Call]).expect("few words");
+        let profile = Profile::new(&probes, &[1, SEEN, 99, 99]).expect("as long");
+        let profiles = HashMap::from([(id(&reader, name), Arc::new(profile))]);
+        let how = Compile::at(Tier::Guided).guided(profiles, targets.clone());
+        let (text, _, outcome) = unit(&reader, &how, name);
+        assert_eq!(outcome, "1 guided, 1 promoted, 0 refused");
+        assert!(text.contains(direct), "{text}");
+    }
+}
