@@ -225,6 +225,9 @@ impl Core {
         if jobs.workers >= self.tiers.background_jobs() {
             return;
         }
+        if !self.is_program() {
+            service::wait_at_exit();
+        }
         jobs.workers += 1;
         let name = format!("uruk-opt-{}", jobs.workers - 1);
         drop(jobs);

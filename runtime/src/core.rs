@@ -18,6 +18,7 @@ use uruk_unwind::{RegionHandle, Row};
 use crate::bind::display_name;
 use crate::error::Error;
 use crate::event::Events;
+use crate::guest::threads;
 use crate::hooks::Hooks;
 use crate::names::{Definition, Name, Names};
 use crate::process::Process;
@@ -151,13 +152,20 @@ impl Core {
         Ok(Arc::new(core))
     }
 
-    /// Tells the workers to end.
+    /// Tells the workers to end, and waits for compiles under way: a process that ends
+    /// next destroys LLVM's static objects.
     pub(crate) fn stop(&self) {
         // Relaxed: workers look at it after a wake-up, which orders enough.
         self.stopping.store(true, Ordering::Relaxed);
         self.stubs.stop_service();
-        let _pass = service::enter();
-        self.tiers.stop();
+        {
+            let _pass = service::enter();
+            self.tiers.stop();
+        }
+        // The last handle may have been a listener's, on a worker.
+        if !threads::is_ours() {
+            service::settle(service::LAST_COMPILES);
+        }
     }
 
     /// Readers a module may have: nobody waits for one of another kind of worker.

@@ -16,7 +16,7 @@
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tracing::error;
@@ -34,6 +34,9 @@ use crate::versions::{Request, worker_name};
 
 /// Stack of a worker. LLVM's passes recurse over expressions and blocks.
 const WORKER_STACK: usize = 16 << 20;
+
+/// How long the end of a session, or of the process, waits for compiles under way.
+pub(crate) const LAST_COMPILES: Duration = Duration::from_secs(10);
 
 static GATE: Gate = Gate {
     state: Mutex::new(GateState {
@@ -112,6 +115,27 @@ pub(crate) fn settle(limit: Duration) {
     let _ = GATE
         .changed
         .wait_timeout_while(state, limit, |state| state.inside != 0);
+}
+
+/// Has the end of the process wait for background compiles. To be called when the
+/// first is about to begin: what LLVM made until then is destroyed later than this
+/// runs. The command has no need, it never destroys LLVM's objects.
+pub(crate) fn wait_at_exit() {
+    extern "C" fn at_exit() {
+        let sessions = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
+        for core in &sessions {
+            let _pass = enter();
+            core.tiers.pause(true);
+            core.tiers.drop_jobs();
+        }
+        settle(LAST_COMPILES);
+    }
+    static ONCE: Once = Once::new();
+    // SAFETY: a function that lives as long as the process.
+    ONCE.call_once(|| unsafe {
+        libc::atexit(at_exit);
+    });
 }
 
 /// On behalf of a thread that LLVM took down inside its pass.

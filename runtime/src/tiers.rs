@@ -318,6 +318,11 @@ impl TierState {
         }
     }
 
+    /// Forgets the jobs that nobody has begun; at the end of the process.
+    pub(crate) fn drop_jobs(&self) {
+        self.jobs().waiting.clear();
+    }
+
     /// Functions that wait for a better version.
     pub(crate) fn queue_length(&self) -> usize {
         let stats = self.control().controller.stats();

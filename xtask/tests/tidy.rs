@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("runtime/link", &[]),
     ("runtime/heap", &[]),
     ("runtime/unwind", &[]),
@@ -29,6 +29,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
         ],
     ),
     ("demos/guests", &[]),
+    ("demos/gallery", &["uruk"]),
     ("demos/e2e", &["uruk-guests"]),
     ("demos", &["uruk-guests"]),
     ("xtask", &[]),

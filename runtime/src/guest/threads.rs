@@ -45,6 +45,13 @@ impl Drop for Mark {
     }
 }
 
+/// True on a thread that is not one of the program's.
+pub(crate) fn is_ours() -> bool {
+    // SAFETY: takes nothing, cannot fail.
+    let id = unsafe { libc::gettid() };
+    ours().list.contains(&id)
+}
+
 /// The locked list. No fork happens meanwhile, which would leave the child with a lock
 /// nobody opens: a worker starts while its program may already fork.
 struct Ours {
