@@ -12,6 +12,7 @@ use uruk_guests::{Cache, Flavor, Guest, Level, Toolchain, Workload};
 use crate::process::Runner;
 
 /// The surroundings of a run of the benchmarks.
+#[derive(Clone)]
 pub struct Bench {
     /// clang, lli and the others.
     pub tools: Toolchain,
@@ -25,6 +26,10 @@ pub struct Bench {
     pub directory: PathBuf,
     /// Fewer repetitions, fewer levels.
     pub quick: bool,
+    /// How long the contenders of one program are repeated, in all.
+    pub repeat_budget: Duration,
+    /// A peer that takes this many times the fastest peer's time is stopped.
+    pub patience: f64,
     /// Only the workloads whose name contains one of these; all, if there is none.
     pub only_workloads: Vec<String>,
 }
@@ -48,6 +53,8 @@ impl Bench {
             runner: Runner::new(&directory).context("making the output directory")?,
             directory,
             quick,
+            repeat_budget: Duration::from_secs(if quick { 2 } else { 8 }),
+            patience: if quick { 1.5 } else { 4.0 },
             only_workloads,
         })
     }
@@ -72,16 +79,6 @@ impl Bench {
     /// `full`, or a part of it in a quick run; at least one.
     pub fn rounds(&self, full: usize) -> usize {
         if self.quick { full.div_ceil(4) } else { full }
-    }
-
-    /// How long the contenders of one program are repeated, in all.
-    pub fn repeat_budget(&self) -> Duration {
-        Duration::from_secs(if self.quick { 2 } else { 8 })
-    }
-
-    /// A peer that takes this many times the fastest peer's time is stopped.
-    pub fn patience(&self) -> f64 {
-        if self.quick { 1.5 } else { 4.0 }
     }
 
     /// The bitcode of a guest at a level.

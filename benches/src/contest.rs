@@ -107,7 +107,7 @@ pub fn hold(
     let mut best_peer = f64::INFINITY;
     for contender in &mut contenders {
         let limit = match contender.side {
-            Side::Peer => peer_limit(best_peer, bench.patience()),
+            Side::Peer => peer_limit(best_peer, bench.patience),
             _ => FIRST_LIMIT,
         };
         let run = run_once(bench, contender, limit)?;
@@ -133,7 +133,7 @@ pub fn hold(
             .map(|one| one.name.clone()),
         _ => fastest(&contenders, side).map(|one| one.name.clone()),
     });
-    let cheap_ms = bench.repeat_budget().as_secs_f64() * 1e3 * CHEAP;
+    let cheap_ms = bench.repeat_budget.as_secs_f64() * 1e3 * CHEAP;
     let repeated: Vec<usize> = (0..contenders.len())
         .filter(|&index| {
             let one = &contenders[index];
@@ -167,7 +167,7 @@ fn repeat(
     for round in 1..bench.rounds(MOST_ROUNDS) {
         let round_ms: f64 = order.iter().map(|&index| contenders[index].wall[0]).sum();
         let end = start.elapsed().as_secs_f64() * 1e3 + round_ms;
-        if end > bench.repeat_budget().as_secs_f64() * 1e3 && (round > 1 || bench.quick) {
+        if end > bench.repeat_budget.as_secs_f64() * 1e3 && (round > 1 || bench.quick) {
             break;
         }
         order.reverse();

@@ -3,11 +3,12 @@
 //! Steady state is taken inside one process, iteration by iteration (`curve`), from
 //! processes that run in turns (`trial`); where the level changes is found, not
 //! assumed (`changes`). `steady` compares with native code, `whole_run` with `lli` and
-//! with compiling first; `promotion` is about the first milliseconds, `publication`
-//! about the moment itself, `overhead` about what watching costs.
+//! with compiling first; `promotion` is about the first milliseconds (`trace`),
+//! `publication` about the moment itself, `overhead` about what watching costs.
 
 mod changes;
 mod curve;
+mod trace;
 mod trial;
 
 pub mod overhead;

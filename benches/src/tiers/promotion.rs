@@ -1,77 +1,93 @@
-//! How soon a hot function runs optimized code, by its effect: short iterations of a
-//! kernel whose time is spent in one small function, and the first of them from which
-//! on it is about as fast as in the end.
+//! How soon a hot function runs tier 2 code: from its first call to the publication,
+//! as the run's own timeline has it.
 
-use anyhow::Result;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
 use uruk_guests::{Kernel, Level, Tongue, Workload};
 
-use super::curve::{Curve, Iteration};
 use super::steady;
-use super::trial::{self, Side};
-use crate::bench::Bench;
-use crate::findings::Findings;
+use super::trace::{self, Promotion};
+use crate::bench::{Bench, progress};
 use crate::row::{Figure, Row, Target, Unit};
 
-/// Kernels with the size that makes an iteration take some 10 us natively.
-const HOT: [(Kernel, &str); 3] = [
-    (Kernel::NBody, "100"),
-    (Kernel::Mandelbrot, "10"),
-    (Kernel::SpectralNorm, "30"),
+/// Kernels, with the function in which they spend their time and a size that lets
+/// nothing else happen before it is called: it is hot from the first call on.
+const HOT: [(Kernel, &str, &str); 4] = [
+    (Kernel::NBody, "attract", "100"),
+    (Kernel::Mandelbrot, "escapes_after", "10"),
+    (Kernel::SpectralNorm, "times", "30"),
+    (Kernel::HashMix, "find", "1000"),
 ];
-const ITERATIONS: &str = "20000";
+/// Short ones: enough that the process outlives the promotion.
+const ITERATIONS: &str = "4000";
 const ROUNDS: usize = 8;
-/// An iteration up to this much slower than the settled ones runs optimized code; at
-/// tier 1 these kernels are more than twice as slow.
-const ABOUT: f64 = 1.4;
-/// So many iterations in a row, so that one that was quick by chance does not count.
-const IN_A_ROW: usize = 5;
+/// The functions the limit is for.
+const INSTRUCTIONS: u64 = 200;
 const LIMIT_MS: f64 = 10.0;
+/// What a process may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Milliseconds from the first call to optimized code.
+/// Milliseconds from first calls to tier 2 code.
 ///
 /// # Errors
 /// A kernel cannot be built, or a command cannot be started.
-pub fn measure(bench: &Bench) -> Result<Findings> {
-    let mut found = Findings::default();
-    for (kernel, size) in HOT {
+pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (kernel, function, size) in HOT {
         let workload = Workload::Kernel(Tongue::C, kernel);
         let bitcode = steady::bitcode(bench, workload, Level::O3NoPasses)?;
         let args = [ITERATIONS, size].map(str::to_owned);
-        let tiers = |which: &str| bench.uruk_run_with(&["--tiers", which], &bitcode, &args);
-        let mut sides = [
-            Side::ours("uruk", tiers("auto")),
-            Side::ours("uruk, tier 1", tiers("1")),
-        ];
-        let title = format!("{} in short iterations", workload.name());
-        let rounds = bench.rounds(ROUNDS);
-        trial::hold(bench, &title, "", rounds, &mut sides)?;
-        let [auto, baseline] = &sides;
-        let slow = baseline.figure(|settled| settled.wall).median();
-        let delays = auto.curves.iter().filter_map(|curve| {
-            let settled = curve.settled().wall;
-            // Where tier 1 is as fast, there is nothing to see.
-            slow.filter(|slow| *slow > 1.5 * ABOUT * settled)?;
-            Some(delay_ms(curve, settled))
-        });
-        let row = Row::new(
-            format!("first call to optimized code, {}", workload.name()),
-            Unit::Ms,
-            Figure::of(delays),
-        );
-        found
-            .rows
-            .push(row.target(Target::AtMost(LIMIT_MS)).note(format!(
-                "wall-clock time from the first iteration to {IN_A_ROW} in a row that take at most \
-             {ABOUT} times what they take in the end"
-            )));
+        let path = bench.directory.join("trace.json");
+        let shown = path.to_string_lossy();
+        let command = bench.uruk_run_with(&["--tiers", "auto", "--trace", &shown], &bitcode, &args);
+        let mut seen: Vec<Promotion> = Vec::new();
+        for _ in 0..bench.rounds(ROUNDS) {
+            // What an earlier process left must not pass for this one's.
+            let _ = std::fs::remove_file(&path);
+            bench
+                .runner
+                .run(&command, PATIENCE)
+                .context("starting uruk")?;
+            let text = std::fs::read_to_string(&path).context("reading the trace")?;
+            let mut found = trace::promotions(&text)?;
+            found.retain(|one| one.name == function);
+            seen.extend(found.into_iter().next());
+        }
+        progress(&format!(
+            "{function}: {} of the runs promoted it",
+            seen.len()
+        ));
+        rows.extend(rows_of(&workload.name(), function, &seen));
     }
-    Ok(found)
+    Ok(rows)
 }
 
-/// From the first iteration's start to the first of those in a row that are quick.
-fn delay_ms(curve: &Curve, settled: f64) -> f64 {
-    let quick = |one: &Iteration| one.wall <= ABOUT * settled;
-    let all = &curve.iterations;
-    let first = all.windows(IN_A_ROW).position(|row| row.iter().all(quick));
-    first.map_or(f64::NAN, |first| (all[first].start - all[0].start) / 1e6)
+/// The whole, and its two parts.
+fn rows_of(workload: &str, function: &str, seen: &[Promotion]) -> Vec<Row> {
+    let figure = |of: fn(&Promotion) -> f64| Figure::of(seen.iter().map(|one| of(one) / 1e3));
+    let small = seen.iter().all(|one| one.instructions <= INSTRUCTIONS);
+    let size = seen.first().map_or(0, |one| one.instructions);
+    let name = format!("first call to tier 2 code, {workload}: {function}");
+    let whole = Row::new(name, Unit::Ms, figure(|one| one.published - one.called));
+    let whole = whole.target(match small {
+        true => Target::AtMost(LIMIT_MS),
+        false => Target::Information,
+    });
+    vec![
+        whole.note(format!(
+            "wall-clock time, by the timeline of the run; for functions of up to {INSTRUCTIONS} IR \
+             instructions on an idle machine, as a compile thread gives way to all others"
+        )),
+        Row::new(
+            format!("  of which until its compile began ({size} IR instructions)"),
+            Unit::Ms,
+            figure(|one| one.began - one.called),
+        ),
+        Row::new(
+            "  of which compile, link, publish",
+            Unit::Ms,
+            figure(|one| one.published - one.began),
+        ),
+    ]
 }

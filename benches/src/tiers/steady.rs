@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use uruk_guests::{Flavor, Level, Native, Workload};
 
-use super::trial::{self, Side};
+use super::trial::{self, Output, Side};
 use crate::bench::{Bench, progress};
 use crate::findings::Findings;
 use crate::row::{Figure, Row, Target, Unit};
@@ -34,6 +34,8 @@ pub fn measure(bench: &Bench) -> Result<Findings> {
         options: vec![("", vec!["--tiers", "auto"])],
         peers: vec![Native::BEST, Native::PLAIN],
         rounds: bench.rounds(ROUNDS),
+        output: Output::Same,
+        part: 1.0,
         least: Target::RatioAtLeast(LEAST),
     };
     let results = table.run(bench, |_| true)?;
@@ -59,6 +61,8 @@ pub fn measure_contracted(bench: &Bench) -> Result<Findings> {
         options: vec![("", vec!["--tiers", "auto", "--fp-contract", "fast"])],
         peers: vec![Native::CONTRACTED],
         rounds: bench.rounds(ROUNDS),
+        output: Output::Free,
+        part: 1.0,
         least: Target::RatioAtLeast(LEAST),
     };
     let results = table.run(bench, Workload::contracts)?;
@@ -82,6 +86,8 @@ pub fn measure_other_bitcode(bench: &Bench) -> Result<Findings> {
             options: vec![("", vec!["--tiers", "auto"])],
             peers: vec![Native::BEST],
             rounds: bench.rounds(FEW_ROUNDS),
+            output: Output::Same,
+            part: 1.0,
             least: Target::Information,
         };
         let results = table.run(bench, Workload::has_levels)?;
@@ -108,10 +114,14 @@ pub fn measure_fixed_tiers(bench: &Bench) -> Result<Findings> {
         ],
         peers: vec![Native::BEST],
         rounds: 1,
+        output: Output::Same,
+        // Nothing warms up there.
+        part: 0.3,
         least: Target::Information,
     };
     let results = table.run(bench, |_| true)?;
     let mut found = results.findings(&table);
+    found.curves.clear();
     for option in 0..table.options.len() {
         found.rows.push(results.mean(&table, option, Native::BEST));
     }
@@ -128,6 +138,9 @@ struct Table {
     options: Vec<(&'static str, Vec<&'static str>)>,
     peers: Vec<Native>,
     rounds: usize,
+    output: Output,
+    /// Iterations of a process, over those of the workload.
+    part: f64,
     /// What the first of ours is to reach against the first peer.
     least: Target,
 }
@@ -144,7 +157,7 @@ impl Table {
         for workload in bench.workloads().into_iter().filter(|one| wanted(*one)) {
             let mut sides = self.sides(bench, workload)?;
             let (name, level) = (workload.name(), self.level.name());
-            trial::hold(bench, &name, level, self.rounds, &mut sides)?;
+            trial::hold(bench, &name, level, self.rounds, self.output, &mut sides)?;
             workloads.push((workload, sides));
         }
         Ok(Results {
@@ -154,7 +167,7 @@ impl Table {
     }
 
     fn sides(&self, bench: &Bench, workload: Workload) -> Result<Vec<Side>> {
-        let args = workload.args(workload.iterations());
+        let args = workload.args((workload.iterations() as f64 * self.part) as usize);
         let mut sides = Vec::new();
         for peer in &self.peers {
             let mut command = vec![native(bench, workload, *peer)?.into()];

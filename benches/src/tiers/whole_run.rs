@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Result;
 use uruk_guests::{Kernel, Level, Native, Tongue, Workload};
@@ -14,9 +15,8 @@ use crate::programs::{LLI_MODES, pair};
 use crate::row::{Row, Target};
 
 /// What is run if nothing is named.
-const WORKLOADS: [Workload; 6] = [
+const WORKLOADS: [Workload; 5] = [
     Workload::Kernel(Tongue::C, Kernel::NBody),
-    Workload::Kernel(Tongue::C, Kernel::Interpreter),
     Workload::Kernel(Tongue::Rust, Kernel::HashMix),
     Workload::Lua("fib"),
     Workload::Sqlite,
@@ -24,7 +24,11 @@ const WORKLOADS: [Workload; 6] = [
 ];
 /// Iterations of a short run, and of one that takes a second or more.
 const SHORT: usize = 1;
-const LONG: usize = 70;
+const LONG: usize = 60;
+/// How long the contenders of a run are repeated, in all; and the multiple of the
+/// fastest peer's time at which others are stopped.
+const BUDGET: Duration = Duration::from_secs(4);
+const PATIENCE: f64 = 2.0;
 /// The peer that compiles first.
 const COMPILED: &str = "clang -O2, then run";
 
@@ -33,31 +37,28 @@ const COMPILED: &str = "clang -O2, then run";
 /// # Errors
 /// A workload cannot be built, or a command cannot be started.
 pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
     let named = !bench.only_workloads.is_empty();
     let workloads = if named {
         bench.workloads()
     } else {
         WORKLOADS.to_vec()
     };
+    let bench = Bench {
+        repeat_budget: BUDGET.min(bench.repeat_budget),
+        patience: PATIENCE.min(bench.patience),
+        ..bench.clone()
+    };
+    let mut rows = Vec::new();
     for workload in workloads {
-        for level in levels(bench, workload) {
-            for iterations in [SHORT, LONG] {
-                rows.extend(compare(bench, workload, level, iterations)?);
-            }
+        for iterations in [SHORT, LONG] {
+            rows.extend(compare(&bench, workload, Level::O3NoPasses, iterations)?);
+        }
+        // Optimized bitcode suits `lli`, which runs no passes of its own.
+        if workload.has_levels() && !bench.quick {
+            rows.extend(compare(&bench, workload, Level::O2, LONG)?);
         }
     }
     Ok(rows)
-}
-
-/// Bitcode without passes is what a JIT wants; optimized bitcode suits `lli`, which
-/// runs no passes of its own.
-fn levels(bench: &Bench, workload: Workload) -> Vec<Level> {
-    match workload {
-        Workload::Kernel(Tongue::Rust, _) => vec![Level::O3NoPasses],
-        _ if bench.quick => vec![Level::O3NoPasses],
-        _ => vec![Level::O3NoPasses, Level::O2],
-    }
 }
 
 fn compare(bench: &Bench, workload: Workload, level: Level, iterations: usize) -> Result<Vec<Row>> {
@@ -71,21 +72,25 @@ fn compare(bench: &Bench, workload: Workload, level: Level, iterations: usize) -
         Contender::new("native", Side::Reference, command),
         Contender::new("uruk", Side::Ours, ours),
     ];
+    let long = iterations == LONG;
+    // First, so that it is timed to its end, and limits the others. A short run is no
+    // match for a compiler.
+    if long {
+        let command = compile_then_run(bench, &bitcode, &args);
+        contenders.push(Contender::new(COMPILED, Side::Peer, command));
+    }
     for (name, flags) in LLI_MODES {
         let command = bench.lli(flags, &bitcode, &args);
         contenders.extend(command.map(|command| Contender::new(name, Side::Peer, command)));
     }
-    let command = compile_then_run(bench, &bitcode, &args);
-    contenders.push(Contender::new(COMPILED, Side::Peer, command));
-    let length = if iterations == LONG { "long" } else { "short" };
+    let length = if long { "long" } else { "short" };
     let name = format!("whole run, {length}, {}", workload.name());
-    let contenders = contest::hold(bench, &name, Some(COMPILED), contenders)?;
-    Ok(rows(&name, level, iterations == LONG, &contenders))
+    let contenders = contest::hold(bench, &name, None, contenders)?;
+    Ok(rows(&name, level, &contenders))
 }
 
-/// Against the best mode of `lli`, and against compiling first, which has a target
-/// where the run is long.
-fn rows(name: &str, level: Level, long: bool, contenders: &[Contender]) -> Vec<Row> {
+/// Against the best mode of `lli`, and against compiling first.
+fn rows(name: &str, level: Level, contenders: &[Contender]) -> Vec<Row> {
     let Some(ours) = contenders.iter().find(|one| one.side == Side::Ours) else {
         return Vec::new();
     };
@@ -100,11 +105,10 @@ fn rows(name: &str, level: Level, long: bool, contenders: &[Contender]) -> Vec<R
         .map(|(one, _)| *one)
         .or(lli.first().copied());
     let no_slower = Target::RatioAtMost(1.0);
-    let target = if long { no_slower } else { Target::Information };
     let against_lli = best.map(|best| pair(name, ours, best).target(no_slower));
     let against_clang = compiled
         .first()
-        .map(|one| pair(name, ours, one).target(target));
+        .map(|one| pair(name, ours, one).target(no_slower));
     let rows = against_lli.into_iter().chain(against_clang);
     rows.map(|row| row.level(level.name())).collect()
 }

@@ -11,12 +11,14 @@ use std::hash::{Hash, Hasher};
 use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use uruk_guests::execute::Ending;
 use uruk_guests::toolchain;
 
 use crate::bad_room::Room;
 use crate::gate::Gate;
 use crate::subject::{Mode, STATUS_FAILURE};
-use crate::trial::{self, Bench};
+use crate::trial::{self, Bench, LogLine};
+use crate::verdict;
 
 /// The gate at which bad input must be answered well.
 const GATE: &str = "E";
@@ -28,7 +30,7 @@ const CUTS: usize = 12;
 type Check = fn(&Room) -> Result<(), String>;
 
 /// The checks, each with the name of its trial.
-const CHECKS: [(&str, Check); 29] = [
+const CHECKS: [(&str, Check); 30] = [
     ("no file is given", no_file),
     ("an unknown option", unknown_option),
     ("lazy and eager at once", both_modes),
@@ -58,6 +60,7 @@ const CHECKS: [(&str, Check); 29] = [
     ("an entry point that is not there", wrong_entry),
     ("an entry point that is data", entry_is_data),
     ("a relocation out of range", relocation_range),
+    ("functions LLVM cannot optimize", fatal_when_optimized),
 ];
 
 /// The test binary's `main`.
@@ -345,6 +348,66 @@ fn relocation_range(room: &Room) -> Result<(), String> {
         &[],
     )?;
     room.refused(&[], &[near, far], &["very_far", "range"])
+}
+
+/// Functions that run at tier 1 and cannot be compiled at tier 2, because they inline
+/// what was never called and cannot be compiled at all. Each costs a worker; all of them
+/// run on, and `sound` gets better code, also after the workers were lost.
+fn fatal_when_optimized(room: &Room) -> Result<(), String> {
+    let mut text = String::from(
+        "declare i32 @printf(ptr, ...)\ndeclare void @llvm.aarch64.hint(i32)\n\
+         @never = global i32 0\n@format = constant [4 x i8] c\"%d\\0A\\00\"\n",
+    );
+    let functions = [
+        ("fatal_one", "call void @llvm.aarch64.hint(i32 1)"),
+        ("fatal_two", "call void @llvm.aarch64.hint(i32 2)"),
+        ("sound", ""),
+    ];
+    let mut calls = String::new();
+    for (index, (name, poison)) in functions.into_iter().enumerate() {
+        text.push_str(&format!(
+            "define i32 @{name}_inlined(i32 %x) {{\n  {poison}\n  %y = add i32 %x, 1\n  ret i32 %y\n}}\n\
+             define i32 @{name}(i32 %x) {{\n  %n = load volatile i32, ptr @never\n  \
+             %c = icmp eq i32 %n, 0\n  br i1 %c, label %good, label %bad\n\
+             good:\n  %y = add i32 %x, {index}\n  ret i32 %y\n\
+             bad:\n  %z = call i32 @{name}_inlined(i32 %x)\n  ret i32 %z\n}}\n"
+        ));
+        let next = index + 1;
+        calls.push_str(&format!(
+            "  %a{index} = call i32 @{name}(i32 %s{index})\n  %s{next} = and i32 %a{index}, 65535\n"
+        ));
+    }
+    text.push_str(&format!(
+        "define i32 @main() {{\nentry:\n  br label %loop\n\
+         loop:\n  %i = phi i32 [ 0, %entry ], [ %next, %loop ]\n  \
+         %s0 = phi i32 [ 0, %entry ], [ %s{0}, %loop ]\n{calls}  \
+         %next = add i32 %i, 1\n  %more = icmp ult i32 %next, 100000000\n  \
+         br i1 %more, label %loop, label %end\n\
+         end:\n  call i32 (ptr, ...) @printf(ptr @format, i32 %s{0})\n  ret i32 0\n}}\n",
+        functions.len()
+    ));
+    let path = room.file("fatal.ll", text)?;
+    let outcome = room.run_in(Mode::Lazy, &["-vv"], &[path])?;
+    let steps: u64 = (0..functions.len() as u64).sum();
+    let right = (steps * 100_000_000) & 65535;
+    let log = [
+        "LLVM took a background worker down .. fatal_one",
+        "LLVM took a background worker down .. fatal_two",
+        "WorkerLost .. aarch64",
+        "Published .. \"sound\" .. tier: Optimized",
+    ];
+    let log = log.map(LogLine::expected);
+    if let Some(text) = verdict::unsaid(&outcome, &log) {
+        return Err(text);
+    }
+    match outcome.ending {
+        Ending::Status(0) if outcome.stdout == format!("{right}\n").as_bytes() => Ok(()),
+        ending => Err(format!(
+            "{}, {}",
+            verdict::ending(ending),
+            verdict::excerpt(&outcome.stdout)
+        )),
+    }
 }
 
 /// Lengths to cut a file of `length` bytes to: spread, never whole.

@@ -104,7 +104,7 @@ impl Room {
         files: &[PathBuf],
         words: &[&str],
     ) -> Result<(), String> {
-        for mode in Mode::ALL {
+        for mode in Mode::LOADING {
             let outcome = self.run_in(mode, options, files)?;
             self.expect(&outcome, STATUS_FAILURE, words)?;
         }
@@ -151,7 +151,7 @@ impl Room {
     /// A program that is damaged in some way: it is refused, or, if LLVM itself
     /// finds nothing wrong with it, does anything but hang or take the runtime down.
     pub fn damaged(&self, path: PathBuf) -> Result<(), String> {
-        for mode in Mode::ALL {
+        for mode in Mode::LOADING {
             let outcome = self.run_in(mode, &[], std::slice::from_ref(&path))?;
             let refused = outcome.ending == Ending::Status(STATUS_FAILURE);
             if refused {

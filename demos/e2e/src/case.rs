@@ -12,12 +12,15 @@
 //! | `signal: SIGSEGV` | the native program dies of this signal |
 //! | `stderr: same` | standard error is compared too |
 //! | `levels: O0 O2+g` | flavors, instead of the language's default ones |
-//! | `modes: lazy eager` | modes, instead of both |
+//! | `modes: lazy eager` | modes, instead of the default ones |
 //! | `flags: -pthread` | arguments for compiling C and C++ |
 //! | `link: -rdynamic` | arguments for linking the native executable |
 //! | `extra: second.c` | more sources, in `parts`; several files form one image |
 //! | `object: third.c` | the same, but the runtime gets an object file |
 //! | `options: --jobs 1` | more options for `uruk run` |
+//! | `vary: --sampling off` | the same runs once more with these options as well |
+//! | `log: A .. B` | standard error under test has a line with A and, after it, B |
+//! | `no-log: A .. B` | it has no such line |
 //! | `repeat: N` | runs under test, each compared (for races) |
 //! | `timeout: SECONDS` | instead of 30 |
 //! | `gate: C` | the gate at which the case must pass |
@@ -36,7 +39,7 @@ use uruk_guests::{Flavor, Language, Program, compile::Source};
 
 use crate::gate::Gate;
 use crate::subject::Mode;
-use crate::trial::Plan;
+use crate::trial::{LogLine, Plan};
 use crate::verdict::signal_number;
 
 /// A program with its directives.
@@ -195,6 +198,11 @@ impl Case {
             "flags" => self.flags.extend(words()),
             "link" => self.link_flags.extend(words()),
             "options" => self.plan.options.extend(words()),
+            "vary" => self.plan.variations.push(words().collect()),
+            "log" | "no-log" => self.plan.log.push(LogLine {
+                present: key == "log",
+                ..LogLine::expected(value)
+            }),
             "extra" | "object" => {
                 let parts = path.parent().unwrap_or(Path::new(".")).join("parts");
                 self.sources.extend(words().map(|word| Source {
@@ -249,14 +257,17 @@ impl Case {
         }
     }
 
-    /// The modes a flavor runs in: lazily always, eagerly at the plain levels
-    /// that differ most, unless the case says otherwise.
+    /// The modes a flavor runs in, unless the case says otherwise: lazily always,
+    /// eagerly at the plain levels that differ most, through the tiers where these
+    /// have something to do.
     pub fn modes_of(&self, flavor: Flavor) -> Vec<Mode> {
         if !self.modes.is_empty() {
             return self.modes.clone();
         }
         match flavor.to_string().as_str() {
-            "O0" | "O2" => Mode::ALL.to_vec(),
+            "O0" => Mode::ALL.to_vec(),
+            "O2" => Mode::LOADING.to_vec(),
+            "O1-no-passes" => vec![Mode::Lazy, Mode::Tiered],
             _ => vec![Mode::Lazy],
         }
     }

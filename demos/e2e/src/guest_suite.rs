@@ -22,10 +22,12 @@ const TIME_LIMIT: Duration = Duration::from_secs(180);
 struct Budget {
     guest: Guest,
     gate: char,
-    /// Flavors that run in both modes.
+    /// Flavors that are loaded in both ways.
     both: &'static [&'static str],
     /// Flavors that run lazily only.
     lazy: &'static [&'static str],
+    /// Flavors that run through the tiers, too.
+    tiered: &'static [&'static str],
     /// Flavors in which each source stays a file of its own.
     in_parts: &'static [&'static str],
 }
@@ -42,6 +44,7 @@ const BUDGETS: [Budget; 5] = [
             "O2+g+pic",
             "O2+nopic",
         ],
+        tiered: &["O1-no-passes"],
         in_parts: &["O1-no-passes"],
     },
     Budget {
@@ -49,6 +52,7 @@ const BUDGETS: [Budget; 5] = [
         gate: 'C',
         both: &["O0"],
         lazy: &["O0+g+pic", "O1-no-passes", "O2"],
+        tiered: &["O1-no-passes"],
         in_parts: &[],
     },
     Budget {
@@ -56,6 +60,7 @@ const BUDGETS: [Budget; 5] = [
         gate: 'C',
         both: &["O2"],
         lazy: &["O0", "O1-no-passes+pic"],
+        tiered: &["O1-no-passes+pic"],
         in_parts: &["O2"],
     },
     Budget {
@@ -63,6 +68,7 @@ const BUDGETS: [Budget; 5] = [
         gate: 'C',
         both: &["O0", "O2"],
         lazy: &["O0-no-optnone", "O1-no-passes", "O2+g+pic"],
+        tiered: &["O0", "O1-no-passes"],
         in_parts: &["O0"],
     },
     Budget {
@@ -70,6 +76,7 @@ const BUDGETS: [Budget; 5] = [
         gate: 'D',
         both: &["O2"],
         lazy: &["O0+g"],
+        tiered: &[],
         in_parts: &[],
     },
 ];
@@ -112,11 +119,13 @@ fn flavors(budget: &Budget) -> impl Iterator<Item = &'static str> {
 }
 
 fn modes(budget: &Budget, name: &str) -> Vec<Mode> {
-    if budget.both.contains(&name) {
-        Mode::ALL.to_vec()
+    let mut modes = if budget.both.contains(&name) {
+        Mode::LOADING.to_vec()
     } else {
         vec![Mode::Lazy]
-    }
+    };
+    modes.extend(budget.tiered.contains(&name).then_some(Mode::Tiered));
+    modes
 }
 
 fn plan(guest: Guest, run: &Run, as_one_file: bool) -> Plan {

@@ -76,7 +76,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     Ok(trials)
 }
 
-/// One seed at both levels, in both modes. Leaves nothing behind unless it fails.
+/// One seed at both levels, in all modes. Leaves nothing behind unless it fails.
 fn one(bench: Arc<Bench>, csmith: &Path, include: PathBuf, seed: u64) -> Result<(), String> {
     let name = format!("seed-{seed}");
     let directory = bench.cache.directory().join("random").join(&name);

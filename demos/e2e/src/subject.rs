@@ -22,6 +22,8 @@ pub enum Mode {
     Lazy,
     /// All before the program starts.
     Eager,
+    /// Each when it is first called, and then again and again at other tiers.
+    Tiered,
 }
 
 /// The command under test.
@@ -31,14 +33,27 @@ pub struct Subject {
 }
 
 impl Mode {
-    /// Both modes.
-    pub const ALL: [Self; 2] = [Self::Lazy, Self::Eager];
+    /// The ways to load a program, which differ in what is refused and when.
+    pub const LOADING: [Self; 2] = [Self::Lazy, Self::Eager];
+
+    /// All modes.
+    pub const ALL: [Self; 3] = [Self::Lazy, Self::Eager, Self::Tiered];
 
     /// The mode's name in directives and trial names.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lazy => "lazy",
             Self::Eager => "eager",
+            Self::Tiered => "tiered",
+        }
+    }
+
+    /// The options for it.
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Lazy => &["--lazy"],
+            Self::Eager => &["--eager"],
+            Self::Tiered => &["--lazy", "--tiers=churn"],
         }
     }
 }
@@ -96,7 +111,7 @@ impl Subject {
         Job::new(&self.program, limit)
     }
 
-    /// `uruk run --MODE OPTIONS FILES -- ARGS`.
+    /// `uruk run MODE OPTIONS FILES -- ARGS`.
     pub fn run(
         &self,
         mode: Mode,
@@ -106,7 +121,8 @@ impl Subject {
         limit: Duration,
     ) -> Job {
         let mut job = self.job(limit);
-        job.arg("run").arg(format!("--{}", mode.name()));
+        job.arg("run");
+        job.args.extend(mode.options().iter().map(OsString::from));
         job.args.extend(options.iter().map(OsString::from));
         job.args.extend(files.iter().map(OsString::from));
         if !args.is_empty() {

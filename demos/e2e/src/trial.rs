@@ -19,6 +19,9 @@ use crate::verdict;
 /// What a program may take unless it says otherwise.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
+/// How many times longer it may take where functions are compiled again and again.
+const TIERED_FACTOR: u32 = 6;
+
 /// What all trials of a test binary share.
 pub struct Bench {
     /// The compilers.
@@ -48,10 +51,34 @@ pub struct Plan {
     pub as_one_file: bool,
     /// More options for `uruk run`.
     pub options: Vec<String>,
+    /// Further options, with each of which it runs once more.
+    pub variations: Vec<Vec<String>>,
+    /// What the runtime says on standard error, or does not say.
+    pub log: Vec<LogLine>,
     /// How often it runs under test.
     pub repeat: usize,
     /// How long it may take.
     pub limit: Duration,
+}
+
+/// A line of standard error that is looked for.
+#[derive(Clone, Debug)]
+pub struct LogLine {
+    /// What it holds, in this order.
+    pub pieces: Vec<String>,
+    /// Whether it must be there, or must not.
+    pub present: bool,
+}
+
+impl LogLine {
+    /// One that must be there: its pieces with ` .. ` between them.
+    #[must_use]
+    pub fn expected(text: &str) -> Self {
+        Self {
+            pieces: text.split(" .. ").map(str::to_owned).collect(),
+            present: true,
+        }
+    }
 }
 
 /// A program in one flavor, compiled once.
@@ -119,6 +146,8 @@ impl Plan {
             with_stderr: false,
             as_one_file: false,
             options: Vec::new(),
+            variations: Vec::new(),
+            log: Vec::new(),
             repeat: 1,
             limit: TIME_LIMIT,
         }
@@ -239,15 +268,22 @@ impl Reference {
         } else {
             &built.parts
         };
-        let job = bench
-            .subject
-            .run(mode, &plan.options, files, &plan.args, plan.limit);
-        for round in 1..=plan.repeat {
-            let ours = self.execute(bench, job.clone(), mode.name())?;
-            if let Some(text) = verdict::difference(native, &ours, plan.with_stderr) {
-                let line = job.command_line();
-                let native = built.native.display();
-                return Err(format!("run {round}: {text}{line}\nnatively: {native}"));
+        let limit = match mode {
+            Mode::Tiered => plan.limit * TIERED_FACTOR,
+            _ => plan.limit,
+        };
+        let variations = plan.variations.iter().map(Vec::as_slice);
+        for more in std::iter::once(&[][..]).chain(variations) {
+            let options = [&plan.options, more].concat();
+            let job = bench.subject.run(mode, &options, files, &plan.args, limit);
+            for round in 1..=plan.repeat {
+                let ours = self.execute(bench, job.clone(), mode.name())?;
+                let text = verdict::difference(native, &ours, plan.with_stderr);
+                if let Some(text) = text.or_else(|| verdict::unsaid(&ours, &plan.log)) {
+                    let line = job.command_line();
+                    let native = built.native.display();
+                    return Err(format!("run {round}: {text}{line}\nnatively: {native}"));
+                }
             }
         }
         Ok(())

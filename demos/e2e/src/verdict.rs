@@ -2,6 +2,8 @@
 
 use uruk_guests::execute::{Ending, Outcome};
 
+use crate::trial::LogLine;
+
 /// How much of a text a report shows.
 const SHOWN_BYTES: usize = 2_000;
 
@@ -25,6 +27,25 @@ pub fn difference(native: &Outcome, ours: &Outcome, with_stderr: bool) -> Option
         text.push_str(&format!("stderr:\n{}\n", excerpt(&ours.stderr)));
     }
     (!text.is_empty()).then_some(text)
+}
+
+/// The first line of standard error that is missing, or must not be there.
+pub fn unsaid(ours: &Outcome, log: &[LogLine]) -> Option<String> {
+    let text = String::from_utf8_lossy(&ours.stderr);
+    let holds = |line: &str, pieces: &[String]| {
+        let after = |rest: &str, piece: &String| Some(rest.split_once(piece.as_str())?.1.len());
+        let step = |left: usize, piece| after(&line[line.len() - left..], piece);
+        pieces.iter().try_fold(line.len(), step).is_some()
+    };
+    let wrong = log
+        .iter()
+        .find(|wanted| text.lines().any(|line| holds(line, &wanted.pieces)) != wanted.present)?;
+    let pieces = wrong.pieces.join(" .. ");
+    let problem = if wrong.present { "no" } else { "a" };
+    Some(format!(
+        "{problem} line `{pieces}` on standard error:\n{}\n",
+        excerpt(&ours.stderr)
+    ))
 }
 
 /// How a process ended, in words.
@@ -100,7 +121,8 @@ fn first_difference(what: &str, native: &[u8], ours: &[u8]) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::difference;
+    use super::{difference, unsaid};
+    use crate::trial::LogLine;
     use uruk_guests::execute::{Ending, Outcome};
 
     fn outcome(ending: Ending, stdout: &str) -> Outcome {
@@ -120,5 +142,21 @@ mod tests {
         let text = difference(&native, &ours, false).expect("they differ");
         assert!(text.contains("SIGSEGV"), "{text}");
         assert!(text.contains("line 2: \"c\", natively \"b\""), "{text}");
+    }
+
+    #[test]
+    fn lines_are_found_by_their_pieces_in_order() {
+        let mut ours = outcome(Ending::Status(0), "");
+        ours.stderr = b"INFO sampling source=timers\nother\n".to_vec();
+        let line = |text: &str, present| LogLine {
+            present,
+            ..LogLine::expected(text)
+        };
+        let judge = |text, present| unsaid(&ours, &[line(text, present)]).is_none();
+        assert!(judge("INFO .. source", true));
+        assert!(!judge("source .. INFO", true), "the other way round");
+        assert!(!judge("sampling .. other", true), "in two lines");
+        assert!(judge("sampling .. other", false));
+        assert!(!judge("timers", false));
     }
 }

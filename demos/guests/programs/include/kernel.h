@@ -6,7 +6,9 @@
 
 static uint64_t (*kernel_work)(long size);
 
-static uint64_t kernel_iterate(void *size) { return kernel_work(*(long *)size); }
+/* The size is volatile, or an iteration would be a constant that an optimiser works
+ * out once for all. */
+static uint64_t kernel_iterate(void *size) { return kernel_work(*(volatile long *)size); }
 
 /* One iteration is `work(size)`, from the same state every time. */
 static int kernel(const char *name, int argc, char **argv, uint64_t (*work)(long size)) {

@@ -1,0 +1,76 @@
+//! Reads what `uruk run --trace` writes: when a function was first called, when its
+//! compile at tier 2 ran, and when that code was published. Pure.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+/// A function's way to tier 2, in microseconds since the run began.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Promotion {
+    /// The function.
+    pub name: String,
+    /// IR instructions before optimization.
+    pub instructions: u64,
+    /// When it was first called.
+    pub called: f64,
+    /// When the compile began.
+    pub began: f64,
+    /// When the code was published.
+    pub published: f64,
+}
+
+/// The functions that reached tier 2, the soonest first.
+///
+/// # Errors
+/// The text is no trace.
+pub fn promotions(text: &str) -> Result<Vec<Promotion>> {
+    let value: Value = serde_json::from_str(text).context("a trace is JSON")?;
+    let events = value["traceEvents"].as_array();
+    let events = events.context("a trace has events")?;
+    let find = |category: &str, name: &str| {
+        events
+            .iter()
+            .find(|event| event["cat"] == category && event["name"] == name)
+    };
+    let mut found: Vec<Promotion> = events
+        .iter()
+        .filter(|event| event["cat"] == "publication" && event["args"]["to"] == 2)
+        .filter_map(|event| {
+            let name = event["name"].as_str()?.strip_suffix(" to tier 2")?;
+            let called = find("lookup", &format!("first call of {name}"))?;
+            let compile = find("compile", &format!("{name} (tier 2)"))?;
+            Some(Promotion {
+                name: name.to_owned(),
+                instructions: compile["args"]["instructions"].as_u64()?,
+                called: called["ts"].as_f64()?,
+                began: compile["ts"].as_f64()?,
+                published: event["ts"].as_f64()?,
+            })
+        })
+        .collect();
+    found.sort_by(|a, b| a.published.total_cmp(&b.published));
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::promotions;
+
+    #[test]
+    fn a_promotion_is_put_together_from_its_events() {
+        let text = r#"{"traceEvents":[
+            {"name":"first call of f","cat":"lookup","ph":"X","ts":10.5,"dur":5,"args":{}},
+            {"name":"f (tier 1)","cat":"compile","ph":"X","ts":11,"args":{"instructions":7}},
+            {"name":"f (tier 2)","cat":"compile","ph":"X","ts":20,"args":{"instructions":7}},
+            {"name":"f to tier 1","cat":"publication","ph":"i","ts":15,"args":{"from":0,"to":1}},
+            {"name":"f to tier 2","cat":"publication","ph":"i","ts":30,"args":{"from":1,"to":2}}
+        ]}"#;
+        let found = promotions(text).expect("a trace");
+        assert_eq!(found.len(), 1);
+        let one = &found[0];
+        assert_eq!((one.name.as_str(), one.instructions), ("f", 7));
+        assert_eq!((one.called, one.began, one.published), (10.5, 20.0, 30.0));
+        assert!(promotions("{}").is_err());
+        assert!(promotions("no").is_err());
+    }
+}

@@ -1,0 +1,233 @@
+//! What goes wrong while functions move between tiers, and the session that goes on:
+//! LLVM dies in a compile that was asked for, memory runs out in the middle of a
+//! tier-up, samples find no room.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use uruk::{Error, Event, Jit, JitBuilder, SamplingChoice, SamplingSizes, Tier};
+
+/// Longest wait for something that happens in the background.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+type Log = Arc<Mutex<Vec<Event>>>;
+
+fn logged(builder: JitBuilder) -> (Jit, Log) {
+    let log = Log::default();
+    let sink = Arc::clone(&log);
+    let listener = move |event: &Event| sink.lock().expect("not poisoned").push(event.clone());
+    let jit = builder.on_event(Arc::new(listener)).build();
+    (jit.expect("a session"), log)
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{what}: not within {PATIENCE:?}"
+        );
+    }
+}
+
+fn any(log: &Log, of: impl Fn(&Event) -> bool) -> bool {
+    log.lock().expect("not poisoned").iter().any(of)
+}
+
+/// `f` runs at tier 1; what it inlines above that, LLVM dies of. `g` LLVM dies of at
+/// every tier.
+const FATAL: &str = "
+declare void @llvm.aarch64.hint(i32)
+@never = global i32 0
+define i32 @g() {
+  call void @llvm.aarch64.hint(i32 1)
+  ret i32 1
+}
+define i32 @f(i32 %x) {
+  %n = load volatile i32, ptr @never
+  %c = icmp eq i32 %n, 0
+  br i1 %c, label %good, label %bad
+good:
+  %y = add i32 %x, 1
+  ret i32 %y
+bad:
+  %z = call i32 @g()
+  ret i32 %z
+}
+define i32 @h(i32 %x) {
+  %y = mul i32 %x, 3
+  ret i32 %y
+}";
+
+#[test]
+fn a_compile_that_llvm_dies_of_is_an_error_of_the_caller() {
+    let (jit, log) = logged(Jit::builder());
+    jit.add_ir("m", FATAL).expect("valid IR");
+    // SAFETY: plain functions of the module above.
+    let (f, h) = unsafe {
+        (
+            jit.function::<extern "C" fn(i32) -> i32>("f")
+                .expect("typed"),
+            jit.function::<extern "C" fn(i32) -> i32>("h")
+                .expect("typed"),
+        )
+    };
+    assert_eq!(f.call(1), 2);
+    // More often than a function may have versions under way.
+    for tier in [Tier::Optimized, Tier::Guided, Tier::Optimized] {
+        let error = jit.compile_at("f", tier).expect_err("LLVM dies");
+        assert!(matches!(error, Error::Codegen(_)), "{error:?}");
+        assert!(error.to_string().contains("aarch64"), "{error}");
+        assert_eq!(jit.tier("f").expect("known"), Some(Tier::Baseline));
+        assert_eq!(f.call(1), 2);
+    }
+    for _ in 0..3 {
+        let error = jit.compile("g").expect_err("LLVM dies");
+        assert!(error.to_string().contains("aarch64"), "{error}");
+    }
+    jit.compile_at("f", Tier::Baseline).expect("as before");
+    jit.compile_at("h", Tier::Guided).expect("sound");
+    assert_eq!((f.call(4), h.call(4)), (5, 12));
+    assert!(any(&log, |event| matches!(event, Event::WorkerLost { .. })));
+}
+
+#[test]
+fn a_function_that_cannot_be_optimized_stays_and_is_not_tried_for_ever() {
+    let (jit, log) = logged(Jit::builder());
+    jit.add_ir("m", FATAL).expect("valid IR");
+    // SAFETY: plain functions of the module above.
+    let (f, h) = unsafe {
+        (
+            jit.function::<extern "C" fn(i32) -> i32>("f")
+                .expect("typed"),
+            jit.function::<extern "C" fn(i32) -> i32>("h")
+                .expect("typed"),
+        )
+    };
+    let lost = || {
+        let log = log.lock().expect("not poisoned");
+        let lost = |event: &&Event| matches!(event, Event::WorkerLost { .. });
+        log.iter().filter(lost).count()
+    };
+    wait_until("the first worker is lost", || {
+        (0..1000).for_each(|x| assert_eq!(f.call(x), x + 1));
+        lost() > 0
+    });
+    // Another worker took its place, and does other work.
+    wait_until("another function moves up", || {
+        (0..1000).for_each(|x| assert_eq!((f.call(x), h.call(x)), (x + 1, 3 * x)));
+        jit.tier("h").expect("known") >= Some(Tier::Optimized)
+    });
+    assert_eq!(jit.tier("f").expect("known"), Some(Tier::Baseline));
+    assert!(lost() <= 2, "tried {} times", lost());
+}
+
+/// Many functions, each of its own size.
+fn functions(count: u32) -> String {
+    let each = (0..count).map(|i| {
+        format!(
+            "define i32 @f{i}(i32 %x) {{
+               %a = mul i32 %x, {}
+               %b = xor i32 %a, {i}
+               ret i32 %b
+             }}\n",
+            2 * i + 1
+        )
+    });
+    each.collect()
+}
+
+#[test]
+fn memory_that_runs_out_in_a_tier_up_costs_only_the_better_version() {
+    const COUNT: u32 = 64;
+    let limit = 128 << 10;
+    let (jit, log) = logged(Jit::builder().memory_limit(limit));
+    jit.add_ir("m", &functions(COUNT)).expect("valid IR");
+    // SAFETY: plain functions of the module above.
+    let all: Vec<_> = (0..COUNT)
+        .map(|i| unsafe { jit.function::<extern "C" fn(u32) -> u32>(&format!("f{i}")) })
+        .map(|f| f.expect("typed"))
+        .collect();
+    let right = |x: u32, i: u32| x.wrapping_mul(2 * i + 1) ^ i;
+    let check = |x| (0..COUNT).for_each(|i| assert_eq!(all[i as usize].call(x), right(x, i)));
+    check(5);
+    let mut full = None;
+    for round in 0..100_000 {
+        let index = round % COUNT;
+        let tier = Tier::ALL[round as usize % 3];
+        if let Err(error) = jit.compile_at(&format!("f{index}"), tier) {
+            full = Some(error);
+            break;
+        }
+    }
+    let full = full.expect("the limit is reached");
+    assert!(matches!(full, Error::Heap(_)), "{full:?}");
+    assert!(full.to_string().contains(&limit.to_string()), "{full}");
+    // The policy finds the same, says so, waits, and harms nobody.
+    let told = |event: &Event| matches!(event, Event::Failed { message, .. } if message.contains("memory limit"));
+    log.lock().expect("not poisoned").clear();
+    for i in 0..COUNT {
+        let pinned = if jit.tier(&format!("f{i}")).expect("known") == Some(Tier::Guided) {
+            Tier::Optimized
+        } else {
+            Tier::Guided
+        };
+        jit.pin(&format!("f{i}"), Some(pinned)).expect("known");
+    }
+    wait_until("a background compile without memory", || {
+        check(7);
+        any(&log, told)
+    });
+    check(9);
+    let failed = jit.add_ir("n", "@big = global [200000 x i8] zeroinitializer");
+    assert!(matches!(failed, Err(Error::Heap(_))), "{failed:?}");
+    check(11);
+}
+
+#[test]
+fn samples_that_find_no_room_are_counted_and_told() {
+    // Two samples fit; the timers of two busy threads bring more between two drains.
+    let sizes = SamplingSizes {
+        queue_samples: 2,
+        ..SamplingSizes::default()
+    };
+    let builder = Jit::builder()
+        .sampling(SamplingChoice::Timers)
+        .sampling_sizes(sizes);
+    let (jit, log) = logged(builder);
+    jit.add_ir("m", &functions(4)).expect("valid IR");
+    // SAFETY: plain functions of the module above.
+    let f3 = unsafe { jit.function::<extern "C" fn(u32) -> u32>("f3") }.expect("typed");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let (f3, stop) = (f3.clone(), &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    (0..1000_u32).for_each(|x| assert_eq!(f3.call(x), x.wrapping_mul(7) ^ 3));
+                }
+            });
+        }
+        let lost = |event: &Event| matches!(event, Event::Samples { lost, .. } if *lost > 0);
+        let start = Instant::now();
+        while !any(&log, lost) && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        stop.store(true, Ordering::Relaxed);
+        let source = |event: &Event| {
+            matches!(
+                event,
+                Event::Sampling {
+                    source: Some(_),
+                    ..
+                }
+            )
+        };
+        assert!(any(&log, source), "no timers here");
+        assert!(any(&log, lost), "no sample was lost");
+    });
+    let (samples, lost) = jit.stats().samples;
+    assert!(samples > 0 && lost > 0, "{samples} taken, {lost} lost");
+    assert!(jit.tier("f3").expect("known") >= Some(Tier::Optimized));
+}
