@@ -27,8 +27,9 @@ use crate::tiers::Tiers;
 use crate::tiers::{Control, clock, key, nanos};
 use crate::versions::Request;
 
-/// Niceness of background workers: a first call's compile goes before them.
-const NICENESS: i32 = 10;
+/// Niceness of background workers: the program, and first calls, go before them; beside
+/// a thread of the program on the same processor they still get a quarter of it.
+const NICENESS: i32 = 5;
 
 /// Functions that change their tier before a first call, where they are churned.
 const CHURNED_EACH: usize = 4;
