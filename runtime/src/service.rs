@@ -117,14 +117,18 @@ pub(crate) fn settle(limit: Duration) {
         .wait_timeout_while(state, limit, |state| state.inside != 0);
 }
 
+/// The sessions there are; the list is not locked any more.
+fn sessions() -> Vec<Arc<Core>> {
+    let held = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    held.iter().filter_map(Weak::upgrade).collect()
+}
+
 /// Has the end of the process wait for background compiles. To be called when the
 /// first is about to begin: what LLVM made until then is destroyed later than this
 /// runs. The command has no need, it never destroys LLVM's objects.
 pub(crate) fn wait_at_exit() {
     extern "C" fn at_exit() {
-        let sessions = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
-        let sessions: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
-        for core in &sessions {
+        for core in &sessions() {
             let _pass = enter();
             core.tiers.pause(true);
             core.tiers.drop_jobs();
@@ -323,10 +327,7 @@ fn register_fork_handlers() {
 }
 
 unsafe extern "C" fn before_fork() {
-    let sessions: Vec<Arc<Core>> = {
-        let held = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
-        held.iter().filter_map(Weak::upgrade).collect()
-    };
+    let sessions = sessions();
     GATE.close();
     for core in &sessions {
         if !core.lost_worker() {
