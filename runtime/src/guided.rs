@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use tracing::debug;
 use uruk_codegen::{Compile, Counters, Probes, Profile, SymbolId};
+use uruk_heap::Sealed;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Publication, Purpose, Tier, VersionId};
 
@@ -33,19 +34,42 @@ const COUNTING: (Duration, Duration) = (Duration::from_millis(20), Duration::fro
 /// Events of one site that are enough to tell its likely ways.
 const ENOUGH: u64 = 1000;
 
-/// The words of a version's probes, in the heap's private data.
+/// The words of a version's probes, in the heap's private data, until the last of
+/// those who count and those who read is gone.
 #[derive(Debug, Clone)]
 pub(crate) struct Words {
     pub(crate) probes: Probes,
-    pub(crate) address: u64,
+    memory: Arc<Memory>,
+}
+
+#[derive(Debug)]
+struct Memory(Option<Sealed>);
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Some(memory) = self.0.take() {
+            // SAFETY: the code that counts in it holds a `Words` until it is freed, and
+            // it is freed when no thread can be in it.
+            unsafe { memory.release() };
+        }
+    }
 }
 
 impl Words {
+    pub(crate) fn new(probes: Probes, memory: Sealed) -> Words {
+        let memory = Arc::new(Memory(Some(memory)));
+        Words { probes, memory }
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.memory.0.as_ref().map_or(0, Sealed::address)
+    }
+
     fn read(&self) -> Vec<u64> {
-        let words = self.address as *const AtomicU64;
+        let words = self.address() as *const AtomicU64;
         (0..self.probes.words() as usize)
             // SAFETY: as many words as the probes have, allocated for this version and
-            // never freed; guest code writes them with plain stores of the same size.
+            // kept by `self`; guest code writes them with plain stores of the same size.
             .map(|index| unsafe { (*words.add(index)).load(Ordering::Relaxed) })
             .collect()
     }

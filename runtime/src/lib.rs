@@ -24,6 +24,7 @@
 
 mod background;
 mod bind;
+mod blocks;
 mod core;
 mod counts;
 mod disassemble;

@@ -1,19 +1,17 @@
 //! From a unit to code that is ready: compile, link, write, register unwind rows.
 //! Publishing it is `versions`' affair.
 
-use std::ffi::CStr;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::info;
 use uruk_codegen::{BODY_PREFIX, COUNTERS, CodegenError, Compile, Compiled, PROBES};
 use uruk_heap::Pool;
-use uruk_link::{Graph, LayoutOptions, Linked, Object, Resolved};
+use uruk_link::{Graph, LayoutOptions, Object, Resolved};
 use uruk_session::{Dylib, Flags, Interface, Responsibility, SessionError, Symbol, Tracker, Unit};
 use uruk_stubs::FunctionId;
-use uruk_unwind::Row;
 
+use crate::blocks::Code;
 use crate::core::{Core, Function, static_name};
 use crate::error::Error;
 use crate::guest::tls;
@@ -47,12 +45,17 @@ struct BodyUnit {
     outcome: Arc<Mutex<Option<Result<Built, Error>>>>,
 }
 
+/// What the unit of a version is removed by.
+#[derive(Debug)]
+pub(crate) struct BodyTracker {
+    tracker: Tracker,
+    number: usize,
+}
+
 /// A version that is ready to run; nothing can reach it yet.
 pub(crate) struct Built {
-    pub(crate) tracker: Option<Tracker>,
+    pub(crate) unit: Option<BodyTracker>,
     pub(crate) entry: u64,
-    /// Where its code lies, with what was compiled along.
-    pub(crate) code: Range<u64>,
     /// End of the function itself.
     pub(crate) body_end: u64,
     /// Bytes of code.
@@ -61,6 +64,8 @@ pub(crate) struct Built {
     pub(crate) linking: Duration,
     /// What its probes count in.
     pub(crate) words: Option<Words>,
+    /// Its memory.
+    pub(crate) code: Code,
     /// What codegen found out; its object is gone.
     pub(crate) compiled: Compiled,
 }
@@ -96,22 +101,42 @@ impl Unit for BodyUnit {
 }
 
 impl Core {
-    /// Has the session materialize version `version` of `id` under a tracker of its
-    /// own: what is compiled together is removed together.
+    /// Has the session materialize a version of `id` under a tracker of its own: what is
+    /// compiled together is removed together.
     pub(crate) fn build_version(
         self: &Arc<Self>,
         id: FunctionId,
-        version: u64,
         how: Compile,
     ) -> Result<Built, Error> {
         let function = self.function(id).ok_or(Error::NotAFunction {
             name: format!("{id:?}"),
         })?;
+        let versions = &self.tiers.versions;
+        let number = versions.take_number(id);
+        match self.build_unit(id, function, number, how) {
+            Ok((mut built, tracker)) => {
+                built.unit = Some(BodyTracker { tracker, number });
+                Ok(built)
+            }
+            Err(cause) => {
+                versions.give_number(id, number);
+                Err(cause)
+            }
+        }
+    }
+
+    fn build_unit(
+        self: &Arc<Self>,
+        id: FunctionId,
+        function: Function,
+        number: usize,
+        how: Compile,
+    ) -> Result<(Built, Tracker), Error> {
         let link_name = &function.module.plan().import(function.symbol).name;
         let symbol = self
             .names
             .session()
-            .intern(&format!("{BODY_PREFIX}{version}.{link_name}"));
+            .intern(&format!("{BODY_PREFIX}{number}.{link_name}"));
         let outcome = Arc::new(Mutex::new(None));
         let unit = BodyUnit {
             core: Arc::clone(self),
@@ -130,10 +155,7 @@ impl Core {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         match (found, built) {
-            (Ok(_), Some(Ok(mut built))) => {
-                built.tracker = Some(tracker);
-                Ok(built)
-            }
+            (Ok(_), Some(Ok(built))) => Ok((built, tracker)),
             (found, built) => {
                 // The definition goes, so that a later call can try again.
                 tracker.remove()?;
@@ -148,6 +170,15 @@ impl Core {
                 }))
             }
         }
+    }
+
+    /// Removes the unit of a version.
+    pub(crate) fn remove_unit(&self, id: FunctionId, unit: &BodyTracker) {
+        // It fails only where the tracker is gone already.
+        if let Err(cause) = unit.tracker.remove() {
+            self.names.session().report(&cause);
+        }
+        self.tiers.versions.give_number(id, unit.number);
     }
 
     /// Compiles and links a body; nothing can reach it yet.
@@ -205,66 +236,53 @@ impl Core {
                 let draft = self
                     .heap
                     .allocate(Pool::ReadWrite, bytes, align_of::<u64>())?;
-                let address = draft.seal()?.address();
-                let probes = probes.clone();
-                Some(Words { probes, address })
+                Some(Words::new(probes.clone(), draft.seal()?))
             }
             None => None,
         };
         let linked = placed.fix_up(|name, need| match (name, counters, &words) {
             (COUNTERS, Some(at), _) => Some(Resolved::at(at)),
-            (PROBES, _, Some(words)) => Some(Resolved::at(words.address)),
+            (PROBES, _, Some(words)) => Some(Resolved::at(words.address())),
             _ => self.resolve(dylib, name, need),
         })?;
         drafts.write(&linked)?;
         let entry = entry.ok_or_else(|| Error::NotAFunction {
             name: link_name.to_string(),
         })?;
-        let code = drafts.code_range();
-        drafts.seal()?;
-        self.register_rows(&linked, function.name)?;
-        self.add_body(entry, code.end, function.name);
+        let range = drafts.code_range();
+        let memory = drafts.seal()?;
+        self.register_rows(&linked.fdes, function.name)?;
+        self.add_body(entry, range.end, function.name);
         let body_end = linked
             .fdes
             .iter()
             .find(|row| row.start == entry)
-            .map_or(code.start + linked.code.len() as u64, |row| row.end);
-        self.dump(function, &linked, code.start, entry..body_end);
+            .map_or(range.start + linked.code.len() as u64, |row| row.end);
+        self.dump(function, &linked, range.start, entry..body_end);
         self.tools.add(&Body {
             name: function.name.to_str().unwrap_or("?"),
             entry,
             end: body_end,
-            code: code.start,
+            code: range.start,
             linked: &linked,
         });
+        let code = Code {
+            memory,
+            rows: linked.fdes,
+            name: function.name,
+            _words: words.clone(),
+        };
         Ok(Built {
-            tracker: None,
+            unit: None,
             entry,
-            code,
             body_end,
             bytes: linked.code.len() as u64,
             compiling: Duration::ZERO,
             linking: Duration::ZERO,
             words,
+            code,
             compiled,
         })
-    }
-
-    /// Makes the unwind rows of `linked` findable; before any of it can run.
-    fn register_rows(&self, linked: &Linked, name: &CStr) -> Result<(), Error> {
-        let rows: Vec<Row> = linked
-            .fdes
-            .iter()
-            .map(|row| Row {
-                start: row.start,
-                end: row.end,
-                fde: row.fde,
-            })
-            .collect();
-        let names = vec![name.to_str().unwrap_or_default(); rows.len()];
-        // SAFETY: the records lie in sealed memory that is never given back.
-        unsafe { self.region.insert(&rows, &names)? };
-        Ok(())
     }
 
     /// Binds `sources`, checks that nothing is missing, and compiles and links their
@@ -370,7 +388,7 @@ impl Core {
         let linked = placed.fix_up(|name, need| self.resolve(dylib, name, need))?;
         drafts.write(&linked)?;
         drafts.seal()?;
-        self.register_rows(&linked, c"")?;
+        self.register_rows(&linked.fdes, c"")?;
         if let (Some(place), Some(template)) = (tls_place, linked.tls) {
             tls::fill(place, template.image, template.size, template.align);
         }

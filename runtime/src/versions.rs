@@ -14,18 +14,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use uruk_codegen::Compile;
-use uruk_session::Tracker;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{
     Entry, Facts, FunctionVersions, Late, Publication, Purpose, Ticket, Tier, VersionError,
     VersionId, VersionIds,
 };
 
+use crate::blocks::Code;
 use crate::core::Core;
 use crate::error::Error;
 use crate::event::Event;
 use crate::guided::Words;
-use crate::materialize::Built;
+use crate::materialize::{BodyTracker, Built};
 
 /// What is kept of a version.
 #[derive(Debug)]
@@ -40,8 +40,10 @@ pub(crate) struct Version {
     /// Time to compile and link it.
     pub(crate) time: Duration,
     pub(crate) samples: u64,
+    /// Its code, until that is retired.
+    pub(crate) code: Option<Code>,
     /// What it is removed by.
-    _tracker: Option<Tracker>,
+    unit: Option<BodyTracker>,
 }
 
 /// A function that has, or is getting, versions.
@@ -50,6 +52,9 @@ pub(crate) struct Record {
     pub(crate) versions: Arc<FunctionVersions>,
     /// Those that were compiled, oldest first.
     pub(crate) built: Vec<Version>,
+    /// By number: whether a unit of the session has it. The session keeps names for
+    /// ever, so units of one function use the same few.
+    numbers: Vec<bool>,
 }
 
 /// All versions of a session, by function index.
@@ -86,6 +91,24 @@ pub(crate) struct Made {
 impl Versions {
     pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<u32, Record>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The least number no unit of `function` has.
+    pub(crate) fn take_number(&self, function: FunctionId) -> usize {
+        let mut records = self.lock();
+        let numbers = &mut records.entry(function.index()).or_default().numbers;
+        let free = numbers.iter().position(|taken| !taken);
+        let number = free.unwrap_or(numbers.len());
+        numbers.resize(numbers.len().max(number + 1), false);
+        numbers[number] = true;
+        number
+    }
+
+    /// Says that the unit with `number` is gone.
+    pub(crate) fn give_number(&self, function: FunctionId, number: usize) {
+        if let Some(record) = self.lock().get_mut(&function.index()) {
+            record.numbers[number] = false;
+        }
     }
 
     /// The versions of `function`.
@@ -183,7 +206,7 @@ impl Core {
         } = request;
         versions.start(ticket).map_err(refused)?;
         let started = self.events.now();
-        let built = self.build_version(id, version.0, how)?;
+        let built = self.build_version(id, how)?;
         versions
             .ready(ticket, Entry(built.entry))
             .map_err(refused)?;
@@ -221,7 +244,7 @@ impl Core {
         // it runs, finds it.
         self.tiers
             .sampling
-            .add_code(built.code.clone(), id, version);
+            .add_code(built.code.range(), id, version);
         self.keep(request, built);
         made.publication = versions
             .publish(ticket, |entry| self.stubs.publish(id, entry.0))
@@ -242,7 +265,8 @@ impl Core {
             bytes: built.bytes,
             time: built.compiling + built.linking,
             samples: 0,
-            _tracker: built.tracker,
+            code: Some(built.code),
+            unit: built.unit,
         });
     }
 
