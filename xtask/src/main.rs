@@ -144,6 +144,7 @@ fn model(cargo: &Cargo) -> anyhow::Result<()> {
         ("uruk-unwind", &["--lib"]),
         ("uruk-session", &["--test", "loom"]),
         ("uruk-tiering", &["--test", "loom"]),
+        ("uruk-reclaim", &["--test", "loom"]),
         ("uruk-profiler", &["--lib"]),
     ] {
         let mut words = vec!["--release", "-p", package];

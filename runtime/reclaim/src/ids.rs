@@ -1,0 +1,148 @@
+//! Names and units: blocks, functions, versions, groups, threads, spans and times.
+//!
+//! Numbers are the runtime's; nothing here makes any.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident($inner:ty) $prefix:literal;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+            pub struct $name(pub $inner);
+
+            impl fmt::Display for $name {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    write!(f, concat!($prefix, "{}"), self.0)
+                }
+            }
+        )*
+    };
+}
+
+ids! {
+    /// One allocation of code memory. Never reused; a copy of a block is another block.
+    BlockId(u64) "b";
+    /// A function whose code can change.
+    FunctionId(u32) "f";
+    /// One compiled body of a function. Its copies share it.
+    VersionId(u64) "v";
+    /// What is removed together: a tracker.
+    GroupId(u64) "g";
+    /// A thread, by the kernel's number.
+    ThreadId(i32) "t";
+}
+
+/// Addresses `start..end` of one block, `start < end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Span {
+    /// The first byte.
+    pub start: u64,
+    /// The byte after the last.
+    pub end: u64,
+}
+
+impl Span {
+    /// Bytes in it; zero for one that is turned around.
+    pub fn len(self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// Whether it has no byte.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether a word found on a stack pins the block: `start <= word <= end`. The end
+    /// counts, because it is the return address of a call that is the last instruction.
+    pub fn is_pinned_by(self, word: u64) -> bool {
+        self.start <= word && word <= self.end
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}..{:#x}", self.start, self.end)
+    }
+}
+
+/// One of the two halves of code memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Space {
+    /// The first.
+    A,
+    /// The second.
+    B,
+}
+
+impl Space {
+    /// The one that this is not.
+    pub fn other(self) -> Space {
+        match self {
+            Space::A => Space::B,
+            Space::B => Space::A,
+        }
+    }
+}
+
+/// A time in nanoseconds: a duration, or a moment of whatever monotonic clock the runtime
+/// uses. Arithmetic saturates, so a clock that steps back does no harm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// The beginning, or no time.
+    pub const ZERO: Nanos = Nanos(0);
+
+    /// Of milliseconds.
+    pub const fn from_ms(ms: u64) -> Nanos {
+        Nanos(ms.saturating_mul(1_000_000))
+    }
+
+    /// Of microseconds.
+    pub const fn from_us(us: u64) -> Nanos {
+        Nanos(us.saturating_mul(1_000))
+    }
+
+    /// `self * 2^doublings`.
+    pub(crate) fn doubled(self, doublings: u32) -> Nanos {
+        let factor = 1_u64.checked_shl(doublings).unwrap_or(u64::MAX);
+        Nanos(self.0.saturating_mul(factor))
+    }
+
+    /// `self / part`, for a part above zero.
+    pub(crate) fn divided(self, part: f64) -> Nanos {
+        // The cast saturates.
+        Nanos((self.0 as f64 / part) as u64)
+    }
+}
+
+impl Add for Nanos {
+    type Output = Nanos;
+
+    fn add(self, other: Nanos) -> Nanos {
+        Nanos(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Nanos;
+
+    fn sub(self, other: Nanos) -> Nanos {
+        Nanos(self.0.saturating_sub(other.0))
+    }
+}
+
+impl fmt::Display for Nanos {
+    /// The largest of s, ms, us and ns that gives a whole number.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => write!(f, "0ns"),
+            ns if ns % 1_000_000_000 == 0 => write!(f, "{}s", ns / 1_000_000_000),
+            ns if ns % 1_000_000 == 0 => write!(f, "{}ms", ns / 1_000_000),
+            ns if ns % 1_000 == 0 => write!(f, "{}us", ns / 1_000),
+            ns => write!(f, "{ns}ns"),
+        }
+    }
+}

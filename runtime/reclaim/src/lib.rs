@@ -1,0 +1,70 @@
+//! Which code is dead, in which order it is proved, moved and freed.
+//!
+//! Nothing here touches memory, threads or clocks. The runtime tells the [`Engine`] what
+//! became live and what became unreachable; the engine decides ([`policy`]) when a cycle
+//! runs, and drives it through an [`Environment`].
+//!
+//! Semi-space reclaim with ambiguous roots: Bartlett's mostly-copying collection (WRL
+//! Research Report 88/2, 1988), applied to code. A block that some stack may return into
+//! stays where it is; the others are copied or freed around it.
+//!
+//! Modules, in reading order: [`ids`], [`block`] (a block's life), [`env`] (what others
+//! do), `proof` (why freeing is right), [`policy`] (when), [`order`] (where to),
+//! [`engine`] (the cycle), [`inbox`] (from publishers to the engine), [`stats`],
+//! [`config`], [`check`] (a world to try it in).
+//!
+//! Invariants:
+//! - A block is freed only if a scan that began after it became unreachable was answered by
+//!   every thread that could hold it, and none did.
+//! - Whatever fails, a block stays known; it is tried again, and holds up no other.
+//! - Equal inputs at equal times give equal calls of the environment.
+//!
+//! ```
+//! use uruk_reclaim::{Config, Engine, Inbox, Kind, Nanos, Step};
+//! # fn drive(env: &mut dyn uruk_reclaim::Environment, clock: impl Fn() -> Nanos) {
+//! let inbox = Inbox::new();
+//! let mut engine = Engine::new(&Config::default(), env.fork_generation());
+//! let ticket = inbox.request(Kind::Evacuate);
+//! loop {
+//!     for note in inbox.take() {
+//!         if let Err(error) = engine.apply(note, clock()) {
+//!             eprintln!("{error}");
+//!         }
+//!     }
+//!     match engine.step(env, clock()) {
+//!         Step::Working => {}
+//!         Step::Finished(summary) if summary.answered >= ticket => break,
+//!         Step::Finished(_) => {}
+//!         Step::Idle { .. } => break, // park until then, or until a note
+//!     }
+//! }
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![allow(unexpected_cfgs, reason = "loom")]
+
+pub mod block;
+pub mod config;
+pub mod engine;
+pub mod env;
+pub mod ids;
+pub mod inbox;
+pub mod order;
+pub mod policy;
+mod proof;
+pub mod stats;
+
+pub use block::{Block, Dead, Event, Fixed, State, StepError};
+pub use config::{Config, SettingError};
+pub use engine::{Engine, NoteError, Step};
+pub use env::{
+    Affinity, Copied, CopyError, Environment, EnvironmentError, MayHold, Memory, Missing, Pin,
+    ScanAnswer, Silence, Swing,
+};
+pub use ids::{BlockId, FunctionId, GroupId, Nanos, Space, Span, ThreadId, VersionId};
+pub use inbox::{Inbox, Note};
+pub use order::{Edge, Node, order};
+pub use policy::{Kind, Reason, Situation, decide};
+pub use stats::{Amount, End, GivenUp, PinnedBlock, Stats, Summary};

@@ -1,0 +1,207 @@
+//! When a cycle runs, and of which kind: a pure function of what is known.
+//!
+//! With `live`, `fresh` (retired and not looked at since), `fragmented` in bytes:
+//!
+//! ```text
+//! sweep     if  asked for
+//!           or  memory ran short of `n` and  fresh >= n
+//!           or  fresh > max(sweep_floor, sweep_fraction * live)
+//!           or  the oldest fresh block is retired for sweep_after
+//!           or  the back-off of a pinned block is over
+//!           or  proved blocks are left over from a cycle that was abandoned
+//! evacuate  if  asked for
+//!           or  memory ran short of `n` and  fresh < n
+//!           or  evacuate_every > 0  and  published >= evacuate_every
+//!           or  fragmented - residue > max(evacuate_floor, evacuate_fraction * live)
+//! ```
+//!
+//! A sweep goes first where both hold for size, because it makes pages whole.
+//! `residue` is what the last evacuation left fragmented (around pinned islands and code
+//! that cannot move); another one would leave it too.
+//!
+//! Held memory is then at most `live * (1 + sweep_fraction + evacuate_fraction)`, the
+//! floors, what is pinned and what a rate limit delays; with the defaults 1.8 times live.
+//! Requests do not wait for the rate limit, nor does shortage, unless the last cycle for
+//! it freed nothing:
+//!
+//! ```text
+//! not before  start of the last cycle + max(interval, its processor time / cpu_fraction)
+//! ```
+
+use crate::config::Config;
+use crate::ids::Nanos;
+
+/// What a cycle does. The greater includes the less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// Proves retired blocks dead and frees them where they are.
+    Sweep,
+    /// Copies live blocks to the other space first.
+    Evacuate,
+}
+
+/// Why a cycle runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Somebody asked.
+    Requested,
+    /// An allocation found no memory.
+    Short,
+    /// Much is retired.
+    Retired,
+    /// Something is retired for long.
+    Aged,
+    /// Something that was pinned may not be any more.
+    Retry,
+    /// An abandoned cycle left proved blocks.
+    Leftover,
+    /// The test knob.
+    Published,
+    /// Live code is scattered.
+    Fragmented,
+}
+
+impl Reason {
+    /// Whether the rate limit does not apply.
+    pub fn is_urgent(self) -> bool {
+        matches!(self, Reason::Requested | Reason::Short)
+    }
+}
+
+/// What a decision depends on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Situation {
+    /// Bytes of live blocks.
+    pub live: u64,
+    /// Bytes of retired blocks that were not looked at yet.
+    pub fresh: u64,
+    /// When the oldest of them was retired.
+    pub oldest: Option<Nanos>,
+    /// When the first block that was not freed is looked at again.
+    pub due: Option<Nanos>,
+    /// Whether proved blocks wait to be freed.
+    pub leftover: bool,
+    /// Bytes in partly used pages.
+    pub fragmented: u64,
+    /// That, after the last evacuation.
+    pub residue: u64,
+    /// Blocks that became live since the last evacuation.
+    pub published: u64,
+    /// Bytes that an allocation did not find.
+    pub short: Option<u64>,
+    /// What was asked for.
+    pub request: Option<Kind>,
+}
+
+fn threshold(floor: u64, fraction: f64, live: u64) -> u64 {
+    // The cast saturates.
+    floor.max((live as f64 * fraction) as u64)
+}
+
+/// The cycle to run now, if any, the rate limit left aside.
+pub fn decide(config: &Config, at: &Situation, now: Nanos) -> Option<(Kind, Reason)> {
+    if let Some(kind) = at.request {
+        return Some((kind, Reason::Requested));
+    }
+    if let Some(needed) = at.short {
+        let enough = at.fresh >= needed.max(1);
+        let kind = if enough { Kind::Sweep } else { Kind::Evacuate };
+        return Some((kind, Reason::Short));
+    }
+    if at.leftover {
+        return Some((Kind::Sweep, Reason::Leftover));
+    }
+    if config.evacuate_every > 0 && at.published >= config.evacuate_every {
+        return Some((Kind::Evacuate, Reason::Published));
+    }
+    if at.fresh > threshold(config.sweep_floor, config.sweep_fraction, at.live) {
+        return Some((Kind::Sweep, Reason::Retired));
+    }
+    let scattered = at.fragmented.saturating_sub(at.residue);
+    if scattered > threshold(config.evacuate_floor, config.evacuate_fraction, at.live) {
+        return Some((Kind::Evacuate, Reason::Fragmented));
+    }
+    if at
+        .oldest
+        .is_some_and(|since| since + config.sweep_after <= now)
+    {
+        return Some((Kind::Sweep, Reason::Aged));
+    }
+    if at.due.is_some_and(|due| due <= now) {
+        return Some((Kind::Sweep, Reason::Retry));
+    }
+    None
+}
+
+/// When [`decide`] would say something though nothing happened; `None` for never.
+pub fn wake(config: &Config, at: &Situation) -> Option<Nanos> {
+    let aged = at.oldest.map(|since| since + config.sweep_after);
+    [aged, at.due].into_iter().flatten().min()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn check(at: Situation, expected: Option<(Kind, Reason)>) {
+        let got = decide(&Config::default(), &at, Nanos::from_ms(5_000));
+        assert_eq!(got, expected, "{at:?}");
+    }
+
+    #[test]
+    fn each_reason_decides_at_its_threshold() {
+        let at = Situation {
+            live: 10 * MIB,
+            ..Situation::default()
+        };
+        check(at, None);
+        let retired = |fresh| Situation { fresh, ..at };
+        check(retired(4 * MIB), None);
+        check(retired(4 * MIB + 1), Some((Kind::Sweep, Reason::Retired)));
+        let scattered = |fragmented, residue| Situation {
+            fragmented,
+            residue,
+            ..at
+        };
+        check(scattered(4 * MIB, 0), None);
+        check(
+            scattered(4 * MIB + 1, 0),
+            Some((Kind::Evacuate, Reason::Fragmented)),
+        );
+        check(scattered(4 * MIB + 1, MIB), None);
+        let small = Situation {
+            fresh: (256 << 10) + 1,
+            ..Situation::default()
+        };
+        check(small, Some((Kind::Sweep, Reason::Retired)));
+        let short = |fresh| Situation {
+            short: Some(100),
+            fresh,
+            ..at
+        };
+        check(short(99), Some((Kind::Evacuate, Reason::Short)));
+        check(short(100), Some((Kind::Sweep, Reason::Short)));
+    }
+
+    #[test]
+    fn time_alone_decides_when_wake_says_so() {
+        let config = Config::default();
+        let aged = Situation {
+            oldest: Some(Nanos::from_ms(70)),
+            ..Situation::default()
+        };
+        let due = Situation {
+            due: Some(Nanos::from_ms(90)),
+            ..Situation::default()
+        };
+        for (at, reason) in [(aged, Reason::Aged), (due, Reason::Retry)] {
+            let when = wake(&config, &at).unwrap();
+            assert_eq!(decide(&config, &at, when), Some((Kind::Sweep, reason)));
+            assert_eq!(decide(&config, &at, when - Nanos(1)), None);
+        }
+        assert_eq!(wake(&config, &Situation::default()), None);
+    }
+}
