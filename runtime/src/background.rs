@@ -287,7 +287,9 @@ impl Core {
                         let runs = Runs { request, counters };
                         (Outcome::Published { compile, counters }, Some(runs))
                     }
-                    Publication::Dropped(_) => (Outcome::Late { compile }, None),
+                    Publication::Held | Publication::Dropped(_) => {
+                        (Outcome::Late { compile }, None)
+                    }
                 },
                 Err(Error::Heap(cause)) => {
                     let function = self.name_of(request.function);

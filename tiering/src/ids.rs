@@ -93,8 +93,8 @@ impl fmt::Display for Tier {
     }
 }
 
-/// How often a function's body was replaced. Code of an earlier generation is of a body
-/// that is no longer the program's.
+/// How often a function was replaced: its body, or a body that its code depended on. What
+/// is compiled for an earlier generation is of bodies that are no longer the program's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Generation(pub u32);
 

@@ -78,6 +78,7 @@ pub use policy::Facts;
 pub use stats::{Learned, Stats};
 pub use version::{Event, IllegalStep, VersionState};
 pub use versions::{
-    Counts, FunctionVersions, IN_FLIGHT_LIMIT, Late, Publication, Purpose, Replaced, RevertError,
-    Reverted, Snapshot, Ticket, VersionError, VersionView,
+    CommitError, Committed, Counts, FunctionVersions, IN_FLIGHT_LIMIT, Kept, Late, Next,
+    Publication, Purpose, RevertError, Reverted, Snapshot, Stage, StageError, Ticket, VersionError,
+    VersionView,
 };

@@ -3,8 +3,10 @@
 //!
 //! ```text
 //!   Wanted --Start--> Compiling --Link--> Ready --Publish--> Published --Retire--> Retired
-//!     |              |             |                     ^                    |
-//!     |              |             |                     +------ Restore -----+
+//!     |              |             |  ^                  ^                    |
+//!     |              |        Hold |  | Resume           +------ Restore -----+
+//!     |              |             v  |
+//!     |              |             Held --Drop--> Dropped
 //!     +--------------+-------------+--> Failed or Dropped
 //! ```
 //!
@@ -14,9 +16,15 @@
 //! | Compiling | `Link` | Ready | its code is in memory, nothing refers to it |
 //! | Ready | `Publish` | Published | its entry was stored into the slot |
 //! | Published | `Retire` | Retired | another entry was stored over it |
-//! | Retired | `Restore` | Published | the version after it was slower |
+//! | Ready | `Hold` | Held | it was to be published while its function is staged for replacement |
+//! | Held | `Resume` | Ready | the replacement was abandoned |
+//! | Held | `Drop` | Dropped | the replacement was committed, or it was cancelled |
+//! | Retired | `Restore` | Published | the version after it was slower, or a set was rolled back |
 //! | Wanted, Compiling, Ready | `Fail` | Failed | it could not be compiled or linked |
 //! | Wanted, Compiling, Ready | `Drop` | Dropped | cancelled, or too late for the slot |
+//!
+//! A version of a set that replaces others begins as Ready: the set compiles and links it
+//! before anything of it is known here.
 //!
 //! Everything else is refused. Failed and Dropped are final: what comes for such a version
 //! afterwards is late. A Published version can only be retired, so a slot always holds the
@@ -35,6 +43,8 @@ pub enum VersionState {
     Compiling,
     /// Linked: the code is in memory and complete.
     Ready,
+    /// Ready, and its function is being replaced.
+    Held,
     /// The slot holds its entry.
     Published,
     /// No slot holds its entry; its code may be on some stack.
@@ -52,6 +62,10 @@ pub enum Event {
     Start,
     /// The code is in memory.
     Link,
+    /// It has to wait for the end of a replacement.
+    Hold,
+    /// The replacement came to nothing.
+    Resume,
     /// The entry is stored into the slot.
     Publish,
     /// Another entry replaced it.
@@ -76,10 +90,11 @@ pub struct IllegalStep {
 
 impl VersionState {
     /// All states, in the order of a life.
-    pub const ALL: [VersionState; 7] = [
+    pub const ALL: [VersionState; 8] = [
         VersionState::Wanted,
         VersionState::Compiling,
         VersionState::Ready,
+        VersionState::Held,
         VersionState::Published,
         VersionState::Retired,
         VersionState::Failed,
@@ -91,14 +106,15 @@ impl VersionState {
     /// # Errors
     /// The step is not in the table of this module; the state stays.
     pub fn step(self, event: Event) -> Result<VersionState, IllegalStep> {
-        use VersionState::{Compiling, Dropped, Failed, Published, Ready, Retired, Wanted};
+        use VersionState::{Compiling, Dropped, Failed, Held, Published, Ready, Retired, Wanted};
         match (self, event) {
             (Wanted, Event::Start) => Ok(Compiling),
-            (Compiling, Event::Link) => Ok(Ready),
+            (Compiling, Event::Link) | (Held, Event::Resume) => Ok(Ready),
+            (Ready, Event::Hold) => Ok(Held),
             (Ready, Event::Publish) | (Retired, Event::Restore) => Ok(Published),
             (Published, Event::Retire) => Ok(Retired),
             (Wanted | Compiling | Ready, Event::Fail) => Ok(Failed),
-            (Wanted | Compiling | Ready, Event::Drop) => Ok(Dropped),
+            (Wanted | Compiling | Ready | Held, Event::Drop) => Ok(Dropped),
             (from, event) => Err(IllegalStep { from, event }),
         }
     }
@@ -110,6 +126,7 @@ impl fmt::Display for VersionState {
             VersionState::Wanted => "wanted",
             VersionState::Compiling => "compiling",
             VersionState::Ready => "ready",
+            VersionState::Held => "held",
             VersionState::Published => "published",
             VersionState::Retired => "retired",
             VersionState::Failed => "failed",
@@ -123,6 +140,8 @@ impl fmt::Display for Event {
         f.write_str(match self {
             Event::Start => "start",
             Event::Link => "link",
+            Event::Hold => "hold",
+            Event::Resume => "resume",
             Event::Publish => "publish",
             Event::Retire => "retire",
             Event::Restore => "restore",
@@ -136,9 +155,11 @@ impl fmt::Display for Event {
 mod tests {
     use super::*;
 
-    const EVENTS: [Event; 7] = [
+    const EVENTS: [Event; 9] = [
         Event::Start,
         Event::Link,
+        Event::Hold,
+        Event::Resume,
         Event::Publish,
         Event::Retire,
         Event::Restore,
@@ -165,9 +186,12 @@ mod tests {
              compiling link ready\n\
              compiling fail failed\n\
              compiling drop dropped\n\
+             ready hold held\n\
              ready publish published\n\
              ready fail failed\n\
              ready drop dropped\n\
+             held resume ready\n\
+             held drop dropped\n\
              published retire retired\n\
              retired restore published\n"
         );

@@ -14,8 +14,11 @@
 //!
 //! | [`Purpose`] | stored if |
 //! |---|---|
-//! | `First` | no code of this generation is published |
-//! | `Change` | its number is above that of every change published before |
+//! | `First` | no code is published |
+//! | `Change` | its number is above that of every change published before, and the function is not staged |
+//!
+//! A function that is [staged](Stage) is about to be replaced; a `Change` that would be
+//! stored is held until that has happened (then it is dropped) or was abandoned.
 //!
 //! So code for a first call that arrives late never covers better code, whichever of the
 //! two was requested first, and of two changes the one requested later stays.
@@ -31,10 +34,12 @@ use crate::sync::Mutex;
 use crate::version::{Event, VersionState};
 
 mod answers;
+mod stage;
 
 pub use answers::{
-    Counts, Late, Publication, Replaced, RevertError, Reverted, Snapshot, VersionError, VersionView,
+    Counts, Late, Publication, RevertError, Reverted, Snapshot, VersionError, VersionView,
 };
+pub use stage::{CommitError, Committed, Kept, Next, Stage, StageError};
 
 /// Versions of one function that may be under way at the same time: a first call, a
 /// tier-up, and one that overtakes it on request.
@@ -66,6 +71,8 @@ pub struct FunctionVersions(Mutex<Versions>);
 #[derive(Debug)]
 struct Versions {
     generation: Generation,
+    /// Somebody holds the one `Stage`.
+    staged: bool,
     published: Option<VersionView>,
     fallback: Option<VersionView>,
     in_flight: Vec<VersionView>,
@@ -85,6 +92,7 @@ impl FunctionVersions {
     pub fn new() -> FunctionVersions {
         FunctionVersions(Mutex::new(Versions {
             generation: Generation::default(),
+            staged: false,
             published: None,
             fallback: None,
             in_flight: Vec::new(),
@@ -104,8 +112,7 @@ impl FunctionVersions {
         purpose: Purpose,
     ) -> Result<Ticket, VersionError> {
         let mut versions = self.0.lock();
-        let known = versions.published.iter().chain(&versions.fallback);
-        if known.chain(&versions.in_flight).any(|v| v.id == version) {
+        if versions.knows(version) {
             return Err(VersionError::Reused(version));
         }
         if versions.in_flight.len() >= IN_FLIGHT_LIMIT {
@@ -154,14 +161,14 @@ impl FunctionVersions {
         Ok(())
     }
 
-    /// Stores the entry of a ready version into the slot, unless it is too late.
+    /// Stores the entry of a ready version into the slot, unless it is too late or held.
     ///
     /// `store` runs under the function's lock and returns false if the slot takes no code
     /// any more (the function was removed); it must not call back.
     ///
     /// # Errors
     /// `Illegal` if the version is not ready. That it is late is not an error but
-    /// [`Publication::Dropped`].
+    /// [`Publication::Dropped`], that it may not be stored yet [`Publication::Held`].
     pub fn publish(
         &self,
         ticket: Ticket,
@@ -173,8 +180,12 @@ impl FunctionVersions {
             Err(late) => return Ok(Publication::Dropped(late)),
         };
         let mut version = versions.in_flight[index];
-        version.state = versions.check(index, Event::Publish)?;
         let late = versions.overtaken(index);
+        if late.is_none() && versions.staged && version.purpose == Purpose::Change {
+            versions.step(index, Event::Hold)?;
+            return Ok(Publication::Held);
+        }
+        version.state = versions.check(index, Event::Publish)?;
         // Ready versions have an entry; `ready` is the only way there.
         let stored = late.is_none() && version.entry.is_some_and(store);
         if !stored {
@@ -218,8 +229,10 @@ impl FunctionVersions {
             let asked = from;
             return Err(RevertError::NotPublished { asked, published });
         }
-        let fallback = versions.fallback;
-        let (Some(mut fallback), true) = (fallback, versions.fallback_fits()) else {
+        if versions.staged {
+            return Err(RevertError::Staged(from));
+        }
+        let Some(mut fallback) = versions.fallback else {
             return Err(RevertError::NoFallback(from));
         };
         let Ok(state) = fallback.state.step(Event::Restore) else {
@@ -235,21 +248,6 @@ impl FunctionVersions {
             restored: fallback.id,
             retired: from,
         })
-    }
-
-    /// The body was replaced: what is under way will be dropped. What is published stays
-    /// in the slot until code of the new body comes or [`withdraw`](Self::withdraw) is
-    /// called.
-    pub fn replace(&self) -> Replaced {
-        let mut versions = self.0.lock();
-        versions.generation.0 += 1;
-        let dropped = versions.in_flight.drain(..).map(|v| v.id).collect();
-        versions.counts.dropped += Vec::len(&dropped) as u32;
-        Replaced {
-            generation: versions.generation,
-            dropped,
-            released: versions.fallback.take().map(|version| version.id),
-        }
     }
 
     /// Takes the code out of the slot. `store` puts the trampoline there. Returns what was
@@ -277,6 +275,7 @@ impl FunctionVersions {
         let newest = versions.in_flight.iter().max_by_key(|version| version.id);
         Snapshot {
             generation: versions.generation,
+            staged: versions.staged,
             active: newest.or(versions.published.as_ref()).map(|v| v.id),
             published: versions.published,
             fallback: versions.fallback,
@@ -302,6 +301,11 @@ impl FunctionVersions {
 }
 
 impl Versions {
+    fn knows(&self, version: VersionId) -> bool {
+        let known = self.published.iter().chain(&self.fallback);
+        known.chain(&self.in_flight).any(|v| v.id == version)
+    }
+
     fn find(&self, ticket: Ticket) -> Result<usize, Late> {
         if ticket.generation != self.generation {
             return Err(Late::Replaced);
@@ -327,11 +331,7 @@ impl Versions {
     fn overtaken(&self, index: usize) -> Option<Late> {
         let VersionView { id, purpose, .. } = self.in_flight[index];
         let better = match purpose {
-            Purpose::First => {
-                let published = self.published.as_ref();
-                let own = published.filter(|v| v.generation == self.generation);
-                own.map(|v| v.id)
-            }
+            Purpose::First => self.published.map(|version| version.id),
             Purpose::Change => self.newest_change.filter(|&newest| newest > id),
         };
         better.map(Late::Overtaken)
@@ -340,11 +340,6 @@ impl Versions {
     fn give_up(&mut self, index: usize) {
         self.in_flight.swap_remove(index);
         self.counts.dropped += 1;
-    }
-
-    fn fallback_fits(&self) -> bool {
-        let fallback = self.fallback.as_ref();
-        fallback.is_some_and(|version| version.generation == self.generation)
     }
 
     /// Makes `next` the published version after its entry was stored: returns what was
@@ -356,12 +351,7 @@ impl Versions {
         debug_assert_eq!(old.state, VersionState::Published);
         old.state = old.state.step(Event::Retire).unwrap_or(old.state);
         self.counts.retired += 1;
-        let own = old.generation == self.generation;
-        // `replace` took the fallback of the old body, so only one of the two is there.
-        let released = match own {
-            true => self.fallback.replace(old),
-            false => self.fallback.take().or(Some(old)),
-        };
+        let released = self.fallback.replace(old);
         (Some(old.id), released.map(|version| version.id))
     }
 }

@@ -11,16 +11,16 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use uruk_tiering::{
-    Entry, FunctionVersions, Late, Publication, Purpose, RevertError, Ticket, Tier, VersionError,
-    VersionId,
+    Committed, Entry, FunctionVersions, Kept, Late, Next, Publication, Purpose, RevertError, Stage,
+    Ticket, Tier, VersionError, VersionId,
 };
 
 const TRAMPOLINE: u64 = 0;
-const VERSIONS: usize = 4;
+const VERSIONS: usize = 5;
 
 /// A function: its versions, its slot, and the memory of the code of each version.
 struct Model {
-    versions: FunctionVersions,
+    versions: std::sync::Arc<FunctionVersions>,
     slot: AtomicU64,
     code: [AtomicU64; VERSIONS],
 }
@@ -28,7 +28,7 @@ struct Model {
 impl Model {
     fn new() -> Arc<Model> {
         Arc::new(Model {
-            versions: FunctionVersions::new(),
+            versions: std::sync::Arc::default(),
             slot: AtomicU64::new(TRAMPOLINE),
             code: std::array::from_fn(|_| AtomicU64::new(0)),
         })
@@ -63,6 +63,39 @@ impl Model {
         }
         let publication = self.versions.publish(ticket, |entry| self.store(entry));
         Some(publication.expect("a ready version"))
+    }
+
+    fn stage(&self) -> Stage {
+        self.versions.stage().expect("nobody else replaces it")
+    }
+
+    fn commit(&self, stage: Stage, next: Next) -> Committed {
+        let committed = stage.commit(next, |entry| {
+            let entry = entry.unwrap_or(Entry(TRAMPOLINE));
+            self.store(entry)
+        });
+        committed.expect("a commit of finished code")
+    }
+
+    /// Finished code of a new body.
+    fn replacement(&self, id: u64) -> Next {
+        self.code[id as usize].store(id, Ordering::Relaxed);
+        Next::Code {
+            version: VersionId(id),
+            tier: Tier::Baseline,
+            entry: Entry(id),
+        }
+    }
+
+    /// Replaces the body; nothing is published between the two steps, but a first call's
+    /// code where there is none.
+    fn replace(&self, id: u64) -> Option<Kept> {
+        let stage = self.stage();
+        let before = stage.published().map(|version| version.id);
+        let kept = self.commit(stage, self.replacement(id)).kept;
+        let after = kept.as_ref().map(Kept::version);
+        assert!(before.is_none() || before == after, "{before:?} {after:?}");
+        kept
     }
 
     /// A call: through the slot into code that must be whole.
@@ -135,8 +168,8 @@ fn a_late_change_never_covers_a_newer_one() {
     });
 }
 
-/// First call, tier-up and a replacement of the body, whose own code comes last: nothing
-/// of the old body is stored after the new one's.
+/// First call, tier-up and a replacement of the body: nothing of the old body is stored
+/// after the new one's.
 #[test]
 fn nothing_of_a_replaced_body_is_published_late() {
     model(|| {
@@ -147,10 +180,8 @@ fn nothing_of_a_replaced_body_is_published_late() {
         ];
         let first_call = spawn(&function, move |f| f.work(tickets[0]));
         let tier_up = spawn(&function, move |f| f.work(tickets[1]));
-        function.versions.replace();
-        let at_replacement = function.call();
-        function.work(function.request(3, Purpose::Change));
-        assert_eq!(function.call(), 3, "over {at_replacement}");
+        let kept = function.replace(3);
+        assert_eq!(function.call(), 3, "over {kept:?}");
         for worker in [first_call, tier_up] {
             worker.join().unwrap();
         }
@@ -170,10 +201,7 @@ fn a_withdrawn_body_stays_away() {
             function.request(2, Purpose::Change),
         ];
         let workers = tickets.map(|ticket| spawn(&function, move |f| f.work(ticket)));
-        function.versions.replace();
-        function.versions.withdraw(|| {
-            function.slot.store(TRAMPOLINE, Ordering::Release);
-        });
+        function.commit(function.stage(), Next::Unbound);
         assert_eq!(function.call(), TRAMPOLINE);
         for worker in workers {
             worker.join().unwrap();
@@ -236,9 +264,99 @@ fn a_cancelled_version_is_stored_or_dropped() {
         match outcome {
             Some(Publication::Published { .. }) => assert!(!cancelled),
             Some(Publication::Dropped(late)) => assert!(cancelled && late == Late::GivenUp),
+            Some(Publication::Held) => panic!("held without a replacement"),
             None => assert!(cancelled),
         }
         assert_eq!(function.call(), u64::from(!cancelled));
+        function.assert_slot_is_published();
+    });
+}
+
+/// A tier-up that comes between the two steps of a replacement that is abandoned is
+/// published by itself before or after, or by whoever abandoned.
+#[test]
+fn an_abandoned_replacement_loses_no_tier_up() {
+    model(|| {
+        let function = Model::new();
+        function.work(function.request(1, Purpose::First));
+        let ticket = function.request(2, Purpose::Change);
+        let tier_up = spawn(&function, move |f| f.work(ticket));
+        let stage = function.stage();
+        let published = stage.published();
+        assert_eq!(function.versions.published(), published);
+        let held = stage.abandon();
+        for &ticket in &held {
+            let outcome = function
+                .versions
+                .publish(ticket, |entry| function.store(entry));
+            assert!(matches!(outcome, Ok(Publication::Published { .. })));
+        }
+        let outcome = tier_up.join().unwrap();
+        assert_eq!(outcome == Some(Publication::Held), !held.is_empty());
+        assert_eq!(function.call(), 2);
+        function.assert_slot_is_published();
+    });
+}
+
+/// A late tier-up of the old body, one of the new body and a rollback: the restored code
+/// is the last, and of the tier-ups each was dropped or retired.
+#[test]
+fn nothing_covers_restored_code() {
+    model(|| {
+        let function = Model::new();
+        function.work(function.request(1, Purpose::First));
+        let old = function.request(2, Purpose::Change);
+        let old = spawn(&function, move |f| f.work(old));
+        let kept = function.replace(3).expect("v1 or v2");
+        let before = kept.version().0;
+        let new = function.request(4, Purpose::Change);
+        let new = spawn(&function, move |f| f.work(new));
+        function.commit(function.stage(), Next::Restored(kept));
+        assert_eq!(function.call(), before);
+        let stored = matches!(old.join().unwrap(), Some(Publication::Published { .. }));
+        assert_eq!(stored, before == 2);
+        new.join().unwrap();
+        assert_eq!(function.call(), before);
+        function.assert_slot_is_published();
+    });
+}
+
+/// A version is taken back while its body is replaced: the new code stays.
+#[test]
+fn a_revert_never_covers_a_replacement() {
+    model(|| {
+        let function = Model::new();
+        function.work(function.request(1, Purpose::First));
+        function.work(function.request(2, Purpose::Change));
+        let reverter = spawn(&function, |f| {
+            f.versions.revert(VersionId(2), |entry| f.store(entry))
+        });
+        let kept = function.replace(3).expect("v1 or v2");
+        let reverted = reverter.join().unwrap().is_ok();
+        assert_eq!(kept.version(), VersionId(if reverted { 1 } else { 2 }));
+        assert_eq!(function.call(), 3);
+        function.assert_slot_is_published();
+    });
+}
+
+/// Two replace the same function: one after the other, or one is refused.
+#[test]
+fn replacements_exclude_each_other() {
+    model(|| {
+        let function = Model::new();
+        let replace = |f: &Model, id| {
+            let stage = f.versions.stage().ok()?;
+            Some(f.commit(stage, f.replacement(id)).generation.0)
+        };
+        let other = spawn(&function, move |f| replace(f, 1));
+        let here = replace(&function, 2);
+        let other = other.join().unwrap();
+        let last = match (here, other) {
+            (Some(1), None) | (Some(2), Some(1)) => 2,
+            (None, Some(1)) | (Some(1), Some(2)) => 1,
+            impossible => panic!("{impossible:?}"),
+        };
+        assert_eq!(function.call(), last);
         function.assert_slot_is_published();
     });
 }

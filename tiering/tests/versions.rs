@@ -2,23 +2,26 @@
 #![allow(unexpected_cfgs, reason = "loom")]
 #![cfg(not(loom))]
 
+use std::sync::Arc;
+
 use uruk_tiering::{
-    Entry, FunctionVersions, IllegalStep, Late, Publication, Purpose, RevertError, Ticket, Tier,
-    VersionError, VersionId, VersionState,
+    CommitError, Committed, Entry, FunctionVersions, Generation, IllegalStep, Late, Next,
+    Publication, Purpose, RevertError, Stage, StageError, Ticket, Tier, VersionError, VersionId,
+    VersionState,
 };
 
 const SLOT_TRAMPOLINE: u64 = 0;
 
 /// A function, its slot, and everything stored there.
 struct Case {
-    versions: FunctionVersions,
+    versions: Arc<FunctionVersions>,
     slot: u64,
 }
 
 impl Case {
     fn new() -> Case {
         Case {
-            versions: FunctionVersions::new(),
+            versions: Arc::default(),
             slot: SLOT_TRAMPOLINE,
         }
     }
@@ -50,10 +53,31 @@ impl Case {
         self.versions.publish(ticket, store).unwrap()
     }
 
+    fn commit(&mut self, stage: Stage, next: Next) -> Result<Committed, CommitError> {
+        stage.commit(next, |entry| {
+            self.slot = entry.map_or(SLOT_TRAMPOLINE, |entry| entry.0);
+            true
+        })
+    }
+
+    fn replace(&mut self, next: Next) -> Committed {
+        let stage = self.versions.stage().unwrap();
+        self.commit(stage, next).unwrap()
+    }
+
     /// All steps of a version that nothing disturbs.
     fn run(&mut self, ticket: Ticket) -> Publication {
         self.make(ticket);
         self.publish(ticket)
+    }
+}
+
+/// Code of a new body.
+fn code(id: u64) -> Next {
+    Next::Code {
+        version: VersionId(id),
+        tier: Tier::Baseline,
+        entry: Entry(id * 16),
     }
 }
 
@@ -127,22 +151,145 @@ fn of_two_changes_the_later_requested_stays() {
     assert_eq!(case.versions.snapshot().counts.dropped, 2);
 }
 
+/// A commit ends everything of the old generation: what is under way, what was held, and
+/// the version to go back to.
 #[test]
-fn a_replacement_drops_what_is_under_way() {
+fn a_commit_ends_the_old_generation() {
+    let mut case = Case::new();
+    let (first, second) = (case.first(1), case.change(2));
+    case.run(first);
+    case.run(second);
+    let (made, held) = (case.change(3), case.change(4));
+    case.make(made);
+    let stage = case.versions.stage().unwrap();
+    assert_eq!(stage.published().unwrap().id, VersionId(2));
+    assert_eq!(case.run(held), Publication::Held);
+    let in_flight = case.versions.snapshot().in_flight;
+    assert_eq!(in_flight[1].state, VersionState::Held);
+    assert_eq!(case.slot, 32, "nothing changed yet");
+    let decided_before = VersionId(5);
+
+    let committed = case.commit(stage, code(6)).unwrap();
+    assert_eq!(case.slot, 96);
+    assert_eq!(committed.generation, Generation(1));
+    assert_eq!(committed.dropped, [VersionId(3), VersionId(4)]);
+    assert_eq!(committed.released, Some(VersionId(1)));
+    let kept = committed.kept.unwrap().view();
+    assert_eq!((kept.id, kept.state), (VersionId(2), VersionState::Retired));
+    for late in [made, held] {
+        let late = case.publish(late);
+        assert_eq!(late, Publication::Dropped(Late::Replaced));
+    }
+    let error = case.versions.revert(VersionId(6), |_| panic!("stored"));
+    assert_eq!(error, Err(RevertError::NoFallback(VersionId(6))));
+    // A change decided on before the commit is of the old body, whenever it is requested.
+    let change = case.change(decided_before.0);
+    let late = Late::Overtaken(VersionId(6));
+    assert_eq!(case.versions.start(change), Err(VersionError::Late(late)));
+    let counts = case.versions.snapshot().counts;
+    assert_eq!(
+        (counts.published, counts.retired, counts.dropped),
+        (3, 2, 3)
+    );
+    // The new generation goes up the tiers.
+    let change = case.change(7);
+    assert_eq!(case.run(change), published(Some(6), None));
+}
+
+/// An abandoned replacement leaves the function as it was, and better code that came
+/// meanwhile is published then.
+#[test]
+fn an_abandoned_replacement_costs_nothing() {
     let mut case = Case::new();
     let first = case.first(1);
     case.run(first);
-    let change = case.change(2);
-    case.make(change);
-    let replaced = case.versions.replace();
-    assert_eq!(replaced.dropped, [VersionId(2)]);
-    assert_eq!(case.publish(change), Publication::Dropped(Late::Replaced));
-    assert_eq!(case.slot, 16, "old code stays until there is new code");
-    // A first call of the new body may cover code of the old one.
-    let first = case.first(3);
-    assert_eq!(case.run(first), published(Some(1), Some(1)));
-    let error = case.versions.revert(VersionId(3), |_| panic!("stored"));
-    assert_eq!(error, Err(RevertError::NoFallback(VersionId(3))));
+    let (older, newer) = (case.change(2), case.change(3));
+    let stage = case.versions.stage().unwrap();
+    assert_eq!(case.run(newer), Publication::Held);
+    assert_eq!(case.run(older), Publication::Held);
+    let error = case.versions.revert(VersionId(1), |_| panic!("stored"));
+    assert_eq!(error, Err(RevertError::Staged(VersionId(1))));
+    assert_eq!(stage.abandon(), [older, newer]);
+    assert_eq!(case.slot, 16);
+    assert_eq!(case.publish(older), published(Some(1), None));
+    assert_eq!(case.publish(newer), published(Some(2), Some(1)));
+    assert_eq!(case.slot, 48);
+    assert_eq!(case.versions.snapshot().generation, Generation(0));
+    // Dropped instead of abandoned: what was held is given up.
+    let (held, running) = (case.change(4), case.change(5));
+    let stage = case.versions.stage().unwrap();
+    assert_eq!(case.run(held), Publication::Held);
+    drop(stage);
+    assert_eq!(case.publish(held), Publication::Dropped(Late::GivenUp));
+    assert_eq!(case.run(running), published(Some(3), Some(2)));
+}
+
+/// A first call is answered while its function is staged: a thread that must leave old
+/// code may be the one that calls.
+#[test]
+fn first_calls_of_a_staged_function_are_answered() {
+    let mut case = Case::new();
+    let stage = case.versions.stage().unwrap();
+    let first = case.first(1);
+    assert_eq!(case.run(first), published(None, None));
+    let committed = case.commit(stage, Next::Unbound).unwrap();
+    assert_eq!(case.slot, SLOT_TRAMPOLINE);
+    assert_eq!(committed.kept.unwrap().version(), VersionId(1));
+    assert_eq!(case.versions.published(), None);
+    let first = case.first(2);
+    assert_eq!(case.run(first), published(None, None));
+}
+
+#[test]
+fn a_replacement_is_rolled_back() {
+    let mut case = Case::new();
+    let first = case.first(1);
+    case.run(first);
+    let mut kept = case.replace(code(2)).kept.unwrap();
+    let better = case.change(3);
+    assert_eq!(case.run(better), published(Some(2), None));
+    kept.moved(Entry(0x100));
+    let back = case.replace(Next::Restored(kept));
+    assert_eq!(case.slot, 0x100);
+    assert_eq!(back.released, Some(VersionId(2)));
+    let restored = case.versions.published().unwrap();
+    assert_eq!(restored.id, VersionId(1));
+    assert_eq!(restored.state, VersionState::Published);
+    assert_eq!(restored.generation, Generation(2));
+    // And forward again, to the best that the replacement had.
+    let forward = case.replace(Next::Restored(back.kept.unwrap()));
+    assert_eq!(case.slot, 48);
+    assert_eq!(forward.kept.unwrap().version(), VersionId(1));
+    let counts = case.versions.snapshot().counts;
+    assert_eq!((counts.published, counts.retired), (3, 4));
+}
+
+#[test]
+fn replacements_that_are_refused_change_nothing() {
+    let mut case = Case::new();
+    let (first, change) = (case.first(1), case.change(2));
+    case.run(first);
+    let mut other = Case::new();
+    let others = other.first(9);
+    other.run(others);
+    let foreign = other.replace(Next::Unbound).kept.unwrap();
+
+    let stage = case.versions.stage().unwrap();
+    let error = case.versions.stage().unwrap_err();
+    assert_eq!(error, StageError::Staged(Generation(0)));
+    let error = case.commit(stage, Next::Restored(foreign)).unwrap_err();
+    assert_eq!(error, CommitError::Foreign(VersionId(9)));
+    let stage = case.versions.stage().unwrap();
+    let error = case.commit(stage, code(2)).unwrap_err();
+    assert_eq!(error, CommitError::Reused(VersionId(2)));
+    let stage = case.versions.stage().unwrap();
+    let error = stage.commit(code(3), |_| false).unwrap_err();
+    assert_eq!(error, CommitError::Refused);
+    let snapshot = case.versions.snapshot();
+    assert!(!snapshot.staged);
+    assert_eq!(snapshot.generation, Generation(0));
+    assert_eq!(snapshot.counts.published, 1);
+    assert_eq!(case.run(change), published(Some(1), None));
 }
 
 #[test]

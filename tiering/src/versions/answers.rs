@@ -61,11 +61,14 @@ pub enum Publication {
     Published {
         /// Was in the slot before; its code must stay, calls may go back to it.
         retired: Option<VersionId>,
-        /// Will never be in a slot again: the one kept to go back to until now, or
-        /// `retired` itself if it is of a replaced body. Its code is of use only to those
-        /// who are in it.
+        /// Will never be in a slot again: the one kept to go back to until now. Its code is
+        /// of use only to those who are in it.
         released: Option<VersionId>,
     },
+    /// Nothing was stored yet, because the function is being replaced. Its ticket comes
+    /// back from [`Stage::abandon`](super::Stage::abandon), or its number in
+    /// [`Committed::dropped`](super::Committed::dropped).
+    Held,
     /// Nothing was stored; its code is of no more use.
     Dropped(Late),
 }
@@ -91,23 +94,15 @@ pub enum RevertError {
         /// What the slot holds.
         published: Option<VersionId>,
     },
-    /// There is none, or it is of a body that was replaced.
+    /// There is none of this generation.
     #[error("there is no version before {0}")]
     NoFallback(VersionId),
+    /// The function is being replaced: what is published stays until that has ended.
+    #[error("the function of {0} is being replaced")]
+    Staged(VersionId),
     /// The slot does not take code any more.
     #[error("the slot refused the code")]
     Refused,
-}
-
-/// What a replacement of the body ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replaced {
-    /// The new body's.
-    pub generation: Generation,
-    /// Were under way: their results will be late, the work can be cancelled.
-    pub dropped: Vec<VersionId>,
-    /// Was kept to go back to; its code is of no more use.
-    pub released: Option<VersionId>,
 }
 
 /// How many versions ended how.
@@ -145,6 +140,8 @@ pub struct VersionView {
 pub struct Snapshot {
     /// The present body's.
     pub generation: Generation,
+    /// Whether it is being replaced.
+    pub staged: bool,
     /// What is wanted: the newest under way, else what is published.
     pub active: Option<VersionId>,
     /// What the slot holds.

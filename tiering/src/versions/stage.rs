@@ -1,0 +1,315 @@
+//! Replacing what a function is, in two steps: [`stage`](FunctionVersions::stage), then
+//! [`commit`](Stage::commit) or [`abandon`](Stage::abandon).
+//!
+//! A set of functions is replaced by staging all of them, closing a gate before their
+//! slots, committing all of them and opening the gate. Until the commit the present
+//! generation is the program, from the commit on it is not:
+//!
+//! | while staged | answer | why |
+//! |---|---|---|
+//! | `request`, `start`, `ready` | as ever | an abandoned replacement costs no compile |
+//! | `publish` of a `First` | stored | a thread that must leave old code may call it |
+//! | `publish` of a `Change` | [`Publication::Held`](super::Publication::Held) | the code to look for on stacks is what was published when it was staged |
+//! | `revert` | `RevertError::Staged` | as above |
+//! | `withdraw` | as ever | what is removed is removed |
+//! | `stage` | [`StageError::Staged`] | sets exclude each other |
+//!
+//! Holding rather than dropping: a replacement that waits for old code to end may be
+//! abandoned and tried again for as long as the function is hot, and a function whose
+//! versions were dropped each time would never get a better one.
+//!
+//! # The order that makes a set whole
+//! `store` of a commit runs under the function's lock, as every store does. Before a
+//! closed gate it changes what the gate opens to and nothing that a call sees; so all
+//! members are committed, each by itself, and the one step that shows them is the
+//! opening. Whatever is published between the two (of the new generation, or it is late)
+//! is stored the same way, and nothing has to be stored when the gate opens.
+//!
+//! `store` is also the place to switch the body that compiles read: whoever reads it after
+//! a `request` that gave the new generation reads the new one.
+
+use std::mem;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::ids::{Entry, Generation, Tier, VersionId};
+use crate::version::{Event, VersionState};
+
+use super::{FunctionVersions, Purpose, Ticket, VersionView, Versions};
+
+/// What a commit makes of a function.
+#[derive(Debug)]
+pub enum Next {
+    /// Code of the new body, compiled and linked beforehand.
+    Code {
+        /// Its number, unused so far.
+        version: VersionId,
+        /// How it was compiled.
+        tier: Tier,
+        /// Where it is.
+        entry: Entry,
+    },
+    /// What an earlier commit of this function took out of the slot: a rollback. The
+    /// version keeps its number, because its code is the same.
+    Restored(Kept),
+    /// Nothing: the next call asks for code of the new body.
+    Unbound,
+}
+
+/// The version that a commit took out of the slot. Holding it proves that it is one of the
+/// function's, retired, and that nobody else can restore it. Its code must stay as long as
+/// the value does.
+#[derive(Debug)]
+#[must_use = "what is not kept can be freed: see `version`"]
+pub struct Kept {
+    versions: Arc<FunctionVersions>,
+    view: VersionView,
+}
+
+impl Kept {
+    /// Its number.
+    pub fn version(&self) -> VersionId {
+        self.view.id
+    }
+
+    /// All of it.
+    pub fn view(&self) -> VersionView {
+        self.view
+    }
+
+    /// Its code lies elsewhere now.
+    pub fn moved(&mut self, entry: Entry) {
+        self.view.entry = Some(entry);
+    }
+}
+
+/// The right to replace a function, and the duty to end that: dropping it abandons, and
+/// gives up the versions that were held.
+#[derive(Debug)]
+#[must_use = "a function that stays staged gets no better code"]
+pub struct Stage {
+    versions: Arc<FunctionVersions>,
+    ended: bool,
+}
+
+/// What a commit did.
+#[derive(Debug)]
+pub struct Committed {
+    /// The new one.
+    pub generation: Generation,
+    /// Was in the slot until now: for the way back.
+    pub kept: Option<Kept>,
+    /// Were under way: their results will be late, the work can be cancelled.
+    pub dropped: Vec<VersionId>,
+    /// Was kept to go back to within the old generation; its code is of use only to those
+    /// who are in it.
+    pub released: Option<VersionId>,
+}
+
+/// Why a function cannot be staged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum StageError {
+    /// Somebody else is replacing it.
+    #[error("the function is being replaced already, over generation {}", .0.0)]
+    Staged(Generation),
+}
+
+/// Why a commit did nothing. The stage is over, as if it had been dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CommitError {
+    /// The number is already used.
+    #[error("{0} exists already")]
+    Reused(VersionId),
+    /// It was taken out of another function.
+    #[error("{0} is a version of another function")]
+    Foreign(VersionId),
+    /// The slot takes no code any more: the function was removed.
+    #[error("the slot refused the change")]
+    Refused,
+}
+
+impl FunctionVersions {
+    /// Begins a replacement; see [`Stage`].
+    ///
+    /// # Errors
+    /// [`StageError::Staged`]: one at a time.
+    pub fn stage(self: &Arc<Self>) -> Result<Stage, StageError> {
+        let mut versions = self.0.lock();
+        if versions.staged {
+            return Err(StageError::Staged(versions.generation));
+        }
+        versions.staged = true;
+        Ok(Stage {
+            versions: Arc::clone(self),
+            ended: false,
+        })
+    }
+}
+
+impl Stage {
+    /// The version that a commit would take out of the slot.
+    pub fn published(&self) -> Option<VersionView> {
+        self.versions.published()
+    }
+
+    /// Ends the present generation and begins the next with `next`. `store` puts the entry
+    /// (or the trampoline, for `None`) into the slot or behind its gate; it runs under the
+    /// function's lock, must not call back, and returns false if the function was removed.
+    ///
+    /// # Errors
+    /// Nothing was stored; the present generation goes on.
+    pub fn commit(
+        mut self,
+        next: Next,
+        store: impl FnOnce(Option<Entry>) -> bool,
+    ) -> Result<Committed, CommitError> {
+        let mut versions = self.versions.0.lock();
+        let outcome = next
+            .of(&self.versions, &versions)
+            .and_then(|next| versions.commit(next, store));
+        drop(versions);
+        // After an error the drop of the stage abandons.
+        let done = outcome?;
+        self.ended = true;
+        Ok(Committed {
+            generation: done.generation,
+            kept: done.old.map(|view| Kept {
+                versions: Arc::clone(&self.versions),
+                view,
+            }),
+            dropped: done.dropped,
+            released: done.released,
+        })
+    }
+
+    /// Gives up the replacement: the present generation goes on. Returns the versions that
+    /// were held meanwhile, oldest first; each is to be given to
+    /// [`publish`](FunctionVersions::publish) once more, or to be cancelled.
+    #[must_use = "they stay in flight until they are published or cancelled"]
+    pub fn abandon(mut self) -> Vec<Ticket> {
+        self.ended = true;
+        self.versions.0.lock().abandon()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let mut versions = self.versions.0.lock();
+        for ticket in versions.abandon() {
+            if let Ok(index) = versions.find(ticket) {
+                versions.give_up(index);
+            }
+        }
+    }
+}
+
+impl Next {
+    /// The view of what comes; it is checked here that it may.
+    fn of(
+        self,
+        function: &Arc<FunctionVersions>,
+        versions: &Versions,
+    ) -> Result<Option<VersionView>, CommitError> {
+        let generation = Generation(versions.generation.0 + 1);
+        match self {
+            Next::Unbound => Ok(None),
+            Next::Code { version, .. } if versions.knows(version) => {
+                Err(CommitError::Reused(version))
+            }
+            Next::Code {
+                version,
+                tier,
+                entry,
+            } => Ok(Some(VersionView {
+                id: version,
+                tier,
+                state: VersionState::Ready,
+                generation,
+                entry: Some(entry),
+                purpose: Purpose::Change,
+            })),
+            Next::Restored(kept) if !Arc::ptr_eq(&kept.versions, function) => {
+                Err(CommitError::Foreign(kept.view.id))
+            }
+            Next::Restored(kept) => Ok(Some(VersionView {
+                generation,
+                ..kept.view
+            })),
+        }
+    }
+}
+
+/// What a commit changed.
+struct Done {
+    generation: Generation,
+    old: Option<VersionView>,
+    dropped: Vec<VersionId>,
+    released: Option<VersionId>,
+}
+
+impl Versions {
+    fn commit(
+        &mut self,
+        mut next: Option<VersionView>,
+        store: impl FnOnce(Option<Entry>) -> bool,
+    ) -> Result<Done, CommitError> {
+        let restored = next.is_some_and(|version| version.state == VersionState::Retired);
+        if let Some(version) = &mut next {
+            let event = if restored {
+                Event::Restore
+            } else {
+                Event::Publish
+            };
+            // Ready and Retired are the only states that `Next::of` gives.
+            let state = version.state.step(event);
+            version.state = state.map_err(|_| CommitError::Reused(version.id))?;
+        }
+        if !store(next.and_then(|version| version.entry)) {
+            return Err(CommitError::Refused);
+        }
+        self.generation.0 += 1;
+        self.staged = false;
+        self.counts.published += u32::from(next.is_some() && !restored);
+        // Whoever decided on a change before this decided about another body, even if the
+        // request comes later.
+        self.newest_change = self.newest_change.max(next.map(|version| version.id));
+        let dropped: Vec<VersionId> = self.in_flight.drain(..).map(|v| v.id).collect();
+        self.counts.dropped += dropped.len() as u32;
+        let mut old = mem::replace(&mut self.published, next);
+        if let Some(old) = &mut old {
+            self.counts.retired += 1;
+            old.state = old.state.step(Event::Retire).unwrap_or(old.state);
+        }
+        Ok(Done {
+            generation: self.generation,
+            old,
+            dropped,
+            released: self.fallback.take().map(|version| version.id),
+        })
+    }
+
+    /// Ends a stage; gives the versions that were held, which are ready again.
+    fn abandon(&mut self) -> Vec<Ticket> {
+        self.staged = false;
+        let generation = self.generation;
+        let mut held = Vec::new();
+        for version in &mut self.in_flight {
+            if let Ok(state) = version.state.step(Event::Resume) {
+                version.state = state;
+                let version = version.id;
+                held.push(Ticket {
+                    version,
+                    generation,
+                });
+            }
+        }
+        held.sort_by_key(|ticket| ticket.version);
+        held
+    }
+}
