@@ -363,11 +363,12 @@ impl Core {
     }
 
     /// Goes back to the version before `version`.
-    fn revert(&self, id: FunctionId, version: VersionId) {
+    fn revert(self: &Arc<Self>, id: FunctionId, version: VersionId) {
         let versions = self.tiers.versions.of(id);
         match versions.revert(version, |entry| self.stubs.publish(id, entry.0)) {
             Ok(reverted) => {
                 let at = self.events.now();
+                self.retire_version(id, reverted.retired);
                 let restored = reverted.restored;
                 let tier = self.tier_of(id, restored).unwrap_or(Tier::Baseline);
                 let counts = tier == Tier::Baseline && self.tiers.is_auto();

@@ -1,42 +1,126 @@
-//! The memory of one version, and what has to be known to move it and to give it back.
+//! The memory of versions: what is known of each piece, and moving it.
 //!
 //! A version is one allocation of code memory: text, private constants, unwind records
 //! and exception tables. Data that only this version uses (the words of its probes)
-//! lives as long.
+//! lives as long, however often the code moves.
 
+use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ops::Range;
+use std::sync::Arc;
 
 use uruk_heap::{Pool, Sealed};
-use uruk_link::FdeRow;
+use uruk_link::{FdeRow, Moves};
+use uruk_reclaim::{Block, BlockId};
+use uruk_stubs::FunctionId;
+use uruk_tiering::VersionId;
 use uruk_unwind::Row;
 
 use crate::core::Core;
 use crate::error::Error;
 use crate::guided::Words;
+use crate::removal::Uses;
 
-/// The code of one version.
+/// The code of one version, at one place.
 #[derive(Debug)]
 pub(crate) struct Code {
-    pub(crate) memory: Vec<Sealed>,
+    pub(crate) memory: Sealed,
+    /// Where calls go; 0 for code that is no version.
+    pub(crate) entry: u64,
+    /// End of the function itself.
+    pub(crate) body_end: u64,
     /// Where its functions lie and are described.
     pub(crate) rows: Vec<FdeRow>,
     /// Name of all of its rows.
     pub(crate) name: &'static CStr,
+    /// How it is moved, if it can be.
+    pub(crate) moves: Option<Arc<Moves>>,
+    pub(crate) rest: Arc<Rest>,
+}
+
+/// What a version needs besides its code.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    data: Vec<Sealed>,
     /// Kept for the code that counts in them.
-    pub(crate) _words: Option<Words>,
+    _words: Option<Words>,
+    /// Kept for the code that was linked against it.
+    pub(crate) uses: Uses,
+}
+
+impl Rest {
+    pub(crate) fn new(data: Vec<Sealed>, words: Option<Words>, uses: Uses) -> Rest {
+        Rest {
+            data,
+            _words: words,
+            uses,
+        }
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        for memory in self.data.drain(..) {
+            // SAFETY: the code it belongs to holds it until it is freed, when no thread
+            // can be in it; what pointers a program kept to data of an image it removed
+            // is its own affair (`Tracker::remove`).
+            unsafe { memory.release() };
+        }
+    }
+}
+
+/// The code among the allocations of a link, and the rest.
+pub(crate) fn split(memory: Vec<Sealed>) -> (Option<Sealed>, Vec<Sealed>) {
+    let (code, data): (Vec<_>, Vec<_>) = memory
+        .into_iter()
+        .partition(|memory| memory.pool() == Pool::Code);
+    (code.into_iter().next(), data)
 }
 
 impl Code {
     /// The addresses of the code.
     pub(crate) fn range(&self) -> Range<u64> {
-        let code = self
-            .memory
-            .iter()
-            .find(|memory| memory.pool() == Pool::Code);
-        code.map_or(0..0, |code| {
-            code.address()..code.address() + code.len() as u64
-        })
+        self.memory.address()..self.memory.address() + self.memory.len() as u64
+    }
+
+    /// As it is in `memory`, a copy of its own.
+    pub(crate) fn moved(&self, memory: Sealed) -> Code {
+        let (from, to) = (self.memory.address(), memory.address());
+        let place = |address: u64| address.wrapping_add(to.wrapping_sub(from));
+        Code {
+            memory,
+            entry: place(self.entry),
+            body_end: place(self.body_end),
+            rows: self.rows.iter().map(|row| row.moved(from, to)).collect(),
+            name: self.name,
+            moves: self.moves.clone(),
+            rest: Arc::clone(&self.rest),
+        }
+    }
+}
+
+/// All code there is, live and retired, by block. Used by the thread that reclaims.
+#[derive(Default)]
+pub(crate) struct Table {
+    pub(crate) codes: HashMap<BlockId, Piece>,
+    /// The block of a version that is live.
+    pub(crate) live: HashMap<VersionId, BlockId>,
+    next: u64,
+    /// Requests applied so far.
+    pub(crate) tickets: u64,
+}
+
+/// A piece of code and whose it is.
+pub(crate) struct Piece {
+    pub(crate) block: Block,
+    pub(crate) function: Option<FunctionId>,
+    pub(crate) code: Code,
+}
+
+impl Table {
+    pub(crate) fn next_id(&mut self) -> BlockId {
+        self.next += 1;
+        BlockId(self.next)
     }
 }
 

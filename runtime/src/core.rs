@@ -22,6 +22,8 @@ use crate::guest::threads;
 use crate::hooks::Hooks;
 use crate::names::{Definition, Name, Names};
 use crate::process::Process;
+use crate::reclaim::Reclaim;
+use crate::removal::Owners;
 use crate::service;
 use crate::stats::Counters;
 use crate::tiers::{TierSettings, TierState};
@@ -81,11 +83,13 @@ pub(crate) struct Core {
     pub(crate) events: Events,
     pub(crate) tiers: TierState,
     pub(crate) tools: Tools,
+    pub(crate) owners: Arc<Owners>,
+    pub(crate) reclaim: Reclaim,
     pub(crate) dump_asm: RwLock<Vec<String>>,
     /// Images whose constructors have not run.
     pub(crate) pending: Mutex<Vec<Hooks>>,
-    /// Destructors of the images whose constructors have run.
-    pub(crate) destructors: Mutex<Vec<u64>>,
+    /// Destructors of the images whose constructors have run: image and address.
+    pub(crate) destructors: Mutex<Vec<(u64, u64)>>,
     /// True once a whole program is loaded: this process is that program.
     program: AtomicBool,
     lost_worker: AtomicBool,
@@ -105,6 +109,7 @@ impl Core {
         jobs: usize,
         tiers: TierSettings,
         tools: Tools,
+        reclaim: uruk_reclaim::Config,
     ) -> Result<Arc<Core>, Error> {
         let heap = Heap::new(config)?;
         let region = uruk_unwind::register_region(heap.base(), heap.size())?;
@@ -125,7 +130,7 @@ impl Core {
         let main = names.create_dylib("main")?;
         let overrides = crate::guest::overrides().into_iter();
         let overrides = overrides.map(|(name, at)| Name::strong(name, Definition::Address(at)));
-        names.define(names.host(), overrides.collect())?;
+        names.define(&names.host().default_tracker()?, overrides.collect())?;
         let code = heap.pool_range(uruk_heap::Pool::Code);
         let core = Core {
             heap,
@@ -141,6 +146,8 @@ impl Core {
             events: Events::default(),
             tiers: TierState::new(tiers, code),
             tools,
+            owners: Arc::default(),
+            reclaim: Reclaim::new(&reclaim),
             dump_asm: RwLock::default(),
             pending: Mutex::default(),
             destructors: Mutex::default(),
@@ -298,6 +305,15 @@ impl Core {
             .iter()
             .map(|(&start, &(end, name))| (start, end, name))
             .collect()
+    }
+
+    /// Forgets the bodies in `range`.
+    pub(crate) fn remove_bodies(&self, range: std::ops::Range<u64>) {
+        let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<u64> = bodies.range(range).map(|(&start, _)| start).collect();
+        for start in gone {
+            bodies.remove(&start);
+        }
     }
 
     /// Records where a body lies.

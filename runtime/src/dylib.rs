@@ -1,7 +1,7 @@
 //! Dylibs: named symbol tables modules are added to and looked up in.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use uruk_codegen::Bitcode;
 use uruk_session::Visibility;
@@ -10,11 +10,9 @@ use uruk_tiering::Tier;
 
 use crate::error::Error;
 use crate::func::{Func, Signature};
-use crate::hooks::Hooks;
 use crate::jit::Jit;
 use crate::load::Source;
 use crate::names::{Definition, Name};
-use crate::program::Mode;
 use crate::service;
 
 /// A named symbol table with a link order, like one dynamic library. A cheap handle
@@ -112,8 +110,9 @@ impl Dylib {
     pub unsafe fn define(&self, name: &str, address: *const ()) -> Result<(), Error> {
         let core = self.jit.core();
         let definition = Definition::Address(address as u64);
+        let tracker = self.dylib.default_tracker()?;
         core.names
-            .define(&self.dylib, vec![Name::strong(name, definition)])?;
+            .define(&tracker, vec![Name::strong(name, definition)])?;
         Ok(())
     }
 
@@ -203,13 +202,7 @@ impl Dylib {
     }
 
     fn add_source(&self, source: Source) -> Result<(), Error> {
-        let core = self.jit.core();
-        let (image, started) = core.load_and_start(&self.dylib, vec![source], Mode::Lazy)?;
-        let hooks = Hooks::of(core, &image, &started);
-        core.pending
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(hooks);
-        Ok(())
+        let tracker = self.dylib.default_tracker()?;
+        self.jit.core().add(&tracker, source)
     }
 }

@@ -94,6 +94,14 @@ pub enum Error {
         /// How many there can be.
         limit: usize,
     },
+    /// Other dylibs search one that was to be removed.
+    #[error("dylib {dylib} is searched by {}", .by.join(", "))]
+    DylibInUse {
+        /// The one to be removed.
+        dylib: String,
+        /// Those in whose link order it is.
+        by: Vec<String>,
+    },
     /// A function's type is not the one asked for.
     #[error("function `{function}` is {actual}, not {wanted}")]
     Signature {

@@ -40,6 +40,8 @@ impl Target {
 /// The calls an image asks for, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Hooks {
+    /// Number of the image.
+    pub(crate) image: u64,
     /// Functions behind stubs, and their resolvers.
     ifuncs: Vec<(FunctionId, u64)>,
     /// Words to be filled with what a resolver returns.
@@ -71,6 +73,7 @@ impl Hooks {
         fini.sort_by_key(|hook| (hook.priority, hook.file));
         let preinit = started.preinit.iter().copied();
         Hooks {
+            image: image.number,
             ifuncs: image
                 .ifuncs
                 .iter()

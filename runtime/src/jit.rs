@@ -3,9 +3,11 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use uruk_heap::HeapConfig;
 use uruk_profiler::{Choice as SamplingChoice, Sizes as SamplingSizes};
+use uruk_reclaim::{Config as ReclaimConfig, Kind as ReclaimKind};
 use uruk_stubs::FailureHandler;
 use uruk_tiering::{Config as PolicyConfig, Tier};
 
@@ -17,6 +19,8 @@ use crate::event::Event;
 use crate::event::Listener;
 use crate::func::{Func, Signature};
 use crate::service;
+#[cfg(doc)]
+use crate::stats::MemoryStats;
 use crate::stats::Stats;
 use crate::tiers::{TierSettings, Tiers};
 use crate::tools::{ToolSettings, Tools};
@@ -29,6 +33,7 @@ pub struct JitBuilder {
     on_failure: Option<FailureHandler>,
     tiers: TierSettings,
     tools: ToolSettings,
+    reclaim: ReclaimConfig,
     listeners: Vec<Listener>,
 }
 
@@ -119,6 +124,13 @@ impl JitBuilder {
         self
     }
 
+    /// When retired code is freed and live code is moved together.
+    #[must_use]
+    pub fn reclaim(mut self, reclaim: ReclaimConfig) -> JitBuilder {
+        self.reclaim = reclaim;
+        self
+    }
+
     /// Adds someone to be told of every [`Event`].
     #[must_use]
     pub fn on_event(mut self, listener: Listener) -> JitBuilder {
@@ -137,7 +149,8 @@ impl JitBuilder {
         tiers.policy.cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
         // Half of the processors: the program has something to do, too.
         tiers.policy.jobs = u32::try_from(jobs.min(cpus.div_ceil(2))).unwrap_or(u32::MAX);
-        let core = Core::new(self.heap, jobs, tiers, Tools::new(&self.tools)?)?;
+        let tools = Tools::new(&self.tools)?;
+        let core = Core::new(self.heap, jobs, tiers, tools, self.reclaim)?;
         for listener in self.listeners {
             core.events.listen(listener);
         }
@@ -369,7 +382,8 @@ impl Jit {
                 .destructors
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            held.extend(hooks.destructors.iter().rev());
+            let destructors = hooks.destructors.iter().rev();
+            held.extend(destructors.map(|&address| (hooks.image, address)));
         }
     }
 
@@ -385,10 +399,18 @@ impl Jit {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner),
         );
-        for &address in destructors.iter().rev() {
+        for &(_, address) in destructors.iter().rev() {
             // SAFETY: by the caller's promise.
             unsafe { uruk_stubs::call_void(address) };
         }
+    }
+
+    /// Frees retired code now, and with [`ReclaimKind::Evacuate`] moves live code
+    /// together, hot first. Waits until that is done, at most for `limit`; true if it is.
+    /// What threads may return into stays, see [`MemoryStats::pins`]. By itself it
+    /// happens as [`JitBuilder::reclaim`] says.
+    pub fn reclaim(&self, kind: ReclaimKind, limit: Duration) -> bool {
+        self.shared.core.reclaim_now(kind, limit)
     }
 
     /// What the session has done so far.

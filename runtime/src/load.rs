@@ -9,7 +9,7 @@ use std::time::Instant;
 use tracing::{info, warn};
 use uruk_codegen::{Bitcode, Kind, Linkage, ModuleSummary, Placement, SymbolId};
 use uruk_link::{Binding as LinkBinding, Graph, Kind as LinkKind, Need, Object};
-use uruk_session::Dylib;
+use uruk_session::Tracker;
 use uruk_stubs::FunctionId;
 
 use crate::bind::{self, Input, ObjectSymbol};
@@ -86,8 +86,8 @@ impl Source {
 /// Files that were bound together.
 #[derive(Default)]
 pub(crate) struct Image {
-    /// Where its names are defined; set by `load`.
-    pub(crate) dylib: Option<Dylib>,
+    /// Its number in the session.
+    pub(crate) number: u64,
     pub(crate) modules: Vec<(usize, Arc<Module>)>,
     pub(crate) objects: Vec<(String, Arc<[u8]>)>,
     /// Functions that objects define.
@@ -124,11 +124,12 @@ impl Core {
     /// Binds `sources` to one image. Functions that will be compiled one by one are
     /// defined here; the others once they are linked.
     pub(crate) fn load(
-        &self,
-        dylib: &Dylib,
+        self: &Arc<Self>,
+        tracker: &Tracker,
         sources: Vec<Source>,
         mode: Mode,
     ) -> Result<Image, Error> {
+        let dylib = &tracker.dylib();
         let start = Instant::now();
         let mut modules = Vec::new();
         let mut objects = Vec::new();
@@ -144,7 +145,7 @@ impl Core {
                 }
             }
         }
-        let image = self.bind(dylib, modules, objects, &object_symbols, mode)?;
+        let image = self.bind(tracker, modules, objects, &object_symbols, mode)?;
         Counters::add_time(&self.counters.load_ns, start);
         self.warn_of_interposers(&image);
         info!(
@@ -158,13 +159,14 @@ impl Core {
     }
 
     fn bind(
-        &self,
-        dylib: &Dylib,
+        self: &Arc<Self>,
+        tracker: &Tracker,
         modules: Vec<(usize, Arc<Module>)>,
         objects: Vec<(String, Arc<[u8]>)>,
         object_symbols: &[(usize, Vec<ObjectSymbol>)],
         mode: Mode,
     ) -> Result<Image, Error> {
+        let dylib = &tracker.dylib();
         let mut inputs: Vec<(usize, Input<'_>)> = Vec::new();
         for (file, module) in &modules {
             let summary = module.readers.summary();
@@ -193,7 +195,7 @@ impl Core {
         drop(in_order);
 
         let mut image = Image {
-            dylib: Some(dylib.clone()),
+            number,
             modules,
             objects,
             discarded: Vec::new(),
@@ -208,14 +210,14 @@ impl Core {
             let _ = module.plan.set(std::mem::take(&mut plans[*file]));
         }
         for (_, module) in &image.modules {
-            let count = self.define_functions(module, mode)?;
+            let count = self.define_functions(tracker, module, mode)?;
             self.counters.functions.fetch_add(count, Ordering::Relaxed);
             if mode == Mode::Eager {
                 self.counters.compiled.fetch_add(count, Ordering::Relaxed);
             }
         }
         for (_, module) in &image.modules {
-            self.define_aliases(module, &mut image.ifuncs)?;
+            self.define_aliases(tracker, module, &mut image.ifuncs)?;
         }
         for (file, module) in &image.modules {
             let summary = module.readers.summary();
@@ -255,7 +257,12 @@ impl Core {
 
     /// Gives each function the module defines a stub, unless it is compiled with the
     /// rest; how many there are.
-    fn define_functions(&self, module: &Arc<Module>, mode: Mode) -> Result<u64, Error> {
+    fn define_functions(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        module: &Arc<Module>,
+        mode: Mode,
+    ) -> Result<u64, Error> {
         let plan = module.plan();
         let mut names = Vec::new();
         let mut count = 0;
@@ -287,19 +294,23 @@ impl Core {
                 weak,
             });
         }
-        self.names.define(&module.dylib, names)?;
+        let functions = names.iter().filter_map(Name::function).collect();
+        tracker.attach(self.removal_of(functions))?;
+        self.names.define(tracker, names)?;
         Ok(count)
     }
 
     /// Names that stand for another function; ifuncs get a stub of their own.
     fn define_aliases(
-        &self,
+        self: &Arc<Self>,
+        tracker: &Tracker,
         module: &Arc<Module>,
         ifuncs: &mut Vec<(FunctionId, Target)>,
     ) -> Result<(), Error> {
         let summary = module.readers.summary();
         let plan = module.plan();
         let mut names = Vec::new();
+        let mut own = Vec::new();
         for (index, info) in summary.symbols.iter().enumerate() {
             let import = plan.import(SymbolId(index as u32));
             if !import.defined {
@@ -327,6 +338,7 @@ impl Core {
                         continue;
                     };
                     let id = self.stubs.allocate()?;
+                    own.push(id);
                     let definition = Definition::Function { id };
                     names.push(Name {
                         name: import.name.clone(),
@@ -339,7 +351,8 @@ impl Core {
                 _ => {}
             }
         }
-        self.names.define(&module.dylib, names)?;
+        tracker.attach(self.removal_of(own))?;
+        self.names.define(tracker, names)?;
         Ok(())
     }
 

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::info;
-use uruk_codegen::{BODY_PREFIX, COUNTERS, CodegenError, Compile, Compiled, PROBES};
+use uruk_codegen::{BODY_PREFIX, COUNTERS, CodegenError, Compile, Compiled, Labels, PROBES};
 use uruk_heap::Pool;
 use uruk_link::{Graph, LayoutOptions, Object, Resolved};
-use uruk_session::{Dylib, Flags, Interface, Responsibility, SessionError, Symbol, Tracker, Unit};
+use uruk_session::{Flags, Interface, Responsibility, SessionError, Symbol, Tracker, Unit};
 use uruk_stubs::FunctionId;
 
-use crate::blocks::Code;
+use crate::blocks::{Code, Rest, split};
 use crate::core::{Core, Function, static_name};
 use crate::error::Error;
 use crate::guest::tls;
@@ -19,6 +19,7 @@ use crate::guided::Words;
 use crate::load::{Image, Source};
 use crate::names::{Definition, Name};
 use crate::program::Mode;
+use crate::removal::Uses;
 use crate::service;
 use crate::stats::Counters;
 use crate::tools::Body;
@@ -240,10 +241,15 @@ impl Core {
             }
             None => None,
         };
+        let mut uses = Uses::default();
         let linked = placed.fix_up(|name, need| match (name, counters, &words) {
             (COUNTERS, Some(at), _) => Some(Resolved::at(at)),
             (PROBES, _, Some(words)) => Some(Resolved::at(words.address())),
-            _ => self.resolve(dylib, name, need),
+            _ => {
+                let resolved = self.resolve(dylib, name, need)?;
+                self.note_use(&resolved, &mut uses);
+                Some(resolved)
+            }
         })?;
         drafts.write(&linked)?;
         let entry = entry.ok_or_else(|| Error::NotAFunction {
@@ -266,11 +272,19 @@ impl Core {
             code: range.start,
             linked: &linked,
         });
+        let (memory, data) = split(memory);
+        let memory = memory.ok_or_else(|| Error::NotAFunction {
+            name: link_name.to_string(),
+        })?;
+        let movable = linked.immovable.is_none() && compiled.labels != Labels::Escape;
         let code = Code {
             memory,
+            entry,
+            body_end,
             rows: linked.fdes,
             name: function.name,
-            _words: words.clone(),
+            moves: movable.then(|| Arc::new(linked.moves)),
+            rest: Arc::new(Rest::new(data, words.clone(), uses)),
         };
         Ok(Built {
             unit: None,
@@ -289,11 +303,11 @@ impl Core {
     /// data, on a thread that LLVM can take down.
     pub(crate) fn load_and_start(
         self: &Arc<Self>,
-        dylib: &Dylib,
+        tracker: &Tracker,
         sources: Vec<Source>,
         mode: Mode,
     ) -> Result<(Image, Started), Error> {
-        let (core, dylib) = (Arc::clone(self), dylib.clone());
+        let (core, tracker) = (Arc::clone(self), tracker.clone());
         let file = sources
             .iter()
             .map(Source::name)
@@ -307,15 +321,20 @@ impl Core {
             })
         };
         service::sacrificial("uruk-load", lost, move || {
-            let image = core.load(&dylib, sources, mode)?;
+            let image = core.load(&tracker, sources, mode)?;
             core.check_missing(&image)?;
-            let started = core.materialize_data(&image, mode)?;
+            let started = core.materialize_data(&tracker, &image, mode)?;
             Ok((image, started))
         })
     }
 
     /// Compiles and links the data of an image, with its object files, as one.
-    pub(crate) fn materialize_data(&self, image: &Image, mode: Mode) -> Result<Started, Error> {
+    pub(crate) fn materialize_data(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        image: &Image,
+        mode: Mode,
+    ) -> Result<Started, Error> {
         let start = Instant::now();
         let mut objects: Vec<(String, std::borrow::Cow<'_, [u8]>)> = Vec::new();
         for (_, module) in &image.modules {
@@ -330,14 +349,15 @@ impl Core {
         for (name, bytes) in &image.objects {
             objects.push((name.clone(), (&**bytes).into()));
         }
-        let started = self.link_image(image, &objects)?;
+        let started = self.link_image(tracker, image, &objects)?;
         Counters::add_time(&self.counters.data_ns, start);
         info!(objects = objects.len(), elapsed = ?start.elapsed(), "linked the data");
         Ok(started)
     }
 
     fn link_image(
-        &self,
+        self: &Arc<Self>,
+        tracker: &Tracker,
         image: &Image,
         objects: &[(String, std::borrow::Cow<'_, [u8]>)],
     ) -> Result<Started, Error> {
@@ -384,16 +404,22 @@ impl Core {
                 }
             })
             .collect();
-        let dylib = image.dylib.as_ref().unwrap_or(&self.main);
-        let linked = placed.fix_up(|name, need| self.resolve(dylib, name, need))?;
+        let dylib = &tracker.dylib();
+        let mut uses = Uses::default();
+        let linked = placed.fix_up(|name, need| {
+            let resolved = self.resolve(dylib, name, need)?;
+            self.note_use(&resolved, &mut uses);
+            Some(resolved)
+        })?;
         drafts.write(&linked)?;
-        drafts.seal()?;
+        let memory = drafts.seal()?;
         self.register_rows(&linked.fdes, c"")?;
+        self.hold(tracker, image.number, tls_module, memory, uses)?;
         if let (Some(place), Some(template)) = (tls_place, linked.tls) {
             tls::fill(place, template.image, template.size, template.align);
         }
-        self.names.define(dylib, names)?;
-        self.names.define(dylib, bounds)?;
+        self.names.define(tracker, names)?;
+        self.names.define(tracker, bounds)?;
         Ok(Started {
             preinit: linked.preinit.iter().map(|init| init.address).collect(),
             init: linked

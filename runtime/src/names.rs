@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use uruk_session::{
     AbsoluteSymbols, Ask, Dylib, DylibId, Flags, Lookup, PoolConfig, Session, SessionConfig,
-    SessionError, Symbol, Visibility,
+    SessionError, Symbol, Tracker, Visibility,
 };
 use uruk_stubs::{FunctionId, StubTable};
 
@@ -37,6 +37,14 @@ pub(crate) struct Name {
 }
 
 impl Name {
+    /// The function it names.
+    pub(crate) fn function(&self) -> Option<FunctionId> {
+        match self.definition {
+            Definition::Function { id } => Some(id),
+            _ => None,
+        }
+    }
+
     pub(crate) fn strong(name: impl Into<Box<str>>, definition: Definition) -> Name {
         Name {
             name: name.into(),
@@ -57,6 +65,8 @@ pub(crate) struct Names {
     /// Holds the bodies of functions, each under its own tracker.
     pub(crate) bodies: Dylib,
     thread_locals: RwLock<ThreadLocals>,
+    /// Those made by [`Names::create_dylib`] that are still there.
+    dylibs: RwLock<Vec<Dylib>>,
 }
 
 impl Names {
@@ -83,6 +93,7 @@ impl Names {
             host,
             bodies,
             thread_locals: RwLock::default(),
+            dylibs: RwLock::default(),
         })
     }
 
@@ -100,11 +111,28 @@ impl Names {
     pub(crate) fn create_dylib(&self, name: &str) -> Result<Dylib, SessionError> {
         let dylib = self.session.create_dylib(name)?;
         dylib.set_link_order(&[(self.host.clone(), Visibility::All)])?;
+        let mut dylibs = self.dylibs.write().unwrap_or_else(PoisonError::into_inner);
+        dylibs.retain(|dylib| !dylib.is_defunct());
+        dylibs.push(dylib.clone());
         Ok(dylib)
     }
 
-    /// Defines names, all or none.
-    pub(crate) fn define(&self, dylib: &Dylib, names: Vec<Name>) -> Result<(), SessionError> {
+    /// The dylibs in whose link order `wanted` is.
+    pub(crate) fn searching(&self, wanted: &Dylib) -> Vec<Dylib> {
+        let dylibs = self.dylibs.read().unwrap_or_else(PoisonError::into_inner);
+        let others = dylibs.iter().filter(|dylib| dylib.id() != wanted.id());
+        others
+            .filter(|dylib| {
+                let order = dylib.link_order();
+                order.iter().any(|(other, _)| other.id() == wanted.id())
+            })
+            .cloned()
+            .collect()
+    }
+
+    /// Defines names under `tracker`, all or none.
+    pub(crate) fn define(&self, tracker: &Tracker, names: Vec<Name>) -> Result<(), SessionError> {
+        let dylib = tracker.dylib().id();
         let mut symbols = Vec::with_capacity(names.len());
         for Name {
             name,
@@ -121,7 +149,7 @@ impl Names {
                         .thread_locals
                         .write()
                         .unwrap_or_else(PoisonError::into_inner);
-                    held.insert((dylib.id(), symbol), (module, offset));
+                    held.insert((dylib, symbol), (module, offset));
                     continue;
                 }
             };
@@ -135,7 +163,16 @@ impl Names {
         if symbols.is_empty() {
             return Ok(());
         }
-        dylib.define(AbsoluteSymbols::new(symbols))
+        tracker.define(AbsoluteSymbols::new(symbols))
+    }
+
+    /// Forgets the thread-locals of a module.
+    pub(crate) fn forget_thread_locals(&self, module: u64) {
+        let mut held = self
+            .thread_locals
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        held.retain(|_, (held, _)| *held != module);
     }
 
     /// What `name` means in `dylib` and its link order, the process included. Takes no

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tracing::info;
 use uruk_profiler::{AddressMap, Choice, Excluded, Found, Sampler, Settings, Sizes, Summary};
+use uruk_reclaim::Edge;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Nanos, Tier, VersionId};
 
@@ -23,6 +24,9 @@ const START_AFTER: Duration = Duration::from_millis(60);
 
 /// Pieces of code the address map holds: enough for a gigabyte of pages.
 const MAP_LIMIT: usize = 1 << 20;
+
+/// Pairs of functions, and threads, of which it is known who was seen beside whom.
+const NEIGHBOURS: usize = 1 << 14;
 
 /// Time between two [`Event::Samples`].
 const TELL_EVERY: Duration = Duration::from_millis(100);
@@ -53,6 +57,10 @@ struct State {
     lost: u64,
     /// Threads that are not sampled though they should be, as told.
     uncovered: usize,
+    /// By thread, the function last seen; emptied when it grows.
+    last: HashMap<i32, u32>,
+    /// How often one function was seen after another in a thread, the lesser first.
+    neighbours: HashMap<(u32, u32), u64>,
 }
 
 /// Samples since they were told.
@@ -88,6 +96,24 @@ impl Sampling {
             .insert(range, tag(id, version), uruk_profiler::now());
     }
 
+    /// Says that the code in `range` is gone.
+    pub(crate) fn remove_code(&self, range: std::ops::Range<u64>) {
+        if self.choice != Choice::Off {
+            self.map.retire(range, uruk_profiler::now());
+        }
+    }
+
+    /// Functions that were sampled one after the other.
+    pub(crate) fn neighbours(&self) -> Vec<Edge<uruk_reclaim::FunctionId>> {
+        let state = self.lock();
+        let edge = |(&(a, b), &weight): (&(u32, u32), &u64)| Edge {
+            from: uruk_reclaim::FunctionId(a),
+            to: uruk_reclaim::FunctionId(b),
+            weight,
+        };
+        state.neighbours.iter().map(edge).collect()
+    }
+
     /// In the child of a fork.
     pub(crate) fn after_fork_child(&self) {
         self.lock().forked = true;
@@ -107,6 +133,12 @@ struct Heap {
 }
 
 impl Core {
+    /// Drains all samples there are.
+    pub(crate) fn drain_all_samples(&self) {
+        self.tiers.sampling.lock().due = Duration::ZERO;
+        self.drain_samples();
+    }
+
     /// Drains samples, if it is time to, and reports them to the controller.
     pub(crate) fn drain_samples(&self) {
         let sampling = &self.tiers.sampling;
@@ -129,9 +161,18 @@ impl Core {
             tracing::debug!(%cause, "no samples in the child of a fork");
             state.sampler = None;
         }
-        let Some(sampler) = &mut state.sampler else {
+        let State {
+            sampler,
+            last,
+            neighbours,
+            ..
+        } = &mut *state;
+        let Some(sampler) = sampler else {
             return;
         };
+        if last.len() > NEIGHBOURS {
+            last.clear();
+        }
         let mut found: HashMap<u64, Heap> = HashMap::new();
         let mut elsewhere = 0;
         let wait = sampler.tick(
@@ -140,6 +181,14 @@ impl Core {
                     let heap = found.entry(tag).or_default();
                     heap.samples += 1;
                     heap.time += sample.weight;
+                    let (function, _) = untag(tag);
+                    let before = last.insert(sample.tid, function);
+                    if let Some(before) = before.filter(|&before| before != function) {
+                        let pair = (before.min(function), before.max(function));
+                        if neighbours.len() < NEIGHBOURS || neighbours.contains_key(&pair) {
+                            *neighbours.entry(pair).or_default() += 1;
+                        }
+                    }
                 }
                 Found::Unknown => elsewhere += 1,
                 Found::Stale => {}

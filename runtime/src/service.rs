@@ -344,6 +344,7 @@ unsafe extern "C" fn in_parent() {
         uruk_unwind::after_fork();
         for core in &state.sessions {
             core.heap.after_fork_parent();
+            core.reclaim.after_fork_parent();
             if !core.lost_worker() {
                 core.names.session().pool().resume();
             }
@@ -367,6 +368,7 @@ unsafe extern "C" fn in_child() {
         core.stubs.after_fork_child();
         core.names.session().pool().after_fork_child();
         core.tiers.after_fork_child();
+        core.reclaim.after_fork_child();
         core.events.after_fork_child();
         core.tools.after_fork_child();
     }

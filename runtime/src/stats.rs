@@ -87,13 +87,14 @@ impl Counters {
             retired_bytes: 0,
             queued: 0,
             samples: (0, 0),
+            memory: MemoryStats::default(),
             wall_time: self.started.elapsed(),
         }
     }
 }
 
 /// What a session has done so far. Times of several workers add up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
     /// Functions defined by the program.
@@ -122,8 +123,40 @@ pub struct Stats {
     pub queued: u64,
     /// Samples taken, and samples lost.
     pub samples: (u64, u64),
+    /// What became of the memory of code.
+    pub memory: MemoryStats,
     /// Since the session was made.
     pub wall_time: Duration,
+}
+
+/// The memory of code, and what reclaim did about it. Bytes are as allocated.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// Bytes of code that can be started.
+    pub live: u64,
+    /// Bytes of code that cannot be started any more and is not proved dead yet.
+    pub retired: u64,
+    /// Bytes of retired code that a thread may return into.
+    pub pinned: u64,
+    /// Bytes that code and data take in all, gaps included.
+    pub held: u64,
+    /// Cycles that freed, and cycles that moved code as well.
+    pub cycles: (u64, u64),
+    /// Versions moved, and their bytes.
+    pub moved: (u64, u64),
+    /// Versions freed.
+    pub freed: u64,
+    /// Bytes of those.
+    pub freed_bytes: u64,
+    /// The longest that a thread of the program was held up.
+    pub longest_handshake: Duration,
+    /// Processor time of all of it.
+    pub time: Duration,
+    /// Who may still return into retired code: function and thread.
+    pub pins: Vec<(String, i32)>,
+    /// Threads that could not be looked at by the last scan, and why.
+    pub silent: Vec<(i32, String)>,
 }
 
 /// What was compiled at one tier.
@@ -194,6 +227,13 @@ impl Core {
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = self.counters.snapshot();
         for record in self.tiers.versions.lock().values() {
+            for (tier, past) in stats.tiers.iter_mut().zip(&record.past.tiers) {
+                tier.versions += past.versions;
+                tier.time += past.time;
+                tier.bytes += past.bytes;
+                stats.retired += past.versions;
+                stats.retired_bytes += past.bytes;
+            }
             let published = record.versions.snapshot().published;
             for version in &record.built {
                 let tier = &mut stats.tiers[usize::from(version.tier.number()) - 1];
@@ -208,11 +248,48 @@ impl Core {
                 }
             }
         }
+        stats.memory = self.memory_stats();
         stats.queued = self.tiers.queue_length() as u64;
         if let Some(summary) = self.tiers.sampling.summary() {
             stats.samples = (summary.drained.samples, summary.drained.lost);
         }
         stats
+    }
+}
+
+impl Core {
+    fn memory_stats(&self) -> MemoryStats {
+        let code = self.reclaim_stats();
+        let heap = self.heap.stats();
+        let pools = [heap.code, heap.read_only, heap.read_write];
+        let name = |function: uruk_reclaim::FunctionId| {
+            let id = self.stubs.function(function.0);
+            id.map_or("?", |id| self.name_of(id)).to_owned()
+        };
+        let pins = code.pins.iter().flat_map(|pin| {
+            let threads = pin.by.iter();
+            threads.map(|thread| (name(pin.function), thread.0))
+        });
+        let silent = code.missing.iter();
+        MemoryStats {
+            live: code.live.bytes,
+            retired: code.retired.bytes + code.pinned.bytes + code.dead.bytes,
+            pinned: code.pinned.bytes,
+            held: pools
+                .iter()
+                .map(|pool| (pool.used + pool.retired + pool.wasted) as u64)
+                .sum(),
+            cycles: (code.sweeps, code.evacuations),
+            moved: (code.moved.blocks, code.moved.bytes),
+            freed: code.freed.blocks,
+            freed_bytes: code.freed.bytes,
+            longest_handshake: Duration::from_nanos(code.longest_handshake.0),
+            time: Duration::from_nanos(code.spent.0),
+            pins: pins.collect(),
+            silent: silent
+                .map(|missing| (missing.thread.0, missing.why.to_string()))
+                .collect(),
+        }
     }
 }
 

@@ -149,6 +149,14 @@ impl TierState {
         }
     }
 
+    /// The tier of a version that must do for ever, where others start at `tier`.
+    pub(crate) fn only(&self, tier: Tier) -> Tier {
+        match self.settings.tiers {
+            Tiers::Auto => tier.max(Tier::Optimized),
+            Tiers::Fixed(_) | Tiers::Churn => tier,
+        }
+    }
+
     /// The settings of a compile at `tier`.
     pub(crate) fn how(&self, tier: Tier) -> Compile {
         let codegen_tier = match tier {
@@ -216,6 +224,9 @@ impl TierState {
 
     /// A function got its first code.
     pub(crate) fn on_compiled(&self, now: Duration, id: FunctionId, tier: Tier, made: &Made) {
+        if self.versions.is_fixed(id) {
+            return;
+        }
         if self.settings.tiers == Tiers::Churn {
             self.churned().push_back((id, tier));
         }

@@ -12,6 +12,7 @@ use uruk_link::Linked;
 use uruk_profiler::outputs::symfile::{Frames, Symbol};
 use uruk_profiler::outputs::{Code, JitDump, OutputError, PERF_MAP_FOLDER, PerfMap, gdb, symfile};
 
+use crate::blocks;
 use crate::error::Error;
 
 /// Which tools are told; part of [`JitBuilder`](crate::JitBuilder).
@@ -136,6 +137,12 @@ impl Tools {
             }
         }
     }
+
+    /// Tells the tools that code was copied, before the copy can run.
+    pub(crate) fn moved(&self, _from: &blocks::Code, _to: &blocks::Code) {}
+
+    /// Tells the tools that code is about to go.
+    pub(crate) fn remove(&self, _code: &blocks::Code) {}
 
     /// In the child of a fork: files are by process, and copies begin where it does.
     pub(crate) fn after_fork_child(&self) {

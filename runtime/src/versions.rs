@@ -9,23 +9,24 @@
 //! | `Versions::records` | a record is found or changed | nothing |
 //! | a function's own | its slot is stored | the slot |
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use uruk_codegen::Compile;
+use uruk_codegen::{Compile, Labels};
+use uruk_reclaim::Fixed;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{
     Entry, Facts, FunctionVersions, Late, Publication, Purpose, Ticket, Tier, VersionError,
     VersionId, VersionIds,
 };
 
-use crate::blocks::Code;
 use crate::core::Core;
 use crate::error::Error;
 use crate::event::Event;
 use crate::guided::Words;
 use crate::materialize::{BodyTracker, Built};
+use crate::stats::TierStats;
 
 /// What is kept of a version.
 #[derive(Debug)]
@@ -40,10 +41,8 @@ pub(crate) struct Version {
     /// Time to compile and link it.
     pub(crate) time: Duration,
     pub(crate) samples: u64,
-    /// Its code, until that is retired.
-    pub(crate) code: Option<Code>,
     /// What it is removed by.
-    unit: Option<BodyTracker>,
+    pub(crate) unit: Option<BodyTracker>,
 }
 
 /// A function that has, or is getting, versions.
@@ -55,6 +54,25 @@ pub(crate) struct Record {
     /// By number: whether a unit of the session has it. The session keeps names for
     /// ever, so units of one function use the same few.
     numbers: Vec<bool>,
+    /// Those that are retired, by tier.
+    pub(crate) past: Past,
+}
+
+/// Counts of versions that are retired.
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    pub(crate) tiers: [TierStats; 3],
+    pub(crate) samples: u64,
+}
+
+impl Past {
+    fn add(&mut self, version: &Version) {
+        let tier = &mut self.tiers[usize::from(version.tier.number()) - 1];
+        tier.versions += 1;
+        tier.time += version.time;
+        tier.bytes += version.bytes;
+        self.samples += version.samples;
+    }
 }
 
 /// All versions of a session, by function index.
@@ -62,6 +80,8 @@ pub(crate) struct Record {
 pub(crate) struct Versions {
     pub(crate) ids: Arc<VersionIds>,
     records: Mutex<HashMap<u32, Record>>,
+    /// Functions that keep their first version, by index.
+    fixed: Mutex<HashSet<u32>>,
 }
 
 /// A version that was asked for.
@@ -93,6 +113,16 @@ impl Versions {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether `function` keeps its first version: the addresses of its labels may be in
+    /// the program's memory.
+    pub(crate) fn is_fixed(&self, function: FunctionId) -> bool {
+        self.fixed().contains(&function.index())
+    }
+
+    fn fixed(&self) -> MutexGuard<'_, HashSet<u32>> {
+        self.fixed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The least number no unit of `function` has.
     pub(crate) fn take_number(&self, function: FunctionId) -> usize {
         let mut records = self.lock();
@@ -109,6 +139,42 @@ impl Versions {
         if let Some(record) = self.lock().get_mut(&function.index()) {
             record.numbers[number] = false;
         }
+    }
+
+    /// Takes a version out of the records.
+    pub(crate) fn take(&self, function: FunctionId, version: VersionId) -> Option<Version> {
+        let mut records = self.lock();
+        let record = records.get_mut(&function.index())?;
+        let at = record.built.iter().position(|v| v.id == version)?;
+        let taken = record.built.remove(at);
+        record.past.add(&taken);
+        Some(taken)
+    }
+
+    /// A version lies elsewhere now.
+    pub(crate) fn set_place(
+        &self,
+        function: FunctionId,
+        version: VersionId,
+        entry: u64,
+        body_end: u64,
+    ) {
+        let mut records = self.lock();
+        let record = records.get_mut(&function.index());
+        let built = record.map(|record| record.built.iter_mut());
+        if let Some(found) = built.and_then(|mut built| built.find(|v| v.id == version)) {
+            (found.entry, found.body_end) = (entry, body_end);
+        }
+    }
+
+    /// Samples by version.
+    pub(crate) fn heat(&self) -> Vec<(uruk_reclaim::VersionId, u64)> {
+        let records = self.lock();
+        let built = records.values().flat_map(|record| &record.built);
+        built
+            .filter(|version| version.samples > 0)
+            .map(|version| (uruk_reclaim::VersionId(version.id.0), version.samples))
+            .collect()
     }
 
     /// The versions of `function`.
@@ -177,6 +243,15 @@ impl Core {
         queued: Option<Duration>,
     ) -> Result<Made, Error> {
         let versions = self.tiers.versions.of(request.function);
+        if request.purpose == Purpose::Change && self.tiers.versions.is_fixed(request.function) {
+            self.tell_dropped(request);
+            return Err(Error::Version {
+                message: String::from(
+                    "the function keeps its first version: addresses of its labels may be stored",
+                ),
+                late: true,
+            });
+        }
         let ticket = versions
             .request(request.version, request.tier, request.purpose)
             .map_err(refused)?;
@@ -201,12 +276,26 @@ impl Core {
         let Request {
             function: id,
             version,
-            tier,
             ..
         } = request;
         versions.start(ticket).map_err(refused)?;
         let started = self.events.now();
-        let built = self.build_version(id, how)?;
+        let mut request = request;
+        let mut built = self.build_version(id, how)?;
+        if built.compiled.labels == Labels::Escape && request.purpose == Purpose::First {
+            self.tiers.versions.fixed().insert(id.index());
+            let best = self.tiers.only(request.tier);
+            if best != request.tier {
+                // There is no second chance.
+                let first = std::mem::replace(
+                    &mut built,
+                    self.build_version(id, self.tiers.how(best))?,
+                );
+                self.discard(id, first);
+                request.tier = best;
+            }
+        }
+        let tier = request.tier;
         versions
             .ready(ticket, Entry(built.entry))
             .map_err(refused)?;
@@ -250,11 +339,25 @@ impl Core {
             .publish(ticket, |entry| self.stubs.publish(id, entry.0))
             .map_err(refused)?;
         self.tell_publication(request, &made.publication);
+        match &made.publication {
+            Publication::Published {
+                released: Some(released),
+                ..
+            } => self.retire_version(request.function, *released),
+            Publication::Dropped(_) => self.retire_version(request.function, request.version),
+            _ => {}
+        }
         Ok(made)
     }
 
     /// Files a version that was compiled.
     fn keep(&self, request: Request, built: Built) {
+        let fixed = match built.compiled.labels {
+            Labels::Escape => Some(Fixed::Labels),
+            _ => built.code.moves.is_none().then_some(Fixed::Referenced),
+        };
+        let notes = &self.reclaim.notes;
+        notes.live(Some(request.function), request.version, built.code, fixed);
         let mut records = self.tiers.versions.lock();
         let record = records.entry(request.function.index()).or_default();
         record.built.push(Version {
@@ -265,7 +368,6 @@ impl Core {
             bytes: built.bytes,
             time: built.compiling + built.linking,
             samples: 0,
-            code: Some(built.code),
             unit: built.unit,
         });
     }

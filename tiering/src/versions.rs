@@ -34,6 +34,7 @@ use crate::sync::Mutex;
 use crate::version::{Event, VersionState};
 
 mod answers;
+mod moved;
 mod stage;
 
 pub use answers::{

@@ -393,3 +393,36 @@ fn wrong_calls_are_refused() {
         "v5 would be one more than the 4 versions under way"
     );
 }
+
+#[test]
+fn a_version_moves_in_the_slot_and_as_the_one_to_go_back_to() {
+    let mut case = Case::new();
+    let (first, second) = (case.first(1), case.change(2));
+    for ticket in [first, second] {
+        case.make(ticket);
+        case.publish(ticket);
+    }
+    let slot = &mut case.slot;
+    let mut moved = |id, from, to| {
+        case.versions
+            .moved(VersionId(id), Entry(from), Entry(to), |entry| {
+                *slot = entry.0;
+                true
+            })
+    };
+    assert!(!moved(2, 16, 100), "not the place it is at");
+    assert!(!moved(3, 32, 100), "not a version that is kept");
+    assert!(moved(2, 32, 100), "the published one");
+    assert!(moved(1, 16, 200), "the fallback");
+    assert_eq!(case.slot, 100);
+    let store = |entry: Entry| {
+        case.slot = entry.0;
+        true
+    };
+    case.versions.revert(VersionId(2), store).unwrap();
+    assert_eq!(case.slot, 200);
+    let stage = case.versions.stage().unwrap();
+    let late = case.versions.moved(VersionId(1), Entry(200), Entry(300), |_| true);
+    assert!(!late, "staged code stays where threads are looked for");
+    stage.abandon();
+}

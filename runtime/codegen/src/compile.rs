@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::error::CodegenError;
 use crate::extract::{Extraction, Unit};
+use crate::labels::{self, Labels};
 use crate::plan::ModulePlan;
 use crate::probe;
 use crate::profile::{Probes, Profile, Refused};
@@ -148,6 +149,8 @@ pub struct Compiled {
     pub loops: u32,
     /// True if one of its loops lies inside another.
     pub nested: bool,
+    /// Where the addresses of its labels go.
+    pub labels: Labels,
     /// True if the code increments [`COUNTERS`]. Coroutines and naked functions do
     /// not, whatever was asked.
     pub counts: bool,
@@ -202,6 +205,8 @@ impl Reader {
             let body = extraction.add_function(function)?;
             // SAFETY: the copy of a function with a body, in a live module.
             let shape = unsafe { shape::measure(body) };
+            // SAFETY: as above.
+            let labels = unsafe { labels::of(body) };
             let (context, module) = (self.context().raw(), extraction.module.raw());
             let countable = shape.countable(self, body);
             let counts = countable && how.counters == Counters::Entry;
@@ -223,6 +228,7 @@ impl Reader {
                 unit_instructions: shape.instructions + unit.candidate_instructions,
                 loops: shape.loops(),
                 nested: shape.nested,
+                labels,
                 counts,
                 probes,
                 guided: unit.guided_functions,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use uruk::{
-    EXIT_FAILURE, Jit, Mode, PolicyConfig, Program, ProgramOptions, SamplingChoice, StatsFormat,
+    EXIT_FAILURE, Jit, Mode, PolicyConfig, Program, ProgramOptions, ReclaimConfig, SamplingChoice, StatsFormat,
     Tier, Tiers, ToolSettings,
 };
 
@@ -86,10 +86,10 @@ struct Run {
     /// Register compiled functions with debuggers.
     #[arg(long)]
     gdb: bool,
-    /// A setting of the tiering policy, as `--print-config` shows them.
+    /// A setting of the tiering policy or of reclaim, as `--print-config` shows them.
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Print all settings of the tiering policy with their meaning, and end.
+    /// Print all settings with their meaning, and end.
     #[arg(long)]
     print_config: bool,
     /// Print the disassembly of a function on standard error once it is compiled.
@@ -209,18 +209,22 @@ fn print_manual() -> i32 {
 
 fn run_program(run: Run) -> i32 {
     let mut policy = PolicyConfig::default();
+    let mut reclaim = ReclaimConfig::default();
     for setting in &run.set {
-        let set = match setting.split_once('=') {
-            Some((name, value)) => policy.set(name.trim(), value).map_err(|e| e.to_string()),
-            None => Err(format!("`{setting}` is not NAME=VALUE")),
-        };
-        if let Err(message) = set {
+        if let Err(message) = set(&mut policy, &mut reclaim, setting) {
             eprintln!("uruk: --set: {message}");
             return USAGE;
         }
     }
     if run.print_config {
         print!("{policy}");
+        let lines = reclaim.to_string();
+        for line in lines.lines() {
+            match line.starts_with('#') {
+                true => println!("{line}"),
+                false => println!("{RECLAIM}{line}"),
+            }
+        }
         return 0;
     }
     init_tracing(run.verbose);
@@ -243,6 +247,7 @@ fn run_program(run: Run) -> i32 {
         .tiers(run.tiers.into())
         .sampling(run.sampling.into())
         .policy(policy)
+        .reclaim(reclaim)
         .tools(tools)
         .contract(run.fp_contract == ContractChoice::Fast);
     if let Some(jobs) = run.jobs {
@@ -256,6 +261,23 @@ fn run_program(run: Run) -> i32 {
         // it may do whatever a native one may.
         Ok(program) => unsafe { program.run(&run.args) },
         Err(error) => fail(&error),
+    }
+}
+
+/// Before the names of settings of reclaim; others are the tiering policy's.
+const RECLAIM: &str = "reclaim.";
+
+fn set(
+    policy: &mut PolicyConfig,
+    reclaim: &mut ReclaimConfig,
+    setting: &str,
+) -> Result<(), String> {
+    let Some((name, value)) = setting.split_once('=') else {
+        return Err(format!("`{setting}` is not NAME=VALUE"));
+    };
+    match name.trim().strip_prefix(RECLAIM) {
+        Some(name) => reclaim.set(name, value).map_err(|e| e.to_string()),
+        None => policy.set(name.trim(), value).map_err(|e| e.to_string()),
     }
 }
 

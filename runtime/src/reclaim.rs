@@ -1,0 +1,350 @@
+//! Reclaim: the thread that steps `uruk_reclaim`'s engine, and what others tell it.
+//!
+//! Whoever publishes or removes code leaves a note ([`Notes`]) and goes on; one thread
+//! applies the notes, scans, moves and frees (`environment`). It is made when the first
+//! code is retired, so a program whose functions never change has none.
+//!
+//! | lock | held while | inside it |
+//! |---|---|---|
+//! | `Notes::pending` | a note is put or taken | nothing |
+//! | `Reclaim::state` | a step of the engine, a reading of statistics | a function's versions, `Versions::records`, `Core::bodies`, the sampler |
+//!
+//! All of it is locked under a pass of the gate (`service`), so that no fork happens
+//! meanwhile; between steps the pass is given back.
+
+mod environment;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use tracing::{debug, info, warn};
+use uruk_reclaim::{Block, Config, Engine, Fixed, Kind, Nanos, Span, Step};
+use uruk_stubs::FunctionId;
+use uruk_tiering::VersionId;
+
+use crate::blocks::{Code, Piece, Table};
+use crate::core::Core;
+use crate::materialize::Built;
+use crate::service;
+use crate::tiers::clock;
+use crate::versions::Version;
+
+use environment::{Hands, space_of};
+
+/// Notes are left to gather for so long, unless somebody waits.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// How often somebody who waits for a cycle looks.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// What the reclaiming thread is told.
+pub(crate) enum Note {
+    /// Code can be started from now on.
+    Live {
+        function: Option<FunctionId>,
+        version: VersionId,
+        code: Code,
+        fixed: Option<Fixed>,
+    },
+    /// Nothing can start the code of this version any more.
+    Retire(VersionId),
+    /// Somebody wants a cycle.
+    Request(Kind),
+}
+
+/// Notes that were not read yet.
+#[derive(Default)]
+pub(crate) struct Notes {
+    pending: Mutex<VecDeque<Note>>,
+    /// Requests made so far.
+    tickets: AtomicU64,
+    /// The thread waits for a note.
+    asleep: AtomicBool,
+    thread: Mutex<Option<Thread>>,
+    /// Something was retired: there is work for a thread.
+    wanted: AtomicBool,
+}
+
+impl Notes {
+    fn pending(&self) -> MutexGuard<'_, VecDeque<Note>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Code of `version` can be started from now on.
+    pub(crate) fn live(
+        &self,
+        function: Option<FunctionId>,
+        version: VersionId,
+        code: Code,
+        fixed: Option<Fixed>,
+    ) {
+        self.pending().push_back(Note::Live {
+            function,
+            version,
+            code,
+            fixed,
+        });
+    }
+
+    /// Nothing can start the code of `version` any more.
+    pub(crate) fn retire(&self, version: VersionId) {
+        self.pending().push_back(Note::Retire(version));
+        self.wanted.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Wakes the thread, if it waits for notes.
+    pub(crate) fn wake(&self) {
+        if self.asleep.swap(false, Ordering::Relaxed) {
+            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(thread) = &*thread {
+                thread.unpark();
+            }
+        }
+    }
+}
+
+/// What a session knows of its code's memory.
+pub(crate) struct Reclaim {
+    pub(crate) notes: Arc<Notes>,
+    state: Mutex<State>,
+    /// Requests up to this one are done.
+    answered: AtomicU64,
+    started: AtomicBool,
+}
+
+struct State {
+    engine: Engine,
+    hands: Hands,
+}
+
+impl Reclaim {
+    pub(crate) fn new(config: &Config) -> Reclaim {
+        Reclaim {
+            notes: Arc::default(),
+            state: Mutex::new(State {
+                engine: Engine::new(config, 0),
+                hands: Hands::default(),
+            }),
+            answered: AtomicU64::new(0),
+            started: AtomicBool::new(false),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// In the child of a fork: no thread of ours is left.
+    pub(crate) fn after_fork_child(&self) {
+        *self
+            .notes
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = None;
+        self.notes.asleep.store(false, Ordering::Relaxed);
+        self.started.store(false, Ordering::Relaxed);
+        let mut state = self.state();
+        state.hands.generation += 1;
+        state.hands.after_fork_child();
+    }
+
+    /// In the parent of a fork: what the child inherited is shared with it.
+    pub(crate) fn after_fork_parent(&self) {
+        self.state().hands.generation += 1;
+    }
+}
+
+impl Core {
+    /// A version of `id` is of no more use: its unit is removed, its code retired.
+    pub(crate) fn retire(self: &Arc<Self>, id: FunctionId, version: Version) {
+        if let Some(unit) = &version.unit {
+            self.remove_unit(id, unit);
+        }
+        self.reclaim.notes.retire(version.id);
+        self.start_reclaim();
+    }
+
+    /// Retires a version by its number, if it is still known.
+    pub(crate) fn retire_version(self: &Arc<Self>, id: FunctionId, version: VersionId) {
+        let found = self.tiers.versions.take(id, version);
+        if let Some(found) = found {
+            self.retire(id, found);
+        }
+    }
+
+    /// Retires what was compiled and never filed.
+    pub(crate) fn discard(self: &Arc<Self>, id: FunctionId, built: Built) {
+        if let Some(unit) = &built.unit {
+            self.remove_unit(id, unit);
+        }
+        let version = self.tiers.versions.ids.next();
+        let notes = &self.reclaim.notes;
+        notes.live(Some(id), version, built.code, None);
+        notes.retire(version);
+        self.start_reclaim();
+    }
+
+    /// Makes the thread, once there is something to do for it.
+    pub(crate) fn start_reclaim(self: &Arc<Self>) {
+        let reclaim = &self.reclaim;
+        if !reclaim.notes.wanted.load(Ordering::Relaxed)
+            || reclaim.started.swap(true, Ordering::Relaxed)
+        {
+            return;
+        }
+        let core = Arc::clone(self);
+        let spawned = service::spawn_thread(String::from("uruk-reclaim"), move || run(&core));
+        if let Err(cause) = spawned {
+            reclaim.started.store(false, Ordering::Relaxed);
+            warn!(%cause, "no thread to reclaim code with: it stays");
+        }
+    }
+
+    /// Asks for a cycle and waits until it is done, at most for `limit`; whether it is.
+    pub(crate) fn reclaim_now(self: &Arc<Self>, kind: Kind, limit: Duration) -> bool {
+        let reclaim = &self.reclaim;
+        let ticket = {
+            let _pass = service::enter();
+            reclaim.notes.pending().push_back(Note::Request(kind));
+            reclaim.notes.wanted.store(true, Ordering::Relaxed);
+            self.start_reclaim();
+            reclaim.notes.wake();
+            reclaim.notes.tickets.fetch_add(1, Ordering::Relaxed) + 1
+        };
+        let start = Instant::now();
+        while reclaim.answered.load(Ordering::Acquire) < ticket {
+            if start.elapsed() > limit || self.is_stopping() {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        true
+    }
+
+    /// What is known of the memory of code.
+    pub(crate) fn reclaim_stats(&self) -> uruk_reclaim::Stats {
+        let now = self.reclaim_now_time();
+        self.reclaim.state().engine.stats(now)
+    }
+
+    fn reclaim_now_time(&self) -> Nanos {
+        Nanos(u64::try_from(self.events.now().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// The thread's life.
+fn run(core: &Arc<Core>) {
+    {
+        let _pass = service::enter();
+        let notes = &core.reclaim.notes;
+        let mut thread = notes.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        *thread = Some(std::thread::current());
+    }
+    while !core.is_stopping() {
+        let (step, urgent) = {
+            let _pass = service::enter();
+            core.step()
+        };
+        match step {
+            Step::Working | Step::Finished(_) => {}
+            Step::Idle { until } => {
+                let notes = &core.reclaim.notes;
+                notes.asleep.store(true, Ordering::Relaxed);
+                let now = core.reclaim_now_time();
+                match until {
+                    Some(until) => std::thread::park_timeout(Duration::from_nanos((until - now).0)),
+                    None if urgent => {}
+                    None => std::thread::park(),
+                }
+                let waits = core.reclaim.answered.load(Ordering::Relaxed)
+                    < notes.tickets.load(Ordering::Relaxed);
+                if !waits && !core.is_stopping() {
+                    std::thread::park_timeout(GATHER);
+                }
+            }
+            _ => warn!("not a step this runtime knows"),
+        }
+    }
+}
+
+impl Core {
+    /// Applies notes and takes one step of the engine; whether notes came meanwhile.
+    fn step(self: &Arc<Self>) -> (Step, bool) {
+        let notes: Vec<Note> = self.reclaim.notes.pending().drain(..).collect();
+        let now = self.reclaim_now_time();
+        let before = clock(libc::CLOCK_THREAD_CPUTIME_ID);
+        let mut state = self.reclaim.state();
+        let State { engine, hands } = &mut *state;
+        for note in notes {
+            apply(engine, &mut hands.table, note, now);
+        }
+        let step = engine.step(&mut hands.with(self), now);
+        let spent = clock(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(before);
+        engine.charge(Nanos(spent.as_nanos() as u64));
+        if let Step::Finished(summary) = &step {
+            debug!(?summary, "a cycle of reclaim ended");
+            self.reclaim
+                .answered
+                .fetch_max(summary.answered, Ordering::Release);
+            if let uruk_reclaim::End::NoProof(cause) = &summary.end {
+                info!(%cause, "no code can be reclaimed now");
+            }
+        }
+        drop(state);
+        let waiting = !self.reclaim.notes.pending().is_empty();
+        (step, waiting)
+    }
+}
+
+/// Tells the engine what a note says.
+fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
+    let told = match note {
+        Note::Live {
+            function,
+            version,
+            code,
+            fixed,
+        } => {
+            let range = code.range();
+            let id = table.next_id();
+            let block = Block {
+                id,
+                span: Span {
+                    start: range.start,
+                    end: range.end,
+                },
+                space: space_of(&code),
+                function: uruk_reclaim::FunctionId(function.map_or(u32::MAX, FunctionId::index)),
+                version: uruk_reclaim::VersionId(version.0),
+                group: uruk_reclaim::GroupId(0),
+                fixed,
+            };
+            table.live.insert(version, id);
+            table.codes.insert(
+                id,
+                Piece {
+                    block,
+                    function,
+                    code,
+                },
+            );
+            engine.apply(uruk_reclaim::Note::Born(block), now)
+        }
+        Note::Retire(version) => match table.live.remove(&version) {
+            Some(id) => engine.apply(uruk_reclaim::Note::Retired(id), now),
+            None => Ok(()),
+        },
+        Note::Request(kind) => {
+            table.tickets += 1;
+            let ticket = table.tickets;
+            engine.apply(uruk_reclaim::Note::Request { kind, ticket }, now)
+        }
+    };
+    if let Err(cause) = told {
+        warn!(%cause, "the table of code is not what it should be");
+    }
+}

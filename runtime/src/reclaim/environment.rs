@@ -1,0 +1,272 @@
+//! What the engine needs done, with the session's real parts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uruk_heap::{Retired, Space as HeapSpace};
+use uruk_link::relocate;
+use uruk_reclaim::{
+    Affinity, Block, Copied, CopyError, Dead, Environment, EnvironmentError, Fixed, GroupId,
+    MayHold, Memory, Missing, Nanos, Pin, ScanAnswer, Silence, Space, Span, Swing, ThreadId,
+};
+use uruk_roots::{How, Roots, Wanted, Why};
+use uruk_tiering::{Entry, VersionId};
+
+use crate::blocks::{Code, Piece, Table};
+use crate::core::Core;
+
+/// Stands for stacks that the embedder registered.
+const REGISTERED: ThreadId = ThreadId(0);
+
+/// How long a scan may take.
+const ANSWER: Duration = Duration::from_millis(20);
+
+/// What the thread that reclaims works with.
+#[derive(Default)]
+pub(crate) struct Hands {
+    pub(crate) table: Table,
+    /// Made at the first scan: it takes a signal.
+    roots: Option<Roots>,
+    pub(crate) generation: u64,
+}
+
+impl Hands {
+    pub(crate) fn with<'a>(&'a mut self, core: &'a Arc<Core>) -> Work<'a> {
+        Work { hands: self, core }
+    }
+
+    pub(crate) fn after_fork_child(&mut self) {
+        if let Some(roots) = &self.roots {
+            roots.after_fork_child();
+        }
+    }
+}
+
+/// The space that holds a piece of code.
+pub(crate) fn space_of(code: &Code) -> Space {
+    match code.memory.space() {
+        Some(HeapSpace::B) => Space::B,
+        _ => Space::A,
+    }
+}
+
+pub(crate) struct Work<'a> {
+    hands: &'a mut Hands,
+    core: &'a Arc<Core>,
+}
+
+impl Work<'_> {
+    /// Copies a piece to where the heap allocates now.
+    fn copy_piece(&mut self, block: &Block) -> Result<Copied, CopyError> {
+        let piece = self.hands.table.codes.get(&block.id);
+        let piece = piece.ok_or(CopyError::Superseded)?;
+        let code = &piece.code;
+        let Some(moves) = &code.moves else {
+            return Err(CopyError::Fixed(Fixed::Unrecorded));
+        };
+        let size = code.memory.len();
+        let full = |_| CopyError::OutOfSpace {
+            asked: size as u64,
+            held: self.core.heap.stats().code.used as u64,
+        };
+        let mut draft = self
+            .core
+            .heap
+            .allocate(uruk_heap::Pool::Code, size, moves.align())
+            .map_err(full)?;
+        let (from, to) = (code.memory.address(), draft.address());
+        let mut bytes = code.memory.bytes().map(<[u8]>::to_vec).unwrap_or_default();
+        relocate(&mut bytes, moves, from, to).map_err(|_| CopyError::Fixed(Fixed::OutOfReach))?;
+        draft.write(0, &bytes).map_err(full)?;
+        let memory = draft.seal().map_err(full)?;
+        let copy = code.moved(memory);
+        let rows = self.core.register_rows(&copy.rows, copy.name);
+        if rows.is_err() {
+            // The address is taken in the index: a piece there was not unregistered.
+            return Err(CopyError::Superseded);
+        }
+        self.core.add_body(copy.entry, copy.body_end, copy.name);
+        if let Some(function) = piece.function {
+            let version = VersionId(block.version.0);
+            let sampling = &self.core.tiers.sampling;
+            sampling.add_code(copy.range(), function, version);
+        }
+        self.core.tools.moved(code, &copy);
+        let range = copy.range();
+        let span = Span {
+            start: range.start,
+            end: range.end,
+        };
+        let space = space_of(&copy);
+        let function = piece.function;
+        let id = self.hands.table.next_id();
+        let block = Block {
+            id,
+            span,
+            space,
+            ..*block
+        };
+        let piece = Piece {
+            block,
+            function,
+            code: copy,
+        };
+        self.hands.table.codes.insert(id, piece);
+        Ok(Copied { id, span, space })
+    }
+
+    fn roots(&mut self) -> Result<&Roots, EnvironmentError> {
+        if self.hands.roots.is_none() {
+            let range = self.core.heap.pool_range(uruk_heap::Pool::Code);
+            let made = Roots::new(range, uruk_roots::Config::default());
+            self.hands.roots = Some(made.map_err(|e| EnvironmentError::NoScan(e.to_string()))?);
+        }
+        match &self.hands.roots {
+            Some(roots) => Ok(roots),
+            None => Err(EnvironmentError::NoScan(String::new())),
+        }
+    }
+}
+
+impl Environment for Work<'_> {
+    fn fork_generation(&self) -> u64 {
+        self.hands.generation
+    }
+
+    fn memory(&self) -> Memory {
+        let code = self.core.heap.stats().code;
+        Memory {
+            fragmented: code.fragmented as u64,
+            held: (code.used + code.retired) as u64,
+        }
+    }
+
+    fn affinity(&mut self) -> Affinity {
+        Affinity {
+            heat: self.core.tiers.versions.heat(),
+            calls: self.core.tiers.sampling.neighbours(),
+        }
+    }
+
+    fn flip(&mut self) -> Result<Space, EnvironmentError> {
+        match self.core.heap.flip_spaces() {
+            HeapSpace::A => Ok(Space::A),
+            HeapSpace::B => Ok(Space::B),
+        }
+    }
+
+    fn copy(&mut self, block: &Block) -> Result<Copied, CopyError> {
+        self.copy_piece(block)
+    }
+
+    fn swing(&mut self, old: &Block, new: &Block) -> Swing {
+        let codes = &self.hands.table.codes;
+        let (Some(from), Some(to)) = (codes.get(&old.id), codes.get(&new.id)) else {
+            return Swing::Superseded;
+        };
+        let Some(function) = from.function else {
+            return Swing::Superseded;
+        };
+        let version = VersionId(old.version.0);
+        let (before, after) = (Entry(from.code.entry), Entry(to.code.entry));
+        let (entry, body_end) = (to.code.entry, to.code.body_end);
+        let versions = self.core.tiers.versions.of(function);
+        let stubs = &self.core.stubs;
+        let moved = versions.moved(version, before, after, |entry| {
+            stubs.publish(function, entry.0)
+        });
+        if !moved {
+            return Swing::Superseded;
+        }
+        self.core
+            .tiers
+            .versions
+            .set_place(function, version, entry, body_end);
+        // Whoever retires the version from here on means the copy.
+        self.hands.table.live.insert(version, new.id);
+        Swing::Done
+    }
+
+    fn fence(&mut self) -> Result<(), EnvironmentError> {
+        uruk_roots::fence_all_threads().map_err(|e| EnvironmentError::NoFence(e.to_string()))
+    }
+
+    fn scan(&mut self, ranges: &[Span]) -> Result<ScanAnswer, EnvironmentError> {
+        let failed = |cause: &dyn std::fmt::Display| EnvironmentError::NoScan(cause.to_string());
+        let wanted = ranges.iter().map(|span| span.start..span.end);
+        let wanted = Wanted::new(wanted.collect()).map_err(|cause| failed(&cause))?;
+        let report = self.roots()?.scan(&wanted, ANSWER);
+        if let Some(trouble) = &report.trouble {
+            return Err(failed(&format!("{trouble:?}")));
+        }
+        let mut answer = ScanAnswer {
+            longest_handshake: nanos(report.longest_handshake),
+            ..ScanAnswer::default()
+        };
+        for stack in report.stacks {
+            let thread = REGISTERED;
+            let keeps = stack.keeps.into_iter();
+            answer.pins.extend(keeps.map(|range| Pin { range, thread }));
+        }
+        for thread in report.threads {
+            let id = ThreadId(thread.tid);
+            let keeps = thread.keeps.into_iter();
+            let pin = |range| Pin { range, thread: id };
+            answer.pins.extend(keeps.map(pin));
+            match thread.how {
+                How::Unanswered { why } => answer.missing.push(Missing {
+                    thread: id,
+                    why: silence(why),
+                    may_hold: MayHold::All,
+                }),
+                _ => answer.threads += 1,
+            }
+        }
+        if !report.complete && answer.missing.is_empty() {
+            return Err(failed(&"the scan was not complete"));
+        }
+        Ok(answer)
+    }
+
+    fn drain_samples(&mut self) {
+        self.core.drain_all_samples();
+    }
+
+    fn unregister(&mut self, block: &Block) {
+        let range = block.span.start..block.span.end;
+        self.core.region.remove(range.clone());
+        self.core.tiers.sampling.remove_code(range.clone());
+        self.core.remove_bodies(range);
+        if let Some(piece) = self.hands.table.codes.get(&block.id) {
+            self.core.tools.remove(&piece.code);
+        }
+    }
+
+    fn free(&mut self, batch: Vec<Dead>) {
+        let mut retired: Vec<Retired> = Vec::with_capacity(batch.len());
+        for dead in batch {
+            if let Some(piece) = self.hands.table.codes.remove(&dead.id()) {
+                retired.push(piece.code.memory.retire());
+            }
+        }
+        // SAFETY: a `Dead` is the engine's proof that no thread executes the block or can
+        // return into it, that its samples were drained and that it was unregistered.
+        unsafe { self.core.heap.free(retired) };
+    }
+
+    fn release(&mut self, _: GroupId) {}
+}
+
+fn silence(why: Why) -> Silence {
+    match why {
+        Why::SignalBlocked => Silence::SignalBlocked,
+        Why::HandlerReplaced => Silence::HandlerReplaced,
+        Why::Hidden(_) => Silence::Unreadable,
+        Why::UnknownStack(_) | Why::LargeStack(_) | Why::ManyStacks => Silence::Unreadable,
+        _ => Silence::TimedOut,
+    }
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,243 @@
+//! Taking things out of a session again: what an image holds, and what becomes of it.
+//!
+//! Every `add` puts what it makes under a tracker of the session: names, the stubs of
+//! functions, memory. Removing the tracker releases the stubs (calls then go to the
+//! failure handler), and retires all code. Data goes once the last code is gone that was
+//! linked against it: whoever links against an image [holds](Holding) it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+use uruk_heap::Sealed;
+use uruk_link::Resolved;
+use uruk_reclaim::Fixed;
+use uruk_session::{Resource, Tracker};
+use uruk_stubs::FunctionId;
+use uruk_tiering::{Next, VersionId};
+
+use crate::blocks::{Code, Rest, split};
+use crate::core::Core;
+use crate::error::Error;
+use crate::hooks::Hooks;
+use crate::load::Source;
+use crate::program::Mode;
+use crate::reclaim::Notes;
+use crate::tiers::key;
+
+/// The memory of an image's data and of its functions that have no versions. It goes
+/// when nobody holds it any more.
+pub(crate) struct Holding {
+    notes: Arc<Notes>,
+    owners: Arc<Owners>,
+    ranges: Vec<Range<u64>>,
+    /// Its code, if it has any; that holds the data, too.
+    code: Option<VersionId>,
+    _rest: Arc<Rest>,
+}
+
+/// Memory of other images that code or data was linked against.
+#[derive(Clone, Default)]
+pub(crate) struct Uses(Vec<Arc<Holding>>);
+
+/// Who holds an address of the heap.
+#[derive(Default)]
+pub(crate) struct Owners(RwLock<BTreeMap<u64, (u64, Weak<Holding>)>>);
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        let mut owners = self
+            .owners
+            .0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        for range in &self.ranges {
+            owners.remove(&range.start);
+        }
+        drop(owners);
+        if let Some(version) = self.code {
+            self.notes.retire(version);
+        }
+    }
+}
+
+impl std::fmt::Debug for Uses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Uses({})", self.0.len())
+    }
+}
+
+impl Owners {
+    fn find(&self, address: u64) -> Option<Arc<Holding>> {
+        let owners = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let (_, (end, holding)) = owners.range(..=address).next_back()?;
+        // One past the end of a variable is an address of it, too.
+        (address <= *end).then(|| holding.upgrade()).flatten()
+    }
+}
+
+impl Core {
+    /// Adds an input under `tracker`: all of it, or nothing.
+    pub(crate) fn add(self: &Arc<Self>, tracker: &Tracker, source: Source) -> Result<(), Error> {
+        let own = tracker.dylib().create_tracker()?;
+        let loaded = self.load_and_start(&own, vec![source], Mode::Lazy);
+        let (image, started) = match loaded {
+            Ok(loaded) => loaded,
+            Err(cause) => {
+                // Defunct only if the dylib is, and then its definitions are gone, too.
+                let _ = own.remove();
+                return Err(cause);
+            }
+        };
+        let hooks = Hooks::of(self, &image, &started);
+        own.transfer_to(tracker)?;
+        self.pending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(hooks);
+        Ok(())
+    }
+
+    /// Notes that something is linked against what is at `resolved`.
+    pub(crate) fn note_use(&self, resolved: &Resolved, uses: &mut Uses) {
+        if resolved.slot.is_some() || !self.heap.contains(resolved.address) {
+            return;
+        }
+        let Some(holding) = self.owners.find(resolved.address) else {
+            return;
+        };
+        if !uses.0.iter().any(|held| Arc::ptr_eq(held, &holding)) {
+            uses.0.push(holding);
+        }
+    }
+
+    /// Has `tracker` hold the memory of image `number`, linked against `uses`.
+    pub(crate) fn hold(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        number: u64,
+        thread_locals: Option<u64>,
+        memory: Vec<Sealed>,
+        uses: Uses,
+    ) -> Result<(), Error> {
+        let range = |memory: &Sealed| {
+            let start = memory.address();
+            start..start + memory.len() as u64
+        };
+        let ranges = memory.iter().map(range).collect();
+        let (code, data) = split(memory);
+        let rest = Arc::new(Rest::new(data, None, uses));
+        let version = code.map(|memory| {
+            let version = self.tiers.versions.ids.next();
+            let code = Code {
+                memory,
+                entry: 0,
+                body_end: 0,
+                rows: Vec::new(),
+                name: c"",
+                moves: None,
+                rest: Arc::clone(&rest),
+            };
+            let notes = &self.reclaim.notes;
+            notes.live(None, version, code, Some(Fixed::Referenced));
+            version
+        });
+        let holding = Arc::new(Holding {
+            notes: Arc::clone(&self.reclaim.notes),
+            owners: Arc::clone(&self.owners),
+            ranges,
+            code: version,
+            _rest: rest,
+        });
+        let mut owners = self
+            .owners
+            .0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        for range in &holding.ranges {
+            owners.insert(range.start, (range.end, Arc::downgrade(&holding)));
+        }
+        drop(owners);
+        let core = Arc::downgrade(self);
+        tracker.attach(Box::new(move || {
+            if let Some(core) = core.upgrade() {
+                core.forget_image(number, thread_locals);
+            }
+            drop(holding);
+            if let Some(core) = core.upgrade() {
+                core.start_reclaim();
+            }
+        }))?;
+        Ok(())
+    }
+
+    /// Removes functions that nobody is to call any more, once it is released.
+    pub(crate) fn removal_of(self: &Arc<Self>, functions: Vec<FunctionId>) -> Box<dyn Resource> {
+        let core = Arc::downgrade(self);
+        Box::new(move || {
+            if let Some(core) = core.upgrade() {
+                for id in functions {
+                    core.remove_function(id);
+                }
+            }
+        })
+    }
+
+    /// Ends a function: calls of it go to the failure handler, its code is retired.
+    fn remove_function(self: &Arc<Self>, id: FunctionId) {
+        let versions = self.tiers.versions.of(id);
+        // What is under way is late from here on. Who is replacing the function finds its
+        // slot closed.
+        match versions.stage() {
+            Ok(stage) => {
+                let _ = stage.commit(Next::Unbound, |_| self.stubs.release(id));
+            }
+            Err(_) => {
+                versions.withdraw(|| ());
+                self.stubs.release(id);
+            }
+        }
+        self.tiers.forget(id);
+        let built = {
+            let mut records = self.tiers.versions.lock();
+            let record = records.remove(&id.index());
+            record.map(|record| record.built).unwrap_or_default()
+        };
+        for version in built {
+            self.retire(id, version);
+        }
+        let mut functions = self
+            .functions
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = functions.get_mut(id.index() as usize) {
+            *function = None;
+        }
+    }
+
+    /// Forgets constructors and destructors that did not run, and thread-locals.
+    fn forget_image(&self, number: u64, thread_locals: Option<u64>) {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.retain(|hooks| hooks.image != number);
+        drop(pending);
+        let mut destructors = self
+            .destructors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        destructors.retain(|(image, _)| *image != number);
+        drop(destructors);
+        if let Some(module) = thread_locals {
+            self.names.forget_thread_locals(module);
+        }
+    }
+}
+
+impl crate::tiers::TierState {
+    /// Forgets a function that was removed.
+    fn forget(&self, id: FunctionId) {
+        let mut control = self.control();
+        control.controller.replaced(key(id));
+        control.watch(id, false, crate::counts::Count::default());
+        control.entries.remove(&id);
+    }
+}

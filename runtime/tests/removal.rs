@@ -1,0 +1,219 @@
+//! Trackers of the library: what is removed is gone, and its memory comes back.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use uruk::{Error, Jit, ReclaimKind, Removal, Tier, Tiers};
+
+/// Long enough for a cycle on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
+
+fn jit() -> Jit {
+    Jit::builder().jobs(1).build().expect("a session")
+}
+
+extern "C" fn called_a_removed_function() -> i32 {
+    -1
+}
+
+#[test]
+fn a_removed_function_is_not_found_and_calls_go_to_the_failure_handler() {
+    let jit = Jit::builder()
+        .on_failure(|_| called_a_removed_function as *const () as u64)
+        .build()
+        .expect("a session");
+    let tracker = jit.main().create_tracker().expect("a tracker");
+    tracker
+        .add_ir("m", "define i32 @one() { ret i32 1 }")
+        .expect("valid IR");
+    // SAFETY: the function above.
+    let one = unsafe { jit.function::<extern "C" fn() -> i32>("one") }.expect("typed");
+    assert_eq!(one.call(), 1);
+    // SAFETY: what is called after this goes to the handler.
+    unsafe { tracker.remove() }.expect("once");
+    assert_eq!(one.call(), -1);
+    assert!(matches!(
+        jit.lookup("one"),
+        Err(Error::MissingSymbols { .. })
+    ));
+    // SAFETY: refused.
+    let again = unsafe { tracker.remove() };
+    assert!(again.is_err(), "removed twice");
+    let late = tracker.add_ir("n", "define i32 @two() { ret i32 2 }");
+    assert!(late.is_err(), "added to a removed tracker");
+    jit.add_ir("m", "define i32 @one() { ret i32 11 }")
+        .expect("the name is free again");
+    // SAFETY: the function above.
+    let one = unsafe { jit.function::<extern "C" fn() -> i32>("one") }.expect("typed");
+    assert_eq!(one.call(), 11);
+}
+
+#[test]
+fn an_input_that_fails_leaves_nothing() {
+    let jit = jit();
+    for _ in 0..2 {
+        let error = jit
+            .add_ir(
+                "m",
+                "declare void @gone()
+                 define i32 @f() { call void @gone() ret i32 1 }",
+            )
+            .expect_err("a symbol is missing");
+        assert!(matches!(error, Error::MissingSymbols { .. }), "{error}");
+        assert!(jit.lookup("f").is_err(), "half of it stayed");
+    }
+    jit.add_ir("m", "define i32 @f() { ret i32 1 }")
+        .expect("nothing is in the way");
+}
+
+#[test]
+fn data_stays_as_long_as_code_that_was_linked_against_it() {
+    let jit = jit();
+    let data = jit.main().create_tracker().expect("a tracker");
+    data.add_ir("d", "@value = global i32 7").expect("valid IR");
+    jit.add_ir(
+        "m",
+        "@value = external global i32
+         define i32 @get() { %v = load i32, ptr @value ret i32 %v }",
+    )
+    .expect("valid IR");
+    // SAFETY: the function above.
+    let get = unsafe { jit.function::<extern "C" fn() -> i32>("get") }.expect("typed");
+    assert_eq!(get.call(), 7);
+    // SAFETY: only `get` uses it, which keeps it.
+    unsafe { data.remove() }.expect("once");
+    assert!(jit.reclaim(ReclaimKind::Sweep, SOON));
+    for i in 0..100 {
+        jit.add_ir(
+            &format!("n{i}"),
+            &format!("@other{i} = global [64 x i8] c\"{}\"", "x".repeat(64)),
+        )
+        .expect("valid IR");
+    }
+    assert_eq!(get.call(), 7, "its memory was used for something else");
+    assert!(jit.lookup("value").is_err());
+}
+
+#[test]
+fn memory_of_removed_modules_and_objects_comes_back() {
+    let jit = jit();
+    let mut after_ten = 0;
+    for i in 0..200 {
+        let tracker = jit.main().create_tracker().expect("a tracker");
+        tracker
+            .add_ir(
+                "m",
+                "@data = global [4096 x i8] zeroinitializer
+                 define i32 @f(i32 %x) {
+                   %p = getelementptr i8, ptr @data, i32 %x
+                   %v = load i8, ptr %p
+                   %w = zext i8 %v to i32
+                   %s = add i32 %w, %x
+                   ret i32 %s
+                 }",
+            )
+            .expect("valid IR");
+        // SAFETY: the function above, inside of its array.
+        let f = unsafe { jit.function::<extern "C" fn(i32) -> i32>("f") }.expect("typed");
+        assert_eq!(f.call(i), i);
+        // SAFETY: nobody calls it or has its addresses.
+        unsafe { tracker.remove() }.expect("once");
+        if i % 10 == 9 {
+            assert!(jit.reclaim(ReclaimKind::Sweep, SOON));
+        }
+        if i == 9 {
+            after_ten = jit.stats().memory.held;
+        }
+    }
+    let held = jit.stats().memory.held;
+    assert!(held <= after_ten + 4096, "{held} bytes, {after_ten} after ten");
+}
+
+#[test]
+fn a_dylib_that_others_search_is_removed_only_by_force() {
+    let jit = jit();
+    let library = jit.create_dylib("library").expect("a dylib");
+    library
+        .add_ir("l", "define i32 @one() { ret i32 1 }")
+        .expect("valid IR");
+    let user = jit.create_dylib("user").expect("a dylib");
+    user.add_to_link_order(&library).expect("alive");
+    assert!(user.lookup("one").is_ok());
+    // SAFETY: refused.
+    let refused = unsafe { library.remove(Removal::Refused) };
+    match refused {
+        Err(Error::DylibInUse { dylib, by }) => assert_eq!((dylib, by), (
+            String::from("library"),
+            vec![String::from("user")]
+        )),
+        other => panic!("{other:?}"),
+    }
+    assert!(user.lookup("one").is_ok(), "refused, and yet changed");
+    // SAFETY: nobody calls `one`.
+    unsafe { library.remove(Removal::Forced) }.expect("by force");
+    assert!(user.lookup("one").is_err());
+    assert!(library.add_ir("x", "define void @x() { ret void }").is_err());
+    // SAFETY: refused.
+    assert!(unsafe { library.remove(Removal::Forced) }.is_err(), "twice");
+}
+
+#[test]
+fn recompiling_keeps_memory_flat_while_callers_run() {
+    const ROUNDS: u32 = 300;
+    let jit = Jit::builder()
+        .jobs(1)
+        .tiers(Tiers::Fixed(Tier::Baseline))
+        .build()
+        .expect("a session");
+    jit.add_ir(
+        "m",
+        "define i64 @sum(i64 %n) {
+         entry:
+           br label %loop
+         loop:
+           %i = phi i64 [ 0, %entry ], [ %j, %loop ]
+           %s = phi i64 [ 0, %entry ], [ %t, %loop ]
+           %t = add i64 %s, %i
+           %j = add i64 %i, 1
+           %more = icmp ult i64 %j, %n
+           br i1 %more, label %loop, label %end
+         end:
+           ret i64 %t
+         }",
+    )
+    .expect("valid IR");
+    // SAFETY: the function above.
+    let sum = unsafe { jit.function::<extern "C" fn(i64) -> i64>("sum") }.expect("typed");
+    assert_eq!(sum.call(10), 45);
+    let stop = AtomicBool::new(false);
+    let calls = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    assert_eq!(sum.call(1000), 499_500);
+                    calls.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let mut early = 0;
+        for round in 0..ROUNDS {
+            jit.compile_at("sum", Tier::Baseline).expect("compiles");
+            if round % 25 == 24 {
+                let kind = match round % 50 {
+                    24 => ReclaimKind::Sweep,
+                    _ => ReclaimKind::Evacuate,
+                };
+                assert!(jit.reclaim(kind, SOON));
+            }
+            if round == 49 {
+                early = jit.stats().memory.held;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        let memory = jit.stats().memory;
+        assert!(memory.freed > u64::from(ROUNDS) / 2, "{memory:?}");
+        assert!(memory.held <= early + 16384, "{memory:?}, {early} early");
+    });
+    assert!(calls.load(Ordering::Relaxed) > 0);
+}

@@ -1,0 +1,43 @@
+//! Code that moved: the same version at another address.
+
+use crate::ids::{Entry, VersionId};
+
+use super::FunctionVersions;
+
+impl FunctionVersions {
+    /// Says that the code of `version` is also at `to`, and has whatever starts it at
+    /// `from` start it there: the slot, by `store` (as for
+    /// [`publish`](FunctionVersions::publish)), or the record of a version to go back to.
+    /// False, and nothing changed, if it is neither at `from`, the slot refused, or the
+    /// function is [staged](super::Stage): then the copy is of no use.
+    pub fn moved(
+        &self,
+        version: VersionId,
+        from: Entry,
+        to: Entry,
+        store: impl FnOnce(Entry) -> bool,
+    ) -> bool {
+        let mut versions = self.0.lock();
+        if versions.staged {
+            return false;
+        }
+        if let Some(held) = versions.fallback.as_mut()
+            && held.id == version
+            && held.entry == Some(from)
+        {
+            held.entry = Some(to);
+            return true;
+        }
+        if let Some(held) = versions.published.as_mut()
+            && held.id == version
+            && held.entry == Some(from)
+        {
+            if !store(to) {
+                return false;
+            }
+            held.entry = Some(to);
+            return true;
+        }
+        false
+    }
+}
