@@ -96,6 +96,26 @@ pub enum LinkError {
         /// The alignment it needs.
         align: u64,
     },
+    /// Code cannot be moved there: a field cannot hold its value any more.
+    #[error(
+        "code moved to {to:#x}: the field at +{offset:#x} cannot hold {distance:#x} ({distance})"
+    )]
+    OutOfReach {
+        /// Offset of the field in the code segment.
+        offset: u64,
+        /// The value: a distance in most fields, an address in absolute ones.
+        distance: i64,
+        /// Where the code was to go.
+        to: u64,
+    },
+    /// The records of a move belong to a longer code segment.
+    #[error("records of a move name offset {offset:#x}, the code has {size} bytes")]
+    NotMovable {
+        /// Offset of a field in the code segment.
+        offset: u64,
+        /// Bytes that were given.
+        size: usize,
+    },
     /// A relocation that cannot be carried out.
     #[error("{site}: {problem}")]
     Relocation {

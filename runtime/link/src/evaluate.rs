@@ -5,10 +5,12 @@ use object::LittleEndian;
 use crate::error::Problem;
 use crate::fixup::Fixer;
 use crate::layout::Region;
+use crate::linear::Linear;
+use crate::record::{Effect, Leak};
 use crate::relax::{self, Form};
 use crate::relocation::{self, Expression, Rule};
 use crate::section::{Class, Rela, Section};
-use crate::symbol::{Bind, Kind, Origin, Resolved, SymbolId};
+use crate::symbol::{Bind, Kind, Origin, Resolved, Symbol, SymbolId};
 
 /// The field of one relocation.
 pub(crate) struct Field<'b> {
@@ -17,17 +19,18 @@ pub(crate) struct Field<'b> {
     /// Where the field starts in them.
     pub(crate) at: usize,
     /// `P`, unless the field is in the thread-local template.
-    pub(crate) place: Option<u64>,
+    pub(crate) place: Option<Linear>,
     pub(crate) addend: i64,
 }
 
 impl Field<'_> {
-    fn place(&self) -> Result<u64, Problem> {
+    fn place(&self) -> Result<Linear, Problem> {
         self.place.ok_or(Problem::RelativeInTemplate)
     }
 
     /// Stores `value` if the field takes it.
-    fn put(&mut self, rule: &Rule, value: u64) -> Result<(), Problem> {
+    fn put(&mut self, rule: &Rule, value: Linear) -> Result<Effect, Problem> {
+        let Linear { value, slope } = value;
         if !rule.takes(value) {
             let bits = 8 * rule.width as u32;
             return Err(Problem::OutOfRange {
@@ -41,7 +44,7 @@ impl Field<'_> {
             .and_then(|rest| rest.get_mut(..rule.width));
         let field = field.ok_or(Problem::OutsideSection)?;
         field.copy_from_slice(&value.to_le_bytes()[..rule.width]);
-        Ok(())
+        Ok(Effect::plain(self.at, rule, slope))
     }
 }
 
@@ -52,17 +55,18 @@ pub(crate) struct ThreadLocal {
 }
 
 impl Fixer<'_, '_> {
+    /// Fills one field; `None` if there was nothing to do.
     pub(crate) fn apply(
         &self,
         section: &Section<'_>,
         relocation: &Rela,
         field: &mut Field<'_>,
-    ) -> Result<(), Problem> {
+    ) -> Result<Option<Effect>, Problem> {
         let kind = relocation.r_type(LittleEndian, false).0;
         let rule = relocation::rule(kind).ok_or(Problem::UnknownType(kind))?;
         let symbol = self.graph.target(section.object, relocation)?;
         let result = match rule.expression {
-            Expression::Nothing => Ok(()),
+            Expression::Nothing => return Ok(None),
             Expression::RelaxableWord => self.relaxable(rule, section, symbol, field),
             Expression::Descriptor => {
                 let offset = self.thread_local(symbol)?.thread_offset? as u64;
@@ -75,22 +79,80 @@ impl Fixer<'_, '_> {
                     });
                 }
                 relax::descriptor(field.bytes, field.at, value)
+                    .map(|()| Effect::plain(field.at, rule, 0).rewriting(3))
             }
             Expression::DescriptorCall => {
                 // Without an offset the `lea` before it was the error.
                 self.thread_local(symbol)?.thread_offset?;
-                relax::descriptor_call(field.bytes, field.at)
+                let call = Effect::plain(field.at, rule, 0);
+                relax::descriptor_call(field.bytes, field.at).map(|()| Effect {
+                    end: field.at + 2,
+                    ..call
+                })
             }
-            Expression::Module => field.put(rule, self.thread_local(symbol)?.pair?.0),
+            Expression::Module => {
+                let module = self.thread_local(symbol)?.pair?.0;
+                field.put(rule, Linear::fixed(module))
+            }
             _ => {
                 let value = self.value(rule, section, symbol, field);
-                value.and_then(|value| field.put(rule, value.wrapping_add(field.addend as u64)))
+                value.and_then(|value| field.put(rule, value.plus(field.addend as u64)))
             }
         };
         match result {
-            Err(Problem::Discarded) if may_dangle(section) => Ok(()),
-            result => result,
+            Err(Problem::Discarded) if may_dangle(section) => Ok(None),
+            Err(problem) => Err(problem),
+            Ok(effect) => Ok(Some(Effect {
+                leak: self.leak(rule, section, symbol, field),
+                ..effect
+            })),
         }
+    }
+
+    /// Whether the program can get an address in the image's own code from the
+    /// field. Branches, unwind records and relative jump tables do not give one
+    /// away. A relative table of functions is seen by its `PLT32`.
+    fn leak(
+        &self,
+        rule: &Rule,
+        section: &Section<'_>,
+        symbol: SymbolId,
+        field: &Field<'_>,
+    ) -> Option<Leak> {
+        let here = &self.graph.symbols[symbol.index()];
+        let Origin::Section(target) = here.origin else {
+            return None;
+        };
+        let text = self.graph.sections[target.index()].class == Class::Text;
+        if !text || section.class == Class::EhFrame || may_dangle(section) {
+            return None;
+        }
+        let code = section.class == Class::Text;
+        let (gives, bias) = match rule.expression {
+            Expression::Absolute | Expression::FromGot => (true, 0),
+            Expression::Relative => (code && !relax::is_branch(section.data, field.at), 4),
+            Expression::Branch => (!code, 0),
+            Expression::Word | Expression::WordFromGot => (true, 4),
+            Expression::RelaxableWord => {
+                let form = relax::form(section.data, field.at, field.addend);
+                (!code || matches!(form, Form::Load | Form::Other), 4)
+            }
+            _ => (false, 0),
+        };
+        if !gives {
+            return None;
+        }
+        let offset = here.value.wrapping_add(field.addend as u64);
+        let offset = offset.wrapping_add(bias);
+        let starts = |s: &Symbol<'_>| {
+            s.origin == here.origin && s.kind == Kind::Function && s.value == offset
+        };
+        let function = offset == 0 || self.graph.symbols.iter().any(starts);
+        Some(if function {
+            Leak::Function
+        } else {
+            Leak::Label
+        })
     }
 
     /// The expression of the rule, but for `+ A`.
@@ -100,10 +162,10 @@ impl Fixer<'_, '_> {
         section: &Section<'_>,
         symbol: SymbolId,
         field: &Field<'_>,
-    ) -> Result<u64, Problem> {
+    ) -> Result<Linear, Problem> {
         let plan = &self.placed.laid.plan;
         let entry = plan.entry(symbol);
-        let got = self.placed.address(self.placed.laid.homes.got);
+        let got = self.placed.linear(self.placed.laid.homes.got);
         let word = |number: Option<u32>| {
             number
                 .map(|number| self.placed.got_word(number))
@@ -113,8 +175,8 @@ impl Fixer<'_, '_> {
             Expression::Absolute => self.address(symbol)?,
             Expression::Relative | Expression::Branch => {
                 let (place, target) = (field.place()?, self.address(symbol)?);
-                let direct = target.wrapping_sub(place);
-                if rule.takes(direct.wrapping_add(field.addend as u64)) {
+                let direct = target.minus(place);
+                if rule.takes(direct.plus(field.addend as u64).value) {
                     return Ok(direct);
                 }
                 // The entry stands for the start of the function only.
@@ -129,34 +191,34 @@ impl Fixer<'_, '_> {
                 } else {
                     None
                 };
-                plt.map_or(direct, |entry| entry.wrapping_sub(place))
+                plt.map_or(direct, |entry| entry.minus(place))
             }
             Expression::Word => {
                 self.address(symbol)?;
-                word(entry.and_then(|e| e.word))?.wrapping_sub(field.place()?)
+                word(entry.and_then(|e| e.word))?.minus(field.place()?)
             }
             Expression::WordFromGot => {
                 self.address(symbol)?;
-                word(entry.and_then(|e| e.word))?.wrapping_sub(got)
+                word(entry.and_then(|e| e.word))?.minus(got)
             }
-            Expression::Got => got.wrapping_sub(field.place()?),
-            Expression::FromGot | Expression::BranchFromGot => {
-                self.address(symbol)?.wrapping_sub(got)
+            Expression::Got => got.minus(field.place()?),
+            Expression::FromGot | Expression::BranchFromGot => self.address(symbol)?.minus(got),
+            Expression::Size => Linear::fixed(self.graph.symbols[symbol.index()].size),
+            Expression::ModuleOffset => Linear::fixed(self.thread_local(symbol)?.pair?.1),
+            Expression::ThreadOffset => {
+                Linear::fixed(self.thread_local(symbol)?.thread_offset? as u64)
             }
-            Expression::Size => self.graph.symbols[symbol.index()].size,
-            Expression::ModuleOffset => self.thread_local(symbol)?.pair?.1,
-            Expression::ThreadOffset => self.thread_local(symbol)?.thread_offset? as u64,
             Expression::ModuleAndOffsetWords => {
                 self.thread_local(symbol)?.pair?;
-                word(entry.and_then(|e| e.pair))?.wrapping_sub(field.place()?)
+                word(entry.and_then(|e| e.pair))?.minus(field.place()?)
             }
             Expression::ModuleWords => {
                 self.placed.at.tls.ok_or(Problem::NoTlsPlace)?;
-                word(plan.module_pair)?.wrapping_sub(field.place()?)
+                word(plan.module_pair)?.minus(field.place()?)
             }
             Expression::ThreadOffsetWord => {
                 self.thread_local(symbol)?.thread_offset?;
-                word(entry.and_then(|e| e.thread_offset))?.wrapping_sub(field.place()?)
+                word(entry.and_then(|e| e.thread_offset))?.minus(field.place()?)
             }
             Expression::Nothing
             | Expression::RelaxableWord
@@ -174,7 +236,7 @@ impl Fixer<'_, '_> {
         section: &Section<'_>,
         symbol: SymbolId,
         field: &mut Field<'_>,
-    ) -> Result<(), Problem> {
+    ) -> Result<Effect, Problem> {
         let place = field.place()?;
         let address = self.address(symbol)?;
         let plan = &self.placed.laid.plan;
@@ -193,40 +255,43 @@ impl Fixer<'_, '_> {
         let external = here.origin == Origin::Undefined;
         let absent = external && self.external(symbol).is_none();
         let fixed = here.origin == Origin::Absolute || absent;
-        let distance = address.wrapping_sub(place);
+        let Linear {
+            value: distance,
+            slope,
+        } = address.minus(place);
         // The shortest reach of the forms: S-P-4 and S-P-3 both fit.
         let reachable = !fixed
             && ifunc.is_none()
             && rule.takes(distance.wrapping_sub(4))
             && rule.takes(distance.wrapping_sub(3));
-        let through = |word: u64| word.wrapping_add(field.addend as u64).wrapping_sub(place);
+        let through = |word: Linear| word.plus(field.addend as u64).minus(place);
+        let direct = Effect::plain(field.at, rule, slope).rewriting(2);
         match form {
             Form::Call | Form::Jump => {
-                let slot = self
-                    .external(symbol)
-                    .and_then(|resolved| resolved.slot)
-                    .or(ifunc);
-                if let Some(slot) = slot
-                    && rule.takes(through(slot))
+                let slot = self.external(symbol).and_then(|resolved| resolved.slot);
+                if let Some(slot) = slot.map(Linear::fixed).or(ifunc)
+                    && rule.takes(through(slot).value)
                 {
                     return field.put(rule, through(slot));
                 }
                 // A word of our own holds what never changes, but it is there,
                 // and calls of externals keep one length of path.
                 if reachable && (!external || word.is_none()) {
-                    match form {
-                        Form::Call => {
-                            let padded = here.name == "__tls_get_addr";
-                            relax::direct_call(field.bytes, field.at, distance, padded);
-                        }
-                        _ => relax::direct_jump(field.bytes, field.at, distance),
+                    if form == Form::Jump {
+                        relax::direct_jump(field.bytes, field.at, distance);
+                        return Ok(Effect {
+                            at: field.at - 1,
+                            ..direct
+                        });
                     }
-                    return Ok(());
+                    let padded = here.name == "__tls_get_addr";
+                    let before = relax::direct_call(field.bytes, field.at, distance, padded);
+                    return Ok(direct.rewriting(before));
                 }
             }
             Form::Load if reachable => {
                 relax::address(field.bytes, field.at, distance);
-                return Ok(());
+                return Ok(direct);
             }
             Form::Load | Form::Other => {}
         }
@@ -242,29 +307,27 @@ impl Fixer<'_, '_> {
     }
 
     /// `S`: where references to the symbol go.
-    pub(crate) fn address(&self, symbol: SymbolId) -> Result<u64, Problem> {
+    pub(crate) fn address(&self, symbol: SymbolId) -> Result<Linear, Problem> {
         let placed = self.placed;
         let here = &self.graph.symbols[symbol.index()];
         match here.origin {
-            Origin::Undefined if here.bind == Bind::Local => Ok(0),
+            Origin::Undefined if here.bind == Bind::Local => Ok(Linear::fixed(0)),
             Origin::Undefined => match self.external(symbol) {
                 Some(Resolved {
                     address: 0,
                     tls: Some(_),
                     ..
                 }) => Err(Problem::ThreadLocal),
-                Some(resolved) => Ok(resolved.address),
-                None => Ok(0),
+                Some(resolved) => Ok(Linear::fixed(resolved.address)),
+                None => Ok(Linear::fixed(0)),
             },
-            Origin::Absolute => Ok(here.value),
+            Origin::Absolute => Ok(Linear::fixed(here.value)),
             Origin::Common => placed.common(symbol).ok_or(Problem::Discarded),
-            Origin::GotBase => Ok(placed.address(placed.laid.homes.got)),
+            Origin::GotBase => Ok(placed.linear(placed.laid.homes.got)),
             Origin::TemplateBase => Err(Problem::ThreadLocal),
             Origin::Bound { bound, end } => {
                 let (home, size) = placed.laid.homes.bounds[bound as usize];
-                Ok(placed
-                    .address(home)
-                    .wrapping_add(if end { size } else { 0 }))
+                Ok(placed.linear(home).plus(if end { size } else { 0 }))
             }
             Origin::Section(_) if here.kind == Kind::Ifunc => {
                 placed.plt_entry(symbol).ok_or(Problem::Discarded)
@@ -274,7 +337,7 @@ impl Fixer<'_, '_> {
                 if home.region == Region::Tls {
                     return Err(Problem::ThreadLocal);
                 }
-                Ok(placed.address(home).wrapping_add(here.value))
+                Ok(placed.linear(home).plus(here.value))
             }
         }
     }

@@ -8,11 +8,15 @@ use object::LittleEndian;
 
 use crate::error::{LinkError, Missing};
 use crate::evaluate::Field;
-use crate::frames::ID_OFFSET;
+use crate::frames::{FUNCTION_OFFSET, ID_OFFSET};
 use crate::graph::Graph;
 use crate::layout::{Home, Region};
+use crate::linear::Linear;
 use crate::linked::{EhFrame, Ifunc, Init, Linked, MappedSection, TlsTemplate};
+use crate::moves::Immovable;
 use crate::placed::Placed;
+use crate::record::{Effect, Recorder};
+use crate::relocation::{DISTANCE, Rule, WORD};
 use crate::section::{ArrayKind, Class, Rela, Section, SectionId};
 use crate::symbol::{Need, Origin, Resolved};
 use crate::unwind;
@@ -39,6 +43,7 @@ impl<'d> Placed<'d> {
             externals,
         };
         let mut out = fixer.copy();
+        fixer.within(&mut out.recorder);
         fixer.tables(&mut out);
         for index in 0..fixer.graph.sections.len() {
             fixer.section(SectionId(index as u32), &mut out)?;
@@ -79,12 +84,22 @@ impl<'d> Placed<'d> {
     }
 }
 
+/// A section or unwind record whose relocations are being carried out.
+struct Target {
+    home: Home,
+    size: usize,
+    /// Where the bytes end that relocations have filled so far, or, in an unwind
+    /// record, that the linker has.
+    filled: usize,
+}
+
 /// The bytes that are being fixed up.
 struct Bytes {
     code: Vec<u8>,
     read_only: Vec<u8>,
     read_write: Vec<u8>,
     template: Vec<u8>,
+    recorder: Recorder,
 }
 
 impl Bytes {
@@ -102,12 +117,19 @@ impl Bytes {
         &mut self.of(home.region)[home.offset as usize..][..size]
     }
 
-    fn put_word(&mut self, table: Home, number: u32, value: u64) {
+    fn put_word(&mut self, table: Home, number: u32, word: Linear) {
         let home = Home {
             offset: table.offset + u64::from(number) * 8,
             ..table
         };
-        self.at(home, 8).copy_from_slice(&value.to_le_bytes());
+        self.at(home, 8).copy_from_slice(&word.value.to_le_bytes());
+        self.filled(home, &WORD, word.slope);
+    }
+
+    /// Notes a field that belongs to a table of the image's own.
+    fn filled(&mut self, home: Home, rule: &Rule, slope: i8) {
+        let effect = Effect::plain(0, rule, slope);
+        self.recorder.note(home.region, home.offset, &effect);
     }
 }
 
@@ -132,6 +154,7 @@ impl Fixer<'_, '_> {
             read_only: zeros(laid.read_only),
             read_write: zeros(laid.read_write),
             template: zeros(laid.template),
+            recorder: Recorder::default(),
         };
         for (section, home) in self.graph.sections.iter().zip(&laid.homes.sections) {
             if let Some(home) = *home
@@ -152,7 +175,7 @@ impl Fixer<'_, '_> {
         for entry in &plan.entries {
             if let Some(number) = entry.word {
                 // An address that is an error is one for its relocation too.
-                let address = self.address(entry.symbol).unwrap_or(0);
+                let address = self.address(entry.symbol).unwrap_or(Linear::fixed(0));
                 out.put_word(homes.got, number, address);
             }
             if let Some(number) = entry.plt {
@@ -166,11 +189,12 @@ impl Fixer<'_, '_> {
                     offset: homes.plt.offset + offset,
                     ..homes.plt
                 };
-                let next = self.placed.address(home).wrapping_add(6);
-                let distance = word.wrapping_sub(next) as u32;
+                let distance = word.minus(self.placed.linear(home).plus(6));
                 let bytes = out.at(home, 6);
                 bytes[..2].copy_from_slice(&[0xff, 0x25]);
-                bytes[2..].copy_from_slice(&distance.to_le_bytes());
+                bytes[2..].copy_from_slice(&(distance.value as u32).to_le_bytes());
+                let offset = home.offset + 2;
+                out.filled(Home { offset, ..home }, &DISTANCE, distance.slope);
             }
             if entry.pair.is_none() && entry.thread_offset.is_none() {
                 continue;
@@ -179,15 +203,15 @@ impl Fixer<'_, '_> {
                 continue;
             };
             if let (Some(number), Ok((module, offset))) = (entry.pair, tls.pair) {
-                out.put_word(homes.got, number, module);
-                out.put_word(homes.got, number + 1, offset);
+                out.put_word(homes.got, number, Linear::fixed(module));
+                out.put_word(homes.got, number + 1, Linear::fixed(offset));
             }
             if let (Some(number), Ok(offset)) = (entry.thread_offset, tls.thread_offset) {
-                out.put_word(homes.got, number, offset as u64);
+                out.put_word(homes.got, number, Linear::fixed(offset as u64));
             }
         }
         if let (Some(number), Some(tls)) = (plan.module_pair, self.placed.at.tls) {
-            out.put_word(homes.got, number, tls.module);
+            out.put_word(homes.got, number, Linear::fixed(tls.module));
         }
     }
 
@@ -200,11 +224,14 @@ impl Fixer<'_, '_> {
         if !section.is_placed() || section.relocations.is_empty() {
             return Ok(());
         }
-        let bytes = out.at(home, section.data.len());
-        let base = (home.region != Region::Tls).then(|| self.placed.address(home));
+        let mut target = Target {
+            home,
+            size: section.data.len(),
+            filled: 0,
+        };
         for relocation in section.relocations {
             let at = relocation.r_offset.get(LittleEndian);
-            self.relocation(id, section, relocation, bytes, at, base)?;
+            self.relocation(id, section, relocation, out, at, &mut target)?;
         }
         Ok(())
     }
@@ -226,10 +253,14 @@ impl Fixer<'_, '_> {
                 let distance = (offset + ID_OFFSET - cie) as u32;
                 bytes[ID_OFFSET as usize..][..4].copy_from_slice(&distance.to_le_bytes());
             }
-            let base = Some(self.placed.address(home));
+            let mut target = Target {
+                home,
+                size: record.size as usize,
+                filled: FUNCTION_OFFSET as usize,
+            };
             for relocation in &section.relocations[record.relocations.clone()] {
                 let at = relocation.r_offset.get(LittleEndian) - record.start;
-                self.relocation(record.section, section, relocation, bytes, at, base)?;
+                self.relocation(record.section, section, relocation, out, at, &mut target)?;
             }
         }
         Ok(())
@@ -240,18 +271,44 @@ impl Fixer<'_, '_> {
         id: SectionId,
         section: &Section<'_>,
         relocation: &Rela,
-        bytes: &mut [u8],
+        out: &mut Bytes,
         at: u64,
-        base: Option<u64>,
+        target: &mut Target,
     ) -> Result<(), LinkError> {
+        let home = target.home;
+        let base = (home.region != Region::Tls).then(|| self.placed.linear(home));
         let mut field = Field {
-            bytes,
+            bytes: out.at(home, target.size),
             at: at as usize,
-            place: base.map(|base| base.wrapping_add(at)),
+            place: base.map(|base| base.plus(at)),
             addend: relocation.r_addend.get(LittleEndian),
         };
-        self.apply(section, relocation, &mut field)
-            .map_err(|problem| self.graph.relocation_error(id, relocation, problem))
+        let effect = self
+            .apply(section, relocation, &mut field)
+            .map_err(|problem| self.graph.relocation_error(id, relocation, problem))?;
+        let Some(effect) = effect else { return Ok(()) };
+        let offset = home.offset + effect.at as u64;
+        out.recorder.note(home.region, offset, &effect);
+        if effect.start < target.filled {
+            out.recorder.forbid(Immovable::Overlap { offset });
+        }
+        target.filled = target.filled.max(effect.end);
+        Ok(())
+    }
+
+    /// Symbols from outside cannot be part of what moves.
+    fn within(&self, recorder: &mut Recorder) {
+        let (base, size) = (self.placed.at.code, self.placed.laid.code.end);
+        for resolved in self.externals.iter().flatten() {
+            for address in [Some(resolved.address), resolved.slot]
+                .into_iter()
+                .flatten()
+            {
+                if address.wrapping_sub(base) < size {
+                    recorder.forbid(Immovable::External { address });
+                }
+            }
+        }
     }
 
     fn finish(&self, mut out: Bytes) -> Result<Linked, LinkError> {
@@ -280,10 +337,21 @@ impl Fixer<'_, '_> {
                 continue;
             };
             linked.ifuncs.push(Ifunc {
-                word: placed.ifunc_word(number),
+                word: placed.ifunc_word(number).value,
                 resolver: placed.address(home).wrapping_add(symbol.value),
             });
         }
+        let mut recorder = std::mem::take(&mut out.recorder);
+        if ![&linked.preinit, &linked.init, &linked.fini]
+            .iter()
+            .all(|list| list.is_empty())
+        {
+            recorder.forbid(Immovable::Arrays);
+        }
+        if !linked.ifuncs.is_empty() {
+            recorder.forbid(Immovable::Ifuncs);
+        }
+        (linked.moves, linked.immovable) = recorder.finish(laid.code.align);
         if laid.map {
             linked.map = self.map();
         }

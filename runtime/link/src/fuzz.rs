@@ -1,16 +1,21 @@
 //! The body of a fuzz target: any bytes, all steps, no outcome but an error or
 //! an image. Ordinary tests run it on damaged objects.
 
+use object::LittleEndian;
+
 use crate::error::LinkError;
 use crate::graph::Graph;
 use crate::layout::{LayoutOptions, Segment};
 use crate::linked::Linked;
+use crate::moves::relocate;
 use crate::object::Object;
 use crate::placed::{Placement, TlsPlace};
 use crate::symbol::Resolved;
 
-/// Links `bytes` as one object, and then twice as two, with every external
-/// symbol at one address. Returns what the first link gave.
+/// Links `bytes` as one object, and then as two in one image with merged
+/// constants, at two places, with every external symbol at one address. What was
+/// linked at the first place and moved to the second must be what was linked
+/// there. Returns what the first link gave.
 ///
 /// # Errors
 ///
@@ -21,12 +26,34 @@ use crate::symbol::Resolved;
 /// Never: that is what it is for. It checks that the segments have the sizes
 /// that were announced.
 pub fn link_any(bytes: &[u8]) -> Result<Linked, LinkError> {
-    let first = link_objects(&[bytes], false);
-    let _ = link_objects(&[bytes, bytes], true);
-    first
+    let first = link_objects(&[bytes], false, FIRST);
+    let here = link_objects(&[bytes, bytes], true, FIRST);
+    let there = link_objects(&[bytes, bytes], true, SECOND);
+    if let (Ok((mut here, tame)), Ok((there, _))) = (here, there)
+        && here.immovable.is_none()
+    {
+        let moved = relocate(&mut here.code, &here.moves, FIRST, SECOND);
+        if tame {
+            assert!(moved.is_ok(), "a move that a link could make: {moved:?}");
+            assert_eq!(here.code, there.code, "moved and linked bytes differ");
+        }
+    }
+    first.map(|(linked, _)| linked)
 }
 
-fn link_objects(files: &[&[u8]], prune: bool) -> Result<Linked, LinkError> {
+const FIRST: u64 = 0x1000_0000;
+const SECOND: u64 = 0x1400_0000;
+
+/// Whether no distance is so large that it decides how a symbol is reached.
+fn is_tame(graph: &Graph<'_>) -> bool {
+    const LARGE: u64 = 1 << 24;
+    let small = |addend: i64| addend.unsigned_abs() < LARGE;
+    let mut relocations = graph.sections.iter().flat_map(|s| s.relocations);
+    graph.symbols.iter().all(|symbol| symbol.value < LARGE)
+        && relocations.all(|relocation| small(relocation.r_addend.get(LittleEndian)))
+}
+
+fn link_objects(files: &[&[u8]], prune: bool, code: u64) -> Result<(Linked, bool), LinkError> {
     let mut objects = Vec::with_capacity(files.len());
     for bytes in files {
         objects.push(Object::parse("fuzz.o", bytes)?);
@@ -45,6 +72,7 @@ fn link_objects(files: &[&[u8]], prune: bool) -> Result<Linked, LinkError> {
             graph.discard(name);
         }
     }
+    let tame = is_tame(&graph);
     // A damaged alignment must not cost gigabytes.
     let options = LayoutOptions {
         merge_read_only: prune,
@@ -59,7 +87,7 @@ fn link_objects(files: &[&[u8]], prune: bool) -> Result<Linked, LinkError> {
         static_offset: Some(-0x4000),
     };
     let at = Placement {
-        code: 0x1000_0000,
+        code,
         read_only: 0x2000_0000,
         read_write: 0x3000_0000,
         tls: Some(tls),
@@ -86,5 +114,5 @@ fn link_objects(files: &[&[u8]], prune: bool) -> Result<Linked, LinkError> {
         sizes,
         "segments have the sizes announced"
     );
-    Ok(linked)
+    Ok((linked, tame))
 }

@@ -18,6 +18,7 @@
 //! | lay out | graph | [`Laid`] | `layout.rs`, `got.rs` |
 //! | place | addresses | [`Placed`] | `placed.rs` |
 //! | fix up | addresses of externals | [`Linked`] | `fixup.rs`, `evaluate.rs`, `relocation.rs`, `relax.rs`, `unwind.rs` |
+//! | move | another address | the same bytes, [`relocate`]d | `linear.rs`, `record.rs`, `moves.rs` |
 //!
 //! ```no_run
 //! use uruk_link::{Graph, LayoutOptions, Object, Placement, Resolved};
@@ -60,9 +61,13 @@ mod prune;
 mod got;
 mod layout;
 
+mod linear;
 mod placed;
 
 mod relocation;
+
+mod moves;
+mod record;
 
 mod relax;
 
@@ -79,6 +84,7 @@ pub use error::{LinkError, Missing, Needer, Problem, Site};
 pub use graph::{Graph, Undefined};
 pub use layout::{Hint, Laid, LayoutOptions, Segment, SegmentShape, TlsShape};
 pub use linked::{EhFrame, FdeRow, Ifunc, Init, Linked, MappedSection, TlsTemplate};
+pub use moves::{Immovable, Moves, relocate};
 pub use object::{MAX_ALIGN, Object};
 pub use placed::{Placed, Placement, TlsPlace};
 pub use symbol::{Binding, Definition, Kind, Need, Resolved};

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::moves::{Immovable, Moves};
+
 /// A finished image.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -26,6 +28,14 @@ pub struct Linked {
     pub tls: Option<TlsTemplate>,
     /// Words to fill in before any code of the image runs.
     pub ifuncs: Vec<Ifunc>,
+    /// What to change in the code segment when it moves ([`crate::relocate`]);
+    /// empty if it cannot. Movable is what is linked with
+    /// [`crate::LayoutOptions::merge_read_only`], as a rule.
+    pub moves: Moves,
+    /// Why the image must stay where it was linked; `None` if the code segment
+    /// can move by itself. Labels whose addresses are taken within one section
+    /// leave no relocation: whoever makes the object must know of them.
+    pub immovable: Option<Immovable>,
     /// Where each section went; empty unless [`crate::LayoutOptions::map`] asks for it.
     pub map: Vec<MappedSection>,
 }
@@ -39,6 +49,19 @@ pub struct FdeRow {
     pub end: u64,
     /// Address of the record (of its length word).
     pub fde: u64,
+}
+
+impl FdeRow {
+    /// The row after its code segment moved.
+    #[must_use]
+    pub fn moved(self, from: u64, to: u64) -> FdeRow {
+        let distance = to.wrapping_sub(from);
+        FdeRow {
+            start: self.start.wrapping_add(distance),
+            end: self.end.wrapping_add(distance),
+            fde: self.fde.wrapping_add(distance),
+        }
+    }
 }
 
 /// The image's table of unwind records.

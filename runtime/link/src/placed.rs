@@ -3,6 +3,7 @@
 use crate::error::LinkError;
 use crate::got::PLT_ENTRY;
 use crate::layout::{Cursor, Home, Laid, Region, Segment};
+use crate::linear::Linear;
 use crate::symbol::{Definition, Kind, Origin, SymbolId};
 
 /// Addresses for the segments of an image, as the running code sees them. An
@@ -87,12 +88,12 @@ impl<'d> Placed<'d> {
                 if symbol.kind == Kind::Ifunc
                     && let Some(entry) = self.plt_entry(id)
                 {
-                    return entry;
+                    return entry.value;
                 }
                 let home = self.laid.homes.sections[section.index()];
                 home.map_or(0, |home| self.address(home).wrapping_add(symbol.value))
             }
-            Origin::Common => self.common(id).unwrap_or(0),
+            Origin::Common => self.common(id).map_or(0, |at| at.value),
             Origin::Absolute => symbol.value,
             Origin::Undefined | Origin::Bound { .. } | Origin::GotBase | Origin::TemplateBase => 0,
         }
@@ -100,34 +101,41 @@ impl<'d> Placed<'d> {
 
     /// Address of a home; in the template, its offset there.
     pub(crate) fn address(&self, home: Home) -> u64 {
-        let base = match home.region {
-            Region::Code => self.at.code,
-            Region::ReadOnly => self.at.read_only,
-            Region::ReadWrite => self.at.read_write,
-            Region::Tls => 0,
-        };
-        base.wrapping_add(home.offset)
+        self.linear(home).value
     }
 
-    pub(crate) fn common(&self, id: SymbolId) -> Option<u64> {
+    /// Address of a home, and whether it follows the code.
+    pub(crate) fn linear(&self, home: Home) -> Linear {
+        let (base, slope) = match home.region {
+            Region::Code => (self.at.code, 1),
+            Region::ReadOnly => (self.at.read_only, 0),
+            Region::ReadWrite => (self.at.read_write, 0),
+            Region::Tls => (0, 0),
+        };
+        Linear { value: base, slope }.plus(home.offset)
+    }
+
+    pub(crate) fn common(&self, id: SymbolId) -> Option<Linear> {
         let commons = &self.laid.homes.commons;
         let found = commons
             .binary_search_by_key(&id, |&(symbol, _)| symbol)
             .ok()?;
-        Some(self.address(commons[found].1))
+        Some(self.linear(commons[found].1))
     }
 
-    pub(crate) fn plt_entry(&self, id: SymbolId) -> Option<u64> {
+    pub(crate) fn plt_entry(&self, id: SymbolId) -> Option<Linear> {
         let number = self.laid.plan.entry(id)?.plt?;
-        Some(self.address(self.laid.homes.plt) + u64::from(number) * PLT_ENTRY)
+        let offset = u64::from(number) * PLT_ENTRY;
+        Some(self.linear(self.laid.homes.plt).plus(offset))
     }
 
-    pub(crate) fn got_word(&self, number: u32) -> u64 {
-        self.address(self.laid.homes.got) + u64::from(number) * 8
+    pub(crate) fn got_word(&self, number: u32) -> Linear {
+        self.linear(self.laid.homes.got).plus(u64::from(number) * 8)
     }
 
-    pub(crate) fn ifunc_word(&self, number: u32) -> u64 {
-        self.address(self.laid.homes.ifunc_words) + u64::from(number) * 8
+    pub(crate) fn ifunc_word(&self, number: u32) -> Linear {
+        self.linear(self.laid.homes.ifunc_words)
+            .plus(u64::from(number) * 8)
     }
 }
 

@@ -53,14 +53,17 @@ pub(crate) fn is_branch(bytes: &[u8], at: usize) -> bool {
     }
 }
 
-/// Makes the indirect call at `at` direct; `distance` is S-P.
-pub(crate) fn direct_call(bytes: &mut [u8], at: usize, distance: u64, padded: bool) {
-    if padded && at >= 4 && bytes[at - 4..at - 2] == [0x66, 0x48] {
-        bytes[at - 4..at].copy_from_slice(&[0x66, 0x66, 0x48, 0xe8]);
+/// Makes the indirect call at `at` direct; `distance` is S-P. Gives how many bytes
+/// before the field were rewritten.
+pub(crate) fn direct_call(bytes: &mut [u8], at: usize, distance: u64, padded: bool) -> usize {
+    let before: &[u8] = if padded && at >= 4 && bytes[at - 4..at - 2] == [0x66, 0x48] {
+        &[0x66, 0x66, 0x48, 0xe8]
     } else {
-        bytes[at - 2..at].copy_from_slice(&[0x67, 0xe8]);
-    }
+        &[0x67, 0xe8]
+    };
+    bytes[at - before.len()..at].copy_from_slice(before);
     put(bytes, at, distance.wrapping_sub(4));
+    before.len()
 }
 
 /// Makes the indirect jump at `at` direct; `distance` is S-P.

@@ -174,6 +174,11 @@ const RULES: [Rule; 52] = {
     ]
 };
 
+/// A word of the GOT, as a field.
+pub(crate) const WORD: Rule = RULES[1];
+/// The distance in a PLT entry, as a field.
+pub(crate) const DISTANCE: Rule = RULES[2];
+
 /// The row of a type number, if it is one.
 pub(crate) fn rule(kind: u32) -> Option<&'static Rule> {
     RULES.get(kind as usize)

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod frames;
+pub mod moves;
 pub mod oracle;
 pub mod site;
 pub mod write;
@@ -87,6 +88,7 @@ impl World {
     pub fn link(&self, files: &[&[u8]]) -> Result<Image, LinkError> {
         let image = self.link_only(files)?;
         oracle::check(&image, files);
+        moves::check(self, files);
         Ok(image)
     }
 

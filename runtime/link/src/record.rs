@@ -1,0 +1,148 @@
+//! What a link notes of each field it fills, to know what a move must change.
+//!
+//! A field is one relocation's, or a word of the GOT, or the distance in a PLT
+//! entry. The first reason against moving ends the notes.
+
+use crate::layout::{Region, Segment};
+use crate::moves::{FieldKind, Immovable, KINDS, Moves, encode};
+use crate::relocation::{Range, Rule};
+
+/// A field that was filled: what a move would have to do to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Effect {
+    /// The first byte that was changed, and the one after the last: the field,
+    /// and the opcode before it where that was rewritten.
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// Where the field starts.
+    pub(crate) at: usize,
+    pub(crate) width: usize,
+    pub(crate) range: Range,
+    pub(crate) slope: i8,
+    /// What the program may keep if it reads the field.
+    pub(crate) leak: Option<Leak>,
+}
+
+impl Effect {
+    /// The field of `rule` at `at`, and nothing else.
+    pub(crate) fn plain(at: usize, rule: &Rule, slope: i8) -> Effect {
+        Effect {
+            start: at,
+            end: at + rule.width,
+            at,
+            width: rule.width,
+            range: rule.range,
+            slope,
+            leak: None,
+        }
+    }
+
+    /// The same, with `before` bytes in front of it rewritten.
+    pub(crate) fn rewriting(self, before: usize) -> Effect {
+        let start = self.at.saturating_sub(before);
+        Effect { start, ..self }
+    }
+}
+
+/// A code address that the program can get hold of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leak {
+    Function,
+    Label,
+}
+
+/// Collects fields while an image is fixed up.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    /// Offsets in the code segment, by kind.
+    fields: [Vec<u64>; KINDS.len()],
+    immovable: Option<Immovable>,
+}
+
+impl Recorder {
+    /// Notes one reason; the first one counts.
+    pub(crate) fn forbid(&mut self, reason: Immovable) {
+        self.immovable.get_or_insert(reason);
+    }
+
+    /// Notes a field at `offset` of a region.
+    pub(crate) fn note(&mut self, region: Region, offset: u64, effect: &Effect) {
+        if self.immovable.is_some() {
+            return;
+        }
+        match (region, effect.leak) {
+            (Region::Code, None) => {}
+            (Region::Code, Some(Leak::Label)) => return self.forbid(Immovable::Labels { offset }),
+            (Region::Code, Some(Leak::Function)) => {
+                return self.forbid(Immovable::Functions { offset });
+            }
+            _ if effect.slope == 0 => return,
+            (Region::ReadOnly, _) => return self.forbid(in_segment(Segment::ReadOnly, offset)),
+            (Region::ReadWrite, _) => return self.forbid(in_segment(Segment::ReadWrite, offset)),
+            (Region::Tls, _) => return self.forbid(Immovable::Template { offset }),
+        }
+        if effect.slope == 0 {
+            return;
+        }
+        match FieldKind::of(effect.slope, effect.width, effect.range) {
+            Some(kind) => self.fields[kind as usize].push(offset),
+            None => self.forbid(Immovable::Narrow { offset }),
+        }
+    }
+
+    /// The records of a segment with that alignment, or why there are none.
+    pub(crate) fn finish(self, align: u64) -> (Moves, Option<Immovable>) {
+        let fields = match self.immovable {
+            None => self.fields,
+            Some(_) => Default::default(),
+        };
+        (encode(fields, align), self.immovable)
+    }
+}
+
+fn in_segment(segment: Segment, offset: u64) -> Immovable {
+    Immovable::Segment { segment, offset }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Effect, Leak, Recorder};
+    use crate::layout::{Region, Segment};
+    use crate::moves::Immovable;
+    use crate::relocation::{DISTANCE, WORD};
+
+    #[test]
+    fn the_first_reason_counts_and_takes_the_records() {
+        let mut recorder = Recorder::default();
+        recorder.note(Region::Code, 4, &Effect::plain(0, &DISTANCE, -1));
+        recorder.note(Region::ReadWrite, 24, &Effect::plain(0, &WORD, 1));
+        recorder.note(Region::Tls, 8, &Effect::plain(0, &WORD, 1));
+        let (moves, immovable) = recorder.finish(16);
+        let segment = Segment::ReadWrite;
+        let wanted = Immovable::Segment {
+            segment,
+            offset: 24,
+        };
+        assert_eq!((moves.len(), immovable), (0, Some(wanted)));
+        for (slope, width, leak, wanted) in [
+            (0, 4, Some(Leak::Label), Immovable::Labels { offset: 4 }),
+            (
+                1,
+                8,
+                Some(Leak::Function),
+                Immovable::Functions { offset: 4 },
+            ),
+            (1, 2, None, Immovable::Narrow { offset: 4 }),
+        ] {
+            let mut recorder = Recorder::default();
+            let plain = Effect::plain(0, &WORD, slope);
+            let effect = Effect {
+                width,
+                leak,
+                ..plain
+            };
+            recorder.note(Region::Code, 4, &effect);
+            assert_eq!(recorder.finish(1).1, Some(wanted));
+        }
+    }
+}
