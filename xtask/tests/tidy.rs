@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 16] = [
+const LAYERS: [(&str, &[&str]); 17] = [
     ("runtime/link", &[]),
     ("runtime/heap", &[]),
     ("runtime/unwind", &[]),
@@ -12,6 +12,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("runtime/codegen", &[]),
     ("runtime/report", &[]),
     ("runtime/reclaim", &[]),
+    ("runtime/roots", &[]),
     ("stubs", &["uruk-heap"]),
     ("tiering", &[]),
     ("profiler", &[]),
