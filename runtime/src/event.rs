@@ -14,6 +14,7 @@ use uruk_report::Recorder;
 use uruk_stubs::FunctionId;
 pub use uruk_tiering::Tier;
 
+use crate::guest::threads;
 use crate::recording;
 
 /// One thing that happened. Times count from the start of the session.
@@ -221,8 +222,13 @@ impl Events {
             .listeners
             .read()
             .unwrap_or_else(PoisonError::into_inner);
-        for listener in &*listeners {
-            listener(&event);
+        if listeners.is_empty() {
+            return;
         }
+        threads::as_guest(|| {
+            for listener in &*listeners {
+                listener(&event);
+            }
+        });
     }
 }

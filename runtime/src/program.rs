@@ -109,7 +109,8 @@ impl Program {
             .iter()
             .map(|file| Source::read(file))
             .collect::<Result<Vec<_>, _>>()?;
-        let (image, started) = core.load_and_start(&core.main.default_tracker()?, sources, options.mode)?;
+        let (image, started) =
+            core.load_and_start(&core.main.default_tracker()?, sources, options.mode)?;
         let file = files.first().cloned().unwrap_or_default();
         let entry = image
             .is_function(&options.entry)

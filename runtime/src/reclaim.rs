@@ -21,6 +21,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use tracing::{debug, info, warn};
+use uruk_heap::HeapError;
 use uruk_reclaim::{Block, Config, Engine, Fixed, Kind, Nanos, Span, Step};
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
@@ -37,8 +38,15 @@ use environment::{Hands, space_of};
 /// Notes are left to gather for so long, unless somebody waits.
 const GATHER: Duration = Duration::from_millis(5);
 
+/// How long a compile that found no memory waits for a cycle.
+const FOR_MORE: Duration = Duration::from_secs(2);
+
 /// How often somebody who waits for a cycle looks.
 const LOOK: Duration = Duration::from_micros(200);
+
+/// How long a version stays that its function may go back to. Who judges a new version
+/// does so in its first moments.
+const KEPT: Duration = Duration::from_secs(5);
 
 /// What the reclaiming thread is told.
 pub(crate) enum Note {
@@ -53,6 +61,8 @@ pub(crate) enum Note {
     Retire(VersionId),
     /// Somebody wants a cycle.
     Request(Kind),
+    /// A version took the place of another, which is kept for a while.
+    Superseded(FunctionId, VersionId),
 }
 
 /// Notes that were not read yet.
@@ -96,6 +106,14 @@ impl Notes {
         self.wake();
     }
 
+    /// `version` took the place of another, which is kept for a while.
+    pub(crate) fn superseded(&self, function: FunctionId, version: VersionId) {
+        self.pending()
+            .push_back(Note::Superseded(function, version));
+        self.wanted.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
     /// Wakes the thread, if it waits for notes.
     pub(crate) fn wake(&self) {
         if self.asleep.swap(false, Ordering::Relaxed) {
@@ -119,6 +137,8 @@ pub(crate) struct Reclaim {
 struct State {
     engine: Engine,
     hands: Hands,
+    /// When to give up what these versions took the place of; earliest first.
+    aging: VecDeque<(Duration, FunctionId, VersionId)>,
 }
 
 impl Reclaim {
@@ -128,6 +148,7 @@ impl Reclaim {
             state: Mutex::new(State {
                 engine: Engine::new(config, 0),
                 hands: Hands::default(),
+                aging: VecDeque::new(),
             }),
             answered: AtomicU64::new(0),
             started: AtomicBool::new(false),
@@ -225,6 +246,16 @@ impl Core {
         true
     }
 
+    /// After an allocation failed: whether it is worth another try.
+    pub(crate) fn reclaim_for_more(self: &Arc<Self>, cause: &HeapError) -> bool {
+        let full = matches!(
+            cause,
+            HeapError::OutOfSpace { .. } | HeapError::Limit { .. }
+        );
+        let wanted = self.reclaim.notes.wanted.load(Ordering::Relaxed);
+        full && wanted && self.reclaim_now(Kind::Evacuate, FOR_MORE)
+    }
+
     /// What is known of the memory of code.
     pub(crate) fn reclaim_stats(&self) -> uruk_reclaim::Stats {
         let now = self.reclaim_now_time();
@@ -266,7 +297,6 @@ fn run(core: &Arc<Core>) {
                     std::thread::park_timeout(GATHER);
                 }
             }
-            _ => warn!("not a step this runtime knows"),
         }
     }
 }
@@ -278,11 +308,30 @@ impl Core {
         let now = self.reclaim_now_time();
         let before = clock(libc::CLOCK_THREAD_CPUTIME_ID);
         let mut state = self.reclaim.state();
-        let State { engine, hands } = &mut *state;
+        let State {
+            engine,
+            hands,
+            aging,
+        } = &mut *state;
         for note in notes {
-            apply(engine, &mut hands.table, note, now);
+            match note {
+                Note::Superseded(function, version) => {
+                    aging.push_back((self.events.now() + KEPT, function, version));
+                }
+                note => apply(engine, &mut hands.table, note, now),
+            }
         }
-        let step = engine.step(&mut hands.with(self), now);
+        while let Some(&(due, function, version)) = aging.front()
+            && due.as_nanos() as u64 <= now.0
+        {
+            aging.pop_front();
+            self.give_up_fallback(function, version);
+        }
+        let mut step = engine.step(&mut hands.with(self), now);
+        if let (Step::Idle { until }, Some((due, ..))) = (&mut step, aging.front()) {
+            let due = Nanos(due.as_nanos() as u64);
+            *until = Some(until.map_or(due, |until| until.min(due)));
+        }
         let spent = clock(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(before);
         engine.charge(Nanos(spent.as_nanos() as u64));
         if let Step::Finished(summary) = &step {
@@ -297,6 +346,19 @@ impl Core {
         drop(state);
         let waiting = !self.reclaim.notes.pending().is_empty();
         (step, waiting)
+    }
+}
+
+impl Core {
+    /// Gives up the version before `version`, if that still runs.
+    fn give_up_fallback(self: &Arc<Self>, function: FunctionId, version: VersionId) {
+        let versions = self.tiers.versions.of(function);
+        if versions.published().is_none_or(|held| held.id != version) {
+            return;
+        }
+        if let Some(old) = versions.release_fallback() {
+            self.retire_version(function, old);
+        }
     }
 }
 
@@ -343,6 +405,7 @@ fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
             let ticket = table.tickets;
             engine.apply(uruk_reclaim::Note::Request { kind, ticket }, now)
         }
+        Note::Superseded(..) => Ok(()),
     };
     if let Err(cause) = told {
         warn!(%cause, "the table of code is not what it should be");

@@ -182,7 +182,7 @@ impl Stats {
             StatsFormat::Json => format!(
                 "{{\"functions\":{},\"compiled\":{},\"failed\":{},\"compile_ms\":{compile:.3},\
                  \"load_ms\":{:.3},\"data_ms\":{:.3},\"emit_ms\":{:.3},\"link_ms\":{:.3},\
-                 \"code_bytes\":{},\"wall_ms\":{:.3},\"run\":{}}}\n",
+                 \"code_bytes\":{},\"wall_ms\":{:.3},\"memory\":{},\"run\":{}}}\n",
                 self.functions,
                 self.compiled,
                 self.failed,
@@ -192,6 +192,7 @@ impl Stats {
                 ms(self.link_time),
                 self.code_bytes,
                 ms(self.wall_time),
+                self.memory.json(),
                 uruk_report::text::json(recording, HOTTEST).trim_end(),
             ),
             StatsFormat::Table => format!(
@@ -205,7 +206,7 @@ impl Stats {
                  \x20 linking               {:>10.1} ms\n\
                  load time                {:>10.1} ms\n\
                  code                     {:>10} bytes\n\
-                 wall time                {:>10.1} ms\n\n{}",
+                 wall time                {:>10.1} ms\n{}\n{}",
                 self.functions,
                 self.compiled,
                 self.functions.saturating_sub(self.compiled + self.failed),
@@ -216,6 +217,7 @@ impl Stats {
                 ms(self.load_time),
                 self.code_bytes,
                 ms(self.wall_time),
+                self.memory.table(),
                 uruk_report::text::run(recording, HOTTEST),
             ),
         }
@@ -257,11 +259,66 @@ impl Core {
     }
 }
 
+impl MemoryStats {
+    fn json(&self) -> String {
+        format!(
+            "{{\"live\":{},\"retired\":{},\"pinned\":{},\"held\":{},\"sweeps\":{},\
+             \"evacuations\":{},\"moved\":{},\"moved_bytes\":{},\"freed\":{},\
+             \"freed_bytes\":{},\"longest_handshake_us\":{:.1}}}",
+            self.live,
+            self.retired,
+            self.pinned,
+            self.held,
+            self.cycles.0,
+            self.cycles.1,
+            self.moved.0,
+            self.moved.1,
+            self.freed,
+            self.freed_bytes,
+            self.longest_handshake.as_secs_f64() * 1e6,
+        )
+    }
+
+    /// Lines of the table, each with its newline.
+    fn table(&self) -> String {
+        let mut text = format!(
+            "memory held              {:>10} bytes\n\
+             \x20 live code             {:>10} bytes\n\
+             \x20 retired code          {:>10} bytes\n",
+            self.held, self.live, self.retired,
+        );
+        let (sweeps, evacuations) = self.cycles;
+        if sweeps + evacuations > 0 {
+            text += &format!(
+                "  freed                 {:>10} bytes in {} versions\n\
+                 \x20 moved                 {:>10} bytes in {} versions\n\
+                 \x20 cycles                {:>10} sweeps, {evacuations} evacuations, {:.1} ms\n\
+                 \x20 longest handshake     {:>10.1} us\n",
+                self.freed_bytes,
+                self.freed,
+                self.moved.1,
+                self.moved.0,
+                sweeps,
+                self.time.as_secs_f64() * 1e3,
+                self.longest_handshake.as_secs_f64() * 1e6,
+            );
+        }
+        for (function, thread) in &self.pins {
+            text += &format!("  pinned                {function} by thread {thread}\n");
+        }
+        for (thread, why) in &self.silent {
+            text += &format!("  not looked at         thread {thread}: {why}\n");
+        }
+        text
+    }
+}
+
 impl Core {
     fn memory_stats(&self) -> MemoryStats {
         let code = self.reclaim_stats();
         let heap = self.heap.stats();
-        let pools = [heap.code, heap.read_only, heap.read_write];
+        let code_memory = heap.code.sum();
+        let pools = [heap.read_only, heap.read_write];
         let name = |function: uruk_reclaim::FunctionId| {
             let id = self.stubs.function(function.0);
             id.map_or("?", |id| self.name_of(id)).to_owned()
@@ -275,10 +332,11 @@ impl Core {
             live: code.live.bytes,
             retired: code.retired.bytes + code.pinned.bytes + code.dead.bytes,
             pinned: code.pinned.bytes,
-            held: pools
-                .iter()
-                .map(|pool| (pool.used + pool.retired + pool.wasted) as u64)
-                .sum(),
+            held: (code_memory.used + code_memory.retired + code_memory.fragmented) as u64
+                + pools
+                    .iter()
+                    .map(|pool| (pool.used + pool.retired + pool.wasted) as u64)
+                    .sum::<u64>(),
             cycles: (code.sweeps, code.evacuations),
             moved: (code.moved.blocks, code.moved.bytes),
             freed: code.freed.blocks,

@@ -281,16 +281,19 @@ impl Core {
         versions.start(ticket).map_err(refused)?;
         let started = self.events.now();
         let mut request = request;
-        let mut built = self.build_version(id, how)?;
+        let mut built = match self.build_version(id, how.clone()) {
+            Err(Error::Heap(cause)) if self.reclaim_for_more(&cause) => {
+                self.build_version(id, how)?
+            }
+            built => built?,
+        };
         if built.compiled.labels == Labels::Escape && request.purpose == Purpose::First {
             self.tiers.versions.fixed().insert(id.index());
             let best = self.tiers.only(request.tier);
             if best != request.tier {
                 // There is no second chance.
-                let first = std::mem::replace(
-                    &mut built,
-                    self.build_version(id, self.tiers.how(best))?,
-                );
+                let first =
+                    std::mem::replace(&mut built, self.build_version(id, self.tiers.how(best))?);
                 self.discard(id, first);
                 request.tier = best;
             }
@@ -340,10 +343,16 @@ impl Core {
             .map_err(refused)?;
         self.tell_publication(request, &made.publication);
         match &made.publication {
-            Publication::Published {
-                released: Some(released),
-                ..
-            } => self.retire_version(request.function, *released),
+            Publication::Published { retired, released } => {
+                if let Some(released) = released {
+                    self.retire_version(request.function, *released);
+                }
+                if retired.is_some() {
+                    let notes = &self.reclaim.notes;
+                    notes.superseded(request.function, request.version);
+                    self.start_reclaim();
+                }
+            }
             Publication::Dropped(_) => self.retire_version(request.function, request.version),
             _ => {}
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use uruk::{Error, Jit, ReclaimKind, Removal, Tier, Tiers};
+use uruk::{Error, FunctionId, Jit, ReclaimKind, Removal, Tier, Tiers};
 
 /// Long enough for a cycle on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
@@ -16,10 +16,14 @@ extern "C" fn called_a_removed_function() -> i32 {
     -1
 }
 
+extern "C" fn on_failure(_: FunctionId) -> u64 {
+    called_a_removed_function as *const () as u64
+}
+
 #[test]
 fn a_removed_function_is_not_found_and_calls_go_to_the_failure_handler() {
     let jit = Jit::builder()
-        .on_failure(|_| called_a_removed_function as *const () as u64)
+        .on_failure(on_failure)
         .build()
         .expect("a session");
     let tracker = jit.main().create_tracker().expect("a tracker");
@@ -126,7 +130,10 @@ fn memory_of_removed_modules_and_objects_comes_back() {
         }
     }
     let held = jit.stats().memory.held;
-    assert!(held <= after_ten + 4096, "{held} bytes, {after_ten} after ten");
+    assert!(
+        held <= after_ten + 4096,
+        "{held} bytes, {after_ten} after ten"
+    );
 }
 
 #[test]
@@ -142,17 +149,21 @@ fn a_dylib_that_others_search_is_removed_only_by_force() {
     // SAFETY: refused.
     let refused = unsafe { library.remove(Removal::Refused) };
     match refused {
-        Err(Error::DylibInUse { dylib, by }) => assert_eq!((dylib, by), (
-            String::from("library"),
-            vec![String::from("user")]
-        )),
+        Err(Error::DylibInUse { dylib, by }) => assert_eq!(
+            (dylib, by),
+            (String::from("library"), vec![String::from("user")])
+        ),
         other => panic!("{other:?}"),
     }
     assert!(user.lookup("one").is_ok(), "refused, and yet changed");
     // SAFETY: nobody calls `one`.
     unsafe { library.remove(Removal::Forced) }.expect("by force");
     assert!(user.lookup("one").is_err());
-    assert!(library.add_ir("x", "define void @x() { ret void }").is_err());
+    assert!(
+        library
+            .add_ir("x", "define void @x() { ret void }")
+            .is_err()
+    );
     // SAFETY: refused.
     assert!(unsafe { library.remove(Removal::Forced) }.is_err(), "twice");
 }

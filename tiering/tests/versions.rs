@@ -422,7 +422,9 @@ fn a_version_moves_in_the_slot_and_as_the_one_to_go_back_to() {
     case.versions.revert(VersionId(2), store).unwrap();
     assert_eq!(case.slot, 200);
     let stage = case.versions.stage().unwrap();
-    let late = case.versions.moved(VersionId(1), Entry(200), Entry(300), |_| true);
+    let late = case
+        .versions
+        .moved(VersionId(1), Entry(200), Entry(300), |_| true);
     assert!(!late, "staged code stays where threads are looked for");
     stage.abandon();
 }

@@ -205,8 +205,6 @@ impl Reader {
             let body = extraction.add_function(function)?;
             // SAFETY: the copy of a function with a body, in a live module.
             let shape = unsafe { shape::measure(body) };
-            // SAFETY: as above.
-            let labels = unsafe { labels::of(body) };
             let (context, module) = (self.context().raw(), extraction.module.raw());
             let countable = shape.countable(self, body);
             let counts = countable && how.counters == Counters::Entry;
@@ -220,6 +218,8 @@ impl Reader {
             };
             extraction.apply_profiles()?;
             let unit = extraction.finish()?;
+            // SAFETY: as above; no pass has run yet, and tables of labels are there.
+            let labels = unsafe { labels::of(body) };
             copied &= !unit.candidates.is_empty();
             let object = self.emit(&unit, &name, how.tier)?;
             Ok(Compiled {

@@ -12,9 +12,9 @@
 //! that are walked the same way.
 
 use inkwell::llvm_sys::core::{
-    LLVMBasicBlockAsValue, LLVMGetFirstBasicBlock, LLVMGetFirstUse, LLVMGetInitializer,
-    LLVMGetInstructionOpcode, LLVMGetIntrinsicID, LLVMGetNextBasicBlock, LLVMGetNextUse,
-    LLVMGetOperand, LLVMGetCalledValue, LLVMGetUser, LLVMGetValueKind, LLVMIsAFunction,
+    LLVMBasicBlockAsValue, LLVMGetCalledValue, LLVMGetFirstBasicBlock, LLVMGetFirstUse,
+    LLVMGetInitializer, LLVMGetInstructionOpcode, LLVMGetIntrinsicID, LLVMGetNextBasicBlock,
+    LLVMGetNextUse, LLVMGetOperand, LLVMGetUser, LLVMGetValueKind, LLVMIsAFunction,
     LLVMIsGlobalConstant,
 };
 use inkwell::llvm_sys::prelude::{LLVMUseRef, LLVMValueRef};
@@ -105,7 +105,8 @@ impl Walk {
                 LLVMValueKind::LLVMInstructionValueKind => {}
                 LLVMValueKind::LLVMGlobalVariableValueKind => {
                     // A table: its loads are followed, if nobody can write to it.
-                    let table = LLVMGetInitializer(user) == value && LLVMIsGlobalConstant(user) != 0;
+                    let table =
+                        LLVMGetInitializer(user) == value && LLVMIsGlobalConstant(user) != 0;
                     self.add(user);
                     return !table;
                 }

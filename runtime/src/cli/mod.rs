@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use uruk::{
-    EXIT_FAILURE, Jit, Mode, PolicyConfig, Program, ProgramOptions, ReclaimConfig, SamplingChoice, StatsFormat,
-    Tier, Tiers, ToolSettings,
+    EXIT_FAILURE, Jit, Mode, PolicyConfig, Program, ProgramOptions, ReclaimConfig, SamplingChoice,
+    StatsFormat, Tier, Tiers, ToolSettings,
 };
 
 /// A lazy JIT runtime with hot patching for LLVM IR.

@@ -6,7 +6,8 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::sampling::EXCLUDED;
@@ -18,21 +19,51 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(1);
 /// Rounds of key destructors libc promises at least; the watcher starts in the last.
 const DESTRUCTOR_ROUNDS: u32 = 4;
 
-/// Kernel ids of the threads that are not the program's. Locked by [`ours`] only.
-static OURS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+/// The threads that are not the program's. Locked by [`ours`] only.
+static OURS: Mutex<Vec<Own>> = Mutex::new(Vec::new());
+
+/// A thread of ours: its kernel id, and whether it runs code of the embedder.
+type Own = (i32, Arc<AtomicBool>);
 
 thread_local! {
     static ROUNDS: Cell<u32> = const { Cell::new(0) };
+    static GUEST: Cell<Option<Arc<AtomicBool>>> = const { Cell::new(None) };
 }
 
 /// Held by a thread that is not one of the program's.
 pub(crate) struct Mark(i32);
 
+/// Runs code of the embedder, which may call code of the session, on any thread. One of
+/// ours counts as one of the program's meanwhile.
+pub(crate) fn as_guest<R>(run: impl FnOnce() -> R) -> R {
+    let Some(flag) = GUEST.take() else {
+        return run();
+    };
+    // SeqCst, as whoever looks for return addresses has to see it before it can matter;
+    // its partner is the load in `idle`.
+    flag.store(true, Ordering::SeqCst);
+    let result = run();
+    flag.store(false, Ordering::SeqCst);
+    GUEST.set(Some(flag));
+    result
+}
+
+/// Kernel ids of threads of ours that run no code of any session.
+pub(crate) fn idle() -> Vec<i32> {
+    let ours = ours();
+    let idle = ours.list.iter();
+    idle.filter(|(_, guest)| !guest.load(Ordering::SeqCst))
+        .map(|&(id, _)| id)
+        .collect()
+}
+
 /// Says that the calling thread is not one of the program's, until the mark goes.
 pub(crate) fn mark_ours() -> Mark {
     // SAFETY: takes nothing, cannot fail.
     let id = unsafe { libc::gettid() };
-    ours().list.push(id);
+    let guest = Arc::new(AtomicBool::new(false));
+    GUEST.set(Some(Arc::clone(&guest)));
+    ours().list.push((id, guest));
     // One too many is sampled, which costs accuracy only.
     EXCLUDED.add(id);
     Mark(id)
@@ -41,7 +72,8 @@ pub(crate) fn mark_ours() -> Mark {
 impl Drop for Mark {
     fn drop(&mut self) {
         EXCLUDED.remove(self.0);
-        ours().list.retain(|&id| id != self.0);
+        GUEST.take();
+        ours().list.retain(|&(id, _)| id != self.0);
     }
 }
 
@@ -49,14 +81,14 @@ impl Drop for Mark {
 pub(crate) fn is_ours() -> bool {
     // SAFETY: takes nothing, cannot fail.
     let id = unsafe { libc::gettid() };
-    ours().list.contains(&id)
+    ours().list.iter().any(|&(ours, _)| ours == id)
 }
 
 /// The locked list. No fork happens meanwhile, which would leave the child with a lock
 /// nobody opens: a worker starts while its program may already fork.
 struct Ours {
     // Unlocked before the pass goes: fields drop in this order.
-    list: MutexGuard<'static, Vec<i32>>,
+    list: MutexGuard<'static, Vec<Own>>,
     _pass: Pass,
 }
 
@@ -71,7 +103,7 @@ fn ours() -> Ours {
 /// In the child of a fork, while no pass is given: none of the threads is there.
 pub(crate) fn after_fork_child() {
     let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
-    ours.drain(..).for_each(|id| EXCLUDED.remove(id));
+    ours.drain(..).for_each(|(id, _)| EXCLUDED.remove(id));
 }
 
 /// Called on the main thread before the program starts.
@@ -121,5 +153,5 @@ fn program_threads() -> bool {
     tasks
         .flatten()
         .filter_map(|task| task.file_name().to_str()?.parse::<i32>().ok())
-        .any(|id| id != main && !ours.list.contains(&id))
+        .any(|id| id != main && !ours.list.iter().any(|&(ours, _)| ours == id))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use uruk_heap::{Retired, Space as HeapSpace};
+use uruk_heap::Retired;
 use uruk_link::relocate;
 use uruk_reclaim::{
     Affinity, Block, Copied, CopyError, Dead, Environment, EnvironmentError, Fixed, GroupId,
@@ -14,6 +14,7 @@ use uruk_tiering::{Entry, VersionId};
 
 use crate::blocks::{Code, Piece, Table};
 use crate::core::Core;
+use crate::guest::threads;
 
 /// Stands for stacks that the embedder registered.
 const REGISTERED: ThreadId = ThreadId(0);
@@ -44,9 +45,13 @@ impl Hands {
 
 /// The space that holds a piece of code.
 pub(crate) fn space_of(code: &Code) -> Space {
-    match code.memory.space() {
-        Some(HeapSpace::B) => Space::B,
-        _ => Space::A,
+    space(code.memory.space())
+}
+
+fn space(number: usize) -> Space {
+    match number {
+        0 => Space::A,
+        _ => Space::B,
     }
 }
 
@@ -67,7 +72,7 @@ impl Work<'_> {
         let size = code.memory.len();
         let full = |_| CopyError::OutOfSpace {
             asked: size as u64,
-            held: self.core.heap.stats().code.used as u64,
+            held: self.core.heap.stats().code.sum().used as u64,
         };
         let mut draft = self
             .core
@@ -134,10 +139,10 @@ impl Environment for Work<'_> {
     }
 
     fn memory(&self) -> Memory {
-        let code = self.core.heap.stats().code;
+        let code = self.core.heap.stats().code.sum();
         Memory {
             fragmented: code.fragmented as u64,
-            held: (code.used + code.retired) as u64,
+            held: code.resident as u64,
         }
     }
 
@@ -149,10 +154,7 @@ impl Environment for Work<'_> {
     }
 
     fn flip(&mut self) -> Result<Space, EnvironmentError> {
-        match self.core.heap.flip_spaces() {
-            HeapSpace::A => Ok(Space::A),
-            HeapSpace::B => Ok(Space::B),
-        }
+        Ok(space(self.core.heap.flip_spaces()))
     }
 
     fn copy(&mut self, block: &Block) -> Result<Copied, CopyError> {
@@ -195,7 +197,14 @@ impl Environment for Work<'_> {
         let failed = |cause: &dyn std::fmt::Display| EnvironmentError::NoScan(cause.to_string());
         let wanted = ranges.iter().map(|span| span.start..span.end);
         let wanted = Wanted::new(wanted.collect()).map_err(|cause| failed(&cause))?;
-        let report = self.roots()?.scan(&wanted, ANSWER);
+        let roots = self.roots()?;
+        let report = {
+            // What this thread knows of the blocks is no root.
+            let _exempt = roots.exempt_current_thread();
+            roots.scan(&wanted, ANSWER)
+        };
+        // After the scan: one that began to run code meanwhile is missing.
+        let idle = threads::idle();
         if let Some(trouble) = &report.trouble {
             return Err(failed(&format!("{trouble:?}")));
         }
@@ -214,6 +223,8 @@ impl Environment for Work<'_> {
             let pin = |range| Pin { range, thread: id };
             answer.pins.extend(keeps.map(pin));
             match thread.how {
+                // Ours block all signals.
+                How::Unanswered { .. } if idle.contains(&thread.tid) => answer.threads += 1,
                 How::Unanswered { why } => answer.missing.push(Missing {
                     thread: id,
                     why: silence(why),
@@ -221,9 +232,6 @@ impl Environment for Work<'_> {
                 }),
                 _ => answer.threads += 1,
             }
-        }
-        if !report.complete && answer.missing.is_empty() {
-            return Err(failed(&"the scan was not complete"));
         }
         Ok(answer)
     }
