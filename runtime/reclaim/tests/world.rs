@@ -1,0 +1,57 @@
+//! The engine in the world of `check`: random runs, and the table of what it rests on.
+#![allow(unexpected_cfgs, reason = "loom")]
+#![cfg(not(loom))]
+
+use uruk_reclaim::check::{Guard, Tally, moves, run};
+
+const LENGTH: usize = 4_000;
+
+/// No sequence of moves breaks the protocol, and together they make everything happen.
+#[test]
+fn random_runs_keep_the_promises() {
+    let mut sum = Tally::default();
+    for seed in 0..300 {
+        match run(&moves(seed, LENGTH), None) {
+            Ok(tally) => sum += tally,
+            Err(violation) => panic!("seed {seed}: {violation}"),
+        }
+    }
+    println!("{sum}");
+    let counts = [
+        sum.calls,
+        sum.published,
+        sum.moved,
+        sum.freed,
+        sum.pinned,
+        sum.incomplete,
+        sum.forks,
+        sum.released,
+        sum.short,
+    ];
+    assert!(counts.iter().all(|&count| count > 300), "{sum}");
+}
+
+/// Without any one of its barriers and checks the protocol breaks.
+#[test]
+fn every_guard_is_needed() {
+    println!("{:<36} {:>5}  what breaks", "without", "seed");
+    let mut idle = Vec::new();
+    for guard in Guard::ALL {
+        let mut runs = 0..400_u64;
+        let broken =
+            runs.find_map(|seed| Some((seed, run(&moves(seed, LENGTH), Some(guard)).err()?)));
+        match broken {
+            Some((seed, violation)) => println!("{guard:<36} {seed:>5}  {violation}"),
+            None => idle.push(guard),
+        }
+    }
+    assert!(idle.is_empty(), "nothing breaks without {idle:?}");
+}
+
+/// A run depends on its moves alone.
+#[test]
+fn runs_repeat() {
+    let moves = moves(11, LENGTH);
+    assert_eq!(run(&moves, None), run(&moves, None));
+    assert!(run(&[], None).is_ok());
+}
