@@ -18,6 +18,7 @@
 //! [`Guard`] names what this rests on; [`run`] without one of them fails for some seed.
 
 mod guards;
+mod promises;
 mod wiring;
 mod world;
 
@@ -86,6 +87,9 @@ pub enum Violation {
         /// The memory.
         span: Span,
     },
+    /// A block that must stay was to be copied.
+    #[error("{0} must stay where it is and was to be copied")]
+    Moved(BlockId),
     /// A slot holds something else than was published last.
     #[error("the slot of {function} holds {found:?}, {expected:?} was published")]
     Slot {

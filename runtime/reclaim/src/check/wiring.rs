@@ -1,6 +1,6 @@
 //! The world as the engine's environment. Before and between all it does, threads move.
 
-use super::{Guard, World};
+use super::{Guard, Violation, World};
 use crate::block::{Block, Dead};
 use crate::env::{
     Affinity, Copied, CopyError, Environment, EnvironmentError, MayHold, Memory, Missing, Pin,
@@ -74,6 +74,9 @@ impl Environment for World<'_> {
 
     fn copy(&mut self, block: &Block) -> Result<Copied, CopyError> {
         self.interlude();
+        if block.fixed.is_some() {
+            self.fail(Violation::Moved(block.id));
+        }
         let Some(new) = self.place(block) else {
             return Err(CopyError::OutOfSpace {
                 asked: block.span.len(),

@@ -25,7 +25,7 @@ const DEPTH: usize = 4;
 pub(super) struct Frame {
     /// The return address.
     pub(super) word: u64,
-    block: Block,
+    pub(super) block: Block,
 }
 
 /// A thread of the program.
@@ -55,30 +55,30 @@ pub(super) struct Function {
 
 /// See the module.
 pub(super) struct World<'a> {
-    moves: std::slice::Iter<'a, u8>,
-    left_out: Option<Guard>,
+    pub(super) moves: std::slice::Iter<'a, u8>,
+    pub(super) left_out: Option<Guard>,
     pub(super) now: Nanos,
     pub(super) notes: Vec<Note>,
     pub(super) tally: Tally,
     pub(super) functions: Vec<Function>,
     pub(super) threads: Vec<Thread>,
-    cells: Vec<Option<VersionId>>,
-    used: Vec<bool>,
+    pub(super) cells: Vec<Option<VersionId>>,
+    pub(super) used: Vec<bool>,
     pub(super) current: Space,
     /// Cells that a child shares.
-    shared: BTreeSet<usize>,
+    pub(super) shared: BTreeSet<usize>,
     pub(super) generation: u64,
     /// Unwind rows and address map, by start.
     pub(super) rows: BTreeMap<u64, Block>,
-    samples: Vec<(u64, VersionId)>,
-    retired: BTreeSet<BlockId>,
-    dropped: BTreeSet<GroupId>,
-    released: BTreeSet<GroupId>,
+    pub(super) samples: Vec<(u64, VersionId)>,
+    pub(super) retired: BTreeSet<BlockId>,
+    pub(super) dropped: BTreeSet<GroupId>,
+    pub(super) released: BTreeSet<GroupId>,
     /// Stores that a publisher put off though it left the note.
-    late: Vec<(usize, Option<Block>)>,
+    pub(super) late: Vec<(usize, Option<Block>)>,
     /// Threads and their words when somebody last looked; for what is left out.
     pub(super) before: Vec<(ThreadId, Vec<u64>)>,
-    numbers: u64,
+    pub(super) numbers: u64,
     pub(super) broken: Option<Violation>,
 }
 
@@ -356,7 +356,7 @@ impl<'a> World<'a> {
     }
 
     /// A thread executes a byte of a block.
-    fn execute(&mut self, at: usize, address: u64, block: &Block) {
+    pub(super) fn execute(&mut self, at: usize, address: u64, block: &Block) {
         let cell = Self::index(address);
         let memory = self.cells[cell];
         let thread = &mut self.threads[at];
@@ -449,69 +449,5 @@ impl<'a> World<'a> {
 
     pub(super) fn held(&self) -> u64 {
         self.used.iter().filter(|used| **used).count() as u64 * CELL
-    }
-
-    /// Everybody returns and answers, the other process ends, no store is under way.
-    pub(super) fn come_back(&mut self) {
-        self.settle_stores();
-        for at in 0..self.threads.len() {
-            while let Some(frame) = self.threads[at].stack.pop() {
-                self.execute(at, frame.word - 1, &frame.block);
-            }
-            self.threads[at].silent = false;
-        }
-        self.drain();
-        self.shared.clear();
-    }
-
-    /// What went wrong so far, slots included.
-    pub(super) fn check(&mut self) -> Result<(), Violation> {
-        for at in 0..self.functions.len() {
-            let function = self.functions[at];
-            let version = |block: Option<Block>| block.map(|block| block.version);
-            let (expected, found) = (version(function.published), version(function.slot));
-            let late = self.late.iter().any(|&(late, _)| late == at);
-            if expected != found && !late {
-                self.fail(Violation::Slot {
-                    function: FunctionId(at as u32),
-                    expected,
-                    found,
-                });
-            }
-        }
-        self.broken.clone().map_or(Ok(()), Err)
-    }
-
-    /// Exactly what is live is known, mapped and in use.
-    pub(super) fn check_end(&self, known: &dyn Fn(BlockId) -> bool) -> Result<(), Violation> {
-        let functions = self.functions.iter();
-        let live: Vec<Block> = functions
-            .flat_map(|function| [function.published, function.fallback])
-            .flatten()
-            .collect();
-        let mut expected: Vec<BlockId> = live.iter().map(|block| block.id).collect();
-        expected.sort_unstable();
-        let mut rows: Vec<BlockId> = self.rows.values().map(|row| row.id).collect();
-        rows.sort_unstable();
-        let every = (0..=self.numbers).map(BlockId);
-        let found: Vec<BlockId> = every.filter(|id| known(*id)).collect();
-        for found in [found, rows] {
-            if found != expected {
-                return Err(Violation::Leak { expected, found });
-            }
-        }
-        let (bytes, held) = (live.iter().map(|block| block.span.len()).sum(), self.held());
-        if held != bytes {
-            return Err(Violation::Memory {
-                expected: bytes,
-                found: held,
-            });
-        }
-        let kept: Vec<GroupId> = self.dropped.difference(&self.released).copied().collect();
-        if kept.is_empty() {
-            Ok(())
-        } else {
-            Err(Violation::Group(kept))
-        }
     }
 }

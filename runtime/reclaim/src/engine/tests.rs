@@ -1,145 +1,17 @@
-//! Units of the engine: an environment that does what a test tells it and logs the calls.
+//! Units of the engine, in an environment that does what a test tells it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+mod script;
 
-use crate::block::{Block, Dead, Fixed, State};
+use script::{SIZE, Script};
+
+use crate::block::{Block, State};
 use crate::config::Config;
 use crate::engine::{Engine, NoteError, Step};
-use crate::env::{
-    Copied, CopyError, Environment, EnvironmentError, MayHold, Memory, Missing, Pin, ScanAnswer,
-    Silence, Swing,
-};
+use crate::env::{MayHold, Silence};
 use crate::ids::{BlockId, FunctionId, GroupId, Nanos, Space, Span, ThreadId, VersionId};
 use crate::inbox::Note;
 use crate::policy::{Kind, Reason};
 use crate::stats::{End, Summary};
-
-const SIZE: u64 = 1000;
-
-/// Does as told, and writes down what was asked.
-#[derive(Default)]
-struct Script {
-    log: String,
-    generation: u64,
-    fork_in_scan: bool,
-    no_flip: bool,
-    no_fence: bool,
-    room: Option<u64>,
-    fixed: BTreeSet<BlockId>,
-    superseded: BTreeSet<BlockId>,
-    /// Who is in what, by start address.
-    held: BTreeMap<u64, i32>,
-    silent: Option<MayHold>,
-    fragmented: u64,
-    copies: u64,
-    frozen: Vec<BlockId>,
-    /// Most blocks handled between two calls of `reset`.
-    handled: u64,
-}
-
-impl Environment for Script {
-    fn fork_generation(&self) -> u64 {
-        self.generation
-    }
-
-    fn memory(&self) -> Memory {
-        Memory {
-            fragmented: self.fragmented,
-            held: 0,
-        }
-    }
-
-    fn flip(&mut self) -> Result<Space, EnvironmentError> {
-        self.log.push_str("flip ");
-        match self.no_flip {
-            true => Err(EnvironmentError::NoSpace("told so".to_owned())),
-            false => Ok(Space::B),
-        }
-    }
-
-    fn copy(&mut self, block: &Block) -> Result<Copied, CopyError> {
-        self.handled += 1;
-        if self.fixed.contains(&block.id) {
-            return Err(CopyError::Fixed(Fixed::OutOfReach));
-        }
-        if let Some(room) = &mut self.room {
-            let Some(left) = room.checked_sub(1) else {
-                return Err(CopyError::OutOfSpace {
-                    asked: SIZE,
-                    held: 0,
-                });
-            };
-            *room = left;
-        }
-        let _ = write!(self.log, "copy {} ", block.id);
-        self.copies += 1;
-        let start = 0x8000_0000 + self.copies * 0x1000;
-        Ok(Copied {
-            id: BlockId(1_000_000 + self.copies),
-            span: Span {
-                start,
-                end: start + SIZE,
-            },
-            space: Space::B,
-        })
-    }
-
-    fn swing(&mut self, old: &Block, _new: &Block) -> Swing {
-        match self.superseded.contains(&old.id) {
-            true => Swing::Superseded,
-            false => Swing::Done,
-        }
-    }
-
-    fn fence(&mut self) -> Result<(), EnvironmentError> {
-        self.log.push_str("fence ");
-        match self.no_fence {
-            true => Err(EnvironmentError::NoFence("told so".to_owned())),
-            false => Ok(()),
-        }
-    }
-
-    fn scan(&mut self, ranges: &[Span]) -> Result<ScanAnswer, EnvironmentError> {
-        assert!(ranges.is_sorted());
-        let _ = write!(self.log, "scan {} ", ranges.len());
-        self.generation += u64::from(self.fork_in_scan);
-        let held = |(range, span): (usize, &Span)| {
-            let thread = ThreadId(*self.held.get(&span.start)?);
-            Some(Pin { range, thread })
-        };
-        let missing = self.silent.clone().map(|may_hold| Missing {
-            thread: ThreadId(77),
-            why: Silence::SignalBlocked,
-            may_hold,
-        });
-        Ok(ScanAnswer {
-            pins: ranges.iter().enumerate().filter_map(held).collect(),
-            missing: missing.into_iter().collect(),
-            longest_handshake: Nanos(9),
-            ..ScanAnswer::default()
-        })
-    }
-
-    fn drain_samples(&mut self) {
-        self.log.push_str("drain ");
-    }
-
-    fn unregister(&mut self, block: &Block) {
-        let _ = write!(self.log, "unregister {} ", block.id);
-    }
-
-    fn free(&mut self, batch: Vec<Dead>) {
-        self.handled += batch.len() as u64;
-        let frozen = batch.iter().filter(|dead| dead.frozen());
-        self.frozen.extend(frozen.map(Dead::id));
-        let _ = write!(self.log, "free {} ", batch.len());
-    }
-
-    fn release(&mut self, group: GroupId) {
-        let _ = write!(self.log, "release {group} ");
-    }
-}
 
 fn block(id: u64) -> Block {
     Block {
@@ -342,6 +214,9 @@ fn a_fork_breaks_the_cycle_off_and_freezes_what_is_there() {
     let (summary, _) = bench.cycle();
     assert_eq!((summary.end, summary.freed.blocks), (End::Forked, 0));
     assert!(summary.answered < 1);
+    // The answer may be about the threads of another process.
+    let state = bench.engine.state(BlockId(1));
+    assert_eq!(state, Some(&State::Retired { since: Nanos(0) }));
     bench.env.fork_in_scan = false;
     bench.born(4..=4);
     bench.retire(4..=4);
@@ -350,6 +225,53 @@ fn a_fork_breaks_the_cycle_off_and_freezes_what_is_there() {
     assert_eq!((summary.answered, summary.freed.blocks), (1, 2));
     assert_eq!(bench.env.frozen, [BlockId(1)]);
     assert_eq!(bench.engine.stats(bench.now).frozen.blocks, 2);
+}
+
+#[test]
+fn what_was_proved_before_a_fork_is_freed_after_it() {
+    let mut bench = Bench::new(&Config::default());
+    bench.born(1..=1);
+    bench.retire(1..=1);
+    bench.now = Nanos::from_ms(1_000);
+    assert_eq!([bench.step(), bench.step()], [Step::Working, Step::Working]);
+    assert_eq!(bench.engine.state(BlockId(1)), Some(&State::Dead));
+    bench.env.generation += 1;
+    assert_eq!(bench.cycle().0.end, End::Forked);
+    bench.now = Nanos::from_ms(1_010);
+    let (summary, _) = bench.cycle();
+    assert_eq!(
+        (summary.reason, summary.freed.blocks),
+        (Reason::Leftover, 1)
+    );
+    assert_eq!(bench.env.frozen, [BlockId(1)]);
+}
+
+/// A scan asks about so many blocks and no more; old and new ones share it.
+#[test]
+fn neither_old_nor_new_blocks_wait_for_the_others() {
+    let config = Config {
+        scan_blocks: 4,
+        ..Config::default()
+    };
+    let mut bench = Bench::new(&config);
+    bench.born(1..=40);
+    bench.retire(1..=4);
+    for id in 1..=4 {
+        bench.env.held.insert(id * 0x1000, 1);
+    }
+    bench.request(Kind::Sweep, 1);
+    assert_eq!(bench.cycle().0.pinned, 4);
+    bench.retire(5..=40);
+    for (ticket, freed) in [(2, 2), (3, 2), (4, 2)] {
+        bench.request(Kind::Sweep, ticket);
+        let (summary, log) = bench.cycle();
+        assert!(log.starts_with("fence scan 4 "), "{log}");
+        assert_eq!((summary.freed.blocks, summary.pinned), (freed, 2));
+    }
+    bench.env.held.clear();
+    bench.request(Kind::Sweep, 5);
+    assert_eq!(bench.cycle().0.freed.blocks, 4);
+    assert_eq!(bench.engine.stats(bench.now).pinned.blocks, 2);
 }
 
 #[test]
