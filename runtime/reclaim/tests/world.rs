@@ -48,10 +48,31 @@ fn every_guard_is_needed() {
     assert!(idle.is_empty(), "nothing breaks without {idle:?}");
 }
 
+/// The same for long: `cargo test -p uruk-reclaim --release --test world -- --ignored`.
+#[test]
+#[ignore = "takes a minute"]
+fn many_random_runs_keep_the_promises() {
+    for seed in 1_000..60_000 {
+        if let Err(violation) = run(&moves(seed, LENGTH), None) {
+            panic!("seed {seed}: {violation}");
+        }
+    }
+}
+
 /// A run depends on its moves alone.
 #[test]
 fn runs_repeat() {
     let moves = moves(11, LENGTH);
     assert_eq!(run(&moves, None), run(&moves, None));
     assert!(run(&[], None).is_ok());
+    for byte in 0..=u8::MAX {
+        let same = [byte; 600];
+        assert_eq!(run(&same, None).err(), None, "{byte}");
+        let pairs: Vec<u8> = same
+            .iter()
+            .enumerate()
+            .map(|(at, b)| b ^ at as u8)
+            .collect();
+        assert_eq!(run(&pairs, None).err(), None, "{byte}");
+    }
 }

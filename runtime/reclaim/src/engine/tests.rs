@@ -319,6 +319,22 @@ fn data_goes_with_the_last_block_of_a_dropped_group() {
     assert_eq!(bench.engine.stats(bench.now).live.blocks, 1);
 }
 
+#[test]
+fn groups_are_released_without_a_cycle_and_in_bounded_steps() {
+    let config = Config {
+        step_blocks: 3,
+        ..Config::default()
+    };
+    let mut bench = Bench::new(&config);
+    for group in 1..=7 {
+        bench.note(Note::Dropped(GroupId(group))).unwrap();
+    }
+    assert_eq!([bench.step(), bench.step()], [Step::Working, Step::Working]);
+    assert_eq!(bench.engine.stats(bench.now).released, 6);
+    assert_eq!(bench.step(), Step::Idle { until: None });
+    assert_eq!(bench.engine.stats(bench.now).released, 7);
+}
+
 /// What a block costs does not depend on how many others wait: 100 times as many cost
 /// 100 times as much in all.
 #[test]
