@@ -142,6 +142,7 @@ fn thinking_packages_forbid_unsafe_code() {
         "runtime/link",
         "runtime/session",
         "runtime/report",
+        "runtime/reclaim",
         "tiering",
     ] {
         let library = text(&root().join(folder).join("src/lib.rs"));

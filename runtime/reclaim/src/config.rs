@@ -150,13 +150,13 @@ const MINUTE: Nanos = Nanos::from_ms(60_000);
 const DAY: Nanos = Nanos::from_ms(86_400_000);
 
 settings! {
-    sweep_floor: u64 = 256 << 10, 0 => 1 << 40,
+    sweep_floor: u64 = 64 << 10, 0 => 1 << 40,
         " Retired bytes below which no sweep starts, but for their age.";
     sweep_fraction: f64 = 0.4, 0.0 => 100.0,
         " Retired bytes at which a sweep starts, as a part of the live bytes.";
     sweep_after: Nanos = Nanos::from_ms(1_000), Nanos::ZERO => DAY,
         " Retired code waits no longer than this for a sweep, however little it is.";
-    evacuate_floor: u64 = 256 << 10, 0 => 1 << 40,
+    evacuate_floor: u64 = 64 << 10, 0 => 1 << 40,
         " Fragmented bytes below which no evacuation starts.";
     evacuate_fraction: f64 = 0.4, 0.0 => 100.0,
         " Fragmented bytes at which live code is moved together, as a part of the live bytes.";

@@ -64,7 +64,7 @@ pub enum Step {
         /// When time alone will give something to do.
         until: Option<Nanos>,
     },
-    /// A cycle goes on with the next step.
+    /// There is more to do at once: a cycle goes on, or groups are to be released.
     Working,
     /// A cycle ended.
     Finished(Summary),
@@ -251,6 +251,9 @@ impl Engine {
     fn begin(&mut self, env: &mut dyn Environment, now: Nanos) -> Step {
         let situation = self.situation(env);
         let Some((kind, reason)) = policy::decide(&self.config, &situation, now) else {
+            if !self.gone.is_empty() {
+                return Step::Working;
+            }
             let wake = policy::wake(&self.config, &situation);
             return Step::Idle {
                 until: wake.map(|wake| wake.max(self.not_before())),
@@ -259,6 +262,9 @@ impl Engine {
         let not_before = self.not_before();
         let urgent = reason.is_urgent() && !(reason == Reason::Short && self.in_vain);
         if now < not_before && !urgent {
+            if !self.gone.is_empty() {
+                return Step::Working;
+            }
             return Step::Idle {
                 until: Some(not_before),
             };

@@ -171,7 +171,8 @@ pub trait Environment {
     /// after whatever a fork would invalidate.
     fn fork_generation(&self) -> u64;
 
-    /// Fragmentation, as it is now.
+    /// Fragmentation, as it is now. Asked in every step without a cycle: it should cost
+    /// nothing.
     fn memory(&self) -> Memory;
 
     /// Heat and calls, asked once at the start of an evacuation.

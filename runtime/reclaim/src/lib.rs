@@ -46,6 +46,7 @@
 #![allow(unexpected_cfgs, reason = "loom")]
 
 pub mod block;
+pub mod check;
 pub mod config;
 pub mod engine;
 pub mod env;

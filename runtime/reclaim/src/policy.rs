@@ -173,9 +173,16 @@ mod tests {
         );
         check(scattered(4 * MIB + 1, MIB), None);
         let small = Situation {
-            fresh: (256 << 10) + 1,
+            fresh: (64 << 10) + 1,
             ..Situation::default()
         };
+        check(
+            Situation {
+                fresh: 64 << 10,
+                ..small
+            },
+            None,
+        );
         check(small, Some((Kind::Sweep, Reason::Retired)));
         let short = |fresh| Situation {
             short: Some(100),

@@ -1,0 +1,293 @@
+//! A small world to try the engine in: functions, threads with stacks, memory that is
+//! reused, stores that become visible late, forks; and a check after every move.
+//!
+//! [`run`] plays a sequence of moves given as bytes; each choice takes one byte, so the same
+//! bytes give the same run, and a fuzzer's bytes are as good as a seed's. Threads move
+//! between any two calls of the environment, and between any two looks of a scan.
+//!
+//! Checked:
+//! - a thread executes, and returns into, the version it expects, as its own core sees
+//!   memory (a core may keep instructions that were overwritten until it is serialised);
+//! - what executes has unwind rows, and data that was not released;
+//! - samples are attributed to what was executed;
+//! - no row is left of memory that was freed, nothing is written that a child shares;
+//! - a slot holds the version last published;
+//! - in the end, when all threads came back and answer, exactly the live blocks are left,
+//!   and exactly the groups that were not dropped.
+//!
+//! [`Guard`] names what this rests on; [`run`] without one of them fails for some seed.
+
+mod guards;
+mod promises;
+mod wiring;
+mod world;
+
+use std::fmt;
+
+use thiserror::Error;
+
+pub use guards::Guard;
+use world::World;
+
+use crate::config::Config;
+use crate::engine::{Engine, Step};
+use crate::ids::{BlockId, FunctionId, GroupId, Nanos, Span, ThreadId, VersionId};
+use crate::inbox::Note;
+use crate::policy::Kind;
+
+/// What went wrong in the world.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Violation {
+    /// A thread executed something else than it should.
+    #[error("{thread} executed {found:?} at {address:#x} instead of {expected}")]
+    Executed {
+        /// Who.
+        thread: ThreadId,
+        /// Where.
+        address: u64,
+        /// What it should have been.
+        expected: VersionId,
+        /// What its core saw; `None`: a trap.
+        found: Option<VersionId>,
+    },
+    /// Code without unwind rows was executed.
+    #[error("{version} runs at {address:#x} without unwind rows")]
+    NoRows {
+        /// Whose.
+        version: VersionId,
+        /// Where.
+        address: u64,
+    },
+    /// Code whose data is gone was executed.
+    #[error("{version} of {group} runs after its data was released")]
+    NoData {
+        /// Whose.
+        version: VersionId,
+        /// The group.
+        group: GroupId,
+    },
+    /// A sample was counted for another version, or for none.
+    #[error("a sample of {expected} was counted for {found:?}")]
+    Sample {
+        /// What ran.
+        expected: VersionId,
+        /// What was said to have run.
+        found: Option<VersionId>,
+    },
+    /// Freed memory still has unwind rows.
+    #[error("{span} was freed with rows for it")]
+    Rows {
+        /// The memory.
+        span: Span,
+    },
+    /// Memory that a child shares was written.
+    #[error("{span} was overwritten, which another process shares")]
+    Shared {
+        /// The memory.
+        span: Span,
+    },
+    /// A block that must stay was to be copied.
+    #[error("{0} must stay where it is and was to be copied")]
+    Moved(BlockId),
+    /// A slot holds something else than was published last.
+    #[error("the slot of {function} holds {found:?}, {expected:?} was published")]
+    Slot {
+        /// Whose.
+        function: FunctionId,
+        /// What was published.
+        expected: Option<VersionId>,
+        /// What is in it.
+        found: Option<VersionId>,
+    },
+    /// In the end other blocks are left than live ones.
+    #[error("blocks {found:?} are left, {expected:?} are live")]
+    Leak {
+        /// What is live.
+        expected: Vec<BlockId>,
+        /// What the engine or the memory still has.
+        found: Vec<BlockId>,
+    },
+    /// In the end memory is in use that no live block uses.
+    #[error("{found} bytes are in use, {expected} are live")]
+    Memory {
+        /// Live bytes.
+        expected: u64,
+        /// Bytes in use.
+        found: u64,
+    },
+    /// In the end a dropped group still has its data.
+    #[error("groups {0:?} were dropped and not released")]
+    Group(Vec<GroupId>),
+    /// The engine did not become idle.
+    #[error("the engine still works after {0} steps")]
+    Restless(u32),
+    /// A note was refused.
+    #[error("a note was refused: {0}")]
+    Note(String),
+}
+
+/// How much happened in a run; a run in which nothing happens checks nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Calls into code.
+    pub calls: u64,
+    /// Versions published.
+    pub published: u64,
+    /// Blocks moved.
+    pub moved: u64,
+    /// Blocks freed.
+    pub freed: u64,
+    /// Blocks found on a stack.
+    pub pinned: u64,
+    /// Scans that somebody did not answer.
+    pub incomplete: u64,
+    /// Forks.
+    pub forks: u64,
+    /// Groups released.
+    pub released: u64,
+    /// Times that memory ran short.
+    pub short: u64,
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "calls {}, published {}, moved {}, freed {}, pinned {}, incomplete {}, forks {}, \
+             released {}, short {}",
+            self.calls,
+            self.published,
+            self.moved,
+            self.freed,
+            self.pinned,
+            self.incomplete,
+            self.forks,
+            self.released,
+            self.short
+        )
+    }
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.calls += other.calls;
+        self.published += other.published;
+        self.moved += other.moved;
+        self.freed += other.freed;
+        self.pinned += other.pinned;
+        self.incomplete += other.incomplete;
+        self.forks += other.forks;
+        self.released += other.released;
+        self.short += other.short;
+    }
+}
+
+/// `length` bytes from a seed (xorshift64*, S. Vigna 2016).
+pub fn moves(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 56) as u8
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+/// Settings under which small worlds have many cycles.
+fn config() -> Config {
+    Config {
+        sweep_floor: 48,
+        sweep_fraction: 0.25,
+        sweep_after: Nanos(20_000),
+        evacuate_floor: 96,
+        evacuate_fraction: 0.25,
+        cpu_fraction: 1.0,
+        interval: Nanos(1),
+        backoff_min: Nanos(500),
+        backoff_max: Nanos(4_000),
+        step_blocks: 2,
+        scan_blocks: 6,
+        listed: 2,
+        ..Config::default()
+    }
+}
+
+/// Time between two moves.
+const TICK: Nanos = Nanos(100);
+
+/// Steps in which the engine must be done with what is left at the end.
+const LAST_STEPS: u32 = 2_000;
+
+/// Plays the moves; without `left_out`, if that is given.
+///
+/// # Errors
+/// What went wrong first.
+pub fn run(moves: &[u8], left_out: Option<Guard>) -> Result<Tally, Violation> {
+    let mut world = World::new(moves, left_out);
+    let mut engine = Engine::new(&config(), 0);
+    while world.has_moves() {
+        world.now = world.now + TICK;
+        match world.below(3) {
+            0 => step(&mut engine, &mut world)?,
+            1 => world.guest_move(),
+            _ => match world.below(24) {
+                0 => world.notes.push(request(Kind::Sweep)),
+                1 | 2 => world.notes.push(request(Kind::Evacuate)),
+                3 => world.fork(),
+                4 => world.now = world.now + Nanos(5_000),
+                5 => world.drop_group(),
+                _ => world.guest_move(),
+            },
+        }
+        world.check()?;
+    }
+    settle(&mut engine, &mut world)?;
+    let stats = engine.stats(world.now);
+    Ok(Tally {
+        moved: stats.moved.blocks,
+        freed: stats.freed.blocks,
+        incomplete: stats.incomplete,
+        released: stats.released,
+        ..world.tally
+    })
+}
+
+fn request(kind: Kind) -> Note {
+    Note::Request { kind, ticket: 0 }
+}
+
+fn step(engine: &mut Engine, world: &mut World<'_>) -> Result<(), Violation> {
+    for note in std::mem::take(&mut world.notes) {
+        if let Err(error) = engine.apply(note, world.now) {
+            return Err(Violation::Note(error.to_string()));
+        }
+    }
+    let now = world.now;
+    if let Step::Finished(summary) = engine.step(world, now) {
+        world.tally.pinned += summary.pinned;
+    }
+    world.check()
+}
+
+/// All threads come back and answer; then only what is live may be left.
+fn settle(engine: &mut Engine, world: &mut World<'_>) -> Result<(), Violation> {
+    world.come_back();
+    world.check()?;
+    world.notes.push(request(Kind::Sweep));
+    for _ in 0..LAST_STEPS {
+        world.now = world.now + TICK;
+        step(engine, world)?;
+        let stats = engine.stats(world.now);
+        let left = stats.retired.blocks + stats.pinned.blocks + stats.dead.blocks;
+        if left == 0 && !engine.is_busy() && world.notes.is_empty() {
+            let now = world.now;
+            let idle = engine.step(world, now);
+            if matches!(idle, Step::Idle { until: None }) {
+                return world.check_end(&|id| engine.state(id).is_some());
+            }
+        }
+    }
+    Err(Violation::Restless(LAST_STEPS))
+}
