@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use uruk_heap::HeapConfig;
+use uruk_heap::{BackingChoice, HeapConfig};
 use uruk_profiler::{Choice as SamplingChoice, Sizes as SamplingSizes};
 use uruk_reclaim::{Config as ReclaimConfig, Kind as ReclaimKind};
 use uruk_stubs::FailureHandler;
@@ -149,8 +149,14 @@ impl JitBuilder {
         tiers.policy.cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
         // Half of the processors: the program has something to do, too.
         tiers.policy.jobs = u32::try_from(jobs.min(cpus.div_ceil(2))).unwrap_or(u32::MAX);
+        let mut heap = self.heap;
+        if self.tools.gdb && heap.backing == BackingChoice::Auto {
+            // A debugger writes breakpoints through the kernel, which copies pages of
+            // private memory for it and refuses those of a shared file.
+            heap.backing = BackingChoice::Flip;
+        }
         let tools = Tools::new(&self.tools)?;
-        let core = Core::new(self.heap, jobs, tiers, tools, self.reclaim)?;
+        let core = Core::new(heap, jobs, tiers, tools, self.reclaim)?;
         for listener in self.listeners {
             core.events.listen(listener);
         }

@@ -276,7 +276,9 @@ impl Core {
         let memory = memory.ok_or_else(|| Error::NotAFunction {
             name: link_name.to_string(),
         })?;
-        let movable = linked.immovable.is_none() && compiled.labels != Labels::Escape;
+        let movable = linked.immovable.is_none()
+            && compiled.labels != Labels::Escape
+            && !self.tools.pins_code();
         let code = Code {
             memory,
             entry,

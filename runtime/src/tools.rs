@@ -4,8 +4,9 @@
 //!
 //! Called by whoever links a version, under a pass of the gate.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tracing::warn;
 use uruk_link::Linked;
@@ -33,8 +34,10 @@ struct Open {
     perf_map: Option<PerfMap>,
     jitdump: Option<JitDump>,
     gdb: bool,
-    /// Versions stay for ever, so do their symbols.
-    registered: Vec<gdb::Registration>,
+    /// By entry address.
+    registered: HashMap<u64, gdb::Registration>,
+    /// Numbers of dumped code, by entry address.
+    dumped: HashMap<u64, u64>,
 }
 
 /// The tools of a session.
@@ -82,7 +85,8 @@ impl Tools {
                 perf_map,
                 jitdump,
                 gdb: settings.gdb,
-                registered: Vec::new(),
+                registered: HashMap::new(),
+                dumped: HashMap::new(),
             }),
         })
     }
@@ -92,7 +96,7 @@ impl Tools {
         if !self.any {
             return;
         }
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open();
         let (name, address, size) = (body.name, body.entry, body.end - body.entry);
         let bytes = |address: u64, size: u64| {
             let start = usize::try_from(address.wrapping_sub(body.code)).ok()?;
@@ -113,9 +117,14 @@ impl Tools {
                 address,
                 bytes,
             };
-            if let Err(cause) = dump.load(&code, &[]) {
-                warn!(%cause, "no more entries in the jitdump file");
-                open.jitdump = None;
+            match dump.load(&code, &[]) {
+                Ok(index) => {
+                    open.dumped.insert(address, index);
+                }
+                Err(cause) => {
+                    warn!(%cause, "no more entries in the jitdump file");
+                    open.jitdump = None;
+                }
             }
         }
         if open.gdb {
@@ -132,24 +141,67 @@ impl Tools {
                 size,
             };
             match symfile::of_symbols(&[symbol], frames) {
-                Ok(file) => open.registered.push(gdb::register(file)),
+                Ok(file) => {
+                    open.registered.insert(address, gdb::register(file));
+                }
                 Err(cause) => warn!(%cause, name, "debuggers do not see this function"),
             }
         }
     }
 
+    /// Whether a debugger may change code: a copy of what it changed would keep that.
+    pub(crate) fn pins_code(&self) -> bool {
+        self.any && self.open().gdb
+    }
+
     /// Tells the tools that code was copied, before the copy can run.
-    pub(crate) fn moved(&self, _from: &blocks::Code, _to: &blocks::Code) {}
+    pub(crate) fn moved(&self, from: &blocks::Code, to: &blocks::Code) {
+        if !self.any {
+            return;
+        }
+        let mut open = self.open();
+        let size = to.body_end - to.entry;
+        let name = to.name.to_str().unwrap_or("?");
+        if let Some(map) = &mut open.perf_map
+            && let Err(cause) = map.add(to.entry, size, name)
+        {
+            warn!(%cause, "no more entries in the perf map");
+            open.perf_map = None;
+        }
+        let index = open.dumped.get(&from.entry).copied();
+        if let (Some(dump), Some(index)) = (&mut open.jitdump, index) {
+            match dump.moved(index, from.entry, to.entry, size) {
+                Ok(()) => {
+                    open.dumped.insert(to.entry, index);
+                }
+                Err(cause) => {
+                    warn!(%cause, "no more entries in the jitdump file");
+                    open.jitdump = None;
+                }
+            }
+        }
+    }
 
     /// Tells the tools that code is about to go.
-    pub(crate) fn remove(&self, _code: &blocks::Code) {}
+    pub(crate) fn remove(&self, code: &blocks::Code) {
+        if !self.any {
+            return;
+        }
+        let mut open = self.open();
+        open.dumped.remove(&code.entry);
+        open.registered.remove(&code.entry);
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// In the child of a fork: files are by process, and copies begin where it does.
     pub(crate) fn after_fork_child(&self) {
         if !self.any {
             return;
         }
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open();
         if let Some(map) = &mut open.perf_map
             && let Err(cause) = map.after_fork_child()
         {
