@@ -62,7 +62,7 @@ impl Extraction<'_> {
     }
 
     /// True for an `alwaysinline` function whose body this module has.
-    fn is_inline_body(&self, function: LLVMValueRef) -> bool {
+    pub(crate) fn is_inline_body(&self, function: LLVMValueRef) -> bool {
         let symbol = self.reader.table().index.get(&function);
         symbol.is_some_and(|id| self.reader.summary().symbols[id.index()].always_inline)
             // SAFETY: a live function: only functions are marked.

@@ -124,6 +124,12 @@ impl Extraction<'_> {
         let mut found: VecDeque<(LLVMValueRef, u32)> =
             scan_of_root.callees.iter().map(|&f| (f, 1)).collect();
         while let Some((callee, depth)) = found.pop_front() {
+            if self.is_inline_body(callee) {
+                if seen.insert(callee) && self.read_bodies(callee).is_ok() {
+                    found.extend(scan(callee).callees.iter().map(|&f| (f, depth)));
+                }
+                continue;
+            }
             let Some(old) = self.candidate(callee) else {
                 continue;
             };
