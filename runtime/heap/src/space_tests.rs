@@ -97,6 +97,25 @@ fn frozen_pages_are_not_reused_on_either_side() {
     assert!(unused.contains(&parent.allocate(64, 16).unwrap().start));
 }
 
+/// A fork while another thread empties pages: they are the child's, too.
+#[test]
+fn pages_in_the_limbo_at_a_fork_are_frozen() {
+    let mut space = Space::new(BASE..BASE + (1 << 20));
+    let block = space.allocate(4 * PAGE, PAGE).unwrap().start;
+    space.retire(4 * PAGE);
+    space.free(block, 4 * PAGE);
+    let whole = space.take_whole();
+    assert_eq!(whole, [block..block + 4 * PAGE]);
+    space.freeze_in_parent();
+    for run in whole {
+        space.reuse(run);
+    }
+    check(&space);
+    let stats = space.stats();
+    assert_eq!((stats.frozen, stats.quarantined), (4 * PAGE, 0));
+    assert_ne!(space.allocate(4 * PAGE, PAGE).unwrap().start, block);
+}
+
 #[test]
 fn a_random_life_agrees_with_a_map() {
     const PAGES: usize = 128;

@@ -269,10 +269,8 @@ fn freeing_does_not_reach_across_a_fork() {
         free(&heap, made.iter_mut().filter_map(Option::take));
         churn(&heap, 10_000);
         // SAFETY: one byte.
-        assert_eq!(
-            unsafe { libc::write(ends[1], [0_u8].as_ptr().cast(), 1) },
-            1
-        );
+        let written = unsafe { libc::write(ends[1], [0_u8].as_ptr().cast(), 1) };
+        assert_eq!(written, 1);
         wait(pid);
         let frozen = heap.stats().code.spaces[1 - to].frozen;
         if heap.backing() == Backing::Dual {
