@@ -20,6 +20,8 @@ pub struct HeapConfig {
     pub limit: Option<usize>,
     /// How code becomes writable without ever being writable and executable.
     pub backing: BackingChoice,
+    /// What becomes of code that was freed.
+    pub freed: Freed,
 }
 
 impl Default for HeapConfig {
@@ -28,8 +30,27 @@ impl Default for HeapConfig {
             reservation: MAX_RESERVATION,
             limit: None,
             backing: BackingChoice::Auto,
+            freed: Freed::Reuse,
         }
     }
+}
+
+/// What becomes of code memory after [`Heap::free`](crate::Heap::free). The last two
+/// make a thread that executes freed code stop there, for tests and for hardening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Freed {
+    /// Pages without living code go to the kernel and are used again.
+    Reuse,
+    /// It is filled with `int3` (with [`Backing::Flip`], closed) and never reused.
+    Poison,
+    /// Like [`Freed::Reuse`], but pages are closed first, and the latest of them
+    /// stay closed. Each closed run costs kernel mappings.
+    Protect {
+        /// Bytes of pages that are kept closed; what comes on top of them lets
+        /// the oldest go.
+        quarantine: usize,
+    },
 }
 
 /// The choice an embedder makes; [`Backing`] is what came of it.

@@ -14,9 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config::Backing;
 use crate::error::HeapError;
-use crate::heap::{Inner, Pool};
+use crate::heap::{Inner, Pool, State};
 use crate::memory::Protection;
 use crate::pool::Grant;
+use crate::reclaim::Retired;
 
 /// One allocation: `held` bytes from `start`, of which `size` were asked.
 struct Block {
@@ -28,8 +29,7 @@ struct Block {
 }
 
 /// Memory that is being written and that nobody else knows yet. Dropping it
-/// gives the memory back (code only if nothing was allocated behind it; the
-/// bytes count as wasted otherwise).
+/// gives the memory back: code by whole pages, the last block of all at once.
 pub struct Draft {
     /// `None` once sealed.
     block: Option<Block>,
@@ -83,11 +83,25 @@ impl Block {
             || generation == self.inner.generation.load(Ordering::Relaxed)
     }
 
+    /// Takes the memory back, which was never published.
     fn give_back(&self) {
-        let mut state = self.inner.lock();
-        state
-            .pool(self.pool, self.start)
-            .give_back(self.start, self.held);
+        let whole = {
+            let mut state = self.inner.lock();
+            if self.pool != Pool::Code {
+                return state.data(self.pool).give_back(self.start, self.held);
+            }
+            let space = self.space(&state);
+            state.code[space].give_back(self.start, self.held);
+            state.take_whole()
+        };
+        // SAFETY: pages of the limbo: this block's, which nobody knows, and others'
+        // that were freed before.
+        unsafe { self.inner.recycle(whole) };
+    }
+
+    /// Number of the code space, or 0.
+    fn space(&self, state: &State) -> usize {
+        usize::from(state.code[1].contains(self.start))
     }
 }
 
@@ -269,23 +283,47 @@ impl Sealed {
         Ok(())
     }
 
-    /// Counts the memory as retired. It stays as it is, because it may still be
-    /// on some stack, until a reclaim proves otherwise.
-    pub fn retire(self) {
-        let block = &self.block;
-        let mut state = block.inner.lock();
-        state.pool(block.pool, block.start).retire(block.held);
+    /// Counts the memory as retired. It stays as it is, because it may still be on
+    /// some stack, until [`Heap::free`](crate::Heap::free) takes it back.
+    pub fn retire(self) -> Retired {
+        let Block {
+            pool,
+            start,
+            size,
+            held,
+            ..
+        } = self.block;
+        let mut state = self.block.inner.lock();
+        let space = self.block.space(&state);
+        match pool {
+            Pool::Code => state.code[space].retire(held),
+            Pool::ReadOnly | Pool::ReadWrite => state.data(pool).retire(held),
+        }
+        Retired {
+            pool,
+            space,
+            start,
+            size,
+            held,
+        }
     }
 
-    /// Gives data or constants back for reuse. Code is only ever retired, so
-    /// for [`Pool::Code`] this is [`Sealed::retire`].
+    /// For code, the number of its space, 0 or 1; otherwise 0.
+    pub fn space(&self) -> usize {
+        self.block.space(&self.block.inner.lock())
+    }
+
+    /// Gives data or constants back for reuse. Code is retired instead, and stays so.
     ///
     /// # Safety
     /// 1. Nothing accesses the memory any more: no code that runs or can still
     ///    be reached refers to it.
     pub unsafe fn release(self) {
         match self.block.pool {
-            Pool::Code => return self.retire(),
+            Pool::Code => {
+                let _ = self.retire();
+                return;
+            }
             Pool::ReadOnly => {}
             // SAFETY: private memory that nobody accesses (duty 1).
             Pool::ReadWrite => unsafe { self.block.inner.memory.discard(self.block.range()) },

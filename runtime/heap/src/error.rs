@@ -45,24 +45,34 @@ pub enum HeapError {
         errno: Errno,
     },
     /// A pool is full.
-    #[error("out of {pool} memory: {asked} bytes asked, {held} of {capacity} bytes held")]
+    #[error(
+        "out of {pool} memory: {asked} bytes asked, {held} of {capacity} bytes held, \
+         {retired} of them retired"
+    )]
     OutOfSpace {
         /// The pool.
         pool: Pool,
         /// Bytes asked.
         asked: usize,
-        /// Bytes that cannot be handed out (used, retired, wasted).
+        /// Bytes that cannot be handed out (used, retired, lost).
         held: usize,
+        /// Bytes of them that are retired: a reclaim may give them back.
+        retired: usize,
         /// Bytes of the pool in all.
         capacity: usize,
     },
     /// [`HeapConfig::limit`](crate::HeapConfig::limit) would be exceeded.
-    #[error("memory limit reached: {asked} bytes asked, {held} of {limit} bytes held")]
+    #[error(
+        "memory limit reached: {asked} bytes asked, {held} of {limit} bytes held, \
+         {retired} of them retired"
+    )]
     Limit {
         /// Bytes asked.
         asked: usize,
-        /// Bytes held over all pools (used, retired, wasted).
+        /// Bytes held over all pools (used, retired, lost).
         held: usize,
+        /// Bytes of them that are retired: a reclaim may give them back.
+        retired: usize,
         /// The configured limit.
         limit: usize,
     },

@@ -11,8 +11,9 @@
 //!   The page ranges above it get pages of a new memfd in the view and in the
 //!   alias, at the same addresses. A page that was used in part is abandoned.
 //! - **Parent**: what was handed out so far is frozen too: the child may be
-//!   executing it. The parent keeps the memfd and goes on behind the frozen
-//!   part, in the last page as well: the child never uses the rest of it.
+//!   executing it. Code that is freed in frozen pages is left as it is. The parent
+//!   keeps the memfd and goes on in pages that hold nothing: free runs, and
+//!   what lies behind the frozen part; for constants, in the last page as well.
 //!
 //! Private memory (slots, data; with [`Backing::Flip`] everything) is copied on
 //! write by the kernel and needs no care.
@@ -72,12 +73,10 @@ impl Heap {
             return;
         };
         if self.inner.memory.backing == Backing::Dual {
-            let State {
-                code, read_only, ..
-            } = &mut *state;
-            for pool in code.iter_mut().chain([read_only]) {
-                pool.freeze_in_parent();
+            for space in &mut state.code {
+                space.freeze_in_parent();
             }
+            state.read_only.freeze_in_parent();
         }
     }
 
@@ -93,12 +92,14 @@ impl Heap {
             return Ok(());
         };
         let memory = &self.inner.memory;
+        memory.register_sync_core();
         if memory.backing == Backing::Flip {
             return Ok(());
         }
         let generation = self.inner.generation.load(Ordering::Relaxed) + 1;
         self.inner.generation.store(generation, Ordering::Relaxed);
         let state = &mut *guard;
+        state.quarantine.forget();
         let unused = state.freeze_in_child(&memory.layout.stubs);
         match memory.detach(&unused, generation, &mut state.spans) {
             Ok(()) => {

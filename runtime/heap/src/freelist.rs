@@ -67,6 +67,26 @@ impl FreeList {
         Some(start)
     }
 
+    /// The block of the lowest address: its start and length.
+    pub(crate) fn first(&self) -> Option<(usize, usize)> {
+        self.iter().next()
+    }
+
+    /// All blocks in address order: start and length.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.by_address.iter().map(|(&start, &len)| (start, len))
+    }
+
+    /// Takes the first `len` bytes of the block that starts at `start`.
+    pub(crate) fn take_front(&mut self, start: usize, len: usize) {
+        let Some(&whole) = self.by_address.get(&start) else {
+            return;
+        };
+        debug_assert!(len <= whole);
+        self.unlink(start, whole);
+        self.link(start + len, whole - len);
+    }
+
     /// Removes the block that ends at `end`, giving its start.
     pub(crate) fn take_ending_at(&mut self, end: usize) -> Option<usize> {
         let (&start, &len) = self.by_address.range(..end).next_back()?;

@@ -17,12 +17,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use crate::config::{Backing, BackingChoice, HeapConfig};
+use crate::config::{Backing, BackingChoice, Freed, HeapConfig};
 use crate::draft::Draft;
 use crate::error::HeapError;
 use crate::layout::{MIN_RESERVATION, PAGE, clamp_reservation, page_up};
 use crate::memory::{Memory, Refusal};
 use crate::pool::{GRANULE, Grant, PoolState, PoolStats};
+use crate::reclaim::Quarantine;
+use crate::space::{Space, SpaceStats};
 use crate::spans::Spans;
 use crate::stub_region::StubRegion;
 
@@ -52,8 +54,8 @@ impl fmt::Display for Pool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeapStats {
-    /// Pool of versions.
-    pub code: PoolStats,
+    /// The two spaces of versions.
+    pub code: CodeStats,
     /// Pool of constants.
     pub read_only: PoolStats,
     /// Pool of data.
@@ -62,11 +64,36 @@ pub struct HeapStats {
     pub stub_pages: usize,
     /// Kernel mappings (`vm.max_map_count` counts them):
     /// [`DUAL_MAPPINGS`](crate::DUAL_MAPPINGS), plus a few for each generation
-    /// of `fork`. `None` with [`Backing::Flip`], where they come and go.
+    /// of `fork`. `None` with [`Backing::Flip`] and [`Freed::Protect`], where they
+    /// come and go.
     pub mappings: Option<usize>,
-    /// Bytes of memfd pages that may have been touched, inherited ones
-    /// included; zero with [`Backing::Flip`].
+    /// Bytes of memfd pages that may have been touched and were not given back,
+    /// inherited ones included; zero with [`Backing::Flip`].
     pub memfd_bytes: usize,
+}
+
+/// Counts of the code spaces at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CodeStats {
+    /// Each of the two.
+    pub spaces: [SpaceStats; 2],
+    /// The one that takes allocations.
+    pub current: usize,
+    /// How often the other one was made current.
+    pub flips: u64,
+    /// Bytes that went back to the kernel, ever.
+    pub given_back: usize,
+    /// Whether freed code is used again: not with [`Freed::Poison`], nor on kernels
+    /// without `membarrier(PRIVATE_EXPEDITED_SYNC_CORE)`.
+    pub reuses: bool,
+}
+
+impl CodeStats {
+    /// Both spaces in sum.
+    pub fn sum(&self) -> SpaceStats {
+        self.spaces[0].plus(self.spaces[1])
+    }
 }
 
 /// Code memory of one session. Cloning gives another handle to the same heap;
@@ -90,6 +117,7 @@ pub(crate) struct Inner {
     pub(crate) generation: AtomicU64,
     pub(crate) memory: Memory,
     pub(crate) limit: Option<usize>,
+    pub(crate) freed: Freed,
     state: Mutex<State>,
 }
 
@@ -105,7 +133,12 @@ unsafe impl Send for Inner {}
 /// What the lock guards.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) code: [PoolState; 2],
+    pub(crate) code: [Space; 2],
+    /// The space that takes allocations.
+    pub(crate) current: usize,
+    pub(crate) flips: u64,
+    pub(crate) given_back: usize,
+    pub(crate) quarantine: Quarantine,
     pub(crate) read_only: PoolState,
     pub(crate) read_write: PoolState,
     /// Stub pages that have their image are `0..stub_pages`.
@@ -125,12 +158,13 @@ impl Heap {
         let (memory, spans) = reserve(&config)?;
         let layout = &memory.layout;
         let state = State {
-            code: [
-                PoolState::new(layout.code[0].clone(), false),
-                PoolState::new(layout.code[1].clone(), false),
-            ],
-            read_only: PoolState::new(layout.read_only.clone(), true),
-            read_write: PoolState::new(layout.read_write.clone(), true),
+            code: layout.code.clone().map(Space::new),
+            current: 0,
+            flips: 0,
+            given_back: 0,
+            quarantine: Quarantine::default(),
+            read_only: PoolState::new(layout.read_only.clone()),
+            read_write: PoolState::new(layout.read_write.clone()),
             stub_pages: 0,
             spans,
             detached: None,
@@ -142,6 +176,7 @@ impl Heap {
                 generation: AtomicU64::new(0),
                 memory,
                 limit: config.limit,
+                freed: config.freed,
                 state: Mutex::new(state),
             }),
         })
@@ -161,14 +196,39 @@ impl Heap {
         }
         let paged = self.inner.memory.backing == Backing::Flip && pool != Pool::ReadWrite;
         let unit = if paged { PAGE } else { GRANULE };
-        let grant = {
+        // What no pool can have is left as it is, to be refused below.
+        let asked = size.max(1).checked_next_multiple_of(unit).unwrap_or(size);
+        let attempt = || {
             let mut state = self.inner.lock();
-            // What no pool can have is left as it is, to be refused below.
-            let held = size.max(1).checked_next_multiple_of(unit).unwrap_or(size);
-            state.allocate(pool, held, align.max(unit), self.inner.limit)?
+            let grant = state.allocate(pool, asked, align.max(unit), self.inner.limit);
+            // Pages that only need to be emptied.
+            let whole = if grant.is_err() {
+                state.take_whole()
+            } else {
+                Vec::new()
+            };
+            (grant, whole)
         };
+        let grant = match attempt() {
+            (Err(_), whole) if !whole.is_empty() => {
+                // SAFETY: pages of the limbo, in which nothing lives.
+                unsafe { self.inner.recycle(whole) };
+                attempt().0
+            }
+            (grant, _) => grant,
+        }?;
         let held = size.max(1).next_multiple_of(unit);
         Draft::new(self.inner.clone(), pool, grant, size, held)
+    }
+
+    /// Makes the other code space the one that takes allocations; gives its number.
+    /// An evacuation then allocates living code there, and what it cannot move stays
+    /// where it is.
+    pub fn flip_spaces(&self) -> usize {
+        let mut state = self.inner.lock();
+        state.current = 1 - state.current;
+        state.flips += 1;
+        state.current
     }
 
     /// First address of the reservation.
@@ -211,15 +271,22 @@ impl Heap {
     pub fn stats(&self) -> HeapStats {
         let state = self.inner.lock();
         let dual = self.inner.memory.backing == Backing::Dual;
-        let touched =
-            [&state.code[0], &state.code[1], &state.read_only].map(|pool| page_up(pool.touched()));
-        let memfd = touched.iter().sum::<usize>() + state.stub_pages * PAGE;
+        let code = CodeStats {
+            spaces: state.code.each_ref().map(Space::stats),
+            current: state.current,
+            flips: state.flips,
+            given_back: state.given_back,
+            reuses: self.inner.freed != Freed::Poison && self.inner.memory.can_sync_core(),
+        };
+        let memfd = code.sum().resident + page_up(state.read_only.touched());
+        let memfd = memfd + state.stub_pages * PAGE;
+        let counted = dual && !matches!(self.inner.freed, Freed::Protect { .. });
         HeapStats {
-            code: state.code[0].stats(),
+            code,
             read_only: state.read_only.stats(),
             read_write: state.read_write.stats(),
             stub_pages: state.stub_pages,
-            mappings: dual.then(|| state.spans.count()),
+            mappings: counted.then(|| state.spans.count()),
             memfd_bytes: if dual { memfd } else { 0 },
         }
     }
@@ -234,13 +301,18 @@ impl Inner {
 }
 
 impl State {
-    pub(crate) fn pool(&mut self, pool: Pool, address: usize) -> &mut PoolState {
+    /// The pool of constants or of data.
+    pub(crate) fn data(&mut self, pool: Pool) -> &mut PoolState {
         match pool {
-            Pool::Code if self.code[1].contains(address) => &mut self.code[1],
-            Pool::Code => &mut self.code[0],
             Pool::ReadOnly => &mut self.read_only,
             Pool::ReadWrite => &mut self.read_write,
+            Pool::Code => unreachable!("code has spaces"),
         }
+    }
+
+    fn retired(&self) -> usize {
+        let code = self.code[0].retired() + self.code[1].retired();
+        code + self.read_only.retired() + self.read_write.retired()
     }
 
     fn held(&self) -> usize {
@@ -260,20 +332,32 @@ impl State {
         if let Some(limit) = limit {
             let held = self.held();
             if len > limit.saturating_sub(held) {
-                let asked = len;
-                return Err(HeapError::Limit { asked, held, limit });
+                return Err(HeapError::Limit {
+                    asked: len,
+                    held,
+                    retired: self.retired(),
+                    limit,
+                });
             }
         }
-        let state = match pool {
-            Pool::Code => &mut self.code[0],
-            Pool::ReadOnly => &mut self.read_only,
-            Pool::ReadWrite => &mut self.read_write,
+        let (grant, held, retired, capacity) = match pool {
+            Pool::Code => {
+                let space = &mut self.code[self.current];
+                let grant = space.allocate(len, align);
+                (grant, space.held(), space.retired(), space.capacity())
+            }
+            Pool::ReadOnly | Pool::ReadWrite => {
+                let state = self.data(pool);
+                let grant = state.allocate(len, align);
+                (grant, state.held(), state.retired(), state.capacity())
+            }
         };
-        state.allocate(len, align).ok_or(HeapError::OutOfSpace {
+        grant.ok_or(HeapError::OutOfSpace {
             pool,
             asked: len,
-            held: state.held(),
-            capacity: state.capacity(),
+            held,
+            retired,
+            capacity,
         })
     }
 }

@@ -21,7 +21,10 @@
 //!   With [`Backing::Dual`] code is written through a second mapping of the
 //!   same memfd, with [`Backing::Flip`] by protection changes.
 //! - **Linear life.** [`Draft`] (writable, unpublished) -> [`Sealed`] (never
-//!   written again) -> retired or released, each step by value.
+//!   written again) -> [`Retired`] -> freed, or released, each step by value.
+//! - **Two spaces.** Code is allocated in the current one of two
+//!   ([`Heap::flip_spaces`]); what still runs in the other stays there as an island.
+//!   Pages are used again only after every core was serialised (module `reclaim`).
 //! - **Zero.** A fresh draft reads as zero without having been touched, also
 //!   when its memory was used before.
 //! - **Few mappings.** With [`Backing::Dual`] the heap is [`DUAL_MAPPINGS`]
@@ -32,9 +35,9 @@
 //!
 //! # Map, in reading order
 //! `config`, `error`: what goes in and what can fail. `layout`: where regions
-//! lie. `pool`, `freelist`, `spans`: pure bookkeeping. `memory`: the system
-//! calls. `heap`: the heap, its lock, allocation. `draft`: ownership of one
-//! allocation. `stub_region`: slots and stubs. `fork`: the two sides of a fork.
+//! lie. `space`: code spaces; `pool`: data; `freelist`, `spans`: all pure bookkeeping.
+//! `memory`: the system calls. `heap`: the heap, its lock, allocation. `draft`:
+//! ownership of one allocation. `reclaim`: retired code back to free pages. `stub_region`: slots and stubs. `fork`: the two sides of a fork.
 
 #![deny(missing_docs)]
 
@@ -47,15 +50,19 @@ mod heap;
 mod layout;
 mod memory;
 mod pool;
+mod reclaim;
+mod space;
 mod spans;
 mod stub_region;
 
-pub use config::{Backing, BackingChoice, HeapConfig};
+pub use config::{Backing, BackingChoice, Freed, HeapConfig};
 pub use draft::{Draft, Sealed};
 pub use error::HeapError;
-pub use heap::{Heap, HeapStats, Pool};
+pub use heap::{CodeStats, Heap, HeapStats, Pool};
 pub use layout::{MAX_RESERVATION, MIN_RESERVATION, PAGE};
 pub use memory::DUAL_MAPPINGS;
 pub use pool::PoolStats;
+pub use reclaim::{Reclaimed, Retired};
 pub use rustix::io::Errno;
+pub use space::SpaceStats;
 pub use stub_region::{StubPage, StubRegion};

@@ -16,11 +16,13 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
+use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::config::Backing;
 use crate::layout::{LOW_BASE, Layout, PAGE, page_up};
@@ -63,6 +65,9 @@ pub(crate) struct Memory {
     pub(crate) layout: Layout,
     pub(crate) backing: Backing,
     alias: usize,
+    /// Whether `membarrier` can serialise all cores that run this process. Written
+    /// before other threads exist, in [`Memory::new`] and in the child of a fork.
+    sync_core: AtomicBool,
 }
 
 impl Memory {
@@ -89,7 +94,9 @@ impl Memory {
             layout,
             backing,
             alias,
+            sync_core: AtomicBool::new(false),
         };
+        memory.register_sync_core();
         let mut spans = Spans::default();
         let whole = memory.layout.base..memory.layout.base + size;
         spans.set(whole, Kind::Closed);
@@ -194,10 +201,10 @@ impl Memory {
         Ok(())
     }
 
-    /// Changes the protection of whole pages of the shared part.
+    /// Changes the protection of whole pages of the shared part, as they run.
     ///
     /// # Safety
-    /// 1. The backing is [`Backing::Flip`].
+    /// 1. Writable only with [`Backing::Flip`].
     /// 2. The range belongs to one allocation of the caller (or to stub pages
     ///    under the heap's lock), so nobody else's access can start to fault.
     pub(crate) unsafe fn protect(
@@ -205,7 +212,7 @@ impl Memory {
         range: Range<usize>,
         protection: Protection,
     ) -> Result<(), Errno> {
-        debug_assert_eq!(self.backing, Backing::Flip);
+        debug_assert!(self.backing == Backing::Flip || protection != Protection::Writable);
         let flags = match protection {
             Protection::Closed => MprotectFlags::empty(),
             Protection::Writable => MprotectFlags::READ | MprotectFlags::WRITE,
@@ -276,6 +283,65 @@ impl Memory {
             // SAFETY: duty 1. Contents do not matter: reuse clears.
             unsafe { self.clear(range) };
         }
+    }
+
+    /// Fills a range with `int3`.
+    ///
+    /// # Safety
+    /// As for [`Memory::write`], for retired code that no thread executes; with
+    /// [`Backing::Dual`].
+    pub(crate) unsafe fn trap(&self, range: Range<usize>) {
+        let place = self.alias_of(&range);
+        let target = ptr::with_exposed_provenance_mut::<u8>(place.start);
+        // SAFETY: the caller's duty.
+        unsafe { ptr::write_bytes(target, 0xcc, place.len()) };
+    }
+
+    /// Makes whole code pages read as zero and gives their memory to the kernel.
+    /// With [`Backing::Flip`] they are closed already, and stay so.
+    ///
+    /// # Safety
+    /// 1. The pages belong to the caller alone, and nobody accesses them.
+    pub(crate) unsafe fn empty(&self, range: Range<usize>) {
+        let dual = self.backing == Backing::Dual;
+        let advice = match dual {
+            // Punches a hole into the memfd, without its descriptor.
+            true => Advice::LinuxRemove,
+            false => Advice::LinuxDontNeed,
+        };
+        let (start, len) = self.own(&self.alias_of(&range));
+        // SAFETY: duty 1; whole pages, which read as zero afterwards.
+        if unsafe { rustix::mm::madvise(start, len, advice) }.is_ok() {
+            return;
+        }
+        if !dual {
+            // SAFETY: duty 1.
+            let opened = unsafe { self.protect(range.clone(), Protection::Writable) };
+            assert!(opened.is_ok(), "memory of the heap cannot be emptied");
+        }
+        // SAFETY: duty 1; writable through the alias, or opened.
+        unsafe { self.fill_zero(range.clone()) };
+        if !dual {
+            // SAFETY: duty 1. Refused only when mappings run out: no harm.
+            let _ = unsafe { self.protect(range, Protection::Closed) };
+        }
+    }
+
+    /// Announces to the kernel that cores will be serialised, in each process once.
+    pub(crate) fn register_sync_core(&self) {
+        let registered = membarrier(MembarrierCommand::RegisterPrivateExpeditedSyncCore).is_ok();
+        self.sync_core.store(registered, Ordering::Relaxed);
+    }
+
+    /// Whether [`Memory::sync_core`] works here.
+    pub(crate) fn can_sync_core(&self) -> bool {
+        self.sync_core.load(Ordering::Relaxed)
+    }
+
+    /// Serialises every core that runs a thread of this process: none goes on with
+    /// instructions fetched before. `false` if the kernel cannot.
+    pub(crate) fn sync_core(&self) -> bool {
+        self.can_sync_core() && membarrier(MembarrierCommand::PrivateExpeditedSyncCore).is_ok()
     }
 
     /// Where a range is written.

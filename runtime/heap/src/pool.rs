@@ -1,5 +1,5 @@
-//! The bookkeeping of one pool: a bump pointer, and for data a list of free
-//! blocks. Pure: addresses in, addresses out.
+//! The bookkeeping of one data pool: a bump pointer and a list of free blocks. Pure:
+//! addresses in, addresses out. Code has its own, see `space`.
 //!
 //! # Invariants
 //! - `start <= frozen <= top <= fresh <= end`.
@@ -27,8 +27,6 @@ pub(crate) struct PoolState {
     top: usize,
     fresh: usize,
     frozen: usize,
-    /// Whether blocks below `top` are reused; code's are not, until reclaim.
-    reuse: bool,
     free: FreeList,
     used: usize,
     retired: usize,
@@ -53,36 +51,30 @@ pub struct PoolStats {
     pub used: usize,
     /// Retired, not reusable before a reclaim.
     pub retired: usize,
-    /// Lost: alignment gaps, drafts dropped below others, blocks frozen by a
-    /// `fork`.
+    /// Lost: blocks frozen by a `fork`.
     pub wasted: usize,
     /// Given back and ready for reuse.
     pub free: usize,
-    /// Bytes of the pool; for code, of the space in use.
+    /// Bytes of the pool.
     pub capacity: usize,
     /// The most that `used + retired` ever was.
     pub peak: usize,
 }
 
 impl PoolState {
-    pub(crate) fn new(range: Range<usize>, reuse: bool) -> PoolState {
+    pub(crate) fn new(range: Range<usize>) -> PoolState {
         PoolState {
             start: range.start,
             end: range.end,
             top: range.start,
             fresh: range.start,
             frozen: range.start,
-            reuse,
             free: FreeList::default(),
             used: 0,
             retired: 0,
             wasted: 0,
             peak: 0,
         }
-    }
-
-    pub(crate) fn contains(&self, address: usize) -> bool {
-        (self.start..self.end).contains(&address)
     }
 
     /// Hands out `len` bytes (a multiple of [`GRANULE`], not zero) at a
@@ -103,11 +95,7 @@ impl PoolState {
         let start = align_up(self.top, align)?;
         let end = start.checked_add(len).filter(|&end| end <= self.end)?;
         let gap = start - self.top;
-        if self.reuse {
-            self.free.insert(self.top, gap);
-        } else {
-            self.wasted += gap;
-        }
+        self.free.insert(self.top, gap);
         self.top = end;
         Some(start)
     }
@@ -122,10 +110,8 @@ impl PoolState {
             while let Some(block) = self.free.take_ending_at(self.top) {
                 self.top = block;
             }
-        } else if self.reuse {
-            self.free.insert(start, len);
         } else {
-            self.wasted += len;
+            self.free.insert(start, len);
         }
     }
 
@@ -133,6 +119,17 @@ impl PoolState {
     pub(crate) fn retire(&mut self, len: usize) {
         self.used -= len;
         self.retired += len;
+    }
+
+    /// Undoes [`PoolState::retire`], just before the memory is given back.
+    pub(crate) fn unretire(&mut self, len: usize) {
+        self.retired -= len;
+        self.used += len;
+    }
+
+    /// Bytes that are retired.
+    pub(crate) fn retired(&self) -> usize {
+        self.retired
     }
 
     /// After a `fork`, in the parent: what was handed out so far may be mapped
@@ -202,38 +199,8 @@ mod tests {
     }
 
     #[test]
-    fn code_gives_back_only_the_last_block() {
-        let mut pool = PoolState::new(0x1000..0x3000, false);
-        let a = pool.allocate(32, 16).unwrap();
-        let b = pool.allocate(48, 64).unwrap();
-        assert_eq!((a.start, b.start), (0x1000, 0x1040));
-        pool.give_back(b.start, 48);
-        check(&pool);
-        let again = pool.allocate(32, 16).unwrap();
-        assert_eq!(
-            again,
-            Grant {
-                start: 0x1040,
-                dirty: 32
-            }
-        );
-        pool.give_back(a.start, 32);
-        check(&pool);
-        assert_eq!(pool.stats().wasted, 32 + 32);
-        let half_dirty = pool.allocate(64, 16).unwrap();
-        assert_eq!(
-            half_dirty,
-            Grant {
-                start: 0x1060,
-                dirty: 16
-            }
-        );
-        assert_eq!(pool.allocate(0x2000, 16), None);
-    }
-
-    #[test]
     fn data_is_reused_and_falls_back_to_the_bump_pointer() {
-        let mut pool = PoolState::new(0x1000..0x10000, true);
+        let mut pool = PoolState::new(0x1000..0x10000);
         let a = pool.allocate(0x100, 16).unwrap().start;
         let b = pool.allocate(0x100, 16).unwrap().start;
         let c = pool.allocate(0x100, 16).unwrap().start;
@@ -263,7 +230,7 @@ mod tests {
 
     #[test]
     fn frozen_memory_is_not_reused() {
-        let mut pool = PoolState::new(0x1000..0x10000, true);
+        let mut pool = PoolState::new(0x1000..0x10000);
         let a = pool.allocate(0x100, 16).unwrap().start;
         let b = pool.allocate(0x100, 16).unwrap().start;
         pool.give_back(a, 0x100);

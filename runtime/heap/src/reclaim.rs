@@ -1,0 +1,232 @@
+//! Retired code back to free pages.
+//!
+//! Retired code goes by value: [`Sealed::retire`](crate::Sealed::retire) gives a
+//! [`Retired`], and whoever has proved that it is dead gives a batch of them to
+//! [`Heap::free`]. In this order, for a batch:
+//!
+//! 1. The bytes become `int3` through the alias; inherited pages stay as they are.
+//! 2. One `membarrier(PRIVATE_EXPEDITED_SYNC_CORE)`: afterwards no core holds an
+//!    instruction of the batch. Without it nothing is ever reused.
+//! 3. Under the lock the blocks are counted as dead; pages without living code leave
+//!    the books (limbo).
+//! 4. Without the lock those pages are given to the kernel. They read as zero now.
+//! 5. Under the lock they become free runs.
+//!
+//! A `fork` between the steps is harmless: the batch is dead in the child as well,
+//! and step 5 finds the pages frozen.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use crate::config::{Backing, Freed};
+use crate::heap::{Heap, Inner, Pool, State};
+use crate::layout::PAGE;
+use crate::memory::Protection;
+
+/// Memory that is no longer wanted and that may still be executed or read.
+/// Dropping it leaves it so for ever.
+#[must_use = "dropping it keeps the memory until the heap goes; `Heap::free` gives it back"]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Retired {
+    pub(crate) pool: Pool,
+    pub(crate) space: usize,
+    pub(crate) start: usize,
+    pub(crate) size: usize,
+    pub(crate) held: usize,
+}
+
+impl Retired {
+    /// The address at which the memory was executed or read.
+    pub fn address(&self) -> u64 {
+        self.start as u64
+    }
+
+    /// Bytes that were asked for.
+    pub fn len(&self) -> usize {
+        self.size
+    }
+
+    /// Whether no bytes were asked for.
+    pub fn is_empty(&self) -> bool {
+        self.size == 0
+    }
+
+    /// For code, the number of its space, 0 or 1; otherwise 0.
+    pub fn space(&self) -> usize {
+        self.space
+    }
+
+    /// The pool it came from.
+    pub fn pool(&self) -> Pool {
+        self.pool
+    }
+}
+
+/// What [`Heap::free`] did with a batch, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reclaimed {
+    /// Taken back, with what was lost to rounding.
+    pub freed: usize,
+    /// Whole pages that went back to the kernel and are free now.
+    pub given_back: usize,
+}
+
+/// Pages that [`Freed::Protect`] keeps closed, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Quarantine {
+    runs: VecDeque<Range<usize>>,
+    bytes: usize,
+}
+
+impl Quarantine {
+    pub(crate) fn forget(&mut self) {
+        *self = Quarantine::default();
+    }
+
+    /// Adds runs; gives those that have to leave.
+    fn pass(&mut self, new: Vec<Range<usize>>, limit: usize) -> Vec<Range<usize>> {
+        self.bytes += new.iter().map(Range::len).sum::<usize>();
+        self.runs.extend(new);
+        let mut out = Vec::new();
+        while self.bytes > limit
+            && let Some(run) = self.runs.pop_front()
+        {
+            self.bytes -= run.len();
+            out.push(run);
+        }
+        out
+    }
+}
+
+impl Heap {
+    /// Gives retired memory back. Costs one `membarrier` and one system call per run
+    /// of pages that became free, besides the filling.
+    ///
+    /// # Safety
+    /// 1. No thread executes or reads the memory or can return into it: no register,
+    ///    stack or saved context of any thread holds an address in it that it will use.
+    /// 2. Nothing refers to it: no slot, unwind row, table or data.
+    /// 3. Samples taken while it was in use have been drained, or are not interpreted
+    ///    by address any more.
+    /// 4. Each value came from a [`Sealed`](crate::Sealed) of this heap.
+    pub unsafe fn free(&self, batch: impl IntoIterator<Item = Retired>) -> Reclaimed {
+        let inner = &*self.inner;
+        let (code, data): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .partition(|block| block.pool == Pool::Code);
+        let mut done = Reclaimed::default();
+        for block in data {
+            done.freed += block.held;
+            // SAFETY: duties 1, 2 and 4.
+            unsafe { inner.release_data(&block) };
+        }
+        if code.is_empty() {
+            return done;
+        }
+        done.freed += code.iter().map(|block| block.held).sum::<usize>();
+        // SAFETY: duties 1 and 4.
+        unsafe { inner.fill_traps(&code) };
+        let reuse = inner.freed != Freed::Poison && inner.memory.sync_core();
+        let whole = {
+            let mut state = inner.lock();
+            for block in &code {
+                let space = &mut state.code[block.space];
+                assert!(space.contains(block.start), "memory of another heap");
+                match reuse {
+                    true => space.free(block.start, block.held),
+                    false => space.poison(block.start, block.held),
+                }
+            }
+            state.take_whole()
+        };
+        // SAFETY: pages of the limbo, of which each byte is dead (duty 1).
+        done.given_back = unsafe { inner.recycle(whole) };
+        done
+    }
+}
+
+impl Inner {
+    /// # Safety
+    /// The block is retired data that nothing accesses or refers to.
+    unsafe fn release_data(&self, block: &Retired) {
+        if block.pool == Pool::ReadWrite {
+            // SAFETY: private memory of the block; passed on.
+            unsafe { self.memory.discard(block.start..block.start + block.held) };
+        }
+        let mut state = self.lock();
+        let pool = state.data(block.pool);
+        pool.unretire(block.held);
+        pool.give_back(block.start, block.held);
+    }
+
+    /// # Safety
+    /// Nothing executes or reads the blocks, which are retired code of this heap.
+    unsafe fn fill_traps(&self, code: &[Retired]) {
+        let frozen: Vec<bool> = {
+            let state = self.lock();
+            let frozen = |block: &Retired| state.code[block.space].is_frozen(block.start);
+            code.iter().map(frozen).collect()
+        };
+        for (block, frozen) in code.iter().zip(frozen) {
+            let range = block.start..block.start + block.held;
+            match self.memory.backing {
+                Backing::Flip => {
+                    // Refused only when mappings run out: the old code stays, dead.
+                    // SAFETY: whole pages of the block, which nothing executes.
+                    let _ = unsafe { self.memory.protect(range, Protection::Closed) };
+                }
+                Backing::Dual if frozen => {}
+                // SAFETY: the caller's; the pages are of this generation.
+                Backing::Dual => unsafe { self.memory.trap(range) },
+            }
+        }
+    }
+
+    /// Empties pages of the limbo and makes them free, or puts them into quarantine.
+    /// Gives how many bytes became free.
+    ///
+    /// # Safety
+    /// The pages are of the limbo, and nothing accesses them.
+    pub(crate) unsafe fn recycle(&self, whole: Vec<Range<usize>>) -> usize {
+        let mut runs = whole;
+        if let Freed::Protect { quarantine } = self.freed {
+            for run in &runs {
+                // Refused only when mappings run out: traps are left there.
+                // SAFETY: pages in which nothing lives.
+                let _ = unsafe { self.memory.protect(run.clone(), Protection::Closed) };
+            }
+            runs = self.lock().quarantine.pass(runs, quarantine);
+            runs.retain(|run| {
+                let dual = self.memory.backing == Backing::Dual;
+                // SAFETY: pages in which nothing lives.
+                !dual || unsafe { self.memory.protect(run.clone(), Protection::Executable) }.is_ok()
+            });
+        }
+        let mut bytes = 0;
+        for run in &runs {
+            debug_assert!(run.start.is_multiple_of(PAGE) && run.end.is_multiple_of(PAGE));
+            // SAFETY: passed on.
+            unsafe { self.memory.empty(run.clone()) };
+            bytes += run.len();
+        }
+        if !runs.is_empty() {
+            let mut state = self.lock();
+            state.given_back += bytes;
+            for run in runs {
+                let space = usize::from(state.code[1].contains(run.start));
+                state.code[space].reuse(run);
+            }
+        }
+        bytes
+    }
+}
+
+impl State {
+    /// Pages of both spaces that became wholly dead.
+    pub(crate) fn take_whole(&mut self) -> Vec<Range<usize>> {
+        let mut whole = self.code[0].take_whole();
+        whole.extend(self.code[1].take_whole());
+        whole
+    }
+}
