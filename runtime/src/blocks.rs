@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use uruk_heap::{Pool, Sealed};
 use uruk_link::{FdeRow, Moves};
-use uruk_reclaim::{Block, BlockId};
+use uruk_reclaim::BlockId;
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 use uruk_unwind::Row;
@@ -45,7 +45,7 @@ pub(crate) struct Rest {
     /// Kept for the code that counts in them.
     _words: Option<Words>,
     /// Kept for the code that was linked against it.
-    pub(crate) uses: Uses,
+    _uses: Uses,
 }
 
 impl Rest {
@@ -53,7 +53,7 @@ impl Rest {
         Rest {
             data,
             _words: words,
-            uses,
+            _uses: uses,
         }
     }
 }
@@ -112,7 +112,6 @@ pub(crate) struct Table {
 
 /// A piece of code and whose it is.
 pub(crate) struct Piece {
-    pub(crate) block: Block,
     pub(crate) function: Option<FunctionId>,
     pub(crate) code: Code,
 }

@@ -386,14 +386,7 @@ fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
                 fixed,
             };
             table.live.insert(version, id);
-            table.codes.insert(
-                id,
-                Piece {
-                    block,
-                    function,
-                    code,
-                },
-            );
+            table.codes.insert(id, Piece { function, code });
             engine.apply(uruk_reclaim::Note::Born(block), now)
         }
         Note::Retire(version) => match table.live.remove(&version) {

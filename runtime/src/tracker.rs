@@ -90,7 +90,8 @@ impl Dylib {
                 by: searching.iter().map(|d| d.name().to_owned()).collect(),
             });
         }
-        core.names.session().remove_dylibs(&[self.dylib.clone()])?;
+        let removed = std::slice::from_ref(&self.dylib);
+        core.names.session().remove_dylibs(removed)?;
         for other in searching {
             // It may have been removed meanwhile.
             let _ = other.remove_from_link_order(&self.dylib);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use uruk::{Error, Event, Jit, JitBuilder, SamplingChoice, SamplingSizes, Tier};
+use uruk::{Error, Event, Jit, JitBuilder, ReclaimKind, SamplingChoice, SamplingSizes, Tier};
 
 /// Longest wait for something that happens in the background.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -152,16 +152,26 @@ fn memory_that_runs_out_in_a_tier_up_costs_only_the_better_version() {
     let right = |x: u32, i: u32| x.wrapping_mul(2 * i + 1) ^ i;
     let check = |x| (0..COUNT).for_each(|i| assert_eq!(all[i as usize].call(x), right(x, i)));
     check(5);
-    let mut full = None;
-    for round in 0..100_000 {
+    // What is replaced makes room for what comes.
+    for round in 0..1000 {
         let index = round % COUNT;
         let tier = Tier::ALL[round as usize % 3];
-        if let Err(error) = jit.compile_at(&format!("f{index}"), tier) {
-            full = Some(error);
-            break;
+        jit.compile_at(&format!("f{index}"), tier)
+            .expect("memory comes back");
+    }
+    assert!(jit.reclaim(ReclaimKind::Sweep, PATIENCE));
+    // What is live does not.
+    let mut number = 0;
+    for size in [4096, 256, 16] {
+        let mut fits = true;
+        while fits {
+            let data = format!("@fill{number} = global [{size} x i8] zeroinitializer");
+            fits = jit.add_ir("fill", &data).is_ok();
+            number += 1;
         }
     }
-    let full = full.expect("the limit is reached");
+    let full = jit.compile_at("f0", Tier::Optimized);
+    let full = full.expect_err("the limit is reached");
     assert!(matches!(full, Error::Heap(_)), "{full:?}");
     assert!(full.to_string().contains(&limit.to_string()), "{full}");
     // The policy finds the same, says so, waits, and harms nobody.

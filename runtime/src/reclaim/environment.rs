@@ -105,14 +105,7 @@ impl Work<'_> {
         let space = space_of(&copy);
         let function = piece.function;
         let id = self.hands.table.next_id();
-        let block = Block {
-            id,
-            span,
-            space,
-            ..*block
-        };
         let piece = Piece {
-            block,
             function,
             code: copy,
         };
