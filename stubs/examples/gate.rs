@@ -48,13 +48,7 @@ fn main() -> Result<()> {
         times.sort();
         println!("{size:5} functions, close to open: {:?} median", times[100]);
     }
-    for (name, gated) in [("store", false), ("gate", true)] {
-        println!(
-            "{name}: callers lose {:.2} %",
-            loss(&table, functions[0], codes, gated)?
-        );
-    }
-    Ok(())
+    loss(&table, functions[0], codes)
 }
 
 /// What a caller has done so far.
