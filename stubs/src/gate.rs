@@ -7,7 +7,7 @@
 //! ```text
 //!   close    each member: kept = code, slot = trampoline, gated       callers park
 //!   meanwhile   publish, prepare, fail, unpublish: change what is kept
-//!   open     revoke grants; each member: slot = code, not gated; then wake all
+//!   open     each member: slot = code, not gated; then wake all
 //! ```
 //!
 //! After `close` returns, no call of a member starts; before the first slot of `open`
@@ -122,8 +122,9 @@ impl Shared {
         // A released function stays released, a request stays asked.
         let legal = word.step(Step::Open(wanted)).is_some();
         let kind = if legal { wanted } else { word.kind() };
-        // Relaxed: stored by who set *busy* before. Zero, so that a thread that was
-        // let through and comes late looks again.
+        // Relaxed: stored by who set *busy* before. Zero, because old code may be
+        // freed from now on as soon as no stack or register holds its address: a
+        // thread that was let through and comes late looks again.
         let old = kept.load(Ordering::Relaxed);
         kept.store(0, Ordering::Relaxed);
         let code = match to {
@@ -160,7 +161,6 @@ impl Shared {
 
     /// Opens the gate before a set whose members are given with what they open to.
     pub(crate) fn open_all(&self, set: impl Iterator<Item = (FunctionId, Target)>) {
-        self.spots.revoke();
         let opened = set.filter(|&(function, to)| self.open(function, to));
         // Woken when all are open: they would park again at the next one.
         let waited: Vec<FunctionId> = opened.map(|(function, _)| function).collect();

@@ -11,14 +11,14 @@
 //! | take it again | guest, same thread and function | its own, granted or not | waiting | the same |
 //! | grant | gate | waiting | granted | release; partner: the acquire of `pass` |
 //! | pass | guest | granted | zero | acquire |
-//! | revoke | gate | granted | waiting | acquire and release |
 //! | leave | guest | its own | zero | release |
 //! | clear | gate, before it closes; child of a `fork` | any | zero | relaxed: the first `Close` publishes it |
 //!
 //! # Invariants
 //! - A grant is used once, and by a wait that began before it: a new wait of the
 //!   same thread for the same function takes the spot again, without the grant.
-//! - After `revoke` no thread passes that did not pass before.
+//! - So a grant that is used while the gate opens is used by a call that began
+//!   before: old code is a right answer to it, and grants need not be revoked.
 //! - A guest that left by `longjmp` leaves its spot, which is cleared when the next
 //!   gate closes. A handler that waits for the same function as the frame it
 //!   interrupted shares its spot; the frame finds it gone and takes another, because
@@ -102,7 +102,7 @@ impl Spots {
         }
     }
 
-    /// Guest side: uses a grant up; false if it was revoked.
+    /// Guest side: uses a grant up; false if a handler did, or the spot is cleared.
     pub(crate) fn pass(&self, spot: Spot) -> bool {
         self.swap(spot.index, spot.word | GRANTED, 0)
     }
@@ -118,17 +118,6 @@ impl Spots {
         let waits = waits.filter(|&(_, word)| word >> 32 == u64::from(thread));
         let waits = waits.filter(|&(index, word)| self.swap(index, word, word | GRANTED));
         waits.map(|(_, word)| function(word)).collect()
-    }
-
-    /// Takes back all grants that were not used.
-    pub(crate) fn revoke(&self) {
-        for index in 0..SPOTS {
-            // Acquire; partner: the exchange of whoever passed.
-            let word = self.words[index].load(Ordering::Acquire);
-            if word & GRANTED != 0 {
-                self.swap(index, word, word & !GRANTED);
-            }
-        }
     }
 
     /// The threads that wait without a grant, and for which functions.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use leaving::{attempt_here, leave};
 use support::{returns, serve, table, tid, until_waiting, watchdog};
-use uruk_stubs::call_ptr;
+use uruk_stubs::{Parked, call_ptr};
 
 /// One user of the process's handlers at a time.
 static HANDLERS: Mutex<()> = Mutex::new(());
@@ -112,6 +112,42 @@ fn leaving_the_wait() {
     assert_eq!(table.next_request(), None);
     assert!(table.publish(f, returns(&heap, 3)));
     assert_eq!(caller.join().unwrap(), (None, Some(3)));
+}
+
+/// A handler leaves a wait at the gate; the same call parks again, in the same spot, and
+/// is let through.
+#[test]
+fn leaving_the_gate() {
+    extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
+        leave(context);
+    }
+    let _handlers = HANDLERS.lock().unwrap();
+    let _watchdog = watchdog();
+    install(handler, libc::SA_NODEFER);
+    let (heap, table) = table();
+    let f = table.allocate().unwrap();
+    table.publish(f, returns(&heap, 3));
+    let stub = table.stub_address(f);
+    let gate = table.close_gate(&[f]).unwrap();
+    static TURN: AtomicI32 = AtomicI32::new(0);
+    let (tell, told) = std::sync::mpsc::channel();
+    let caller = thread::spawn(move || {
+        tell.send(tid()).unwrap();
+        let left = attempt_here(stub, false);
+        TURN.store(1, Ordering::Release);
+        (left, attempt_here(stub, false))
+    });
+    let tid = told.recv().unwrap();
+    let parked = [Parked { tid, function: f }];
+    support::eventually("it is parked", || gate.parked() == parked);
+    until_waiting(tid);
+    send(tid);
+    support::eventually("it left", || TURN.load(Ordering::Acquire) == 1);
+    until_waiting(tid);
+    assert_eq!(gate.parked(), parked, "its spot is taken again");
+    assert!(gate.let_through(tid));
+    assert_eq!(caller.join().unwrap(), (None, Some(3)));
+    assert_eq!(gate.parked(), []);
 }
 
 static HARASSED: [AtomicBool; 4] = [const { AtomicBool::new(false) }; 4];

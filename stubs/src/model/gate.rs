@@ -40,6 +40,11 @@ fn slot(shared: &Shared, f: FunctionId) -> u64 {
 
 fn open(shared: &Shared, set: &[(FunctionId, Target)]) {
     shared.open_all(set.iter().copied());
+    for &(f, _) in set {
+        // Old code may be freed now, so nobody may find it there.
+        let kept = shared.kept.word(f).expect("gated");
+        assert_eq!(kept.load(Ordering::Relaxed), 0);
+    }
     shared.end_gate();
 }
 
@@ -148,7 +153,6 @@ fn a_grant_races_with_the_opening() {
         });
         let let_through = shared.let_through(1);
         open(&shared, &[(f, Target::Code(new(f)))]);
-        // Revoked: closing again finds nobody who may pass.
         let got = caller.join().unwrap();
         match got {
             Outcome::Code(entry) if entry == code(f) => assert!(let_through),
