@@ -26,14 +26,14 @@ mod records;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use thiserror::Error;
 
 use crate::block::{Block, Event, State, StepError};
 use crate::config::Config;
 use crate::env::Environment;
-use crate::ids::{BlockId, GroupId, Nanos};
+use crate::ids::{BlockId, GroupId, IdMap, Nanos};
 use crate::inbox::Note;
 use crate::policy::{self, Kind, Reason, Situation};
 use crate::stats::{Amount, End, Stats, Summary};
@@ -114,8 +114,8 @@ struct Cycle {
 pub struct Engine {
     config: Config,
     generation: u64,
-    blocks: BTreeMap<BlockId, Record>,
-    groups: BTreeMap<GroupId, Group>,
+    blocks: IdMap<BlockId, Record>,
+    groups: IdMap<GroupId, Group>,
     /// Retired and not looked at yet, in that order.
     fresh: VecDeque<BlockId>,
     fresh_bytes: u64,
@@ -146,8 +146,8 @@ impl Engine {
         Engine {
             config: config.clamped(),
             generation,
-            blocks: BTreeMap::new(),
-            groups: BTreeMap::new(),
+            blocks: IdMap::default(),
+            groups: IdMap::default(),
             fresh: VecDeque::new(),
             fresh_bytes: 0,
             waiting: BTreeSet::new(),
