@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Invariants:
-//! - A block is freed only as [`Dead`], which [`proof`](crate::proof) or a swing that was
+//! - A block is freed only as [`crate::Dead`], which `proof` or a swing that was
 //!   refused made it, and after `drain_samples` and `unregister`.
 //! - Every block that is retired is in `fresh` or in `waiting`, every dead one in `dead`:
 //!   none is forgotten, whatever fails.
