@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Invariants:
-//! - A block is freed only as [`Dead`], which [`proof`](crate::proof) or a swing that was
+//! - A block is freed only as [`crate::Dead`], which `proof` or a swing that was
 //!   refused made it, and after `drain_samples` and `unregister`.
 //! - Every block that is retired is in `fresh` or in `waiting`, every dead one in `dead`:
 //!   none is forgotten, whatever fails.
@@ -26,14 +26,14 @@ mod records;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use thiserror::Error;
 
 use crate::block::{Block, Event, State, StepError};
 use crate::config::Config;
 use crate::env::Environment;
-use crate::ids::{BlockId, GroupId, Nanos};
+use crate::ids::{BlockId, GroupId, IdMap, Nanos};
 use crate::inbox::Note;
 use crate::policy::{self, Kind, Reason, Situation};
 use crate::stats::{Amount, End, Stats, Summary};
@@ -114,8 +114,8 @@ struct Cycle {
 pub struct Engine {
     config: Config,
     generation: u64,
-    blocks: BTreeMap<BlockId, Record>,
-    groups: BTreeMap<GroupId, Group>,
+    blocks: IdMap<BlockId, Record>,
+    groups: IdMap<GroupId, Group>,
     /// Retired and not looked at yet, in that order.
     fresh: VecDeque<BlockId>,
     fresh_bytes: u64,
@@ -146,8 +146,8 @@ impl Engine {
         Engine {
             config: config.clamped(),
             generation,
-            blocks: BTreeMap::new(),
-            groups: BTreeMap::new(),
+            blocks: IdMap::default(),
+            groups: IdMap::default(),
             fresh: VecDeque::new(),
             fresh_bytes: 0,
             waiting: BTreeSet::new(),

@@ -2,7 +2,9 @@
 //!
 //! Numbers are the runtime's; nothing here makes any.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::{Add, Sub};
 
 macro_rules! ids {
@@ -33,6 +35,35 @@ ids! {
     /// A thread, by the kernel's number.
     ThreadId(i32) "t";
 }
+
+/// Hashes one number by multiplication (Knuth's golden ratio) and a fold of the high half:
+/// the numbers are the runtime's, nobody chooses them to collide.
+#[derive(Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let product = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ (product >> 32);
+    }
+}
+
+/// A table by number. Its order of iteration means nothing.
+pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
 /// Addresses `start..end` of one block, `start < end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

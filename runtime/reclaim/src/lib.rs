@@ -8,8 +8,8 @@
 //! Research Report 88/2, 1988), applied to code. A block that some stack may return into
 //! stays where it is; the others are copied or freed around it.
 //!
-//! Modules, in reading order: [`ids`], [`block`] (a block's life), [`env`] (what others
-//! do), `proof` (why freeing is right), [`policy`] (when), [`order`] (where to),
+//! Modules, in reading order: [`ids`], [`block`] (a block's life), [`mod@env`] (what others
+//! do), `proof` (why freeing is right), [`policy`] (when), [`mod@order`] (where to),
 //! [`engine`] (the cycle), [`inbox`] (from publishers to the engine), [`stats`],
 //! [`config`], [`check`] (a world to try it in).
 //!

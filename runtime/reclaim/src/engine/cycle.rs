@@ -1,11 +1,11 @@
 //! The phases of a cycle. Each takes one bounded step and leaves the next phase.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::{Engine, Phase};
 use crate::block::{Block, Dead, Event, State};
 use crate::env::{CopyError, Environment, Swing};
-use crate::ids::{BlockId, FunctionId, Nanos, Space, VersionId};
+use crate::ids::{BlockId, FunctionId, IdMap, Nanos, Space, VersionId};
 use crate::order::{Edge, Node, order};
 use crate::policy::{Kind, Reason};
 use crate::proof::{Fenced, NoProof, Scanned, Verdict, judge};
@@ -27,26 +27,29 @@ impl Engine {
 
     fn evacuees(&mut self, env: &mut dyn Environment, current: Space) -> Vec<BlockId> {
         let affinity = env.affinity();
-        let heat: HashMap<VersionId, u64> = affinity.heat.into_iter().collect();
-        let mut nodes = Vec::new();
-        // Of the versions of a function that are live, the newest stands for it.
-        let mut newest: HashMap<FunctionId, (VersionId, usize)> = HashMap::new();
-        for (&id, record) in &self.blocks {
-            self.stats.visits += 1;
+        let heat: IdMap<VersionId, u64> = affinity.heat.into_iter().collect();
+        self.stats.visits += self.blocks.len() as u64;
+        let blocks = self.blocks.values();
+        let live = blocks.filter(|record| record.state == State::Live);
+        let movable = live.filter(|record| {
             let block = &record.block;
-            let stays = block.space == current || block.fixed.is_some();
-            if stays || record.state != State::Live {
-                continue;
-            }
+            block.space != current && block.fixed.is_none()
+        });
+        let mut movable: Vec<&Block> = movable.map(|record| &record.block).collect();
+        movable.sort_unstable_by_key(|block| (block.span.start, block.id));
+        let node = |block: &&Block| Node {
+            id: block.id,
+            start: block.span.start,
+            bytes: block.span.len(),
+            heat: heat.get(&block.version).copied().unwrap_or(0),
+        };
+        let nodes: Vec<Node> = movable.iter().map(node).collect();
+        // Of the versions of a function that are live, the newest stands for it.
+        let mut newest: IdMap<FunctionId, (VersionId, usize)> = IdMap::default();
+        for (at, block) in movable.iter().enumerate() {
             let entry = newest.entry(block.function);
-            let entry = entry.or_insert((block.version, nodes.len()));
-            *entry = (*entry).max((block.version, nodes.len()));
-            nodes.push(Node {
-                id,
-                start: block.span.start,
-                bytes: block.span.len(),
-                heat: heat.get(&block.version).copied().unwrap_or(0),
-            });
+            let entry = entry.or_insert((block.version, at));
+            *entry = (*entry).max((block.version, at));
         }
         let at = |function| newest.get(&function).map(|&(_, at)| at);
         let edge = |edge: &Edge<FunctionId>| {
