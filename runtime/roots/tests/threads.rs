@@ -121,17 +121,24 @@ fn five_hundred_threads() {
 #[test]
 fn many_running_threads() {
     let _alone = alone();
+    let go = Arc::new(AtomicBool::new(false));
     let holders: Vec<Holder> = (0..80)
         .map(|i| {
+            let go = go.clone();
             Holder::with_stack(64 << 10, move |stop| {
                 let words = [address(1 + i % 8)];
                 stop.ready();
+                while !go.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 while !stop.is_set() {
                     black_box(&words);
                 }
             })
         })
         .collect();
+    go.store(true, Ordering::Relaxed);
+    std::thread::sleep(Duration::from_millis(20));
     let report = scan();
     assert!(report.complete, "{report:#?}");
     for (i, holder) in holders.iter().enumerate() {
