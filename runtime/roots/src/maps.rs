@@ -164,7 +164,7 @@ mod tests {
     fn maps() -> Maps {
         Maps {
             areas: parse(TEXT.as_bytes()),
-            stacks: vec![0x2000_1000..0x2000_2000],
+            stacks: vec![0x2000_1000..0x2000_2000, 0x2000_8000..0x2000_9000],
         }
     }
 

@@ -55,7 +55,10 @@ fn ask(slot: &Slot<Work>, tid: u32) -> Option<Work> {
 
 #[test]
 fn a_late_answer_never_meets_the_next_request() {
-    loom::model(|| {
+    let mut builder = loom::model::Builder::new();
+    // Three parties: all interleavings with up to three forced switches.
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
         let slot = Arc::new(Slot::new());
         let first = thread_of(&slot, 1, 1);
         let second = thread_of(&slot, 2, 1);

@@ -22,7 +22,7 @@ const STALE_ANSWERS: u32 = 4;
 
 /// How long to wait before a late thread is looked at again, at first and at most.
 const LOOK_AFTER: Duration = Duration::from_millis(1);
-const LOOK_AFTER_MOST: Duration = Duration::from_millis(16);
+const LOOK_AFTER_MOST: Duration = Duration::from_millis(64);
 
 /// A thread that has not been scanned yet.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl<'b> Settling<'_, 'b> {
         if now < thread.look_at {
             return None;
         }
-        thread.interval = (thread.interval * 2).min(LOOK_AFTER_MOST);
+        thread.interval = (thread.interval * 4).min(LOOK_AFTER_MOST);
         thread.look_at = now + thread.interval;
         self.look_again(thread, now)
     }

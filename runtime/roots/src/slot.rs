@@ -196,3 +196,24 @@ impl<T> Claim<'_, T> {
             .store(self.word & !PHASE | DONE, Ordering::Release);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{Slot, Withdrawn};
+
+    #[test]
+    fn a_reset_forgets_requests_and_their_tickets() {
+        let slot = Slot::new();
+        let ticket = slot.post(1, "first").expect("a free slot");
+        assert_eq!(slot.post(1, "second"), Err("second"));
+        assert_eq!(slot.reset(), Some("first"));
+        assert!(slot.claim(1).is_none() && slot.is_free());
+        let next = slot.post(1, "third").expect("a free slot");
+        assert!(matches!(slot.withdraw(ticket), Withdrawn::Taken));
+        assert!(slot.claim(2).is_none(), "somebody else's");
+        slot.claim(1).expect("a request").finish();
+        assert!(matches!(slot.withdraw(next), Withdrawn::Taken));
+        assert_eq!(slot.collect(), Some("third"));
+        assert!(slot.is_free());
+    }
+}

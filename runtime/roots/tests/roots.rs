@@ -4,7 +4,7 @@ mod common;
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Holder, Stop, address, alone, check_keeps, handle, of, scan, scanned, until};
 use uruk_roots::How;
@@ -358,4 +358,41 @@ fn deep_stacks() {
             holder.wake_and_stop();
         }
     }
+}
+
+/// A word that wanders up and down a long stack between short sleeps: a scan that read
+/// one end before the move and the other after it would miss it.
+#[test]
+fn a_word_that_moves_between_sleeps() {
+    let _alone = alone();
+    const WORDS: usize = 64 << 10;
+    let holder = Holder::with_stack(8 << 20, |stop| {
+        let mut words = [0u64; WORDS];
+        let words = black_box(words.as_mut_ptr());
+        let put = |index: usize, word: u64| {
+            // SAFETY: within the array.
+            unsafe { words.add(index).write_volatile(word) };
+        };
+        let mut from = WORDS - 1;
+        put(from, address(5));
+        stop.ready();
+        while !stop.is_set() {
+            // SAFETY: no memory is involved.
+            unsafe { libc::usleep(200) };
+            let to = WORDS - 1 - from;
+            put(to, address(5));
+            put(from, 0);
+            from = to;
+        }
+    });
+    let began = Instant::now();
+    let mut slept = 0;
+    while began.elapsed() < Duration::from_secs(2) {
+        let report = scan();
+        let thread = of(&report, holder.tid);
+        assert!(report.complete && thread.keeps.contains(&5), "{report:#?}");
+        slept += u32::from(matches!(thread.how, How::Blocked { .. }));
+    }
+    println!("{slept} scans of a sleeping thread");
+    holder.stop();
 }

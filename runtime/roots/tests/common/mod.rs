@@ -176,10 +176,8 @@ pub fn handle(signal: i32, handler: usize, flags: i32) {
     action.sa_sigaction = handler;
     action.sa_flags = flags;
     // SAFETY: a valid structure and handler.
-    assert_eq!(
-        unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) },
-        0
-    );
+    let result = unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
+    assert_eq!(result, 0);
 }
 
 /// Checks that the holder was scanned and keeps exactly range `i`.

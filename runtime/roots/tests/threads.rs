@@ -1,0 +1,375 @@
+//! Threads that come, go, hide, block the signal, fork.
+
+mod common;
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{Holder, ROOTS, address, alone, check_keeps, handle, of, scan, scan_within, wanted};
+use uruk_roots::{How, Why};
+
+/// Every thread makes the next one, and ends when that one holds the word as well: at
+/// each moment somebody holds it. Whoever lists once misses it sooner or later.
+fn relay(stop: Arc<AtomicBool>, made: Arc<AtomicU32>) {
+    let words = [address(1)];
+    black_box(&words);
+    let number = made.fetch_add(1, Ordering::Release) + 1;
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(3) {
+        std::hint::spin_loop();
+    }
+    if !stop.load(Ordering::Relaxed) {
+        let its = made.clone();
+        drop(std::thread::spawn(move || relay(stop, its)));
+        while made.load(Ordering::Acquire) == number {
+            std::hint::spin_loop();
+        }
+    }
+    black_box(&words);
+}
+
+#[test]
+fn threads_made_meanwhile() {
+    let _alone = alone();
+    let stop = Arc::new(AtomicBool::new(false));
+    let made = Arc::new(AtomicU32::new(0));
+    let (first_stop, first_made) = (stop.clone(), made.clone());
+    let first = std::thread::spawn(move || relay(first_stop, first_made));
+    common::until("the first thread holds it", || {
+        made.load(Ordering::Acquire) > 0
+    });
+    let began = Instant::now();
+    let (mut scans, mut complete) = (0, 0);
+    while began.elapsed() < Duration::from_secs(3) && complete < 100 {
+        let report = scan_within(Duration::from_millis(200));
+        scans += 1;
+        complete += u32::from(report.complete);
+        // A clean report while somebody holds the word would be a miss.
+        assert!(report.kept[1], "missed in scan {scans}: {report:#?}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    first.join().expect("the first thread");
+    let made = made.load(Ordering::Relaxed);
+    println!("{scans} scans, {complete} complete, {made} threads");
+    assert!(complete > 0, "no scan was complete: it shows nothing");
+    common::until("all have ended", || !scan().kept[1]);
+}
+
+#[test]
+fn threads_that_exit_during_scans() {
+    let _alone = alone();
+    let stop = Arc::new(AtomicBool::new(false));
+    let its = stop.clone();
+    let maker = std::thread::spawn(move || {
+        while !its.load(Ordering::Relaxed) {
+            let batch: Vec<_> = (0..8)
+                .map(|_| {
+                    std::thread::spawn(|| {
+                        (0..2000u32).for_each(|i| {
+                            black_box(i);
+                        });
+                    })
+                })
+                .collect();
+            batch.into_iter().for_each(|t| t.join().expect("a thread"));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let mut complete = 0;
+    let began = Instant::now();
+    let mut scans = 0;
+    while began.elapsed() < Duration::from_secs(3) && complete < 20 {
+        complete += u32::from(scan_within(Duration::from_millis(500)).complete);
+        scans += 1;
+    }
+    stop.store(true, Ordering::Relaxed);
+    maker.join().expect("the maker");
+    assert!(complete > 0, "{complete} of {scans} scans were complete");
+}
+
+#[test]
+fn five_hundred_threads() {
+    let _alone = alone();
+    let holders: Vec<Holder> = (0..500)
+        .map(|i| {
+            Holder::with_stack(64 << 10, move |stop| {
+                let words = [address(1 + i % 8)];
+                black_box(&words);
+                stop.ready();
+                // SAFETY: no memory is involved.
+                while !stop.is_set() {
+                    // SAFETY: no memory is involved.
+                    unsafe { libc::pause() };
+                }
+                black_box(&words);
+            })
+        })
+        .collect();
+    holders.iter().for_each(Holder::wait_asleep);
+    let report = scan();
+    assert!(report.complete);
+    for (i, holder) in holders.iter().enumerate() {
+        let thread = of(&report, holder.tid);
+        assert_eq!(common::middle(&thread.keeps), [1 + i % 8], "{thread:?}");
+    }
+    println!("500 sleeping threads: {:?}", report.took);
+    holders.into_iter().for_each(Holder::wake_and_stop);
+}
+
+#[test]
+fn many_running_threads() {
+    let _alone = alone();
+    let go = Arc::new(AtomicBool::new(false));
+    let holders: Vec<Holder> = (0..80)
+        .map(|i| {
+            let go = go.clone();
+            Holder::with_stack(64 << 10, move |stop| {
+                let words = [address(1 + i % 8)];
+                stop.ready();
+                while !go.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                while !stop.is_set() {
+                    black_box(&words);
+                }
+            })
+        })
+        .collect();
+    go.store(true, Ordering::Relaxed);
+    std::thread::sleep(Duration::from_millis(20));
+    let report = scan();
+    assert!(report.complete, "{report:#?}");
+    for (i, holder) in holders.iter().enumerate() {
+        let thread = of(&report, holder.tid);
+        assert_eq!(common::middle(&thread.keeps), [1 + i % 8], "{thread:?}");
+    }
+    println!("80 running threads: {:?}", report.took);
+    let stop = |holder: &Holder| holder.stop.stop.store(true, Ordering::Relaxed);
+    holders.iter().for_each(stop);
+    holders.into_iter().for_each(Holder::stop);
+}
+
+/// Blocks or unblocks our signal on the calling thread.
+fn mask(how: i32) {
+    // SAFETY: an empty set, filled below.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: a valid set and signal.
+    unsafe { libc::sigaddset(&mut set, ROOTS.signal()) };
+    // SAFETY: a valid set.
+    unsafe { libc::pthread_sigmask(how, &set, std::ptr::null_mut()) };
+}
+
+#[test]
+fn signal_blocked() {
+    let _alone = alone();
+    let blocker = Holder::start(|stop| {
+        mask(libc::SIG_BLOCK);
+        let words = [address(2)];
+        stop.ready();
+        while !stop.is_set() {
+            black_box(&words);
+        }
+    });
+    let other = Holder::start(|stop| {
+        let words = [address(3)];
+        stop.ready();
+        while !stop.is_set() {
+            black_box(&words);
+        }
+    });
+    let began = Instant::now();
+    let report = scan();
+    let why = Why::SignalBlocked;
+    assert_eq!(of(&report, blocker.tid).how, How::Unanswered { why });
+    assert_eq!(of(&report, blocker.tid).name, "holder");
+    assert_eq!(common::middle(&of(&report, other.tid).keeps), [3]);
+    assert!(!report.complete && report.kept.iter().all(|&kept| kept));
+    assert!(
+        began.elapsed() < Duration::from_secs(4),
+        "waited out the deadline"
+    );
+    blocker.stop();
+    other.stop();
+    assert!(scan().complete);
+}
+
+#[test]
+fn signal_blocked_but_asleep() {
+    let _alone = alone();
+    let holder = Holder::start(|stop| {
+        mask(libc::SIG_BLOCK);
+        let words = [address(2)];
+        black_box(&words);
+        stop.ready();
+        // SAFETY: no memory is involved.
+        unsafe { libc::pause() };
+        black_box(&words);
+    });
+    holder.wait_asleep();
+    check_keeps(&holder, 2);
+    holder.wake_and_stop();
+}
+
+#[test]
+fn exempt_threads_are_left_out() {
+    let _alone = alone();
+    let holder = Holder::start(|stop| {
+        mask(libc::SIG_BLOCK);
+        let _exempt = ROOTS.exempt_current_thread();
+        stop.ready();
+        while !stop.is_set() {
+            std::hint::spin_loop();
+        }
+    });
+    let report = scan();
+    assert!(report.complete, "{report:#?}");
+    assert_eq!(of(&report, holder.tid).how, How::Exempt);
+    holder.stop();
+}
+
+extern "C" fn theirs(_: libc::c_int) {}
+
+#[test]
+fn handler_replaced_by_the_program() {
+    let _alone = alone();
+    let holder = Holder::start(|stop| {
+        stop.ready();
+        while !stop.is_set() {
+            std::hint::spin_loop();
+        }
+    });
+    assert!(scan().complete);
+    // SAFETY: an empty structure, filled by the call.
+    let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: only asks.
+    unsafe { libc::sigaction(ROOTS.signal(), std::ptr::null(), &mut ours) };
+    handle(ROOTS.signal(), theirs as *const () as usize, 0);
+    let report = scan();
+    let why = Why::HandlerReplaced;
+    assert_eq!(of(&report, holder.tid).how, How::Unanswered { why });
+    // The default action would end the process: it must not be sent.
+    handle(ROOTS.signal(), libc::SIG_DFL, 0);
+    assert_eq!(of(&scan(), holder.tid).how, How::Unanswered { why });
+    // SAFETY: what was there before.
+    unsafe { libc::sigaction(ROOTS.signal(), &ours, std::ptr::null_mut()) };
+    assert!(scan().complete);
+    holder.stop();
+}
+
+/// `vfork` with the return address as glibc keeps it: in rdi, the word on the stack
+/// overwritten by the child.
+#[test]
+fn return_address_of_vfork() {
+    let _alone = alone();
+    let holder = Holder::start(|stop| {
+        stop.ready();
+        let word = !address(4);
+        let time = [1u64, 0];
+        // SAFETY: the child sleeps a second and exits; it touches no memory.
+        unsafe {
+            std::arch::asm!(
+                "not rdi",
+                "syscall",
+                "xor edi, edi",
+                "test eax, eax",
+                "jnz 2f",
+                "mov eax, 35",
+                "mov rdi, {time}",
+                "xor esi, esi",
+                "syscall",
+                "mov eax, 231",
+                "xor edi, edi",
+                "syscall",
+                "2:",
+                time = in(reg) time.as_ptr(),
+                inout("rax") libc::SYS_vfork => _,
+                inout("rdi") word => _,
+                out("rsi") _,
+                out("rcx") _,
+                out("r11") _,
+            );
+        }
+        while !stop.is_set() {
+            std::hint::spin_loop();
+        }
+    });
+    holder.wait_asleep();
+    let report = scan_within(Duration::from_millis(300));
+    let why = Why::VforkChild;
+    assert_eq!(
+        of(&report, holder.tid).how,
+        How::Unanswered { why },
+        "{report:#?}"
+    );
+    assert!(report.kept[4]);
+    common::until("the child is gone", || scan().complete);
+    holder.stop();
+}
+
+#[test]
+fn a_child_of_fork_scans_on_its_own() {
+    let _alone = alone();
+    let stop = Arc::new(AtomicBool::new(false));
+    let its = stop.clone();
+    // Scans and handshakes are under way whenever the fork happens.
+    let busy = Holder::start(|stop| {
+        stop.ready();
+        while !stop.is_set() {
+            std::hint::spin_loop();
+        }
+    });
+    let scanner = std::thread::spawn(move || {
+        while !its.load(Ordering::Relaxed) {
+            ROOTS.scan(&wanted(), Duration::from_secs(1));
+        }
+    });
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_micros(700));
+        // SAFETY: the child scans, which takes no lock another thread could have held,
+        // and exits.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            ROOTS.after_fork_child();
+            let words = [address(5)];
+            black_box(&words);
+            let report = ROOTS.scan(&wanted(), Duration::from_secs(2));
+            let good = report.complete && report.kept[5] && report.threads.len() == 1;
+            black_box(&words);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(if good { 7 } else { 1 }) };
+        }
+        let mut status = 0;
+        common::until("the child ends", || {
+            // SAFETY: our child.
+            unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) == child }
+        });
+        assert_eq!(libc::WEXITSTATUS(status), 7, "status {status:#x}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    scanner.join().expect("the scanner");
+    busy.stop();
+    assert!(scan().complete);
+}
+
+#[test]
+fn time_runs_out() {
+    let _alone = alone();
+    let holder = Holder::start(|stop| {
+        stop.ready();
+        while !stop.is_set() {
+            std::hint::spin_loop();
+        }
+    });
+    let report = scan_within(Duration::ZERO);
+    assert!(!of(&report, holder.tid).how.answered() || report.complete);
+    assert!(report.complete || report.kept.iter().all(|&kept| kept));
+    // The late answer, if any, must not disturb the next request.
+    for _ in 0..100 {
+        scan_within(Duration::ZERO);
+    }
+    let report = scan();
+    assert!(report.complete, "{report:#?}");
+    holder.stop();
+}
