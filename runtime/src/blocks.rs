@@ -83,6 +83,15 @@ impl Code {
         self.memory.address()..self.memory.address() + self.memory.len() as u64
     }
 
+    /// The bytes of the function itself.
+    pub(crate) fn body(&self) -> Option<&[u8]> {
+        let place =
+            |address: u64| usize::try_from(address.checked_sub(self.memory.address())?).ok();
+        self.memory
+            .bytes()?
+            .get(place(self.entry)?..place(self.body_end)?)
+    }
+
     /// As it is in `memory`, a copy of its own.
     pub(crate) fn moved(&self, memory: Sealed) -> Code {
         let (from, to) = (self.memory.address(), memory.address());
@@ -112,6 +121,7 @@ pub(crate) struct Table {
 
 /// A piece of code and whose it is.
 pub(crate) struct Piece {
+    pub(crate) version: VersionId,
     pub(crate) function: Option<FunctionId>,
     pub(crate) code: Code,
 }

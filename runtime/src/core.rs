@@ -168,6 +168,7 @@ impl Core {
         {
             let _pass = service::enter();
             self.tiers.stop();
+            self.reclaim.notes.stop();
         }
         // The last handle may have been a listener's, on a worker.
         if !threads::is_ours() {

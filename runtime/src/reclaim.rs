@@ -117,10 +117,15 @@ impl Notes {
     /// Wakes the thread, if it waits for notes.
     pub(crate) fn wake(&self) {
         if self.asleep.swap(false, Ordering::Relaxed) {
-            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(thread) = &*thread {
-                thread.unpark();
-            }
+            self.stop();
+        }
+    }
+
+    /// Wakes the thread, whatever it waits for.
+    pub(crate) fn stop(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = &*thread {
+            thread.unpark();
         }
     }
 }
@@ -259,7 +264,9 @@ impl Core {
     /// What is known of the memory of code.
     pub(crate) fn reclaim_stats(&self) -> uruk_reclaim::Stats {
         let now = self.reclaim_now_time();
-        self.reclaim.state().engine.stats(now)
+        let mut state = self.reclaim.state();
+        self.read_notes(&mut state, now);
+        state.engine.stats(now)
     }
 
     fn reclaim_now_time(&self) -> Nanos {
@@ -276,7 +283,7 @@ fn run(core: &Arc<Core>) {
         *thread = Some(std::thread::current());
     }
     while !core.is_stopping() {
-        let (step, urgent) = {
+        let (step, noted) = {
             let _pass = service::enter();
             core.step()
         };
@@ -284,13 +291,13 @@ fn run(core: &Arc<Core>) {
             Step::Working | Step::Finished(_) => {}
             Step::Idle { until } => {
                 let notes = &core.reclaim.notes;
-                notes.asleep.store(true, Ordering::Relaxed);
                 let now = core.reclaim_now_time();
                 match until {
+                    _ if noted => {}
                     Some(until) => std::thread::park_timeout(Duration::from_nanos((until - now).0)),
-                    None if urgent => {}
                     None => std::thread::park(),
                 }
+                notes.asleep.store(false, Ordering::Relaxed);
                 let waits = core.reclaim.answered.load(Ordering::Relaxed)
                     < notes.tickets.load(Ordering::Relaxed);
                 if !waits && !core.is_stopping() {
@@ -304,23 +311,15 @@ fn run(core: &Arc<Core>) {
 impl Core {
     /// Applies notes and takes one step of the engine; whether notes came meanwhile.
     fn step(self: &Arc<Self>) -> (Step, bool) {
-        let notes: Vec<Note> = self.reclaim.notes.pending().drain(..).collect();
         let now = self.reclaim_now_time();
         let before = clock(libc::CLOCK_THREAD_CPUTIME_ID);
         let mut state = self.reclaim.state();
+        self.read_notes(&mut state, now);
         let State {
             engine,
             hands,
             aging,
         } = &mut *state;
-        for note in notes {
-            match note {
-                Note::Superseded(function, version) => {
-                    aging.push_back((self.events.now() + KEPT, function, version));
-                }
-                note => apply(engine, &mut hands.table, note, now),
-            }
-        }
         while let Some(&(due, function, version)) = aging.front()
             && due.as_nanos() as u64 <= now.0
         {
@@ -344,12 +343,36 @@ impl Core {
             }
         }
         drop(state);
-        let waiting = !self.reclaim.notes.pending().is_empty();
-        (step, waiting)
+        // Whoever leaves a note after the look below sees this: the lock is in between.
+        let notes = &self.reclaim.notes;
+        notes.asleep.store(true, Ordering::Relaxed);
+        let noted = !notes.pending().is_empty();
+        (step, noted)
     }
 }
 
 impl Core {
+    fn read_notes(&self, state: &mut State, now: Nanos) {
+        let notes: Vec<Note> = self.reclaim.notes.pending().drain(..).collect();
+        for note in notes {
+            match note {
+                Note::Superseded(function, version) => {
+                    let due = self.events.now() + KEPT;
+                    state.aging.push_back((due, function, version));
+                }
+                note => apply(&mut state.engine, &mut state.hands.table, note, now),
+            }
+        }
+    }
+
+    /// The bytes of a version and the address of its first; also of versions that were
+    /// freed, while a run is recorded.
+    pub(crate) fn code_of(&self, version: VersionId) -> Option<(u64, Vec<u8>)> {
+        let mut state = self.reclaim.state();
+        self.read_notes(&mut state, self.reclaim_now_time());
+        state.hands.code_of(version)
+    }
+
     /// Gives up the version before `version`, if that still runs.
     fn give_up_fallback(self: &Arc<Self>, function: FunctionId, version: VersionId) {
         let versions = self.tiers.versions.of(function);
@@ -386,7 +409,12 @@ fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
                 fixed,
             };
             table.live.insert(version, id);
-            table.codes.insert(id, Piece { function, code });
+            let piece = Piece {
+                version,
+                function,
+                code,
+            };
+            table.codes.insert(id, piece);
             engine.apply(uruk_reclaim::Note::Born(block), now)
         }
         Note::Retire(version) => match table.live.remove(&version) {

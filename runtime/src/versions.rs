@@ -205,14 +205,6 @@ impl Versions {
         let published = self.of(request.function).published();
         published.is_some_and(|version| version.id == request.version)
     }
-
-    /// Where the code of a version lies: entry and end.
-    pub(crate) fn code_of(&self, version: u64) -> Option<(u64, u64)> {
-        let records = self.lock();
-        let mut built = records.values().flat_map(|record| &record.built);
-        let found = built.find(|v| v.id.0 == version)?;
-        Some((found.entry, found.body_end))
-    }
 }
 
 impl Core {

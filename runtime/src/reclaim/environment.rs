@@ -1,5 +1,6 @@
 //! What the engine needs done, with the session's real parts.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,9 @@ use crate::guest::threads;
 /// Stands for stacks that the embedder registered.
 const REGISTERED: ThreadId = ThreadId(0);
 
+/// Bytes of freed code that are kept for a report.
+const KEPT_BYTES: usize = 4 << 20;
+
 /// How long a scan may take.
 const ANSWER: Duration = Duration::from_millis(20);
 
@@ -29,11 +33,36 @@ pub(crate) struct Hands {
     /// Made at the first scan: it takes a signal.
     roots: Option<Roots>,
     pub(crate) generation: u64,
+    /// Code of versions that were freed, for whoever writes about the run.
+    kept: HashMap<VersionId, (u64, Vec<u8>)>,
+    kept_bytes: usize,
 }
 
 impl Hands {
     pub(crate) fn with<'a>(&'a mut self, core: &'a Arc<Core>) -> Work<'a> {
         Work { hands: self, core }
+    }
+
+    /// The bytes of a version and the address of its first.
+    pub(crate) fn code_of(&self, version: VersionId) -> Option<(u64, Vec<u8>)> {
+        if let Some(kept) = self.kept.get(&version) {
+            return Some(kept.clone());
+        }
+        let mut pieces = self.table.codes.values();
+        let piece = pieces.find(|piece| piece.version == version)?;
+        Some((piece.code.entry, piece.code.body()?.to_vec()))
+    }
+
+    /// Keeps the bytes of a piece that is about to be freed, if there is room.
+    fn keep(&mut self, piece: &Piece) {
+        let Some(body) = piece.code.body() else {
+            return;
+        };
+        if self.kept_bytes + body.len() <= KEPT_BYTES && !self.kept.contains_key(&piece.version) {
+            self.kept_bytes += body.len();
+            let kept = (piece.code.entry, body.to_vec());
+            self.kept.insert(piece.version, kept);
+        }
     }
 
     pub(crate) fn after_fork_child(&mut self) {
@@ -106,6 +135,7 @@ impl Work<'_> {
         let function = piece.function;
         let id = self.hands.table.next_id();
         let piece = Piece {
+            version: VersionId(block.version.0),
             function,
             code: copy,
         };
@@ -247,6 +277,9 @@ impl Environment for Work<'_> {
         let mut retired: Vec<Retired> = Vec::with_capacity(batch.len());
         for dead in batch {
             if let Some(piece) = self.hands.table.codes.remove(&dead.id()) {
+                if self.core.events.recorder().is_some() {
+                    self.hands.keep(&piece);
+                }
                 retired.push(piece.code.memory.retire());
             }
         }
