@@ -24,6 +24,7 @@ const LAYERS: [(&str, &[&str]); 17] = [
             "uruk-link",
             "uruk-profiler",
             "uruk-reclaim",
+            "uruk-roots",
             "uruk-report",
             "uruk-session",
             "uruk-stubs",
