@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use uruk_codegen::Compile;
+use uruk_codegen::{Compile, Knowledge};
 use uruk_session::Tracker;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{
@@ -167,6 +167,19 @@ impl Core {
             })
     }
 
+    /// What a compile may assume of callees out of sight: nobody waits for inference,
+    /// unless a fixed tier was asked for.
+    fn knowledge(&self, request: &Request) -> Knowledge {
+        let Some(function) = self.function(request.function) else {
+            return Knowledge::Declared;
+        };
+        let facts = Arc::clone(&function.module.facts);
+        match request.purpose == Purpose::First && self.tiers.is_auto() {
+            true => Knowledge::Known(facts),
+            false => Knowledge::Inferred(facts),
+        }
+    }
+
     fn make_requested(
         self: &Arc<Self>,
         request: Request,
@@ -183,6 +196,7 @@ impl Core {
         } = request;
         versions.start(ticket).map_err(refused)?;
         let started = self.events.now();
+        let how = how.knowing(self.knowledge(&request));
         let built = self.build_version(id, version.0, how)?;
         versions
             .ready(ticket, Entry(built.entry))

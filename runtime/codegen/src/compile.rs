@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::error::CodegenError;
 use crate::extract::{Extraction, Unit};
+use crate::facts::{self, FactStore};
 use crate::plan::ModulePlan;
 use crate::probe;
 use crate::profile::{Probes, Profile, Refused};
@@ -46,6 +47,29 @@ pub enum Counters {
     Full,
 }
 
+/// What may be assumed of callees whose bodies are not copied along, above tier 1. The
+/// store must be of the same module under the same plan.
+#[derive(Debug, Clone, Default)]
+pub enum Knowledge {
+    /// What the module's declarations say.
+    #[default]
+    Declared,
+    /// And what the store has.
+    Known(Arc<FactStore>),
+    /// And what can be inferred within a budget, which the store then has. Takes time:
+    /// not for a function that somebody waits for.
+    Inferred(Arc<FactStore>),
+}
+
+impl Knowledge {
+    pub(crate) fn store(&self) -> Option<&Arc<FactStore>> {
+        match self {
+            Knowledge::Declared => None,
+            Knowledge::Known(store) | Knowledge::Inferred(store) => Some(store),
+        }
+    }
+}
+
 /// Settings of one compile.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -66,6 +90,8 @@ pub struct Compile {
     /// [observed](Profile::observed_targets) addresses. Those not listed are called
     /// through the pointer, as ever.
     pub targets: Arc<HashMap<u64, SymbolId>>,
+    /// What may be assumed of callees out of sight.
+    pub facts: Knowledge,
 }
 
 impl Compile {
@@ -78,6 +104,7 @@ impl Compile {
             alone: false,
             profiles: Arc::default(),
             targets: Arc::default(),
+            facts: Knowledge::Declared,
         }
     }
 
@@ -97,6 +124,13 @@ impl Compile {
     #[must_use]
     pub fn contracting(mut self, contract: bool) -> Compile {
         self.contract = contract;
+        self
+    }
+
+    /// With this known of callees out of sight.
+    #[must_use]
+    pub fn knowing(mut self, facts: Knowledge) -> Compile {
+        self.facts = facts;
         self
     }
 
@@ -197,6 +231,9 @@ impl Reader {
     ) -> (Result<Compiled, CodegenError>, bool) {
         let name = plan.import(function).name.to_string();
         let mut copied = how.tier > Tier::Baseline && !how.alone;
+        if copied {
+            facts::infer(self, plan, function, how);
+        }
         let result = (|| {
             let mut extraction = Extraction::new(self, plan, &name, how)?;
             let body = extraction.add_function(function)?;
@@ -214,6 +251,7 @@ impl Reader {
                 _ => None,
             };
             extraction.apply_profiles()?;
+            extraction.drop_dead_arguments();
             let unit = extraction.finish()?;
             copied &= !unit.candidates.is_empty();
             let object = self.emit(&unit, &name, how.tier)?;

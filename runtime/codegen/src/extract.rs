@@ -28,6 +28,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::compile::{Compile, Tier};
 use crate::context::OwnedModule;
 use crate::error::CodegenError;
+use crate::facts::Summary;
 use crate::globals::mark_dso_local;
 use crate::plan::ModulePlan;
 use crate::profile::{Profile, Refused};
@@ -160,6 +161,8 @@ pub(crate) struct Extraction<'a> {
     pub(crate) constants: Vec<(LLVMValueRef, LLVMValueRef)>,
     pub(crate) inlined: Vec<SymbolId>,
     pub(crate) facts: FxHashSet<SymbolId>,
+    /// Declarations of functions that are known not to use some argument.
+    pub(crate) with_dead: Vec<(LLVMValueRef, Arc<Summary>)>,
     /// Functions of the reader's module with profiles that fit.
     pub(crate) guided: Vec<(LLVMValueRef, Arc<Profile>)>,
     pub(crate) refused: Vec<Refused>,
@@ -207,6 +210,7 @@ impl<'a> Extraction<'a> {
             constants: Vec::new(),
             inlined: Vec::new(),
             facts: FxHashSet::default(),
+            with_dead: Vec::new(),
             guided: Vec::new(),
             refused: Vec::new(),
             guided_functions: 0,

@@ -65,6 +65,9 @@ impl Extraction<'_> {
                 self.facts.insert(id);
             }
             let new = self.declare_function(old, &import.name);
+            if self.optimizes() && import.defined {
+                self.know(id, new);
+            }
             if info.linkage == Linkage::DeclaredWeak {
                 // SAFETY: a declaration of ours.
                 unsafe { LLVMSetLinkage(new, LLVMLinkage::LLVMExternalWeakLinkage) };

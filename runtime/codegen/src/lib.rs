@@ -18,7 +18,7 @@
 //! Reading order: [`summary`] (what a module holds, as plain data),
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
 //! answered), [`reader`], `extract`, `globals`, `body` and `constant` (the copy),
-//! `candidates` and `optimize` (tiers 2 and 3), `shape` (loops and counters), [`profile`],
+//! `candidates`, [`facts`] and `optimize` (tiers 2 and 3), `shape` (loops and counters), [`profile`],
 //! `probe` and `guide` (what code counts about itself, and its use at tier 3), [`emit`]
 //! and `pipeline`, [`pool`], [`fatal`].
 
@@ -27,6 +27,7 @@
 pub mod compile;
 pub mod emit;
 pub mod error;
+pub mod facts;
 pub mod fatal;
 pub mod fuzz;
 pub mod plan;
@@ -49,9 +50,12 @@ mod query;
 mod scan;
 mod shape;
 
-pub use compile::{COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Tier};
+pub use compile::{
+    COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Knowledge, Tier,
+};
 pub use emit::{host_cpu, llvm_version};
 pub use error::CodegenError;
+pub use facts::{FactStats, FactStore};
 pub use plan::{Access, Import, ModulePlan};
 pub use pool::ReaderPool;
 pub use profile::{Count, PROBES, Probes, Profile, ProfileError, Refused, Site, Target};
