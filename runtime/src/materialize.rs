@@ -236,6 +236,8 @@ impl Core {
             end: body_end,
             code: code.start,
             linked: &linked,
+            object: &object,
+            symbol: &body,
         });
         Ok(Built {
             tracker: None,

@@ -196,7 +196,9 @@ impl Core {
         } = request;
         versions.start(ticket).map_err(refused)?;
         let started = self.events.now();
-        let how = how.knowing(self.knowledge(&request));
+        let how = how
+            .knowing(self.knowledge(&request))
+            .with_lines(self.tools.want_lines());
         let built = self.build_version(id, version.0, how)?;
         versions
             .ready(ticket, Entry(built.entry))

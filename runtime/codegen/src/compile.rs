@@ -92,6 +92,8 @@ pub struct Compile {
     pub targets: Arc<HashMap<u64, SymbolId>>,
     /// What may be assumed of callees out of sight.
     pub facts: Knowledge,
+    /// Write line tables, for debuggers, where the bitcode has any.
+    pub lines: bool,
 }
 
 impl Compile {
@@ -105,6 +107,7 @@ impl Compile {
             profiles: Arc::default(),
             targets: Arc::default(),
             facts: Knowledge::Declared,
+            lines: false,
         }
     }
 
@@ -131,6 +134,13 @@ impl Compile {
     #[must_use]
     pub fn knowing(mut self, facts: Knowledge) -> Compile {
         self.facts = facts;
+        self
+    }
+
+    /// With line tables or not.
+    #[must_use]
+    pub fn with_lines(mut self, lines: bool) -> Compile {
+        self.lines = lines;
         self
     }
 

@@ -203,6 +203,9 @@ impl Extraction<'_> {
             LLVMSetComdat(new, std::ptr::null_mut());
             new
         };
+        if self.how.lines {
+            self.defined.push((old, new));
+        }
         copy_attributes(old, new, None);
         if has_function_attribute(old, self.reader.kinds().presplit_coroutine) {
             self.needs_passes = true;

@@ -19,8 +19,8 @@
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
 //! answered), [`reader`], `extract`, `globals`, `body` and `constant` (the copy),
 //! `candidates`, [`facts`] and `optimize` (tiers 2 and 3), `shape` (loops and counters), [`profile`],
-//! `probe` and `guide` (what code counts about itself, and its use at tier 3), [`emit`]
-//! and `pipeline`, [`pool`], [`fatal`].
+//! `probe` and `guide` (what code counts about itself, and its use at tier 3), `lines`
+//! (for debuggers), [`emit`] and `pipeline`, [`pool`], [`fatal`].
 
 #![deny(missing_docs)]
 
@@ -43,6 +43,7 @@ mod context;
 mod extract;
 mod globals;
 mod guide;
+mod lines;
 mod optimize;
 mod pipeline;
 mod probe;
