@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use uruk_codegen::{Bitcode, CodegenError, ModulePlan, ReaderPool, SymbolId};
+use uruk_codegen::{Bitcode, CodegenError, FactStore, ModulePlan, ReaderPool, SymbolId};
 use uruk_heap::{Heap, HeapConfig};
 use uruk_link::{Need, Resolved};
 use uruk_session::Dylib;
@@ -32,6 +32,8 @@ use crate::tools::Tools;
 /// One module of the program.
 pub(crate) struct Module {
     pub(crate) readers: ReaderPool,
+    /// What is known of its functions, under `plan`.
+    pub(crate) facts: Arc<FactStore>,
     /// Set once the image it belongs to is bound.
     pub(crate) plan: OnceLock<ModulePlan>,
     /// Where its names are defined and looked up.
@@ -45,6 +47,7 @@ impl Module {
         let readers = ReaderPool::new(bitcode, readers)?;
         Ok(Module {
             readers,
+            facts: Arc::default(),
             plan: OnceLock::new(),
             dylib: dylib.clone(),
         })

@@ -271,6 +271,8 @@ impl Core {
             end: body_end,
             code: range.start,
             linked: &linked,
+            object: &object,
+            symbol: &body,
         });
         let (memory, data) = split(memory);
         let memory = memory.ok_or_else(|| Error::NotAFunction {

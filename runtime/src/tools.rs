@@ -44,6 +44,7 @@ struct Open {
 #[derive(Default)]
 pub(crate) struct Tools {
     any: bool,
+    lines: bool,
     open: Mutex<Open>,
 }
 
@@ -55,6 +56,9 @@ pub(crate) struct Body<'a> {
     /// Where the bytes of the code segment lie.
     pub(crate) code: u64,
     pub(crate) linked: &'a Linked,
+    /// What it was linked from, and its name there.
+    pub(crate) object: &'a [u8],
+    pub(crate) symbol: &'a str,
 }
 
 impl Tools {
@@ -81,6 +85,7 @@ impl Tools {
             .transpose()?;
         Ok(Tools {
             any: true,
+            lines: settings.gdb,
             open: Mutex::new(Open {
                 perf_map,
                 jitdump,
@@ -89,6 +94,11 @@ impl Tools {
                 dumped: HashMap::new(),
             }),
         })
+    }
+
+    /// True if somebody makes use of line tables.
+    pub(crate) fn want_lines(&self) -> bool {
+        self.lines
     }
 
     /// Tells the tools of a body, before it can run.
@@ -140,6 +150,15 @@ impl Tools {
                 address,
                 size,
             };
+            // Lines first: a breakpoint that waits for the name is then set behind the
+            // prologue.
+            match symfile::of_debug_info(body.object, body.symbol, address) {
+                Ok(file) => {
+                    let file = file.map(|file| (address, gdb::register(file)));
+                    open.registered.extend(file);
+                }
+                Err(cause) => warn!(%cause, name, "debuggers see no lines of this function"),
+            }
             match symfile::of_symbols(&[symbol], frames) {
                 Ok(file) => {
                     open.registered.insert(address, gdb::register(file));

@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use uruk_codegen::{Compile, Labels};
+use uruk_codegen::{Compile, Knowledge, Labels};
 use uruk_reclaim::Fixed;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{
@@ -257,6 +257,19 @@ impl Core {
             })
     }
 
+    /// What a compile may assume of callees out of sight: nobody waits for inference,
+    /// unless a fixed tier was asked for.
+    fn knowledge(&self, request: &Request) -> Knowledge {
+        let Some(function) = self.function(request.function) else {
+            return Knowledge::Declared;
+        };
+        let facts = Arc::clone(&function.module.facts);
+        match request.purpose == Purpose::First && self.tiers.is_auto() {
+            true => Knowledge::Known(facts),
+            false => Knowledge::Inferred(facts),
+        }
+    }
+
     fn make_requested(
         self: &Arc<Self>,
         request: Request,
@@ -273,6 +286,8 @@ impl Core {
         versions.start(ticket).map_err(refused)?;
         let started = self.events.now();
         let mut request = request;
+        let lines = self.tools.want_lines();
+        let how = how.knowing(self.knowledge(&request)).with_lines(lines);
         let mut built = match self.build_version(id, how.clone()) {
             Err(Error::Heap(cause)) if self.reclaim_for_more(&cause) => {
                 self.build_version(id, how)?
@@ -284,10 +299,11 @@ impl Core {
             let best = self.tiers.only(request.tier);
             if best != request.tier {
                 // There is no second chance.
-                let first =
-                    std::mem::replace(&mut built, self.build_version(id, self.tiers.how(best))?);
-                self.discard(id, first);
                 request.tier = best;
+                let how = self.tiers.how(best);
+                let how = how.knowing(self.knowledge(&request)).with_lines(lines);
+                let first = std::mem::replace(&mut built, self.build_version(id, how)?);
+                self.discard(id, first);
             }
         }
         let tier = request.tier;

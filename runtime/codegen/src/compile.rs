@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::error::CodegenError;
 use crate::extract::{Extraction, Unit};
+use crate::facts::{self, FactStore};
 use crate::labels::{self, Labels};
 use crate::plan::ModulePlan;
 use crate::probe;
@@ -47,6 +48,29 @@ pub enum Counters {
     Full,
 }
 
+/// What may be assumed of callees whose bodies are not copied along, above tier 1. The
+/// store must be of the same module under the same plan.
+#[derive(Debug, Clone, Default)]
+pub enum Knowledge {
+    /// What the module's declarations say.
+    #[default]
+    Declared,
+    /// And what the store has.
+    Known(Arc<FactStore>),
+    /// And what can be inferred within a budget, which the store then has. Takes time:
+    /// not for a function that somebody waits for.
+    Inferred(Arc<FactStore>),
+}
+
+impl Knowledge {
+    pub(crate) fn store(&self) -> Option<&Arc<FactStore>> {
+        match self {
+            Knowledge::Declared => None,
+            Knowledge::Known(store) | Knowledge::Inferred(store) => Some(store),
+        }
+    }
+}
+
 /// Settings of one compile.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -67,6 +91,10 @@ pub struct Compile {
     /// [observed](Profile::observed_targets) addresses. Those not listed are called
     /// through the pointer, as ever.
     pub targets: Arc<HashMap<u64, SymbolId>>,
+    /// What may be assumed of callees out of sight.
+    pub facts: Knowledge,
+    /// Write line tables, for debuggers, where the bitcode has any.
+    pub lines: bool,
 }
 
 impl Compile {
@@ -79,6 +107,8 @@ impl Compile {
             alone: false,
             profiles: Arc::default(),
             targets: Arc::default(),
+            facts: Knowledge::Declared,
+            lines: false,
         }
     }
 
@@ -98,6 +128,20 @@ impl Compile {
     #[must_use]
     pub fn contracting(mut self, contract: bool) -> Compile {
         self.contract = contract;
+        self
+    }
+
+    /// With this known of callees out of sight.
+    #[must_use]
+    pub fn knowing(mut self, facts: Knowledge) -> Compile {
+        self.facts = facts;
+        self
+    }
+
+    /// With line tables or not.
+    #[must_use]
+    pub fn with_lines(mut self, lines: bool) -> Compile {
+        self.lines = lines;
         self
     }
 
@@ -200,6 +244,9 @@ impl Reader {
     ) -> (Result<Compiled, CodegenError>, bool) {
         let name = plan.import(function).name.to_string();
         let mut copied = how.tier > Tier::Baseline && !how.alone;
+        if copied {
+            facts::infer(self, plan, function, how);
+        }
         let result = (|| {
             let mut extraction = Extraction::new(self, plan, &name, how)?;
             let body = extraction.add_function(function)?;
@@ -217,6 +264,7 @@ impl Reader {
                 _ => None,
             };
             extraction.apply_profiles()?;
+            extraction.drop_dead_arguments();
             let unit = extraction.finish()?;
             // SAFETY: as above; no pass has run yet, and tables of labels are there.
             let labels = unsafe { labels::of(body) };

@@ -28,6 +28,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::compile::{Compile, Tier};
 use crate::context::OwnedModule;
 use crate::error::CodegenError;
+use crate::facts::Summary;
 use crate::globals::mark_dso_local;
 use crate::plan::ModulePlan;
 use crate::profile::{Profile, Refused};
@@ -160,8 +161,12 @@ pub(crate) struct Extraction<'a> {
     pub(crate) constants: Vec<(LLVMValueRef, LLVMValueRef)>,
     pub(crate) inlined: Vec<SymbolId>,
     pub(crate) facts: FxHashSet<SymbolId>,
+    /// Declarations of functions that are known not to use some argument.
+    pub(crate) with_dead: Vec<(LLVMValueRef, Arc<Summary>)>,
     /// Functions of the reader's module with profiles that fit.
     pub(crate) guided: Vec<(LLVMValueRef, Arc<Profile>)>,
+    /// Functions defined here, old and new, if lines are asked for.
+    pub(crate) defined: Vec<(LLVMValueRef, LLVMValueRef)>,
     pub(crate) refused: Vec<Refused>,
     pub(crate) guided_functions: u32,
     pub(crate) promoted: u32,
@@ -207,7 +212,9 @@ impl<'a> Extraction<'a> {
             constants: Vec::new(),
             inlined: Vec::new(),
             facts: FxHashSet::default(),
+            with_dead: Vec::new(),
             guided: Vec::new(),
+            defined: Vec::new(),
             refused: Vec::new(),
             guided_functions: 0,
             promoted: 0,
@@ -315,9 +322,11 @@ impl<'a> Extraction<'a> {
             unsafe { LLVMSetInitializer(new, initializer) };
             done += 1;
         }
-        // SAFETY: a live module. Line tables of one function would carry its whole
-        // compile unit along; the debugger's view is made elsewhere.
+        let lines = self.take_lines();
+        // SAFETY: a live module. Debug information of one function would carry its
+        // whole compile unit along.
         unsafe { LLVMStripModuleDebugInfo(self.module.raw()) };
+        self.put_lines(lines);
         Ok(Unit {
             module: self.module,
             needs_passes: self.needs_passes,
@@ -342,7 +351,7 @@ impl<'a> Extraction<'a> {
     }
 }
 
-fn set_flag(context: LLVMContextRef, module: LLVMModuleRef, name: &str, value: u64) {
+pub(crate) fn set_flag(context: LLVMContextRef, module: LLVMModuleRef, name: &str, value: u64) {
     // SAFETY: live context and module; pointer and length describe `name`.
     unsafe {
         let constant = LLVMConstInt(LLVMInt32TypeInContext(context), value, 0);

@@ -65,6 +65,9 @@ impl Extraction<'_> {
                 self.facts.insert(id);
             }
             let new = self.declare_function(old, &import.name);
+            if self.optimizes() && import.defined {
+                self.know(id, new);
+            }
             if info.linkage == Linkage::DeclaredWeak {
                 // SAFETY: a declaration of ours.
                 unsafe { LLVMSetLinkage(new, LLVMLinkage::LLVMExternalWeakLinkage) };
@@ -200,6 +203,9 @@ impl Extraction<'_> {
             LLVMSetComdat(new, std::ptr::null_mut());
             new
         };
+        if self.how.lines {
+            self.defined.push((old, new));
+        }
         copy_attributes(old, new, None);
         if has_function_attribute(old, self.reader.kinds().presplit_coroutine) {
             self.needs_passes = true;

@@ -18,15 +18,16 @@
 //! Reading order: [`summary`] (what a module holds, as plain data),
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
 //! answered), [`reader`], `extract`, `globals`, `body` and `constant` (the copy),
-//! `candidates` and `optimize` (tiers 2 and 3), `shape` (loops and counters), [`profile`],
-//! `probe` and `guide` (what code counts about itself, and its use at tier 3), [`emit`]
-//! and `pipeline`, [`pool`], [`fatal`].
+//! `candidates`, [`facts`] and `optimize` (tiers 2 and 3), `shape` (loops and counters), [`profile`],
+//! `probe` and `guide` (what code counts about itself, and its use at tier 3), `lines`
+//! (for debuggers), [`emit`] and `pipeline`, [`pool`], [`fatal`].
 
 #![deny(missing_docs)]
 
 pub mod compile;
 pub mod emit;
 pub mod error;
+pub mod facts;
 pub mod fatal;
 pub mod fuzz;
 pub mod plan;
@@ -43,6 +44,7 @@ mod extract;
 mod globals;
 mod guide;
 mod labels;
+mod lines;
 mod optimize;
 mod pipeline;
 mod probe;
@@ -50,9 +52,12 @@ mod query;
 mod scan;
 mod shape;
 
-pub use compile::{COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Tier};
+pub use compile::{
+    COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Knowledge, Tier,
+};
 pub use emit::{host_cpu, llvm_version};
 pub use error::CodegenError;
+pub use facts::{FactStats, FactStore};
 pub use labels::Labels;
 pub use plan::{Access, Import, ModulePlan};
 pub use pool::ReaderPool;

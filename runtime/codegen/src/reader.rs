@@ -289,6 +289,20 @@ impl Reader {
         }
     }
 
+    /// Runs passes on a unit that will not be emitted.
+    pub(crate) fn run_passes(&self, unit: &Unit, passes: &str) -> Result<(), CodegenError> {
+        let Some(emitter) = &self.emitters[0] else {
+            return Ok(());
+        };
+        emitter
+            .run_passes(unit.module.raw(), passes)
+            .map_err(|m| CodegenError::Emit {
+                module: self.bitcode.name().to_owned(),
+                unit: String::from("facts"),
+                message: m,
+            })
+    }
+
     /// False after an error of LLVM: what it left in the context, and in the passes
     /// that are kept, is not to be built on.
     pub(crate) fn is_sound(&self) -> bool {
