@@ -197,6 +197,9 @@ impl Reader {
     ) -> (Result<Compiled, CodegenError>, bool) {
         let name = plan.import(function).name.to_string();
         let mut copied = how.tier > Tier::Baseline && !how.alone;
+        if copied {
+            self.stock(plan, function, how);
+        }
         let result = (|| {
             let mut extraction = Extraction::new(self, plan, &name, how)?;
             let body = extraction.add_function(function)?;
@@ -215,7 +218,7 @@ impl Reader {
             };
             extraction.apply_profiles()?;
             let unit = extraction.finish()?;
-            copied &= !unit.candidates.is_empty();
+            copied &= !unit.candidates.is_empty() || !unit.kept.is_empty();
             let object = self.emit(&unit, &name, how.tier)?;
             Ok(Compiled {
                 object,

@@ -18,7 +18,7 @@
 //! Reading order: [`summary`] (what a module holds, as plain data),
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
 //! answered), [`reader`], `extract`, `globals`, `body` and `constant` (the copy),
-//! `candidates` and `optimize` (tiers 2 and 3), `shape` (loops and counters), [`profile`],
+//! `candidates`, `library` and `optimize` (tiers 2 and 3), `shape` (loops and counters), [`profile`],
 //! `probe` and `guide` (what code counts about itself, and its use at tier 3), [`emit`]
 //! and `pipeline`, [`pool`], [`fatal`].
 
@@ -42,6 +42,7 @@ mod context;
 mod extract;
 mod globals;
 mod guide;
+mod library;
 mod optimize;
 mod pipeline;
 mod probe;
