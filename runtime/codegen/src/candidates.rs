@@ -339,7 +339,10 @@ impl Extraction<'_> {
         }
         let name = self.plan.import(id).name.to_string();
         self.bodies_read.insert(entry.function);
-        let linkage = LLVMLinkage::LLVMAvailableExternallyLinkage;
+        let linkage = match entry.constant {
+            true => LLVMLinkage::LLVMExternalLinkage,
+            false => LLVMLinkage::LLVMAvailableExternallyLinkage,
+        };
         let new = self.define_function(entry.function, &name, linkage)?;
         // Passes that saw the shelf only know no use of its address.
         // SAFETY: live functions of one type.
@@ -348,6 +351,9 @@ impl Extraction<'_> {
         self.with_labels.insert(old, new);
         self.pending.push_back((entry.function, new));
         self.kept.push(new);
+        if entry.constant {
+            self.candidates.push((id, name));
+        }
         self.candidate_instructions += entry.instructions;
         for used in &entry.uses {
             match used.kind {

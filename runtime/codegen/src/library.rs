@@ -7,6 +7,8 @@
 //! the pipeline (see `optimize`); that module is a *shelf* and stays. Units then copy
 //! their candidates from shelves. Passes leave such a copy alone: it is
 //! `available_externally` and `optnone`, which keeps passes from it but not the inliner.
+//! One that always returns the same constant is an exact definition like candidates with
+//! profiles (see `candidates`), since only of those passes tell callers.
 //!
 //! Invariants:
 //! - An entry says what it was made of ([`Entry::uses`]): whoever uses the entry depends
@@ -17,14 +19,15 @@
 //!   string that a pass has made) is not kept.
 //! - Shelves hold no more than [`MOST_INSTRUCTIONS`]; then all of them go.
 
-use inkwell::llvm_sys::LLVMValueKind;
 use inkwell::llvm_sys::core::{
     LLVMGetFirstBasicBlock, LLVMGetFirstFunction, LLVMGetFirstGlobal, LLVMGetFirstInstruction,
-    LLVMGetIntrinsicID, LLVMGetNamedFunction, LLVMGetNextBasicBlock, LLVMGetNextFunction,
-    LLVMGetNextGlobal, LLVMGetNextInstruction, LLVMGetNumOperands, LLVMGetOperand,
-    LLVMGetPersonalityFn, LLVMGetValueKind, LLVMHasPersonalityFn, LLVMIsDeclaration,
+    LLVMGetInstructionOpcode, LLVMGetIntrinsicID, LLVMGetNamedFunction, LLVMGetNextBasicBlock,
+    LLVMGetNextFunction, LLVMGetNextGlobal, LLVMGetNextInstruction, LLVMGetNumOperands,
+    LLVMGetOperand, LLVMGetPersonalityFn, LLVMGetValueKind, LLVMHasPersonalityFn, LLVMIsConstant,
+    LLVMIsDeclaration,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
+use inkwell::llvm_sys::{LLVMOpcode, LLVMValueKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::compile::{Compile, DependenceKind, Tier};
@@ -45,6 +48,8 @@ pub(crate) struct Entry {
     pub(crate) function: LLVMValueRef,
     /// Instructions after simplification.
     pub(crate) instructions: u32,
+    /// True if it returns the same constant always: callers are to know.
+    pub(crate) constant: bool,
     /// What it was made of, itself included.
     pub(crate) uses: Vec<Use>,
 }
@@ -239,12 +244,8 @@ impl Reader {
             // SAFETY: a live module and a C string.
             let function = unsafe { LLVMGetNamedFunction(unit.module.raw(), name.as_ptr()) };
             // SAFETY: a live function where it is not null; members have bodies.
-            let Some(instructions) =
-                (!function.is_null()).then(|| unsafe { count_if_homely(function, &homes) })
-            else {
-                continue;
-            };
-            let Some(instructions) = instructions else {
+            let body = (!function.is_null()).then(|| unsafe { measure(function, &homes) });
+            let Some((instructions, constant)) = body.flatten() else {
                 continue;
             };
             let mut uses = common.clone();
@@ -261,6 +262,7 @@ impl Reader {
                 Entry {
                     function,
                     instructions,
+                    constant,
                     uses: uses.into_iter().collect(),
                 },
             ));
@@ -302,16 +304,17 @@ fn globals(module: &OwnedModule) -> Vec<LLVMValueRef> {
     all
 }
 
-/// The number of instructions of a body; `None` if there is none, or if it mentions a
-/// global without a home.
+/// The number of instructions of a body, and whether it returns one constant; `None` if
+/// there is no body, or if it mentions a global without a home.
 ///
 /// # Safety
 /// A live function.
-unsafe fn count_if_homely(
+unsafe fn measure(
     function: LLVMValueRef,
     homes: &FxHashMap<LLVMValueRef, LLVMValueRef>,
-) -> Option<u32> {
+) -> Option<(u32, bool)> {
     let mut count = 0u32;
+    let mut results = FxHashSet::default();
     // SAFETY: by the caller's promise; walks blocks, instructions and operands.
     unsafe {
         if LLVMIsDeclaration(function) != 0 {
@@ -330,12 +333,17 @@ unsafe fn count_if_homely(
                 if !(0..operands).all(|i| is_homely(LLVMGetOperand(instruction, i), homes)) {
                     return None;
                 }
+                if operands == 1 && LLVMGetInstructionOpcode(instruction) == LLVMOpcode::LLVMRet {
+                    results.insert(LLVMGetOperand(instruction, 0));
+                }
                 instruction = LLVMGetNextInstruction(instruction);
             }
             block = LLVMGetNextBasicBlock(block);
         }
     }
-    Some(count)
+    // SAFETY: live values.
+    let constant = |&value: &LLVMValueRef| unsafe { LLVMIsConstant(value) } != 0;
+    Some((count, results.len() == 1 && results.iter().all(constant)))
 }
 
 /// True if all globals in `value` have homes; intrinsics need none.
