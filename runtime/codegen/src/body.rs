@@ -304,11 +304,14 @@ impl Extraction<'_> {
 
     /// A direct callee: `alwaysinline` functions with a body here are copied along.
     fn map_callee(&mut self, old: LLVMValueRef) -> Result<LLVMValueRef, CodegenError> {
-        if let Some((root, new)) = self.root
+        let old = self.reader.library().home(old).unwrap_or(old);
+        if self.optimizes()
             && let Some(id) = self.resolve(old)
         {
             let target = self.reader.table().values[id.index()];
-            if target == root {
+            if let Some((root, new)) = self.root
+                && target == root
+            {
                 return Ok(new);
             }
             // Through an alias, if the function it names is a candidate.

@@ -246,6 +246,7 @@ impl Reader {
         let mut copied = how.tier > Tier::Baseline && !how.alone;
         if copied {
             facts::infer(self, plan, function, how);
+            self.stock(plan, function, how);
         }
         let result = (|| {
             let mut extraction = Extraction::new(self, plan, &name, how)?;
@@ -268,7 +269,7 @@ impl Reader {
             let unit = extraction.finish()?;
             // SAFETY: as above; no pass has run yet, and tables of labels are there.
             let labels = unsafe { labels::of(body) };
-            copied &= !unit.candidates.is_empty();
+            copied &= !unit.candidates.is_empty() || !unit.kept.is_empty();
             let object = self.emit(&unit, &name, how.tier)?;
             Ok(Compiled {
                 object,

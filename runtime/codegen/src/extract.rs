@@ -15,8 +15,8 @@ use std::sync::Arc;
 use inkwell::llvm_sys::core::{
     LLVMAddModuleFlag, LLVMConstInt, LLVMCreateBuilderInContext, LLVMCreateEnumAttribute,
     LLVMDisposeBuilder, LLVMGetEnumAttributeAtIndex, LLVMGetEnumAttributeKindForName,
-    LLVMGetInitializer, LLVMInt32TypeInContext, LLVMModuleCreateWithNameInContext,
-    LLVMSetInitializer, LLVMValueAsMetadata,
+    LLVMGetInitializer, LLVMInt32TypeInContext, LLVMIsAGlobalValue,
+    LLVMModuleCreateWithNameInContext, LLVMSetInitializer, LLVMValueAsMetadata,
 };
 use inkwell::llvm_sys::debuginfo::LLVMStripModuleDebugInfo;
 use inkwell::llvm_sys::prelude::{
@@ -32,7 +32,7 @@ use crate::facts::Summary;
 use crate::globals::mark_dso_local;
 use crate::plan::ModulePlan;
 use crate::profile::{Profile, Refused};
-use crate::reader::{Reader, c_name};
+use crate::reader::{Reader, c_name, value_name};
 use crate::summary::{BODY_PREFIX, Kind, Placement, SymbolId};
 
 /// Attributes of a declaration that change how it is called. The others only help
@@ -65,8 +65,11 @@ pub(crate) struct AttributeKinds {
     pub(crate) naked: u32,
     pub(crate) noinline: u32,
     pub(crate) optnone: u32,
+    /// A stack protector whatever the frame holds.
+    pub(crate) protect_all: u32,
     pub(crate) returns_twice: u32,
     pub(crate) nonlazybind: LLVMAttributeRef,
+    pub(crate) optnone_attribute: LLVMAttributeRef,
     /// What a caller must know of a callee: how values are passed, and that a call may
     /// return twice.
     pub(crate) of_calls: Vec<u32>,
@@ -84,10 +87,13 @@ impl AttributeKinds {
             naked: kind("naked"),
             noinline: kind("noinline"),
             optnone: kind("optnone"),
+            protect_all: kind("sspreq"),
             returns_twice: kind("returns_twice"),
             of_calls: OF_CALLS.iter().map(|name| kind(name)).collect(),
             // SAFETY: a live context and a kind number LLVM just gave.
             nonlazybind: unsafe { LLVMCreateEnumAttribute(context, kind("nonlazybind"), 0) },
+            // SAFETY: as above.
+            optnone_attribute: unsafe { LLVMCreateEnumAttribute(context, kind("optnone"), 0) },
         }
     }
 }
@@ -111,7 +117,10 @@ pub(crate) struct Unit {
     pub(crate) candidates: Vec<(SymbolId, String)>,
     /// Constants defined for the optimizer only.
     pub(crate) constants: Vec<LLVMValueRef>,
-    /// Instructions of the candidates.
+    /// Callees defined likewise, with their simplified bodies.
+    pub(crate) kept: Vec<LLVMValueRef>,
+    pub(crate) optnone: LLVMAttributeRef,
+    /// Instructions of both.
     pub(crate) candidate_instructions: u32,
     /// Functions whose bodies are in the unit besides.
     pub(crate) inlined: Vec<SymbolId>,
@@ -157,6 +166,7 @@ pub(crate) struct Extraction<'a> {
     /// itself directly.
     pub(crate) root: Option<(LLVMValueRef, LLVMValueRef)>,
     pub(crate) candidates: Vec<(SymbolId, String)>,
+    pub(crate) kept: Vec<LLVMValueRef>,
     pub(crate) candidate_instructions: u32,
     pub(crate) constants: Vec<(LLVMValueRef, LLVMValueRef)>,
     pub(crate) inlined: Vec<SymbolId>,
@@ -208,6 +218,7 @@ impl<'a> Extraction<'a> {
             has_matrices: false,
             root: None,
             candidates: Vec::new(),
+            kept: Vec::new(),
             candidate_instructions: 0,
             constants: Vec::new(),
             inlined: Vec::new(),
@@ -305,8 +316,35 @@ impl<'a> Extraction<'a> {
         Ok(any || has_asm)
     }
 
+    /// As [`Extraction::finish`], and for the names of functions and variables in the
+    /// module the globals they stand for.
+    pub(crate) fn finish_with_homes(
+        mut self,
+    ) -> Result<(Unit, FxHashMap<String, LLVMValueRef>), CodegenError> {
+        self.initialize()?;
+        let index = &self.reader.table().index;
+        let mut homes = FxHashMap::default();
+        for (&old, &new) in self
+            .values
+            .iter()
+            .filter(|(old, _)| index.contains_key(old))
+        {
+            // SAFETY: what globals are mapped to is a live constant.
+            let is_global = unsafe { !LLVMIsAGlobalValue(new).is_null() };
+            if is_global {
+                homes.insert(value_name(new), old);
+            }
+        }
+        Ok((self.into_unit(), homes))
+    }
+
     /// Initializes the copied label tables and constants, and hands the module out.
     pub(crate) fn finish(mut self) -> Result<Unit, CodegenError> {
+        self.initialize()?;
+        Ok(self.into_unit())
+    }
+
+    fn initialize(&mut self) -> Result<(), CodegenError> {
         while let Some((old, new)) = self.tables.pop() {
             // SAFETY: label tables are defined constants.
             let initializer = self.map_constant(unsafe { LLVMGetInitializer(old) })?;
@@ -327,19 +365,25 @@ impl<'a> Extraction<'a> {
         // whole compile unit along.
         unsafe { LLVMStripModuleDebugInfo(self.module.raw()) };
         self.put_lines(lines);
-        Ok(Unit {
+        Ok(())
+    }
+
+    fn into_unit(self) -> Unit {
+        Unit {
             module: self.module,
             needs_passes: self.needs_passes,
             has_matrices: self.has_matrices,
             candidates: self.candidates,
             constants: self.constants.into_iter().map(|(_, new)| new).collect(),
+            kept: self.kept,
+            optnone: self.reader.kinds().optnone_attribute,
             candidate_instructions: self.candidate_instructions,
             inlined: self.inlined,
             facts: self.facts,
             refused: self.refused,
             guided_functions: self.guided_functions,
             promoted: self.promoted,
-        })
+        }
     }
 
     pub(crate) fn unsupported(&self, construct: &str) -> CodegenError {

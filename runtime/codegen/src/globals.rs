@@ -35,10 +35,14 @@ impl Extraction<'_> {
         if let Some(&new) = self.values.get(&old) {
             return Ok(new);
         }
-        let new = match self.reader.table().index.get(&old) {
-            Some(&id) => self.import(id, old)?,
+        let new = match (
+            self.reader.table().index.get(&old),
+            self.reader.library().home(old),
+        ) {
+            (Some(&id), _) => self.import(id, old)?,
+            (None, Some(home)) => self.map_global(home)?,
             // Reading a body can add intrinsics to the module (upgrades of old ones).
-            None => self.declare_function(old, &value_name(old)),
+            (None, None) => self.declare_function(old, &value_name(old)),
         };
         self.values.insert(old, new);
         Ok(new)

@@ -18,9 +18,9 @@
 //! Reading order: [`summary`] (what a module holds, as plain data),
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
 //! answered), [`reader`], `extract`, `globals`, `body` and `constant` (the copy),
-//! `candidates`, [`facts`] and `optimize` (tiers 2 and 3), `shape` (loops and counters), [`profile`],
-//! `probe` and `guide` (what code counts about itself, and its use at tier 3), `lines`
-//! (for debuggers), [`emit`] and `pipeline`, [`pool`], [`fatal`].
+//! `candidates`, `library`, [`facts`] and `optimize` (tiers 2 and 3), `shape` (loops and
+//! counters), `labels`, [`profile`], `probe` and `guide` (what code counts about itself, and
+//! its use at tier 3), `lines` (for debuggers), [`emit`] and `pipeline`, [`pool`], [`fatal`].
 
 #![deny(missing_docs)]
 
@@ -44,6 +44,7 @@ mod extract;
 mod globals;
 mod guide;
 mod labels;
+mod library;
 mod lines;
 mod optimize;
 mod pipeline;

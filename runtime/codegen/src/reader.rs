@@ -31,6 +31,7 @@ use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
 use crate::emit::Emitter;
 use crate::error::CodegenError;
 use crate::extract::{AttributeKinds, Extraction, Unit, has_function_attribute};
+use crate::library::Library;
 use crate::optimize;
 use crate::plan::ModulePlan;
 use crate::scan;
@@ -128,6 +129,7 @@ pub struct Reader {
     // Field order is drop order: the module goes before its context, and the
     // context before the bytes a lazy module still points into.
     module: OwnedModule,
+    library: Library,
     /// By tier; the first is there from the start.
     emitters: [Option<Emitter>; 3],
     context: LlvmContext,
@@ -187,6 +189,7 @@ impl Reader {
         }
         Ok(Reader {
             module,
+            library: Library::default(),
             emitters: [Some(emitter), None, None],
             context,
             bitcode: bitcode.clone(),
@@ -265,6 +268,23 @@ impl Reader {
         tier: Tier,
     ) -> Result<Vec<u8>, CodegenError> {
         self.compiles += 1;
+        let passes = unit.needs_passes || tier > Tier::Baseline;
+        self.run(unit, name, tier, |emitter, unit| {
+            if passes {
+                optimize::run(emitter, unit, tier)?;
+            }
+            Ok(emitter.emit(unit.module.raw()))
+        })
+    }
+
+    /// Lets `work` be done on a unit with the emitter of `tier`.
+    pub(crate) fn run<T>(
+        &mut self,
+        unit: &Unit,
+        name: &str,
+        tier: Tier,
+        work: impl FnOnce(&mut Emitter, &Unit) -> Result<T, String>,
+    ) -> Result<T, CodegenError> {
         let place = &mut self.emitters[tier as usize - 1];
         let emitter = match place {
             Some(emitter) => emitter,
@@ -275,13 +295,10 @@ impl Reader {
             unit: name.to_owned(),
             message,
         };
-        if unit.needs_passes || tier > Tier::Baseline {
-            optimize::run(emitter, unit, tier).map_err(&fail)?;
-        }
-        let object = emitter.emit(unit.module.raw());
+        let done = work(emitter, unit).map_err(&fail)?;
         // Emission always says it succeeded; an error in the context counts.
         match self.context.take_errors() {
-            None => Ok(object),
+            None => Ok(done),
             Some(message) => {
                 self.sound = false;
                 Err(fail(message))
@@ -355,6 +372,14 @@ impl Reader {
     /// What the verifier says of the bodies read so far; for a message only.
     fn verifier_message(&self) -> String {
         verify_module(self.module.raw()).unwrap_or_else(|| String::from("no message"))
+    }
+
+    pub(crate) fn library(&self) -> &Library {
+        &self.library
+    }
+
+    pub(crate) fn library_mut(&mut self) -> &mut Library {
+        &mut self.library
     }
 
     pub(crate) fn module(&self) -> LLVMModuleRef {

@@ -166,7 +166,7 @@ fn only_bound_definitions_are_looked_into() {
 fn a_candidate_that_is_not_inlined_stays_behind_its_slot() {
     // Too large to be inlined, small enough to be looked at.
     let mut body = String::new();
-    for i in 0..140 {
+    for i in 0..80 {
         body += &format!("store volatile i32 {i}, ptr @state\n");
     }
     let ir = format!(

@@ -77,7 +77,7 @@ pub(crate) fn infer(reader: &Reader, plan: &ModulePlan, root: SymbolId, how: &Co
     if unit.read_bodies(old).is_err() {
         return;
     }
-    let (instructions, callees) = unit.look_at(old);
+    let (instructions, callees) = unit.survey(old);
     let budget = instructions.saturating_mul(FACTOR).clamp(LEAST, MOST);
     let mut graph = Graph::default();
     for callee in callees {
@@ -161,7 +161,7 @@ impl Extraction<'_> {
         }
         let old = self.reader.table().values[id.index()];
         self.read_bodies(old).ok()?;
-        let (instructions, callees) = self.look_at(old);
+        let (instructions, callees) = self.survey(old);
         graph.used = graph.used.saturating_add(instructions.min(LARGE));
         if instructions > LARGE {
             return None;
@@ -188,7 +188,7 @@ impl Extraction<'_> {
     /// Instructions of a body that was read, and the functions it calls by name, each
     /// once: through aliases, with these, and with what copies of `alwaysinline` bodies
     /// that are not bound call.
-    fn look_at(&self, function: LLVMValueRef) -> (u32, Vec<SymbolId>) {
+    fn survey(&self, function: LLVMValueRef) -> (u32, Vec<SymbolId>) {
         let mut instructions = 0u32;
         let mut callees = Vec::new();
         let mut bodies = vec![function];
