@@ -9,7 +9,7 @@
 //! that no fork happens meanwhile; sleeping threads are parked, which holds no lock.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::{debug, info, warn};
@@ -24,7 +24,7 @@ use crate::guided::Step;
 use crate::service;
 #[cfg(doc)]
 use crate::tiers::Tiers;
-use crate::tiers::{Control, clock, key, nanos};
+use crate::tiers::{Control, Jobs, clock, key, nanos};
 use crate::versions::Request;
 
 /// Niceness of background workers: the program, and first calls, go before them; beside
@@ -65,9 +65,14 @@ fn control(core: &Arc<Core>) {
             .unwrap_or_else(PoisonError::into_inner);
         *thread = Some(std::thread::current());
     }
+    let mut slept = false;
     while !core.is_stopping() {
         let interval = {
             let _pass = service::enter();
+            // Not in a process that is over by then, nor in a fork's child that is.
+            if std::mem::replace(&mut slept, true) {
+                core.prepare_worker();
+            }
             core.look()
         };
         let until = nanos(core.events.now() + interval).0;
@@ -131,7 +136,7 @@ impl Core {
             while let Some(decision) = controller.next(now) {
                 decisions.push(decision);
             }
-            controller.polled(nanos(start.elapsed()));
+            controller.polled(now, nanos(start.elapsed()));
             controller.poll_interval(now)
         };
         for decision in decisions {
@@ -223,6 +228,22 @@ impl Core {
             worker.unpark();
             return;
         }
+        self.add_worker(jobs);
+    }
+
+    /// Has a first worker ready before there is a job: a program that runs for longer than
+    /// the first interval between looks will have one, and its hot function need not wait
+    /// for a thread to start.
+    fn prepare_worker(self: &Arc<Self>) {
+        let running = !self.tiers.control().watched.is_empty();
+        let jobs = self.tiers.jobs();
+        if jobs.workers == 0 && running {
+            self.add_worker(jobs);
+        }
+    }
+
+    /// Starts a worker if there may be another.
+    fn add_worker(self: &Arc<Self>, mut jobs: MutexGuard<'_, Jobs>) {
         if jobs.workers >= self.tiers.background_jobs() {
             return;
         }
@@ -262,7 +283,7 @@ impl Core {
                 );
                 let compile = Nanos::ZERO;
                 let decided = core.tiers.profiles.decided(request.version);
-                core.job_ended(decided, Outcome::Failed { compile }, None);
+                core.job_ended(decided.version, Outcome::Failed { compile }, None);
                 let name = String::from("uruk-opt");
                 if let Err(cause) = core.spawn_worker(name) {
                     warn!(%cause, "no background worker in place of the one LLVM took down");
@@ -275,11 +296,16 @@ impl Core {
             let before = thread_time();
             let first = self.profile_first(request, queued);
             let (request, result) = match first {
-                Ok(Step::Later) => return,
+                Ok(Step::Later) => {
+                    let spent = thread_time().saturating_sub(before);
+                    return self.tiers.profiles.charge(request.version, spent);
+                }
                 Ok(Step::Now(request)) => (request, self.make(request, Some(queued))),
                 Err(cause) => (request, Err(cause)),
             };
-            let compile = nanos(thread_time().saturating_sub(before));
+            let decided = self.tiers.profiles.decided(request.version);
+            let spent = thread_time().saturating_sub(before);
+            let compile = nanos(spent + decided.spent);
             let (outcome, runs) = match result {
                 Ok(made) => match made.publication {
                     Publication::Published { .. } => {
@@ -301,8 +327,7 @@ impl Core {
                     (Outcome::Failed { compile }, None)
                 }
             };
-            let decided = self.tiers.profiles.decided(request.version);
-            self.job_ended(decided, outcome, runs);
+            self.job_ended(decided.version, outcome, runs);
         });
     }
 

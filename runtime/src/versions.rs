@@ -211,6 +211,7 @@ impl Core {
                 instructions: built.compiled.instructions,
                 loops: built.compiled.loops,
                 nested: built.compiled.nested,
+                calls: built.compiled.calls,
                 entry_point: self.tiers.is_entry_point(id),
             },
             counts: built.compiled.counts,
@@ -302,6 +303,7 @@ impl Core {
             instructions: shape.instructions,
             loops: shape.loops,
             nested: shape.nested,
+            calls: shape.calls,
             entry_point: self.tiers.is_entry_point(id),
         })
     }

@@ -148,6 +148,8 @@ pub struct Compiled {
     pub loops: u32,
     /// True if one of its loops lies inside another.
     pub nested: bool,
+    /// Calls of named functions in it, intrinsics left out.
+    pub calls: u32,
     /// True if the code increments [`COUNTERS`]. Coroutines and naked functions do
     /// not, whatever was asked.
     pub counts: bool,
@@ -223,6 +225,7 @@ impl Reader {
                 unit_instructions: shape.instructions + unit.candidate_instructions,
                 loops: shape.loops(),
                 nested: shape.nested,
+                calls: shape.calls,
                 counts,
                 probes,
                 guided: unit.guided_functions,

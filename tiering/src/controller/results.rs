@@ -120,9 +120,9 @@ impl Controller {
         if job.stale || !matches!(outcome, Outcome::Published { .. }) {
             stats.wasted_ns += compile.0;
         }
-        let instructions = self.functions.get(job.function).map(Activity::instructions);
-        if let (true, false, Some(instructions)) = (made, job.stale, instructions) {
-            self.costs.learn(job.tier, instructions, compile);
+        let facts = self.functions.get(job.function).map(Activity::facts);
+        if let (true, false, Some(facts)) = (made, job.stale, facts) {
+            self.costs.learn(job.tier, &facts, compile);
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct Body {
     pub(super) version: VersionId,
     pub(super) tier: Tier,
     pub(super) counters: bool,
-    pub(super) instructions: u32,
+    pub(super) facts: Facts,
 }
 
 /// What a [`Workload`](super::Workload) runs on.
@@ -58,7 +58,7 @@ impl Guest {
     /// Compiles a function for its first call, at `now`. Returns how long that takes.
     pub fn first_call(&mut self, now: Nanos, function: FunctionId, facts: Facts) -> Nanos {
         let tier = start_tier(&facts, Tier::Guided);
-        let compile = self.truth.compile(tier, facts.instructions);
+        let compile = self.truth.compile(tier, &facts);
         let first = FirstCode {
             version: self.ids.next(),
             tier,
@@ -79,7 +79,7 @@ impl Guest {
                 version: first.version,
                 tier: first.tier,
                 counters: first.counters,
-                instructions: first.facts.instructions,
+                facts: first.facts,
             },
         );
         self.inputs.push((now, Input::Compiled(function, first)));
@@ -98,7 +98,7 @@ impl Guest {
             version,
             tier,
             counters,
-            instructions: old.map_or(0, |old| old.instructions),
+            facts: old.map_or(Facts::default(), |old| old.facts),
         };
         self.bodies.insert(function, body);
         self.before.extend(old.map(|old| (function, old)));
