@@ -13,7 +13,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::{debug, info, warn};
-use uruk_codegen::fatal;
+use uruk_codegen::{Counters, fatal};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Decision, Nanos, Outcome, Publication, Purpose, Tier, VersionId};
 
@@ -24,7 +24,7 @@ use crate::guided::Step;
 use crate::service;
 #[cfg(doc)]
 use crate::tiers::Tiers;
-use crate::tiers::{Control, Jobs, clock, key, nanos};
+use crate::tiers::{Control, Job, Jobs, clock, key, nanos};
 use crate::versions::Request;
 
 /// Niceness of background workers: the program, and first calls, go before them; beside
@@ -96,7 +96,7 @@ fn work(core: &Arc<Core>) {
             job
         };
         match job {
-            Some((request, queued)) => core.run_job(request, queued),
+            Some(job) => core.run_job(job),
             // Woken for nothing it lines up again; it is in line once.
             None => {
                 // Whoever ends the session before this thread lined up does not wake it.
@@ -143,7 +143,7 @@ impl Core {
             self.carry_out(decision);
         }
         for request in self.tiers.profiles.due(self.events.now()) {
-            self.put_job(request);
+            self.put_job(request, false);
         }
         Duration::from_nanos(interval.0)
     }
@@ -155,14 +155,18 @@ impl Core {
                 function,
                 version,
                 tier,
+                counters,
                 ..
             } => match self.stubs.function(function.0) {
-                Some(id) => self.put_job(Request {
-                    function: id,
-                    version,
-                    tier,
-                    purpose: Purpose::Change,
-                }),
+                Some(id) => {
+                    let request = Request {
+                        function: id,
+                        version,
+                        tier,
+                        purpose: Purpose::Change,
+                    };
+                    self.put_job(request, counters);
+                }
                 None => self.job_ended(version, Outcome::Cancelled, None),
             },
             Decision::Cancel { function, version } => self.cancel(function, version),
@@ -221,9 +225,13 @@ impl Core {
         Ok(())
     }
 
-    fn put_job(self: &Arc<Self>, request: Request) {
+    fn put_job(self: &Arc<Self>, request: Request, counters: bool) {
         let mut jobs = self.tiers.jobs();
-        jobs.waiting.push_back((request, self.events.now()));
+        jobs.waiting.push_back(Job {
+            request,
+            queued: self.events.now(),
+            counters,
+        });
         if let Some(worker) = jobs.idle.pop() {
             worker.unpark();
             return;
@@ -265,7 +273,10 @@ impl Core {
     }
 
     /// Compiles and publishes one version in the background.
-    fn run_job(self: &Arc<Self>, request: Request, queued: Duration) {
+    fn run_job(self: &Arc<Self>, job: Job) {
+        let Job {
+            request, queued, ..
+        } = job;
         let on_fatal = {
             let core = Arc::clone(self);
             move |message: &str| {
@@ -299,6 +310,10 @@ impl Core {
                 Ok(Step::Later) => {
                     let spent = thread_time().saturating_sub(before);
                     return self.tiers.profiles.charge(request.version, spent);
+                }
+                Ok(Step::Now(request)) if job.counters => {
+                    let how = self.tiers.how(request.tier).counting(Counters::Entry);
+                    (request, self.make_as(request, how, Some(queued)))
                 }
                 Ok(Step::Now(request)) => (request, self.make(request, Some(queued))),
                 Err(cause) => (request, Err(cause)),
@@ -373,7 +388,7 @@ impl Core {
         let waited = {
             let mut jobs = self.tiers.jobs();
             let before = jobs.waiting.len();
-            jobs.waiting.retain(|(job, _)| job.version != version);
+            jobs.waiting.retain(|job| job.request.version != version);
             jobs.waiting.len() != before
         };
         if let Some(id) = self.stubs.function(function.0) {

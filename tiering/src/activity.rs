@@ -45,6 +45,8 @@ pub(crate) struct Activity {
     spent: f32,
     sampled: f32,
     counted: f32,
+    /// Entries while `sampled` was taken.
+    entries: f32,
     samples: u16,
     /// Score at which it was last found new, as its logarithm.
     pub(crate) noted: i8,
@@ -77,6 +79,7 @@ impl Default for Activity {
             spent: 0.0,
             sampled: 0.0,
             counted: 0.0,
+            entries: 0.0,
             samples: 0,
             noted: UNNOTED,
             place: Place::Idle,
@@ -95,7 +98,8 @@ impl Activity {
         self.counters = counters;
         self.published = now;
         self.updated = now;
-        (self.window, self.spent, self.sampled, self.counted) = (0.0, 0.0, 0.0, 0.0);
+        (self.window, self.spent) = (0.0, 0.0);
+        (self.sampled, self.counted, self.entries) = (0.0, 0.0, 0.0);
         self.samples = 0;
         self.noted = UNNOTED;
     }
@@ -167,8 +171,29 @@ impl Activity {
         if self.sampled.max(self.counted) > LONG {
             self.sampled /= 2.0;
             self.counted /= 2.0;
+            self.entries /= 2.0;
             self.samples /= 2;
         }
+    }
+
+    /// Entries of the same stretch.
+    pub(crate) fn enter(&mut self, entries: u64) {
+        self.entries += entries as f32;
+    }
+
+    /// Time by samples, with entries as the work: the same unit whatever the version counts
+    /// besides.
+    pub(crate) fn per_entry(&self) -> Measured {
+        Measured {
+            counted: f64::from(self.entries),
+            ..self.measured()
+        }
+    }
+
+    /// Time by samples from one entry to the next, in ns; none without either.
+    pub(crate) fn entry_time(&self) -> Option<f64> {
+        let known = self.samples > 0 && self.entries > 0.0;
+        known.then(|| f64::from(self.sampled) / f64::from(self.entries))
     }
 
     pub(crate) fn measured(&self) -> Measured {

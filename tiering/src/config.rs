@@ -207,7 +207,9 @@ settings! {
         " Least time at tier 2 before tier 3, for a profile worth using.";
     guided_samples: u32 = 8, 0 => 60_000,
         " Least samples at tier 2 before tier 3, if it has no counters.";
-    trial_samples: u32 = 30, 4 => 60_000,
+    trial_entry: Nanos = Nanos::from_us(1), Nanos(1) => Nanos::from_ms(60_000),
+        " Least time per entry of a function whose tier 2 code counts entries, to compare it.";
+    trial_samples: u32 = 20, 4 => 60_000,
         " Least samples of each of two versions before they are compared.";
     slower: f64 = 1.15, 1.0 => 100.0,
         " Times slower than the version before at which a version is taken back.";

@@ -169,9 +169,15 @@ impl Controller {
             self.stats.stray_counts += 1;
             return;
         };
+        if self.calibration.period().is_some() {
+            activity.enter(entries);
+        }
+        if tier != Tier::Baseline {
+            // Its time comes from samples alone; entries are for the comparison.
+            return;
+        }
         let work = activity.event_time(entries as f64 + loops as f64, config);
-        let speedup = self.speedups.expect(Tier::Baseline, tier);
-        let common = self.calibration.common().value / speedup;
+        let common = self.calibration.common().value;
         let corrected = match self.calibration.period() {
             Some(period) => {
                 activity.measure(0, 0.0, work);
@@ -187,9 +193,7 @@ impl Controller {
         let elapsed = activity.unheard(now) + config.poll_min;
         let most = elapsed.as_f64() * f64::from(config.cpus);
         let time = (work * corrected).min(most);
-        if tier == Tier::Baseline {
-            self.calibration.counted(work);
-        }
+        self.calibration.counted(work);
         self.spend(now, function, time);
     }
 
@@ -214,13 +218,11 @@ impl Controller {
             return;
         };
         activity.measure(samples, time.as_f64(), 0.0);
-        if !activity.counters {
-            return self.spend(now, function, time.as_f64());
+        if tier == Tier::Baseline && activity.counters {
+            // The time itself comes from the counters, which the samples correct.
+            return self.calibration.sampled(samples, time.as_f64());
         }
-        // The time itself comes from the counters, which the samples correct.
-        if tier == Tier::Baseline {
-            self.calibration.sampled(samples, time.as_f64());
-        }
+        self.spend(now, function, time.as_f64());
         self.judge(function);
     }
 
@@ -361,7 +363,7 @@ impl Controller {
             return None;
         }
         if to == Tier::Guided {
-            let seen = activity.counters || activity.measured().samples >= config.guided_samples;
+            let seen = activity.measured().samples >= config.guided_samples;
             if !seen || activity.age(now) < config.guided_after {
                 return None;
             }
@@ -392,8 +394,11 @@ impl Controller {
 
     fn compile(&mut self, function: FunctionId, tier: Tier, reason: Reason) -> Decision {
         let version = self.ids.next();
+        let mut counters = false;
         if let Some(activity) = self.functions.make(function) {
             activity.place = Place::Compiling;
+            let dear = |time: f64| time >= self.config.trial_entry.as_f64();
+            counters = tier == Tier::Optimized && activity.entry_time().is_some_and(dear);
         }
         self.outstanding.push(Job {
             version,
@@ -406,6 +411,7 @@ impl Controller {
             function,
             version,
             tier,
+            counters,
             reason,
         }
     }

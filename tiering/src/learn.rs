@@ -4,8 +4,20 @@
 //! |---|---|---|
 //! | compile cost, a line per tier | every compile that ended well (`costs`) | inline candidates are known only by whether there are calls |
 //! | counters against samples | time of all counted versions by samples over that by counters | only while sampling is on |
-//! | speedup of a tier over the one below | functions of which both versions have counters and enough samples: time per work before over after | where the faster tier has no counters it stays the prior: samples alone cannot tell faster code from less work |
+//! | speedup of tier 2 over tier 1 | functions of which both versions count entries and have enough samples: time per entry before over after | small functions are not counted at tier 2; of these, and of tier 3, it stays the prior |
 //! | load | time of the program and of first compiles per time | threads in code that is not ours are not seen |
+//!
+//! # Why entries, and of which functions
+//! Samples alone cannot tell faster code from less work: a function is promoted because it
+//! took much of the time of late, and of late is when it took more than usual. Its share
+//! falls afterwards whatever the new code is like (regression towards the mean), and a
+//! gain estimated from shares is too large for every function, so that averages do not
+//! help. Time per *entry* does not depend on how often a function is called. An increment
+//! at every entry is 0.3 to 1 ns, and nothing beside a body of a microsecond
+//! (`trial_entry`); such functions keep it at tier 2. In smaller ones it would cost what
+//! tier 2 is there to gain, and a version of its own for the trial would cost a compile.
+//! What an entry has to do may still change from phase to phase: a version is taken back
+//! only where the difference is beyond three standard errors (`policy::compare`).
 //!
 //! All are averages that forget: a new value weighs at least 1/[`LONGEST`].
 

@@ -176,7 +176,7 @@ impl Prospect {
 pub struct Measured {
     /// Time by samples.
     pub sampled: f64,
-    /// Work by counters, as time it would take at tier 1.
+    /// Work by counters: entries, or the time they would take at tier 1.
     pub counted: f64,
     /// Number of samples.
     pub samples: u32,
@@ -191,8 +191,13 @@ pub struct Comparison {
     pub error: f64,
 }
 
-/// Compares time per work: `speedup = (s1 / c1) / (s2 / c2)`. The number of samples is
-/// Poisson, so its logarithm has the variance `1 / n`: `error = sqrt(1/n1 + 1/n2)`.
+/// Compares time per entry: `speedup = (s1 / c1) / (s2 / c2)`. The number of samples is
+/// Poisson, so its logarithm has the variance `1 / n`; what an entry has to do varies, and
+/// its standard deviation is taken to be its mean:
+///
+/// ```text
+/// error = sqrt(1/n1 + 1/n2 + 1/c1 + 1/c2)
+/// ```
 ///
 /// `None` without `least` samples and some counts of each: samples alone rank functions,
 /// they do not compare versions.
@@ -200,7 +205,11 @@ pub fn compare(before: &Measured, after: &Measured, least: u32) -> Option<Compar
     let enough = |m: &Measured| m.samples >= least.max(1) && m.sampled > 0.0 && m.counted > 0.0;
     (enough(before) && enough(after)).then(|| Comparison {
         speedup: (before.sampled / before.counted) / (after.sampled / after.counted),
-        error: (1.0 / f64::from(before.samples) + 1.0 / f64::from(after.samples)).sqrt(),
+        error: [before, after]
+            .map(|m| 1.0 / f64::from(m.samples) + 1.0 / m.counted)
+            .iter()
+            .sum::<f64>()
+            .sqrt(),
     })
 }
 

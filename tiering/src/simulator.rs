@@ -65,8 +65,6 @@ pub struct Truth {
     pub failures: f64,
     /// Time of looking at the counters once.
     pub look: Nanos,
-    /// Tier 2 has counters.
-    pub counters_at_optimized: bool,
 }
 
 impl Default for Truth {
@@ -79,7 +77,6 @@ impl Default for Truth {
             noise: 0.4,
             failures: 0.0,
             look: Nanos::from_us(2),
-            counters_at_optimized: false,
         }
     }
 }
@@ -123,6 +120,7 @@ impl fmt::Display for Line {
                 version,
                 tier,
                 reason,
+                ..
             }) => write!(f, "compile   {function} {tier} ({version}): {reason}"),
             What::Decided(Decision::Revert { function, version }) => {
                 write!(f, "revert    {function} ({version})")
@@ -153,6 +151,7 @@ struct Work {
     ends: Nanos,
     fails: bool,
     cancelled: bool,
+    counters: bool,
 }
 
 /// See the module.
@@ -283,6 +282,7 @@ impl<W: Workload> Machine<W> {
                 function,
                 version,
                 tier,
+                counters,
                 ..
             } => {
                 let known = self.workload.compile_time(function, tier);
@@ -299,6 +299,7 @@ impl<W: Workload> Machine<W> {
                     ends: self.now + took,
                     fails: self.random.unit() < self.truth.failures,
                     cancelled: false,
+                    counters: counters || tier == Tier::Baseline,
                 });
             }
             Decision::Cancel { version, .. } => {
@@ -329,13 +330,9 @@ impl<W: Workload> Machine<W> {
             version,
             tier,
             took: compile,
+            counters,
             ..
         } = work;
-        let counters = match tier {
-            Tier::Baseline => true,
-            Tier::Optimized => self.truth.counters_at_optimized,
-            Tier::Guided => false,
-        };
         let outcome = match (work.cancelled, work.fails) {
             (true, _) => Outcome::Cancelled,
             (_, true) => Outcome::Failed { compile },

@@ -38,8 +38,8 @@ pub enum Counters {
     /// Nothing.
     #[default]
     None,
-    /// Entries and back edges, in [`COUNTERS`], without atomics: threads may lose
-    /// some of each other's increments.
+    /// Entries and, at tier 1, back edges, in [`COUNTERS`], without atomics: threads may
+    /// lose some of each other's increments.
     Entry,
     /// All that a [`Profile`] is made of, in [`PROBES`](crate::PROBES), likewise: see
     /// [`Compiled::probes`].
@@ -208,7 +208,7 @@ impl Reader {
             let countable = shape.countable(self, body);
             let counts = countable && how.counters == Counters::Entry;
             if counts {
-                shape.count(context, module, body);
+                shape.count(context, module, body, how.tier == Tier::Baseline);
             }
             let probes = match how.counters {
                 // SAFETY: as above, and it was found countable.

@@ -95,7 +95,14 @@ impl Shape {
     /// Makes `body` count its entries and its back edges. A block that leaves through
     /// a back edge or elsewhere counts both: one increment per iteration is what the
     /// policy needs, and splitting the edge would cost a jump.
-    pub(crate) fn count(&self, context: LLVMContextRef, module: LLVMModuleRef, body: LLVMValueRef) {
+    /// Without `loops` entries only: an increment per iteration is in the way of passes.
+    pub(crate) fn count(
+        &self,
+        context: LLVMContextRef,
+        module: LLVMModuleRef,
+        body: LLVMValueRef,
+        loops: bool,
+    ) {
         // SAFETY: live context and module; the builder is ours, and is positioned at
         // instructions of `body`. Static allocas behind the increment are still in
         // the entry block, which is all that makes them static.
@@ -105,7 +112,8 @@ impl Shape {
             let counters = counters(module, word);
             let entry = LLVMGetFirstInstruction(LLVMGetFirstBasicBlock(body));
             increment(&builder, word, counters, 0, entry);
-            for &latch in &self.latches {
+            let latches: &[_] = if loops { &self.latches } else { &[] };
+            for &latch in latches {
                 let end = LLVMGetBasicBlockTerminator(latch);
                 increment(&builder, word, counters, 1, end);
             }

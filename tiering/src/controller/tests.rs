@@ -46,6 +46,7 @@ fn compile(controller: &mut Controller, now: Nanos) -> (FunctionId, VersionId, T
             version,
             tier,
             reason,
+            ..
         }) => (function, version, tier, reason),
         other => panic!("{other:?}"),
     }

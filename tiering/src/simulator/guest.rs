@@ -120,9 +120,14 @@ impl Guest {
         self.ids.next()
     }
 
-    /// Counts entries and back edges, if the code has counters.
+    /// Counts entries and, at tier 1, back edges, if the code has counters.
     pub fn count(&mut self, function: FunctionId, entries: u64, loops: u64) {
-        let counted = self.bodies.get(&function).is_some_and(|body| body.counters);
+        let body = self.bodies.get(&function);
+        let counted = body.is_some_and(|body| body.counters);
+        let loops = match body.map(|body| body.tier) {
+            Some(Tier::Baseline) => loops,
+            _ => 0,
+        };
         if counted && entries + loops > 0 {
             let counts = self.counts.entry(function).or_default();
             counts.0 += entries;
