@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::bench::Bench;
 use crate::findings::Findings;
 use crate::programs::Subject;
-use crate::tiers::{overhead, promotion, publication, steady, whole_run};
+use crate::tiers::{overhead, promotion, publication, steady, waiting, whole_run};
 use crate::{first_call, generated, linking, programs, session, stubs};
 
 type Measure = dyn Fn(&Bench) -> Result<Findings>;
@@ -60,6 +60,7 @@ pub fn all() -> Vec<Experiment> {
         Experiment::new("whole run", whole_run::measure),
         Experiment::new("time to tier 2", promotion::measure),
         Experiment::new("publication", publication::measure),
+        Experiment::new("waiting", waiting::measure),
         Experiment::new("overhead", overhead::measure),
     ]);
     all

@@ -91,10 +91,19 @@ impl Control {
     }
 }
 
+/// A compile in the background.
+#[derive(Clone, Copy)]
+pub(crate) struct Job {
+    pub(crate) request: Request,
+    pub(crate) queued: Duration,
+    /// The code shall count its entries.
+    pub(crate) counters: bool,
+}
+
 /// What waits for background workers, and who they are.
 #[derive(Default)]
 pub(crate) struct Jobs {
-    pub(crate) waiting: VecDeque<(Request, Duration)>,
+    pub(crate) waiting: VecDeque<Job>,
     pub(crate) idle: Vec<Thread>,
     pub(crate) workers: usize,
 }

@@ -334,6 +334,7 @@ impl Core {
                 instructions: built.compiled.instructions,
                 loops: built.compiled.loops,
                 nested: built.compiled.nested,
+                calls: built.compiled.calls,
                 entry_point: self.tiers.is_entry_point(id),
             },
             counts: built.compiled.counts,
@@ -445,6 +446,7 @@ impl Core {
             instructions: shape.instructions,
             loops: shape.loops,
             nested: shape.nested,
+            calls: shape.calls,
             entry_point: self.tiers.is_entry_point(id),
         })
     }

@@ -40,8 +40,8 @@ pub enum Counters {
     /// Nothing.
     #[default]
     None,
-    /// Entries and back edges, in [`COUNTERS`], without atomics: threads may lose
-    /// some of each other's increments.
+    /// Entries and, at tier 1, back edges, in [`COUNTERS`], without atomics: threads may
+    /// lose some of each other's increments.
     Entry,
     /// All that a [`Profile`] is made of, in [`PROBES`](crate::PROBES), likewise: see
     /// [`Compiled::probes`].
@@ -195,6 +195,8 @@ pub struct Compiled {
     pub nested: bool,
     /// Where the addresses of its labels go.
     pub labels: Labels,
+    /// Calls of named functions in it, intrinsics left out.
+    pub calls: u32,
     /// True if the code increments [`COUNTERS`]. Coroutines and naked functions do
     /// not, whatever was asked.
     pub counts: bool,
@@ -257,7 +259,7 @@ impl Reader {
             let countable = shape.countable(self, body);
             let counts = countable && how.counters == Counters::Entry;
             if counts {
-                shape.count(context, module, body);
+                shape.count(context, module, body, how.tier == Tier::Baseline);
             }
             let probes = match how.counters {
                 // SAFETY: as above, and it was found countable.
@@ -278,6 +280,7 @@ impl Reader {
                 loops: shape.loops(),
                 nested: shape.nested,
                 labels,
+                calls: shape.calls,
                 counts,
                 probes,
                 guided: unit.guided_functions,
