@@ -262,6 +262,7 @@ fn import(
             access,
             defined: true,
             bound: true,
+            replaced: false,
         };
     }
     let winner = winners.get(&*info.name);
@@ -280,6 +281,7 @@ fn import(
         access,
         defined,
         bound: winner.is_some(),
+        replaced: false,
     }
 }
 

@@ -160,6 +160,7 @@ impl Extraction<'_> {
         let copyable = info.kind == Kind::Function
             && info.placement == Placement::Own
             && !info.always_inline
+            && !self.plan.import(id).replaced
             && (self.plan.import(id).defined || info.linkage == Linkage::Available);
         let old = self.reader.table().values[id.index()];
         let kinds = self.reader.kinds();

@@ -71,6 +71,7 @@ pub fn plan_alone(summary: &ModuleSummary) -> ModulePlan {
             access: if near { Access::Near } else { Access::Indirect },
             defined,
             bound: defined,
+            replaced: false,
         }
     });
     ModulePlan {

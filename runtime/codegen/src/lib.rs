@@ -20,7 +20,8 @@
 //! answered), [`reader`], `extract`, `globals`, `body` and `constant` (the copy),
 //! `candidates` and `optimize` (tiers 2 and 3), `shape` (loops and counters), [`profile`],
 //! `probe` and `guide` (what code counts about itself, and its use at tier 3), [`emit`]
-//! and `pipeline`, [`pool`], [`fatal`].
+//! and `pipeline`, [`pool`], `query` and `interface` (questions about a module),
+//! [`fatal`].
 
 #![deny(missing_docs)]
 
@@ -42,6 +43,7 @@ mod context;
 mod extract;
 mod globals;
 mod guide;
+mod interface;
 mod optimize;
 mod pipeline;
 mod probe;
@@ -52,6 +54,7 @@ mod shape;
 pub use compile::{COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Tier};
 pub use emit::{host_cpu, llvm_version};
 pub use error::CodegenError;
+pub use interface::Layout;
 pub use plan::{Access, Import, ModulePlan};
 pub use pool::ReaderPool;
 pub use profile::{Count, PROBES, Probes, Profile, ProfileError, Refused, Site, Target};

@@ -27,6 +27,9 @@ pub struct Import {
     pub defined: bool,
     /// True if some file of the image defines it.
     pub bound: bool,
+    /// True if the definition this module has was replaced: nothing is taken from it any
+    /// more, neither its body nor what its attributes say of it.
+    pub replaced: bool,
 }
 
 /// The bound symbol table of one module, indexed by [`SymbolId`].
