@@ -211,7 +211,7 @@ fn choose<'a>(
     Ok(winners)
 }
 
-fn is_data(summary: &ModuleSummary, symbol: SymbolId, depth: u32) -> bool {
+pub(crate) fn is_data(summary: &ModuleSummary, symbol: SymbolId, depth: u32) -> bool {
     match summary.symbols[symbol.index()].kind {
         Kind::Data => true,
         Kind::Alias {
@@ -288,7 +288,7 @@ fn import(
 /// Marks the suffix of local link names: marker, then image, file and symbol number.
 const LOCAL_MARKER: &str = ".uruk.";
 
-fn local_link_name(name: &str, image: u64, input: usize, id: SymbolId) -> String {
+pub(crate) fn local_link_name(name: &str, image: u64, input: usize, id: SymbolId) -> String {
     format!("{name}{LOCAL_MARKER}{image}.{input}.{}", id.0)
 }
 

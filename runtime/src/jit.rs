@@ -30,6 +30,7 @@ pub struct JitBuilder {
     tiers: TierSettings,
     tools: ToolSettings,
     listeners: Vec<Listener>,
+    replacements_kept: Option<usize>,
 }
 
 impl fmt::Debug for JitBuilder {
@@ -119,6 +120,14 @@ impl JitBuilder {
         self
     }
 
+    /// Replacements that are kept to be [rolled back](Jit::rollback), with the code they
+    /// replaced. Default: 8.
+    #[must_use]
+    pub fn replacements_kept(mut self, count: usize) -> JitBuilder {
+        self.replacements_kept = Some(count);
+        self
+    }
+
     /// Adds someone to be told of every [`Event`].
     #[must_use]
     pub fn on_event(mut self, listener: Listener) -> JitBuilder {
@@ -138,6 +147,9 @@ impl JitBuilder {
         // Half of the processors: the program has something to do, too.
         tiers.policy.jobs = u32::try_from(jobs.min(cpus.div_ceil(2))).unwrap_or(u32::MAX);
         let core = Core::new(self.heap, jobs, tiers, Tools::new(&self.tools)?)?;
+        if let Some(count) = self.replacements_kept {
+            core.replacing.keep_sets(count);
+        }
         for listener in self.listeners {
             core.events.listen(listener);
         }

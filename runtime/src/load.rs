@@ -9,7 +9,7 @@ use std::time::Instant;
 use tracing::{info, warn};
 use uruk_codegen::{Bitcode, Kind, Linkage, ModuleSummary, Placement, SymbolId};
 use uruk_link::{Binding as LinkBinding, Graph, Kind as LinkKind, Need, Object};
-use uruk_session::Dylib;
+use uruk_session::{Dylib, Tracker};
 use uruk_stubs::FunctionId;
 
 use crate::bind::{self, Input, ObjectSymbol};
@@ -88,6 +88,8 @@ impl Source {
 pub(crate) struct Image {
     /// Where its names are defined; set by `load`.
     pub(crate) dylib: Option<Dylib>,
+    /// By which what its data defines can be removed.
+    pub(crate) tracker: Option<Tracker>,
     pub(crate) modules: Vec<(usize, Arc<Module>)>,
     pub(crate) objects: Vec<(String, Arc<[u8]>)>,
     /// Functions that objects define.
@@ -194,6 +196,7 @@ impl Core {
 
         let mut image = Image {
             dylib: Some(dylib.clone()),
+            tracker: None,
             modules,
             objects,
             discarded: Vec::new(),
@@ -204,9 +207,9 @@ impl Core {
         };
         let mut plans = binding.plans;
         for (file, module) in &image.modules {
-            // A module is bound once: it was made by `load` just now.
-            let _ = module.plan.set(std::mem::take(&mut plans[*file]));
+            module.set_plan(Arc::new(std::mem::take(&mut plans[*file])));
         }
+        self.replacing.register(&image.modules);
         for (_, module) in &image.modules {
             let count = self.define_functions(module, mode)?;
             self.counters.functions.fetch_add(count, Ordering::Relaxed);
@@ -220,6 +223,7 @@ impl Core {
         for (file, module) in &image.modules {
             let summary = module.readers.summary();
             let lost = &binding.dropped_keys[*file];
+            let plan = module.plan();
             for (list, hooks) in [
                 (&summary.constructors, &mut image.constructors),
                 (&summary.destructors, &mut image.destructors),
@@ -229,7 +233,7 @@ impl Core {
                     .filter(|e| !e.key.is_some_and(|key| lost[key.index()]));
                 hooks.extend(kept.filter_map(|entry| {
                     let function = function_base(summary, entry.function)?;
-                    let name = module.plan().import(function).name.clone();
+                    let name = plan.import(function).name.clone();
                     let target = Target::Name(dylib.clone(), name);
                     Some(Hook {
                         priority: entry.priority,
@@ -430,7 +434,7 @@ impl Core {
 }
 
 /// The function a symbol finally names.
-fn function_base(summary: &ModuleSummary, mut symbol: SymbolId) -> Option<SymbolId> {
+pub(crate) fn function_base(summary: &ModuleSummary, mut symbol: SymbolId) -> Option<SymbolId> {
     for _ in 0..64 {
         match summary.symbols[symbol.index()].kind {
             Kind::Function | Kind::Ifunc { .. } => return Some(symbol),

@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use uruk_session::{
     AbsoluteSymbols, Ask, Dylib, DylibId, Flags, Lookup, PoolConfig, Session, SessionConfig,
-    SessionError, Symbol, Visibility,
+    SessionError, Symbol, Tracker, Visibility,
 };
 use uruk_stubs::{FunctionId, StubTable};
 
@@ -105,6 +105,16 @@ impl Names {
 
     /// Defines names, all or none.
     pub(crate) fn define(&self, dylib: &Dylib, names: Vec<Name>) -> Result<(), SessionError> {
+        self.define_under(dylib, None, names)
+    }
+
+    /// Defines names, all or none, so that they go with `tracker`; thread-locals stay.
+    pub(crate) fn define_under(
+        &self,
+        dylib: &Dylib,
+        tracker: Option<&Tracker>,
+        names: Vec<Name>,
+    ) -> Result<(), SessionError> {
         let mut symbols = Vec::with_capacity(names.len());
         for Name {
             name,
@@ -135,7 +145,11 @@ impl Names {
         if symbols.is_empty() {
             return Ok(());
         }
-        dylib.define(AbsoluteSymbols::new(symbols))
+        let symbols = AbsoluteSymbols::new(symbols);
+        match tracker {
+            Some(tracker) => tracker.define(symbols),
+            None => dylib.define(symbols),
+        }
     }
 
     /// What `name` means in `dylib` and its link order, the process included. Takes no
@@ -163,6 +177,20 @@ impl Names {
     pub(crate) fn is_own(&self, dylib: &Dylib, name: &str) -> bool {
         let symbol = self.session.intern(name);
         self.session.symbol_state(dylib, symbol).is_some()
+    }
+
+    /// What `name` means if `dylib` itself defines it.
+    pub(crate) fn find_own(&self, dylib: &Dylib, name: &str) -> Option<Definition> {
+        if self.is_own(dylib, name) {
+            return self.find(dylib, name);
+        }
+        let symbol = self.session.intern(name);
+        let held = self
+            .thread_locals
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let &(module, offset) = held.get(&(dylib.id(), symbol))?;
+        Some(Definition::Tls { module, offset })
     }
 
     fn find_slowly(&self, dylib: &Dylib, symbol: Symbol) -> Option<u64> {

@@ -40,6 +40,8 @@ pub(crate) struct Version {
     /// Time to compile and link it.
     pub(crate) time: Duration,
     pub(crate) samples: u64,
+    /// Functions it took bodies or facts from.
+    pub(crate) depends: Arc<[FunctionId]>,
     /// What it is removed by.
     _tracker: Option<Tracker>,
 }
@@ -178,22 +180,77 @@ impl Core {
         let Request {
             function: id,
             version,
-            tier,
             ..
         } = request;
         versions.start(ticket).map_err(refused)?;
         let started = self.events.now();
+        let epoch = self.replacing.epoch();
         let built = self.build_version(id, version.0, how)?;
         versions
             .ready(ticket, Entry(built.entry))
             .map_err(refused)?;
         let first = request.purpose == Purpose::First;
         self.counters.add_compile(first, &built);
+        self.tell_compiled(request, &built, queued, started);
+        let mut made = self.made(request, &built);
+        let depends = self.depends(id, &built.compiled);
+        self.file(request, built, Arc::clone(&depends));
+        {
+            // Nothing is replaced between this look and the store.
+            let publishing = self.replacing.publish();
+            let fresh = publishing.is_fresh(epoch, &depends);
+            made.publication = versions
+                .publish(ticket, |entry| fresh && self.stubs.publish(id, entry.0))
+                .map_err(refused)?;
+            if !fresh && made.publication == Publication::Dropped(Late::Refused) {
+                made.publication = Publication::Dropped(Late::Replaced);
+            }
+        }
+        self.tell_publication(request, &made.publication);
+        Ok(made)
+    }
+
+    /// What there is to say of a version before it is published.
+    pub(crate) fn made(&self, request: Request, built: &Built) -> Made {
+        Made {
+            version: request.version,
+            entry: built.entry,
+            compiling: built.compiling,
+            linking: built.linking,
+            facts: Facts {
+                instructions: built.compiled.instructions,
+                loops: built.compiled.loops,
+                nested: built.compiled.nested,
+                entry_point: self.tiers.is_entry_point(request.function),
+            },
+            counts: built.compiled.counts,
+            words: built.words.clone(),
+            publication: Publication::Dropped(Late::GivenUp),
+        }
+    }
+
+    /// Files a version before it can run, so that the first sample in it, and whoever asks
+    /// once it runs, finds it.
+    pub(crate) fn file(&self, request: Request, built: Built, depends: Arc<[FunctionId]>) {
+        let code = built.code.clone();
+        self.tiers
+            .sampling
+            .add_code(code, request.function, request.version);
+        self.keep(request, built, depends);
+    }
+
+    pub(crate) fn tell_compiled(
+        &self,
+        request: Request,
+        built: &Built,
+        queued: Option<Duration>,
+        started: Duration,
+    ) {
         self.events.tell(|| Event::Compiled {
-            id,
-            function: self.name_of(id),
-            version: version.0,
-            tier,
+            id: request.function,
+            function: self.name_of(request.function),
+            version: request.version.0,
+            tier: request.tier,
             worker: worker_name(),
             queued,
             started,
@@ -202,36 +259,10 @@ impl Core {
             instructions: built.compiled.instructions,
             bytes: built.bytes,
         });
-        let mut made = Made {
-            version,
-            entry: built.entry,
-            compiling: built.compiling,
-            linking: built.linking,
-            facts: Facts {
-                instructions: built.compiled.instructions,
-                loops: built.compiled.loops,
-                nested: built.compiled.nested,
-                entry_point: self.tiers.is_entry_point(id),
-            },
-            counts: built.compiled.counts,
-            words: built.words.clone(),
-            publication: Publication::Dropped(Late::GivenUp),
-        };
-        // Known before it can run, so that the first sample in it, and whoever asks once
-        // it runs, finds it.
-        self.tiers
-            .sampling
-            .add_code(built.code.clone(), id, version);
-        self.keep(request, built);
-        made.publication = versions
-            .publish(ticket, |entry| self.stubs.publish(id, entry.0))
-            .map_err(refused)?;
-        self.tell_publication(request, &made.publication);
-        Ok(made)
     }
 
     /// Files a version that was compiled.
-    fn keep(&self, request: Request, built: Built) {
+    fn keep(&self, request: Request, built: Built, depends: Arc<[FunctionId]>) {
         let mut records = self.tiers.versions.lock();
         let record = records.entry(request.function.index()).or_default();
         record.built.push(Version {
@@ -242,6 +273,7 @@ impl Core {
             bytes: built.bytes,
             time: built.compiling + built.linking,
             samples: 0,
+            depends,
             _tracker: built.tracker,
         });
     }
@@ -274,13 +306,26 @@ impl Core {
             // Nobody comes back to see a better version: it is worth looking first.
             tier = self.tiers.start_tier(id, &self.facts(id)?);
         }
-        let first = Request {
+        let mut first = Request {
             function: id,
             version,
             tier,
             purpose: Purpose::First,
         };
-        match (self.make(first, None), self.stubs.entry(id)) {
+        let made = loop {
+            let made = self.make(first, None);
+            let outdated = match &made {
+                Ok(made) => made.publication == Publication::Dropped(Late::Replaced),
+                Err(Error::Version { late, .. }) => *late,
+                Err(_) => false,
+            };
+            if !outdated || self.stubs.entry(id).is_some() || self.is_stopping() {
+                break made;
+            }
+            // It was replaced meanwhile, or something it depends on.
+            first.version = self.tiers.versions.ids.next();
+        };
+        match (made, self.stubs.entry(id)) {
             (Ok(made), entry) => {
                 self.tiers.on_compiled(self.events.now(), id, tier, &made);
                 Ok(entry.unwrap_or(made.entry))

@@ -199,9 +199,9 @@ impl Reader {
             if info.kind != Kind::Function || has(self.kinds().optnone) {
                 continue;
             }
-            let found = inferred.iter().find(|(name, kind)| {
-                has(*kind) && !(*name == "norecurse" && info.name == "main")
-            });
+            let found = inferred
+                .iter()
+                .find(|(name, kind)| has(*kind) && !(*name == "norecurse" && info.name == "main"));
             if let Some((name, _)) = found {
                 return Some(format!("`{}` is {name}", info.name));
             }
@@ -268,11 +268,7 @@ fn constant_text(value: LLVMValueRef, depth: u32, left: &mut u32) -> String {
                     LLVMLinkage::LLVMPrivateLinkage | LLVMLinkage::LLVMInternalLinkage
                 );
                 let initializer = LLVMGetInitializer(value);
-                if local
-                    && LLVMIsGlobalConstant(value) != 0
-                    && !initializer.is_null()
-                    && deeper
-                {
+                if local && LLVMIsGlobalConstant(value) != 0 && !initializer.is_null() && deeper {
                     return format!("&({})", constant_text(initializer, depth + 1, left));
                 }
                 format!("@{}", value_name(value))

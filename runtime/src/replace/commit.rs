@@ -1,0 +1,441 @@
+//! Makes prepared code the program, all of it at one instant, together with the versions
+//! that depend on what it replaces.
+//!
+//! # Dependents
+//! A published version that took a body or a fact from a member is compiled again, at the
+//! first tier and under the plans that will hold, and is part of the set; the policy
+//! promotes it later. Which ones there are is looked at twice: before compiling them, and
+//! once nobody publishes any more. Those that came between make another round.
+//!
+//! # Order
+//! 1. compile dependents; nothing has changed if that fails
+//! 2. keep publications away ([`Replacing::commit`](super::state::Replacing::commit))
+//! 3. stage every function of the set
+//! 4. bodies and plans: what is compiled from now on is new
+//! 5. raise the epoch: what was begun before, and depends on a member, is stale
+//! 6. commit every function; its slot is stored under its own lock
+//!
+//! No step after the first can fail, but that a function was removed meanwhile: it is left
+//! out then.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use uruk_codegen::{Compiled, Kind, Linkage, ModulePlan};
+use uruk_session::Tracker;
+use uruk_stubs::FunctionId;
+use uruk_tiering::{Entry, FirstCode, Kept, Next, Tier, VersionId};
+
+use crate::core::{Core, Function, Module};
+use crate::counts::Count;
+use crate::error::Error;
+use crate::event::Event;
+use crate::materialize::BodyOf;
+use crate::names::Definition;
+use crate::service;
+use crate::tiers::{key, nanos};
+use crate::versions::Made;
+
+use super::prepare::Code;
+use super::state::{Before, Set};
+
+/// Rounds of compiling dependents; whoever is missing after them has its next call ask.
+const ROUNDS: u32 = 8;
+
+/// What a function becomes.
+pub(super) struct Change {
+    pub(super) id: FunctionId,
+    pub(super) function: Function,
+    pub(super) next: What,
+}
+
+/// The code a function gets.
+pub(super) enum What {
+    Code(Box<Code>),
+    Restored(Kept),
+    /// None: the next call asks.
+    Unbound,
+}
+
+/// What a commit did.
+pub(super) struct Done {
+    pub(super) set: Set,
+    pub(super) dependents: Vec<FunctionId>,
+    /// How long no call of a member could begin.
+    pub(super) closed: Duration,
+}
+
+/// Plans that will hold, with their modules.
+type Plans = Vec<(Arc<Module>, Arc<ModulePlan>)>;
+
+/// Functions whose code depends on a member.
+#[derive(Default)]
+struct Dependents {
+    /// By what is published.
+    published: HashSet<FunctionId>,
+    /// By what is kept to go back to.
+    fallback: HashSet<FunctionId>,
+}
+
+impl Core {
+    /// Functions a version took bodies or facts from.
+    pub(crate) fn depends(&self, id: FunctionId, compiled: &Compiled) -> Arc<[FunctionId]> {
+        match self.function(id) {
+            Some(function) => self.depends_of(&function, &function.module.plan(), compiled),
+            None => Arc::default(),
+        }
+    }
+
+    /// As [`Core::depends`], of a body that need not be the function's own yet.
+    pub(super) fn depends_of(
+        &self,
+        function: &Function,
+        plan: &ModulePlan,
+        compiled: &Compiled,
+    ) -> Arc<[FunctionId]> {
+        let summary = function.module.readers.summary();
+        let mut depends: Vec<FunctionId> = compiled
+            .depends
+            .iter()
+            .filter(|on| {
+                !matches!(
+                    summary.symbols[on.symbol.index()].kind,
+                    Kind::Data | Kind::ThreadLocal
+                )
+            })
+            .filter_map(|on| {
+                let name = &plan.import(on.symbol).name;
+                match self.names.find(&function.module.dylib, name)? {
+                    Definition::Function { id } => Some(id),
+                    _ => None,
+                }
+            })
+            .collect();
+        depends.sort_unstable_by_key(|id| id.index());
+        depends.dedup();
+        depends.into()
+    }
+
+    /// Commits a set; see the module. If it fails, the changes come back.
+    pub(super) fn commit_set(
+        self: &Arc<Self>,
+        changes: Vec<Change>,
+        tracker: Option<Tracker>,
+    ) -> Result<Done, (Error, Vec<Change>)> {
+        let members: HashSet<FunctionId> = changes.iter().map(|change| change.id).collect();
+        let plans = self.next_plans(&changes);
+        let mut recompiled: HashMap<FunctionId, Code> = HashMap::new();
+        for round in 0.. {
+            let missing: Vec<FunctionId> = {
+                let _pass = service::enter();
+                let dependents = self.dependents(&members).published.into_iter();
+                dependents
+                    .filter(|id| !recompiled.contains_key(id))
+                    .collect()
+            };
+            if !missing.is_empty() && round < ROUNDS {
+                match self.recompile(missing, &plans) {
+                    Ok(codes) => recompiled.extend(codes),
+                    Err(cause) => return Err((cause, changes)),
+                }
+                continue;
+            }
+            let _pass = service::enter();
+            let mut committing = self.replacing.commit();
+            let dependents = self.dependents(&members);
+            let all_there = |id: &FunctionId| recompiled.contains_key(id);
+            if !dependents.published.iter().all(all_there) && round < ROUNDS {
+                continue;
+            }
+            let number = |core: &Core, committing: &mut super::state::Committing<'_>| {
+                for (module, plan) in &plans {
+                    module.set_plan(Arc::clone(plan));
+                }
+                for id in &dependents.fallback {
+                    core.tiers.versions.of(*id).release_fallback();
+                }
+                committing.outdate(members.iter().copied())
+            };
+            let mut all = changes;
+            let mut named: Vec<FunctionId> = dependents.published.iter().copied().collect();
+            named.sort_unstable_by_key(|id| id.index());
+            for &id in &named {
+                if let Some(function) = self.function(id) {
+                    let code = recompiled.remove(&id);
+                    let next = code.map_or(What::Unbound, |code| What::Code(Box::new(code)));
+                    all.push(Change { id, function, next });
+                }
+            }
+            let (before, number, closed) =
+                self.publish_set(all, &members, |core| number(core, &mut committing));
+            let set = Set {
+                number,
+                before,
+                _tracker: tracker,
+            };
+            return Ok(Done {
+                set,
+                dependents: named,
+                closed,
+            });
+        }
+        unreachable!("every round but the last goes on or returns")
+    }
+
+    /// Steps 3 to 6. `switch` is step 5, with the plans of step 4.
+    fn publish_set(
+        self: &Arc<Self>,
+        changes: Vec<Change>,
+        members: &HashSet<FunctionId>,
+        switch: impl FnOnce(&Core) -> u64,
+    ) -> (Vec<Before>, u64, Duration) {
+        let mut staged = Vec::with_capacity(changes.len());
+        for change in changes {
+            // Refused only if somebody else replaces it, and this is our turn.
+            let Ok(stage) = self.tiers.versions.of(change.id).stage() else {
+                continue;
+            };
+            staged.push((change, stage));
+        }
+        let start = Instant::now();
+        let mut before = Vec::new();
+        for (change, _) in &staged {
+            let old = self.function(change.id);
+            self.set_function(change.id, change.function.clone());
+            before.extend(old.map(|function| (change.id, function)));
+        }
+        let number = switch(self);
+        let mut told = Vec::with_capacity(staged.len());
+        let mut kept: HashMap<FunctionId, Kept> = HashMap::new();
+        for (change, stage) in staged {
+            let id = change.id;
+            let (next, news) = self.next(id, change.next);
+            let committed = stage.commit(next, |entry| self.store(id, entry));
+            // Refused if the function was removed meanwhile.
+            let Ok(committed) = committed else { continue };
+            told.push((id, news, committed.kept.as_ref().map(Kept::version)));
+            kept.extend(committed.kept.map(|version| (id, version)));
+        }
+        let closed = start.elapsed();
+        for (id, news, replaced) in told {
+            self.tell_replaced(id, news, replaced);
+        }
+        let before = before
+            .into_iter()
+            .filter(|(id, _)| members.contains(id))
+            .map(|(id, function)| Before {
+                id,
+                function,
+                kept: kept.remove(&id),
+            });
+        (before.collect(), number, closed)
+    }
+
+    /// Puts an entry into a slot, or the trampoline.
+    fn store(&self, id: FunctionId, entry: Option<Entry>) -> bool {
+        match entry {
+            Some(entry) => self.stubs.publish(id, entry.0),
+            None => {
+                // Whoever waits already is answered with code of the new body.
+                self.stubs.unpublish(id);
+                true
+            }
+        }
+    }
+
+    /// Files code that is about to be published; what it is for the protocol, and for the
+    /// controller.
+    fn next(&self, id: FunctionId, what: What) -> (Next, Option<News>) {
+        match what {
+            What::Code(code) => {
+                let Code {
+                    request,
+                    built,
+                    depends,
+                } = *code;
+                let made = self.made(request, &built);
+                let next = Next::Code {
+                    version: request.version,
+                    tier: request.tier,
+                    entry: Entry(built.entry),
+                };
+                self.file(request, built, depends);
+                (next, Some(News::Made(request.tier, Box::new(made))))
+            }
+            What::Restored(kept) => {
+                let (version, tier) = (kept.version(), kept.view().tier);
+                let counts = tier == Tier::Baseline && self.tiers.counts_at_baseline();
+                self.tiers.profiles.forget(id);
+                (
+                    Next::Restored(kept),
+                    Some(News::Restored(version, tier, counts)),
+                )
+            }
+            What::Unbound => (Next::Unbound, None),
+        }
+    }
+
+    fn tell_replaced(&self, id: FunctionId, news: Option<News>, replaced: Option<VersionId>) {
+        let now = self.events.now();
+        self.tiers.profiles.forget(id);
+        let mut control = self.tiers.control();
+        control.controller.replaced(key(id));
+        let (version, tier) = match news {
+            None => {
+                control.watch(id, false, Count::default());
+                return;
+            }
+            Some(News::Made(tier, made)) => {
+                control.watch(id, made.counts, self.tiers.counts.now(id));
+                let first = FirstCode {
+                    version: made.version,
+                    tier,
+                    facts: made.facts,
+                    compile: nanos(made.compiling + made.linking),
+                    counters: made.counts,
+                };
+                if self.tiers.is_auto() {
+                    control.controller.on_compiled(nanos(now), key(id), &first);
+                }
+                (made.version, tier)
+            }
+            Some(News::Restored(version, tier, counts)) => {
+                control.watch(id, counts, self.tiers.counts.now(id));
+                let controller = &mut control.controller;
+                controller.reverted(nanos(now), key(id), version, tier, counts);
+                (version, tier)
+            }
+        };
+        drop(control);
+        self.events.tell(|| Event::Published {
+            id,
+            function: self.name_of(id),
+            version: version.0,
+            tier,
+            replaced: replaced.and_then(|before| Some((before.0, self.tier_of(id, before)?))),
+            at: now,
+        });
+    }
+
+    /// Who depends on a member, and is none.
+    fn dependents(&self, members: &HashSet<FunctionId>) -> Dependents {
+        let depends = |on: &Arc<[FunctionId]>| on.iter().any(|id| members.contains(id));
+        let mut suspects = Vec::new();
+        for (&index, record) in self.tiers.versions.lock().iter() {
+            let stale = record
+                .built
+                .iter()
+                .filter(|version| depends(&version.depends));
+            let stale: Vec<VersionId> = stale.map(|version| version.id).collect();
+            if !stale.is_empty() {
+                suspects.push((index, Arc::clone(&record.versions), stale));
+            }
+        }
+        let mut found = Dependents::default();
+        for (index, versions, stale) in suspects {
+            let Some(id) = self.stubs.function(index) else {
+                continue;
+            };
+            if members.contains(&id) {
+                continue;
+            }
+            let now = versions.snapshot();
+            if now
+                .published
+                .is_some_and(|version| stale.contains(&version.id))
+            {
+                found.published.insert(id);
+            } else if now
+                .fallback
+                .is_some_and(|version| stale.contains(&version.id))
+            {
+                found.fallback.insert(id);
+            }
+        }
+        found
+    }
+
+    /// Compiles functions under `plans`, on a thread that LLVM can take down.
+    fn recompile(
+        self: &Arc<Self>,
+        functions: Vec<FunctionId>,
+        plans: &Plans,
+    ) -> Result<Vec<(FunctionId, Code)>, Error> {
+        let plans = plans.clone();
+        let what = String::from("what depends on a replaced function");
+        self.on_compile_thread(what, move |core| {
+            let mut codes = Vec::with_capacity(functions.len());
+            for id in functions {
+                let Some(function) = core.function(id) else {
+                    continue;
+                };
+                let next = plans
+                    .iter()
+                    .find(|(module, _)| Arc::ptr_eq(module, &function.module));
+                let plan = match next {
+                    Some((_, plan)) => Arc::clone(plan),
+                    None => function.module.plan(),
+                };
+                let tier = core.tiers.first();
+                let body = BodyOf { id, function, plan };
+                codes.push((id, core.prepare_code_at(body, tier)?));
+            }
+            Ok(codes)
+        })
+    }
+
+    /// The plans that hold once `changes` are made: of the definitions of a function, only
+    /// that of its body is offered to optimizers.
+    fn next_plans(&self, changes: &[Change]) -> Plans {
+        let mut plans: Vec<(Arc<Module>, ModulePlan)> = Vec::new();
+        for Change { id, function, .. } in changes {
+            let Some(old) = self.function(*id) else {
+                continue;
+            };
+            let new_module = &function.module;
+            let link_name = new_module.plan().import(function.symbol).name.clone();
+            let mut others = vec![(Arc::clone(&old.module), old.symbol)];
+            for module in self.replacing.modules(&new_module.dylib) {
+                let symbol = module.definition(&link_name);
+                others.extend(symbol.map(|symbol| (Arc::clone(&module), symbol)));
+            }
+            for (module, symbol) in others {
+                let is_new = Arc::ptr_eq(&module, new_module) && symbol == function.symbol;
+                let linkage = module.readers.summary().symbols[symbol.index()].linkage;
+                if is_new || linkage == Linkage::Declared {
+                    continue;
+                }
+                let import = &mut plan_of(&mut plans, &module).imports[symbol.index()];
+                import.defined = false;
+                import.replaced = true;
+            }
+            let import = &mut plan_of(&mut plans, new_module).imports[function.symbol.index()];
+            import.defined = true;
+            import.replaced = false;
+        }
+        let shared = plans.into_iter();
+        shared
+            .map(|(module, plan)| (module, Arc::new(plan)))
+            .collect()
+    }
+}
+
+/// What the controller is told.
+enum News {
+    Made(Tier, Box<Made>),
+    /// Version, tier, and whether it counts.
+    Restored(VersionId, Tier, bool),
+}
+
+fn plan_of<'a>(
+    plans: &'a mut Vec<(Arc<Module>, ModulePlan)>,
+    module: &Arc<Module>,
+) -> &'a mut ModulePlan {
+    let known = plans.iter().position(|(held, _)| Arc::ptr_eq(held, module));
+    let at = known.unwrap_or_else(|| {
+        plans.push((Arc::clone(module), (*module.plan()).clone()));
+        plans.len() - 1
+    });
+    &mut plans[at].1
+}
