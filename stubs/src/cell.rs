@@ -2,7 +2,7 @@
 //!
 //! | field | read | written | when | ordering |
 //! |---|---|---|---|---|
-//! | `target` | stubs (plain `jmp`), GOT-like calls, guests, `entry` | whoever set *busy* | publish, unpublish, bind | release; partner: the acquire loads here, and for machine code x86's own order |
+//! | `target` | stubs (plain `jmp`), GOT-like calls, guests, `entry` | whoever set *busy* | publish, unpublish, bind (none of them while gated); close, open | release; partner: the acquire loads here, and for machine code x86's own order |
 //! | `state` | all | all, by `Word::step` | always | compare-exchange, acquire and release |
 //! | `next` | list owner | guest that requests | *queued* | relaxed; the list's head publishes it |
 //! | `next` | guest that binds | who prepares | *busy*, kind Prepared | relaxed; the state word publishes it |

@@ -3,6 +3,8 @@
 use thiserror::Error;
 use uruk_heap::HeapError;
 
+use crate::function::FunctionId;
+
 /// An error of the stub table. The table stays usable.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -20,4 +22,16 @@ pub enum StubError {
         /// Stubs the region has room for.
         capacity: usize,
     },
+    /// A set names a function twice.
+    #[error("{0} is twice in the set")]
+    Twice(FunctionId),
+    /// A set names a function that was released, or never handed out.
+    #[error("{0} is not a function of this table any more")]
+    Released(FunctionId),
+    /// A gate is to open with code for a function that is not behind it.
+    #[error("{0} is not behind the gate")]
+    NotGated(FunctionId),
+    /// There is one gate at a time, and it is closed.
+    #[error("the gate is closed for another set")]
+    GateClosed,
 }

@@ -20,6 +20,7 @@
 use crate::cell::Cell;
 use crate::function::FunctionId;
 use crate::shared::Shared;
+use crate::spots::{Spot, Standing};
 use crate::state::{Kind, Step, Word};
 use crate::sync::{Ordering, spin};
 #[cfg(not(loom))]
@@ -46,12 +47,27 @@ pub(crate) enum Outcome {
 }
 
 impl Shared {
-    /// Gives the code of a function, asking for it and waiting as needed.
-    pub(crate) fn resolve(&self, function: FunctionId) -> Outcome {
+    /// Gives the code of a function, asking for it and waiting as needed, and
+    /// parking at a gate under the name that `thread` gives.
+    pub(crate) fn resolve(&self, function: FunctionId, thread: impl Fn() -> u32) -> Outcome {
         let cell = self.cells.get(function);
         let mut turn = 0;
+        let mut spot = None;
         loop {
             let word = cell.word();
+            if word.gated() {
+                let lost = spot.is_none_or(|spot| self.spots.standing(spot) == Standing::Lost);
+                if lost {
+                    spot = self.spots.take(thread(), function);
+                }
+                match self.at_gate(function, cell, word, spot) {
+                    Some(outcome) => return outcome,
+                    None => continue,
+                }
+            }
+            if let Some(spot) = spot.take() {
+                self.spots.leave(spot);
+            }
             match word.kind() {
                 Kind::Bound => {
                     // Acquire; partner: the release in `publish`: the code's
@@ -72,7 +88,7 @@ impl Shared {
                     return Outcome::Failed;
                 }
                 Kind::Prepared if !word.busy() => {
-                    if let Some(entry) = self.bind(cell, word) {
+                    if let Some(entry) = self.bind(function, cell, word) {
                         return Outcome::Code(entry);
                     }
                 }
@@ -80,6 +96,42 @@ impl Shared {
                 _ => self.wait(cell, word),
             }
         }
+    }
+
+    /// One turn of a wait at the gate: sleeps, unless this call was let through;
+    /// then it goes on into the code behind the gate, asking for it if there is
+    /// none.
+    fn at_gate(
+        &self,
+        function: FunctionId,
+        cell: &Cell,
+        word: Word,
+        spot: Option<Spot>,
+    ) -> Option<Outcome> {
+        let granted = |spot: &Spot| self.spots.standing(*spot) == Standing::Granted;
+        let Some(spot) = spot.filter(granted) else {
+            self.wait(cell, word);
+            return None;
+        };
+        match word.kind() {
+            _ if word.busy() => self.wait(cell, word),
+            Kind::Requested => self.wait(cell, word),
+            Kind::Unbound => self.request(function, cell, word),
+            Kind::Prepared => {
+                self.bind(function, cell, word);
+            }
+            Kind::Bound if self.spots.pass(spot) => {
+                // Acquire; partner: the release in `close` and `publish`. Zero: the
+                // gate has opened since.
+                let code = self.kept.word(function)?.load(Ordering::Acquire);
+                return (code != 0).then_some(Outcome::Code(code));
+            }
+            Kind::Vacant | Kind::Failed | Kind::Quarantined if self.spots.pass(spot) => {
+                return Some(Outcome::Failed);
+            }
+            _ => {}
+        }
+        None
     }
 
     /// Asks the service, if nobody was faster.
@@ -95,15 +147,16 @@ impl Shared {
         }
     }
 
-    /// Stores prepared code into the slot; `None` when somebody was faster.
-    fn bind(&self, cell: &Cell, word: Word) -> Option<u64> {
+    /// Stores prepared code into the slot, or behind its gate; `None` when somebody
+    /// was faster.
+    fn bind(&self, function: FunctionId, cell: &Cell, word: Word) -> Option<u64> {
         // While it is busy: as in `request`.
         let _blocked = SignalsBlocked::new();
         cell.try_step(word, Step::Acquire)?;
         // Relaxed: published by the state word that said Prepared.
         let entry = self.heap_base + u64::from(cell.next.load(Ordering::Relaxed));
-        // Partner: the acquire loads of `target`.
-        cell.target.store(entry, Ordering::Release);
+        // Partner: the acquire loads of `target` and of kept words.
+        self.place(function, word).store(entry, Ordering::Release);
         self.settle(cell, Kind::Bound);
         Some(entry)
     }
@@ -132,7 +185,7 @@ pub(crate) unsafe extern "C-unwind" fn resolve(shared: *const Shared, return_add
     // SAFETY: duty 1.
     let shared = unsafe { &*shared };
     let function = shared.cells.by_return_address(return_address);
-    match shared.resolve(function) {
+    match shared.resolve(function, crate::sys::thread_id) {
         Outcome::Code(entry) => entry,
         Outcome::Failed => {
             // Partner: the release in `set_failure_handler`.

@@ -35,12 +35,14 @@
 //! - The guest side is async-signal-safe and keeps nothing on the guest's stack
 //!   that others touch (`guest`).
 //! - Racing first calls give one request.
+//! - A set of functions changes at one instant (`gate`).
 //! - No locks anywhere; see `table` for `fork`.
 //!
 //! # Map, in reading order
 //! `error`, `function`: words. `state`: the state of a function, all legal steps.
 //! `cell`: the 16 bytes shared with machine code. `requests`: from guests to the
-//! service. `shared`: the runtime's changes. `guest`: the guest's side. `image`,
+//! service. `shared`: the runtime's changes. `guest`: the guest's side. `kept`, `spots`,
+//! `gate`: one instant for a set. `image`,
 //! `vector`, `resolver`, `cfi`: machine code and its frame descriptions. `place`:
 //! where they go. `table`: everything together. `call`: from Rust into guest code. `sync`, `futex`,
 //! `sys`: the edge to the system and to loom.
@@ -66,9 +68,11 @@ mod cfi;
 mod error;
 mod function;
 mod futex;
+mod gate;
 mod guest;
 #[cfg(not(loom))]
 mod image;
+mod kept;
 #[cfg(all(loom, test))]
 mod model;
 #[cfg(not(loom))]
@@ -79,6 +83,7 @@ mod resolver;
 mod shared;
 #[cfg(all(test, not(loom)))]
 mod snapshot;
+mod spots;
 mod state;
 mod sync;
 #[cfg(not(loom))]
@@ -94,6 +99,8 @@ pub use call::{call_init, call_main, call_ptr, call_void};
 pub use cfi::UnwindRow;
 pub use error::StubError;
 pub use function::{FunctionId, Functions};
+#[cfg(not(loom))]
+pub use gate::{Gate, Parked, Target};
 #[cfg(not(loom))]
 pub use guest::{FAILURE_STATUS, FailureHandler};
 #[cfg(not(loom))]

@@ -5,6 +5,8 @@
 //! A lost wake-up or a lost request is a deadlock, which loom reports. Signals
 //! are not modelled; `tests/signals.rs` has them.
 
+mod gate;
+
 use loom::sync::Arc;
 use loom::thread;
 
@@ -12,10 +14,12 @@ use crate::cell::Cells;
 use crate::function::FunctionId;
 use crate::futex::Futex;
 use crate::guest::Outcome;
+use crate::kept::Kept;
 use crate::requests::{Requests, TaggedList};
 use crate::shared::Shared;
+use crate::spots::Spots;
 use crate::state::Kind;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 const HEAP_BASE: u64 = 0x1000;
 
@@ -24,6 +28,10 @@ fn table(functions: u32) -> Arc<Shared> {
         cells: Cells::new(functions),
         requests: Requests::default(),
         waiting: Futex::default(),
+        kept: Kept::new(functions),
+        spots: Spots::default(),
+        gate: AtomicU32::new(0),
+        gates: AtomicU32::new(0),
         free: TaggedList::default(),
         failure_handler: AtomicU64::new(1),
         heap_base: HEAP_BASE,
@@ -52,7 +60,7 @@ fn model(f: impl Fn() + Sync + Send + 'static) {
 
 fn call(shared: &Arc<Shared>, f: FunctionId) -> thread::JoinHandle<Outcome> {
     let shared = shared.clone();
-    thread::spawn(move || shared.resolve(f))
+    thread::spawn(move || shared.resolve(f, || 1))
 }
 
 /// Two callers race, the service waits: one request, both get the code.
@@ -155,7 +163,7 @@ fn failure_and_recovery() {
             let got = caller.join().unwrap();
             assert!([Outcome::Failed, Outcome::Code(code(f))].contains(&got));
         }
-        assert_eq!(shared.resolve(f), Outcome::Code(code(f)));
+        assert_eq!(shared.resolve(f, || 1), Outcome::Code(code(f)));
     });
 }
 

@@ -10,10 +10,12 @@ use crate::cfi::{self, EH_FRAME_BYTES};
 use crate::error::StubError;
 use crate::futex::Futex;
 use crate::guest::{self, FailureHandler};
+use crate::kept::Kept;
 use crate::requests::{Requests, TaggedList};
 use crate::resolver;
 use crate::shared::Shared;
-use crate::sync::AtomicU64;
+use crate::spots::Spots;
+use crate::sync::{AtomicU32, AtomicU64};
 use crate::vector::VectorState;
 
 /// Puts the shared part into the heap's writable data.
@@ -31,6 +33,10 @@ pub(crate) fn shared(heap: &Heap, region: &StubRegion) -> Result<NonNull<Shared>
         cells,
         requests: Requests::default(),
         waiting: Futex,
+        kept: Kept::default(),
+        spots: Spots::default(),
+        gate: AtomicU32::new(0),
+        gates: AtomicU32::new(0),
         free: TaggedList::default(),
         failure_handler: AtomicU64::new(handler as *const () as usize as u64),
         heap_base: heap.base(),

@@ -7,9 +7,11 @@
 use crate::cell::{Cell, Cells};
 use crate::function::FunctionId;
 use crate::futex::Futex;
+use crate::kept::Kept;
 use crate::requests::{Requests, TaggedList};
+use crate::spots::Spots;
 use crate::state::{Kind, Step, Word};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The part of a table that guests reach.
 #[derive(Debug)]
@@ -19,6 +21,15 @@ pub(crate) struct Shared {
     pub(crate) requests: Requests,
     /// Where waiting guests sleep (on their function's state word).
     pub(crate) waiting: Futex,
+    /// The code behind the gate.
+    pub(crate) kept: Kept,
+    /// Who waits at the gate.
+    pub(crate) spots: Spots,
+    /// The number of the closed gate, zero for none. Acquire and release;
+    /// partner: itself.
+    pub(crate) gate: AtomicU32,
+    /// Gates closed so far. Relaxed: `gate` publishes it.
+    pub(crate) gates: AtomicU32,
     /// Cells that may be handed out again.
     pub(crate) free: TaggedList,
     /// An `extern "C" fn(FunctionId) -> u64`, never zero. Release in
@@ -42,12 +53,13 @@ impl Shared {
 
     /// Stores an entry into the slot; see `StubTable::publish`.
     pub(crate) fn publish(&self, function: FunctionId, entry: u64) -> bool {
-        self.change(function, |cell, word| {
+        self.change(function, |_, word| {
             if word.step(Step::Settle(Kind::Bound)).is_none() {
                 return word.kind();
             }
-            // Partner: the acquire loads of `target`, and instruction fetch.
-            cell.target.store(entry, Ordering::Release);
+            // Partner: the acquire loads of `target`, and instruction fetch; those of
+            // kept words.
+            self.place(function, word).store(entry, Ordering::Release);
             Kind::Bound
         }) == Kind::Bound
     }
@@ -67,7 +79,7 @@ impl Shared {
                 return word.kind();
             }
             // Partner: as in `publish`.
-            cell.target.store(entry, Ordering::Release);
+            self.place(function, word).store(entry, Ordering::Release);
             Kind::Bound
         });
         matches!(kind, Kind::Prepared | Kind::Bound)
@@ -84,9 +96,9 @@ impl Shared {
 
     /// Makes the next call ask again.
     pub(crate) fn unpublish(&self, function: FunctionId) -> bool {
-        self.change(function, |cell, word| match word.kind() {
+        self.change(function, |_, word| match word.kind() {
             Kind::Bound | Kind::Prepared | Kind::Failed => {
-                self.to_trampoline(function, cell);
+                self.take_code(function, word);
                 Kind::Unbound
             }
             kind => kind,
@@ -96,9 +108,9 @@ impl Shared {
     /// Removes a function for good.
     pub(crate) fn quarantine(&self, function: FunctionId) -> bool {
         let mut first = false;
-        self.change(function, |cell, word| {
+        self.change(function, |_, word| {
             first = word.kind() != Kind::Quarantined;
-            self.to_trampoline(function, cell);
+            self.take_code(function, word);
             Kind::Quarantined
         });
         first
@@ -114,10 +126,66 @@ impl Shared {
         vacated
     }
 
-    fn to_trampoline(&self, function: FunctionId, cell: &Cell) {
-        // Partner: the acquire load in `Shared::resolve`.
-        cell.target
-            .store(self.cells.trampoline(function), Ordering::Release);
+    /// The published code; `None` while there is none. Behind a closed gate too.
+    pub(crate) fn entry(&self, function: FunctionId) -> Option<u64> {
+        let cell = self.cells.get(function);
+        loop {
+            let word = cell.word();
+            // Partner: the release in `publish`, `close` and `open`.
+            let code = self.place(function, word).load(Ordering::Acquire);
+            let bound = word.kind() == Kind::Bound;
+            if bound && code != 0 && code != self.cells.trampoline(function) {
+                return Some(code);
+            }
+            // It may have been opened or closed since the word was read.
+            let now = cell.word();
+            if now.gated() == word.gated() && now.kind() == word.kind() {
+                return None;
+            }
+        }
+    }
+
+    /// Takes over a function in the child of a `fork`: no gate, nobody waits, no
+    /// change is under way. For the only thread of a process.
+    pub(crate) fn inherit(&self, function: FunctionId) {
+        let cell = self.cells.get(function);
+        let word = cell.word();
+        let trampoline = self.cells.trampoline(function);
+        if let (true, Some(kept)) = (word.gated(), self.kept.word(function)) {
+            let code = kept.swap(0, Ordering::Relaxed);
+            let code = if code == 0 { trampoline } else { code };
+            cell.target.store(code, Ordering::Relaxed);
+        }
+        // In the middle of `unpublish`.
+        let none = word.kind() == Kind::Bound && cell.target.load(Ordering::Relaxed) == trampoline;
+        let kind = if none { Kind::Unbound } else { word.kind() };
+        let inherited = Word::inherited(kind);
+        // Pages that need no change stay shared with the parent.
+        if word != inherited {
+            cell.reset(inherited);
+        }
+        if inherited.queued() {
+            self.requests.push(&self.cells, function);
+        }
+    }
+
+    /// Where the code of a function goes: into its slot, or behind its gate. By who
+    /// set *busy* (or to look).
+    pub(crate) fn place(&self, function: FunctionId, word: Word) -> &AtomicU64 {
+        match self.kept.word(function) {
+            Some(kept) if word.gated() => kept,
+            // Gated functions have a word.
+            _ => &self.cells.get(function).target,
+        }
+    }
+
+    fn take_code(&self, function: FunctionId, word: Word) {
+        let none = match word.gated() {
+            true => 0,
+            false => self.cells.trampoline(function),
+        };
+        // Partner: the acquire loads in `guest`.
+        self.place(function, word).store(none, Ordering::Release);
     }
 
     /// One change of a function by the runtime: sets *busy*, lets `f` store what

@@ -1,5 +1,5 @@
-//! The state of one function: a word of a kind and three flags, and the one
-//! function that says which steps are legal.
+//! The state of one function: a word of a kind, four flags and a count of turns,
+//! and the one function that says which steps are legal.
 //!
 //! ```text
 //!             Request              Settle
@@ -11,15 +11,22 @@
 //!    +-----> Quarantined: from all but Vacant, for ever (or until recycled)
 //! ```
 //!
+//! *gated* lies across all that: the function's slot holds its trampoline and
+//! callers park, whatever the kind; the kind is what it will be when the gate
+//! opens, and goes on changing meanwhile.
+//!
 //! | step | who | from | to | effect that goes with it |
 //! |---|---|---|---|---|
 //! | `Allocate` | runtime | Vacant | Unbound | target = trampoline before it |
 //! | `Request` | guest, signals blocked | Unbound, not busy | Requested + queued | link the cell if it was not queued; ring |
-//! | `Await` | guest | Requested, or busy | + waiters | futex wait on the new word |
+//! | `Await` | guest | Requested, busy or gated | + waiters | futex wait on the new word |
 //! | `Acquire` | whoever changes `target` | any but Vacant, not busy | + busy | none |
 //! | `Settle(kind)` | who acquired | busy | kind, - busy, - waiters | wake all if there were waiters |
+//! | `Close` | gate | busy, not gated, not Quarantined | + gated, - busy, - waiters, next turn | target = trampoline, kept = code before it; wake all |
+//! | `Open(kind)` | gate | busy, gated | kind, - gated, - busy, - waiters, next turn | target = code before it; wake all |
+//! | `Nudge` | gate | gated | next turn | a grant before it; wake all |
 //! | `Take` | service | queued | - queued | deliver if Requested |
-//! | `Recycle` | runtime | Quarantined, not busy, not queued | Vacant | free list |
+//! | `Recycle` | runtime | Quarantined, not busy, not queued, not gated | Vacant | free list |
 //!
 //! # Invariants
 //! - `target` is changed only while *busy* is set, by the thread that set it;
@@ -31,6 +38,8 @@
 //! - *waiters* is set before anybody sleeps on the word, and every step that
 //!   ends a wait clears it and wakes. A waiter that left by `longjmp` leaves the
 //!   flag, which costs one needless wake.
+//! - *turns* only ever count up (25 bits, wrapping), so who compared the word
+//!   before a gate opened or granted something does not sleep on it after.
 
 use std::fmt;
 
@@ -74,6 +83,9 @@ pub(crate) enum Step {
     Await,
     Acquire,
     Settle(Kind),
+    Close,
+    Open(Kind),
+    Nudge,
     Take,
     Recycle,
 }
@@ -86,6 +98,10 @@ const KIND: u32 = 7;
 const QUEUED: u32 = 1 << 3;
 const BUSY: u32 = 1 << 4;
 const WAITERS: u32 = 1 << 5;
+const GATED: u32 = 1 << 6;
+/// One turn; the bits from here up count them.
+const TURN: u32 = 1 << 7;
+const TURNS: u32 = !(TURN - 1);
 
 impl Word {
     pub(crate) fn from_bits(bits: u32) -> Word {
@@ -115,6 +131,20 @@ impl Word {
         self.0 & WAITERS != 0
     }
 
+    /// Callers park, whatever the kind.
+    pub(crate) fn gated(self) -> bool {
+        self.0 & GATED != 0
+    }
+
+    /// Another word than all that were seen before.
+    fn turned(self) -> Word {
+        Word(self.0.wrapping_add(TURN))
+    }
+
+    fn without(self, flags: u32) -> Word {
+        Word(self.0 & !flags)
+    }
+
     fn with(self, kind: Kind) -> Word {
         Word(self.0 & !KIND | kind as u32)
     }
@@ -137,14 +167,25 @@ impl Word {
             Step::Request if kind == Kind::Unbound && !self.busy() => {
                 Some(self.with(Kind::Requested).or_queued(true))
             }
-            Step::Await if kind == Kind::Requested || self.busy() => Some(Word(self.0 | WAITERS)),
+            Step::Await if kind == Kind::Requested || self.busy() || self.gated() => {
+                Some(Word(self.0 | WAITERS))
+            }
             Step::Acquire if kind != Kind::Vacant && !self.busy() => Some(Word(self.0 | BUSY)),
             Step::Settle(to) if self.busy() && settles(kind, to) => {
-                Some(Word(self.0 & !(BUSY | WAITERS)).with(to))
+                Some(self.without(BUSY | WAITERS).with(to))
             }
+            Step::Close if self.busy() && !self.gated() && kind != Kind::Quarantined => {
+                Some(Word(self.0 | GATED).without(BUSY | WAITERS).turned())
+            }
+            Step::Open(to) if self.busy() && self.gated() && settles(kind, to) => {
+                let open = self.without(GATED | BUSY | WAITERS);
+                Some(open.with(to).turned())
+            }
+            Step::Nudge if self.gated() => Some(self.turned()),
             Step::Take if self.queued() => Some(Word(self.0 & !QUEUED)),
-            Step::Recycle if self == Word(Kind::Quarantined as u32) => Some(Word(0)),
-            Step::Recycle if self == Word(Kind::Quarantined as u32 | WAITERS) => Some(Word(0)),
+            Step::Recycle if self.without(WAITERS | TURNS) == Word(Kind::Quarantined as u32) => {
+                Some(Word(self.0 & TURNS))
+            }
             _ => None,
         }
     }
@@ -173,6 +214,7 @@ impl fmt::Debug for Word {
             (self.queued(), "queued"),
             (self.busy(), "busy"),
             (self.waiters(), "waiters"),
+            (self.gated(), "gated"),
         ] {
             if set {
                 write!(f, "+{name}")?;
@@ -196,15 +238,19 @@ mod tests {
             Step::Acquire,
             Step::Take,
             Step::Recycle,
+            Step::Close,
+            Step::Nudge,
         ];
         steps.extend(KINDS.map(Step::Settle));
+        steps.extend(KINDS.map(Step::Open));
         let mut legal = 0;
-        for bits in 0..=(KIND | QUEUED | BUSY | WAITERS) {
+        for bits in (0..TURN).flat_map(|bits| [bits, bits | TURNS]) {
             let from = Word(bits);
             for &step in &steps {
                 let Some(to) = from.step(step) else { continue };
                 legal += 1;
-                let settles = matches!(step, Step::Settle(_));
+                let gates = matches!(step, Step::Close | Step::Open(_));
+                let settles = gates || matches!(step, Step::Settle(_));
                 assert!(
                     !from.busy() || settles || from.kind() == to.kind() || step == Step::Allocate,
                     "{from:?} {step:?}: only the owner changes a busy kind"
@@ -218,6 +264,12 @@ mod tests {
                     "{from:?} {step:?}: unlinked without being taken"
                 );
                 assert_eq!(from.busy() && !to.busy(), settles, "{from:?} {step:?}");
+                assert_eq!(from.gated() != to.gated(), gates, "{from:?} {step:?}");
+                assert_eq!(
+                    to.0 & TURNS != from.0 & TURNS,
+                    gates || step == Step::Nudge,
+                    "{from:?} {step:?}: who sleeps on the word before it sleeps on"
+                );
             }
         }
         assert!(legal > 100);

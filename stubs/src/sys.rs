@@ -77,6 +77,13 @@ pub(crate) fn sched_yield() {
     unsafe { syscall(libc::SYS_sched_yield, [0; 4]) };
 }
 
+/// The kernel's id of this thread.
+pub(crate) fn thread_id() -> u32 {
+    // SAFETY: has no arguments.
+    let id = unsafe { syscall(libc::SYS_gettid, [0; 4]) };
+    id as u32
+}
+
 /// Writes to standard error, as much as fits in one call.
 pub(crate) fn write_error(text: &[u8]) {
     let args = [2, text.as_ptr().expose_provenance(), text.len(), 0];

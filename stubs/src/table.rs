@@ -26,7 +26,6 @@ use crate::guest::FailureHandler;
 use crate::image;
 use crate::place;
 use crate::shared::Shared;
-use crate::state::{Kind, Word};
 use crate::sync::{AtomicU32, Ordering, spin};
 
 /// Stub pages that are committed at once: as many as there are, within these.
@@ -57,6 +56,7 @@ type CommitHook = Box<dyn Fn(UnwindRow) + Send + Sync>;
 pub struct StubTable {
     shared: NonNull<Shared>,
     region: StubRegion,
+    heap: Heap,
     page: Box<StubPage>,
     /// Resolver code, then its `.eh_frame`.
     code: Sealed,
@@ -119,6 +119,7 @@ impl StubTable {
             },
             stubs_fde: placed.stubs_fde,
             region,
+            heap: heap.clone(),
             code: placed.code,
             next: AtomicU32::new(0),
             committed: AtomicU32::new(0),
@@ -256,14 +257,10 @@ impl StubTable {
         recycled
     }
 
-    /// The published code; `None` while there is none.
+    /// The published code; `None` while there is none. Behind a closed
+    /// [gate](StubTable::close_gate) it is what the gate keeps.
     pub fn entry(&self, function: FunctionId) -> Option<u64> {
-        let shared = self.shared();
-        let cell = shared.cells.get(function);
-        let bound = cell.word().kind() == Kind::Bound;
-        // Partner: the release in `publish`.
-        let target = cell.target.load(Ordering::Acquire);
-        (bound && target != shared.cells.trampoline(function)).then_some(target)
+        self.shared().entry(function)
     }
 
     /// The next function that callers wait for. Each first call gives one
@@ -311,30 +308,16 @@ impl StubTable {
     /// Requests whose service is gone are asked again. The parent needs nothing.
     ///
     /// At the moment of the `fork` no thread may be taking requests (waiting for
-    /// them is fine).
+    /// them is fine), nor closing or opening a gate. A closed gate is fine: in the
+    /// child it is open to the old set, and nobody waits there.
     pub fn after_fork_child(&self) {
         let shared = self.shared();
         self.committing.store(0, Ordering::Relaxed);
         shared.requests.reset();
+        shared.spots.clear();
+        shared.gate.store(0, Ordering::Relaxed);
         for ordinal in 0..self.next.load(Ordering::Relaxed) {
-            let function = FunctionId::from_ordinal(ordinal);
-            let cell = shared.cells.get(function);
-            let word = cell.word();
-            let unpublishing = word.kind() == Kind::Bound
-                && cell.target.load(Ordering::Relaxed) == shared.cells.trampoline(function);
-            let kind = if unpublishing {
-                Kind::Unbound
-            } else {
-                word.kind()
-            };
-            let inherited = Word::inherited(kind);
-            // Pages that need no change stay shared with the parent.
-            if word != inherited {
-                cell.reset(inherited);
-            }
-            if inherited.queued() {
-                shared.requests.push(&shared.cells, function);
-            }
+            shared.inherit(FunctionId::from_ordinal(ordinal));
         }
     }
 
@@ -377,7 +360,7 @@ impl StubTable {
         }
     }
 
-    fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Shared {
         // SAFETY: placed by `place::shared` in memory that the heap keeps mapped;
         // never accessed but by shared reference.
         unsafe { self.shared.as_ref() }
@@ -387,7 +370,13 @@ impl StubTable {
         self.region.pages() as u32 * FUNCTIONS_PER_PAGE
     }
 
-    fn handed_out(&self, function: FunctionId) -> bool {
+    /// Makes the word in which a gate keeps the code of a function.
+    pub(crate) fn ensure_kept(&self, function: FunctionId) -> Result<(), StubError> {
+        let pages = self.region.pages();
+        Ok(self.shared().kept.ensure(&self.heap, pages, function)?)
+    }
+
+    pub(crate) fn handed_out(&self, function: FunctionId) -> bool {
         let next = self.next.load(Ordering::Relaxed);
         function.ordinal().is_some_and(|ordinal| ordinal < next)
     }

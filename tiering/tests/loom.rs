@@ -346,6 +346,7 @@ fn replacements_exclude_each_other() {
         let function = Model::new();
         let replace = |f: &Model, id| {
             let stage = f.versions.stage().ok()?;
+            assert!(f.versions.snapshot().staged, "somebody ended it");
             Some(f.commit(stage, f.replacement(id)).generation.0)
         };
         let other = spawn(&function, move |f| replace(f, 1));

@@ -1,0 +1,314 @@
+//! The gate: a set of functions gets its new code at one instant.
+//!
+//! Separate slot stores are not one step together: between two of them a caller
+//! could go through one new function into one old one. So the set goes through a
+//! state in which none of its code can be reached by a call:
+//!
+//! ```text
+//!   close    each member: kept = code, slot = trampoline, gated       callers park
+//!   meanwhile   publish, prepare, fail, unpublish: change what is kept
+//!   open     revoke grants; each member: slot = code, not gated; then wake all
+//! ```
+//!
+//! After `close` returns, no call of a member starts; before the first slot of `open`
+//! is stored, none has. A caller that meets an open member beside a closed one parks
+//! at the closed one. So the instant is the first store of `open`, for the whole set.
+//!
+//! # Invariants
+//! - A gated function's slot holds its trampoline. Its code is in its kept word.
+//! - One gate is closed at a time: sets may overlap, and a caller that is parked at
+//!   one may be what another waits for. The second is refused, not queued.
+//! - A call that was let through goes on into what is kept at that moment. Let through
+//!   only threads whose stack holds old code, and change what is kept to new code only
+//!   when no stack does: then none of them is under way.
+//!
+//! # Signal handlers
+//! A handler that interrupts a parked thread and calls a member parks as well, as a
+//! second entry of the same thread (the same entry for the same function); letting the
+//! thread through lets both go on, the inner one first. A handler that leaves by
+//! `longjmp` leaves an entry of a thread that is not there, until the next gate closes.
+
+use crate::cell::Cell;
+use crate::function::FunctionId;
+use crate::shared::Shared;
+use crate::state::{Kind, Step};
+use crate::sync::Ordering;
+
+/// What a gate opens to, for one function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// New code. As for [`StubTable::publish`](crate::StubTable::publish).
+    Code(u64),
+    /// What was there before, or was published behind the gate since.
+    Keep,
+    /// None: the next call asks. (If somebody has asked already, the answer to that
+    /// will do.)
+    Unbound,
+}
+
+/// A thread that waits at the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parked {
+    /// The kernel's id of the thread.
+    pub tid: i32,
+    /// What it waits for.
+    pub function: FunctionId,
+}
+
+impl Shared {
+    /// Begins a gate: its number, or `None` while another is closed.
+    pub(crate) fn claim_gate(&self) -> Option<u32> {
+        let before = self.gates.fetch_add(1, Ordering::Relaxed);
+        let number = before.wrapping_add(1).max(1);
+        // Acquire; partner: the release in `end_gate`.
+        self.gate
+            .compare_exchange(0, number, Ordering::AcqRel, Ordering::Relaxed)
+            .ok()?;
+        // Whoever is there was left over by an earlier gate.
+        self.spots.clear();
+        Some(number)
+    }
+
+    /// Ends a gate that was opened.
+    pub(crate) fn end_gate(&self) {
+        // Release; partner: the acquire in `claim_gate`.
+        self.gate.store(0, Ordering::Release);
+    }
+
+    /// Closes the gate before a function; false, and no change, if it was released.
+    ///
+    /// Its kept word must be there.
+    pub(crate) fn close(&self, function: FunctionId) -> bool {
+        let cell = self.cells.get(function);
+        let Some(word) = cell.acquire().and_then(|word| word.step(Step::Acquire)) else {
+            return false;
+        };
+        let kept = self.kept.word(function);
+        let (Some(kept), Some(_)) = (kept, word.step(Step::Close)) else {
+            self.settle(cell, word.kind());
+            return false;
+        };
+        let code = match word.kind() {
+            // Relaxed: stored by who set *busy* before.
+            Kind::Bound => cell.target.load(Ordering::Relaxed),
+            _ => 0,
+        };
+        // Partner: the acquire loads in `guest` and `entry`.
+        kept.store(code, Ordering::Release);
+        // Release; partner: as for every target.
+        cell.target
+            .store(self.cells.trampoline(function), Ordering::Release);
+        if self.end(cell, Step::Close) {
+            self.waiting.wake_all(cell.futex());
+        }
+        true
+    }
+
+    /// Opens the gate before a function; true if somebody is to be woken.
+    pub(crate) fn open(&self, function: FunctionId, to: Target) -> bool {
+        let cell = self.cells.get(function);
+        let Some(word) = cell.acquire().and_then(|word| word.step(Step::Acquire)) else {
+            return false;
+        };
+        let (Some(kept), true) = (self.kept.word(function), word.gated()) else {
+            self.settle(cell, word.kind());
+            return false;
+        };
+        let wanted = match to {
+            Target::Code(_) => Kind::Bound,
+            Target::Unbound => Kind::Unbound,
+            Target::Keep => word.kind(),
+        };
+        // A released function stays released, a request stays asked.
+        let legal = word.step(Step::Open(wanted)).is_some();
+        let kind = if legal { wanted } else { word.kind() };
+        // Relaxed: stored by who set *busy* before. Zero, so that a thread that was
+        // let through and comes late looks again.
+        let old = kept.load(Ordering::Relaxed);
+        kept.store(0, Ordering::Relaxed);
+        let code = match to {
+            Target::Code(new) if legal => new,
+            _ => old,
+        };
+        if kind == Kind::Bound {
+            // Release; partner: the acquire loads of `target`. What a caller of this
+            // code calls next is gated or new, because all was closed before.
+            cell.target.store(code, Ordering::Release);
+        }
+        self.end(cell, Step::Open(kind))
+    }
+
+    /// Ends a change; true if somebody is to be woken.
+    fn end(&self, cell: &Cell, step: Step) -> bool {
+        let before = cell.step(step);
+        debug_assert!(before.is_some(), "illegal {step:?}");
+        before.is_some_and(|word| word.waiters())
+    }
+
+    /// Lets the call go on that `thread` is parked in; false if it is in none.
+    pub(crate) fn let_through(&self, thread: u32) -> bool {
+        let granted = self.spots.grant(thread);
+        for &function in &granted {
+            let cell = self.cells.get(function);
+            // After the grant: who saw the word before it does not sleep on it.
+            if cell.step(Step::Nudge).is_some_and(|word| word.waiters()) {
+                self.waiting.wake_all(cell.futex());
+            }
+        }
+        !granted.is_empty()
+    }
+
+    /// Opens the gate before a set whose members are given with what they open to.
+    pub(crate) fn open_all(&self, set: impl Iterator<Item = (FunctionId, Target)>) {
+        self.spots.revoke();
+        let opened = set.filter(|&(function, to)| self.open(function, to));
+        // Woken when all are open: they would park again at the next one.
+        let waited: Vec<FunctionId> = opened.map(|(function, _)| function).collect();
+        for function in waited {
+            self.waiting.wake_all(self.cells.get(function).futex());
+        }
+    }
+}
+
+#[cfg(not(loom))]
+pub use handle::Gate;
+
+#[cfg(not(loom))]
+mod handle {
+    use std::sync::Arc;
+
+    use super::{FunctionId, Kind, Ordering, Parked, Target};
+    use crate::error::StubError;
+    use crate::table::StubTable;
+
+    /// A closed gate. Dropping it opens it to the old set.
+    #[derive(Debug)]
+    #[must_use = "callers wait until it is opened or dropped"]
+    pub struct Gate {
+        table: Arc<StubTable>,
+        /// In ascending order.
+        members: Vec<FunctionId>,
+        number: u32,
+    }
+
+    impl StubTable {
+        /// Closes a gate before all of a set: when this returns, no call of a member
+        /// starts until the gate opens; callers park. Calls that began before go on.
+        /// A member that has no code is not asked for meanwhile, but requests that were
+        /// raised before stay, and their answers change what the gate opens to.
+        ///
+        /// # Errors
+        /// [`StubError::Twice`], [`StubError::Released`], [`StubError::GateClosed`],
+        /// [`StubError::Heap`]; nothing changed then.
+        pub fn close_gate(self: &Arc<Self>, set: &[FunctionId]) -> Result<Gate, StubError> {
+            let mut members = set.to_vec();
+            members.sort_unstable();
+            if let Some(twice) = members.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(StubError::Twice(twice[0]));
+            }
+            let shared = self.shared();
+            for &function in &members {
+                let gone = |kind| matches!(kind, Kind::Vacant | Kind::Quarantined);
+                if !self.handed_out(function) || gone(shared.cells.get(function).word().kind()) {
+                    return Err(StubError::Released(function));
+                }
+            }
+            let number = shared.claim_gate().ok_or(StubError::GateClosed)?;
+            let mut gate = Gate {
+                table: Arc::clone(self),
+                members: Vec::with_capacity(members.len()),
+                number,
+            };
+            // Dropping the gate opens what was closed so far.
+            for &function in &members {
+                self.ensure_kept(function)?;
+            }
+            for function in members {
+                if !shared.close(function) {
+                    return Err(StubError::Released(function));
+                }
+                gate.members.push(function);
+            }
+            Ok(gate)
+        }
+    }
+
+    impl Gate {
+        /// The members, in ascending order.
+        pub fn members(&self) -> &[FunctionId] {
+            &self.members
+        }
+
+        /// Who waits at the gate and was not let through. May name threads that are
+        /// gone from there (see the module), and leaves out those that found no place in
+        /// its table of 256 ([`Gate::overflow`]).
+        pub fn parked(&self) -> Vec<Parked> {
+            let waits = self.table.shared().spots.list().into_iter();
+            waits
+                .map(|(tid, function)| Parked {
+                    tid: tid as i32,
+                    function,
+                })
+                .collect()
+        }
+
+        /// How many waits found no place in the table: they cannot be let through.
+        pub fn overflow(&self) -> u32 {
+            self.table.shared().spots.missed()
+        }
+
+        /// Lets a parked thread go on into the old code of what it waits for; its next
+        /// call of a member parks again. If there is no code the call asks for it. False
+        /// if the thread is not parked.
+        ///
+        /// Only for threads whose stack holds old code of the set (see the module).
+        pub fn let_through(&self, tid: i32) -> bool {
+            self.table.shared().let_through(tid as u32)
+        }
+
+        /// Opens the gate: first all slots, then those who wait are woken. Members that
+        /// `new` does not name are kept as they are.
+        ///
+        /// # Errors
+        /// [`StubError::Twice`], [`StubError::NotGated`]: the gate opens to the old set.
+        pub fn open(mut self, new: &[(FunctionId, Target)]) -> Result<(), StubError> {
+            let mut new = new.to_vec();
+            new.sort_unstable_by_key(|&(function, _)| function);
+            if let Some(twice) = new.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+                return Err(StubError::Twice(twice[0].0));
+            }
+            let stranger = |&(function, _): &(FunctionId, Target)| {
+                self.members.binary_search(&function).is_err()
+            };
+            if let Some(&(function, _)) = new.iter().find(|&named| stranger(named)) {
+                return Err(StubError::NotGated(function));
+            }
+            self.reopen(&new);
+            Ok(())
+        }
+
+        fn reopen(&mut self, new: &[(FunctionId, Target)]) {
+            let members = std::mem::take(&mut self.members);
+            let shared = self.table.shared();
+            // Not so in a child of `fork`, where the gate is open already.
+            if shared.gate.load(Ordering::Relaxed) != self.number {
+                return;
+            }
+            let mut named = new.iter().copied().peekable();
+            shared.open_all(members.into_iter().map(|function| {
+                let own = named.next_if(|&(of, _)| of == function);
+                (function, own.map_or(Target::Keep, |(_, to)| to))
+            }));
+            shared.end_gate();
+            self.number = 0;
+        }
+    }
+
+    impl Drop for Gate {
+        fn drop(&mut self) {
+            if self.number != 0 {
+                self.reopen(&[]);
+            }
+        }
+    }
+}

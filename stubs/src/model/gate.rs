@@ -1,0 +1,318 @@
+//! The gate under loom: closing and opening against calls, publications, grants
+//! and each other.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::{code, function, model, table};
+use crate::function::FunctionId;
+use crate::gate::Target;
+use crate::guest::Outcome;
+use crate::shared::Shared;
+use crate::sync::Ordering;
+
+/// Functions with code.
+fn bound(functions: u32) -> Arc<Shared> {
+    let shared = table(functions);
+    for f in (0..functions).map(function) {
+        assert!(shared.publish(f, code(f)));
+    }
+    shared
+}
+
+/// The code that the gate opens to.
+fn new(f: FunctionId) -> u64 {
+    code(f) + 0x100
+}
+
+/// A call: by the slot, or by the trampoline that it holds.
+fn start(shared: &Shared, f: FunctionId, thread: u32) -> Outcome {
+    let target = shared.cells.get(f).target.load(Ordering::Acquire);
+    if target != shared.cells.trampoline(f) {
+        return Outcome::Code(target);
+    }
+    shared.resolve(f, || thread)
+}
+
+fn slot(shared: &Shared, f: FunctionId) -> u64 {
+    shared.cells.get(f).target.load(Ordering::Acquire)
+}
+
+fn open(shared: &Shared, set: &[(FunctionId, Target)]) {
+    shared.open_all(set.iter().copied());
+    shared.end_gate();
+}
+
+fn close(shared: &Shared, set: &[FunctionId]) {
+    shared.claim_gate().expect("no other gate");
+    for &f in set {
+        assert!(shared.close(f));
+        assert_eq!(slot(shared, f), shared.cells.trampoline(f));
+    }
+}
+
+/// A caller goes through f and g while both are replaced: who got the new f gets
+/// the new g, and nobody waits for ever.
+#[test]
+fn one_instant_for_a_set() {
+    model(|| {
+        let shared = bound(2);
+        let [f, g] = [function(0), function(1)];
+        let caller = thread::spawn({
+            let shared = shared.clone();
+            move || [f, g].map(|f| start(&shared, f, 1))
+        });
+        close(&shared, &[f, g]);
+        // The other way round than the caller goes.
+        for order in [f, g] {
+            assert_eq!(shared.entry(order), Some(code(order)));
+        }
+        open(&shared, &[f, g].map(|f| (f, Target::Code(new(f)))));
+        let seen = caller.join().unwrap();
+        let [old_f, old_g] = [f, g].map(|f| Outcome::Code(code(f)));
+        let [new_f, new_g] = [f, g].map(|f| Outcome::Code(new(f)));
+        let legal = [[old_f, old_g], [old_f, new_g], [new_f, new_g]];
+        assert!(legal.contains(&seen), "{seen:?}");
+        for f in [f, g] {
+            assert_eq!((slot(&shared, f), shared.entry(f)), (new(f), Some(new(f))));
+        }
+    });
+}
+
+/// A version is published while the gate closes and opens: it is there in the end,
+/// and not before the gate opens.
+#[test]
+fn publication_does_not_open() {
+    model(|| {
+        let shared = bound(1);
+        let f = function(0);
+        let publisher = thread::spawn({
+            let shared = shared.clone();
+            move || shared.publish(f, new(f))
+        });
+        let caller = thread::spawn({
+            let shared = shared.clone();
+            move || start(&shared, f, 1)
+        });
+        close(&shared, &[f]);
+        assert_eq!(slot(&shared, f), shared.cells.trampoline(f));
+        open(&shared, &[(f, Target::Keep)]);
+        assert!(publisher.join().unwrap());
+        let got = caller.join().unwrap();
+        assert!([code(f), new(f)].map(Outcome::Code).contains(&got));
+        assert_eq!((slot(&shared, f), shared.entry(f)), (new(f), Some(new(f))));
+    });
+}
+
+/// A call that is let through gets old code before the gate opens; the next one of
+/// the same thread waits for the new.
+#[test]
+fn a_grant_is_for_one_call() {
+    model(|| {
+        let shared = bound(1);
+        let f = function(0);
+        close(&shared, &[f]);
+        let caller = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                let first = start(&shared, f, 1);
+                shared.failure_handler.store(2, Ordering::Release);
+                [first, start(&shared, f, 1)]
+            }
+        });
+        while !shared.let_through(1) {
+            thread::yield_now();
+        }
+        // A lost wake-up is a deadlock here: nothing else lets the call go on.
+        while shared.failure_handler.load(Ordering::Acquire) == 1 {
+            thread::yield_now();
+        }
+        open(&shared, &[(f, Target::Code(new(f)))]);
+        let seen = caller.join().unwrap();
+        assert_eq!(seen, [code(f), new(f)].map(Outcome::Code));
+        assert!(shared.spots.list().is_empty());
+    });
+}
+
+/// A grant races with the opening: the call gets old or new code, a later one new
+/// code only.
+#[test]
+fn a_grant_races_with_the_opening() {
+    model(|| {
+        let shared = bound(1);
+        let f = function(0);
+        close(&shared, &[f]);
+        let caller = thread::spawn({
+            let shared = shared.clone();
+            move || start(&shared, f, 1)
+        });
+        let let_through = shared.let_through(1);
+        open(&shared, &[(f, Target::Code(new(f)))]);
+        // Revoked: closing again finds nobody who may pass.
+        let got = caller.join().unwrap();
+        match got {
+            Outcome::Code(entry) if entry == code(f) => assert!(let_through),
+            got => assert_eq!(got, Outcome::Code(new(f))),
+        }
+        assert_eq!(start(&shared, f, 1), Outcome::Code(new(f)));
+    });
+}
+
+/// Two callers park, one is let through: the other's call does not start before the
+/// gate opens.
+#[test]
+fn a_grant_is_for_one_thread() {
+    model(|| {
+        let shared = bound(1);
+        let f = function(0);
+        close(&shared, &[f]);
+        let callers = [1, 2].map(|thread| {
+            let shared = shared.clone();
+            thread::spawn(move || start(&shared, f, thread))
+        });
+        shared.let_through(1);
+        open(&shared, &[(f, Target::Code(new(f)))]);
+        let [_, other] = callers.map(|caller| caller.join().unwrap());
+        assert_eq!(other, Outcome::Code(new(f)));
+    });
+}
+
+/// No code, no grant: the first call asks when the gate opens, once.
+#[test]
+fn first_calls_ask_when_it_opens() {
+    model(|| {
+        let shared = table(1);
+        let f = function(0);
+        close(&shared, &[f]);
+        let caller = thread::spawn({
+            let shared = shared.clone();
+            move || start(&shared, f, 1)
+        });
+        assert_eq!(shared.requests.next(&shared.cells), None);
+        open(&shared, &[(f, Target::Keep)]);
+        assert_eq!(shared.requests.wait(&shared.cells, None), Some(f));
+        assert!(shared.publish(f, code(f)));
+        assert_eq!(caller.join().unwrap(), Outcome::Code(code(f)));
+    });
+}
+
+/// No code, but let through: the call asks, and is answered behind the gate.
+#[test]
+fn a_call_that_is_let_through_asks() {
+    model(|| {
+        let shared = table(1);
+        let f = function(0);
+        close(&shared, &[f]);
+        let caller = thread::spawn({
+            let shared = shared.clone();
+            move || start(&shared, f, 1)
+        });
+        while !shared.let_through(1) {
+            thread::yield_now();
+        }
+        assert_eq!(shared.requests.wait(&shared.cells, None), Some(f));
+        assert!(shared.publish(f, code(f)));
+        assert_eq!(caller.join().unwrap(), Outcome::Code(code(f)));
+        assert_eq!(slot(&shared, f), shared.cells.trampoline(f));
+        open(&shared, &[(f, Target::Keep)]);
+        assert_eq!(slot(&shared, f), code(f));
+    });
+}
+
+/// A request that was raised before the gate closed is answered behind it.
+#[test]
+fn a_request_from_before_is_answered() {
+    model(|| {
+        let shared = table(1);
+        let f = function(0);
+        let caller = thread::spawn({
+            let shared = shared.clone();
+            move || start(&shared, f, 1)
+        });
+        assert_eq!(shared.requests.wait(&shared.cells, None), Some(f));
+        close(&shared, &[f]);
+        let opener = thread::spawn({
+            let shared = shared.clone();
+            move || open(&shared, &[(f, Target::Keep)])
+        });
+        assert!(shared.publish(f, code(f)));
+        opener.join().unwrap();
+        assert_eq!(caller.join().unwrap(), Outcome::Code(code(f)));
+        assert_eq!(slot(&shared, f), code(f));
+    });
+}
+
+/// A member is released behind the gate: the call fails when the gate opens.
+#[test]
+fn release_behind_the_gate() {
+    model(|| {
+        let shared = bound(1);
+        let f = function(0);
+        close(&shared, &[f]);
+        let caller = thread::spawn({
+            let shared = shared.clone();
+            move || start(&shared, f, 1)
+        });
+        assert!(shared.quarantine(f));
+        assert!(!shared.recycle(f));
+        open(&shared, &[(f, Target::Code(new(f)))]);
+        assert_eq!(caller.join().unwrap(), Outcome::Failed);
+        assert_eq!(slot(&shared, f), shared.cells.trampoline(f));
+        assert!(shared.recycle(f));
+    });
+}
+
+/// Two threads replace overlapping sets while a caller goes through both: one after
+/// the other, or one is refused; no mixture.
+#[test]
+fn two_sets_are_serialised() {
+    model(|| {
+        let shared = bound(2);
+        let [f, g] = [function(0), function(1)];
+        let replace = move |shared: &Shared, set: [FunctionId; 2], by: u64| {
+            let claimed = shared.claim_gate().is_some();
+            if claimed {
+                for f in set {
+                    assert!(shared.close(f));
+                }
+                open(shared, &set.map(|f| (f, Target::Code(code(f) + by))));
+            }
+            claimed
+        };
+        let other = thread::spawn({
+            let shared = shared.clone();
+            move || replace(&shared, [g, f], 0x200)
+        });
+        let here = replace(&shared, [f, g], 0x100);
+        assert!(other.join().unwrap() || here);
+        let [by_f, by_g] = [f, g].map(|f| slot(&shared, f) - code(f));
+        assert_eq!(by_f, by_g);
+        assert!(by_f == 0x100 || by_f == 0x200);
+    });
+}
+
+/// Two gates after each other and a caller that is parked from the first to the
+/// second, or is late for one of them: it gets one of the codes.
+#[test]
+fn a_caller_outlasts_a_gate() {
+    model(|| {
+        let shared = bound(1);
+        let f = function(0);
+        close(&shared, &[f]);
+        let caller = thread::spawn({
+            let shared = shared.clone();
+            move || start(&shared, f, 1)
+        });
+        open(&shared, &[(f, Target::Keep)]);
+        close(&shared, &[f]);
+        // Wherever it is, it can be let through, or has gone on.
+        let mut waited = 0;
+        while !shared.let_through(1) && waited < 3 {
+            thread::yield_now();
+            waited += 1;
+        }
+        open(&shared, &[(f, Target::Code(new(f)))]);
+        let got = caller.join().unwrap();
+        assert!([code(f), new(f)].map(Outcome::Code).contains(&got));
+    });
+}
