@@ -142,6 +142,7 @@ fn model(cargo: &Cargo) -> anyhow::Result<()> {
     for (package, target) in [
         ("uruk-stubs", &["--lib"][..]),
         ("uruk-unwind", &["--lib"]),
+        ("uruk-roots", &["--lib"]),
         ("uruk-session", &["--test", "loom"]),
         ("uruk-tiering", &["--test", "loom"]),
         ("uruk-profiler", &["--lib"]),

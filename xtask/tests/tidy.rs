@@ -4,13 +4,14 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     ("runtime/link", &[]),
     ("runtime/heap", &[]),
     ("runtime/unwind", &[]),
     ("runtime/session", &[]),
     ("runtime/codegen", &[]),
     ("runtime/report", &[]),
+    ("runtime/roots", &[]),
     ("stubs", &["uruk-heap"]),
     ("tiering", &[]),
     ("profiler", &[]),

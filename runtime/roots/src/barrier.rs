@@ -1,0 +1,77 @@
+//! `membarrier`: a fence, or a core serialization, on every running thread.
+//!
+//! `fence_all_threads` orders a store to a slot before a scan that follows it.
+//! `serialize_cores` lets no core go on with instructions fetched before it; it is due
+//! before addresses of code are used again. Both cost about a microsecond on an idle
+//! process and 11 to 13 us with another thread running.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use crate::sys;
+
+/// A barrier the kernel does not offer (it needs Linux 4.16), or a filter forbids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("membarrier command {command} failed: {}", std::io::Error::from_raw_os_error(*.errno))]
+#[non_exhaustive]
+pub struct BarrierError {
+    /// The command, as in `linux/membarrier.h`.
+    pub command: u64,
+    /// The error's number.
+    pub errno: i32,
+}
+
+const PRIVATE_EXPEDITED: u64 = 1 << 3;
+const REGISTER_PRIVATE_EXPEDITED: u64 = 1 << 4;
+const PRIVATE_EXPEDITED_SYNC_CORE: u64 = 1 << 5;
+const REGISTER_PRIVATE_EXPEDITED_SYNC_CORE: u64 = 1 << 6;
+
+/// Processes that registered: a child of `fork` inherits the registration with its
+/// memory, and registering twice is harmless.
+static FENCE_OF: AtomicI32 = AtomicI32::new(0);
+static CORES_OF: AtomicI32 = AtomicI32::new(0);
+
+fn barrier(command: u64, register: u64, of: &AtomicI32) -> Result<(), BarrierError> {
+    let run = |command| {
+        let failed = |errno| BarrierError { command, errno };
+        sys::membarrier(command).map(|_| ()).map_err(failed)
+    };
+    let pid = sys::getpid();
+    // Relaxed: a stale value costs one more registration.
+    if of.load(Ordering::Relaxed) != pid {
+        run(register)?;
+        of.store(pid, Ordering::Relaxed);
+    }
+    run(command)
+}
+
+/// Every thread of the process runs a full memory barrier between start and end of this.
+///
+/// # Errors
+/// The kernel or a filter refuses.
+pub fn fence_all_threads() -> Result<(), BarrierError> {
+    barrier(PRIVATE_EXPEDITED, REGISTER_PRIVATE_EXPEDITED, &FENCE_OF)
+}
+
+/// Every thread of the process runs a core-serializing instruction between the start of
+/// this and the next user instruction it executes.
+///
+/// # Errors
+/// The kernel or a filter refuses.
+pub fn serialize_cores() -> Result<(), BarrierError> {
+    barrier(
+        PRIVATE_EXPEDITED_SYNC_CORE,
+        REGISTER_PRIVATE_EXPEDITED_SYNC_CORE,
+        &CORES_OF,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn both_barriers_work_and_repeat() {
+        for _ in 0..3 {
+            super::fence_all_threads().expect("a fence");
+            super::serialize_cores().expect("a serialization");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What can be wrong with a scanner as a whole.
+
+use std::io;
+
+/// A scanner that cannot be made, or was asked wrongly.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RootsError {
+    /// Regions are not empty and shorter than 4 GiB.
+    #[error("region {start:#x}..{end:#x} is empty or longer than 4 GiB")]
+    BadRegion {
+        /// First byte.
+        start: u64,
+        /// End.
+        end: u64,
+    },
+    /// Wanted ranges must be sorted, not empty and not overlap.
+    #[error("wanted range {index} ({start:#x}..{end:#x}) is empty, unsorted or overlaps")]
+    BadRange {
+        /// Which one.
+        index: usize,
+        /// First byte.
+        start: u64,
+        /// End.
+        end: u64,
+    },
+    /// A stack to register is not empty and aligned to 8 bytes.
+    #[error("stack {start:#x}..{end:#x} is empty or not aligned to 8 bytes")]
+    BadStack {
+        /// First byte.
+        start: u64,
+        /// End.
+        end: u64,
+    },
+    /// No room for another registered stack.
+    #[error("all {capacity} places for registered stacks are taken")]
+    ManyStacks {
+        /// How many there are.
+        capacity: usize,
+    },
+    /// No real-time signal is left, or the one asked for has a handler.
+    #[error("no free signal for the handshake (asked for: {asked:?})")]
+    NoSignal {
+        /// The signal asked for.
+        asked: Option<i32>,
+    },
+    /// The handler could not be installed.
+    #[error("cannot install the handler of signal {signal}")]
+    Install {
+        /// The signal.
+        signal: i32,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The kernel or a filter forbids `process_vm_readv` on the process itself.
+    #[error("process_vm_readv is not allowed")]
+    NoReading,
+}

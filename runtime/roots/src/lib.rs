@@ -1,0 +1,107 @@
+//! Who may still execute or return into code.
+//!
+//! The question is asked for ranges in one region of addresses: which of them does any
+//! thread of the process point into, from its registers, its red zone or its stacks?
+//! The answer is conservative. Every word that could be a return address counts as one;
+//! a false answer keeps code longer, a miss would free code that runs. The threads are
+//! scanned one by one while the others go on; there is no moment at which all stand.
+//!
+//! # Why a ragged scan is a proof
+//! The caller has taken the ranges out of everything that leads into them but stacks
+//! and registers. From then on a return address into a range is made only by a call
+//! from code in it, so by a thread that has the range on its stack or in its program
+//! counter already. A thread found without one stays without. Threads are listed until
+//! a list holds none that was not scanned; a thread made since comes from one that was
+//! clean. `setjmp`'s buffers need no scan: `longjmp` is allowed only while the function
+//! that called `setjmp` has not returned, and it has a return address on the stack
+//! whenever something else runs. Stacks nobody runs on (fibers) must be registered.
+//!
+//! A fiber may be handed from thread to thread during a scan. Its stack is read after
+//! all threads: code on it that ran when its thread was scanned and was suspended since
+//! has left its return address there, also if it runs again by then: the word stays
+//! below the stack pointer until the same frame makes another call. Code that moves its
+//! stack pointer between calls (`alloca`) while it is handed around during one scan is
+//! not covered; who does that scans when fibers rest.
+//!
+//! # Roots, and the test in `tests/` that fails without each
+//! | root | left out by | test that fails |
+//! |---|---|---|
+//! | stack of a sleeping thread | not walking in `Looker::look_once` | `asleep_for_long` |
+//! | arguments of its system call | not noting `words` there | `return_address_of_vfork`, `register_of_a_sleeper` |
+//! | stack of a running thread | not walking in `handler::answer` | `running_in_a_loop` |
+//! | registers of a running thread | not noting `gregs` | `register_only` |
+//! | vector registers | no `vector_registers` | `vector_register_only` |
+//! | red zone | `RED_ZONE` = 0 | `red_zone` |
+//! | stack below an alternate stack | no `add` at a mark in `scan_span` | `alternate_stack`, `nested_handlers` |
+//! | threads made meanwhile | one listing | `threads_made_meanwhile` |
+//! | registered stacks | no `registered` | `registered_fiber` |
+//! | the caller | no `scan_caller` | `caller_counts` |
+//! | end of a range | `start..end` in `kept_by` | `ends_count_and_bad_lists_are_errors` |
+//! | repeated calls | no `repair` | `a_scan_storm_interrupts_no_call` |
+//!
+//! # Invariants
+//! - A thread that sleeps in a system call is never signalled.
+//! - A complete report has scanned every thread and registered stack; an incomplete one
+//!   says which thread is missing and why, and keeps everything.
+//! - The handler takes no lock, allocates nothing, uses no thread-local and no `errno`.
+//! - A late answer never meets another request (`slot`, model-checked).
+//!
+//! # Map, in reading order
+//! `report`: question and answer. `hits`: the words found. `maps`: where stacks end.
+//! `walk`: one thread's stacks. `task`: what `/proc` says. `look`: a sleeping thread.
+//! `slot`: request and answer. `handler`, `rewind`: the signal. `settle`: running
+//! threads. `stacks`, `exempt`, `turn`: tables. `roots`: the whole scan. `barrier`:
+//! `membarrier`.
+
+#![deny(missing_docs)]
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
+
+#[cfg(not(loom))]
+mod barrier;
+#[cfg(not(loom))]
+mod error;
+#[cfg(not(loom))]
+mod exempt;
+#[cfg(not(loom))]
+mod handler;
+#[cfg(not(loom))]
+mod hits;
+#[cfg(not(loom))]
+mod look;
+#[cfg(not(loom))]
+mod maps;
+#[cfg(all(loom, test))]
+mod model;
+#[cfg(not(loom))]
+mod report;
+#[cfg(not(loom))]
+mod rewind;
+#[cfg(not(loom))]
+mod roots;
+#[cfg(not(loom))]
+mod settle;
+mod slot;
+#[cfg(not(loom))]
+mod stacks;
+mod sync;
+#[cfg(not(loom))]
+mod sys;
+#[cfg(not(loom))]
+mod task;
+#[cfg(not(loom))]
+mod turn;
+#[cfg(not(loom))]
+mod walk;
+
+#[cfg(not(loom))]
+pub use barrier::{BarrierError, fence_all_threads, serialize_cores};
+#[cfg(not(loom))]
+pub use error::RootsError;
+#[cfg(not(loom))]
+pub use exempt::Exemption;
+#[cfg(not(loom))]
+pub use report::{How, Report, ScanTrouble, StackReport, ThreadReport, Wanted, Why};
+#[cfg(not(loom))]
+pub use roots::{Config, Roots};
+#[cfg(not(loom))]
+pub use stacks::StackId;

@@ -1,0 +1,227 @@
+//! A sleeping thread, scanned from outside without a signal.
+//!
+//! A look reads, in this order: how often the thread got a processor, what it is in
+//! (number, arguments, stack pointer, program counter), its stacks by copying, both
+//! again. If nothing changed the thread was off the processor from the first answer of
+//! the kernel to the last: what was read is what it will wake up to.
+//!
+//! # Registers that cannot be seen
+//! rbx, rbp, r12 to r15 of a sleeping thread are not shown by the kernel. Nobody
+//! returns or jumps through them without being on the stack as well: a frame that
+//! called somebody has its own return address there, and the innermost code, which made
+//! the system call, is the program counter, which is shown. What is only in such a
+//! register is a pointer kept as data; generated code has no pointers into code but
+//! return addresses (function addresses are stubs').
+//!
+//! rdi, rsi, rdx, r10, r8 and r9 are shown and are scanned: `vfork` keeps its return
+//! address in rdi while the child runs on the same stack and overwrites the word there.
+//! The child itself is no thread of the process: its parent is not answered for until
+//! the child is gone ([`Look::Vfork`]).
+//!
+//! A thread that sleeps in a page fault or is stopped could hold anything in registers;
+//! it is asked by a signal, which ends no system call of it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::handler::BUFFER;
+use crate::hits::Hits;
+use crate::maps::Maps;
+use crate::report::Why;
+use crate::stacks::Stacks;
+use crate::sys;
+use crate::task::{self, Outside, Unread};
+use crate::walk::{Copied, Ground, Memory, Trouble, walk};
+
+/// Looks at a thread that moves all the time before it is given up.
+const TRIES: u32 = 4;
+
+/// What a look found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Scanned; the hits are in the looker.
+    Scanned { tries: u32, bytes: u64 },
+    /// Running, or in a fault: to be asked by a signal.
+    Running,
+    /// Waits for a child on the same memory.
+    Vfork,
+    /// Over.
+    Gone,
+    /// Cannot be scanned.
+    Failed(Why),
+}
+
+/// The requester's own tools.
+#[derive(Debug)]
+pub(crate) struct Looker<'a> {
+    pub(crate) pid: i32,
+    pub(crate) limit: u64,
+    pub(crate) hits: Hits,
+    pub(crate) maps: Arc<Maps>,
+    range: Range<u64>,
+    stacks: &'a Stacks,
+    buffer: Box<[u64]>,
+}
+
+impl<'a> Looker<'a> {
+    pub(crate) fn new(range: Range<u64>, limit: u64, stacks: &'a Stacks) -> std::io::Result<Self> {
+        Ok(Self {
+            pid: sys::getpid(),
+            limit,
+            hits: Hits::new(&range, Hits::FIRST),
+            maps: Arc::new(Maps::take(stacks.ranges())?),
+            range,
+            stacks,
+            buffer: vec![0; BUFFER * 4].into_boxed_slice(),
+        })
+    }
+
+    /// Takes the mappings anew.
+    pub(crate) fn refresh(&mut self) -> std::io::Result<()> {
+        self.maps = Arc::new(Maps::take(self.stacks.ranges())?);
+        Ok(())
+    }
+
+    /// The range hits are looked for in.
+    pub(crate) fn range(&self) -> &Range<u64> {
+        &self.range
+    }
+
+    /// Looks at a thread.
+    pub(crate) fn look(&mut self, tid: i32) -> Look {
+        let mut tries = 0;
+        let mut last = Look::Running;
+        while tries < TRIES {
+            tries += 1;
+            match self.look_once(tid) {
+                Ok(Some(bytes)) => return Look::Scanned { tries, bytes },
+                Ok(None) => last = Look::Running,
+                Err(Stop::Look(look)) => return look,
+                Err(Stop::Trouble(trouble)) => match self.cure(trouble) {
+                    Ok(()) => last = Look::Failed(why(trouble)),
+                    Err(why) => return Look::Failed(why),
+                },
+            }
+        }
+        last
+    }
+
+    /// `None`: it moved meanwhile.
+    fn look_once(&mut self, tid: i32) -> Result<Option<u64>, Stop> {
+        let switches = task::switches(tid)?;
+        let before = task::outside(tid)?;
+        let (number, words) = match before {
+            Outside::Running | Outside::InFault => return Err(Stop::Look(Look::Running)),
+            Outside::Ended => return Err(Stop::Look(Look::Gone)),
+            Outside::InCall { number, words } => (number, words),
+        };
+        if self.has_child_on_this_memory(number, words[0]) {
+            return Err(Stop::Look(Look::Vfork));
+        }
+        self.hits.reset(&self.range);
+        for word in words {
+            self.hits.note(word);
+        }
+        let scanned = self.walk(sys::robust_list(tid), words[6]);
+        let same = task::outside(tid)? == before && task::switches(tid)? == switches;
+        match scanned {
+            Ok(bytes) => Ok(same.then_some(bytes)),
+            Err(_) if !same => Ok(None),
+            Err(trouble) => Err(Stop::Trouble(trouble)),
+        }
+    }
+
+    /// Walks the stacks that hang at `sp`.
+    pub(crate) fn walk(&mut self, tcb: u64, sp: u64) -> Result<u64, Trouble> {
+        let ground = Ground {
+            maps: &self.maps,
+            tcb,
+            alternate: (0, 0),
+            limit: self.limit,
+        };
+        let mut memory = Copied {
+            pid: self.pid,
+            buffer: &mut self.buffer,
+        };
+        walk(&mut memory, &ground, sp, &mut self.hits)
+    }
+
+    /// Scans a registered stack as plain memory; false if it cannot be read.
+    pub(crate) fn scan_memory(&mut self, range: &Range<u64>) -> Result<bool, Trouble> {
+        loop {
+            self.hits.reset(&self.range);
+            let mut memory = Copied {
+                pid: self.pid,
+                buffer: &mut self.buffer,
+            };
+            let mut at = range.start;
+            while at < range.end {
+                let words = memory.words(at, range.end, false);
+                if words.is_empty() {
+                    return Ok(false);
+                }
+                at += words.len() as u64 * 8;
+                words.iter().for_each(|&word| self.hits.note(word));
+            }
+            if !self.hits.overflowed() {
+                return Ok(true);
+            }
+            self.hits = self.hits.larger().ok_or(Trouble::Overflow)?;
+        }
+    }
+
+    /// Gets ready for another try.
+    pub(crate) fn cure(&mut self, trouble: Trouble) -> Result<(), Why> {
+        match trouble {
+            Trouble::Stale(_) => self.refresh().map_err(|_| why(trouble)),
+            Trouble::Overflow => {
+                self.hits = self.hits.larger().ok_or(why(trouble))?;
+                Ok(())
+            }
+            Trouble::ManySpans | Trouble::Large(_) => Err(why(trouble)),
+        }
+    }
+
+    /// Whether the call is `vfork` or a `clone` like it.
+    fn has_child_on_this_memory(&mut self, number: i64, first: u64) -> bool {
+        let flags = match number {
+            libc::SYS_vfork => return true,
+            libc::SYS_clone => first,
+            libc::SYS_clone3 => {
+                let mut flags = [0];
+                match sys::read_words(self.pid, first, &mut flags) {
+                    1 => flags[0],
+                    _ => return false,
+                }
+            }
+            _ => return false,
+        };
+        let like = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
+        flags & like == like
+    }
+}
+
+/// What ends a look early.
+enum Stop {
+    Look(Look),
+    Trouble(Trouble),
+}
+
+impl From<Unread> for Stop {
+    fn from(unread: Unread) -> Self {
+        Self::Look(match unread {
+            Unread::Gone => Look::Gone,
+            Unread::Forbidden(errno) => Look::Failed(Why::Hidden(errno)),
+        })
+    }
+}
+
+/// The public name of a trouble.
+pub(crate) fn why(trouble: Trouble) -> Why {
+    match trouble {
+        Trouble::Stale(address) => Why::UnknownStack(address),
+        Trouble::ManySpans => Why::ManyStacks,
+        Trouble::Large(bytes) => Why::LargeStack(bytes),
+        Trouble::Overflow => Why::ManyHits,
+    }
+}

@@ -1,0 +1,92 @@
+//! The handshake under loom: request, answer, late answer, next request.
+//!
+//! Loom's cells report two parties in the work at once; the assertions report an
+//! answer by the wrong thread or a lost piece of work.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use crate::slot::{Slot, Withdrawn};
+
+/// Whom a request was for, and who answered.
+struct Work {
+    asked: u32,
+    answered: Option<u32>,
+}
+
+/// A thread whose signal arrives at any time, or twice.
+fn thread_of(slot: &Arc<Slot<Work>>, tid: u32, signals: usize) -> thread::JoinHandle<()> {
+    let slot = slot.clone();
+    thread::spawn(move || {
+        for _ in 0..signals {
+            if let Some(mut claim) = slot.claim(tid) {
+                claim.with(|work| {
+                    assert_eq!(work.asked, tid, "somebody else's request");
+                    assert!(work.answered.is_none(), "answered twice");
+                    work.answered = Some(tid);
+                });
+                claim.finish();
+            }
+        }
+    })
+}
+
+fn ask(slot: &Slot<Work>, tid: u32) -> Option<Work> {
+    let work = Work {
+        asked: tid,
+        answered: None,
+    };
+    let Ok(ticket) = slot.post(tid, work) else {
+        // The slot is still with a late handler.
+        return slot.collect();
+    };
+    if let Some(work) = slot.collect() {
+        assert_eq!(work.answered, Some(tid));
+        return Some(work);
+    }
+    match slot.withdraw(ticket) {
+        Withdrawn::Back(work) => {
+            assert!(work.answered.is_none(), "an answer was thrown away");
+            Some(work)
+        }
+        Withdrawn::Taken => slot.collect(),
+    }
+}
+
+#[test]
+fn a_late_answer_never_meets_the_next_request() {
+    loom::model(|| {
+        let slot = Arc::new(Slot::new());
+        let first = thread_of(&slot, 1, 1);
+        let second = thread_of(&slot, 2, 1);
+        ask(&slot, 1);
+        ask(&slot, 2);
+        first.join().expect("the first thread");
+        second.join().expect("the second thread");
+        let late = slot.collect();
+        assert!(late.is_none_or(|work| work.answered == Some(work.asked)));
+    });
+}
+
+#[test]
+fn a_thread_asked_twice_answers_each_request_once() {
+    loom::model(|| {
+        let slot = Arc::new(Slot::new());
+        let asked = thread_of(&slot, 1, 2);
+        ask(&slot, 1);
+        ask(&slot, 1);
+        asked.join().expect("the thread");
+        slot.collect();
+    });
+}
+
+#[test]
+fn work_comes_back_when_all_is_quiet() {
+    loom::model(|| {
+        let slot = Arc::new(Slot::new());
+        let asked = thread_of(&slot, 1, 1);
+        let at_once = ask(&slot, 1).is_some();
+        asked.join().expect("the thread");
+        assert!(at_once || slot.collect().is_some(), "the work is lost");
+    });
+}

@@ -1,0 +1,217 @@
+//! What is asked, and what a scan answers.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::error::RootsError;
+
+/// The ranges somebody asks about: sorted, not empty, not overlapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted(Vec<Range<u64>>);
+
+impl Wanted {
+    /// Checks and keeps the ranges. Indices in reports count from here.
+    ///
+    /// # Errors
+    /// A range is empty, or begins before the end of the one before.
+    pub fn new(ranges: Vec<Range<u64>>) -> Result<Self, RootsError> {
+        let mut last = 0;
+        for (index, range) in ranges.iter().enumerate() {
+            if range.start < last || range.end <= range.start {
+                return Err(RootsError::BadRange {
+                    index,
+                    start: range.start,
+                    end: range.end,
+                });
+            }
+            last = range.end;
+        }
+        Ok(Self(ranges))
+    }
+
+    /// The ranges.
+    pub fn ranges(&self) -> &[Range<u64>] {
+        &self.0
+    }
+
+    /// Indices of the ranges that `address` keeps: those with
+    /// `start <= address <= end`. A return address may be the end of its range, when
+    /// the last instruction is a call; it may then be the start of the next one too.
+    pub fn kept_by(&self, address: u64) -> Range<usize> {
+        let first = self.0.partition_point(|range| range.end < address);
+        let after = self.0.partition_point(|range| range.start <= address);
+        first..after
+    }
+
+    /// All addresses that keep any range, as one range.
+    pub(crate) fn hull(&self) -> Range<u64> {
+        let start = self.0.first().map_or(0, |range| range.start);
+        let end = self.0.last().map_or(0, |range| range.end.saturating_add(1));
+        start..end
+    }
+}
+
+/// What one scan found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Report {
+    /// Every thread that was looked at.
+    pub threads: Vec<ThreadReport>,
+    /// Every registered stack that keeps something.
+    pub stacks: Vec<StackReport>,
+    /// By index of the wanted range: somebody may still return into it. All true if
+    /// `complete` is false.
+    pub kept: Vec<bool>,
+    /// Whether every thread and stack was scanned: only then what is not kept is dead.
+    pub complete: bool,
+    /// Why the threads could not be listed, if so.
+    pub trouble: Option<ScanTrouble>,
+    /// The longest time a thread spent in the handler.
+    pub longest_handshake: Duration,
+    /// From the request to the handler's start, longest: the kernel's part.
+    pub longest_delivery: Duration,
+    /// System calls that a signal of ours ended and that were made again.
+    pub repeated_calls: u64,
+    /// System calls that ended with `EINTR` at a signal of ours.
+    pub interrupted_calls: u64,
+    /// Listings of the threads.
+    pub listings: u32,
+    /// The whole scan.
+    pub took: Duration,
+}
+
+/// What keeps a whole scan from an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ScanTrouble {
+    /// Threads appear faster than they can be listed.
+    Unsettled,
+    /// `/proc/self/task` or `/proc/self/maps` cannot be read; the error's number.
+    NoProc(i32),
+    /// A registered stack cannot be read.
+    UnreadableStack {
+        /// First byte.
+        start: u64,
+        /// End.
+        end: u64,
+    },
+    /// Registered stacks hold more distinct addresses than the largest table.
+    ManyHits,
+}
+
+/// One thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ThreadReport {
+    /// Its id.
+    pub tid: i32,
+    /// Its name, where it keeps something or did not answer; else empty.
+    pub name: String,
+    /// How it was scanned.
+    pub how: How,
+    /// Indices of the wanted ranges it keeps, sorted.
+    pub keeps: Vec<usize>,
+}
+
+/// One registered stack that keeps something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StackReport {
+    /// The stack.
+    pub range: Range<u64>,
+    /// Indices of the wanted ranges it keeps, sorted.
+    pub keeps: Vec<usize>,
+}
+
+/// How a thread was scanned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum How {
+    /// By its own handler.
+    Running {
+        /// From the request to the handler's start.
+        delivered_in: Duration,
+        /// In the handler.
+        answered_in: Duration,
+        /// Bytes of stack.
+        scanned: u64,
+    },
+    /// From outside, while it slept in a system call.
+    Blocked {
+        /// Looks it took.
+        tries: u32,
+        /// Bytes of stack.
+        scanned: u64,
+    },
+    /// The calling thread.
+    Caller {
+        /// Bytes of stack.
+        scanned: u64,
+    },
+    /// Exempt by [`Roots::exempt_current_thread`](crate::Roots::exempt_current_thread).
+    Exempt,
+    /// It ended meanwhile.
+    Gone,
+    /// It was not scanned: anything may be on its stacks.
+    Unanswered {
+        /// Why.
+        why: Why,
+    },
+}
+
+/// Why a thread was not scanned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Why {
+    /// It ran with the handshake signal blocked.
+    SignalBlocked,
+    /// It had not answered at the deadline.
+    NoAnswer,
+    /// Its handler was still scanning at the deadline.
+    StillScanning,
+    /// The program has replaced our handler.
+    HandlerReplaced,
+    /// It waits for a child of `vfork`, which runs on this memory and is no thread.
+    VforkChild,
+    /// What it does cannot be seen (`/proc` hidden or filtered); the error's number.
+    Hidden(i32),
+    /// Its stack is not in any mapping that could be found, or changes all the time.
+    UnknownStack(u64),
+    /// Its stacks are longer than the limit.
+    LargeStack(u64),
+    /// It has more than 16 stacks hanging together.
+    ManyStacks,
+    /// It holds more distinct addresses than the largest table.
+    ManyHits,
+    /// The scan had no time left for it.
+    NoTime,
+}
+
+impl How {
+    /// Whether the thread was scanned, or needs not be.
+    pub fn answered(&self) -> bool {
+        !matches!(self, Self::Unanswered { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Wanted;
+
+    #[test]
+    #[expect(clippy::single_range_in_vec_init, reason = "a list of one range")]
+    fn ends_count_and_bad_lists_are_errors() {
+        let wanted = Wanted::new(vec![0x10..0x20, 0x20..0x30, 0x40..0x50]).expect("sorted");
+        assert_eq!(wanted.kept_by(0xf), 0..0);
+        assert_eq!(wanted.kept_by(0x10), 0..1);
+        assert_eq!(wanted.kept_by(0x20), 0..2);
+        assert_eq!(wanted.kept_by(0x30), 1..2);
+        assert!(wanted.kept_by(0x38).is_empty());
+        assert_eq!(wanted.kept_by(0x50), 2..3);
+        assert!(wanted.kept_by(0x51).is_empty());
+        assert_eq!(wanted.hull(), 0x10..0x51);
+        for bad in [vec![5..5], vec![5..9, 8..12], vec![8..9, 1..2]] {
+            assert!(Wanted::new(bad).is_err());
+        }
+    }
+}

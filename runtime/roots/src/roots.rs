@@ -1,0 +1,375 @@
+//! A scan from beginning to end.
+
+use std::collections::HashSet;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::error::RootsError;
+use crate::exempt::{Exempt, Exemption};
+use crate::handler::{self, INTERRUPTED, REPEATED, REQUESTS};
+use crate::hits::Hits;
+use crate::look::{Look, Looker, why};
+use crate::report::{How, Report, ScanTrouble, StackReport, ThreadReport, Wanted};
+use crate::settle::{Asked, Settling};
+use crate::stacks::{StackId, Stacks};
+use crate::sync::Ordering;
+use crate::sys;
+use crate::task;
+use crate::turn::Turn;
+use crate::walk::{RED_ZONE, Trouble};
+
+/// Settings of a scanner.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// The signal of the handshake; default: the highest real-time signal nobody uses.
+    /// One handler serves all scanners of the process.
+    pub signal: Option<i32>,
+    /// Bytes of stack of one thread that are scanned at most; default 64 MiB.
+    pub stack_limit: u64,
+    /// Places for registered stacks; default 4,096.
+    pub registered_stacks: usize,
+    /// Places for exempt threads; default 256.
+    pub exempt_threads: usize,
+    /// How long a running thread may have the signal blocked, or wait for a child of
+    /// `vfork`, before the scan goes on without it; default 20 ms.
+    pub patience: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            signal: None,
+            stack_limit: 64 << 20,
+            registered_stacks: 4096,
+            exempt_threads: 256,
+            patience: Duration::from_millis(20),
+        }
+    }
+}
+
+/// Answers who may still return into one region of code.
+#[derive(Debug)]
+pub struct Roots {
+    region: Range<u64>,
+    config: Config,
+    signal: i32,
+    stacks: Stacks,
+    exempt: Arc<Exempt>,
+    turn: Turn,
+}
+
+impl Roots {
+    /// A scanner for addresses in `region`; installs the handler of the handshake, which
+    /// stays for the life of the process.
+    ///
+    /// # Errors
+    /// An empty region or one of 4 GiB and more, no free signal, or a kernel that does
+    /// not let a process read its own memory.
+    pub fn new(region: Range<u64>, config: Config) -> Result<Self, RootsError> {
+        if region.start >= region.end || region.end - region.start > u32::MAX as u64 - 1 {
+            return Err(RootsError::BadRegion {
+                start: region.start,
+                end: region.end,
+            });
+        }
+        let probe = 0x5eed_u64;
+        let mut read = [0];
+        let count = sys::read_words(sys::getpid(), &raw const probe as u64, &mut read);
+        if count != 1 || read[0] != probe {
+            return Err(RootsError::NoReading);
+        }
+        let signal = handler::install(config.signal)?;
+        Ok(Self {
+            region,
+            signal,
+            stacks: Stacks::new(config.registered_stacks),
+            exempt: Arc::new(Exempt::new(config.exempt_threads)),
+            turn: Turn::default(),
+            config,
+        })
+    }
+
+    /// The signal of the handshake.
+    pub fn signal(&self) -> i32 {
+        self.signal
+    }
+
+    /// Registers memory that threads run on now and then, as fibers do. It is scanned as
+    /// a whole, before and after the threads, until it is unregistered; it must be
+    /// readable that long. Usable on any thread, also in a signal handler.
+    ///
+    /// # Errors
+    /// An empty or unaligned range, or no place left.
+    pub fn register_stack(&self, range: Range<u64>) -> Result<StackId, RootsError> {
+        self.stacks.register(range)
+    }
+
+    /// Forgets a registered stack.
+    pub fn unregister_stack(&self, id: StackId) {
+        self.stacks.unregister(id);
+    }
+
+    /// Leaves the calling thread out of scans while the result lives. The thread must
+    /// not run code of the region in that time, nor have to return into it.
+    pub fn exempt_current_thread(&self) -> Exemption {
+        self.exempt.enter()
+    }
+
+    /// To be called in the child after `fork`, before its first scan: requests of the
+    /// parent are forgotten, and so are exemptions.
+    pub fn after_fork_child(&self) {
+        for slot in &REQUESTS {
+            drop(slot.reset());
+        }
+        self.exempt.clear();
+    }
+
+    /// Which of the wanted ranges any thread may still execute or return into. Takes at
+    /// most about `within`; what is not scanned then keeps everything.
+    ///
+    /// A range that is not kept in a complete report stays so, provided that nothing
+    /// outside of stacks and registers leads into it any more (no slot, no table), and
+    /// that a barrier ([`fence_all_threads`](crate::fence_all_threads)) came between
+    /// taking it out of the slots and this.
+    ///
+    /// The calling thread is scanned like the others, from here upwards: an address that
+    /// the caller keeps in a local variable keeps its range.
+    #[inline(never)]
+    pub fn scan(&self, wanted: &Wanted, within: Duration) -> Report {
+        // Before anything here has an address of a wanted range on the stack.
+        let caller = caller_registers();
+        self.scan_below(&caller, wanted, within)
+    }
+
+    #[inline(never)]
+    fn scan_below(&self, caller: &[u64; 7], wanted: &Wanted, within: Duration) -> Report {
+        let began = Instant::now();
+        let _turn = self.turn.take();
+        let counts = || {
+            (
+                REPEATED.load(Ordering::Relaxed),
+                INTERRUPTED.load(Ordering::Relaxed),
+            )
+        };
+        let (repeated, interrupted) = counts();
+        let hull = wanted.hull();
+        let region_end = self.region.end.saturating_add(1);
+        let range = hull.start.max(self.region.start)..hull.end.min(region_end);
+        let mut scan = Scan {
+            roots: self,
+            caller,
+            wanted,
+            deadline: began + within,
+            report: Report {
+                kept: vec![false; wanted.ranges().len()],
+                ..Report::default()
+            },
+        };
+        if range.start < range.end
+            && let Err(trouble) = scan.run(range)
+        {
+            scan.report.trouble = Some(trouble);
+        }
+        let mut report = scan.report;
+        let answered = report.threads.iter().all(|thread| thread.how.answered());
+        report.complete = answered && report.trouble.is_none();
+        if !report.complete {
+            report.kept.fill(true);
+        }
+        let (repeated_now, interrupted_now) = counts();
+        report.repeated_calls = repeated_now.wrapping_sub(repeated);
+        report.interrupted_calls = interrupted_now.wrapping_sub(interrupted);
+        report.took = began.elapsed();
+        report
+    }
+}
+
+/// A scan under way.
+struct Scan<'a> {
+    roots: &'a Roots,
+    caller: &'a [u64; 7],
+    wanted: &'a Wanted,
+    deadline: Instant,
+    report: Report,
+}
+
+fn no_proc(error: &io::Error) -> ScanTrouble {
+    ScanTrouble::NoProc(error.raw_os_error().unwrap_or(0))
+}
+
+impl Scan<'_> {
+    fn run(&mut self, range: Range<u64>) -> Result<(), ScanTrouble> {
+        let roots = self.roots;
+        let limit = roots.config.stack_limit;
+        let mut looker =
+            Looker::new(range, limit, &roots.stacks).map_err(|error| no_proc(&error))?;
+        self.registered(&mut looker)?;
+        let exempt: HashSet<i32> = roots.exempt.all().into_iter().collect();
+        let mut seen = HashSet::new();
+        let mut last = Vec::new();
+        loop {
+            let (tids, whole) = task::list().map_err(|error| no_proc(&error))?;
+            self.report.listings += 1;
+            let new: Vec<i32> = tids
+                .iter()
+                .copied()
+                .filter(|tid| !seen.contains(tid))
+                .collect();
+            if new.is_empty() && (whole || tids == last) {
+                break;
+            }
+            if self.report.listings > 1 && Instant::now() >= self.deadline {
+                return Err(ScanTrouble::Unsettled);
+            }
+            if !new.is_empty() && self.report.listings > 1 {
+                // No older than the threads: their stacks are in it.
+                looker.refresh().map_err(|error| no_proc(&error))?;
+            }
+            seen.extend(new.iter().copied());
+            self.threads(&mut looker, &new, &exempt);
+            last = tids;
+        }
+        self.registered(&mut looker)
+    }
+
+    fn threads(&mut self, looker: &mut Looker<'_>, tids: &[i32], exempt: &HashSet<i32>) {
+        let own = sys::gettid();
+        let mut asked = Vec::new();
+        for &tid in tids {
+            if exempt.contains(&tid) {
+                self.note(tid, How::Exempt, None);
+                continue;
+            }
+            if tid == own {
+                let how = scan_caller(looker, self.caller);
+                self.note(tid, how, Some(&looker.hits));
+                continue;
+            }
+            match looker.look(tid) {
+                Look::Scanned { tries, bytes } => {
+                    let scanned = bytes;
+                    self.note(tid, How::Blocked { tries, scanned }, Some(&looker.hits));
+                }
+                Look::Gone => self.note(tid, How::Gone, None),
+                Look::Failed(why) => self.note(tid, How::Unanswered { why }, None),
+                look => asked.push(Asked::new(tid, look)),
+            }
+        }
+        let mut settling = Settling {
+            signal: self.roots.signal,
+            patience: self.roots.config.patience,
+            deadline: self.deadline,
+            busy: [false; REQUESTS.len()],
+            looker,
+        };
+        settling.run(asked, |tid, how, hits| self.note(tid, how, hits));
+    }
+
+    fn registered(&mut self, looker: &mut Looker<'_>) -> Result<(), ScanTrouble> {
+        for range in self.roots.stacks.ranges() {
+            match looker.scan_memory(&range) {
+                Ok(true) => {}
+                // It may have been unregistered and unmapped meanwhile.
+                Ok(false) if !self.roots.stacks.ranges().contains(&range) => continue,
+                Ok(false) => {
+                    return Err(ScanTrouble::UnreadableStack {
+                        start: range.start,
+                        end: range.end,
+                    });
+                }
+                Err(_) => return Err(ScanTrouble::ManyHits),
+            }
+            let keeps = self.keeps(&looker.hits);
+            if !keeps.is_empty() {
+                self.report.stacks.push(StackReport { range, keeps });
+            }
+        }
+        Ok(())
+    }
+
+    /// What the hits keep, entered in the total as well.
+    fn keeps(&mut self, hits: &Hits) -> Vec<usize> {
+        let mut keeps: Vec<usize> = hits
+            .iter()
+            .flat_map(|address| self.wanted.kept_by(address))
+            .collect();
+        keeps.sort_unstable();
+        keeps.dedup();
+        for &index in &keeps {
+            self.report.kept[index] = true;
+        }
+        keeps
+    }
+
+    fn note(&mut self, tid: i32, how: How, hits: Option<&Hits>) {
+        if let How::Running {
+            delivered_in,
+            answered_in,
+            ..
+        } = how
+        {
+            let report = &mut self.report;
+            report.longest_handshake = report.longest_handshake.max(answered_in);
+            report.longest_delivery = report.longest_delivery.max(delivered_in);
+        }
+        let keeps = match hits {
+            Some(hits) if how.answered() => self.keeps(hits),
+            _ => Vec::new(),
+        };
+        let name = if keeps.is_empty() && how.answered() {
+            String::new()
+        } else {
+            task::name(tid)
+        };
+        self.report.threads.push(ThreadReport {
+            tid,
+            name,
+            how,
+            keeps,
+        });
+    }
+}
+
+/// Callee-saved registers and the stack pointer.
+#[inline(always)]
+fn caller_registers() -> [u64; 7] {
+    let mut registers = [0u64; 7];
+    // SAFETY: writes the seven words.
+    unsafe {
+        core::arch::asm!(
+            "mov [{to}], rbx",
+            "mov [{to} + 8], rbp",
+            "mov [{to} + 16], r12",
+            "mov [{to} + 24], r13",
+            "mov [{to} + 32], r14",
+            "mov [{to} + 40], r15",
+            "mov [{to} + 48], rsp",
+            to = in(reg) registers.as_mut_ptr(),
+            options(nostack, preserves_flags),
+        );
+    }
+    registers
+}
+
+/// The calling thread from where `registers` were taken upwards. There is no red zone:
+/// below are the scan's own frames.
+fn scan_caller(looker: &mut Looker<'_>, registers: &[u64; 7]) -> How {
+    let tcb = sys::robust_list(0);
+    let mut trouble = Trouble::Stale(0);
+    for _ in 0..4 {
+        let range = looker.range().clone();
+        looker.hits.reset(&range);
+        registers.iter().for_each(|&word| looker.hits.note(word));
+        match looker.walk(tcb, registers[6] + RED_ZONE) {
+            Ok(scanned) => return How::Caller { scanned },
+            Err(found) => trouble = found,
+        }
+        if let Err(why) = looker.cure(trouble) {
+            return How::Unanswered { why };
+        }
+    }
+    How::Unanswered { why: why(trouble) }
+}

@@ -1,0 +1,324 @@
+//! Running threads: asked by a signal, many requests under way at once, each thread
+//! interrupted for itself.
+//!
+//! A thread that was asked may yet fall asleep where signals do not wake it, end, or
+//! never answer: those that are late are looked at again from outside, at growing
+//! intervals. A request that is still unanswered then is withdrawn; one that was taken
+//! keeps its slot until it is answered.
+
+use std::time::{Duration, Instant};
+
+use crate::handler::{ANSWERS, BUFFER, REQUESTS, Work, installed};
+use crate::hits::Hits;
+use crate::look::{Look, Looker, why};
+use crate::report::{How, Why};
+use crate::slot::{Ticket, Withdrawn};
+use crate::sync::Ordering;
+use crate::sys;
+use crate::task;
+
+/// Answers that say "the snapshot is old" before a stack counts as unknown.
+const STALE_ANSWERS: u32 = 4;
+
+/// How long to wait before a late thread is looked at again, at first and at most.
+const LOOK_AFTER: Duration = Duration::from_millis(1);
+const LOOK_AFTER_MOST: Duration = Duration::from_millis(16);
+
+/// A thread that has not been scanned yet.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    tid: i32,
+    since: Instant,
+    look_at: Instant,
+    interval: Duration,
+    request: Option<Request>,
+    why: Why,
+    room: usize,
+    stale: u32,
+}
+
+#[derive(Debug)]
+struct Request {
+    slot: usize,
+    ticket: Ticket,
+    posted_ns: u64,
+}
+
+impl Asked {
+    pub(crate) fn new(tid: i32, look: Look) -> Self {
+        let now = Instant::now();
+        Self {
+            tid,
+            since: now,
+            look_at: now + LOOK_AFTER,
+            interval: LOOK_AFTER,
+            request: None,
+            why: if look == Look::Vfork {
+                Why::VforkChild
+            } else {
+                Why::NoTime
+            },
+            room: Hits::FIRST,
+            stale: 0,
+        }
+    }
+}
+
+/// The requester's side of all handshakes of a scan.
+#[derive(Debug)]
+pub(crate) struct Settling<'a, 'b> {
+    pub(crate) looker: &'a mut Looker<'b>,
+    pub(crate) signal: i32,
+    /// How long a thread may block the signal, or wait for a child of `vfork`.
+    pub(crate) patience: Duration,
+    pub(crate) deadline: Instant,
+    /// Told of each thread as it is done: how, and what it holds.
+    pub(crate) busy: [bool; REQUESTS.len()],
+}
+
+impl<'b> Settling<'_, 'b> {
+    /// Asks all, waits for answers, and tells `done` of each thread once. The hits are
+    /// empty for a thread that was not scanned.
+    pub(crate) fn run(
+        &mut self,
+        mut asked: Vec<Asked>,
+        mut done: impl FnMut(i32, How, Option<&Hits>),
+    ) {
+        while !asked.is_empty() {
+            // Acquire: pairs with the release in the handler.
+            let seen = ANSWERS.load(Ordering::Acquire);
+            asked.retain_mut(|thread| match self.step(thread) {
+                Some((how, hits)) => {
+                    let own = how_is_own(&how).then_some(&self.looker.hits);
+                    done(thread.tid, how, hits.as_ref().or(own));
+                    false
+                }
+                None => true,
+            });
+            let now = Instant::now();
+            if now >= self.deadline {
+                break;
+            }
+            let Some(next) = asked.iter().map(|thread| thread.look_at).min() else {
+                break;
+            };
+            let until = next.min(self.deadline).saturating_duration_since(now);
+            sys::futex_wait(ANSWERS.as_ptr(), seen, until.as_nanos() as u64);
+        }
+        for thread in asked {
+            let (how, hits) = self.give_up(thread.tid, thread.request, thread.why);
+            done(thread.tid, how, hits.as_ref());
+        }
+    }
+
+    /// Moves one thread on; its result if that settles it.
+    fn step(&mut self, thread: &mut Asked) -> Option<(How, Option<Hits>)> {
+        if let Some(request) = &thread.request {
+            if let Some(work) = REQUESTS[request.slot].collect() {
+                self.busy[request.slot] = false;
+                let posted_ns = request.posted_ns;
+                thread.request = None;
+                if let Some(settled) = self.answered(thread, *work, posted_ns) {
+                    return Some(settled);
+                }
+            }
+        } else if thread.why != Why::VforkChild && !self.ask(thread) {
+            return Some((How::Gone, None));
+        }
+        let now = Instant::now();
+        if now < thread.look_at {
+            return None;
+        }
+        thread.interval = (thread.interval * 2).min(LOOK_AFTER_MOST);
+        thread.look_at = now + thread.interval;
+        self.look_again(thread, now)
+    }
+
+    fn answered(
+        &mut self,
+        thread: &mut Asked,
+        work: Work,
+        posted_ns: u64,
+    ) -> Option<(How, Option<Hits>)> {
+        let unanswered = |why| Some((How::Unanswered { why }, None));
+        match work.outcome {
+            Some(Ok(scanned)) => {
+                let how = How::Running {
+                    delivered_in: Duration::from_nanos(work.began_ns.saturating_sub(posted_ns)),
+                    answered_in: Duration::from_nanos(work.handler_ns),
+                    scanned,
+                };
+                Some((how, Some(work.hits)))
+            }
+            Some(Err(trouble)) => {
+                thread.stale += 1;
+                if thread.stale > STALE_ANSWERS {
+                    return unanswered(why(trouble));
+                }
+                match work.hits.overflowed() {
+                    true if thread.room >= Hits::LARGEST => return unanswered(Why::ManyHits),
+                    true => thread.room *= 4,
+                    false => {
+                        if let Err(why) = self.looker.cure(trouble) {
+                            return unanswered(why);
+                        }
+                    }
+                }
+                self.ask(thread);
+                None
+            }
+            None => unanswered(Why::NoAnswer),
+        }
+    }
+
+    /// Sends the signal if it will be handled. False: no such thread.
+    fn ask(&mut self, thread: &mut Asked) -> bool {
+        match task::blocks(thread.tid, self.signal) {
+            Ok(true) => {
+                thread.why = Why::SignalBlocked;
+                return true;
+            }
+            Ok(false) => {}
+            Err(task::Unread::Gone) => return false,
+            Err(task::Unread::Forbidden(errno)) => {
+                thread.why = Why::Hidden(errno);
+                return true;
+            }
+        }
+        if !installed(self.signal) {
+            thread.why = Why::HandlerReplaced;
+            return true;
+        }
+        let Some(slot) = self.free_slot() else {
+            thread.why = Why::NoTime;
+            return true;
+        };
+        let work = Box::new(Work {
+            pid: self.looker.pid,
+            maps: self.looker.maps.clone(),
+            tcb: sys::robust_list(thread.tid),
+            limit: self.looker.limit,
+            hits: Hits::new(self.looker.range(), thread.room),
+            buffer: vec![0; BUFFER].into_boxed_slice(),
+            outcome: None,
+            handler_ns: 0,
+            began_ns: 0,
+        });
+        let posted_ns = sys::now_ns();
+        let Ok(ticket) = REQUESTS[slot].post(thread.tid as u32, work) else {
+            return true;
+        };
+        self.busy[slot] = true;
+        thread.request = Some(Request {
+            slot,
+            ticket,
+            posted_ns,
+        });
+        thread.why = Why::NoAnswer;
+        if sys::tgkill(self.looker.pid, thread.tid, self.signal) {
+            return true;
+        }
+        let request = thread.request.take();
+        self.give_up(thread.tid, request, Why::NoAnswer);
+        // The queue of signals may be full: then the thread is there, and asked later.
+        task::exists(thread.tid)
+    }
+
+    /// A slot no request of this scan is in; what late handlers left is thrown away.
+    fn free_slot(&self) -> Option<usize> {
+        (0..REQUESTS.len()).find(|&slot| {
+            !self.busy[slot] && {
+                drop(REQUESTS[slot].collect());
+                REQUESTS[slot].is_free()
+            }
+        })
+    }
+
+    /// A late thread may sleep, or be gone, by now.
+    fn look_again(&mut self, thread: &mut Asked, now: Instant) -> Option<(How, Option<Hits>)> {
+        let look = self.looker.look(thread.tid);
+        let patient = now.saturating_duration_since(thread.since) < self.patience;
+        match look {
+            Look::Scanned { tries, bytes } => {
+                let how = How::Blocked {
+                    tries,
+                    scanned: bytes,
+                };
+                match self.withdraw(thread.request.take()) {
+                    Ok(_) => Some((how, None)),
+                    // A handler is at it: what it finds is newer.
+                    Err(request) => {
+                        thread.request = Some(request);
+                        None
+                    }
+                }
+            }
+            Look::Gone => {
+                // A request that was taken has its answer already.
+                Some(self.give_up(thread.tid, thread.request.take(), Why::NoAnswer))
+            }
+            Look::Running | Look::Vfork | Look::Failed(_) if thread.request.is_some() => None,
+            Look::Running if thread.why == Why::VforkChild => {
+                thread.why = Why::NoTime;
+                self.ask(thread);
+                None
+            }
+            Look::Running if patient || thread.why == Why::NoTime => None,
+            Look::Vfork if patient => None,
+            Look::Failed(why) => Some((How::Unanswered { why }, None)),
+            Look::Running => Some((How::Unanswered { why: thread.why }, None)),
+            Look::Vfork => Some((
+                How::Unanswered {
+                    why: Why::VforkChild,
+                },
+                None,
+            )),
+        }
+    }
+
+    fn withdraw(&mut self, request: Option<Request>) -> Result<Option<Box<Work>>, Request> {
+        let Some(request) = request else {
+            return Ok(None);
+        };
+        match REQUESTS[request.slot].withdraw(request.ticket) {
+            Withdrawn::Back(work) => {
+                self.busy[request.slot] = false;
+                Ok(Some(work))
+            }
+            Withdrawn::Taken => Err(request),
+        }
+    }
+
+    /// The last word on a thread: whatever answer there is, or why there is none.
+    fn give_up(&mut self, tid: i32, request: Option<Request>, why: Why) -> (How, Option<Hits>) {
+        let why = match self.withdraw(request) {
+            Ok(_) if !task::exists(tid) => return (How::Gone, None),
+            Ok(_) if why == Why::NoAnswer && !installed(self.signal) => Why::HandlerReplaced,
+            Ok(_) => why,
+            Err(request) => {
+                let work = REQUESTS[request.slot].collect();
+                self.busy[request.slot] = false;
+                match work {
+                    Some(work) if work.outcome.is_some_and(|outcome| outcome.is_ok()) => {
+                        let scanned = work.outcome.and_then(Result::ok).unwrap_or(0);
+                        let delivered = work.began_ns.saturating_sub(request.posted_ns);
+                        let how = How::Running {
+                            delivered_in: Duration::from_nanos(delivered),
+                            answered_in: Duration::from_nanos(work.handler_ns),
+                            scanned,
+                        };
+                        return (how, Some(work.hits));
+                    }
+                    _ if !task::exists(tid) => return (How::Gone, None),
+                    _ => Why::StillScanning,
+                }
+            }
+        };
+        (How::Unanswered { why }, None)
+    }
+}
+
+/// Whether the hits of a scanned thread are in the looker.
+fn how_is_own(how: &How) -> bool {
+    matches!(how, How::Blocked { .. })
+}

@@ -1,0 +1,126 @@
+//! Stacks the embedder registered: fibers, coroutines, whatever no thread runs on now.
+//!
+//! A table of fixed capacity without locks, so that registering works on any thread, in
+//! a signal handler and in a child of `fork`. `start` is 0 for a free entry and 1 for
+//! one being written.
+//!
+//! | field | written by | ordering |
+//! |---|---|---|
+//! | `start` 0 to 1 | who registers (compare-exchange) | acquire; pairs with the release to 0 |
+//! | `end` | who registers, while `start` is 1 | relaxed; ordered by `start` |
+//! | `start` to the address, to 0 | who holds the id | release; pairs with the acquire of `ranges` |
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::error::RootsError;
+
+/// A registered stack.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct StackId(usize);
+
+#[derive(Debug, Default)]
+struct Entry {
+    start: AtomicU64,
+    end: AtomicU64,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct Stacks {
+    entries: Box<[Entry]>,
+    /// Entries from here on were never used.
+    used: AtomicUsize,
+}
+
+impl Stacks {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            entries: (0..capacity).map(|_| Entry::default()).collect(),
+            used: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn register(&self, range: Range<u64>) -> Result<StackId, RootsError> {
+        let aligned = range.start.is_multiple_of(8) && range.end.is_multiple_of(8);
+        if range.start < 8 || range.start >= range.end || !aligned {
+            return Err(RootsError::BadStack {
+                start: range.start,
+                end: range.end,
+            });
+        }
+        for (index, entry) in self.entries.iter().enumerate() {
+            let free = entry
+                .start
+                .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+            if free.is_ok() {
+                entry.end.store(range.end, Ordering::Relaxed);
+                // Release before the address: whoever sees the address looks this far.
+                self.used.fetch_max(index + 1, Ordering::AcqRel);
+                // Release: pairs with the acquire in `ranges`.
+                entry.start.store(range.start, Ordering::Release);
+                return Ok(StackId(index));
+            }
+        }
+        Err(RootsError::ManyStacks {
+            capacity: self.entries.len(),
+        })
+    }
+
+    pub(crate) fn unregister(&self, id: StackId) {
+        // Release: pairs with the acquire of the next `register` here.
+        self.entries[id.0].start.store(0, Ordering::Release);
+    }
+
+    /// The registered stacks, sorted.
+    pub(crate) fn ranges(&self) -> Vec<Range<u64>> {
+        // Acquire: pairs with the maximum in `register`.
+        let used = self.used.load(Ordering::Acquire);
+        let mut ranges = Vec::new();
+        for entry in &self.entries[..used] {
+            // Acquire: pairs with the release in `register`.
+            let start = entry.start.load(Ordering::Acquire);
+            let end = entry.end.load(Ordering::Relaxed);
+            // Read again: an entry that was given away between the two reads is new
+            // (its owner is found where it runs) or gone.
+            if start > 1 && entry.start.load(Ordering::Acquire) == start {
+                ranges.push(start..end);
+            }
+        }
+        ranges.sort_by_key(|range| range.start);
+        ranges
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stacks;
+
+    #[test]
+    fn entries_are_reused_and_bounded() {
+        let stacks = Stacks::new(2);
+        let first = stacks.register(0x1000..0x2000).expect("room");
+        let second = stacks.register(0x800..0x1000).expect("room");
+        assert!(stacks.register(0x4000..0x5000).is_err());
+        assert_eq!(stacks.ranges(), [0x800..0x1000, 0x1000..0x2000]);
+        stacks.unregister(first);
+        assert_eq!(
+            stacks.ranges().as_slice(),
+            std::slice::from_ref(&(0x800..0x1000))
+        );
+        let third = stacks.register(0x4000..0x5000).expect("room");
+        assert_eq!(stacks.ranges(), [0x800..0x1000, 0x4000..0x5000]);
+        stacks.unregister(second);
+        stacks.unregister(third);
+        assert!(stacks.ranges().is_empty());
+    }
+
+    #[test]
+    #[expect(clippy::reversed_empty_ranges, reason = "bad input")]
+    fn bad_ranges_are_errors() {
+        let stacks = Stacks::new(2);
+        for range in [0..8, 0x1001..0x2000, 0x2000..0x2000, 0x2000..0x1000] {
+            assert!(stacks.register(range).is_err());
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! System calls without `errno`: usable in a signal handler of any thread, also one
+//! without thread-locals.
+//!
+//! A raw call returns what the kernel returned: `-4095..=-1` is an error.
+
+use core::arch::asm;
+
+/// `EINTR`, as the kernel returns it.
+pub(crate) const EINTR: i64 = -(libc::EINTR as i64);
+
+/// A system call.
+///
+/// # Safety
+/// 1. What the call does to memory is in order for the caller.
+pub(crate) unsafe fn call(number: i64, args: [u64; 6]) -> i64 {
+    let result: i64;
+    // SAFETY: the ABI of system calls: rcx and r11 are lost, memory may change; the
+    // caller answers for the rest (1).
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// The calling thread's id.
+pub(crate) fn gettid() -> i32 {
+    // SAFETY: no arguments, no effects.
+    unsafe { call(libc::SYS_gettid, [0; 6]) as i32 }
+}
+
+/// The process's id, asked anew: a child of `fork` gets its own.
+pub(crate) fn getpid() -> i32 {
+    // SAFETY: no arguments, no effects.
+    unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
+}
+
+/// Directs `signal` (0: only looks) at a thread of the process; false: no such thread.
+pub(crate) fn tgkill(pid: i32, tid: i32, signal: i32) -> bool {
+    let args = [pid as u64, tid as u64, signal as u64, 0, 0, 0];
+    // SAFETY: the signal is one whose handler is ours, or none.
+    unsafe { call(libc::SYS_tgkill, args) == 0 }
+}
+
+/// Copies words at `from` in our own memory to `to`; the count of whole words copied.
+/// Never faults: what cannot be read ends the copy.
+pub(crate) fn read_words(pid: i32, from: u64, to: &mut [u64]) -> usize {
+    let bytes = (to.len() as u64).wrapping_mul(8);
+    let local = [to.as_mut_ptr() as u64, bytes];
+    let remote = [from, bytes];
+    let args = [
+        pid as u64,
+        local.as_ptr() as u64,
+        1,
+        remote.as_ptr() as u64,
+        1,
+        0,
+    ];
+    // SAFETY: writes at most `bytes` bytes to `to`; reading is checked by the kernel.
+    let copied = unsafe { call(libc::SYS_process_vm_readv, args) };
+    usize::try_from(copied).map_or(0, |bytes| bytes / 8)
+}
+
+/// The address of the thread's list of robust mutexes, which libc keeps in the thread's
+/// control block, or 0.
+pub(crate) fn robust_list(tid: i32) -> u64 {
+    let mut head = 0u64;
+    let mut len = 0u64;
+    let args = [
+        tid as u64,
+        &raw mut head as u64,
+        &raw mut len as u64,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: writes the two words.
+    let result = unsafe { call(libc::SYS_get_robust_list, args) };
+    if result == 0 { head } else { 0 }
+}
+
+/// Signals pending for the calling thread or the process.
+pub(crate) fn pending() -> u64 {
+    let mut set = 0u64;
+    let args = [&raw mut set as u64, 8, 0, 0, 0, 0];
+    // SAFETY: writes the word.
+    unsafe { call(libc::SYS_rt_sigpending, args) };
+    set
+}
+
+/// Waits while the word is `seen`, at most `nanos`.
+pub(crate) fn futex_wait(word: *const u32, seen: u32, nanos: u64) {
+    let time = [nanos / 1_000_000_000, nanos % 1_000_000_000];
+    let operation = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as u64;
+    let args = [
+        word as u64,
+        operation,
+        u64::from(seen),
+        time.as_ptr() as u64,
+        0,
+        0,
+    ];
+    // SAFETY: reads the word (the kernel checks the address) and the time.
+    unsafe { call(libc::SYS_futex, args) };
+}
+
+/// Wakes `count` waiters of the word.
+pub(crate) fn futex_wake(word: *const u32, count: u64) {
+    let operation = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as u64;
+    // SAFETY: touches no memory of ours.
+    unsafe { call(libc::SYS_futex, [word as u64, operation, count, 0, 0, 0]) };
+}
+
+/// `membarrier` with a command.
+pub(crate) fn membarrier(command: u64) -> Result<i64, i32> {
+    // SAFETY: a barrier touches no memory.
+    let result = unsafe { call(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0]) };
+    if result < 0 {
+        Err(result.wrapping_neg() as i32)
+    } else {
+        Ok(result)
+    }
+}
+
+/// Nanoseconds of the monotonic clock.
+pub(crate) fn now_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes the structure. The function is async-signal-safe; with these
+    // arguments it does not fail, so it leaves `errno` alone.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    (time.tv_sec as u64)
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(time.tv_nsec as u64)
+}

@@ -1,0 +1,211 @@
+//! What `/proc/self/task` says about the threads of the process.
+//!
+//! | file | read for |
+//! |---|---|
+//! | the directory | which threads there are |
+//! | `TID/syscall` | `running`, or number, six arguments, stack pointer, program counter |
+//! | `TID/schedstat` | third number: how often the thread was put on a processor |
+//! | `TID/status` | the same as context switches, where schedstat is missing; blocked signals |
+//! | `TID/comm` | its name |
+//!
+//! Two listings of a directory may both lack a thread that lives all along: the kernel
+//! loses its place when the thread it stands at ends. [`list`] says whether the length
+//! agrees with the kernel's count of threads before and after.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+/// How a thread looks from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outside {
+    /// On a processor, or waiting for one.
+    Running,
+    /// Off the processor in a system call: its number, arguments, stack pointer and
+    /// program counter.
+    InCall { number: i64, words: [u64; 8] },
+    /// Off the processor in a fault or stopped: registers unknown.
+    InFault,
+    /// Over: no stack is left.
+    Ended,
+}
+
+/// Why a file says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// No such thread any more.
+    Gone,
+    /// The file is missing or forbidden, with the error's number.
+    Forbidden(i32),
+}
+
+/// The ids of the threads, sorted, and whether the list is whole.
+pub(crate) fn list() -> io::Result<(Vec<i32>, bool)> {
+    let before = count();
+    let mut tids = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/task")? {
+        let name = entry?.file_name();
+        if let Some(tid) = name.to_str().and_then(|name| name.parse().ok()) {
+            tids.push(tid);
+        }
+    }
+    tids.sort_unstable();
+    let whole = before == Some(tids.len()) && count() == before;
+    Ok((tids, whole))
+}
+
+/// How many threads the kernel counts: the directory has a link more for each.
+fn count() -> Option<usize> {
+    let links = rustix::fs::stat("/proc/self/task").ok()?.st_nlink;
+    usize::try_from(links).ok()?.checked_sub(2)
+}
+
+fn read<'a>(tid: i32, file: &str, buffer: &'a mut [u8]) -> Result<&'a [u8], Unread> {
+    let unread = |error: rustix::io::Errno| match error {
+        rustix::io::Errno::NOENT if exists(tid) => Unread::Forbidden(libc::ENOENT),
+        rustix::io::Errno::NOENT | rustix::io::Errno::SRCH => Unread::Gone,
+        error => Unread::Forbidden(error.raw_os_error()),
+    };
+    let path = format!("/proc/self/task/{tid}/{file}");
+    let fd = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(unread)?;
+    let mut len = 0;
+    while len < buffer.len() {
+        match rustix::io::read(fd.as_fd(), &mut buffer[len..]).map_err(unread)? {
+            0 => break,
+            more => len += more,
+        }
+        if file != "status" {
+            break;
+        }
+    }
+    Ok(&buffer[..len])
+}
+
+/// Whether the thread is still there.
+pub(crate) fn exists(tid: i32) -> bool {
+    crate::sys::tgkill(crate::sys::getpid(), tid, 0)
+}
+
+/// Where the thread is.
+pub(crate) fn outside(tid: i32) -> Result<Outside, Unread> {
+    let mut buffer = [0; 256];
+    let text = read(tid, "syscall", &mut buffer)?;
+    parse_outside(text).ok_or(Unread::Forbidden(libc::EINVAL))
+}
+
+fn parse_outside(text: &[u8]) -> Option<Outside> {
+    let text = std::str::from_utf8(text).ok()?.trim_end();
+    if text == "running" {
+        return Some(Outside::Running);
+    }
+    let mut parts = text.split(' ');
+    let number: i64 = parts.next()?.parse().ok()?;
+    let mut words = [0; 8];
+    let mut len = 0;
+    for part in parts {
+        let digits = part.strip_prefix("0x")?;
+        *words.get_mut(len)? = u64::from_str_radix(digits, 16).ok()?;
+        len += 1;
+    }
+    match (number, len) {
+        (0.., 8) => Some(Outside::InCall { number, words }),
+        (..0, 2) if words[0] == 0 && words[1] == 0 => Some(Outside::Ended),
+        (..0, 2) => Some(Outside::InFault),
+        _ => None,
+    }
+}
+
+/// A number that grows whenever the thread gets a processor.
+pub(crate) fn switches(tid: i32) -> Result<u64, Unread> {
+    let mut buffer = [0; 128];
+    match read(tid, "schedstat", &mut buffer) {
+        Ok(text) => {
+            let third = words(text).nth(2).filter(|&count| count > 0);
+            third.map_or_else(|| context_switches(tid), Ok)
+        }
+        Err(Unread::Gone) => Err(Unread::Gone),
+        Err(Unread::Forbidden(_)) => context_switches(tid),
+    }
+}
+
+fn context_switches(tid: i32) -> Result<u64, Unread> {
+    let mut buffer = [0; 4096];
+    let text = read(tid, "status", &mut buffer)?;
+    let field = |name| status_field(text, name).and_then(|value| words(value).next());
+    let switches = field("voluntary_ctxt_switches:");
+    let forced = field("nonvoluntary_ctxt_switches:");
+    switches
+        .zip(forced)
+        .map(|(own, forced)| own.wrapping_add(forced))
+        .ok_or(Unread::Forbidden(libc::EINVAL))
+}
+
+/// Whether the thread has `signal` blocked.
+pub(crate) fn blocks(tid: i32, signal: i32) -> Result<bool, Unread> {
+    let mut buffer = [0; 4096];
+    let text = read(tid, "status", &mut buffer)?;
+    let mask = status_field(text, "SigBlk:")
+        .and_then(|value| std::str::from_utf8(value).ok())
+        .and_then(|value| u64::from_str_radix(value.trim(), 16).ok())
+        .ok_or(Unread::Forbidden(libc::EINVAL))?;
+    Ok(mask >> (signal - 1) & 1 == 1)
+}
+
+/// The thread's name; empty if it cannot be read.
+pub(crate) fn name(tid: i32) -> String {
+    let mut buffer = [0; 64];
+    let text = read(tid, "comm", &mut buffer).unwrap_or_default();
+    String::from_utf8_lossy(text).trim_end().to_owned()
+}
+
+fn status_field<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    text.split(|&byte| byte == b'\n')
+        .find_map(|line| line.strip_prefix(name.as_bytes()))
+}
+
+fn words(text: &[u8]) -> impl Iterator<Item = u64> {
+    let parts = text
+        .split(u8::is_ascii_whitespace)
+        .filter(|w| !w.is_empty());
+    parts.filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outside, parse_outside};
+
+    #[test]
+    fn the_syscall_file_in_its_forms() {
+        let call = b"7 0x1 0x2 0x3 0x4 0x5 0x6 0x7ffc00001000 0x7f0000000003\n";
+        let found = parse_outside(call).expect("a call");
+        let Outside::InCall { number: 7, words } = found else {
+            panic!("{found:?}")
+        };
+        assert_eq!(words[0], 1);
+        assert_eq!((words[6], words[7]), (0x7ffc_0000_1000, 0x7f00_0000_0003));
+        assert_eq!(parse_outside(b"running\n"), Some(Outside::Running));
+        assert_eq!(parse_outside(b"-1 0x7ff 0x1\n"), Some(Outside::InFault));
+        assert_eq!(parse_outside(b"-1 0x0 0x0\n"), Some(Outside::Ended));
+        for bad in [
+            &b""[..],
+            b"7 0x1\n",
+            b"7 1 2 3 4 5 6 7 8\n",
+            b"x\n",
+            b"\xff",
+        ] {
+            assert_eq!(parse_outside(bad), None);
+        }
+    }
+
+    #[test]
+    fn this_thread_is_listed_and_named() {
+        let tid = crate::sys::gettid();
+        let (tids, _) = super::list().expect("the threads");
+        assert!(tids.contains(&tid));
+        assert!(super::switches(tid).expect("a count") > 0);
+        assert_eq!(super::blocks(tid, libc::SIGUSR1), Ok(false));
+        assert!(!super::name(tid).is_empty());
+        assert!(super::outside(i32::MAX).is_err());
+    }
+}

@@ -1,0 +1,257 @@
+//! The scan of one thread's stacks: words in, hits out, signal frames followed.
+//!
+//! The walk begins at a stack pointer less the red zone (128 bytes that code below
+//! the pointer may still use) and ends where [`Maps`] says the stack ends. The kernel
+//! saves an interrupted context as a `ucontext`; its words, from `<sys/ucontext.h>`:
+//!
+//! | offset from `gregs[REG_CSGSFS]` | word |
+//! |---|---|
+//! | 0 | `0x002b_0000_0000_0033`: ss, fs, gs, cs of 64-bit code |
+//! | -8 | flags |
+//! | -16 | interrupted instruction pointer |
+//! | -24 | interrupted stack pointer |
+//! | -184 | start of the `ucontext` |
+//!
+//! So wherever that word is met, the interrupted stack pointer is known; if it points
+//! outside of what is scanned, that stack is scanned as well. This finds the stack below
+//! an alternate signal stack, and nested handlers, whether the thread runs or sleeps.
+//! A stale frame costs a scan of memory that need not be scanned, or nothing if its
+//! memory is gone.
+//!
+//! The walk runs in signal handlers: no allocation, no lock, no panic.
+
+use crate::hits::Hits;
+use crate::maps::Maps;
+
+/// `gregs[REG_CSGSFS]` of code that runs in 64-bit mode: cs 0x33, ss 0x2b; the kernel
+/// writes 0 for fs and gs.
+pub(crate) const FRAME_MARK: u64 = 0x002b_0000_0000_0033;
+
+/// Bytes below the stack pointer that belong to the running function (System V ABI).
+pub(crate) const RED_ZONE: u64 = 128;
+
+/// Separate stacks of one thread: its own, an alternate one, those of nested handlers.
+pub(crate) const MAX_SPANS: usize = 16;
+
+/// How memory is read: directly where that is certain, else through the kernel.
+pub(crate) trait Memory {
+    /// The words at `at`, at least one and up to `end`; empty if unreadable. `direct`:
+    /// plain loads from `at` to `end` cannot fault.
+    fn words(&mut self, at: u64, end: u64, direct: bool) -> &[u64];
+
+    /// One word.
+    fn word(&mut self, at: u64) -> Option<u64>;
+}
+
+/// Why a walk proves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// The snapshot does not know this stack, or knows it wrongly.
+    Stale(u64),
+    /// More than [`MAX_SPANS`] stacks.
+    ManySpans,
+    /// More bytes than the limit.
+    Large(u64),
+    /// More distinct hits than the table holds.
+    Overflow,
+}
+
+/// What has been scanned, or will be.
+#[derive(Debug, Default)]
+pub(crate) struct Spans {
+    spans: [(u64, u64, bool, bool); MAX_SPANS],
+    len: usize,
+}
+
+/// What stays the same during a walk.
+#[derive(Debug)]
+pub(crate) struct Ground<'a> {
+    pub(crate) maps: &'a Maps,
+    /// The thread's control block, or 0.
+    pub(crate) tcb: u64,
+    /// The alternate stack the thread is known to have (start, end), or zeros.
+    pub(crate) alternate: (u64, u64),
+    /// Bytes that may be scanned.
+    pub(crate) limit: u64,
+}
+
+/// Scans from `sp` (the red zone included) all stacks that hang together. Returns the
+/// bytes scanned.
+pub(crate) fn walk(
+    memory: &mut impl Memory,
+    ground: &Ground<'_>,
+    sp: u64,
+    hits: &mut Hits,
+) -> Result<u64, Trouble> {
+    let mut spans = Spans::default();
+    add(memory, ground, &mut spans, sp)?;
+    if spans.len == 0 {
+        return Err(Trouble::Stale(sp));
+    }
+    let mut bytes = 0u64;
+    let mut next = 0;
+    while let Some(&(start, end, direct, probe)) = spans.spans.get(next) {
+        if next >= spans.len {
+            break;
+        }
+        bytes = bytes.saturating_add(end.saturating_sub(start));
+        if bytes > ground.limit {
+            return Err(Trouble::Large(bytes));
+        }
+        scan_span(memory, ground, &mut spans, (start, end, direct), hits)?;
+        if probe && memory.word(end).is_some() {
+            return Err(Trouble::Stale(end));
+        }
+        next = next.wrapping_add(1);
+    }
+    if hits.overflowed() {
+        return Err(Trouble::Overflow);
+    }
+    Ok(bytes)
+}
+
+/// Queues the stack at `sp` unless it is queued already or is no memory any more.
+fn add(
+    memory: &mut impl Memory,
+    ground: &Ground<'_>,
+    spans: &mut Spans,
+    sp: u64,
+) -> Result<(), Trouble> {
+    let Some(found) = ground.maps.extent(sp, ground.tcb) else {
+        // What cannot be read now is nobody's stack now.
+        return match memory.word(sp & !7) {
+            Some(_) => Err(Trouble::Stale(sp)),
+            None => Ok(()),
+        };
+    };
+    let mut start = sp.wrapping_sub(RED_ZONE) & !7;
+    // At the very bottom of a stack the red zone may reach into the guard.
+    if start >> 12 != sp >> 12 && memory.word(start).is_none() {
+        start = sp & !0xfff;
+    }
+    let (mut end, mut direct, mut probe) = (found.end, found.direct, found.probe);
+    let (low, high) = ground.alternate;
+    if low <= sp && sp < high {
+        (end, direct, probe) = (high & !7, false, false);
+    }
+    for &(from, to, ..) in spans.spans.iter().take(spans.len) {
+        if from <= start && start < to {
+            return Ok(());
+        }
+        if start < from && from < end {
+            (end, probe) = (from, false);
+        }
+    }
+    let Some(place) = spans.spans.get_mut(spans.len) else {
+        return Err(Trouble::ManySpans);
+    };
+    *place = (start, end, direct, probe);
+    spans.len = spans.len.wrapping_add(1);
+    Ok(())
+}
+
+fn scan_span(
+    memory: &mut impl Memory,
+    ground: &Ground<'_>,
+    spans: &mut Spans,
+    (start, end, direct): (u64, u64, bool),
+    hits: &mut Hits,
+) -> Result<(), Trouble> {
+    let mut at = start;
+    while at < end {
+        // A chunk may hold several marks; the memory behind `words` is reused by the
+        // reads that follow a mark, so the chunk is read again from behind it.
+        let (read, mark) = scan_words(memory.words(at, end, direct), hits);
+        if read == 0 {
+            return Err(Trouble::Stale(at));
+        }
+        at = at.wrapping_add((read as u64).wrapping_mul(8));
+        if mark {
+            // The mark is the last word read: at - 8; the stack pointer 24 below it.
+            let frame = at.wrapping_sub(192);
+            if frame >= start
+                && let Some(sp) = memory.word(at.wrapping_sub(32))
+            {
+                add(memory, ground, spans, sp)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Notes the hits among `words` up to the first mark: how many words were read, and
+/// whether the last one is a mark.
+#[inline(never)]
+pub(crate) fn scan_words(words: &[u64], hits: &mut Hits) -> (usize, bool) {
+    let mut chunks = words.chunks_exact(8);
+    let mut read = 0usize;
+    for chunk in &mut chunks {
+        let mut found = false;
+        for &word in chunk {
+            found |= hits.wants(word) | (word == FRAME_MARK);
+        }
+        if found && let Some(mark) = slowly(chunk, hits) {
+            return (read.wrapping_add(mark).wrapping_add(1), true);
+        }
+        read = read.wrapping_add(8);
+    }
+    match slowly(chunks.remainder(), hits) {
+        Some(mark) => (read.wrapping_add(mark).wrapping_add(1), true),
+        None => (words.len(), false),
+    }
+}
+
+/// The index of the first mark, the hits before it noted.
+fn slowly(words: &[u64], hits: &mut Hits) -> Option<usize> {
+    for (index, &word) in words.iter().enumerate() {
+        hits.note(word);
+        if word == FRAME_MARK {
+            return Some(index);
+        }
+    }
+    None
+}
+
+/// Memory read through the kernel in chunks of the buffer.
+#[derive(Debug)]
+pub(crate) struct Copied<'a> {
+    pub(crate) pid: i32,
+    pub(crate) buffer: &'a mut [u64],
+}
+
+impl Memory for Copied<'_> {
+    fn words(&mut self, at: u64, end: u64, _direct: bool) -> &[u64] {
+        let wanted = (end.saturating_sub(at) / 8).min(self.buffer.len() as u64) as usize;
+        let Some(buffer) = self.buffer.get_mut(..wanted) else {
+            return &[];
+        };
+        let read = crate::sys::read_words(self.pid, at, buffer);
+        buffer.get(..read).unwrap_or_default()
+    }
+
+    fn word(&mut self, at: u64) -> Option<u64> {
+        let mut word = [0];
+        (crate::sys::read_words(self.pid, at, &mut word) == 1).then_some(word[0])
+    }
+}
+
+/// Memory of the calling thread: loads where they cannot fault.
+#[derive(Debug)]
+pub(crate) struct Own<'a>(pub(crate) Copied<'a>);
+
+impl Memory for Own<'_> {
+    fn words(&mut self, at: u64, end: u64, direct: bool) -> &[u64] {
+        if !direct {
+            return self.0.words(at, end, direct);
+        }
+        let count = (end.saturating_sub(at) / 8) as usize;
+        // SAFETY: `Maps` says that `[at, end)` is the stack this thread was interrupted
+        // on, which lives as long as the thread; `at` is a multiple of 8. The bytes may
+        // be the handler's own while they are read: their values do not matter then.
+        unsafe { std::slice::from_raw_parts(at as *const u64, count) }
+    }
+
+    fn word(&mut self, at: u64) -> Option<u64> {
+        self.0.word(at)
+    }
+}
