@@ -57,7 +57,7 @@ pub use crate::func::{Func, Signature, Value};
 pub use crate::guest::exit::register_exit_handler;
 pub use crate::jit::{Jit, JitBuilder};
 pub use crate::program::{Mode, Program, ProgramOptions};
-pub use crate::replace::{Level, ReplaceError, Replaced, Replacement};
+pub use crate::replace::{Activation, Level, ReplaceError, Replaced, Replacement};
 pub use crate::stats::{Stats, StatsFormat, TierStats};
 pub use crate::tiers::Tiers;
 pub use crate::tools::ToolSettings;

@@ -10,6 +10,7 @@
 //! | a function's own | its slot is stored | the slot |
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub(crate) struct Version {
     pub(crate) entry: u64,
     /// End of the function itself; what was compiled along lies before or after.
     pub(crate) body_end: u64,
+    /// Where its code lies, with what was compiled along.
+    pub(crate) code: Range<u64>,
     /// Bytes of its code.
     pub(crate) bytes: u64,
     /// Time to compile and link it.
@@ -270,6 +273,7 @@ impl Core {
             tier: request.tier,
             entry: built.entry,
             body_end: built.body_end,
+            code: built.code,
             bytes: built.bytes,
             time: built.compiling + built.linking,
             samples: 0,

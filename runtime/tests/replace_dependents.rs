@@ -81,7 +81,7 @@ fn a_body_that_is_always_inlined() {
 fn a_constant_that_was_propagated() {
     let step = "store volatile i32 OLD, ptr @sink\nNEW = add i32 OLD, 1";
     let (one, two) = (long("g", step, "ret i32 1"), long("g", step, "ret i32 2"));
-    let own = one.replace("@sink = external global", "@sink = global");
+    let own = one.replace("@sink = external global i32", "@sink = global i32 0");
     let jit = jit(&(own + "define i32 @f(i32 %x) { %y = call i32 @g(i32 %x) ret i32 %y }"));
     jit.compile_at("f", Tier::Optimized).expect("compiles");
     assert_eq!(call(&jit, "f", 0), 1);

@@ -23,6 +23,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
             "uruk-link",
             "uruk-profiler",
             "uruk-report",
+            "uruk-roots",
             "uruk-session",
             "uruk-stubs",
             "uruk-tiering",

@@ -17,14 +17,15 @@ use inkwell::llvm_sys::core::{
     LLVMGetParamTypes, LLVMGetReturnType, LLVMGetTypeAttributeValue, LLVMGetTypeKind,
     LLVMGetUnnamedAddress, LLVMGetUser, LLVMGetValueKind, LLVMGlobalGetValueType,
     LLVMIsFunctionVarArg, LLVMIsGlobalConstant, LLVMIsOpaqueStruct, LLVMIsPackedStruct,
-    LLVMIsStringAttribute, LLVMIsTypeAttribute, LLVMPrintTypeToString, LLVMPrintValueToString,
-    LLVMStructGetTypeAtIndex,
+    LLVMIsStringAttribute, LLVMIsTypeAttribute, LLVMModuleCreateWithNameInContext,
+    LLVMPrintTypeToString, LLVMPrintValueToString, LLVMStructGetTypeAtIndex,
 };
 use inkwell::llvm_sys::prelude::{LLVMAttributeRef, LLVMTypeRef, LLVMValueRef};
 use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
 use inkwell::llvm_sys::{LLVMLinkage, LLVMTypeKind, LLVMUnnamedAddr, LLVMValueKind};
 use rustc_hash::FxHashSet;
 
+use crate::context::OwnedModule;
 use crate::error::CodegenError;
 use crate::extract::{OF_CALLS, has_function_attribute};
 use crate::reader::{Reader, Verify, value_name};
@@ -105,12 +106,17 @@ impl Reader {
     /// Type and size of a variable.
     pub fn layout(&self, variable: SymbolId) -> Layout {
         let value = self.table().values[variable.index()];
-        // SAFETY: a live variable, its own type, and the layout of its module.
+        // SAFETY: a live variable, its own type, and the target's layout, as the module a
+        // unit is compiled in has it: the reader's may have none.
         unsafe {
             let ty = LLVMGlobalGetValueType(value);
+            let context = self.context().raw();
+            let unit = LLVMModuleCreateWithNameInContext(c"layout".as_ptr(), context);
+            let unit = OwnedModule::new(unit);
+            self.prepare(unit.raw());
             Layout {
                 ty: self.type_text(ty, 0),
-                size: LLVMABISizeOfType(LLVMGetModuleDataLayout(self.module()), ty),
+                size: LLVMABISizeOfType(LLVMGetModuleDataLayout(unit.raw()), ty),
             }
         }
     }

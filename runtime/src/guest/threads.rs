@@ -52,6 +52,11 @@ pub(crate) fn is_ours() -> bool {
     ours().list.contains(&id)
 }
 
+/// Kernel ids of the threads that are not the program's.
+pub(crate) fn our_ids() -> Vec<i32> {
+    ours().list.clone()
+}
+
 /// The locked list. No fork happens meanwhile, which would leave the child with a lock
 /// nobody opens: a worker starts while its program may already fork.
 struct Ours {

@@ -9,13 +9,15 @@
 //!
 //! # Order
 //! 1. compile dependents; nothing has changed if that fails
-//! 2. keep publications away ([`Replacing::commit`](super::state::Replacing::commit))
-//! 3. stage every function of the set
+//! 2. stage every function of the set, and close the gate before all of them; if nobody
+//!    may run old code, wait for that
+//! 3. keep publications away ([`Replacing::commit`](super::state::Replacing::commit))
 //! 4. bodies and plans: what is compiled from now on is new
 //! 5. raise the epoch: what was begun before, and depends on a member, is stale
-//! 6. commit every function; its slot is stored under its own lock
+//! 6. commit every function: behind the gate, that changes what it opens to
+//! 7. open the gate
 //!
-//! No step after the first can fail, but that a function was removed meanwhile: it is left
+//! No step after the third can fail, but that a function was removed meanwhile: it is left
 //! out then.
 
 use std::collections::{HashMap, HashSet};
@@ -24,8 +26,8 @@ use std::time::{Duration, Instant};
 
 use uruk_codegen::{Compiled, Kind, Linkage, ModulePlan};
 use uruk_session::Tracker;
-use uruk_stubs::FunctionId;
-use uruk_tiering::{Entry, FirstCode, Kept, Next, Tier, VersionId};
+use uruk_stubs::{FunctionId, Gate};
+use uruk_tiering::{Entry, FirstCode, Kept, Next, Stage, Tier, VersionId};
 
 use crate::core::{Core, Function, Module};
 use crate::counts::Count;
@@ -37,10 +39,13 @@ use crate::service;
 use crate::tiers::{key, nanos};
 use crate::versions::Made;
 
+use super::Level;
+use super::error::ReplaceError;
 use super::prepare::Code;
-use super::state::{Before, Set};
+use super::quiet::OldCode;
+use super::state::{Before, Committing, Set};
 
-/// Rounds of compiling dependents; whoever is missing after them has its next call ask.
+/// Rounds of compiling dependents while others publish.
 const ROUNDS: u32 = 8;
 
 /// What a function becomes.
@@ -64,6 +69,15 @@ pub(super) struct Done {
     pub(super) dependents: Vec<FunctionId>,
     /// How long no call of a member could begin.
     pub(super) closed: Duration,
+    /// What the set replaced, and what depended on it.
+    pub(super) old: OldCode,
+}
+
+/// A set before a closed gate.
+struct Closed {
+    stages: HashMap<FunctionId, Stage>,
+    gate: Gate,
+    since: Instant,
 }
 
 /// Plans that will hold, with their modules.
@@ -120,106 +134,165 @@ impl Core {
     /// Commits a set; see the module. If it fails, the changes come back.
     pub(super) fn commit_set(
         self: &Arc<Self>,
-        changes: Vec<Change>,
+        mut changes: Vec<Change>,
         tracker: Option<Tracker>,
+        level: Level,
     ) -> Result<Done, (Error, Vec<Change>)> {
         let members: HashSet<FunctionId> = changes.iter().map(|change| change.id).collect();
         let plans = self.next_plans(&changes);
+        let deadline = match level {
+            Level::Immediate => None,
+            Level::Quiescent { wait } => Some(Instant::now() + wait),
+        };
         let mut recompiled: HashMap<FunctionId, Code> = HashMap::new();
-        for round in 0.. {
-            let missing: Vec<FunctionId> = {
-                let _pass = service::enter();
-                let dependents = self.dependents(&members).published.into_iter();
-                dependents
-                    .filter(|id| !recompiled.contains_key(id))
-                    .collect()
-            };
-            if !missing.is_empty() && round < ROUNDS {
+        for round in 0..=ROUNDS {
+            // Nobody publishes during the last round: it finds all there are.
+            let pass = service::enter();
+            let early = (round == ROUNDS).then(|| self.replacing.commit());
+            let dependents = self.dependents(&members).published;
+            let missing: Vec<FunctionId> = dependents
+                .into_iter()
+                .filter(|id| !recompiled.contains_key(id))
+                .collect();
+            drop(pass);
+            if !missing.is_empty() {
                 match self.recompile(missing, &plans) {
                     Ok(codes) => recompiled.extend(codes),
                     Err(cause) => return Err((cause, changes)),
                 }
-                continue;
             }
             let _pass = service::enter();
-            let mut committing = self.replacing.commit();
+            let ids = members.iter().chain(recompiled.keys()).copied();
+            let mut closed = match self.close(ids.collect()) {
+                Ok(closed) => closed,
+                Err(cause) => return Err((cause, changes)),
+            };
+            let quiet = match (deadline, &early) {
+                (None, _) => Ok(()),
+                (Some(deadline), None) => self.wait_until_quiet(&closed.gate, &members, deadline),
+                // Whoever must leave old code may need a publication.
+                (Some(_), Some(_)) => Err(Error::from(ReplaceError::StillRunning {
+                    activations: Vec::new(),
+                })),
+            };
+            if let Err(cause) = quiet {
+                self.reopen(closed);
+                return Err((cause, changes));
+            }
+            let mut committing = early.unwrap_or_else(|| self.replacing.commit());
             let dependents = self.dependents(&members);
-            let all_there = |id: &FunctionId| recompiled.contains_key(id);
-            if !dependents.published.iter().all(all_there) && round < ROUNDS {
+            if !dependents
+                .published
+                .iter()
+                .all(|id| recompiled.contains_key(id))
+            {
+                drop(committing);
+                self.reopen(closed);
                 continue;
             }
-            let number = |core: &Core, committing: &mut super::state::Committing<'_>| {
-                for (module, plan) in &plans {
-                    module.set_plan(Arc::clone(plan));
-                }
-                for id in &dependents.fallback {
-                    core.tiers.versions.of(*id).release_fallback();
-                }
-                committing.outdate(members.iter().copied())
-            };
-            let mut all = changes;
-            let mut named: Vec<FunctionId> = dependents.published.iter().copied().collect();
-            named.sort_unstable_by_key(|id| id.index());
-            for &id in &named {
-                if let Some(function) = self.function(id) {
-                    let code = recompiled.remove(&id);
-                    let next = code.map_or(What::Unbound, |code| What::Code(Box::new(code)));
-                    all.push(Change { id, function, next });
-                }
+            for id in &dependents.fallback {
+                self.tiers.versions.of(*id).release_fallback();
             }
-            let (before, number, closed) =
-                self.publish_set(all, &members, |core| number(core, &mut committing));
-            let set = Set {
-                number,
-                before,
-                _tracker: tracker,
-            };
+            let old = self.old_code(&members);
+            let mut named: Vec<FunctionId> = recompiled.keys().copied().collect();
+            named.sort_unstable_by_key(|id| id.index());
+            for (id, code) in recompiled {
+                let next = What::Code(Box::new(code));
+                changes.extend(
+                    self.function(id)
+                        .map(|function| Change { id, function, next }),
+                );
+            }
+            let stages = std::mem::take(&mut closed.stages);
+            let (before, number, told) =
+                self.publish_set(changes, stages, &members, &plans, &mut committing);
+            // All members are named once, and gated: it can only open to what is kept.
+            let _ = closed.gate.open(&[]);
+            let since = closed.since.elapsed();
+            drop(committing);
+            for (id, news, replaced) in told {
+                self.tell_replaced(id, news, replaced);
+            }
             return Ok(Done {
-                set,
+                set: Set {
+                    number,
+                    before,
+                    _tracker: tracker,
+                },
                 dependents: named,
-                closed,
+                closed: since,
+                old,
             });
         }
-        unreachable!("every round but the last goes on or returns")
+        unreachable!("the last round returns")
     }
 
-    /// Steps 3 to 6. `switch` is step 5, with the plans of step 4.
+    /// Stages functions and closes the gate before them.
+    fn close(&self, mut ids: Vec<FunctionId>) -> Result<Closed, Error> {
+        ids.sort_unstable_by_key(|id| id.index());
+        let mut stages = HashMap::with_capacity(ids.len());
+        for &id in &ids {
+            let stage = self.tiers.versions.of(id).stage().map_err(|cause| {
+                Error::from(ReplaceError::Protocol {
+                    function: self.name_of(id).to_owned(),
+                    message: cause.to_string(),
+                })
+            })?;
+            stages.insert(id, stage);
+        }
+        let since = Instant::now();
+        let gate = self.stubs.close_gate(&ids)?;
+        Ok(Closed {
+            stages,
+            gate,
+            since,
+        })
+    }
+
+    /// Opens the gate to the old code, and publishes what was held back.
+    fn reopen(&self, closed: Closed) {
+        drop(closed.gate);
+        for (id, stage) in closed.stages {
+            let versions = self.tiers.versions.of(id);
+            for ticket in stage.abandon() {
+                // Whoever made it was told that it is late: a better one is asked for again.
+                versions.cancel(ticket.version);
+            }
+        }
+    }
+
+    /// Steps 4 to 6.
     fn publish_set(
         self: &Arc<Self>,
         changes: Vec<Change>,
+        mut stages: HashMap<FunctionId, Stage>,
         members: &HashSet<FunctionId>,
-        switch: impl FnOnce(&Core) -> u64,
-    ) -> (Vec<Before>, u64, Duration) {
-        let mut staged = Vec::with_capacity(changes.len());
-        for change in changes {
-            // Refused only if somebody else replaces it, and this is our turn.
-            let Ok(stage) = self.tiers.versions.of(change.id).stage() else {
-                continue;
-            };
-            staged.push((change, stage));
-        }
-        let start = Instant::now();
+        plans: &Plans,
+        committing: &mut Committing<'_>,
+    ) -> (Vec<Before>, u64, Vec<Told>) {
         let mut before = Vec::new();
-        for (change, _) in &staged {
+        for change in &changes {
             let old = self.function(change.id);
             self.set_function(change.id, change.function.clone());
             before.extend(old.map(|function| (change.id, function)));
         }
-        let number = switch(self);
-        let mut told = Vec::with_capacity(staged.len());
+        for (module, plan) in plans {
+            module.set_plan(Arc::clone(plan));
+        }
+        let number = committing.outdate(members.iter().copied());
+        let mut told = Vec::with_capacity(changes.len());
         let mut kept: HashMap<FunctionId, Kept> = HashMap::new();
-        for (change, stage) in staged {
+        for change in changes {
             let id = change.id;
+            let Some(stage) = stages.remove(&id) else {
+                continue;
+            };
             let (next, news) = self.next(id, change.next);
             let committed = stage.commit(next, |entry| self.store(id, entry));
             // Refused if the function was removed meanwhile.
             let Ok(committed) = committed else { continue };
             told.push((id, news, committed.kept.as_ref().map(Kept::version)));
             kept.extend(committed.kept.map(|version| (id, version)));
-        }
-        let closed = start.elapsed();
-        for (id, news, replaced) in told {
-            self.tell_replaced(id, news, replaced);
         }
         let before = before
             .into_iter()
@@ -229,7 +302,7 @@ impl Core {
                 function,
                 kept: kept.remove(&id),
             });
-        (before.collect(), number, closed)
+        (before.collect(), number, told)
     }
 
     /// Puts an entry into a slot, or the trampoline.
@@ -420,6 +493,9 @@ impl Core {
             .collect()
     }
 }
+
+/// What is said of a function once the set is there: what runs, and what ran.
+type Told = (FunctionId, Option<News>, Option<VersionId>);
 
 /// What the controller is told.
 enum News {

@@ -1,5 +1,7 @@
 //! Why functions cannot be replaced. Whatever the reason, nothing has changed then.
 
+use super::quiet::Activation;
+
 /// Why a replacement was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -103,6 +105,18 @@ pub enum ReplaceError {
         /// Functions of it that the input does not define.
         missing: Vec<String>,
     },
+    /// Somebody ran old code for as long as was to be waited.
+    #[error("old code is still running: {}", each(.activations))]
+    StillRunning {
+        /// Who, and what.
+        activations: Vec<Activation>,
+    },
+    /// Stacks cannot be looked at, so nobody knows who runs old code.
+    #[error("threads cannot be scanned: {message}")]
+    Scan {
+        /// Why.
+        message: String,
+    },
     /// There is no set to go back to.
     #[error("there is nothing to roll back")]
     NothingToRollBack,
@@ -122,6 +136,11 @@ pub enum ReplaceError {
         /// The step.
         message: String,
     },
+}
+
+fn each(activations: &[Activation]) -> String {
+    let each = activations.iter().map(Activation::to_string);
+    each.collect::<Vec<_>>().join("; ")
 }
 
 /// Names in a message; more would not make it clearer.

@@ -12,16 +12,20 @@
 //!   code that runs.
 //! - No version is published that depends on something replaced since it was begun.
 //!
-//! Reading order: `plan` (names), `prepare` (checks, code), `commit` (the instant), `state`
+//! Reading order: `plan` (names), `prepare` (checks, code), `commit` (the instant),
+//! `quiet` (who runs old code), `watch` (files), `state`
 //! (locks, epochs, history), `error`.
 
 mod commit;
 mod error;
 mod plan;
 mod prepare;
+mod quiet;
 mod state;
+mod watch;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,13 +35,16 @@ use crate::core::Core;
 use crate::dylib::Dylib;
 use crate::error::Error;
 use crate::jit::Jit;
+use crate::load::Source;
 use crate::service;
 
 use self::commit::{Change, What};
 use self::prepare::{Prepared, Staging};
+use self::quiet::OldCode;
 
 pub use self::error::ReplaceError;
 pub(crate) use self::plan::Locals;
+pub use self::quiet::Activation;
 pub(crate) use self::state::Replacing;
 
 /// When a set of functions is exchanged.
@@ -48,6 +55,14 @@ pub enum Level {
     /// begin after it run new code.
     #[default]
     Immediate,
+    /// At an instant at which nobody runs, or will return into, code of a member or code
+    /// that depends on one. Until then calls of members wait, but those of threads that
+    /// must go on to leave such code. If that takes longer than `wait`, nothing changes.
+    /// A `fork` waits, too.
+    Quiescent {
+        /// The longest time calls are held up.
+        wait: Duration,
+    },
 }
 
 /// New code for functions that exist.
@@ -63,12 +78,15 @@ pub struct Replacement {
 enum Input {
     Bitcode(Arc<[u8]>),
     Ir(String),
+    /// Whatever it is.
+    File(Arc<[u8]>),
 }
 
 impl fmt::Debug for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Input::Bitcode(bytes) => write!(f, "{} bytes of bitcode", bytes.len()),
+            Input::File(bytes) => write!(f, "{} bytes", bytes.len()),
             Input::Ir(text) => write!(f, "{} bytes of IR", text.len()),
         }
     }
@@ -89,6 +107,19 @@ impl Replacement {
     pub fn module(module: &inkwell::module::Module<'_>) -> Replacement {
         let name = module.get_name().to_string_lossy().into_owned();
         Replacement::bitcode(&name, module.write_bitcode_to_memory().as_slice())
+    }
+
+    /// From what a file holds: bitcode or IR text, told by its content.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn file(path: &Path) -> Result<Replacement, Error> {
+        let name = path.display().to_string();
+        let bytes = std::fs::read(path).map_err(|cause| Error::File {
+            file: name.clone(),
+            cause: Arc::new(cause),
+        })?;
+        Ok(Replacement::new(&name, Input::File(bytes.into())))
     }
 
     /// When it is exchanged. Default: [`Level::Immediate`].
@@ -121,6 +152,13 @@ impl Input {
         match self {
             Input::Bitcode(bytes) => Ok(Bitcode::new(name, bytes)),
             Input::Ir(text) => Ok(Bitcode::from_ir_text(name, &text)?),
+            Input::File(bytes) => match Source::from_bytes(name, bytes.to_vec())? {
+                Source::Bitcode(bitcode) => Ok(bitcode),
+                Source::Object { file, .. } => Err(Error::from(ReplaceError::Construct {
+                    file,
+                    construct: "machine code (an object file)",
+                })),
+            },
         }
     }
 }
@@ -144,6 +182,7 @@ pub struct Replaced {
     /// How long no call of a member could begin.
     pub closed: Duration,
     number: u64,
+    old: OldCode,
     jit: Jit,
 }
 
@@ -169,6 +208,17 @@ impl Replaced {
     /// [`ReplaceError::NotLatest`], also if it was rolled back already.
     pub fn rollback(&self) -> Result<Vec<String>, Error> {
         self.jit.core().roll_back(Some(self.number))
+    }
+
+    /// Which threads still run, or will return into, code that this replacement replaced.
+    /// Asks every thread of the process, each for microseconds; one that does not answer is
+    /// listed without functions.
+    ///
+    /// # Errors
+    /// [`ReplaceError::Scan`].
+    pub fn activations(&self) -> Result<Vec<Activation>, Error> {
+        let _pass = service::enter();
+        self.jit.core().activations(&self.old)
     }
 }
 
@@ -238,7 +288,11 @@ impl Dylib {
             function: member.function,
             next: What::Code(Box::new(member.code)),
         });
-        let done = core.commit_set(changes.collect(), Some(staging.tracker()));
+        let done = core.commit_set(
+            changes.collect(),
+            Some(staging.tracker()),
+            replacement.level,
+        );
         let done = done.map_err(|(cause, _)| undo(cause))?;
         let number = done.set.number;
         let _pass = service::enter();
@@ -256,6 +310,7 @@ impl Dylib {
             constructors_skipped,
             closed: done.closed,
             number,
+            old: done.old,
             jit: self.jit.clone(),
         })
     }
@@ -299,7 +354,7 @@ impl Core {
             function: before.function,
             next: before.kept.map_or(What::Unbound, What::Restored),
         });
-        match self.commit_set(changes.collect(), None) {
+        match self.commit_set(changes.collect(), None, Level::Immediate) {
             Ok(done) => Ok(done
                 .set
                 .before

@@ -27,6 +27,8 @@ use uruk_tiering::Kept;
 use crate::core::{Function, Module};
 use crate::service;
 
+use super::quiet::Scanner;
+
 /// Sets that can be rolled back, unless the session is told otherwise.
 const KEPT: usize = 8;
 
@@ -77,6 +79,7 @@ pub(crate) struct Replacing {
     /// Modules with data: their types are asked for as long as the data can be.
     with_data: Mutex<Vec<Arc<Module>>>,
     history: Mutex<History>,
+    pub(super) scanner: Scanner,
 }
 
 impl Default for Replacing {
@@ -91,6 +94,7 @@ impl Default for Replacing {
                 sets: VecDeque::new(),
                 limit: KEPT,
             }),
+            scanner: Scanner::default(),
         }
     }
 }
@@ -230,6 +234,7 @@ impl Replacing {
     /// In the child of a fork: nobody replaces anything.
     pub(crate) fn after_fork_child(&self) {
         *lock(&self.turns.taken) = false;
+        self.scanner.after_fork_child();
     }
 }
 
