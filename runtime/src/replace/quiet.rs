@@ -113,10 +113,8 @@ impl Core {
         let ranges = code.ranges.iter().map(|(range, _)| range.clone());
         let wanted = Wanted::new(ranges.collect()).map_err(|cause| scan_failed(&cause))?;
         let roots = self.replacing.scanner.0.get_or_init(|| {
-            let config = Config {
-                patience: PATIENCE,
-                ..Config::default()
-            };
+            let mut config = Config::default();
+            config.patience = PATIENCE;
             Roots::new(self.heap.pool_range(Pool::Code), config)
         });
         let roots = roots.as_ref().map_err(scan_failed)?;
