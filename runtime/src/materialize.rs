@@ -347,7 +347,11 @@ impl Core {
         }
         let laid = graph.layout(&LayoutOptions::default())?;
         let tls_place = match laid.tls() {
-            Some(shape) => Some(tls::place(shape.size, shape.align, self.is_program())?),
+            Some(shape) => Some({
+                // Threads that run already have no copy of what comes later.
+                let early = self.is_program() && image.tracker.is_none();
+                tls::place(shape.size, shape.align, early)?
+            }),
             None => None,
         };
         let tls_module = tls_place.map(|place| place.module);

@@ -57,6 +57,8 @@ pub(crate) struct Names {
     /// Holds the bodies of functions, each under its own tracker.
     pub(crate) bodies: Dylib,
     thread_locals: RwLock<ThreadLocals>,
+    /// Data that lies elsewhere than its name was defined at: old address and new one.
+    relocated: RwLock<HashMap<u64, u64>>,
 }
 
 impl Names {
@@ -83,6 +85,7 @@ impl Names {
             host,
             bodies,
             thread_locals: RwLock::default(),
+            relocated: RwLock::default(),
         })
     }
 
@@ -162,7 +165,7 @@ impl Names {
         if let Some(address) = ready {
             return Some(match self.stubs.function_at(address) {
                 Some(id) => Definition::Function { id },
-                None => Definition::Address(address),
+                None => Definition::Address(self.relocated(address)),
             });
         }
         let held = self
@@ -177,6 +180,30 @@ impl Names {
     pub(crate) fn is_own(&self, dylib: &Dylib, name: &str) -> bool {
         let symbol = self.session.intern(name);
         self.session.symbol_state(dylib, symbol).is_some()
+    }
+
+    /// Has names of data at `old` mean `new`, or `old` again.
+    pub(crate) fn relocate(&self, old: u64, new: Option<u64>) {
+        let mut relocated = self
+            .relocated
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        match new {
+            Some(new) => relocated.insert(old, new),
+            None => relocated.remove(&old),
+        };
+    }
+
+    fn relocated(&self, mut address: u64) -> u64 {
+        let relocated = self
+            .relocated
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        // Each step leads to storage that was made later, so there are no circles.
+        while let Some(&next) = relocated.get(&address) {
+            address = next;
+        }
+        address
     }
 
     /// What `name` means if `dylib` itself defines it.

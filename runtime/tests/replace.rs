@@ -329,7 +329,10 @@ fn memory_that_runs_out_half_way_changes_nothing() {
         }
         assert!(value < 100, "{limit} bytes never run out");
     };
-    assert!(matches!(failed, Error::Heap(_)), "{failed}");
+    assert!(
+        matches!(failed, Error::Heap(_) | Error::Stub(_)),
+        "{failed}"
+    );
     assert!(value > 0);
     for i in 0..8 {
         assert_eq!(answer(&jit, &format!("f{i}")).call(), value);

@@ -41,6 +41,7 @@ use crate::versions::Made;
 
 use super::Level;
 use super::error::ReplaceError;
+use super::migrate::{Move, Moved};
 use super::prepare::Code;
 use super::quiet::OldCode;
 use super::state::{Before, Committing, Set};
@@ -53,6 +54,18 @@ pub(super) struct Change {
     pub(super) id: FunctionId,
     pub(super) function: Function,
     pub(super) next: What,
+}
+
+/// What goes with the functions of a set.
+#[derive(Default)]
+pub(super) struct Way {
+    /// By which data and names that came along can be removed.
+    pub(super) tracker: Option<Tracker>,
+    /// Variables that get other storage. Filling it runs code of the embedder's, which is
+    /// done while nothing has changed: it may panic.
+    pub(super) moves: Vec<Move>,
+    /// Variables that go back to their old storage.
+    pub(super) back: Vec<Moved>,
 }
 
 /// The code a function gets.
@@ -135,7 +148,7 @@ impl Core {
     pub(super) fn commit_set(
         self: &Arc<Self>,
         mut changes: Vec<Change>,
-        tracker: Option<Tracker>,
+        way: Way,
         level: Level,
     ) -> Result<Done, (Error, Vec<Change>)> {
         let members: HashSet<FunctionId> = changes.iter().map(|change| change.id).collect();
@@ -193,6 +206,7 @@ impl Core {
             for id in &dependents.fallback {
                 self.tiers.versions.of(*id).release_fallback();
             }
+            way.moves.iter().for_each(Move::fill);
             let old = self.old_code(&members);
             let mut named: Vec<FunctionId> = recompiled.keys().copied().collect();
             named.sort_unstable_by_key(|id| id.index());
@@ -206,6 +220,8 @@ impl Core {
             let stages = std::mem::take(&mut closed.stages);
             let (before, number, told) =
                 self.publish_set(changes, stages, &members, &plans, &mut committing);
+            way.moves.iter().for_each(|step| self.relocate(&step.moved));
+            way.back.iter().for_each(|moved| self.move_back(moved));
             // All members are named once, and gated: it can only open to what is kept.
             let _ = closed.gate.open(&[]);
             let since = closed.since.elapsed();
@@ -217,7 +233,8 @@ impl Core {
                 set: Set {
                     number,
                     before,
-                    _tracker: tracker,
+                    moved: way.moves.into_iter().map(|step| step.moved).collect(),
+                    _tracker: way.tracker,
                 },
                 dependents: named,
                 closed: since,
@@ -469,8 +486,13 @@ impl Core {
             let new_module = &function.module;
             let link_name = new_module.plan().import(function.symbol).name.clone();
             let mut others = vec![(Arc::clone(&old.module), old.symbol)];
-            for module in self.replacing.modules(&new_module.dylib) {
+            for module in self.replacing.all_modules() {
+                // Also copies for optimizers in dylibs that find it here.
                 let symbol = module.definition(&link_name);
+                let symbol = symbol.filter(|_| {
+                    let found = self.names.find(&module.dylib, &link_name);
+                    found == Some(Definition::Function { id: *id })
+                });
                 others.extend(symbol.map(|symbol| (Arc::clone(&module), symbol)));
             }
             for (module, symbol) in others {

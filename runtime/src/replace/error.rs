@@ -77,6 +77,19 @@ pub enum ReplaceError {
         /// The constant.
         constant: String,
     },
+    /// Code that is not replaced uses a variable that is to be migrated.
+    #[error(
+        "{file}: `{global}` cannot be migrated: {} would go on using the old one",
+        list(.users)
+    )]
+    Users {
+        /// The input.
+        file: String,
+        /// The variable.
+        global: String,
+        /// Functions and variables that mention it.
+        users: Vec<String>,
+    },
     /// The name of a local variable means several.
     #[error(
         "{file}: `{name}` could be any of {count} local variables of that name, whose contents \

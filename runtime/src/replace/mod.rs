@@ -12,12 +12,13 @@
 //!   code that runs.
 //! - No version is published that depends on something replaced since it was begun.
 //!
-//! Reading order: `plan` (names), `prepare` (checks, code), `commit` (the instant),
+//! Reading order: `plan` (names), `prepare` (checks, code), `migrate` (variables), `commit` (the instant),
 //! `quiet` (who runs old code), `watch` (files), `state`
 //! (locks, epochs, history), `error`.
 
 mod commit;
 mod error;
+mod migrate;
 mod plan;
 mod prepare;
 mod quiet;
@@ -38,8 +39,9 @@ use crate::jit::Jit;
 use crate::load::Source;
 use crate::service;
 
-use self::commit::{Change, What};
-use self::prepare::{Prepared, Staging};
+use self::commit::{Change, Way, What};
+use self::migrate::Migration;
+use self::prepare::{Allowed, Prepared, Staging};
 use self::quiet::OldCode;
 
 pub use self::error::ReplaceError;
@@ -72,6 +74,7 @@ pub struct Replacement {
     input: Input,
     level: Level,
     allow_signatures: bool,
+    migrations: Vec<Migration>,
 }
 
 #[derive(Clone)]
@@ -137,12 +140,34 @@ impl Replacement {
         self
     }
 
+    /// Accepts that a variable changed its type: it gets new storage, with the initializer
+    /// of the input, and `fill` is called once with the old bytes, their number, the new
+    /// bytes and theirs. All functions that mention the variable must be in the input, and
+    /// pointers to it that are stored elsewhere go on pointing at the old one.
+    ///
+    /// `fill` runs before anything has changed, while calls of the set wait (at
+    /// [`Level::Quiescent`], while nobody runs old code). It must not call code of the
+    /// session, nor the session.
+    #[must_use]
+    pub fn migrate(
+        mut self,
+        global: &str,
+        fill: impl Fn(*const u8, usize, *mut u8, usize) + Send + Sync + 'static,
+    ) -> Replacement {
+        self.migrations.push(Migration {
+            global: global.to_owned(),
+            fill: Arc::new(fill),
+        });
+        self
+    }
+
     fn new(name: &str, input: Input) -> Replacement {
         Replacement {
             name: name.to_owned(),
             input,
             level: Level::default(),
             allow_signatures: false,
+            migrations: Vec::new(),
         }
     }
 }
@@ -217,8 +242,11 @@ impl Replaced {
     /// # Errors
     /// [`ReplaceError::Scan`].
     pub fn activations(&self) -> Result<Vec<Activation>, Error> {
-        let _pass = service::enter();
-        self.jit.core().activations(&self.old)
+        quiet::scrub_stack();
+        let old = self.old.clone();
+        let what = String::from("a scan of threads");
+        let core = self.jit.core();
+        core.on_compile_thread(what, move |core| core.activations(&old))
     }
 }
 
@@ -253,7 +281,14 @@ impl Dylib {
     ///
     /// # Errors
     /// [`Error::Replace`] and whatever compiling and linking report.
+    #[inline(never)]
     pub fn replace(&self, replacement: Replacement) -> Result<Replaced, Error> {
+        quiet::scrub_stack();
+        self.replace_below(replacement)
+    }
+
+    #[inline(never)]
+    fn replace_below(&self, replacement: Replacement) -> Result<Replaced, Error> {
         let core = self.jit.core();
         let _turn = core.replacing.turn();
         let staging = {
@@ -268,10 +303,13 @@ impl Dylib {
         let prepared = {
             let (staging, dylib) = (Arc::clone(&staging), self.dylib.clone());
             let Replacement { name, input, .. } = replacement.clone();
-            let allow = replacement.allow_signatures;
+            let allowed = Allowed {
+                signatures: replacement.allow_signatures,
+                migrations: replacement.migrations.clone(),
+            };
             core.on_compile_thread(name.clone(), move |core| {
                 let bitcode = input.bitcode(&name)?;
-                core.prepare_replacement(&dylib, bitcode, allow, &staging)
+                core.prepare_replacement(&dylib, bitcode, &allowed, &staging)
             })
         };
         let Prepared {
@@ -280,6 +318,7 @@ impl Dylib {
             globals_added,
             globals_kept,
             constructors_skipped,
+            moves,
         } = prepared.map_err(undo)?;
         let functions = members.iter().map(|member| core.display_of(member.id));
         let functions = functions.collect();
@@ -288,11 +327,21 @@ impl Dylib {
             function: member.function,
             next: What::Code(Box::new(member.code)),
         });
-        let done = core.commit_set(
-            changes.collect(),
-            Some(staging.tracker()),
-            replacement.level,
-        );
+        let way = Way {
+            tracker: Some(staging.tracker()),
+            moves,
+            back: Vec::new(),
+        };
+        let (changes, level) = (changes.collect(), replacement.level);
+        let done = match level {
+            Level::Immediate => core.commit_set(changes, way, level),
+            // What this thread knows about old code is not to be found on its stack.
+            Level::Quiescent { .. } => {
+                let what = replacement.name.clone();
+                let commit = move |core: &Arc<Core>| Ok(core.commit_set(changes, way, level));
+                core.on_compile_thread(what, commit).map_err(undo)?
+            }
+        };
         let done = done.map_err(|(cause, _)| undo(cause))?;
         let number = done.set.number;
         let _pass = service::enter();
@@ -347,6 +396,7 @@ impl Core {
         let state::Set {
             number,
             before,
+            moved,
             _tracker: tracker,
         } = taken;
         let changes = before.into_iter().map(|before| Change {
@@ -354,7 +404,11 @@ impl Core {
             function: before.function,
             next: before.kept.map_or(What::Unbound, What::Restored),
         });
-        match self.commit_set(changes.collect(), None, Level::Immediate) {
+        let way = Way {
+            back: moved.clone(),
+            ..Way::default()
+        };
+        match self.commit_set(changes.collect(), way, Level::Immediate) {
             Ok(done) => Ok(done
                 .set
                 .before
@@ -374,6 +428,7 @@ impl Core {
                 self.replacing.file(state::Set {
                     number,
                     before: before.collect(),
+                    moved,
                     _tracker: tracker,
                 });
                 Err(cause)

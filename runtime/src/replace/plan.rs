@@ -27,6 +27,7 @@ use crate::load::function_base;
 use crate::names::Definition;
 
 use super::error::ReplaceError;
+use super::migrate::{Migrating, Migration};
 
 /// Local names of functions and variables, and the link names each stands for.
 pub(crate) type Locals = Arc<BTreeMap<Box<str>, Vec<Box<str>>>>;
@@ -43,6 +44,8 @@ pub(super) struct Planned {
     pub(super) kept: Vec<SymbolId>,
     /// Variables that get storage, local constants aside.
     pub(super) new_data: Vec<SymbolId>,
+    /// Variables that get other storage.
+    pub(super) migrating: Vec<Migrating>,
     /// Modules whose functions are replaced.
     pub(super) old: Vec<Arc<Module>>,
 }
@@ -53,6 +56,7 @@ struct Planner<'a> {
     module: &'a Module,
     file: &'a str,
     image: u64,
+    migrations: &'a [Migration],
     planned: Planned,
     /// Members found so far, to see two symbols for one.
     seen: HashMap<FunctionId, SymbolId>,
@@ -60,7 +64,11 @@ struct Planner<'a> {
 
 impl Core {
     /// Binds `module`, which nothing was bound to yet.
-    pub(super) fn plan_replacement(&self, module: &Module) -> Result<Planned, Error> {
+    pub(super) fn plan_replacement(
+        &self,
+        module: &Module,
+        migrations: &[Migration],
+    ) -> Result<Planned, Error> {
         let summary = module.readers.summary();
         if summary.has_inline_asm {
             return Err(construct(module, "module-level assembly"));
@@ -70,6 +78,7 @@ impl Core {
             module,
             file: module.readers.bitcode().name(),
             image: self.images.fetch_add(1, Ordering::Relaxed),
+            migrations,
             planned: Planned {
                 plan: ModulePlan::default(),
                 locals: Locals::default(),
@@ -77,6 +86,7 @@ impl Core {
                 added: Vec::new(),
                 kept: Vec::new(),
                 new_data: Vec::new(),
+                migrating: Vec::new(),
                 old: Vec::new(),
             },
             seen: HashMap::new(),
@@ -193,6 +203,15 @@ impl Planner<'_> {
                 id,
                 "it is in an object file, the host, or compiled together with data",
             )),
+            (Kind::Data, Definition::Address(old)) if self.is_migrated(&info.name) => {
+                self.planned.migrating.push(Migrating {
+                    symbol: id,
+                    old_link_name: name.into(),
+                    old,
+                });
+                let elsewhere = local_link_name(&info.name, self.image, 0, id);
+                self.new_definition(id, Some(elsewhere.into()))
+            }
             (Kind::Ifunc { .. }, Definition::Function { .. })
             | (Kind::Data, Definition::Address(_))
             | (Kind::ThreadLocal, Definition::Tls { .. }) => {
@@ -230,6 +249,10 @@ impl Planner<'_> {
             bound: true,
             replaced: false,
         })
+    }
+
+    fn is_migrated(&self, name: &str) -> bool {
+        self.migrations.iter().any(|wanted| wanted.global == name)
     }
 
     fn existing(&self, name: &str, found: Definition) -> Import {

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use uruk_codegen::{Bitcode, CodegenError, Kind, Linkage, SymbolId};
+use uruk_codegen::{Bitcode, CodegenError, Kind, Layout, Linkage, SymbolId};
 use uruk_session::{Dylib, Tracker};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Purpose, Tier};
@@ -18,6 +18,7 @@ use crate::service;
 use crate::versions::Request;
 
 use super::error::ReplaceError;
+use super::migrate::{Migration, Move};
 use super::plan::Planned;
 
 /// Code that was built for a function, and has a number.
@@ -41,6 +42,13 @@ pub(super) struct Prepared {
     pub(super) globals_added: Vec<String>,
     pub(super) globals_kept: Vec<String>,
     pub(super) constructors_skipped: Vec<String>,
+    pub(super) moves: Vec<Move>,
+}
+
+/// What is not as it was and is meant so.
+pub(super) struct Allowed {
+    pub(super) signatures: bool,
+    pub(super) migrations: Vec<Migration>,
 }
 
 /// What must go again if the replacement fails.
@@ -86,17 +94,18 @@ impl Core {
         self: &Arc<Self>,
         dylib: &Dylib,
         bitcode: Bitcode,
-        allow_signatures: bool,
+        allowed: &Allowed,
         staging: &Staging,
     ) -> Result<Prepared, Error> {
         let mut module = Module::new(bitcode, self.readers(), dylib)?;
-        let planned = self.plan_replacement(&module)?;
+        let planned = self.plan_replacement(&module, &allowed.migrations)?;
         module.inherited = Arc::clone(&planned.locals);
         module.set_plan(Arc::new(planned.plan.clone()));
         let module = Arc::new(module);
-        self.check_members(&module, &planned, allow_signatures)?;
+        self.check_members(&module, &planned, allowed.signatures)?;
         self.check_kept(&module, &planned)?;
         self.check_whole(&planned, dylib)?;
+        self.check_users(&module, &planned, &allowed.migrations)?;
         let image = Image {
             dylib: Some(dylib.clone()),
             tracker: Some(staging.tracker.clone()),
@@ -126,6 +135,7 @@ impl Core {
             let version = self.tiers.versions.ids.next();
             self.materialize(id, version)?;
         }
+        let moves = self.moves(&module, &planned, &allowed.migrations)?;
         self.replacing.register(&image.modules);
         let summary = module.readers.summary();
         let name = |id: &SymbolId| summary.symbols[id.index()].name.clone();
@@ -136,6 +146,7 @@ impl Core {
             globals_added: planned.new_data.iter().map(name).collect(),
             globals_kept: planned.kept.iter().map(name).collect(),
             constructors_skipped: structors.map(|entry| name(&entry.function)).collect(),
+            moves,
         })
     }
 
@@ -222,13 +233,9 @@ impl Core {
     /// constants their values, which code that is not replaced may hold.
     fn check_kept(&self, module: &Module, planned: &Planned) -> Result<(), Error> {
         let summary = module.readers.summary();
-        let modules = self.replacing.modules(&module.dylib);
         for &symbol in &planned.kept {
             let link_name = &planned.plan.import(symbol).name;
-            let owner = modules.iter().find_map(|module| {
-                let at = module.definition(link_name)?;
-                module.plan().import(at).defined.then_some((module, at))
-            });
+            let owner = self.owner_of(&module.dylib, link_name);
             // Data of an object file has no type.
             let Some((owner, at)) = owner else { continue };
             let info = &summary.symbols[symbol.index()];
@@ -258,6 +265,31 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// The module whose definition of a variable counts, and its symbol there.
+    fn owner_of(&self, dylib: &Dylib, link_name: &str) -> Option<(Arc<Module>, SymbolId)> {
+        let key = (dylib.id(), Box::from(link_name));
+        let moved = self.replacing.moved_names().get(&key).cloned();
+        let link_name = moved.as_deref().unwrap_or(link_name);
+        let mut modules = self.replacing.modules(dylib).into_iter();
+        modules.find_map(|module| {
+            let at = module.definition(link_name)?;
+            let counts = module.plan().import(at).defined;
+            counts.then_some((module, at))
+        })
+    }
+
+    /// Type and size of a variable that exists; `None` for one of an object file.
+    pub(super) fn layout_of(
+        &self,
+        dylib: &Dylib,
+        link_name: &str,
+    ) -> Result<Option<Layout>, Error> {
+        let Some((owner, at)) = self.owner_of(dylib, link_name) else {
+            return Ok(None);
+        };
+        Ok(Some(owner.readers.reader()?.layout(at)))
     }
 
     /// Modules that were optimized as a whole are replaced as a whole.

@@ -15,6 +15,9 @@
 //! no slot or table leads there. The scan is conservative, so a number on a stack that
 //! looks like old code delays the commit, which then fails at its deadline.
 //!
+//! The thread that asks waits meanwhile, and another scans: what is computed about old code
+//! is on the stack of a thread that does not count.
+//!
 //! Threads of ours never run code of the program and are left out.
 
 use std::collections::HashSet;
@@ -83,6 +86,13 @@ impl Scanner {
             roots.after_fork_child();
         }
     }
+}
+
+/// Overwrites what calls of this thread left on its stack, below the caller: old return
+/// addresses would lie in the frames of what is called next, for as long as it waits.
+#[inline(never)]
+pub(super) fn scrub_stack() {
+    std::hint::black_box(&mut [0_u64; 4096]);
 }
 
 impl Core {

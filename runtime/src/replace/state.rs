@@ -6,7 +6,7 @@
 //! | `Turns::taken` | a turn is taken or given back | nothing |
 //! | `Replacing::stale` (read) | a version is looked at and published | a function's own, its slot |
 //! | `Replacing::stale` (write) | a set is committed: bodies, plans, versions | the function table, plans, `Versions`, functions' own |
-//! | `Replacing::modules` | modules are registered or listed | nothing |
+//! | `Replacing::modules`, `moved_names` | an entry is made or looked at | nothing |
 //! | `Replacing::history` | a set is filed or taken | nothing |
 //!
 //! All are `std`'s, and are taken under a pass of the gate (`service`), so that no fork
@@ -20,13 +20,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::sync::{RwLockWriteGuard, Weak};
 
-use uruk_session::{Dylib, Tracker};
+use uruk_session::{Dylib, DylibId, Tracker};
 use uruk_stubs::FunctionId;
 use uruk_tiering::Kept;
 
 use crate::core::{Function, Module};
 use crate::service;
 
+use super::migrate::Moved;
 use super::quiet::Scanner;
 
 /// Sets that can be rolled back, unless the session is told otherwise.
@@ -51,10 +52,14 @@ pub(crate) struct Before {
 pub(crate) struct Set {
     pub(crate) number: u64,
     pub(crate) before: Vec<Before>,
+    /// Variables that got other storage.
+    pub(super) moved: Vec<Moved>,
     /// By which the data and the names that came with the set can be removed, once its
     /// functions are gone. While it is held, they stay.
     pub(crate) _tracker: Option<Tracker>,
 }
+
+type MovedNames = HashMap<(DylibId, Box<str>), Box<str>>;
 
 struct History {
     sets: VecDeque<Set>,
@@ -78,6 +83,8 @@ pub(crate) struct Replacing {
     modules: Mutex<Vec<Weak<Module>>>,
     /// Modules with data: their types are asked for as long as the data can be.
     with_data: Mutex<Vec<Arc<Module>>>,
+    /// Link names of variables that got other storage, and those they have there.
+    moved_names: Mutex<MovedNames>,
     history: Mutex<History>,
     pub(super) scanner: Scanner,
 }
@@ -90,6 +97,7 @@ impl Default for Replacing {
             stale: RwLock::default(),
             modules: Mutex::default(),
             with_data: Mutex::default(),
+            moved_names: Mutex::default(),
             history: Mutex::new(History {
                 sets: VecDeque::new(),
                 limit: KEPT,
@@ -200,6 +208,18 @@ impl Replacing {
         let live = held.iter().rev().filter_map(Weak::upgrade);
         live.filter(|module| module.dylib.id() == dylib.id())
             .collect()
+    }
+
+    /// All modules that are still of use.
+    pub(super) fn all_modules(&self) -> Vec<Arc<Module>> {
+        lock(&self.modules)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+
+    pub(super) fn moved_names(&self) -> MutexGuard<'_, MovedNames> {
+        lock(&self.moved_names)
     }
 
     /// Sets that are kept to be rolled back.

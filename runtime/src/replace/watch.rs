@@ -87,14 +87,19 @@ fn identity(path: &Path) -> Option<Identity> {
 }
 
 fn line(path: &Path, outcome: &Result<Replaced, Error>) -> String {
-    let file = path.display();
+    let file = path.display().to_string();
     let replaced = match outcome {
         Ok(replaced) => replaced,
-        // Our errors begin with the file they are about.
-        Err(cause) if cause.to_string().starts_with(&format!("{file}: ")) => {
-            return format!("not replaced: {cause}");
+        Err(cause) => {
+            // LLVM shows the line of a syntax error, and a mark below it.
+            let cause = cause.to_string();
+            let cause = cause.lines().next().unwrap_or_default();
+            // Most errors begin with the file they are about.
+            return match cause.starts_with(&file) {
+                true => format!("not replaced: {cause}"),
+                false => format!("not replaced: {file}: {cause}"),
+            };
         }
-        Err(cause) => return format!("not replaced: {file}: {cause}"),
     };
     let mut line = format!(
         "{file}: replaced {}",
