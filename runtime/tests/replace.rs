@@ -308,7 +308,7 @@ fn a_failure_changes_nothing() {
 
 #[test]
 fn memory_that_runs_out_half_way_changes_nothing() {
-    let limit = 256 << 10;
+    let limit = 1 << 20;
     let jit = Jit::builder()
         .memory_limit(limit)
         .build()
@@ -389,6 +389,15 @@ fn a_first_call_under_way_gets_old_code_or_new() {
     }
 }
 
+/// Sets a flag when it goes.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn compiles_that_began_before_are_not_published_after() {
     let jit = jit("define i32 @g() { ret i32 0 }
@@ -397,6 +406,8 @@ fn compiles_that_began_before_are_not_published_after() {
     let functions = ["e", "f"].map(|name| answer(&jit, name));
     let stop = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
+        // Also when an assertion fails.
+        let _guard = Stop(&stop);
         for name in ["e", "f"] {
             let (jit, stop) = (&jit, &stop);
             scope.spawn(move || {
@@ -414,7 +425,6 @@ fn compiles_that_began_before_are_not_published_after() {
                 }
             }
         }
-        stop.store(true, Ordering::Relaxed);
     });
 }
 

@@ -143,7 +143,8 @@ impl Replacement {
     /// Accepts that a variable changed its type: it gets new storage, with the initializer
     /// of the input, and `fill` is called once with the old bytes, their number, the new
     /// bytes and theirs. All functions that mention the variable must be in the input, and
-    /// pointers to it that are stored elsewhere go on pointing at the old one.
+    /// pointers to it that are stored elsewhere go on pointing at the old one. So does, after
+    /// a rollback, what was compiled meanwhile with the new one.
     ///
     /// `fill` runs before anything has changed, while calls of the set wait (at
     /// [`Level::Quiescent`], while nobody runs old code). It must not call code of the
@@ -283,12 +284,18 @@ impl Dylib {
     /// [`Error::Replace`] and whatever compiling and linking report.
     #[inline(never)]
     pub fn replace(&self, replacement: Replacement) -> Result<Replaced, Error> {
+        if replacement.level == Level::Immediate {
+            return self.replace_here(replacement);
+        }
+        // What is known about code, old and new, is not to be found on this stack.
         quiet::scrub_stack();
-        self.replace_below(replacement)
+        let dylib = self.clone();
+        let what = replacement.name.clone();
+        let core = self.jit.core();
+        core.on_compile_thread(what, move |_| dylib.replace_here(replacement))
     }
 
-    #[inline(never)]
-    fn replace_below(&self, replacement: Replacement) -> Result<Replaced, Error> {
+    fn replace_here(&self, replacement: Replacement) -> Result<Replaced, Error> {
         let core = self.jit.core();
         let _turn = core.replacing.turn();
         let staging = {
@@ -333,15 +340,7 @@ impl Dylib {
             back: Vec::new(),
         };
         let (changes, level) = (changes.collect(), replacement.level);
-        let done = match level {
-            Level::Immediate => core.commit_set(changes, way, level),
-            // What this thread knows about old code is not to be found on its stack.
-            Level::Quiescent { .. } => {
-                let what = replacement.name.clone();
-                let commit = move |core: &Arc<Core>| Ok(core.commit_set(changes, way, level));
-                core.on_compile_thread(what, commit).map_err(undo)?
-            }
-        };
+        let done = core.commit_set(changes, way, level);
         let done = done.map_err(|(cause, _)| undo(cause))?;
         let number = done.set.number;
         let _pass = service::enter();

@@ -15,8 +15,9 @@
 //! no slot or table leads there. The scan is conservative, so a number on a stack that
 //! looks like old code delays the commit, which then fails at its deadline.
 //!
-//! The thread that asks waits meanwhile, and another scans: what is computed about old code
-//! is on the stack of a thread that does not count.
+//! The thread that asks waits meanwhile, and a thread of ours replaces and scans: what is
+//! computed about code is on the stack of a thread that does not count. (Code that is new
+//! may begin where old code ends, and a return address may be the end of its code.)
 //!
 //! Threads of ours never run code of the program and are left out.
 
