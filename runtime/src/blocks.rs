@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use uruk_heap::{Pool, Sealed};
 use uruk_link::{FdeRow, Moves};
-use uruk_reclaim::BlockId;
+use uruk_reclaim::{BlockId, Fixed};
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 use uruk_unwind::Row;
@@ -121,6 +121,10 @@ pub(crate) struct Table {
 
 /// A piece of code and whose it is.
 pub(crate) struct Piece {
+    /// Functions it took bodies or facts from.
+    pub(crate) depends: Arc<[FunctionId]>,
+    /// Why it cannot move.
+    pub(crate) fixed: Option<Fixed>,
     pub(crate) version: VersionId,
     pub(crate) function: Option<FunctionId>,
     pub(crate) code: Code,

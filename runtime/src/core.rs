@@ -3,7 +3,7 @@
 //! Locks here are `std`'s: their whole state is one word, so a forked child can go
 //! on using them (see `service`, which makes sure that no worker holds one).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -24,6 +24,7 @@ use crate::names::{Definition, Name, Names};
 use crate::process::Process;
 use crate::reclaim::Reclaim;
 use crate::removal::Owners;
+use crate::replace::{Locals, Replacing};
 use crate::service;
 use crate::stats::Counters;
 use crate::tiers::{TierSettings, TierState};
@@ -32,12 +33,16 @@ use crate::tools::Tools;
 /// One module of the program.
 pub(crate) struct Module {
     pub(crate) readers: ReaderPool,
+    /// Set once the image it belongs to is bound; another one after a replacement.
+    plan: RwLock<Arc<ModulePlan>>,
     /// What is known of its functions, under `plan`.
-    pub(crate) facts: Arc<FactStore>,
-    /// Set once the image it belongs to is bound.
-    pub(crate) plan: OnceLock<ModulePlan>,
+    facts: RwLock<Arc<FactStore>>,
     /// Where its names are defined and looked up.
     pub(crate) dylib: Dylib,
+    /// What local names mean in the modules whose functions this one replaced.
+    pub(crate) inherited: Locals,
+    definitions: OnceLock<HashMap<Box<str>, SymbolId>>,
+    interprocedural: OnceLock<Option<String>>,
 }
 
 impl Module {
@@ -47,18 +52,59 @@ impl Module {
         let readers = ReaderPool::new(bitcode, readers)?;
         Ok(Module {
             readers,
-            facts: Arc::default(),
-            plan: OnceLock::new(),
+            plan: RwLock::default(),
+            facts: RwLock::default(),
             dylib: dylib.clone(),
+            inherited: Locals::default(),
+            definitions: OnceLock::new(),
+            interprocedural: OnceLock::new(),
         })
     }
 
-    /// The plan; binding has happened before any compile.
-    pub(crate) fn plan(&self) -> &ModulePlan {
-        static EMPTY: ModulePlan = ModulePlan {
-            imports: Vec::new(),
-        };
-        self.plan.get().unwrap_or(&EMPTY)
+    /// The plan at this moment; binding has happened before any compile.
+    pub(crate) fn plan(&self) -> Arc<ModulePlan> {
+        let plan = self.plan.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&plan)
+    }
+
+    /// What is known of its functions, under its plan.
+    pub(crate) fn facts(&self) -> Arc<FactStore> {
+        let facts = self.facts.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&facts)
+    }
+
+    /// Says how symbols are named and reached from now on. Their names stay.
+    pub(crate) fn set_plan(&self, plan: Arc<ModulePlan>) {
+        // What was inferred may have been so from a body that is replaced.
+        *self.facts.write().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+        *self.plan.write().unwrap_or_else(PoisonError::into_inner) = plan;
+    }
+
+    /// The symbol that this module defines under a link name, whether or not its
+    /// definition counts.
+    pub(crate) fn definition(&self, link_name: &str) -> Option<SymbolId> {
+        let definitions = self.definitions.get_or_init(|| {
+            let plan = self.plan();
+            let symbols = self.readers.summary().symbols.iter().enumerate();
+            symbols
+                .filter(|(_, info)| info.linkage.is_definition())
+                .map(|(index, _)| SymbolId(index as u32))
+                .map(|id| (plan.import(id).name.clone(), id))
+                .collect()
+        });
+        definitions.get(link_name).copied()
+    }
+
+    /// Why bodies of this module may hold parts of each other, if they may.
+    pub(crate) fn interprocedural(&self) -> Result<Option<&str>, Error> {
+        if self.interprocedural.get().is_none() {
+            let found = self.readers.reader()?.interprocedural();
+            let _ = self.interprocedural.set(found);
+        }
+        Ok(self
+            .interprocedural
+            .get()
+            .and_then(|found| found.as_deref()))
     }
 }
 
@@ -85,6 +131,7 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     pub(crate) events: Events,
     pub(crate) tiers: TierState,
+    pub(crate) replacing: Replacing,
     pub(crate) tools: Tools,
     pub(crate) owners: Arc<Owners>,
     pub(crate) reclaim: Reclaim,
@@ -148,6 +195,7 @@ impl Core {
             counters: Counters::default(),
             events: Events::default(),
             tiers: TierState::new(tiers, code),
+            replacing: Replacing::default(),
             tools,
             owners: Arc::default(),
             reclaim: Reclaim::new(&reclaim),

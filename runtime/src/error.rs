@@ -8,6 +8,8 @@ use uruk_link::LinkError;
 use uruk_session::SessionError;
 use uruk_stubs::StubError;
 
+use crate::replace::ReplaceError;
+
 /// What can go wrong in the library; the session stays usable after any of them.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -118,6 +120,9 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// Functions could not be replaced; nothing has changed.
+    #[error(transparent)]
+    Replace(#[from] Arc<ReplaceError>),
     /// Unwind tables could not be registered.
     #[error("unwind tables: {message}")]
     Unwind {
@@ -167,4 +172,4 @@ macro_rules! shared {
     )*};
 }
 
-shared!(LinkError => Link, HeapError => Heap, StubError => Stub);
+shared!(LinkError => Link, HeapError => Heap, StubError => Stub, ReplaceError => Replace);

@@ -149,6 +149,15 @@ impl Profiles {
         state.counting.len() != before
     }
 
+    /// What was counted in a function is about another body now.
+    pub(crate) fn forget(&self, function: FunctionId) {
+        let mut state = self.lock();
+        state.profiles.remove(&function.index());
+        state
+            .counting
+            .retain(|counting| counting.request.function != function);
+    }
+
     /// In the child of a fork: the controller starts over with what was under way.
     pub(crate) fn after_fork_child(&self) {
         let mut state = self.lock();

@@ -35,6 +35,7 @@ pub struct JitBuilder {
     tools: ToolSettings,
     reclaim: ReclaimConfig,
     listeners: Vec<Listener>,
+    replacements_kept: Option<usize>,
 }
 
 impl fmt::Debug for JitBuilder {
@@ -131,6 +132,14 @@ impl JitBuilder {
         self
     }
 
+    /// Replacements that are kept to be [rolled back](Jit::rollback), with the code they
+    /// replaced. Default: 8.
+    #[must_use]
+    pub fn replacements_kept(mut self, count: usize) -> JitBuilder {
+        self.replacements_kept = Some(count);
+        self
+    }
+
     /// Adds someone to be told of every [`Event`].
     #[must_use]
     pub fn on_event(mut self, listener: Listener) -> JitBuilder {
@@ -157,6 +166,9 @@ impl JitBuilder {
         }
         let tools = Tools::new(&self.tools)?;
         let core = Core::new(heap, jobs, tiers, tools, self.reclaim)?;
+        if let Some(count) = self.replacements_kept {
+            core.replacing.keep_sets(count);
+        }
         for listener in self.listeners {
             core.events.listen(listener);
         }

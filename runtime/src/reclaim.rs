@@ -15,6 +15,7 @@
 mod environment;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
@@ -22,11 +23,11 @@ use std::time::{Duration, Instant};
 
 use tracing::{debug, info, warn};
 use uruk_heap::HeapError;
-use uruk_reclaim::{Block, Config, Engine, Fixed, Kind, Nanos, Span, Step};
+use uruk_reclaim::{Block, BlockId, Config, Engine, Kind, Nanos, Span, Step};
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 
-use crate::blocks::{Code, Piece, Table};
+use crate::blocks::{Piece, Table};
 use crate::core::Core;
 use crate::materialize::Built;
 use crate::service;
@@ -51,12 +52,7 @@ const KEPT: Duration = Duration::from_secs(5);
 /// What the reclaiming thread is told.
 pub(crate) enum Note {
     /// Code can be started from now on.
-    Live {
-        function: Option<FunctionId>,
-        version: VersionId,
-        code: Code,
-        fixed: Option<Fixed>,
-    },
+    Live(Piece),
     /// Nothing can start the code of this version any more.
     Retire(VersionId),
     /// Somebody wants a cycle.
@@ -83,20 +79,9 @@ impl Notes {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Code of `version` can be started from now on.
-    pub(crate) fn live(
-        &self,
-        function: Option<FunctionId>,
-        version: VersionId,
-        code: Code,
-        fixed: Option<Fixed>,
-    ) {
-        self.pending().push_back(Note::Live {
-            function,
-            version,
-            code,
-            fixed,
-        });
+    /// A piece of code can be started from now on.
+    pub(crate) fn live(&self, piece: Piece) {
+        self.pending().push_back(Note::Live(piece));
     }
 
     /// Nothing can start the code of `version` any more.
@@ -209,7 +194,13 @@ impl Core {
         }
         let version = self.tiers.versions.ids.next();
         let notes = &self.reclaim.notes;
-        notes.live(Some(id), version, built.code, None);
+        notes.live(Piece {
+            function: Some(id),
+            version,
+            depends: Arc::default(),
+            fixed: None,
+            code: built.code,
+        });
         notes.retire(version);
         self.start_reclaim();
     }
@@ -373,6 +364,22 @@ impl Core {
         state.hands.code_of(version)
     }
 
+    /// All code there is, also retired and not yet freed, of functions that `wanted` wants
+    /// to know about, by function and those it took bodies or facts from.
+    pub(crate) fn code_of_functions(
+        &self,
+        wanted: impl Fn(FunctionId, &[FunctionId]) -> bool,
+    ) -> Vec<(Range<u64>, FunctionId, BlockId)> {
+        let mut state = self.reclaim.state();
+        self.read_notes(&mut state, self.reclaim_now_time());
+        let pieces = state.hands.table.codes.iter();
+        let wanted = pieces.filter_map(|(&id, piece)| {
+            let function = piece.function?;
+            wanted(function, &piece.depends).then(|| (piece.code.range(), function, id))
+        });
+        wanted.collect()
+    }
+
     /// Gives up the version before `version`, if that still runs.
     fn give_up_fallback(self: &Arc<Self>, function: FunctionId, version: VersionId) {
         let versions = self.tiers.versions.of(function);
@@ -388,12 +395,14 @@ impl Core {
 /// Tells the engine what a note says.
 fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
     let told = match note {
-        Note::Live {
-            function,
-            version,
-            code,
-            fixed,
-        } => {
+        Note::Live(piece) => {
+            let Piece {
+                function,
+                version,
+                fixed,
+                ref code,
+                ..
+            } = piece;
             let range = code.range();
             let id = table.next_id();
             let block = Block {
@@ -402,18 +411,13 @@ fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
                     start: range.start,
                     end: range.end,
                 },
-                space: space_of(&code),
+                space: space_of(code),
                 function: uruk_reclaim::FunctionId(function.map_or(u32::MAX, FunctionId::index)),
                 version: uruk_reclaim::VersionId(version.0),
                 group: uruk_reclaim::GroupId(0),
                 fixed,
             };
             table.live.insert(version, id);
-            let piece = Piece {
-                version,
-                function,
-                code,
-            };
             table.codes.insert(id, piece);
             engine.apply(uruk_reclaim::Note::Born(block), now)
         }

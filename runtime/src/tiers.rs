@@ -182,6 +182,11 @@ impl TierState {
             .contracting(self.settings.contract)
     }
 
+    /// True if code of tier 1 counts.
+    pub(crate) fn counts_at_baseline(&self) -> bool {
+        self.how(Tier::Baseline).counters == Counters::Entry
+    }
+
     /// Says at which function the program starts: it is called once.
     pub(crate) fn set_entry_point(&self, id: FunctionId) {
         self.entry_point

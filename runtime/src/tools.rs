@@ -35,7 +35,7 @@ struct Open {
     jitdump: Option<JitDump>,
     gdb: bool,
     /// By entry address.
-    registered: HashMap<u64, gdb::Registration>,
+    registered: HashMap<u64, Vec<gdb::Registration>>,
     /// Numbers of dumped code, by entry address.
     dumped: HashMap<u64, u64>,
 }
@@ -154,14 +154,15 @@ impl Tools {
             // prologue.
             match symfile::of_debug_info(body.object, body.symbol, address) {
                 Ok(file) => {
-                    let file = file.map(|file| (address, gdb::register(file)));
-                    open.registered.extend(file);
+                    let held = open.registered.entry(address).or_default();
+                    held.extend(file.map(gdb::register));
                 }
                 Err(cause) => warn!(%cause, name, "debuggers see no lines of this function"),
             }
             match symfile::of_symbols(&[symbol], frames) {
                 Ok(file) => {
-                    open.registered.insert(address, gdb::register(file));
+                    let held = open.registered.entry(address).or_default();
+                    held.push(gdb::register(file));
                 }
                 Err(cause) => warn!(%cause, name, "debuggers do not see this function"),
             }

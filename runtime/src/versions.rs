@@ -10,6 +10,7 @@
 //! | a function's own | its slot is stored | the slot |
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use uruk_tiering::{
     VersionId, VersionIds,
 };
 
+use crate::blocks::Piece;
 use crate::core::Core;
 use crate::error::Error;
 use crate::event::Event;
@@ -36,11 +38,15 @@ pub(crate) struct Version {
     pub(crate) entry: u64,
     /// End of the function itself; what was compiled along lies before or after.
     pub(crate) body_end: u64,
+    /// Where its code lies, with what was compiled along.
+    pub(crate) code: Range<u64>,
     /// Bytes of its code.
     pub(crate) bytes: u64,
     /// Time to compile and link it.
     pub(crate) time: Duration,
     pub(crate) samples: u64,
+    /// Functions it took bodies or facts from.
+    pub(crate) depends: Arc<[FunctionId]>,
     /// What it is removed by.
     pub(crate) unit: Option<BodyTracker>,
 }
@@ -158,12 +164,13 @@ impl Versions {
         version: VersionId,
         entry: u64,
         body_end: u64,
+        code: Range<u64>,
     ) {
         let mut records = self.lock();
         let record = records.get_mut(&function.index());
         let built = record.map(|record| record.built.iter_mut());
         if let Some(found) = built.and_then(|mut built| built.find(|v| v.id == version)) {
-            (found.entry, found.body_end) = (entry, body_end);
+            (found.entry, found.body_end, found.code) = (entry, body_end, code);
         }
     }
 
@@ -263,7 +270,7 @@ impl Core {
         let Some(function) = self.function(request.function) else {
             return Knowledge::Declared;
         };
-        let facts = Arc::clone(&function.module.facts);
+        let facts = function.module.facts();
         match request.purpose == Purpose::First && self.tiers.is_auto() {
             true => Knowledge::Known(facts),
             false => Knowledge::Inferred(facts),
@@ -285,6 +292,7 @@ impl Core {
         } = request;
         versions.start(ticket).map_err(refused)?;
         let started = self.events.now();
+        let epoch = self.replacing.epoch();
         let mut request = request;
         let lines = self.tools.want_lines();
         let how = how.knowing(self.knowledge(&request)).with_lines(lines);
@@ -306,27 +314,48 @@ impl Core {
                 self.discard(id, first);
             }
         }
-        let tier = request.tier;
         versions
             .ready(ticket, Entry(built.entry))
             .map_err(refused)?;
         let first = request.purpose == Purpose::First;
         self.counters.add_compile(first, &built);
-        self.events.tell(|| Event::Compiled {
-            id,
-            function: self.name_of(id),
-            version: version.0,
-            tier,
-            worker: worker_name(),
-            queued,
-            started,
-            compiling: built.compiling,
-            linking: built.linking,
-            instructions: built.compiled.instructions,
-            bytes: built.bytes,
-        });
-        let mut made = Made {
-            version,
+        self.tell_compiled(request, &built, queued, started);
+        let mut made = self.made(request, &built);
+        let depends = self.depends(id, &built.compiled);
+        self.file(request, built, Arc::clone(&depends));
+        {
+            // Nothing is replaced between this look and the store.
+            let publishing = self.replacing.publish();
+            let fresh = publishing.is_fresh(epoch, &depends);
+            made.publication = versions
+                .publish(ticket, |entry| fresh && self.stubs.publish(id, entry.0))
+                .map_err(refused)?;
+            if !fresh && made.publication == Publication::Dropped(Late::Refused) {
+                made.publication = Publication::Dropped(Late::Replaced);
+            }
+        }
+        self.tell_publication(request, &made.publication);
+        match &made.publication {
+            Publication::Published { retired, released } => {
+                if let Some(released) = released {
+                    self.retire_version(id, *released);
+                }
+                if retired.is_some() {
+                    self.reclaim.notes.superseded(id, version);
+                    self.start_reclaim();
+                }
+            }
+            Publication::Dropped(_) => self.retire_version(id, version),
+            // Whoever replaces the function cancels it, or opens its way.
+            _ => {}
+        }
+        Ok(made)
+    }
+
+    /// What there is to say of a version before it is published.
+    pub(crate) fn made(&self, request: Request, built: &Built) -> Made {
+        Made {
+            version: request.version,
             entry: built.entry,
             compiling: built.compiling,
             linking: built.linking,
@@ -335,47 +364,61 @@ impl Core {
                 loops: built.compiled.loops,
                 nested: built.compiled.nested,
                 calls: built.compiled.calls,
-                entry_point: self.tiers.is_entry_point(id),
+                entry_point: self.tiers.is_entry_point(request.function),
             },
             counts: built.compiled.counts,
             words: built.words.clone(),
             publication: Publication::Dropped(Late::GivenUp),
-        };
-        // Known before it can run, so that the first sample in it, and whoever asks once
-        // it runs, finds it.
+        }
+    }
+
+    /// Files a version before it can run, so that the first sample in it, and whoever asks
+    /// once it runs, finds it.
+    pub(crate) fn file(&self, request: Request, built: Built, depends: Arc<[FunctionId]>) {
+        let code = built.code.range();
         self.tiers
             .sampling
-            .add_code(built.code.range(), id, version);
-        self.keep(request, built);
-        made.publication = versions
-            .publish(ticket, |entry| self.stubs.publish(id, entry.0))
-            .map_err(refused)?;
-        self.tell_publication(request, &made.publication);
-        match &made.publication {
-            Publication::Published { retired, released } => {
-                if let Some(released) = released {
-                    self.retire_version(request.function, *released);
-                }
-                if retired.is_some() {
-                    let notes = &self.reclaim.notes;
-                    notes.superseded(request.function, request.version);
-                    self.start_reclaim();
-                }
-            }
-            Publication::Dropped(_) => self.retire_version(request.function, request.version),
-            _ => {}
-        }
-        Ok(made)
+            .add_code(code, request.function, request.version);
+        self.keep(request, built, depends);
+    }
+
+    pub(crate) fn tell_compiled(
+        &self,
+        request: Request,
+        built: &Built,
+        queued: Option<Duration>,
+        started: Duration,
+    ) {
+        self.events.tell(|| Event::Compiled {
+            id: request.function,
+            function: self.name_of(request.function),
+            version: request.version.0,
+            tier: request.tier,
+            worker: worker_name(),
+            queued,
+            started,
+            compiling: built.compiling,
+            linking: built.linking,
+            instructions: built.compiled.instructions,
+            bytes: built.bytes,
+        });
     }
 
     /// Files a version that was compiled.
-    fn keep(&self, request: Request, built: Built) {
+    fn keep(&self, request: Request, built: Built, depends: Arc<[FunctionId]>) {
         let fixed = match built.compiled.labels {
             Labels::Escape => Some(Fixed::Labels),
             _ => built.code.moves.is_none().then_some(Fixed::Referenced),
         };
-        let notes = &self.reclaim.notes;
-        notes.live(Some(request.function), request.version, built.code, fixed);
+        let code = built.code.range();
+        let (function, version) = (Some(request.function), request.version);
+        self.reclaim.notes.live(Piece {
+            function,
+            version,
+            depends: Arc::clone(&depends),
+            fixed,
+            code: built.code,
+        });
         let mut records = self.tiers.versions.lock();
         let record = records.entry(request.function.index()).or_default();
         record.built.push(Version {
@@ -383,9 +426,11 @@ impl Core {
             tier: request.tier,
             entry: built.entry,
             body_end: built.body_end,
+            code,
             bytes: built.bytes,
             time: built.compiling + built.linking,
             samples: 0,
+            depends,
             unit: built.unit,
         });
     }
@@ -418,13 +463,26 @@ impl Core {
             // Nobody comes back to see a better version: it is worth looking first.
             tier = self.tiers.start_tier(id, &self.facts(id)?);
         }
-        let first = Request {
+        let mut first = Request {
             function: id,
             version,
             tier,
             purpose: Purpose::First,
         };
-        match (self.make(first, None), self.stubs.entry(id)) {
+        let made = loop {
+            let made = self.make(first, None);
+            let outdated = match &made {
+                Ok(made) => made.publication == Publication::Dropped(Late::Replaced),
+                Err(Error::Version { late, .. }) => *late,
+                Err(_) => false,
+            };
+            if !outdated || self.stubs.entry(id).is_some() || self.is_stopping() {
+                break made;
+            }
+            // It was replaced meanwhile, or something it depends on.
+            first.version = self.tiers.versions.ids.next();
+        };
+        match (made, self.stubs.entry(id)) {
             (Ok(made), entry) => {
                 self.tiers.on_compiled(self.events.now(), id, tier, &made);
                 Ok(entry.unwrap_or(made.entry))

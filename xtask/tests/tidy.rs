@@ -26,6 +26,7 @@ const LAYERS: [(&str, &[&str]); 17] = [
             "uruk-reclaim",
             "uruk-roots",
             "uruk-report",
+            "uruk-roots",
             "uruk-session",
             "uruk-stubs",
             "uruk-tiering",

@@ -23,6 +23,7 @@ use crate::error::CodegenError;
 use crate::extract::Extraction;
 use crate::globals::mark_dso_local;
 use crate::reader::{Verify, value_name};
+use crate::summary::SymbolId;
 
 impl Extraction<'_> {
     /// Reads and verifies the body of `function` and of what will be copied with it.
@@ -64,7 +65,11 @@ impl Extraction<'_> {
     /// True for an `alwaysinline` function whose body this module has.
     pub(crate) fn is_inline_body(&self, function: LLVMValueRef) -> bool {
         let symbol = self.reader.table().index.get(&function);
-        symbol.is_some_and(|id| self.reader.summary().symbols[id.index()].always_inline)
+        let copied = |id: &SymbolId| {
+            self.reader.summary().symbols[id.index()].always_inline
+                && !self.plan.import(*id).replaced
+        };
+        symbol.is_some_and(copied)
             // SAFETY: a live function: only functions are marked.
             && unsafe { LLVMIsDeclaration(function) } == 0
     }

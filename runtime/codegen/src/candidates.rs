@@ -280,15 +280,16 @@ impl Extraction<'_> {
         let copyable = info.kind == Kind::Function
             && info.placement == Placement::Own
             && !info.always_inline
+            && !self.plan.import(id).replaced
             && (self.plan.import(id).defined || info.linkage == Linkage::Available);
         let old = self.reader.table().values[id.index()];
         let kinds = self.reader.kinds();
         let has = |kind| has_function_attribute(old, kind);
         let inlinable = copyable
             && (!has(kinds.noinline) || has(kinds.optnone))
+            && (!has(kinds.optnone) || !has(kinds.protect_all))
             && !has(kinds.naked)
             && !has(kinds.returns_twice)
-            && !(has(kinds.optnone) && has(kinds.protect_all))
             && !has(kinds.presplit_coroutine);
         inlinable.then_some(old)
     }

@@ -37,7 +37,7 @@ use crate::summary::{BODY_PREFIX, Kind, Placement, SymbolId};
 
 /// Attributes of a declaration that change how it is called. The others only help
 /// optimizers, and each costs a microsecond to copy.
-const OF_CALLS: [&str; 18] = [
+pub(crate) const OF_CALLS: [&str; 18] = [
     "alignstack",
     "byref",
     "byval",

@@ -71,9 +71,11 @@ pub fn plan_alone(summary: &ModuleSummary) -> ModulePlan {
             access: if near { Access::Near } else { Access::Indirect },
             defined,
             bound: defined,
+            replaced: false,
         }
     });
     ModulePlan {
+        number: 0,
         imports: imports.collect(),
     }
 }

@@ -42,7 +42,7 @@ impl Extraction<'_> {
             (Some(&id), _) => self.import(id, old)?,
             (None, Some(home)) => self.map_global(home)?,
             // Reading a body can add intrinsics to the module (upgrades of old ones).
-            (None, None) => self.declare_function(old, &value_name(old)),
+            (None, None) => self.declare_function(old, &value_name(old), self.optimizes()),
         };
         self.values.insert(old, new);
         Ok(new)
@@ -68,7 +68,9 @@ impl Extraction<'_> {
             if self.optimizes() && import.defined {
                 self.facts.insert(id);
             }
-            let new = self.declare_function(old, &import.name);
+            // What is said of a definition that was replaced is said of no other.
+            let promises = self.optimizes() && !import.replaced;
+            let new = self.declare_function(old, &import.name, promises);
             if self.optimizes() && import.defined {
                 self.know(id, new);
             }
@@ -156,7 +158,8 @@ impl Extraction<'_> {
         }
     }
 
-    fn declare_function(&self, old: LLVMValueRef, name: &str) -> LLVMValueRef {
+    /// A declaration; with `promises`, it says all that `old` says of itself.
+    fn declare_function(&self, old: LLVMValueRef, name: &str, promises: bool) -> LLVMValueRef {
         let c = c_name(&unmangled(old, name));
         // SAFETY: a live module; aliases and ifuncs of functions have the
         // function's type as their value type.
@@ -167,7 +170,7 @@ impl Extraction<'_> {
         if is_function {
             // SAFETY: a live function. What an intrinsic does is told by its attributes too.
             let intrinsic = unsafe { LLVMGetIntrinsicID(new) } != 0;
-            let all = intrinsic || self.optimizes();
+            let all = intrinsic || promises;
             let only = (!all).then_some(&*self.reader.kinds().of_calls);
             copy_attributes(old, new, only);
             // SAFETY: both are live functions.

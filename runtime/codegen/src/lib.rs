@@ -20,7 +20,8 @@
 //! answered), [`reader`], `extract`, `globals`, `body` and `constant` (the copy),
 //! `candidates`, `library`, [`facts`] and `optimize` (tiers 2 and 3), `shape` (loops and
 //! counters), `labels`, [`profile`], `probe` and `guide` (what code counts about itself, and
-//! its use at tier 3), `lines` (for debuggers), [`emit`] and `pipeline`, [`pool`], [`fatal`].
+//! its use at tier 3), `lines` (for debuggers), [`emit`] and `pipeline`, [`pool`], `query`
+//! and `interface` (questions about a module), [`fatal`].
 
 #![deny(missing_docs)]
 
@@ -43,6 +44,7 @@ mod context;
 mod extract;
 mod globals;
 mod guide;
+mod interface;
 mod labels;
 mod library;
 mod lines;
@@ -59,6 +61,7 @@ pub use compile::{
 pub use emit::{host_cpu, llvm_version};
 pub use error::CodegenError;
 pub use facts::{FactStats, FactStore};
+pub use interface::Layout;
 pub use labels::Labels;
 pub use plan::{Access, Import, ModulePlan};
 pub use pool::ReaderPool;

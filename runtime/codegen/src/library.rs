@@ -74,6 +74,8 @@ pub(crate) struct Library {
     instructions: usize,
     /// The setting all were made with.
     contract: bool,
+    /// Number of the plan they were made under.
+    plan: u64,
 }
 
 impl Library {
@@ -122,9 +124,13 @@ impl Reader {
     /// be simplified is no candidate: errors are told where it is compiled itself.
     pub(crate) fn stock(&mut self, plan: &ModulePlan, function: SymbolId, how: &Compile) {
         let library = self.library_mut();
-        if library.instructions > MOST_INSTRUCTIONS || library.contract != how.contract {
+        if library.instructions > MOST_INSTRUCTIONS
+            || library.contract != how.contract
+            || library.plan != plan.number
+        {
             library.forget();
             library.contract = how.contract;
+            library.plan = plan.number;
         }
         let mut tried = Vec::new();
         let made = self.simplify(plan, function, how, &mut tried);

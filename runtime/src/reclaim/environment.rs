@@ -133,8 +133,11 @@ impl Work<'_> {
         };
         let space = space_of(&copy);
         let function = piece.function;
+        let depends = Arc::clone(&piece.depends);
         let id = self.hands.table.next_id();
         let piece = Piece {
+            depends,
+            fixed: None,
             version: VersionId(block.version.0),
             function,
             code: copy,
@@ -194,7 +197,7 @@ impl Environment for Work<'_> {
         };
         let version = VersionId(old.version.0);
         let (before, after) = (Entry(from.code.entry), Entry(to.code.entry));
-        let (entry, body_end) = (to.code.entry, to.code.body_end);
+        let (entry, body_end, range) = (to.code.entry, to.code.body_end, to.code.range());
         let versions = self.core.tiers.versions.of(function);
         let stubs = &self.core.stubs;
         let moved = versions.moved(version, before, after, |entry| {
@@ -206,7 +209,7 @@ impl Environment for Work<'_> {
         self.core
             .tiers
             .versions
-            .set_place(function, version, entry, body_end);
+            .set_place(function, version, entry, body_end, range);
         // Whoever retires the version from here on means the copy.
         self.hands.table.live.insert(version, new.id);
         Swing::Done
