@@ -18,7 +18,7 @@
 //! Reading order: [`summary`] (what a module holds, as plain data),
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
 //! answered), [`reader`], `extract`, `globals`, `body` and `constant` (the copy),
-//! `candidates`, `library` and `optimize` (tiers 2 and 3), `shape` (loops and counters), [`profile`],
+//! `candidates`, `survey`, `library` and `optimize` (tiers 2 and 3), `shape` (loops and counters), [`profile`],
 //! `probe` and `guide` (what code counts about itself, and its use at tier 3), [`emit`]
 //! and `pipeline`, [`pool`], [`fatal`].
 
@@ -49,6 +49,7 @@ mod probe;
 mod query;
 mod scan;
 mod shape;
+mod survey;
 
 pub use compile::{COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Tier};
 pub use emit::{host_cpu, llvm_version};
