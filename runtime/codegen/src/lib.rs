@@ -18,8 +18,8 @@
 //! Reading order: [`summary`] (what a module holds, as plain data),
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
 //! answered), [`reader`], `extract`, `globals`, `body` and `constant` (the copy),
-//! `candidates`, `library`, [`facts`] and `optimize` (tiers 2 and 3), `shape` (loops and
-//! counters), `labels`, [`profile`], `probe` and `guide` (what code counts about itself, and
+//! `candidates`, `survey`, `library`, [`facts`] and `optimize` (tiers 2 and 3), `shape`
+//! (loops and counters), `labels`, [`profile`], `probe` and `guide` (what code counts about itself, and
 //! its use at tier 3), `lines` (for debuggers), [`emit`] and `pipeline`, [`pool`], `query`
 //! and `interface` (questions about a module), [`fatal`].
 
@@ -54,6 +54,7 @@ mod probe;
 mod query;
 mod scan;
 mod shape;
+mod survey;
 
 pub use compile::{
     COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Knowledge, Tier,

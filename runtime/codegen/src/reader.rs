@@ -268,9 +268,8 @@ impl Reader {
         tier: Tier,
     ) -> Result<Vec<u8>, CodegenError> {
         self.compiles += 1;
-        let passes = unit.needs_passes || tier > Tier::Baseline;
         self.run(unit, name, tier, |emitter, unit| {
-            if passes {
+            if unit.needs_passes || tier > Tier::Baseline {
                 optimize::run(emitter, unit, tier)?;
             }
             Ok(emitter.emit(unit.module.raw()))
