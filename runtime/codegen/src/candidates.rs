@@ -11,9 +11,10 @@
 //!
 //! A candidate is taken from the `library`, where it was simplified with its own
 //! candidates. One with a profile of its own is taken as it is, so that its counts are
-//! used; it is defined under its link name, with external linkage, for as long as passes
-//! infer from it: only of an *exact* definition do they infer attributes and constant
-//! results. Before code is generated every candidate is a declaration again, so that
+//! used; it is defined under its link name, as `weak_odr`: it can be inlined, but passes
+//! infer nothing from it. Only of an *exact* definition would they infer attributes and
+//! dead arguments, from a body they simplified, and a call that is left may reach tier 1
+//! code, which still executes what they removed. Before code is generated every candidate is a declaration again, so that
 //! what was not inlined is called through its slot (see `optimize`).
 //!
 //! Functions compiled at -O0 are `noinline`, whoever said so. Those whose results tell
@@ -284,7 +285,7 @@ impl Extraction<'_> {
     ) -> Result<String, CodegenError> {
         let id = self.reader.table().index[&old];
         let name = self.plan.import(id).name.to_string();
-        let new = self.define_function(old, &name, LLVMLinkage::LLVMExternalLinkage)?;
+        let new = self.define_function(old, &name, LLVMLinkage::LLVMWeakODRLinkage)?;
         add_function_attribute(new, self.reader.kinds().nonlazybind);
         self.prepare_for_optimizing(old, new, wide);
         self.values.insert(old, new);
@@ -306,10 +307,7 @@ impl Extraction<'_> {
         }
         let name = self.plan.import(id).name.to_string();
         self.bodies_read.insert(entry.function);
-        let linkage = match entry.constant {
-            true => LLVMLinkage::LLVMExternalLinkage,
-            false => LLVMLinkage::LLVMAvailableExternallyLinkage,
-        };
+        let linkage = LLVMLinkage::LLVMAvailableExternallyLinkage;
         let new = self.define_function(entry.function, &name, linkage)?;
         // Passes that saw the shelf only know no use of its address.
         // SAFETY: live functions of one type.
@@ -318,9 +316,6 @@ impl Extraction<'_> {
         self.with_labels.insert(old, new);
         self.pending.push_back((entry.function, new));
         self.kept.push(new);
-        if entry.constant {
-            self.candidates.push((id, name));
-        }
         self.candidate_instructions += entry.instructions;
         for used in &entry.uses {
             match used.kind {

@@ -7,8 +7,6 @@
 //! the pipeline (see `optimize`); that module is a *shelf* and stays. Units then copy
 //! their candidates from shelves. Passes leave such a copy alone: it is
 //! `available_externally` and `optnone`, which keeps passes from it but not the inliner.
-//! One that always returns the same constant is an exact definition like candidates with
-//! profiles (see `candidates`), since only of those passes tell callers.
 //!
 //! Invariants:
 //! - An entry says what it was made of ([`Entry::uses`]): whoever uses the entry depends
@@ -19,15 +17,14 @@
 //!   string that a pass has made) is not kept.
 //! - Shelves hold no more than [`MOST_INSTRUCTIONS`]; then all of them go.
 
+use inkwell::llvm_sys::LLVMValueKind;
 use inkwell::llvm_sys::core::{
     LLVMGetFirstBasicBlock, LLVMGetFirstFunction, LLVMGetFirstGlobal, LLVMGetFirstInstruction,
-    LLVMGetInstructionOpcode, LLVMGetIntrinsicID, LLVMGetNamedFunction, LLVMGetNextBasicBlock,
-    LLVMGetNextFunction, LLVMGetNextGlobal, LLVMGetNextInstruction, LLVMGetNumOperands,
-    LLVMGetOperand, LLVMGetPersonalityFn, LLVMGetValueKind, LLVMHasPersonalityFn, LLVMIsConstant,
-    LLVMIsDeclaration,
+    LLVMGetIntrinsicID, LLVMGetNamedFunction, LLVMGetNextBasicBlock, LLVMGetNextFunction,
+    LLVMGetNextGlobal, LLVMGetNextInstruction, LLVMGetNumOperands, LLVMGetOperand,
+    LLVMGetPersonalityFn, LLVMGetValueKind, LLVMHasPersonalityFn, LLVMIsDeclaration,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
-use inkwell::llvm_sys::{LLVMOpcode, LLVMValueKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::compile::{Compile, DependenceKind, Tier};
@@ -48,8 +45,6 @@ pub(crate) struct Entry {
     pub(crate) function: LLVMValueRef,
     /// Instructions after simplification.
     pub(crate) instructions: u32,
-    /// True if it returns the same constant always: callers are to know.
-    pub(crate) constant: bool,
     /// What it was made of, itself included.
     pub(crate) uses: Vec<Use>,
 }
@@ -251,7 +246,7 @@ impl Reader {
             let function = unsafe { LLVMGetNamedFunction(unit.module.raw(), name.as_ptr()) };
             // SAFETY: a live function where it is not null; members have bodies.
             let body = (!function.is_null()).then(|| unsafe { measure(function, &homes) });
-            let Some((instructions, constant)) = body.flatten() else {
+            let Some(instructions) = body.flatten() else {
                 continue;
             };
             let mut uses = common.clone();
@@ -268,7 +263,6 @@ impl Reader {
                 Entry {
                     function,
                     instructions,
-                    constant,
                     uses: uses.into_iter().collect(),
                 },
             ));
@@ -310,17 +304,16 @@ fn globals(module: &OwnedModule) -> Vec<LLVMValueRef> {
     all
 }
 
-/// The number of instructions of a body, and whether it returns one constant; `None` if
-/// there is no body, or if it mentions a global without a home.
+/// The number of instructions of a body; `None` if there is no body, or if it mentions a
+/// global without a home.
 ///
 /// # Safety
 /// A live function.
 unsafe fn measure(
     function: LLVMValueRef,
     homes: &FxHashMap<LLVMValueRef, LLVMValueRef>,
-) -> Option<(u32, bool)> {
+) -> Option<u32> {
     let mut count = 0u32;
-    let mut results = FxHashSet::default();
     // SAFETY: by the caller's promise; walks blocks, instructions and operands.
     unsafe {
         if LLVMIsDeclaration(function) != 0 {
@@ -339,17 +332,12 @@ unsafe fn measure(
                 if !(0..operands).all(|i| is_homely(LLVMGetOperand(instruction, i), homes)) {
                     return None;
                 }
-                if operands == 1 && LLVMGetInstructionOpcode(instruction) == LLVMOpcode::LLVMRet {
-                    results.insert(LLVMGetOperand(instruction, 0));
-                }
                 instruction = LLVMGetNextInstruction(instruction);
             }
             block = LLVMGetNextBasicBlock(block);
         }
     }
-    // SAFETY: live values.
-    let constant = |&value: &LLVMValueRef| unsafe { LLVMIsConstant(value) } != 0;
-    Some((count, results.len() == 1 && results.iter().all(constant)))
+    Some(count)
 }
 
 /// True if all globals in `value` have homes; intrinsics need none.
