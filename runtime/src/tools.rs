@@ -25,7 +25,10 @@ pub struct ToolSettings {
     /// Write `jit-PID.dump` into this folder, for `perf record -k 1` and
     /// `perf inject --jit`.
     pub jitdump: Option<PathBuf>,
-    /// Register every version with debuggers that attach (gdb, lldb).
+    /// Register every version with debuggers that attach (gdb, lldb), with line tables
+    /// where the bitcode has any. Code then lies in private memory, whole pages for each
+    /// version ([`BackingChoice::Flip`](uruk_heap::BackingChoice::Flip), unless the heap's
+    /// settings say otherwise): into a shared mapping debuggers cannot write breakpoints.
     pub gdb: bool,
 }
 
