@@ -24,7 +24,7 @@ use crate::guided::Step;
 use crate::service;
 #[cfg(doc)]
 use crate::tiers::Tiers;
-use crate::tiers::{Control, Job, Jobs, clock, key, nanos};
+use crate::tiers::{Control, Job, Jobs, clock, key, nanos, process_time};
 use crate::versions::Request;
 
 /// Niceness of background workers: the program, and first calls, go before them; beside
@@ -127,7 +127,11 @@ impl Core {
                 controller,
                 watched,
                 entries: totals,
+                processor,
             } = &mut *control;
+            let used = process_time();
+            let before = std::mem::replace(processor, used);
+            controller.on_processor_time(now, nanos(used.saturating_sub(before)));
             self.tiers.counts.read(watched, |id, added| {
                 let (entries, loops) = (u64::from(added.entries), u64::from(added.loops));
                 *totals.entry(id).or_default() += entries;

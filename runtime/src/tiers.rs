@@ -79,6 +79,8 @@ pub(crate) struct Control {
     pub(crate) watched: Vec<(FunctionId, Count)>,
     /// Entries counted so far.
     pub(crate) entries: HashMap<FunctionId, u64>,
+    /// Processor time of the process that the controller knows of.
+    pub(crate) processor: Duration,
 }
 
 impl Control {
@@ -128,6 +130,7 @@ impl TierState {
                 controller,
                 watched: Vec::new(),
                 entries: HashMap::new(),
+                processor: process_time(),
             }),
             jobs: Mutex::default(),
             asleep_until: AtomicU64::new(u64::MAX),

@@ -86,6 +86,9 @@ pub struct Controller {
     speedups: Speedups,
     calibration: Calibration,
     load: Load,
+    /// Processor time is told, so far until `load_at`.
+    load_measured: bool,
+    load_at: Nanos,
     polls: Polls,
     paused: bool,
     /// No compiles before this, after one found no memory.
@@ -111,6 +114,8 @@ impl Controller {
             speedups: Speedups::new(&config),
             calibration: Calibration::new(),
             load: Load::new(),
+            load_measured: false,
+            load_at: Nanos::ZERO,
             polls: Polls::new(&config),
             paused: false,
             hold_until: Nanos::ZERO,
@@ -140,8 +145,7 @@ impl Controller {
     /// Should other code have been published and reported meanwhile, only the facts are
     /// taken.
     pub fn on_compiled(&mut self, now: Nanos, function: FunctionId, first: &FirstCode) {
-        let window = self.config.window;
-        self.load.add(now, window, first.compile.as_f64());
+        self.add_load(now, first.compile.as_f64());
         self.costs.learn(first.tier, &first.facts, first.compile);
         self.stats.first[first.tier.index()] += 1;
         self.polls.note(now);
@@ -195,6 +199,19 @@ impl Controller {
         let time = (work * corrected).min(most);
         self.calibration.counted(work);
         self.spend(now, function, time);
+    }
+
+    /// The processor time of all threads since the last call of this, to be told before
+    /// the counters of the same look. From the first call on the load is measured and not
+    /// summed up from counters, which are off by some factor until samples correct them.
+    pub fn on_processor_time(&mut self, now: Nanos, used: Nanos) {
+        let compiling = (now - self.load_at).as_f64() * self.outstanding.len() as f64;
+        let used = (used.as_f64() - compiling).max(0.0);
+        if !std::mem::replace(&mut self.load_measured, true) {
+            self.load = Load::new();
+        }
+        self.load.add(now, self.config.window, used);
+        self.load_at = now;
     }
 
     /// Samples in a version, and the time they stand for. To be reported before the
@@ -318,7 +335,7 @@ impl Controller {
 
     /// Books time to a function and sees whether it is a candidate now.
     fn spend(&mut self, now: Nanos, function: FunctionId, time: f64) {
-        self.load.add(now, self.config.window, time);
+        self.add_load(now, time);
         let Some(activity) = self.functions.get_mut(function) else {
             return;
         };
@@ -340,6 +357,13 @@ impl Controller {
                 activity.place = Place::Queued;
                 self.enqueue(function, heat);
             }
+        }
+    }
+
+    /// Time of the program, unless the load is measured.
+    fn add_load(&mut self, now: Nanos, time: f64) {
+        if !self.load_measured {
+            self.load.add(now, self.config.window, time);
         }
     }
 

@@ -5,7 +5,7 @@
 //! | compile cost, a line per tier | every compile that ended well (`costs`) | inline candidates are known only by whether there are calls |
 //! | counters against samples | time of all counted versions by samples over that by counters | only while sampling is on |
 //! | speedup of tier 2 over tier 1 | functions of which both versions count entries and have enough samples: time per entry before over after | small functions are not counted at tier 2; of these, and of tier 3, it stays the prior |
-//! | load | time of the program and of first compiles per time | threads in code that is not ours are not seen |
+//! | load | processor time of the process less that of compiles in the background; until it is told, time by counters and of first compiles | what other processes use is not seen |
 //!
 //! # Why entries, and of which functions
 //! Samples alone cannot tell faster code from less work: a function is promoted because it

@@ -403,3 +403,30 @@ fn it_can_be_kept_behind_a_lock() {
     fn is_send<T: Send>() {}
     is_send::<Controller>();
 }
+
+/// What counters overestimate is no load, and a compile in the background is none.
+#[test]
+fn the_load_is_what_processors_did() {
+    let mut controller = controller(|_| {});
+    for ms in 1..=50 {
+        let now = Nanos::from_ms(ms);
+        controller.on_processor_time(now, Nanos::from_us(800));
+        for id in 1..=5 {
+            if ms == 1 {
+                first(&mut controller, now, FunctionId(id), 5000);
+            }
+            controller.on_counters(now, FunctionId(id), 25_000, 0);
+        }
+    }
+    let window = controller.config.window;
+    let load = |controller: &Controller, ms| controller.load.at(Nanos::from_ms(ms), window);
+    let before = load(&controller, 50);
+    assert!((0.7..0.9).contains(&before), "{before}");
+    assert!(controller.request(FunctionId(1), Tier::Optimized));
+    compile(&mut controller, Nanos::from_ms(50));
+    for ms in 51..=100 {
+        controller.on_processor_time(Nanos::from_ms(ms), Nanos::from_us(1800));
+    }
+    let after = load(&controller, 100);
+    assert!((0.7..0.9).contains(&after), "{after}");
+}
