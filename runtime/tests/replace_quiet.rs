@@ -183,6 +183,23 @@ fn who_must_leave_old_code_calls_old_code() {
 }
 
 #[test]
+fn a_second_replacement_waits_for_the_first() {
+    let jit = jit(SPIN);
+    while_spinning(&jit, |_| {
+        std::thread::scope(|scope| {
+            let wait = Duration::from_millis(400);
+            let first = scope.spawn(|| jit.main().replace(quiescent(NEW, wait)));
+            std::thread::sleep(Duration::from_millis(150));
+            jit.main()
+                .replace(Replacement::ir("new", NEW))
+                .expect("in its turn");
+            assert!(first.join().expect("no panic").is_err());
+        });
+        assert_eq!(answer(&jit, "step").call(), 2);
+    });
+}
+
+#[test]
 fn who_runs_on_in_old_code_is_listed() {
     let jit = jit(SPIN);
     let old = while_spinning(&jit, |_| {
