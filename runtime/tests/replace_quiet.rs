@@ -187,8 +187,8 @@ fn a_second_replacement_waits_for_the_first() {
     let jit = jit(SPIN);
     while_spinning(&jit, |_| {
         std::thread::scope(|scope| {
-            let wait = Duration::from_millis(400);
-            let first = scope.spawn(|| jit.main().replace(quiescent(NEW, wait)));
+            let (jit, wait) = (&jit, Duration::from_millis(400));
+            let first = scope.spawn(move || jit.main().replace(quiescent(NEW, wait)));
             std::thread::sleep(Duration::from_millis(150));
             jit.main()
                 .replace(Replacement::ir("new", NEW))
