@@ -429,6 +429,37 @@ fn compiles_that_began_before_are_not_published_after() {
 }
 
 #[test]
+fn a_promotion_under_way_with_an_old_body_is_dropped() {
+    let mut body = String::from("%a0 = call i32 @g()\n");
+    for i in 1..120 {
+        body += &format!("%a{i} = add i32 %a{}, 0\n", i - 1);
+    }
+    let jit = jit(&format!(
+        "define i32 @g() {{ ret i32 0 }} define i32 @f() {{ {body} ret i32 %a119 }}"
+    ));
+    let f = answer(&jit, "f");
+    for value in 1..=60 {
+        // Calls `g` through its slot, so it need not be compiled again.
+        jit.compile_at("f", Tier::Baseline).expect("compiles");
+        std::thread::scope(|scope| {
+            let promotion = scope.spawn(|| jit.compile_at("f", Tier::Optimized));
+            std::thread::sleep(Duration::from_micros(200 * (value as u64 % 20)));
+            replace(&jit, &format!("define i32 @g() {{ ret i32 {value} }}"));
+            // Late is no error of the test.
+            let _ = promotion.join().expect("no panic");
+        });
+        assert_eq!(f.call(), value);
+        // The next round's promotion has a body to inline.
+        replace(
+            &jit,
+            &format!(
+                "define i32 @g() {{ ret i32 {value} }} define i32 @f() {{ {body} ret i32 %a119 }}"
+            ),
+        );
+    }
+}
+
+#[test]
 fn events_tell_what_was_published() {
     let jit = Jit::builder();
     let log = Arc::new(std::sync::Mutex::new(Vec::new()));

@@ -98,6 +98,15 @@ const NEW: &str = "
 define i32 @step() { ret i32 2 }
 define i32 @spin() { ret i32 2 }";
 
+/// Sets a flag when it goes.
+struct Stop<'a>(&'a std::sync::atomic::AtomicI32);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(1, Ordering::SeqCst);
+    }
+}
+
 /// Runs `spin` on a thread while `work` runs, with the flag.
 fn while_spinning(jit: &Jit, work: impl FnOnce(&dyn Fn())) -> i32 {
     let flag = jit.lookup("flag").expect("defined") as *const std::sync::atomic::AtomicI32;
@@ -113,8 +122,11 @@ fn while_spinning(jit: &Jit, work: impl FnOnce(&dyn Fn())) -> i32 {
         while inside.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
         }
-        work(&|| flag.store(1, Ordering::SeqCst));
-        flag.store(1, Ordering::SeqCst);
+        {
+            // Also when an assertion fails.
+            let _guard = Stop(flag);
+            work(&|| flag.store(1, Ordering::SeqCst));
+        }
         spinning.join().expect("returns")
     })
 }
@@ -125,7 +137,7 @@ fn who_stays_in_old_code_is_named_and_the_old_set_goes_on() {
     let old = while_spinning(&jit, |_| {
         let refused = jit
             .main()
-            .replace(quiescent(NEW, Duration::from_millis(30)));
+            .replace(quiescent(NEW, Duration::from_millis(400)));
         let Err(Error::Replace(cause)) = refused else {
             panic!("replaced under a running member")
         };
@@ -168,6 +180,23 @@ fn who_must_leave_old_code_calls_old_code() {
     });
     assert_eq!(old, 1);
     assert_eq!(answer(&jit, "step").call(), 2);
+}
+
+#[test]
+fn a_second_replacement_waits_for_the_first() {
+    let jit = jit(SPIN);
+    while_spinning(&jit, |_| {
+        std::thread::scope(|scope| {
+            let (jit, wait) = (&jit, Duration::from_millis(400));
+            let first = scope.spawn(move || jit.main().replace(quiescent(NEW, wait)));
+            std::thread::sleep(Duration::from_millis(150));
+            jit.main()
+                .replace(Replacement::ir("new", NEW))
+                .expect("in its turn");
+            assert!(first.join().expect("no panic").is_err());
+        });
+        assert_eq!(answer(&jit, "step").call(), 2);
+    });
 }
 
 #[test]

@@ -24,22 +24,20 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use uruk_codegen::{Compiled, Kind, Linkage, ModulePlan};
 use uruk_session::Tracker;
 use uruk_stubs::{FunctionId, Gate};
 use uruk_tiering::{Entry, FirstCode, Next, Stage, Tier, VersionId};
 
-use crate::core::{Core, Function, Module};
+use crate::core::{Core, Function};
 use crate::counts::Count;
 use crate::error::Error;
 use crate::event::Event;
-use crate::materialize::BodyOf;
-use crate::names::Definition;
 use crate::service;
 use crate::tiers::{key, nanos};
 use crate::versions::Made;
 
 use super::Level;
+use super::dependents::Plans;
 use super::error::ReplaceError;
 use super::migrate::{Move, Moved};
 use super::prepare::Code;
@@ -100,57 +98,7 @@ struct Garbage {
     old: Vec<Old>,
 }
 
-/// Plans that will hold, with their modules.
-type Plans = Vec<(Arc<Module>, Arc<ModulePlan>)>;
-
-/// Functions whose code depends on a member.
-#[derive(Default)]
-struct Dependents {
-    /// By what is published.
-    published: HashSet<FunctionId>,
-    /// By what is kept to go back to.
-    fallback: HashSet<FunctionId>,
-}
-
 impl Core {
-    /// Functions a version took bodies or facts from.
-    pub(crate) fn depends(&self, id: FunctionId, compiled: &Compiled) -> Arc<[FunctionId]> {
-        match self.function(id) {
-            Some(function) => self.depends_of(&function, &function.module.plan(), compiled),
-            None => Arc::default(),
-        }
-    }
-
-    /// As [`Core::depends`], of a body that need not be the function's own yet.
-    pub(super) fn depends_of(
-        &self,
-        function: &Function,
-        plan: &ModulePlan,
-        compiled: &Compiled,
-    ) -> Arc<[FunctionId]> {
-        let summary = function.module.readers.summary();
-        let mut depends: Vec<FunctionId> = compiled
-            .depends
-            .iter()
-            .filter(|on| {
-                !matches!(
-                    summary.symbols[on.symbol.index()].kind,
-                    Kind::Data | Kind::ThreadLocal
-                )
-            })
-            .filter_map(|on| {
-                let name = &plan.import(on.symbol).name;
-                match self.names.find(&function.module.dylib, name)? {
-                    Definition::Function { id } => Some(id),
-                    _ => None,
-                }
-            })
-            .collect();
-        depends.sort_unstable_by_key(|id| id.index());
-        depends.dedup();
-        depends.into()
-    }
-
     /// Commits a set; see the module. If it fails, the changes come back.
     pub(super) fn commit_set(
         self: &Arc<Self>,
@@ -167,21 +115,19 @@ impl Core {
         let mut recompiled: HashMap<FunctionId, Code> = HashMap::new();
         for round in 0..=ROUNDS {
             // Nobody publishes during the last round: it finds all there are.
-            let pass = service::enter();
+            let _pass = service::enter();
             let early = (round == ROUNDS).then(|| self.replacing.commit());
             let dependents = self.dependents(&members).published;
             let missing: Vec<FunctionId> = dependents
                 .into_iter()
                 .filter(|id| !recompiled.contains_key(id))
                 .collect();
-            drop(pass);
             if !missing.is_empty() {
                 match self.recompile(missing, &plans) {
                     Ok(codes) => recompiled.extend(codes),
                     Err(cause) => return Err((cause, changes)),
                 }
             }
-            let _pass = service::enter();
             let ids = members.iter().chain(recompiled.keys()).copied();
             let mut closed = match self.close(ids.collect()) {
                 Ok(closed) => closed,
@@ -263,7 +209,15 @@ impl Core {
                 old,
             });
         }
-        unreachable!("the last round returns")
+        // Only if a function that depends on a member was removed without its versions.
+        let function = changes
+            .first()
+            .map_or("?", |change| self.name_of(change.id));
+        let cause = Error::from(ReplaceError::Protocol {
+            function: function.to_owned(),
+            message: String::from("what depends on it cannot be compiled again"),
+        });
+        Err((cause, changes))
     }
 
     /// Stages functions and closes the gate before them.
@@ -445,113 +399,6 @@ impl Core {
             at: now,
         });
     }
-
-    /// Who depends on a member, and is none.
-    fn dependents(&self, members: &HashSet<FunctionId>) -> Dependents {
-        let depends = |on: &Arc<[FunctionId]>| on.iter().any(|id| members.contains(id));
-        let mut suspects = Vec::new();
-        for (&index, record) in self.tiers.versions.lock().iter() {
-            let stale = record
-                .built
-                .iter()
-                .filter(|version| depends(&version.depends));
-            let stale: Vec<VersionId> = stale.map(|version| version.id).collect();
-            if !stale.is_empty() {
-                suspects.push((index, Arc::clone(&record.versions), stale));
-            }
-        }
-        let mut found = Dependents::default();
-        for (index, versions, stale) in suspects {
-            let Some(id) = self.stubs.function(index) else {
-                continue;
-            };
-            if members.contains(&id) {
-                continue;
-            }
-            let now = versions.snapshot();
-            if now
-                .published
-                .is_some_and(|version| stale.contains(&version.id))
-            {
-                found.published.insert(id);
-            } else if now
-                .fallback
-                .is_some_and(|version| stale.contains(&version.id))
-            {
-                found.fallback.insert(id);
-            }
-        }
-        found
-    }
-
-    /// Compiles functions under `plans`, on a thread that LLVM can take down.
-    fn recompile(
-        self: &Arc<Self>,
-        functions: Vec<FunctionId>,
-        plans: &Plans,
-    ) -> Result<Vec<(FunctionId, Code)>, Error> {
-        let plans = plans.clone();
-        let what = String::from("what depends on a replaced function");
-        self.on_compile_thread(what, move |core| {
-            let mut codes = Vec::with_capacity(functions.len());
-            for id in functions {
-                let Some(function) = core.function(id) else {
-                    continue;
-                };
-                let next = plans
-                    .iter()
-                    .find(|(module, _)| Arc::ptr_eq(module, &function.module));
-                let plan = match next {
-                    Some((_, plan)) => Arc::clone(plan),
-                    None => function.module.plan(),
-                };
-                let tier = core.tiers.first();
-                let body = BodyOf { id, function, plan };
-                codes.push((id, core.prepare_code_at(body, tier)?));
-            }
-            Ok(codes)
-        })
-    }
-
-    /// The plans that hold once `changes` are made: of the definitions of a function, only
-    /// that of its body is offered to optimizers.
-    fn next_plans(&self, changes: &[Change]) -> Plans {
-        let mut plans: Vec<(Arc<Module>, ModulePlan)> = Vec::new();
-        for Change { id, function, .. } in changes {
-            let Some(old) = self.function(*id) else {
-                continue;
-            };
-            let new_module = &function.module;
-            let link_name = new_module.plan().import(function.symbol).name.clone();
-            let mut others = vec![(Arc::clone(&old.module), old.symbol)];
-            for module in self.replacing.all_modules() {
-                // Also copies for optimizers in dylibs that find it here.
-                let symbol = module.definition(&link_name);
-                let symbol = symbol.filter(|_| {
-                    let found = self.names.find(&module.dylib, &link_name);
-                    found == Some(Definition::Function { id: *id })
-                });
-                others.extend(symbol.map(|symbol| (Arc::clone(&module), symbol)));
-            }
-            for (module, symbol) in others {
-                let is_new = Arc::ptr_eq(&module, new_module) && symbol == function.symbol;
-                let linkage = module.readers.summary().symbols[symbol.index()].linkage;
-                if is_new || linkage == Linkage::Declared {
-                    continue;
-                }
-                let import = &mut plan_of(&mut plans, &module).imports[symbol.index()];
-                import.defined = false;
-                import.replaced = true;
-            }
-            let import = &mut plan_of(&mut plans, new_module).imports[function.symbol.index()];
-            import.defined = true;
-            import.replaced = false;
-        }
-        let shared = plans.into_iter();
-        shared
-            .map(|(module, plan)| (module, Arc::new(plan)))
-            .collect()
-    }
 }
 
 /// What is said of a function once the set is there: what runs, and what ran.
@@ -562,16 +409,4 @@ enum News {
     Made(Tier, Box<Made>),
     /// Version, tier, and whether it counts.
     Restored(VersionId, Tier, bool),
-}
-
-fn plan_of<'a>(
-    plans: &'a mut Vec<(Arc<Module>, ModulePlan)>,
-    module: &Arc<Module>,
-) -> &'a mut ModulePlan {
-    let known = plans.iter().position(|(held, _)| Arc::ptr_eq(held, module));
-    let at = known.unwrap_or_else(|| {
-        plans.push((Arc::clone(module), module.plan().successor()));
-        plans.len() - 1
-    });
-    &mut plans[at].1
 }

@@ -13,10 +13,12 @@
 //! - No version is published that depends on something replaced since it was begun.
 //!
 //! Reading order: `plan` (names), `prepare` (checks, code), `migrate` (variables), `commit` (the instant),
+//! `dependents`,
 //! `quiet` (who runs old code), `watch` (files), `state`
 //! (locks, epochs, history), `error`.
 
 mod commit;
+mod dependents;
 mod error;
 mod migrate;
 mod plan;
@@ -247,7 +249,7 @@ impl Replaced {
         let old = self.old.clone();
         let what = String::from("a scan of threads");
         let core = self.jit.core();
-        core.on_compile_thread(what, move |core| core.activations(&old))
+        core.on_compile_thread(what, move |core| core.activations(&old, quiet::SCAN.1))
     }
 }
 

@@ -39,8 +39,9 @@ use crate::service;
 
 use super::error::ReplaceError;
 
-/// Longest time one scan takes.
-const SCAN: Duration = Duration::from_millis(100);
+/// Time for one scan, at least and at most: a running thread answers when it gets a
+/// processor.
+pub(super) const SCAN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// A thread that has the signal blocked is waited for so long.
 const PATIENCE: Duration = Duration::from_millis(2);
 /// Between two scans: at first, and at most.
@@ -119,7 +120,11 @@ impl Core {
     }
 
     /// Who may run `code`; threads that do not answer are listed without functions.
-    pub(super) fn activations(&self, code: &OldCode) -> Result<Vec<Activation>, Error> {
+    pub(super) fn activations(
+        &self,
+        code: &OldCode,
+        within: Duration,
+    ) -> Result<Vec<Activation>, Error> {
         // What was freed meanwhile is nowhere, and other code may be in its place.
         let code = &self.still_there(code);
         if code.ranges.is_empty() {
@@ -133,7 +138,7 @@ impl Core {
             Roots::new(self.heap.pool_range(Pool::Code), config)
         });
         let roots = roots.as_ref().map_err(scan_failed)?;
-        let report = roots.scan(&wanted, SCAN);
+        let report = roots.scan(&wanted, within);
         Ok(self.activations_in(&report, code))
     }
 
@@ -184,7 +189,9 @@ impl Core {
     ) -> Result<(), Error> {
         let mut pause = PAUSE.0;
         loop {
-            let held = self.activations(&self.old_code(members))?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            let within = left.clamp(SCAN.0, SCAN.1);
+            let held = self.activations(&self.old_code(members), within)?;
             if held.is_empty() {
                 return Ok(());
             }
