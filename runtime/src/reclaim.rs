@@ -276,21 +276,15 @@ fn run(core: &Arc<Core>) {
         *thread = Some(std::thread::current());
     }
     while !core.is_stopping() {
-        let (step, urgent) = {
+        let step = {
             let _pass = service::enter();
             core.step()
         };
         match step {
             Step::Working | Step::Finished(_) => {}
             Step::Idle { until } => {
+                core.sleep_until(until);
                 let notes = &core.reclaim.notes;
-                notes.asleep.store(true, Ordering::Relaxed);
-                let now = core.reclaim_now_time();
-                match until {
-                    Some(until) => std::thread::park_timeout(Duration::from_nanos((until - now).0)),
-                    None if urgent => {}
-                    None => std::thread::park(),
-                }
                 let waits = core.reclaim.answered.load(Ordering::Relaxed)
                     < notes.tickets.load(Ordering::Relaxed);
                 if !waits && !core.is_stopping() {
@@ -302,8 +296,37 @@ fn run(core: &Arc<Core>) {
 }
 
 impl Core {
-    /// Applies notes and takes one step of the engine; whether notes came meanwhile.
-    fn step(self: &Arc<Self>) -> (Step, bool) {
+    /// Sleeps until then, or until there is a note, or the session ends.
+    fn sleep_until(&self, until: Option<Nanos>) {
+        let notes = &self.reclaim.notes;
+        notes.asleep.store(true, Ordering::Relaxed);
+        let nothing = {
+            let _pass = service::enter();
+            // Whoever puts a note, or ends the session, takes this lock before it looks
+            // at `asleep`: it comes first, and is seen here, or it sees `asleep`.
+            notes.pending().is_empty() && !self.is_stopping()
+        };
+        if nothing {
+            match until {
+                Some(until) => {
+                    let left = until - self.reclaim_now_time();
+                    std::thread::park_timeout(Duration::from_nanos(left.0));
+                }
+                None => std::thread::park(),
+            }
+        }
+        notes.asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// Has the thread end, after [`Core::is_stopping`] became true.
+    pub(crate) fn stop_reclaim(&self) {
+        let notes = &self.reclaim.notes;
+        drop(notes.pending());
+        notes.wake();
+    }
+
+    /// Applies notes and takes one step of the engine.
+    fn step(self: &Arc<Self>) -> Step {
         let notes: Vec<Note> = self.reclaim.notes.pending().drain(..).collect();
         let now = self.reclaim_now_time();
         let before = clock(libc::CLOCK_THREAD_CPUTIME_ID);
@@ -343,9 +366,7 @@ impl Core {
                 info!(%cause, "no code can be reclaimed now");
             }
         }
-        drop(state);
-        let waiting = !self.reclaim.notes.pending().is_empty();
-        (step, waiting)
+        step
     }
 }
 
