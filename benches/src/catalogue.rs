@@ -5,6 +5,7 @@ use anyhow::Result;
 use crate::bench::Bench;
 use crate::findings::Findings;
 use crate::programs::Subject;
+use crate::reclaim::{callers, delay, evacuation, removal, replacement};
 use crate::tiers::{overhead, promotion, publication, steady, waiting, whole_run};
 use crate::{first_call, generated, linking, programs, session, stubs};
 
@@ -62,6 +63,13 @@ pub fn all() -> Vec<Experiment> {
         Experiment::new("publication", publication::measure),
         Experiment::new("waiting", waiting::measure),
         Experiment::new("overhead", overhead::measure),
+        Experiment::new("reclaim: replacement", replacement::measure),
+        Experiment::new("reclaim: callers", callers::measure),
+        Experiment::new("reclaim: delay", delay::measure),
+        Experiment::new("reclaim: evacuation", evacuation::measure),
+        Experiment::new("reclaim: packing", evacuation::measure_packing),
+        Experiment::new("reclaim: removal", removal::measure),
+        Experiment::new("reclaim: pending", removal::measure_pending),
     ]);
     all
 }

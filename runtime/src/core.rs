@@ -3,7 +3,7 @@
 //! Locks here are `std`'s: their whole state is one word, so a forked child can go
 //! on using them (see `service`, which makes sure that no worker holds one).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -136,10 +136,10 @@ pub(crate) struct Core {
     pub(crate) owners: Arc<Owners>,
     pub(crate) reclaim: Reclaim,
     pub(crate) dump_asm: RwLock<Vec<String>>,
-    /// Images whose constructors have not run.
-    pub(crate) pending: Mutex<Vec<Hooks>>,
-    /// Destructors of the images whose constructors have run: image and address.
-    pub(crate) destructors: Mutex<Vec<(u64, u64)>>,
+    /// By number, images whose constructors have not run.
+    pub(crate) pending: Mutex<BTreeMap<u64, Hooks>>,
+    /// By number, destructors of the images whose constructors have run, in running order.
+    pub(crate) destructors: Mutex<BTreeMap<u64, Vec<u64>>>,
     /// True once a whole program is loaded: this process is that program.
     program: AtomicBool,
     lost_worker: AtomicBool,
@@ -219,7 +219,7 @@ impl Core {
         {
             let _pass = service::enter();
             self.tiers.stop();
-            self.reclaim.notes.stop();
+            self.stop_reclaim();
         }
         // The last handle may have been a listener's, on a worker.
         if !threads::is_ours() {
@@ -375,10 +375,17 @@ impl Core {
     }
 }
 
-/// A display name kept for the life of the process.
+/// A display name kept for the life of the process, once.
 pub(crate) fn static_name(link_name: &str) -> &'static CStr {
+    static NAMES: Mutex<BTreeSet<&'static CStr>> = Mutex::new(BTreeSet::new());
     let name = CString::new(display_name(link_name).replace('\0', "?")).unwrap_or_default();
-    Box::leak(name.into_boxed_c_str())
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name.as_c_str()) {
+        return known;
+    }
+    let name = Box::leak(name.into_boxed_c_str());
+    names.insert(name);
+    name
 }
 
 impl From<uruk_unwind::UnwindError> for Error {

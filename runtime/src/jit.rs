@@ -390,7 +390,7 @@ impl Jit {
         let core = &self.shared.core;
         let pending =
             std::mem::take(&mut *core.pending.lock().unwrap_or_else(PoisonError::into_inner));
-        for hooks in pending {
+        for hooks in pending.into_values() {
             // SAFETY: by the caller's promise; an empty argument vector ends itself.
             unsafe {
                 hooks.resolve_ifuncs(core);
@@ -400,8 +400,7 @@ impl Jit {
                 .destructors
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            let destructors = hooks.destructors.iter().rev();
-            held.extend(destructors.map(|&address| (hooks.image, address)));
+            held.insert(hooks.image, hooks.destructors);
         }
     }
 
@@ -417,7 +416,7 @@ impl Jit {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner),
         );
-        for &(_, address) in destructors.iter().rev() {
+        for &address in destructors.values().rev().flatten() {
             // SAFETY: by the caller's promise.
             unsafe { uruk_stubs::call_void(address) };
         }

@@ -274,21 +274,15 @@ fn run(core: &Arc<Core>) {
         *thread = Some(std::thread::current());
     }
     while !core.is_stopping() {
-        let (step, noted) = {
+        let step = {
             let _pass = service::enter();
             core.step()
         };
         match step {
             Step::Working | Step::Finished(_) => {}
             Step::Idle { until } => {
+                core.sleep_until(until);
                 let notes = &core.reclaim.notes;
-                let now = core.reclaim_now_time();
-                match until {
-                    _ if noted => {}
-                    Some(until) => std::thread::park_timeout(Duration::from_nanos((until - now).0)),
-                    None => std::thread::park(),
-                }
-                notes.asleep.store(false, Ordering::Relaxed);
                 let waits = core.reclaim.answered.load(Ordering::Relaxed)
                     < notes.tickets.load(Ordering::Relaxed);
                 if !waits && !core.is_stopping() {
@@ -300,8 +294,37 @@ fn run(core: &Arc<Core>) {
 }
 
 impl Core {
-    /// Applies notes and takes one step of the engine; whether notes came meanwhile.
-    fn step(self: &Arc<Self>) -> (Step, bool) {
+    /// Sleeps until then, or until there is a note, or the session ends.
+    fn sleep_until(&self, until: Option<Nanos>) {
+        let notes = &self.reclaim.notes;
+        notes.asleep.store(true, Ordering::Relaxed);
+        let nothing = {
+            let _pass = service::enter();
+            // Whoever puts a note, or ends the session, takes this lock before it looks
+            // at `asleep`: it comes first, and is seen here, or it sees `asleep`.
+            notes.pending().is_empty() && !self.is_stopping()
+        };
+        if nothing {
+            match until {
+                Some(until) => {
+                    let left = until - self.reclaim_now_time();
+                    std::thread::park_timeout(Duration::from_nanos(left.0));
+                }
+                None => std::thread::park(),
+            }
+        }
+        notes.asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// Has the thread end, after [`Core::is_stopping`] became true.
+    pub(crate) fn stop_reclaim(&self) {
+        let notes = &self.reclaim.notes;
+        drop(notes.pending());
+        notes.wake();
+    }
+
+    /// Applies notes and takes one step of the engine.
+    fn step(self: &Arc<Self>) -> Step {
         let now = self.reclaim_now_time();
         let before = clock(libc::CLOCK_THREAD_CPUTIME_ID);
         let mut state = self.reclaim.state();
@@ -333,12 +356,7 @@ impl Core {
                 info!(%cause, "no code can be reclaimed now");
             }
         }
-        drop(state);
-        // Whoever leaves a note after the look below sees this: the lock is in between.
-        let notes = &self.reclaim.notes;
-        notes.asleep.store(true, Ordering::Relaxed);
-        let noted = !notes.pending().is_empty();
-        (step, noted)
+        step
     }
 }
 

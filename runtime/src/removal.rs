@@ -94,7 +94,7 @@ impl Core {
         self.pending
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(hooks);
+            .insert(hooks.image, hooks);
         Ok(())
     }
 
@@ -224,13 +224,13 @@ impl Core {
     /// Forgets constructors and destructors that did not run, and thread-locals.
     fn forget_image(&self, number: u64, thread_locals: Option<u64>) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.retain(|hooks| hooks.image != number);
+        pending.remove(&number);
         drop(pending);
         let mut destructors = self
             .destructors
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        destructors.retain(|(image, _)| *image != number);
+        destructors.remove(&number);
         drop(destructors);
         if let Some(module) = thread_locals {
             self.names.forget_thread_locals(module);
