@@ -118,6 +118,9 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// A stack cannot be registered.
+    #[error(transparent)]
+    Roots(#[from] Arc<uruk_roots::RootsError>),
     /// Unwind tables could not be registered.
     #[error("unwind tables: {message}")]
     Unwind {

@@ -16,13 +16,14 @@ mod environment;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use tracing::{debug, info, warn};
 use uruk_heap::HeapError;
 use uruk_reclaim::{Block, Config, Engine, Fixed, Kind, Nanos, Span, Step};
+use uruk_roots::{Roots, RootsError};
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 
@@ -132,6 +133,8 @@ pub(crate) struct Reclaim {
     /// Requests up to this one are done.
     answered: AtomicU64,
     started: AtomicBool,
+    /// Made when it is first needed: it takes a signal.
+    roots: OnceLock<Roots>,
 }
 
 struct State {
@@ -152,6 +155,7 @@ impl Reclaim {
             }),
             answered: AtomicU64::new(0),
             started: AtomicBool::new(false),
+            roots: OnceLock::new(),
         }
     }
 
@@ -170,7 +174,9 @@ impl Reclaim {
         self.started.store(false, Ordering::Relaxed);
         let mut state = self.state();
         state.hands.generation += 1;
-        state.hands.after_fork_child();
+        if let Some(roots) = self.roots.get() {
+            roots.after_fork_child();
+        }
     }
 
     /// In the parent of a fork: what the child inherited is shared with it.
@@ -260,6 +266,20 @@ impl Core {
     pub(crate) fn reclaim_stats(&self) -> uruk_reclaim::Stats {
         let now = self.reclaim_now_time();
         self.reclaim.state().engine.stats(now)
+    }
+
+    /// Who answers for threads and registered stacks.
+    pub(crate) fn roots(&self) -> Result<&Roots, RootsError> {
+        let held = &self.reclaim.roots;
+        match held.get() {
+            Some(roots) => Ok(roots),
+            // Two at once share the handler; one of them is dropped.
+            None => {
+                let range = self.heap.pool_range(uruk_heap::Pool::Code);
+                let made = Roots::new(range, uruk_roots::Config::default())?;
+                Ok(held.get_or_init(|| made))
+            }
+        }
     }
 
     fn reclaim_now_time(&self) -> Nanos {

@@ -267,7 +267,7 @@ impl Case {
         match flavor.to_string().as_str() {
             "O0" => Mode::ALL.to_vec(),
             "O2" => Mode::LOADING.to_vec(),
-            "O1-no-passes" => vec![Mode::Lazy, Mode::Tiered],
+            "O1-no-passes" => [&[Mode::Lazy][..], &Mode::CHANGING].concat(),
             _ => vec![Mode::Lazy],
         }
     }

@@ -124,7 +124,9 @@ fn modes(budget: &Budget, name: &str) -> Vec<Mode> {
     } else {
         vec![Mode::Lazy]
     };
-    modes.extend(budget.tiered.contains(&name).then_some(Mode::Tiered));
+    if budget.tiered.contains(&name) {
+        modes.extend(Mode::CHANGING);
+    }
     modes
 }
 
