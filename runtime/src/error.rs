@@ -123,6 +123,9 @@ pub enum Error {
     /// Functions could not be replaced; nothing has changed.
     #[error(transparent)]
     Replace(#[from] Arc<ReplaceError>),
+    /// A stack cannot be registered.
+    #[error(transparent)]
+    Roots(#[from] Arc<uruk_roots::RootsError>),
     /// Unwind tables could not be registered.
     #[error("unwind tables: {message}")]
     Unwind {

@@ -1,6 +1,7 @@
 //! The handle of a session, and its settings.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use uruk_heap::{BackingChoice, HeapConfig};
 use uruk_profiler::{Choice as SamplingChoice, Sizes as SamplingSizes};
 use uruk_reclaim::{Config as ReclaimConfig, Kind as ReclaimKind};
+use uruk_roots::StackId;
 use uruk_stubs::FailureHandler;
 use uruk_tiering::{Config as PolicyConfig, Tier};
 
@@ -212,6 +214,27 @@ struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.core.stop();
+    }
+}
+
+/// A stack that is scanned for return addresses while this lives; made by
+/// [`Jit::register_stack`].
+pub struct RegisteredStack {
+    core: Arc<Core>,
+    id: Option<StackId>,
+}
+
+impl fmt::Debug for RegisteredStack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RegisteredStack").field(&self.id).finish()
+    }
+}
+
+impl Drop for RegisteredStack {
+    fn drop(&mut self) {
+        if let (Some(id), Ok(roots)) = (self.id.take(), self.core.roots()) {
+            roots.unregister_stack(id);
+        }
     }
 }
 
@@ -428,6 +451,38 @@ impl Jit {
     /// happens as [`JitBuilder::reclaim`] says.
     pub fn reclaim(&self, kind: ReclaimKind, limit: Duration) -> bool {
         self.shared.core.reclaim_now(kind, limit)
+    }
+
+    /// Says that code of the session may run on `stack` while no thread of the process is
+    /// on it, as on a fiber's: what is to be returned into there stays. Threads' own
+    /// stacks, alternate signal stacks, and in JIT'd code those of `makecontext`, are
+    /// known. Usable on any thread.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// let memory = vec![0u64; 8192];
+    /// let range = memory.as_ptr_range();
+    /// // SAFETY: the memory outlives the registration.
+    /// let held = unsafe { jit.register_stack(range.start as u64..range.end as u64)? };
+    /// drop(held);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// 1. The memory stays readable until what is returned is dropped.
+    /// 2. It is dropped only when nobody goes on to run on the stack what began there.
+    ///
+    /// # Errors
+    /// A range that is empty or not aligned to 8 bytes, 4,096 stacks are registered
+    /// already, or no signal is left for the scan of threads.
+    pub unsafe fn register_stack(&self, stack: Range<u64>) -> Result<RegisteredStack, Error> {
+        let core = &self.shared.core;
+        let register = || core.roots()?.register_stack(stack);
+        let id = register().map_err(Arc::new)?;
+        Ok(RegisteredStack {
+            core: Arc::clone(core),
+            id: Some(id),
+        })
     }
 
     /// What the session has done so far.

@@ -17,13 +17,14 @@ mod environment;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use tracing::{debug, info, warn};
 use uruk_heap::HeapError;
 use uruk_reclaim::{Block, BlockId, Config, Engine, Kind, Nanos, Span, Step};
+use uruk_roots::{Roots, RootsError};
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 
@@ -41,6 +42,9 @@ const GATHER: Duration = Duration::from_millis(5);
 
 /// How long a compile that found no memory waits for a cycle.
 const FOR_MORE: Duration = Duration::from_secs(2);
+
+/// A running thread that has the signal blocked is waited for so long by a scan.
+const PATIENCE: Duration = Duration::from_millis(2);
 
 /// How often somebody who waits for a cycle looks.
 const LOOK: Duration = Duration::from_micros(200);
@@ -122,6 +126,8 @@ pub(crate) struct Reclaim {
     /// Requests up to this one are done.
     answered: AtomicU64,
     started: AtomicBool,
+    /// Made when it is first needed: it takes a signal.
+    roots: OnceLock<Roots>,
 }
 
 struct State {
@@ -142,6 +148,7 @@ impl Reclaim {
             }),
             answered: AtomicU64::new(0),
             started: AtomicBool::new(false),
+            roots: OnceLock::new(),
         }
     }
 
@@ -160,7 +167,9 @@ impl Reclaim {
         self.started.store(false, Ordering::Relaxed);
         let mut state = self.state();
         state.hands.generation += 1;
-        state.hands.after_fork_child();
+        if let Some(roots) = self.roots.get() {
+            roots.after_fork_child();
+        }
     }
 
     /// In the parent of a fork: what the child inherited is shared with it.
@@ -258,6 +267,23 @@ impl Core {
         let mut state = self.reclaim.state();
         self.read_notes(&mut state, now);
         state.engine.stats(now)
+    }
+
+    /// Who answers for threads and registered stacks.
+    pub(crate) fn roots(&self) -> Result<&Roots, RootsError> {
+        let held = &self.reclaim.roots;
+        match held.get() {
+            Some(roots) => Ok(roots),
+            // Two at once share the handler; one of them is dropped.
+            None => {
+                let range = self.heap.pool_range(uruk_heap::Pool::Code);
+                let mut config = uruk_roots::Config::default();
+                // Threads of ours that compile block all signals.
+                config.patience = PATIENCE;
+                let made = Roots::new(range, config)?;
+                Ok(held.get_or_init(|| made))
+            }
+        }
     }
 
     fn reclaim_now_time(&self) -> Nanos {

@@ -265,9 +265,11 @@ impl Case {
             return self.modes.clone();
         }
         match flavor.to_string().as_str() {
+            // Moving once is enough of it: where code is optimized too, if possible.
+            "O0" if self.flavors.len() > 2 => [&Mode::LOADING[..], &[Mode::Tiered]].concat(),
             "O0" => Mode::ALL.to_vec(),
             "O2" => Mode::LOADING.to_vec(),
-            "O1-no-passes" => vec![Mode::Lazy, Mode::Tiered],
+            "O1-no-passes" => [&[Mode::Lazy][..], &Mode::CHANGING].concat(),
             _ => vec![Mode::Lazy],
         }
     }

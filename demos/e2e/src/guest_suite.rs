@@ -28,6 +28,8 @@ struct Budget {
     lazy: &'static [&'static str],
     /// Flavors that run through the tiers, too.
     tiered: &'static [&'static str],
+    /// Runs that are also tried with code that moves, in the same flavors.
+    moving: &'static [&'static str],
     /// Flavors in which each source stays a file of its own.
     in_parts: &'static [&'static str],
 }
@@ -45,6 +47,7 @@ const BUDGETS: [Budget; 5] = [
             "O2+nopic",
         ],
         tiered: &["O1-no-passes"],
+        moving: &["errors"],
         in_parts: &["O1-no-passes"],
     },
     Budget {
@@ -53,6 +56,7 @@ const BUDGETS: [Budget; 5] = [
         both: &["O0"],
         lazy: &["O0+g+pic", "O1-no-passes", "O2"],
         tiered: &["O1-no-passes"],
+        moving: &[],
         in_parts: &[],
     },
     Budget {
@@ -61,6 +65,7 @@ const BUDGETS: [Budget; 5] = [
         both: &["O2"],
         lazy: &["O0", "O1-no-passes+pic"],
         tiered: &["O1-no-passes+pic"],
+        moving: &[],
         in_parts: &["O2"],
     },
     Budget {
@@ -69,6 +74,7 @@ const BUDGETS: [Budget; 5] = [
         both: &["O0", "O2"],
         lazy: &["O0-no-optnone", "O1-no-passes", "O2+g+pic"],
         tiered: &["O0", "O1-no-passes"],
+        moving: &["round-trip"],
         in_parts: &["O0"],
     },
     Budget {
@@ -77,6 +83,7 @@ const BUDGETS: [Budget; 5] = [
         both: &["O2"],
         lazy: &["O0+g"],
         tiered: &[],
+        moving: &[],
         in_parts: &[],
     },
 ];
@@ -98,7 +105,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
             let building = Building::new(program.clone(), flavor);
             for run in budget.guest.runs() {
                 let reference = Reference::new(plan(budget.guest, &run, true), building.clone());
-                for mode in modes(budget, name) {
+                for mode in modes(budget, name, &run) {
                     let trial = reference.trial(bench.as_ref(), mode, None);
                     trials.push(trial.with_ignored_flag(ignored));
                 }
@@ -118,13 +125,17 @@ fn flavors(budget: &Budget) -> impl Iterator<Item = &'static str> {
     budget.both.iter().chain(budget.lazy).copied()
 }
 
-fn modes(budget: &Budget, name: &str) -> Vec<Mode> {
+fn modes(budget: &Budget, name: &str, run: &Run) -> Vec<Mode> {
     let mut modes = if budget.both.contains(&name) {
         Mode::LOADING.to_vec()
     } else {
         vec![Mode::Lazy]
     };
-    modes.extend(budget.tiered.contains(&name).then_some(Mode::Tiered));
+    if budget.tiered.contains(&name) {
+        modes.push(Mode::Tiered);
+        let moving = budget.moving.contains(&run.name);
+        modes.extend(moving.then_some(Mode::Moving));
+    }
     modes
 }
 

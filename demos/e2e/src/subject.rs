@@ -24,6 +24,9 @@ pub enum Mode {
     Eager,
     /// Each when it is first called, and then again and again at other tiers.
     Tiered,
+    /// As tiered; whatever lives moves to other addresses all the time, and what was
+    /// left is closed at once: who executes freed code dies of it.
+    Moving,
 }
 
 /// The command under test.
@@ -37,7 +40,10 @@ impl Mode {
     pub const LOADING: [Self; 2] = [Self::Lazy, Self::Eager];
 
     /// All modes.
-    pub const ALL: [Self; 3] = [Self::Lazy, Self::Eager, Self::Tiered];
+    pub const ALL: [Self; 4] = [Self::Lazy, Self::Eager, Self::Tiered, Self::Moving];
+
+    /// The ways in which functions get code again and again.
+    pub const CHANGING: [Self; 2] = [Self::Tiered, Self::Moving];
 
     /// The mode's name in directives and trial names.
     pub fn name(self) -> &'static str {
@@ -45,6 +51,7 @@ impl Mode {
             Self::Lazy => "lazy",
             Self::Eager => "eager",
             Self::Tiered => "tiered",
+            Self::Moving => "moving",
         }
     }
 
@@ -54,6 +61,18 @@ impl Mode {
             Self::Lazy => &["--lazy"],
             Self::Eager => &["--eager"],
             Self::Tiered => &["--lazy", "--tiers=churn"],
+            Self::Moving => &[
+                "--lazy",
+                "--tiers=churn",
+                "--freed=protect",
+                "--set=reclaim.evacuate_every=8",
+                "--set=reclaim.sweep_floor=0",
+                "--set=reclaim.sweep_fraction=0",
+                "--set=reclaim.interval=0ns",
+                "--set=reclaim.cpu_fraction=1",
+                "--set=reclaim.backoff_min=1ms",
+                "--set=reclaim.backoff_max=20ms",
+            ],
         }
     }
 }

@@ -269,7 +269,7 @@ impl Reference {
             &built.parts
         };
         let limit = match mode {
-            Mode::Tiered => plan.limit * TIERED_FACTOR,
+            Mode::Tiered | Mode::Moving => plan.limit * TIERED_FACTOR,
             _ => plan.limit,
         };
         let variations = plan.variations.iter().map(Vec::as_slice);

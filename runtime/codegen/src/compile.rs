@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::CodegenError;
-use crate::extract::{Extraction, Unit};
+use crate::extract::{Extraction, Unit, has_function_attribute};
 use crate::facts::{self, FactStore};
 use crate::labels::{self, Labels};
 use crate::plan::ModulePlan;
@@ -269,8 +269,12 @@ impl Reader {
             extraction.apply_profiles()?;
             extraction.drop_dead_arguments();
             let unit = extraction.finish()?;
-            // SAFETY: as above; no pass has run yet, and tables of labels are there.
-            let labels = unsafe { labels::of(body) };
+            let labels = match has_function_attribute(body, self.kinds().presplit_coroutine) {
+                // A coroutine's frame holds addresses of its parts.
+                true => Labels::Escape,
+                // SAFETY: as above; no pass has run yet, and tables of labels are there.
+                false => unsafe { labels::of(body) },
+            };
             copied &= !unit.candidates.is_empty() || !unit.kept.is_empty();
             let object = self.emit(&unit, &name, how.tier)?;
             Ok(Compiled {

@@ -8,7 +8,8 @@
 //! The walk follows the address from the block through what only passes it on (phi,
 //! select, freeze, casts, loads from constant tables of the function's own, and local
 //! variables that are only loaded and stored). Ends in `indirectbr` and in comparisons
-//! are harmless, every other use counts as an escape. Differences of labels are integers
+//! are harmless, every other use counts as an escape. So does a coroutine that is still
+//! to be split: its frame, wherever that is kept, holds the addresses of its parts. Differences of labels are integers
 //! that are walked the same way.
 
 use inkwell::llvm_sys::core::{
@@ -29,7 +30,8 @@ pub enum Labels {
     None,
     /// They are used for jumps within a call.
     Inside,
-    /// They may outlive a call: the function must keep the version that took them.
+    /// They, or those of a coroutine's parts, may outlive a call: the function must keep
+    /// the version that took them.
     Escape,
 }
 

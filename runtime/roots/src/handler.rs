@@ -156,6 +156,7 @@ fn answer(context: &libc::ucontext_t, work: &mut Work, began: u64) {
     let ground = Ground {
         maps: &work.maps,
         tcb: work.tcb,
+        first: sys::gettid() == work.pid,
         alternate: (low, high),
         limit: work.limit,
     };

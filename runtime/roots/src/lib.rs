@@ -35,6 +35,9 @@
 //! | stack below an alternate stack | no `add` at a mark in `scan_span` | `alternate_stack`, `nested_handlers` |
 //! | threads made meanwhile | one listing | `threads_made_meanwhile` |
 //! | registered stacks | no `registered` | `registered_fiber` |
+//! | stacks of `makecontext` | no `contexts` | case `contexts.c` |
+//! | own stack of a thread that left it | no `own` in `walk` | `left_its_own_stack`, case `contexts.c` |
+//! | stack that overflowed | no `own` in `walk` | case `stack_overflow_caught.c` |
 //! | the caller | no `scan_caller` | `caller_counts` |
 //! | end of a range | `start..end` in `kept_by` | `ends_count_and_bad_lists_are_errors` |
 //! | repeated calls | no `repair` | `a_scan_storm_interrupts_no_call` |
@@ -50,7 +53,7 @@
 //! `report`: question and answer. `hits`: the words found. `maps`: where stacks end.
 //! `walk`: one thread's stacks. `task`: what `/proc` says. `look`: a sleeping thread.
 //! `slot`: request and answer. `handler`, `rewind`: the signal. `settle`: running
-//! threads. `stacks`, `exempt`, `turn`: tables. `roots`: the whole scan. `barrier`:
+//! threads. `stacks`, `contexts`, `exempt`, `turn`: tables. `roots`: the whole scan. `barrier`:
 //! `membarrier`.
 
 #![deny(missing_docs)]
@@ -58,6 +61,8 @@
 
 #[cfg(not(loom))]
 mod barrier;
+#[cfg(not(loom))]
+mod contexts;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
@@ -95,6 +100,8 @@ mod walk;
 
 #[cfg(not(loom))]
 pub use barrier::{BarrierError, fence_all_threads, serialize_cores};
+#[cfg(not(loom))]
+pub use contexts::note_context_stack;
 #[cfg(not(loom))]
 pub use error::RootsError;
 #[cfg(not(loom))]

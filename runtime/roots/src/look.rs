@@ -122,7 +122,7 @@ impl<'a> Looker<'a> {
         for word in words {
             self.hits.note(word);
         }
-        let scanned = self.walk(sys::robust_list(tid), words[6]);
+        let scanned = self.walk(tid, sys::robust_list(tid), words[6]);
         let same = task::outside(tid)? == before && task::switches(tid)? == switches;
         match scanned {
             Ok(bytes) => Ok(same.then_some(bytes)),
@@ -132,10 +132,11 @@ impl<'a> Looker<'a> {
     }
 
     /// Walks the stacks that hang at `sp`.
-    pub(crate) fn walk(&mut self, tcb: u64, sp: u64) -> Result<u64, Trouble> {
+    pub(crate) fn walk(&mut self, tid: i32, tcb: u64, sp: u64) -> Result<u64, Trouble> {
         let ground = Ground {
             maps: &self.maps,
             tcb,
+            first: tid == self.pid,
             alternate: (0, 0),
             limit: self.limit,
         };

@@ -14,6 +14,12 @@
 //! a run of adjacent readable anonymous mappings: a stack may be several (advice, locked
 //! pages), and running past its end costs time, not safety.
 //!
+//! The main stack grows by touching it. Below its mapping, down to a stack pointer that
+//! was moved and not used yet, nothing was ever stored: a walk begins at the mapping.
+//!
+//! A thread's own stack, where it ran before it went to another one, is the area of its
+//! control block below the block, and `[stack]` for the first thread.
+//!
 //! The snapshot may be old. An end taken from the third line is probed by whoever reads
 //! there: memory that is readable where the snapshot has none means a new snapshot.
 //!
@@ -27,6 +33,13 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::contexts::CONTEXTS;
+
+/// The process is a child of `fork`: its first thread may run on any stack. Relaxed: it is
+/// set when there is one thread.
+pub(crate) static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// A run of readable memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +63,9 @@ pub(crate) struct Extent {
     pub(crate) direct: bool,
     /// The end is the end of a mapping: memory at `end` must not be readable.
     pub(crate) probe: bool,
+    /// The mapping that the stack would have to grow from, if it does not reach down to
+    /// the stack pointer.
+    pub(crate) grows_from: Option<u64>,
 }
 
 /// The mappings at one moment, and the registered stacks.
@@ -61,11 +77,34 @@ pub(crate) struct Maps {
 
 impl Maps {
     /// Reads the mappings. `stacks` must be sorted.
-    pub(crate) fn take(stacks: Vec<Range<u64>>) -> io::Result<Self> {
+    pub(crate) fn take(mut stacks: Vec<Range<u64>>) -> io::Result<Self> {
         let mut text = Vec::with_capacity(64 << 10);
         File::open("/proc/self/maps")?.read_to_end(&mut text)?;
         let areas = parse(&text);
+        let contexts = CONTEXTS.all();
+        // Of those that overlap, memory that was used again, none is certain.
+        for (at, context) in contexts.iter().enumerate() {
+            let before = at.checked_sub(1).and_then(|at| contexts.get(at));
+            let after = contexts.get(at.saturating_add(1));
+            let mut others = before.into_iter().chain(after).chain(&stacks);
+            if others.all(|other| other.end <= context.start || context.end <= other.start) {
+                stacks.push(context.clone());
+            }
+        }
+        stacks.sort_by_key(|stack| stack.start);
         Ok(Self { areas, stacks })
+    }
+
+    /// What of `range` is readable memory.
+    pub(crate) fn readable(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let at = self
+            .areas
+            .partition_point(|area| area.range.end <= range.start);
+        let areas = self.areas.get(at..).unwrap_or_default().iter();
+        let (start, end) = (range.start, range.end);
+        areas
+            .take_while(move |area| area.range.start < end)
+            .map(move |area| area.range.start.max(start)..area.range.end.min(end))
     }
 
     /// Where the stack that `sp` points into ends; `None` if the snapshot has no
@@ -77,6 +116,7 @@ impl Maps {
                 end: stack.end,
                 direct: false,
                 probe: false,
+                grows_from: None,
             });
         }
         let at = self.areas.partition_point(|area| area.range.end <= sp);
@@ -93,9 +133,31 @@ impl Maps {
             } else {
                 area.range.end
             },
-            direct: area.main_stack || (area.guarded && below_block),
+            // Loads from where it has not grown to would fault at its limit.
+            direct: (area.main_stack || (area.guarded && below_block)) && area.range.contains(&sp),
             probe: !below_block && !area.continues,
+            grows_from: (!area.range.contains(&sp)).then_some(area.range.start),
         })
+    }
+
+    /// The own stack of a thread by its control block; with `[stack]`, whether it may
+    /// have grown, for the `first` thread.
+    pub(crate) fn own(&self, tcb: u64, first: bool) -> [Option<(Range<u64>, bool)>; 2] {
+        let at = self.areas.partition_point(|area| area.range.end <= tcb);
+        let area = self
+            .areas
+            .get(at)
+            .filter(|area| tcb != 0 && area.range.contains(&tcb));
+        // The first thread's block is not at its stack, unless it was another one when it
+        // forked.
+        let area = area.filter(|_| !first || FORKED.load(Ordering::Relaxed));
+        let below = area.map(|area| (area.range.start..tcb & !7, false));
+        let main = self.areas.iter().rev().find(|area| area.main_stack);
+        let main = main.filter(|_| first);
+        [
+            below.filter(|(range, _)| !range.is_empty()),
+            main.map(|area| (area.range.clone(), true)),
+        ]
     }
 }
 
@@ -149,7 +211,7 @@ fn parse_line(line: &[u8]) -> Option<(Range<u64>, bool, bool, bool)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Extent, Maps, parse};
+    use super::{Maps, parse};
 
     const TEXT: &str = "\
 00400000-00500000 r-xp 00000000 fe:00 17 /usr/bin/thing
@@ -170,7 +232,7 @@ mod tests {
 
     fn extent(sp: u64, tcb: u64) -> Option<(u64, bool, bool)> {
         let found = maps().extent(sp, tcb);
-        found.map(|Extent { end, direct, probe }| (end, direct, probe))
+        found.map(|found| (found.end, found.direct, found.probe))
     }
 
     #[test]
@@ -197,7 +259,8 @@ mod tests {
     fn the_main_stack_grows() {
         let end = 0x7ffc_0002_1000;
         assert_eq!(extent(0x7ffc_0000_0008, 0x1000), Some((end, true, true)));
-        assert_eq!(extent(0x7ffb_fff0_0000, 0x1000), Some((end, true, true)));
+        // Not there yet: a load could fault.
+        assert_eq!(extent(0x7ffb_fff0_0000, 0x1000), Some((end, false, true)));
         assert_eq!(extent(0x7ff0_0000_0000, 0), None);
     }
 

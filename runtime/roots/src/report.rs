@@ -97,6 +97,8 @@ pub enum ScanTrouble {
     },
     /// Registered stacks hold more distinct addresses than the largest table.
     ManyHits,
+    /// The program made more contexts than are kept.
+    ManyContexts,
 }
 
 /// One thread.

@@ -6,11 +6,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::contexts::CONTEXTS;
 use crate::error::RootsError;
 use crate::exempt::{Exempt, Exemption};
 use crate::handler::{self, INTERRUPTED, REPEATED, REQUESTS};
 use crate::hits::Hits;
 use crate::look::{Look, Looker, why};
+use crate::maps::FORKED;
 use crate::report::{How, Report, ScanTrouble, StackReport, ThreadReport, Wanted};
 use crate::settle::{Asked, Settling};
 use crate::stacks::{StackId, Stacks};
@@ -121,6 +123,7 @@ impl Roots {
     /// To be called in the child after `fork`, before its first scan: requests of the
     /// parent are forgotten, and so are exemptions.
     pub fn after_fork_child(&self) {
+        FORKED.store(true, Ordering::Relaxed);
         for slot in &REQUESTS {
             drop(slot.reset());
         }
@@ -207,6 +210,7 @@ impl Scan<'_> {
         let mut looker =
             Looker::new(range, limit, &roots.stacks).map_err(|error| no_proc(&error))?;
         self.registered(&mut looker)?;
+        self.contexts(&mut looker)?;
         let exempt: HashSet<i32> = roots.exempt.all().into_iter().collect();
         let mut seen = HashSet::new();
         let mut last = Vec::new();
@@ -232,7 +236,37 @@ impl Scan<'_> {
             self.threads(&mut looker, &new, &exempt);
             last = tids;
         }
-        self.registered(&mut looker)
+        self.registered(&mut looker)?;
+        if !CONTEXTS.all().is_empty() {
+            // Stacks made since are in it.
+            looker.refresh().map_err(|error| no_proc(&error))?;
+            self.contexts(&mut looker)?;
+        }
+        Ok(())
+    }
+
+    /// The stacks of `makecontext`, as far as they are there.
+    fn contexts(&mut self, looker: &mut Looker<'_>) -> Result<(), ScanTrouble> {
+        if CONTEXTS.full() {
+            return Err(ScanTrouble::ManyContexts);
+        }
+        for range in CONTEXTS.all() {
+            for part in looker.maps.clone().readable(&range) {
+                let scanned = looker.scan_memory(&part);
+                if !scanned.map_err(|_| ScanTrouble::ManyHits)? {
+                    // A page of it went meanwhile, or its protection changed.
+                    return Err(ScanTrouble::UnreadableStack {
+                        start: part.start,
+                        end: part.end,
+                    });
+                }
+                let keeps = self.keeps(&looker.hits);
+                if !keeps.is_empty() {
+                    self.report.stacks.push(StackReport { range: part, keeps });
+                }
+            }
+        }
+        Ok(())
     }
 
     fn threads(&mut self, looker: &mut Looker<'_>, tids: &[i32], exempt: &HashSet<i32>) {
@@ -363,7 +397,7 @@ fn scan_caller(looker: &mut Looker<'_>, registers: &[u64; 7]) -> How {
         let range = looker.range().clone();
         looker.hits.reset(&range);
         registers.iter().for_each(|&word| looker.hits.note(word));
-        match looker.walk(tcb, registers[6] + RED_ZONE) {
+        match looker.walk(sys::gettid(), tcb, registers[6] + RED_ZONE) {
             Ok(scanned) => return How::Caller { scanned },
             Err(found) => trouble = found,
         }

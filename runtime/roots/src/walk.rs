@@ -18,6 +18,10 @@
 //! A stale frame costs a scan of memory that need not be scanned, or nothing if its
 //! memory is gone.
 //!
+//! A thread may also have left its own stack by `swapcontext`, or in a way that leaves no
+//! usable stack pointer (a handler of an overflow). If nothing that was scanned reaches
+//! the top of its own stack, all of that is scanned.
+//!
 //! The walk runs in signal handlers: no allocation, no lock, no panic.
 
 use crate::hits::Hits;
@@ -69,6 +73,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) maps: &'a Maps,
     /// The thread's control block, or 0.
     pub(crate) tcb: u64,
+    /// It is the process's first thread.
+    pub(crate) first: bool,
     /// The alternate stack the thread is known to have (start, end), or zeros.
     pub(crate) alternate: (u64, u64),
     /// Bytes that may be scanned.
@@ -90,24 +96,52 @@ pub(crate) fn walk(
     }
     let mut bytes = 0u64;
     let mut next = 0;
-    while let Some(&(start, end, direct, probe)) = spans.spans.get(next) {
-        if next >= spans.len {
-            break;
+    drain(memory, ground, &mut spans, (&mut next, &mut bytes), hits)?;
+    for (own, grows) in ground
+        .maps
+        .own(ground.tcb, ground.first)
+        .into_iter()
+        .flatten()
+    {
+        let known = spans.spans.iter().take(spans.len);
+        if known.into_iter().any(|&(_, to, ..)| to == own.end) {
+            continue;
         }
-        bytes = bytes.saturating_add(end.saturating_sub(start));
-        if bytes > ground.limit {
-            return Err(Trouble::Large(bytes));
+        if grows && memory.word(own.start.wrapping_sub(8)).is_some() {
+            return Err(Trouble::Stale(own.start));
         }
-        scan_span(memory, ground, &mut spans, (start, end, direct), hits)?;
-        if probe && memory.word(end).is_some() {
-            return Err(Trouble::Stale(end));
-        }
-        next = next.wrapping_add(1);
+        push(&mut spans, (own.start, own.end, false, false))?;
     }
+    drain(memory, ground, &mut spans, (&mut next, &mut bytes), hits)?;
     if hits.overflowed() {
         return Err(Trouble::Overflow);
     }
     Ok(bytes)
+}
+
+/// Scans what is queued.
+fn drain(
+    memory: &mut impl Memory,
+    ground: &Ground<'_>,
+    spans: &mut Spans,
+    (next, bytes): (&mut usize, &mut u64),
+    hits: &mut Hits,
+) -> Result<(), Trouble> {
+    while let Some(&(start, end, direct, probe)) = spans.spans.get(*next) {
+        if *next >= spans.len {
+            break;
+        }
+        *bytes = bytes.saturating_add(end.saturating_sub(start));
+        if *bytes > ground.limit {
+            return Err(Trouble::Large(*bytes));
+        }
+        scan_span(memory, ground, spans, (start, end, direct), hits)?;
+        if probe && memory.word(end).is_some() {
+            return Err(Trouble::Stale(end));
+        }
+        *next = next.wrapping_add(1);
+    }
+    Ok(())
 }
 
 /// Queues the stack at `sp` unless it is queued already or is no memory any more.
@@ -125,8 +159,16 @@ fn add(
         };
     };
     let mut start = sp.wrapping_sub(RED_ZONE) & !7;
+    if let Some(mapped) = found.grows_from
+        && memory.word(sp & !7).is_none()
+    {
+        if memory.word(mapped.wrapping_sub(8)).is_some() {
+            return Err(Trouble::Stale(sp));
+        }
+        start = mapped;
+    }
     // At the very bottom of a stack the red zone may reach into the guard.
-    if start >> 12 != sp >> 12 && memory.word(start).is_none() {
+    else if start >> 12 != sp >> 12 && memory.word(start).is_none() {
         start = sp & !0xfff;
     }
     let (mut end, mut direct, mut probe) = (found.end, found.direct, found.probe);
@@ -142,10 +184,14 @@ fn add(
             (end, probe) = (from, false);
         }
     }
+    push(spans, (start, end, direct, probe))
+}
+
+fn push(spans: &mut Spans, span: (u64, u64, bool, bool)) -> Result<(), Trouble> {
     let Some(place) = spans.spans.get_mut(spans.len) else {
         return Err(Trouble::ManySpans);
     };
-    *place = (start, end, direct, probe);
+    *place = span;
     spans.len = spans.len.wrapping_add(1);
     Ok(())
 }

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use uruk::{
-    EXIT_FAILURE, Jit, Mode, PolicyConfig, Program, ProgramOptions, ReclaimConfig, SamplingChoice,
-    StatsFormat, Tier, Tiers, ToolSettings,
+    EXIT_FAILURE, Freed, HeapConfig, Jit, Mode, PolicyConfig, Program, ProgramOptions,
+    ReclaimConfig, SamplingChoice, StatsFormat, Tier, Tiers, ToolSettings,
 };
 
 /// A lazy JIT runtime with hot patching for LLVM IR.
@@ -89,6 +89,9 @@ struct Run {
     /// A setting of the tiering policy or of reclaim, as `--print-config` shows them.
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
+    /// What becomes of freed code: used again, filled with traps, or closed.
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = FreedChoice::Reuse, hide = true)]
+    freed: FreedChoice,
     /// Print all settings with their meaning, and end.
     #[arg(long)]
     print_config: bool,
@@ -150,6 +153,28 @@ impl From<SamplingSource> for SamplingChoice {
             SamplingSource::Perf => SamplingChoice::Perf,
             SamplingSource::Timers => SamplingChoice::Timers,
             SamplingSource::Off => SamplingChoice::Off,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FreedChoice {
+    Reuse,
+    Poison,
+    Protect,
+}
+
+/// Freed code that [`FreedChoice::Protect`] keeps closed, in bytes.
+const QUARANTINE: usize = 64 << 20;
+
+impl From<FreedChoice> for Freed {
+    fn from(choice: FreedChoice) -> Freed {
+        match choice {
+            FreedChoice::Reuse => Freed::Reuse,
+            FreedChoice::Poison => Freed::Poison,
+            FreedChoice::Protect => Freed::Protect {
+                quarantine: QUARANTINE,
+            },
         }
     }
 }
@@ -247,7 +272,10 @@ fn run_program(run: Run) -> i32 {
     tools.perf_map = run.perf_map;
     tools.jitdump = run.jitdump;
     tools.gdb = run.gdb;
+    let mut heap = HeapConfig::default();
+    heap.freed = run.freed.into();
     let mut builder = Jit::builder()
+        .heap(heap)
         .tiers(run.tiers.into())
         .sampling(run.sampling.into())
         .policy(policy)

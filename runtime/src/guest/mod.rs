@@ -1,10 +1,11 @@
 //! What JIT'd code gets from its surroundings where a natively linked program
 //! would get it from the static part of its executable: thread-local storage,
-//! `atexit` and friends, and `dlsym` that knows the program's own symbols.
+//! `atexit` and friends, `makecontext`, and `dlsym` that knows the program's own symbols.
 //!
 //! Everything here may be called by guest code on any thread at any time, from
 //! signal handlers too where the native counterpart allows it.
 
+pub(crate) mod context;
 pub(crate) mod dl;
 pub(crate) mod exit;
 pub(crate) mod phdr;
@@ -40,6 +41,10 @@ pub(crate) fn overrides() -> Vec<(&'static str, u64)> {
             phdr::guest_dl_iterate_phdr as *const () as u64,
         ),
         ("dladdr", dl::guest_dladdr as *const () as u64),
+        (
+            "makecontext",
+            context::guest_makecontext as *const () as u64,
+        ),
     ];
     symbols.extend(exit::overrides());
     symbols.extend(libgcc());

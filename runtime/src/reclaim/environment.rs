@@ -10,7 +10,7 @@ use uruk_reclaim::{
     Affinity, Block, Copied, CopyError, Dead, Environment, EnvironmentError, Fixed, GroupId,
     MayHold, Memory, Missing, Nanos, Pin, ScanAnswer, Silence, Space, Span, Swing, ThreadId,
 };
-use uruk_roots::{How, Roots, Wanted, Why};
+use uruk_roots::{How, Wanted, Why};
 use uruk_tiering::{Entry, VersionId};
 
 use crate::blocks::{Code, Piece, Table};
@@ -30,8 +30,6 @@ const ANSWER: Duration = Duration::from_millis(20);
 #[derive(Default)]
 pub(crate) struct Hands {
     pub(crate) table: Table,
-    /// Made at the first scan: it takes a signal.
-    roots: Option<Roots>,
     pub(crate) generation: u64,
     /// Code of versions that were freed, for whoever writes about the run.
     kept: HashMap<VersionId, (u64, Vec<u8>)>,
@@ -62,12 +60,6 @@ impl Hands {
             self.kept_bytes += body.len();
             let kept = (piece.code.entry, body.to_vec());
             self.kept.insert(piece.version, kept);
-        }
-    }
-
-    pub(crate) fn after_fork_child(&mut self) {
-        if let Some(roots) = &self.roots {
-            roots.after_fork_child();
         }
     }
 }
@@ -145,18 +137,6 @@ impl Work<'_> {
         self.hands.table.codes.insert(id, piece);
         Ok(Copied { id, span, space })
     }
-
-    fn roots(&mut self) -> Result<&Roots, EnvironmentError> {
-        if self.hands.roots.is_none() {
-            let range = self.core.heap.pool_range(uruk_heap::Pool::Code);
-            let made = Roots::new(range, uruk_roots::Config::default());
-            self.hands.roots = Some(made.map_err(|e| EnvironmentError::NoScan(e.to_string()))?);
-        }
-        match &self.hands.roots {
-            Some(roots) => Ok(roots),
-            None => Err(EnvironmentError::NoScan(String::new())),
-        }
-    }
 }
 
 impl Environment for Work<'_> {
@@ -223,7 +203,7 @@ impl Environment for Work<'_> {
         let failed = |cause: &dyn std::fmt::Display| EnvironmentError::NoScan(cause.to_string());
         let wanted = ranges.iter().map(|span| span.start..span.end);
         let wanted = Wanted::new(wanted.collect()).map_err(|cause| failed(&cause))?;
-        let roots = self.roots()?;
+        let roots = self.core.roots().map_err(|cause| failed(&cause))?;
         let report = {
             // What this thread knows of the blocks is no root.
             let _exempt = roots.exempt_current_thread();

@@ -24,12 +24,10 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use uruk_heap::Pool;
 use uruk_reclaim::BlockId;
-use uruk_roots::{Config, Report, Roots, RootsError, Wanted};
+use uruk_roots::{Report, RootsError, Wanted};
 use uruk_stubs::{FunctionId, Gate};
 
 use crate::core::Core;
@@ -42,8 +40,6 @@ use super::error::ReplaceError;
 /// Time for one scan, at least and at most: a running thread answers when it gets a
 /// processor.
 pub(super) const SCAN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// A thread that has the signal blocked is waited for so long.
-const PATIENCE: Duration = Duration::from_millis(2);
 /// Between two scans: at first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(5));
 
@@ -78,18 +74,6 @@ impl fmt::Display for Activation {
 pub(crate) struct OldCode {
     /// Sorted, apart from each other.
     ranges: Vec<(Range<u64>, FunctionId, BlockId)>,
-}
-
-/// The scanner of a session; made when it is first needed.
-#[derive(Default)]
-pub(crate) struct Scanner(OnceLock<Result<Roots, RootsError>>);
-
-impl Scanner {
-    pub(super) fn after_fork_child(&self) {
-        if let Some(Ok(roots)) = self.0.get() {
-            roots.after_fork_child();
-        }
-    }
 }
 
 /// Overwrites what calls of this thread left on its stack, below the caller: old return
@@ -132,12 +116,7 @@ impl Core {
         }
         let ranges = code.ranges.iter().map(|(range, ..)| range.clone());
         let wanted = Wanted::new(ranges.collect()).map_err(|cause| scan_failed(&cause))?;
-        let roots = self.replacing.scanner.0.get_or_init(|| {
-            let mut config = Config::default();
-            config.patience = PATIENCE;
-            Roots::new(self.heap.pool_range(Pool::Code), config)
-        });
-        let roots = roots.as_ref().map_err(scan_failed)?;
+        let roots = self.roots().map_err(|cause| scan_failed(&cause))?;
         let report = roots.scan(&wanted, within);
         Ok(self.activations_in(&report, code))
     }

@@ -28,7 +28,6 @@ use crate::core::{Core, Function, Module};
 use crate::service;
 
 use super::migrate::Moved;
-use super::quiet::Scanner;
 
 /// Sets that can be rolled back, unless the session is told otherwise.
 const KEPT: usize = 8;
@@ -120,7 +119,6 @@ pub(crate) struct Replacing {
     /// Link names of variables that got other storage, and those they have there.
     moved_names: Mutex<MovedNames>,
     history: Mutex<History>,
-    pub(super) scanner: Scanner,
 }
 
 impl Default for Replacing {
@@ -136,7 +134,6 @@ impl Default for Replacing {
                 sets: VecDeque::new(),
                 limit: KEPT,
             }),
-            scanner: Scanner::default(),
         }
     }
 }
@@ -290,7 +287,6 @@ impl Replacing {
     /// In the child of a fork: nobody replaces anything.
     pub(crate) fn after_fork_child(&self) {
         *lock(&self.turns.taken) = false;
-        self.scanner.after_fork_child();
     }
 }
 

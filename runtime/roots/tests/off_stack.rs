@@ -1,0 +1,100 @@
+//! Threads that left their own stack, and stacks of contexts that no thread is on.
+
+mod common;
+
+use std::cell::UnsafeCell;
+use std::hint::black_box;
+use std::mem::MaybeUninit;
+
+use common::{Holder, Stop, address, alone, of, scan};
+
+const STACK: usize = 64 << 10;
+
+unsafe extern "C" {
+    fn getcontext(context: *mut libc::ucontext_t) -> libc::c_int;
+    fn makecontext(context: *mut libc::ucontext_t, start: extern "C" fn(), count: libc::c_int, ...);
+    fn swapcontext(from: *mut libc::ucontext_t, to: *const libc::ucontext_t) -> libc::c_int;
+}
+
+thread_local! {
+    static STOP: UnsafeCell<*const Stop> = const { UnsafeCell::new(std::ptr::null()) };
+}
+
+/// Runs on the other stack: spins, or sleeps if `SLEEPS`.
+extern "C" fn elsewhere<const SLEEPS: bool>() {
+    // SAFETY: set by this thread, which waits below.
+    let stop = STOP.with(|held| unsafe { &**held.get() });
+    stop.ready();
+    while !stop.is_set() {
+        if SLEEPS {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+}
+
+fn leave(stop: &Stop, start: extern "C" fn()) {
+    let frame = [address(4)];
+    black_box(&frame);
+    let mut stack = vec![0u64; STACK / 8];
+    let mut home = Box::new(MaybeUninit::<libc::ucontext_t>::uninit());
+    let mut away = Box::new(MaybeUninit::<libc::ucontext_t>::uninit());
+    STOP.with(|held| {
+        // SAFETY: nobody else has it now.
+        unsafe { *held.get() = stop };
+    });
+    // SAFETY: fills the context.
+    unsafe { getcontext(away.as_mut_ptr()) };
+    // SAFETY: filled above.
+    let context = unsafe { away.assume_init_mut() };
+    context.uc_stack.ss_sp = stack.as_mut_ptr().cast();
+    context.uc_stack.ss_size = STACK;
+    context.uc_link = home.as_mut_ptr();
+    // SAFETY: a filled context with a stack of its own, which outlives it.
+    unsafe { makecontext(context, start, 0) };
+    // SAFETY: both are contexts; the other one comes back here when it ends.
+    unsafe { swapcontext(home.as_mut_ptr(), context) };
+    black_box((&frame, &stack));
+}
+
+#[test]
+fn left_its_own_stack() {
+    let _alone = alone();
+    for start in [elsewhere::<false>, elsewhere::<true>] {
+        let holder = Holder::start(move |stop| leave(stop, start));
+        // What earlier threads left on the stack counts, too: all of it is scanned.
+        let report = scan();
+        let thread = of(&report, holder.tid);
+        assert!(report.complete && thread.keeps.contains(&4), "{report:#?}");
+        holder.stop();
+    }
+}
+
+#[test]
+fn contexts_are_scanned_as_far_as_they_are_there() {
+    let _alone = alone();
+    // SAFETY: a fresh mapping.
+    let stack = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            STACK,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    let start = stack as u64;
+    // SAFETY: our memory.
+    unsafe { ((start + 8192) as *mut u64).write_volatile(address(5)) };
+    assert!(!scan().kept[5]);
+    uruk_roots::note_context_stack(start..start + STACK as u64);
+    // A guard at its end, as programs make them.
+    // SAFETY: a page of ours.
+    unsafe { libc::mprotect(stack, 4096, libc::PROT_NONE) };
+    let report = scan();
+    assert!(report.complete && report.kept[5], "{report:#?}");
+    // SAFETY: ours.
+    unsafe { libc::munmap(stack, STACK) };
+    let report = scan();
+    assert!(report.complete && !report.kept[5], "{report:#?}");
+}
