@@ -410,10 +410,14 @@ fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
             table.codes.insert(id, Piece { function, code });
             engine.apply(uruk_reclaim::Note::Born(block), now)
         }
-        Note::Retire(version) => match table.live.remove(&version) {
-            Some(id) => engine.apply(uruk_reclaim::Note::Retired(id), now),
-            None => Ok(()),
-        },
+        Note::Retire(version) => {
+            let id = table.live.remove(&version);
+            uruk_reclaim::shrink(&mut table.live);
+            match id {
+                Some(id) => engine.apply(uruk_reclaim::Note::Retired(id), now),
+                None => Ok(()),
+            }
+        }
         Note::Request(kind) => {
             table.tickets += 1;
             let ticket = table.tickets;

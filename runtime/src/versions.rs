@@ -9,12 +9,12 @@
 //! | `Versions::records` | a record is found or changed | nothing |
 //! | a function's own | its slot is stored | the slot |
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use uruk_codegen::{Compile, Labels};
-use uruk_reclaim::Fixed;
+use uruk_reclaim::{Fixed, IdMap};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{
     Entry, Facts, FunctionVersions, Late, Publication, Purpose, Ticket, Tier, VersionError,
@@ -79,7 +79,7 @@ impl Past {
 #[derive(Default)]
 pub(crate) struct Versions {
     pub(crate) ids: Arc<VersionIds>,
-    records: Mutex<HashMap<u32, Record>>,
+    records: Mutex<IdMap<u32, Record>>,
     /// Functions that keep their first version, by index.
     fixed: Mutex<HashSet<u32>>,
 }
@@ -109,7 +109,7 @@ pub(crate) struct Made {
 }
 
 impl Versions {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<u32, Record>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, IdMap<u32, Record>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -33,7 +33,7 @@ use thiserror::Error;
 use crate::block::{Block, Event, State, StepError};
 use crate::config::Config;
 use crate::env::Environment;
-use crate::ids::{BlockId, GroupId, IdMap, Nanos};
+use crate::ids::{BlockId, GroupId, IdMap, IdSet, Nanos};
 use crate::inbox::Note;
 use crate::policy::{self, Kind, Reason, Situation};
 use crate::stats::{Amount, End, Stats, Summary};
@@ -86,7 +86,7 @@ struct Record {
 /// What is removed together.
 #[derive(Debug, Default)]
 struct Group {
-    blocks: BTreeSet<BlockId>,
+    blocks: IdSet<BlockId>,
     dropped: bool,
 }
 
