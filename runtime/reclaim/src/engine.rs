@@ -260,7 +260,8 @@ impl Engine {
             };
         };
         let not_before = self.not_before();
-        let urgent = reason.is_urgent() && !(reason == Reason::Short && self.in_vain);
+        let urgent = reason.is_urgent() && !(reason == Reason::Short && self.in_vain)
+            || policy::presses(&self.config, &situation);
         if now < not_before && !urgent {
             if !self.gone.is_empty() {
                 return Step::Working;
