@@ -4,14 +4,13 @@
 //! and exception tables. Data that only this version uses (the words of its probes)
 //! lives as long, however often the code moves.
 
-use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
 
 use uruk_heap::{Pool, Sealed};
 use uruk_link::{FdeRow, Moves};
-use uruk_reclaim::{BlockId, Fixed};
+use uruk_reclaim::{BlockId, Fixed, IdMap};
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 use uruk_unwind::Row;
@@ -111,9 +110,9 @@ impl Code {
 /// All code there is, live and retired, by block. Used by the thread that reclaims.
 #[derive(Default)]
 pub(crate) struct Table {
-    pub(crate) codes: HashMap<BlockId, Piece>,
+    pub(crate) codes: IdMap<BlockId, Piece>,
     /// The block of a version that is live.
-    pub(crate) live: HashMap<VersionId, BlockId>,
+    pub(crate) live: IdMap<VersionId, BlockId>,
     next: u64,
     /// Requests applied so far.
     pub(crate) tickets: u64,

@@ -44,6 +44,7 @@ mod process;
 mod program;
 mod reclaim;
 mod recording;
+mod records;
 mod removal;
 mod replace;
 mod sampling;

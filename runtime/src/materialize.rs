@@ -336,12 +336,21 @@ impl Core {
                 message: message.to_owned(),
             })
         };
-        service::sacrificial("uruk-load", lost, move || {
+        let no_bitcode = sources
+            .iter()
+            .all(|source| matches!(source, Source::Object { .. }));
+        let work = move || {
             let image = core.load(&tracker, sources, mode)?;
             core.check_missing(&image)?;
             let started = core.materialize_data(&tracker, &image, mode)?;
             Ok((image, started))
-        })
+        };
+        if no_bitcode {
+            // LLVM has no part in it, and a thread costs more than the link.
+            let _pass = service::enter();
+            return work();
+        }
+        service::sacrificial("uruk-load", lost, work)
     }
 
     /// Compiles and links the data of an image, with its object files, as one.

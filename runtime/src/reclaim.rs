@@ -31,9 +31,9 @@ use uruk_tiering::VersionId;
 use crate::blocks::{Piece, Table};
 use crate::core::Core;
 use crate::materialize::Built;
+use crate::records::Version;
 use crate::service;
 use crate::tiers::clock;
-use crate::versions::Version;
 
 use environment::{Hands, space_of};
 
@@ -465,10 +465,14 @@ fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
             table.codes.insert(id, piece);
             engine.apply(uruk_reclaim::Note::Born(block), now)
         }
-        Note::Retire(version) => match table.live.remove(&version) {
-            Some(id) => engine.apply(uruk_reclaim::Note::Retired(id), now),
-            None => Ok(()),
-        },
+        Note::Retire(version) => {
+            let id = table.live.remove(&version);
+            uruk_reclaim::shrink(&mut table.live);
+            match id {
+                Some(id) => engine.apply(uruk_reclaim::Note::Retired(id), now),
+                None => Ok(()),
+            }
+        }
         Note::Request(kind) => {
             table.tickets += 1;
             let ticket = table.tickets;

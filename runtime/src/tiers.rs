@@ -24,8 +24,9 @@ use uruk_tiering::{Config, Controller, FirstCode, Nanos, Tier, VersionId};
 
 use crate::counts::{Count, Counts};
 use crate::guided::Profiles;
+use crate::records::Versions;
 use crate::sampling::Sampling;
-use crate::versions::{Made, Request, Versions};
+use crate::versions::{Made, Request};
 
 /// How functions are compiled over their life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,17 +1,10 @@
-//! The versions of every function: compiling one, publishing it, and what is known of
-//! it afterwards.
+//! Making a version of a function: compiling, linking, publishing it.
 //!
 //! Who may store into a slot is decided by `uruk_tiering`'s [`FunctionVersions`], under
-//! the lock of that function. Superseded versions keep their memory and their trackers.
-//!
-//! | lock | held while | inside it |
-//! |---|---|---|
-//! | `Versions::records` | a record is found or changed | nothing |
-//! | a function's own | its slot is stored | the slot |
+//! the lock of that function, inside which is only the slot. What a publication leaves
+//! without use is retired.
 
-use std::collections::{HashMap, HashSet};
-use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use uruk_codegen::{Compile, Knowledge, Labels};
@@ -19,7 +12,7 @@ use uruk_reclaim::Fixed;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{
     Entry, Facts, FunctionVersions, Late, Publication, Purpose, Ticket, Tier, VersionError,
-    VersionId, VersionIds,
+    VersionId,
 };
 
 use crate::blocks::Piece;
@@ -27,68 +20,8 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::event::Event;
 use crate::guided::Words;
-use crate::materialize::{BodyTracker, Built};
-use crate::stats::TierStats;
-
-/// What is kept of a version.
-#[derive(Debug)]
-pub(crate) struct Version {
-    pub(crate) id: VersionId,
-    pub(crate) tier: Tier,
-    pub(crate) entry: u64,
-    /// End of the function itself; what was compiled along lies before or after.
-    pub(crate) body_end: u64,
-    /// Where its code lies, with what was compiled along.
-    pub(crate) code: Range<u64>,
-    /// Bytes of its code.
-    pub(crate) bytes: u64,
-    /// Time to compile and link it.
-    pub(crate) time: Duration,
-    pub(crate) samples: u64,
-    /// Functions it took bodies or facts from.
-    pub(crate) depends: Arc<[FunctionId]>,
-    /// What it is removed by.
-    pub(crate) unit: Option<BodyTracker>,
-}
-
-/// A function that has, or is getting, versions.
-#[derive(Default)]
-pub(crate) struct Record {
-    pub(crate) versions: Arc<FunctionVersions>,
-    /// Those that were compiled, oldest first.
-    pub(crate) built: Vec<Version>,
-    /// By number: whether a unit of the session has it. The session keeps names for
-    /// ever, so units of one function use the same few.
-    numbers: Vec<bool>,
-    /// Those that are retired, by tier.
-    pub(crate) past: Past,
-}
-
-/// Counts of versions that are retired.
-#[derive(Debug, Default)]
-pub(crate) struct Past {
-    pub(crate) tiers: [TierStats; 3],
-    pub(crate) samples: u64,
-}
-
-impl Past {
-    fn add(&mut self, version: &Version) {
-        let tier = &mut self.tiers[usize::from(version.tier.number()) - 1];
-        tier.versions += 1;
-        tier.time += version.time;
-        tier.bytes += version.bytes;
-        self.samples += version.samples;
-    }
-}
-
-/// All versions of a session, by function index.
-#[derive(Default)]
-pub(crate) struct Versions {
-    pub(crate) ids: Arc<VersionIds>,
-    records: Mutex<HashMap<u32, Record>>,
-    /// Functions that keep their first version, by index.
-    fixed: Mutex<HashSet<u32>>,
-}
+use crate::materialize::Built;
+use crate::records::Version;
 
 /// A version that was asked for.
 #[derive(Debug, Clone, Copy)]
@@ -112,106 +45,6 @@ pub(crate) struct Made {
     /// What its probes count in.
     pub(crate) words: Option<Words>,
     pub(crate) publication: Publication,
-}
-
-impl Versions {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<u32, Record>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether `function` keeps its first version: the addresses of its labels may be in
-    /// the program's memory.
-    pub(crate) fn is_fixed(&self, function: FunctionId) -> bool {
-        self.fixed().contains(&function.index())
-    }
-
-    fn fixed(&self) -> MutexGuard<'_, HashSet<u32>> {
-        self.fixed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The least number no unit of `function` has.
-    pub(crate) fn take_number(&self, function: FunctionId) -> usize {
-        let mut records = self.lock();
-        let numbers = &mut records.entry(function.index()).or_default().numbers;
-        let free = numbers.iter().position(|taken| !taken);
-        let number = free.unwrap_or(numbers.len());
-        numbers.resize(numbers.len().max(number + 1), false);
-        numbers[number] = true;
-        number
-    }
-
-    /// Says that the unit with `number` is gone.
-    pub(crate) fn give_number(&self, function: FunctionId, number: usize) {
-        if let Some(record) = self.lock().get_mut(&function.index()) {
-            record.numbers[number] = false;
-        }
-    }
-
-    /// Takes a version out of the records.
-    pub(crate) fn take(&self, function: FunctionId, version: VersionId) -> Option<Version> {
-        let mut records = self.lock();
-        let record = records.get_mut(&function.index())?;
-        let at = record.built.iter().position(|v| v.id == version)?;
-        let taken = record.built.remove(at);
-        record.past.add(&taken);
-        Some(taken)
-    }
-
-    /// A version lies elsewhere now.
-    pub(crate) fn set_place(
-        &self,
-        function: FunctionId,
-        version: VersionId,
-        entry: u64,
-        body_end: u64,
-        code: Range<u64>,
-    ) {
-        let mut records = self.lock();
-        let record = records.get_mut(&function.index());
-        let built = record.map(|record| record.built.iter_mut());
-        if let Some(found) = built.and_then(|mut built| built.find(|v| v.id == version)) {
-            (found.entry, found.body_end, found.code) = (entry, body_end, code);
-        }
-    }
-
-    /// Samples by version.
-    pub(crate) fn heat(&self) -> Vec<(uruk_reclaim::VersionId, u64)> {
-        let records = self.lock();
-        let built = records.values().flat_map(|record| &record.built);
-        built
-            .filter(|version| version.samples > 0)
-            .map(|version| (uruk_reclaim::VersionId(version.id.0), version.samples))
-            .collect()
-    }
-
-    /// The versions of `function`.
-    pub(crate) fn of(&self, function: FunctionId) -> Arc<FunctionVersions> {
-        Arc::clone(&self.lock().entry(function.index()).or_default().versions)
-    }
-}
-
-impl Versions {
-    /// Counts samples that fell into a version; its tier, if it is known.
-    pub(crate) fn add_samples(
-        &self,
-        id: FunctionId,
-        version: VersionId,
-        samples: u32,
-    ) -> Option<Tier> {
-        let mut records = self.lock();
-        let mut built = records.get_mut(&id.index())?.built.iter_mut();
-        let found = built.find(|v| v.id == version)?;
-        found.samples += u64::from(samples);
-        Some(found.tier)
-    }
-}
-
-impl Versions {
-    /// Whether calls reach what was asked for by `request`.
-    pub(crate) fn runs(&self, request: &Request) -> bool {
-        let published = self.of(request.function).published();
-        published.is_some_and(|version| version.id == request.version)
-    }
 }
 
 impl Core {

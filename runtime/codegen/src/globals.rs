@@ -6,19 +6,19 @@ use inkwell::llvm_sys::core::{
     LLVMAddAlias2, LLVMAddAttributeAtIndex, LLVMAddFunction, LLVMAddGlobal, LLVMAliasGetAliasee,
     LLVMConstArray2, LLVMCountParams, LLVMGetAlignment, LLVMGetAttributeCountAtIndex,
     LLVMGetAttributesAtIndex, LLVMGetEnumAttributeKind, LLVMGetFunctionCallConv, LLVMGetGC,
-    LLVMGetInitializer, LLVMGetIntrinsicID, LLVMGetLinkage, LLVMGetModuleInlineAsm,
-    LLVMGetNumOperands, LLVMGetOperand, LLVMGetSection, LLVMGetThreadLocalMode,
-    LLVMGetUnnamedAddress, LLVMGetValueKind, LLVMGlobalGetValueType, LLVMIsExternallyInitialized,
-    LLVMIsGlobalConstant, LLVMIsStringAttribute, LLVMSetAlignment, LLVMSetExternallyInitialized,
-    LLVMSetFunctionCallConv, LLVMSetGC, LLVMSetGlobalConstant, LLVMSetInitializer, LLVMSetLinkage,
-    LLVMSetModuleInlineAsm2, LLVMSetSection, LLVMSetThreadLocalMode, LLVMSetUnnamedAddress,
-    LLVMSetVisibility, LLVMTypeOf,
+    LLVMGetInitializer, LLVMGetIntrinsicID, LLVMGetLinkage, LLVMGetModuleInlineAsm, LLVMGetSection,
+    LLVMGetThreadLocalMode, LLVMGetUnnamedAddress, LLVMGetValueKind, LLVMGlobalGetValueType,
+    LLVMIsExternallyInitialized, LLVMIsGlobalConstant, LLVMIsStringAttribute, LLVMSetAlignment,
+    LLVMSetExternallyInitialized, LLVMSetFunctionCallConv, LLVMSetGC, LLVMSetGlobalConstant,
+    LLVMSetInitializer, LLVMSetLinkage, LLVMSetModuleInlineAsm2, LLVMSetSection,
+    LLVMSetThreadLocalMode, LLVMSetUnnamedAddress, LLVMSetVisibility, LLVMTypeOf,
 };
 use inkwell::llvm_sys::prelude::{LLVMAttributeRef, LLVMValueRef};
 use inkwell::llvm_sys::{
     LLVMAttributeFunctionIndex, LLVMLinkage, LLVMThreadLocalMode, LLVMValueKind, LLVMVisibility,
 };
 
+use crate::constant::is_small;
 use crate::error::CodegenError;
 use crate::extract::{Extraction, has_function_attribute};
 use crate::plan::Access;
@@ -396,32 +396,6 @@ impl Extraction<'_> {
 pub(crate) fn add_function_attribute(function: LLVMValueRef, attribute: LLVMAttributeRef) {
     // SAFETY: a live function and an attribute of its context.
     unsafe { LLVMAddAttributeAtIndex(function, LLVMAttributeFunctionIndex, attribute) };
-}
-
-/// True if a constant has no more than `left` operands that would have to be rebuilt;
-/// strings and tables of numbers have none.
-///
-/// # Safety
-/// A live constant.
-unsafe fn is_small(constant: LLVMValueRef, left: &mut u32) -> bool {
-    // SAFETY: by the caller's promise; operands of constants are constants.
-    unsafe {
-        match LLVMGetValueKind(constant) {
-            LLVMValueKind::LLVMConstantExprValueKind
-            | LLVMValueKind::LLVMConstantArrayValueKind
-            | LLVMValueKind::LLVMConstantStructValueKind
-            | LLVMValueKind::LLVMConstantVectorValueKind => {
-                let count = LLVMGetNumOperands(constant).max(0) as u32;
-                if count > *left {
-                    return false;
-                }
-                *left -= count;
-                (0..count).all(|i| is_small(LLVMGetOperand(constant, i), left))
-            }
-            LLVMValueKind::LLVMBlockAddressValueKind => false,
-            _ => true,
-        }
-    }
 }
 
 /// The name to give a copy so that it is emitted as `name`: for some calling

@@ -37,6 +37,7 @@ pub mod profile;
 pub mod reader;
 pub mod summary;
 
+mod bitcode;
 mod body;
 mod candidates;
 mod constant;
@@ -56,6 +57,7 @@ mod scan;
 mod shape;
 mod survey;
 
+pub use bitcode::Bitcode;
 pub use compile::{
     COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Knowledge, Tier,
 };
@@ -68,7 +70,7 @@ pub use plan::{Access, Import, ModulePlan};
 pub use pool::ReaderPool;
 pub use profile::{Count, PROBES, Probes, Profile, ProfileError, Refused, Site, Target};
 pub use query::Measure;
-pub use reader::{Bitcode, Reader};
+pub use reader::Reader;
 pub use summary::{
     BODY_PREFIX, Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo,
 };

@@ -14,7 +14,6 @@ use inkwell::llvm_sys::analysis::{
     LLVMVerifierFailureAction, LLVMVerifyFunction, LLVMVerifyModule,
 };
 use inkwell::llvm_sys::bit_reader::LLVMGetBitcodeModuleInContext2;
-use inkwell::llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
 use inkwell::llvm_sys::core::{
     LLVMGetFirstFunction, LLVMGetFirstGlobal, LLVMGetFirstGlobalAlias, LLVMGetFirstGlobalIFunc,
     LLVMGetIntrinsicID, LLVMGetModuleInlineAsm, LLVMGetNextFunction, LLVMGetNextGlobal,
@@ -22,10 +21,10 @@ use inkwell::llvm_sys::core::{
     LLVMGetValueName2,
 };
 use inkwell::llvm_sys::error::{LLVMDisposeErrorMessage, LLVMErrorRef, LLVMGetErrorMessage};
-use inkwell::llvm_sys::ir_reader::LLVMParseIRInContext2;
 use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMValueRef};
 use rustc_hash::FxHashMap;
 
+use crate::bitcode::Bitcode;
 use crate::compile::{Compile, Tier};
 use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
 use crate::emit::Emitter;
@@ -43,67 +42,6 @@ unsafe extern "C" {
     /// passes as a hidden first pointer argument; LLVM-C has no counterpart.
     #[link_name = "_ZN4llvm11GlobalValue11materializeEv"]
     fn llvm_materialize(out: *mut LLVMErrorRef, value: LLVMValueRef) -> *mut LLVMErrorRef;
-}
-
-/// The bytes of a module, shareable between threads and readers.
-#[derive(Clone)]
-pub struct Bitcode {
-    name: Arc<str>,
-    bytes: Arc<[u8]>,
-}
-
-impl Bitcode {
-    /// Takes bitcode as it is. It is checked when a [`Reader`] is made of it.
-    pub fn new(name: &str, bytes: impl Into<Arc<[u8]>>) -> Bitcode {
-        Bitcode {
-            name: name.into(),
-            bytes: bytes.into(),
-        }
-    }
-
-    /// Parses IR text and keeps its bitcode.
-    ///
-    /// # Errors
-    /// [`CodegenError::Syntax`] with line and column.
-    pub fn from_ir_text(name: &str, text: &str) -> Result<Bitcode, CodegenError> {
-        let context = LlvmContext::new();
-        let c_name = c_name(name);
-        // LLVM's IR lexer needs the terminating zero that `MemoryBuffer` promises.
-        let mut terminated = Vec::with_capacity(text.len() + 1);
-        terminated.extend_from_slice(text.as_bytes());
-        terminated.push(0);
-        // SAFETY: `terminated` outlives the parse, which does not keep the buffer.
-        let buffer = unsafe { Buffer::view(&terminated[..text.len()], &c_name) };
-        let mut module: LLVMModuleRef = std::ptr::null_mut();
-        let mut message = std::ptr::null_mut();
-        // SAFETY: live context and buffer; the buffer stays ours.
-        let failed = unsafe {
-            LLVMParseIRInContext2(context.raw(), buffer.raw(), &mut module, &mut message)
-        };
-        if failed != 0 {
-            // SAFETY: on failure the message is ours.
-            let message = unsafe { take_message(message) };
-            return Err(CodegenError::Syntax {
-                module: name.to_owned(),
-                message,
-            });
-        }
-        // SAFETY: a fresh module, ours.
-        let module = unsafe { OwnedModule::new(module) };
-        // SAFETY: a live module; the buffer is ours.
-        let out = unsafe { Buffer::from_raw(LLVMWriteBitcodeToMemoryBuffer(module.raw())) };
-        Ok(Bitcode::new(name, out.bytes()))
-    }
-
-    /// The input's name, for messages.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
 }
 
 /// The module's globals in a fixed order: functions, variables, aliases, ifuncs.

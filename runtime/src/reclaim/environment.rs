@@ -266,6 +266,7 @@ impl Environment for Work<'_> {
                 retired.push(piece.code.memory.retire());
             }
         }
+        uruk_reclaim::shrink(&mut self.hands.table.codes);
         // SAFETY: a `Dead` is the engine's proof that no thread executes the block or can
         // return into it, that its samples were drained and that it was unregistered.
         unsafe { self.core.heap.free(retired) };

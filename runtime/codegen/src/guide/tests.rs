@@ -6,13 +6,14 @@ use std::sync::Arc;
 use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyModule};
 use inkwell::llvm_sys::core::LLVMPrintModuleToString;
 
+use crate::bitcode::Bitcode;
 use crate::compile::{Compile, Counters, Tier};
 use crate::context::take_message;
 use crate::extract::Extraction;
 use crate::fuzz::plan_alone;
 use crate::probe;
 use crate::profile::{Probes, Profile, ProfileError, Site};
-use crate::reader::{Bitcode, Reader};
+use crate::reader::Reader;
 use crate::summary::SymbolId;
 
 const IR: &str = "
