@@ -137,7 +137,10 @@ impl Versions {
     /// Says that the unit with `number` is gone.
     pub(crate) fn give_number(&self, function: FunctionId, number: usize) {
         if let Some(record) = self.lock().get_mut(&function.index()) {
-            record.numbers[number] = false;
+            // The function may have been removed, and its numbers with it.
+            if let Some(taken) = record.numbers.get_mut(number) {
+                *taken = false;
+            }
         }
     }
 
@@ -299,9 +302,10 @@ impl Core {
             }
         }
         let tier = request.tier;
-        versions
-            .ready(ticket, Entry(built.entry))
-            .map_err(refused)?;
+        if let Err(cause) = versions.ready(ticket, Entry(built.entry)) {
+            self.discard(id, built);
+            return Err(refused(cause));
+        }
         let first = request.purpose == Purpose::First;
         self.counters.add_compile(first, &built);
         self.events.tell(|| Event::Compiled {
@@ -340,6 +344,7 @@ impl Core {
         self.keep(request, built);
         made.publication = versions
             .publish(ticket, |entry| self.stubs.publish(id, entry.0))
+            .inspect_err(|_| self.retire_version(id, version))
             .map_err(refused)?;
         self.tell_publication(request, &made.publication);
         match &made.publication {

@@ -240,6 +240,7 @@ fn a_function_removed_while_it_is_compiled() {
         .expect("the name is free");
     // SAFETY: the function above.
     let late = unsafe { jit.function::<extern "C" fn(u64) -> u64>("late") }.expect("typed");
+    jit.compile("late").expect("compiles");
     assert_eq!(late.call(1), 7);
 }
 
@@ -280,23 +281,29 @@ fn a_dylib_that_is_searched_is_removed_only_by_force() {
     assert!(above.lookup("base").is_err());
     // SAFETY: it is gone.
     assert!(unsafe { below.remove(Removal::Forced) }.is_err(), "twice");
-    jit.compile_at_all(&above);
-}
-
-trait CompileAtAll {
-    fn compile_at_all(&self, dylib: &uruk::Dylib);
-}
-
-impl CompileAtAll for Jit {
-    /// Code that needs what is gone compiles or fails with an error; nothing breaks.
-    fn compile_at_all(&self, dylib: &uruk::Dylib) {
-        for tier in Tier::ALL {
-            match dylib.compile_at("top", tier) {
-                Ok(()) | Err(Error::MissingSymbols { .. } | Error::Session(_) | Error::Link(_)) => {
-                }
-                Err(other) => panic!("{other}"),
-            }
+    // Code that needs what is gone compiles or fails with an error; nothing breaks.
+    for tier in Tier::ALL {
+        match above.compile_at("top", tier) {
+            Ok(()) | Err(Error::MissingSymbols { .. } | Error::Session(_) | Error::Link(_)) => {}
+            Err(other) => panic!("{other}"),
         }
+    }
+}
+
+#[test]
+fn dylibs_have_functions_of_the_same_name() {
+    let jit = jit();
+    let functions: Vec<Func<extern "C" fn() -> u64>> = (0..3)
+        .map(|i| {
+            let dylib = jit.create_dylib(&format!("d{i}")).expect("a new name");
+            let text = format!("define i64 @same() {{ ret i64 {i} }}");
+            dylib.add_ir("m", &text).expect("valid IR");
+            // SAFETY: the function above.
+            unsafe { dylib.function("same") }.expect("typed")
+        })
+        .collect();
+    for (i, function) in (0..).zip(&functions) {
+        assert_eq!(function.call(), i);
     }
 }
 
