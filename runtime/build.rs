@@ -9,6 +9,10 @@ fn main() {
     for symbol in ["_Unwind_Find_FDE", "__cxa_atexit"] {
         println!("cargo:rustc-link-arg-bins=-Wl,--export-dynamic-symbol={symbol}");
     }
+    // Tests and examples in which exceptions pass through JIT'd frames.
+    for kind in ["tests", "examples"] {
+        println!("cargo:rustc-link-arg-{kind}=-Wl,--export-dynamic-symbol=_Unwind_Find_FDE");
+    }
     let compiler = std::env::var("CC").unwrap_or_else(|_| String::from("cc"));
     let asked = Command::new(&compiler)
         .arg("-print-libgcc-file-name")

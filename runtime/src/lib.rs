@@ -33,6 +33,8 @@ mod dylib;
 mod error;
 mod event;
 mod func;
+#[doc(hidden)]
+pub mod fuzz;
 mod guest;
 mod guided;
 mod hooks;

@@ -152,7 +152,8 @@ impl Core {
         let symbol = self
             .names
             .session()
-            .intern(&format!("{BODY_PREFIX}{number}.{link_name}"));
+            // Functions of other dylibs, and one that was removed, may have the same name.
+            .intern(&format!("{BODY_PREFIX}{number}.{}.{link_name}", id.index()));
         let outcome = Arc::new(Mutex::new(None));
         let unit = BodyUnit {
             core: Arc::clone(self),

@@ -106,7 +106,10 @@ impl Versions {
     /// Says that the unit with `number` is gone.
     pub(crate) fn give_number(&self, function: FunctionId, number: usize) {
         if let Some(record) = self.lock().get_mut(&function.index()) {
-            record.numbers[number] = false;
+            // The function may have been removed, and its numbers with it.
+            if let Some(taken) = record.numbers.get_mut(number) {
+                *taken = false;
+            }
         }
     }
 

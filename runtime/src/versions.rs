@@ -150,9 +150,10 @@ impl Core {
                 self.discard(id, first);
             }
         }
-        versions
-            .ready(ticket, Entry(built.entry))
-            .map_err(refused)?;
+        if let Err(cause) = versions.ready(ticket, Entry(built.entry)) {
+            self.discard(id, built);
+            return Err(refused(cause));
+        }
         let first = request.purpose == Purpose::First;
         self.counters.add_compile(first, &built);
         self.tell_compiled(request, &built, queued, started);
@@ -165,6 +166,7 @@ impl Core {
             let fresh = publishing.is_fresh(epoch, &depends);
             made.publication = versions
                 .publish(ticket, |entry| fresh && self.stubs.publish(id, entry.0))
+                .inspect_err(|_| self.retire_version(id, version))
                 .map_err(refused)?;
             if !fresh && made.publication == Publication::Dropped(Late::Refused) {
                 made.publication = Publication::Dropped(Late::Replaced);

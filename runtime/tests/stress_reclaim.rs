@@ -1,0 +1,43 @@
+//! `stress_reclaim/body.rs`, bounded: 100,000 publications where the library is built with
+//! optimization and without assertions, else 6 seconds of it. The example `stress` runs it
+//! for long.
+//!
+//! `URUK_STRESS_SEED` is the seed (1).
+
+#[path = "stress_reclaim/body.rs"]
+mod body;
+
+use std::ffi::c_void;
+use std::time::Duration;
+
+/// Exceptions pass through JIT'd frames.
+///
+/// # Safety
+/// As libgcc's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _Unwind_Find_FDE(
+    pc: *mut c_void,
+    bases: *mut uruk::DwarfEhBases,
+) -> *const c_void {
+    // SAFETY: by the caller's promise.
+    unsafe { uruk::find_fde(pc, bases) }
+}
+
+#[test]
+fn nothing_is_wrong_while_code_comes_moves_and_goes() {
+    let seed = std::env::var("URUK_STRESS_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    let release = !cfg!(debug_assertions);
+    let plan = body::Plan {
+        publications: 100_000,
+        seed,
+        limit: Duration::from_secs(if release { 120 } else { 6 }),
+    };
+    let outcome = body::run(&plan).expect("no error");
+    println!("seed {seed}: {outcome:#?}");
+    let [start, middle, end] = outcome.memory;
+    assert!(outcome.calls > 500 && outcome.removed > 10, "{outcome:#?}");
+    assert!(outcome.moved > 500 && outcome.freed > 500, "{outcome:#?}");
+    // What lives is the same throughout; what is held must not grow with time.
+    let most = start.held.max(middle.held) + (256 << 10);
+    assert!(end.held <= most, "memory grows: {outcome:#?}");
+}
