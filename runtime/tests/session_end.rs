@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use uruk::{Jit, ReclaimKind, Tier};
 
+/// Less than the time after which the thread would look at what ages, by itself.
+const SOON: Duration = Duration::from_secs(3);
+
 /// Names of the threads of this process that are the library's.
 fn ours() -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("proc");
@@ -31,7 +34,7 @@ fn the_thread_that_reclaims_ends_with_its_session() {
         std::thread::sleep(Duration::from_millis(20));
         drop(jit);
         let start = Instant::now();
-        while !ours().is_empty() && start.elapsed() < Duration::from_secs(5) {
+        while !ours().is_empty() && start.elapsed() < SOON {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert_eq!(ours(), Vec::<String>::new());

@@ -410,10 +410,7 @@ fn steps_are_bounded_and_cycles_are_rare() {
     // Shortage does not wait, unless the last time was in vain.
     bench.note(Note::Short(1)).unwrap();
     let (summary, _) = bench.cycle();
-    assert_eq!(
-        (summary.reason, summary.freed.blocks),
-        (Reason::Short, 450)
-    );
+    assert_eq!((summary.reason, summary.freed.blocks), (Reason::Short, 450));
     bench.engine.charge(Nanos::from_us(1));
     bench.note(Note::Short(1)).unwrap();
     bench.env.no_flip = true;
