@@ -110,11 +110,7 @@ fn call_each(functions: &[Func<Generated>]) {
     }
 }
 
-/// The bitcode of such a file.
-///
-/// # Errors
-/// None is expected; what the reader of IR reports.
-pub fn bitcode(functions: usize, called: usize) -> Result<Vec<u8>> {
+fn bitcode(functions: usize, called: usize) -> Result<Vec<u8>> {
     let module = uruk_codegen::Bitcode::from_ir_text("generated", &ir(functions, called))?;
     Ok(module.bytes().to_vec())
 }

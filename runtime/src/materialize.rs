@@ -153,7 +153,10 @@ impl Core {
             .names
             .session()
             // Functions of other dylibs, and one that was removed, may have the same name.
-            .intern(&format!("{BODY_PREFIX}{number}.{}.{link_name}", id.index()));
+            .intern(&format!(
+                "{BODY_PREFIX}{number}.{}.{link_name}",
+                body.id.index()
+            ));
         let outcome = Arc::new(Mutex::new(None));
         let unit = BodyUnit {
             core: Arc::clone(self),

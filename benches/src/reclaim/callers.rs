@@ -185,20 +185,13 @@ fn compare(
     };
     let (mut number, mut busy) = (0, 0.0);
     for _ in 0..bench.rounds(60) {
-        let before = alone(callers);
-        let start = Instant::now();
-        let (first, earlier) = (number, callers.done());
-        while start.elapsed() < WINDOW {
-            let due = start.elapsed().as_secs_f64() * PACE;
-            while (number - first) as f64 <= due {
-                number += 1;
-                replace(number)?;
-            }
-            thread::sleep(Duration::from_micros(200));
-        }
-        busy += start.elapsed().as_secs_f64();
-        let with = callers.done().call_ns_since(&earlier);
-        let after = alone(callers);
+        let (before, _) = window(callers, |_| Ok(()))?;
+        let (with, took) = window(callers, |_| {
+            number += 1;
+            replace(number)
+        })?;
+        busy += took;
+        let (after, _) = window(callers, |_| Ok(()))?;
         let per_cent = |ratio: f64| (ratio - 1.0) * 100.0;
         compared
             .slowdown
@@ -209,18 +202,28 @@ fn compare(
     Ok(compared)
 }
 
-/// Nanoseconds of a call while nothing is replaced.
-fn alone(callers: &Callers) -> f64 {
-    let earlier = callers.done();
-    thread::sleep(WINDOW);
-    callers.done().call_ns_since(&earlier)
+/// Does `work` at the pace for one window: nanoseconds of a call meanwhile, and seconds.
+fn window(callers: &Callers, mut work: impl FnMut(usize) -> Result<()>) -> Result<(f64, f64)> {
+    let (start, earlier) = (Instant::now(), callers.done());
+    let mut done = 0;
+    while start.elapsed() < WINDOW {
+        while done as f64 <= start.elapsed().as_secs_f64() * PACE {
+            work(done)?;
+            done += 1;
+        }
+        let due = Duration::from_secs_f64(done as f64 / PACE);
+        thread::sleep(due.saturating_sub(start.elapsed()));
+    }
+    let ns = callers.done().call_ns_since(&earlier);
+    Ok((ns, start.elapsed().as_secs_f64()))
 }
 
 impl Compared {
     fn row(self, name: &str) -> Row {
         let note = format!(
             "processor time of a call on {CALLERS} threads, windows of {} ms with {:.0} replacements a \
-             second between windows without; `A and A`: the window after over the one before",
+             second between windows without, in which the same thread wakes as often; `A and A`: the window \
+             after over the one before",
             WINDOW.as_millis(),
             self.rate
         );

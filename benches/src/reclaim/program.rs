@@ -1,9 +1,9 @@
 //! Sessions with a hot function, and others around it.
 
+use std::fmt::Write;
+
 use anyhow::Result;
 use uruk::{Jit, Tier, Tiers};
-
-use crate::generated;
 
 /// The hot function: a loop of about 20 ns that answers 7.
 pub const HOT: &str = "hot";
@@ -33,10 +33,29 @@ pub fn program(others: usize) -> Result<Jit> {
          }",
     )?;
     if others > 0 {
-        jit.add_bitcode("others", generated::bitcode(others, 1)?)?;
+        jit.add_ir("others", &others_ir(others))?;
         for number in 0..others {
             jit.compile(&format!("f{number}"))?;
         }
     }
     Ok(jit)
+}
+
+/// Functions that count one word up, `TURNS` times each, without a loop.
+fn others_ir(count: usize) -> String {
+    const TURNS: usize = 27;
+    let mut text = String::from("@word = global i64 0\n");
+    for number in 0..count {
+        let _ = writeln!(text, "define void @f{number}(i64 %by) {{");
+        for turn in 0..TURNS {
+            let _ = writeln!(
+                text,
+                "  %old{turn} = load volatile i64, ptr @word
+  %sum{turn} = add i64 %old{turn}, %by
+  store volatile i64 %sum{turn}, ptr @word"
+            );
+        }
+        text.push_str("  ret void\n}\n");
+    }
+    text
 }

@@ -234,7 +234,11 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
         )
         .note("growth of what the process holds, each page once"),
         resident("  what stays after one cycle", false),
-        resident(&format!("  what stays after {CYCLES} cycles"), true).target(no_more),
+        resident(&format!("  what stays after {CYCLES} cycles"), true)
+            .target(no_more)
+            .note(
+                "growth since before the first cycle; what the allocator keeps is given back first",
+            ),
     ])
 }
 
