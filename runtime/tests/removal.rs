@@ -133,11 +133,7 @@ fn memory_of_removed_modules_and_objects_comes_back() {
     // A page is kept by one version that an old word of this thread's stack pins, and one
     // is being filled.
     assert!(
-<<<<<<< HEAD
         held <= after_ten + 16384,
-=======
-        held <= after_ten + 2 * 4096,
->>>>>>> w-bench4
         "{held} bytes, {after_ten} after ten"
     );
 }
