@@ -65,7 +65,8 @@ impl Remover for Jit {
 
     fn remove(&self, added: Tracker) -> Result<()> {
         // SAFETY: nothing of it was ever called.
-        Ok(unsafe { added.remove()? })
+        unsafe { added.remove()? };
+        Ok(())
     }
 
     fn settle(&self) -> Result<()> {
