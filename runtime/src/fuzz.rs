@@ -255,10 +255,8 @@ impl Run {
         let target = self.trackers[to].as_ref().expect("not removed");
         gone.transfer_to(target).expect("of one dylib");
         // SAFETY: refused, nothing is under it.
-        assert!(
-            unsafe { gone.remove() }.is_err(),
-            "removed after a transfer"
-        );
+        let again = unsafe { gone.remove() };
+        assert!(again.is_err(), "removed after a transfer");
         for module in self.there.iter_mut().flatten() {
             if module.tracker == from {
                 module.tracker = to;
