@@ -5,7 +5,8 @@ use anyhow::Result;
 use crate::bench::Bench;
 use crate::findings::Findings;
 use crate::programs::Subject;
-use crate::tiers::{overhead, promotion, publication, steady, whole_run};
+use crate::reclaim::{callers, delay, evacuation, removal, replacement};
+use crate::tiers::{overhead, promotion, publication, steady, waiting, whole_run};
 use crate::{first_call, generated, linking, programs, session, stubs};
 
 type Measure = dyn Fn(&Bench) -> Result<Findings>;
@@ -60,7 +61,15 @@ pub fn all() -> Vec<Experiment> {
         Experiment::new("whole run", whole_run::measure),
         Experiment::new("time to tier 2", promotion::measure),
         Experiment::new("publication", publication::measure),
+        Experiment::new("waiting", waiting::measure),
         Experiment::new("overhead", overhead::measure),
+        Experiment::new("reclaim: replacement", replacement::measure),
+        Experiment::new("reclaim: callers", callers::measure),
+        Experiment::new("reclaim: delay", delay::measure),
+        Experiment::new("reclaim: evacuation", evacuation::measure),
+        Experiment::new("reclaim: packing", evacuation::measure_packing),
+        Experiment::new("reclaim: removal", removal::measure),
+        Experiment::new("reclaim: pending", removal::measure_pending),
     ]);
     all
 }

@@ -11,7 +11,7 @@
 //! Reading order: `sample`, `row` and `findings` (data), `report` (text); `clock`,
 //! `process`, `contest` (how time is taken); `bench` (surroundings), `catalogue` (what
 //! there is); `programs`, `generated`, `first_call`, `session`, `linking`, `stubs`,
-//! `tiers` (the experiments), `tiny_object` and `orc` (what they need).
+//! `tiers`, `reclaim` (the experiments), `tiny_object` and `orc` (what they need).
 
 mod bench;
 mod catalogue;
@@ -24,6 +24,7 @@ mod linking;
 mod orc;
 mod process;
 mod programs;
+mod reclaim;
 mod report;
 mod row;
 mod sample;
@@ -40,6 +41,7 @@ use clap::Parser;
 use crate::bench::{Bench, progress};
 use crate::findings::Findings;
 use crate::linking::Way;
+use crate::reclaim::Who;
 use crate::row::{Figure, Row, Unit};
 
 #[derive(Parser)]
@@ -64,6 +66,9 @@ struct Arguments {
     /// Link objects, print how many bytes of memory each takes, and stop.
     #[arg(long, value_name = "WAY", hide = true)]
     memory_of: Option<Way>,
+    /// Add, look up and remove objects, print what that took, and stop.
+    #[arg(long, value_name = "WHO", hide = true)]
+    removal_by: Option<Who>,
 }
 
 /// Batches of objects that are linked to see what memory they take.
@@ -73,6 +78,10 @@ fn main() -> Result<()> {
     let arguments = Arguments::parse();
     if let Some(way) = arguments.memory_of {
         println!("{}", way.measure(MEMORY_ROUNDS)?.bytes);
+        return Ok(());
+    }
+    if let Some(who) = arguments.removal_by {
+        print!("{}", who.measure()?);
         return Ok(());
     }
     let mut experiments = catalogue::all();

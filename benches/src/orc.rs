@@ -14,18 +14,19 @@ use uruk::inkwell::llvm_sys::error::{
 };
 use uruk::inkwell::llvm_sys::orc2::lljit::{
     LLVMOrcCreateLLJIT, LLVMOrcDisposeLLJIT, LLVMOrcLLJITAddObjectFile,
-    LLVMOrcLLJITGetExecutionSession, LLVMOrcLLJITGetMainJITDylib, LLVMOrcLLJITLookup,
-    LLVMOrcLLJITRef,
+    LLVMOrcLLJITAddObjectFileWithRT, LLVMOrcLLJITGetExecutionSession, LLVMOrcLLJITGetMainJITDylib,
+    LLVMOrcLLJITLookup, LLVMOrcLLJITRef,
 };
 use uruk::inkwell::llvm_sys::orc2::{
     LLVMJITEvaluatedSymbol, LLVMJITSymbolFlags, LLVMJITSymbolGenericFlags, LLVMOrcAbsoluteSymbols,
     LLVMOrcCJITDylibSearchOrderElement, LLVMOrcCLookupSetElement, LLVMOrcCSymbolFlagsMapPair,
     LLVMOrcCSymbolMapPair, LLVMOrcCSymbolMapPairs, LLVMOrcCreateCustomMaterializationUnit,
     LLVMOrcDisposeMaterializationResponsibility, LLVMOrcExecutionSessionIntern,
-    LLVMOrcExecutionSessionLookup, LLVMOrcExecutionSessionRef, LLVMOrcJITDylibDefine,
-    LLVMOrcJITDylibLookupFlags, LLVMOrcJITDylibRef, LLVMOrcLookupKind,
-    LLVMOrcMaterializationResponsibilityNotifyEmitted,
+    LLVMOrcExecutionSessionLookup, LLVMOrcExecutionSessionRef,
+    LLVMOrcJITDylibCreateResourceTracker, LLVMOrcJITDylibDefine, LLVMOrcJITDylibLookupFlags,
+    LLVMOrcJITDylibRef, LLVMOrcLookupKind, LLVMOrcMaterializationResponsibilityNotifyEmitted,
     LLVMOrcMaterializationResponsibilityNotifyResolved, LLVMOrcMaterializationResponsibilityRef,
+    LLVMOrcReleaseResourceTracker, LLVMOrcResourceTrackerRef, LLVMOrcResourceTrackerRemove,
     LLVMOrcRetainSymbolStringPoolEntry, LLVMOrcSymbolLookupFlags, LLVMOrcSymbolStringPoolEntryRef,
 };
 use uruk::inkwell::targets::{InitializationConfig, Target};
@@ -43,6 +44,9 @@ unsafe impl Sync for Orc {}
 /// A name in the session's pool; valid as long as its [`Orc`].
 #[derive(Clone, Copy)]
 pub struct Name(LLVMOrcSymbolStringPoolEntryRef);
+
+/// What was added together; valid as long as its [`Orc`].
+pub struct Tracked(LLVMOrcResourceTrackerRef);
 
 /// What a custom unit carries.
 struct Trivial {
@@ -174,6 +178,43 @@ impl Orc {
             let buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(start, len, c"tiny.o".as_ptr());
             LLVMOrcLLJITAddObjectFile(self.jit, self.dylib, buffer)
         })
+    }
+}
+
+impl Orc {
+    /// Adds an object under a tracker of its own.
+    ///
+    /// # Errors
+    /// LLVM's.
+    pub fn add_tracked(&self, bytes: &[u8]) -> Result<Tracked> {
+        // SAFETY: a live dylib; the reference is the new handle's.
+        let tracked = Tracked(unsafe { LLVMOrcJITDylibCreateResourceTracker(self.dylib) });
+        // SAFETY: live bytes, which are copied; the buffer is taken over, the tracker is
+        // not.
+        check(unsafe {
+            let (start, len) = (bytes.as_ptr().cast(), bytes.len());
+            let buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(start, len, c"tiny.o".as_ptr());
+            LLVMOrcLLJITAddObjectFileWithRT(self.jit, tracked.0, buffer)
+        })?;
+        Ok(tracked)
+    }
+}
+
+impl Tracked {
+    /// Removes what is under the tracker.
+    ///
+    /// # Errors
+    /// LLVM's.
+    pub fn remove(self) -> Result<()> {
+        // SAFETY: a tracker of a live session; nobody calls its code any more.
+        check(unsafe { LLVMOrcResourceTrackerRemove(self.0) })
+    }
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        // SAFETY: the handle's own reference, used no more.
+        unsafe { LLVMOrcReleaseResourceTracker(self.0) };
     }
 }
 

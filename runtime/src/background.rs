@@ -9,11 +9,11 @@
 //! that no fork happens meanwhile; sleeping threads are parked, which holds no lock.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::{debug, info, warn};
-use uruk_codegen::fatal;
+use uruk_codegen::{Counters, fatal};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Decision, Nanos, Outcome, Publication, Purpose, Tier, VersionId};
 
@@ -24,7 +24,7 @@ use crate::guided::Step;
 use crate::service;
 #[cfg(doc)]
 use crate::tiers::Tiers;
-use crate::tiers::{Control, clock, key, nanos};
+use crate::tiers::{Control, Job, Jobs, clock, key, nanos, process_time};
 use crate::versions::Request;
 
 /// Niceness of background workers: the program, and first calls, go before them; beside
@@ -65,9 +65,14 @@ fn control(core: &Arc<Core>) {
             .unwrap_or_else(PoisonError::into_inner);
         *thread = Some(std::thread::current());
     }
+    let mut slept = false;
     while !core.is_stopping() {
         let interval = {
             let _pass = service::enter();
+            // Not in a process that is over by then, nor in a fork's child that is.
+            if std::mem::replace(&mut slept, true) {
+                core.prepare_worker();
+            }
             core.look()
         };
         let until = nanos(core.events.now() + interval).0;
@@ -91,7 +96,7 @@ fn work(core: &Arc<Core>) {
             job
         };
         match job {
-            Some((request, queued)) => core.run_job(request, queued),
+            Some(job) => core.run_job(job),
             // Woken for nothing it lines up again; it is in line once.
             None => {
                 // Whoever ends the session before this thread lined up does not wake it.
@@ -122,7 +127,11 @@ impl Core {
                 controller,
                 watched,
                 entries: totals,
+                processor,
             } = &mut *control;
+            let used = process_time();
+            let before = std::mem::replace(processor, used);
+            controller.on_processor_time(now, nanos(used.saturating_sub(before)));
             self.tiers.counts.read(watched, |id, added| {
                 let (entries, loops) = (u64::from(added.entries), u64::from(added.loops));
                 *totals.entry(id).or_default() += entries;
@@ -131,14 +140,14 @@ impl Core {
             while let Some(decision) = controller.next(now) {
                 decisions.push(decision);
             }
-            controller.polled(nanos(start.elapsed()));
+            controller.polled(now, nanos(start.elapsed()));
             controller.poll_interval(now)
         };
         for decision in decisions {
             self.carry_out(decision);
         }
         for request in self.tiers.profiles.due(self.events.now()) {
-            self.put_job(request);
+            self.put_job(request, false);
         }
         Duration::from_nanos(interval.0)
     }
@@ -150,14 +159,18 @@ impl Core {
                 function,
                 version,
                 tier,
+                counters,
                 ..
             } => match self.stubs.function(function.0) {
-                Some(id) => self.put_job(Request {
-                    function: id,
-                    version,
-                    tier,
-                    purpose: Purpose::Change,
-                }),
+                Some(id) => {
+                    let request = Request {
+                        function: id,
+                        version,
+                        tier,
+                        purpose: Purpose::Change,
+                    };
+                    self.put_job(request, counters);
+                }
                 None => self.job_ended(version, Outcome::Cancelled, None),
             },
             Decision::Cancel { function, version } => self.cancel(function, version),
@@ -216,13 +229,33 @@ impl Core {
         Ok(())
     }
 
-    fn put_job(self: &Arc<Self>, request: Request) {
+    fn put_job(self: &Arc<Self>, request: Request, counters: bool) {
         let mut jobs = self.tiers.jobs();
-        jobs.waiting.push_back((request, self.events.now()));
+        jobs.waiting.push_back(Job {
+            request,
+            queued: self.events.now(),
+            counters,
+        });
         if let Some(worker) = jobs.idle.pop() {
             worker.unpark();
             return;
         }
+        self.add_worker(jobs);
+    }
+
+    /// Has a first worker ready before there is a job: a program that runs for longer than
+    /// the first interval between looks will have one, and its hot function need not wait
+    /// for a thread to start.
+    fn prepare_worker(self: &Arc<Self>) {
+        let running = !self.tiers.control().watched.is_empty();
+        let jobs = self.tiers.jobs();
+        if jobs.workers == 0 && running {
+            self.add_worker(jobs);
+        }
+    }
+
+    /// Starts a worker if there may be another.
+    fn add_worker(self: &Arc<Self>, mut jobs: MutexGuard<'_, Jobs>) {
         if jobs.workers >= self.tiers.background_jobs() {
             return;
         }
@@ -244,7 +277,10 @@ impl Core {
     }
 
     /// Compiles and publishes one version in the background.
-    fn run_job(self: &Arc<Self>, request: Request, queued: Duration) {
+    fn run_job(self: &Arc<Self>, job: Job) {
+        let Job {
+            request, queued, ..
+        } = job;
         let on_fatal = {
             let core = Arc::clone(self);
             move |message: &str| {
@@ -262,7 +298,7 @@ impl Core {
                 );
                 let compile = Nanos::ZERO;
                 let decided = core.tiers.profiles.decided(request.version);
-                core.job_ended(decided, Outcome::Failed { compile }, None);
+                core.job_ended(decided.version, Outcome::Failed { compile }, None);
                 let name = String::from("uruk-opt");
                 if let Err(cause) = core.spawn_worker(name) {
                     warn!(%cause, "no background worker in place of the one LLVM took down");
@@ -275,11 +311,20 @@ impl Core {
             let before = thread_time();
             let first = self.profile_first(request, queued);
             let (request, result) = match first {
-                Ok(Step::Later) => return,
+                Ok(Step::Later) => {
+                    let spent = thread_time().saturating_sub(before);
+                    return self.tiers.profiles.charge(request.version, spent);
+                }
+                Ok(Step::Now(request)) if job.counters => {
+                    let how = self.tiers.how(request.tier).counting(Counters::Entry);
+                    (request, self.make_as(request, how, Some(queued)))
+                }
                 Ok(Step::Now(request)) => (request, self.make(request, Some(queued))),
                 Err(cause) => (request, Err(cause)),
             };
-            let compile = nanos(thread_time().saturating_sub(before));
+            let decided = self.tiers.profiles.decided(request.version);
+            let spent = thread_time().saturating_sub(before);
+            let compile = nanos(spent + decided.spent);
             let (outcome, runs) = match result {
                 Ok(made) => match made.publication {
                     Publication::Published { .. } => {
@@ -303,8 +348,7 @@ impl Core {
                     (Outcome::Failed { compile }, None)
                 }
             };
-            let decided = self.tiers.profiles.decided(request.version);
-            self.job_ended(decided, outcome, runs);
+            self.job_ended(decided.version, outcome, runs);
         });
     }
 
@@ -350,7 +394,7 @@ impl Core {
         let waited = {
             let mut jobs = self.tiers.jobs();
             let before = jobs.waiting.len();
-            jobs.waiting.retain(|(job, _)| job.version != version);
+            jobs.waiting.retain(|job| job.request.version != version);
             jobs.waiting.len() != before
         };
         if let Some(id) = self.stubs.function(function.0) {

@@ -100,7 +100,7 @@ pub(crate) fn bind(
                 )
             })
             .collect();
-        plans.push(ModulePlan { imports });
+        plans.push(ModulePlan { imports, number: 0 });
         dropped_keys.push(
             summary
                 .symbols
@@ -211,7 +211,7 @@ fn choose<'a>(
     Ok(winners)
 }
 
-fn is_data(summary: &ModuleSummary, symbol: SymbolId, depth: u32) -> bool {
+pub(crate) fn is_data(summary: &ModuleSummary, symbol: SymbolId, depth: u32) -> bool {
     match summary.symbols[symbol.index()].kind {
         Kind::Data => true,
         Kind::Alias {
@@ -262,6 +262,7 @@ fn import(
             access,
             defined: true,
             bound: true,
+            replaced: false,
         };
     }
     let winner = winners.get(&*info.name);
@@ -280,13 +281,14 @@ fn import(
         access,
         defined,
         bound: winner.is_some(),
+        replaced: false,
     }
 }
 
 /// Marks the suffix of local link names: marker, then image, file and symbol number.
 const LOCAL_MARKER: &str = ".uruk.";
 
-fn local_link_name(name: &str, image: u64, input: usize, id: SymbolId) -> String {
+pub(crate) fn local_link_name(name: &str, image: u64, input: usize, id: SymbolId) -> String {
     format!("{name}{LOCAL_MARKER}{image}.{input}.{}", id.0)
 }
 

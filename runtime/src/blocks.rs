@@ -4,14 +4,13 @@
 //! and exception tables. Data that only this version uses (the words of its probes)
 //! lives as long, however often the code moves.
 
-use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
 
 use uruk_heap::{Pool, Sealed};
 use uruk_link::{FdeRow, Moves};
-use uruk_reclaim::BlockId;
+use uruk_reclaim::{BlockId, Fixed, IdMap};
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 use uruk_unwind::Row;
@@ -83,6 +82,15 @@ impl Code {
         self.memory.address()..self.memory.address() + self.memory.len() as u64
     }
 
+    /// The bytes of the function itself.
+    pub(crate) fn body(&self) -> Option<&[u8]> {
+        let place =
+            |address: u64| usize::try_from(address.checked_sub(self.memory.address())?).ok();
+        self.memory
+            .bytes()?
+            .get(place(self.entry)?..place(self.body_end)?)
+    }
+
     /// As it is in `memory`, a copy of its own.
     pub(crate) fn moved(&self, memory: Sealed) -> Code {
         let (from, to) = (self.memory.address(), memory.address());
@@ -102,9 +110,9 @@ impl Code {
 /// All code there is, live and retired, by block. Used by the thread that reclaims.
 #[derive(Default)]
 pub(crate) struct Table {
-    pub(crate) codes: HashMap<BlockId, Piece>,
+    pub(crate) codes: IdMap<BlockId, Piece>,
     /// The block of a version that is live.
-    pub(crate) live: HashMap<VersionId, BlockId>,
+    pub(crate) live: IdMap<VersionId, BlockId>,
     next: u64,
     /// Requests applied so far.
     pub(crate) tickets: u64,
@@ -112,6 +120,11 @@ pub(crate) struct Table {
 
 /// A piece of code and whose it is.
 pub(crate) struct Piece {
+    /// Functions it took bodies or facts from.
+    pub(crate) depends: Arc<[FunctionId]>,
+    /// Why it cannot move.
+    pub(crate) fixed: Option<Fixed>,
+    pub(crate) version: VersionId,
     pub(crate) function: Option<FunctionId>,
     pub(crate) code: Code,
 }

@@ -3,12 +3,12 @@
 //! Locks here are `std`'s: their whole state is one word, so a forked child can go
 //! on using them (see `service`, which makes sure that no worker holds one).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use uruk_codegen::{Bitcode, CodegenError, ModulePlan, ReaderPool, SymbolId};
+use uruk_codegen::{Bitcode, CodegenError, FactStore, ModulePlan, ReaderPool, SymbolId};
 use uruk_heap::{Heap, HeapConfig};
 use uruk_link::{Need, Resolved};
 use uruk_session::Dylib;
@@ -24,6 +24,7 @@ use crate::names::{Definition, Name, Names};
 use crate::process::Process;
 use crate::reclaim::Reclaim;
 use crate::removal::Owners;
+use crate::replace::{Locals, Replacing};
 use crate::service;
 use crate::stats::Counters;
 use crate::tiers::{TierSettings, TierState};
@@ -32,10 +33,16 @@ use crate::tools::Tools;
 /// One module of the program.
 pub(crate) struct Module {
     pub(crate) readers: ReaderPool,
-    /// Set once the image it belongs to is bound.
-    pub(crate) plan: OnceLock<ModulePlan>,
+    /// Set once the image it belongs to is bound; another one after a replacement.
+    plan: RwLock<Arc<ModulePlan>>,
+    /// What is known of its functions, under `plan`.
+    facts: RwLock<Arc<FactStore>>,
     /// Where its names are defined and looked up.
     pub(crate) dylib: Dylib,
+    /// What local names mean in the modules whose functions this one replaced.
+    pub(crate) inherited: Locals,
+    definitions: OnceLock<HashMap<Box<str>, SymbolId>>,
+    interprocedural: OnceLock<Option<String>>,
 }
 
 impl Module {
@@ -45,17 +52,59 @@ impl Module {
         let readers = ReaderPool::new(bitcode, readers)?;
         Ok(Module {
             readers,
-            plan: OnceLock::new(),
+            plan: RwLock::default(),
+            facts: RwLock::default(),
             dylib: dylib.clone(),
+            inherited: Locals::default(),
+            definitions: OnceLock::new(),
+            interprocedural: OnceLock::new(),
         })
     }
 
-    /// The plan; binding has happened before any compile.
-    pub(crate) fn plan(&self) -> &ModulePlan {
-        static EMPTY: ModulePlan = ModulePlan {
-            imports: Vec::new(),
-        };
-        self.plan.get().unwrap_or(&EMPTY)
+    /// The plan at this moment; binding has happened before any compile.
+    pub(crate) fn plan(&self) -> Arc<ModulePlan> {
+        let plan = self.plan.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&plan)
+    }
+
+    /// What is known of its functions, under its plan.
+    pub(crate) fn facts(&self) -> Arc<FactStore> {
+        let facts = self.facts.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&facts)
+    }
+
+    /// Says how symbols are named and reached from now on. Their names stay.
+    pub(crate) fn set_plan(&self, plan: Arc<ModulePlan>) {
+        // What was inferred may have been so from a body that is replaced.
+        *self.facts.write().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+        *self.plan.write().unwrap_or_else(PoisonError::into_inner) = plan;
+    }
+
+    /// The symbol that this module defines under a link name, whether or not its
+    /// definition counts.
+    pub(crate) fn definition(&self, link_name: &str) -> Option<SymbolId> {
+        let definitions = self.definitions.get_or_init(|| {
+            let plan = self.plan();
+            let symbols = self.readers.summary().symbols.iter().enumerate();
+            symbols
+                .filter(|(_, info)| info.linkage.is_definition())
+                .map(|(index, _)| SymbolId(index as u32))
+                .map(|id| (plan.import(id).name.clone(), id))
+                .collect()
+        });
+        definitions.get(link_name).copied()
+    }
+
+    /// Why bodies of this module may hold parts of each other, if they may.
+    pub(crate) fn interprocedural(&self) -> Result<Option<&str>, Error> {
+        if self.interprocedural.get().is_none() {
+            let found = self.readers.reader()?.interprocedural();
+            let _ = self.interprocedural.set(found);
+        }
+        Ok(self
+            .interprocedural
+            .get()
+            .and_then(|found| found.as_deref()))
     }
 }
 
@@ -82,14 +131,15 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     pub(crate) events: Events,
     pub(crate) tiers: TierState,
+    pub(crate) replacing: Replacing,
     pub(crate) tools: Tools,
     pub(crate) owners: Arc<Owners>,
     pub(crate) reclaim: Reclaim,
     pub(crate) dump_asm: RwLock<Vec<String>>,
-    /// Images whose constructors have not run.
-    pub(crate) pending: Mutex<Vec<Hooks>>,
-    /// Destructors of the images whose constructors have run: image and address.
-    pub(crate) destructors: Mutex<Vec<(u64, u64)>>,
+    /// By number, images whose constructors have not run.
+    pub(crate) pending: Mutex<BTreeMap<u64, Hooks>>,
+    /// By number, destructors of the images whose constructors have run, in running order.
+    pub(crate) destructors: Mutex<BTreeMap<u64, Vec<u64>>>,
     /// True once a whole program is loaded: this process is that program.
     program: AtomicBool,
     lost_worker: AtomicBool,
@@ -145,6 +195,7 @@ impl Core {
             counters: Counters::default(),
             events: Events::default(),
             tiers: TierState::new(tiers, code),
+            replacing: Replacing::default(),
             tools,
             owners: Arc::default(),
             reclaim: Reclaim::new(&reclaim),
@@ -168,6 +219,7 @@ impl Core {
         {
             let _pass = service::enter();
             self.tiers.stop();
+            self.stop_reclaim();
         }
         // The last handle may have been a listener's, on a worker.
         if !threads::is_ours() {
@@ -323,10 +375,17 @@ impl Core {
     }
 }
 
-/// A display name kept for the life of the process.
+/// A display name kept for the life of the process, once.
 pub(crate) fn static_name(link_name: &str) -> &'static CStr {
+    static NAMES: Mutex<BTreeSet<&'static CStr>> = Mutex::new(BTreeSet::new());
     let name = CString::new(display_name(link_name).replace('\0', "?")).unwrap_or_default();
-    Box::leak(name.into_boxed_c_str())
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name.as_c_str()) {
+        return known;
+    }
+    let name = Box::leak(name.into_boxed_c_str());
+    names.insert(name);
+    name
 }
 
 impl From<uruk_unwind::UnwindError> for Error {

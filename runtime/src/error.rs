@@ -8,6 +8,8 @@ use uruk_link::LinkError;
 use uruk_session::SessionError;
 use uruk_stubs::StubError;
 
+use crate::replace::ReplaceError;
+
 /// What can go wrong in the library; the session stays usable after any of them.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -118,6 +120,9 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// Functions could not be replaced; nothing has changed.
+    #[error(transparent)]
+    Replace(#[from] Arc<ReplaceError>),
     /// A stack cannot be registered.
     #[error(transparent)]
     Roots(#[from] Arc<uruk_roots::RootsError>),
@@ -170,4 +175,4 @@ macro_rules! shared {
     )*};
 }
 
-shared!(LinkError => Link, HeapError => Heap, StubError => Stub);
+shared!(LinkError => Link, HeapError => Heap, StubError => Stub, ReplaceError => Replace);

@@ -83,6 +83,16 @@ struct Counting {
     decided: VersionId,
     words: Words,
     since: Duration,
+    /// Processor time of the compile with probes.
+    spent: Duration,
+}
+
+/// What the controller asked for, of a guided version.
+#[derive(Clone, Copy)]
+pub(crate) struct Decided {
+    pub(crate) version: VersionId,
+    /// Processor time spent on it before.
+    pub(crate) spent: Duration,
 }
 
 #[derive(Default)]
@@ -91,7 +101,7 @@ struct State {
     /// By function index, once counted.
     profiles: HashMap<u32, Arc<Profile>>,
     /// Guided version under way -> what the controller asked for.
-    decided: HashMap<VersionId, VersionId>,
+    decided: HashMap<VersionId, Decided>,
 }
 
 /// The profiles of a session.
@@ -113,9 +123,20 @@ impl Profiles {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number under which the controller knows a version.
-    pub(crate) fn decided(&self, version: VersionId) -> VersionId {
-        self.lock().decided.remove(&version).unwrap_or(version)
+    /// What the controller asked for when it got `version`.
+    pub(crate) fn decided(&self, version: VersionId) -> Decided {
+        let spent = Duration::ZERO;
+        let itself = Decided { version, spent };
+        self.lock().decided.remove(&version).unwrap_or(itself)
+    }
+
+    /// The compile with probes for `decided` took so much processor time.
+    pub(crate) fn charge(&self, decided: VersionId, spent: Duration) {
+        let mut state = self.lock();
+        let mut held = state.counting.iter_mut();
+        if let Some(held) = held.find(|held| held.decided == decided) {
+            held.spent = spent;
+        }
     }
 
     /// Stops counting for `decided`; false if nothing counted for it.
@@ -126,6 +147,15 @@ impl Profiles {
             .counting
             .retain(|counting| counting.decided != decided);
         state.counting.len() != before
+    }
+
+    /// What was counted in a function is about another body now.
+    pub(crate) fn forget(&self, function: FunctionId) {
+        let mut state = self.lock();
+        state.profiles.remove(&function.index());
+        state
+            .counting
+            .retain(|counting| counting.request.function != function);
     }
 
     /// In the child of a fork: the controller starts over with what was under way.
@@ -157,7 +187,11 @@ impl Profiles {
                 Ok(_) => {}
                 Err(cause) => debug!(%cause, "no profile"),
             }
-            decided.insert(held.request.version, held.decided);
+            let came = Decided {
+                version: held.decided,
+                spent: held.spent,
+            };
+            decided.insert(held.request.version, came);
             due.push(held.request);
             false
         });
@@ -210,11 +244,17 @@ impl Core {
                     decided: request.version,
                     words,
                     since: self.events.now(),
+                    spent: Duration::ZERO,
                 });
                 Ok(Step::Later)
             }
             None => {
-                state.decided.insert(guided.version, request.version);
+                let came = Decided {
+                    version: request.version,
+                    // Counted with the compile that follows.
+                    spent: Duration::ZERO,
+                };
+                state.decided.insert(guided.version, came);
                 Ok(Step::Now(guided))
             }
         }

@@ -37,6 +37,7 @@ pub struct JitBuilder {
     tools: ToolSettings,
     reclaim: ReclaimConfig,
     listeners: Vec<Listener>,
+    replacements_kept: Option<usize>,
 }
 
 impl fmt::Debug for JitBuilder {
@@ -133,6 +134,14 @@ impl JitBuilder {
         self
     }
 
+    /// Replacements that are kept to be [rolled back](Jit::rollback), with the code they
+    /// replaced. Default: 8.
+    #[must_use]
+    pub fn replacements_kept(mut self, count: usize) -> JitBuilder {
+        self.replacements_kept = Some(count);
+        self
+    }
+
     /// Adds someone to be told of every [`Event`].
     #[must_use]
     pub fn on_event(mut self, listener: Listener) -> JitBuilder {
@@ -159,6 +168,9 @@ impl JitBuilder {
         }
         let tools = Tools::new(&self.tools)?;
         let core = Core::new(heap, jobs, tiers, tools, self.reclaim)?;
+        if let Some(count) = self.replacements_kept {
+            core.replacing.keep_sets(count);
+        }
         for listener in self.listeners {
             core.events.listen(listener);
         }
@@ -401,7 +413,7 @@ impl Jit {
         let core = &self.shared.core;
         let pending =
             std::mem::take(&mut *core.pending.lock().unwrap_or_else(PoisonError::into_inner));
-        for hooks in pending {
+        for hooks in pending.into_values() {
             // SAFETY: by the caller's promise; an empty argument vector ends itself.
             unsafe {
                 hooks.resolve_ifuncs(core);
@@ -411,8 +423,7 @@ impl Jit {
                 .destructors
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            let destructors = hooks.destructors.iter().rev();
-            held.extend(destructors.map(|&address| (hooks.image, address)));
+            held.insert(hooks.image, hooks.destructors);
         }
     }
 
@@ -428,7 +439,7 @@ impl Jit {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner),
         );
-        for &(_, address) in destructors.iter().rev() {
+        for &address in destructors.values().rev().flatten() {
             // SAFETY: by the caller's promise.
             unsafe { uruk_stubs::call_void(address) };
         }

@@ -88,6 +88,8 @@ impl Source {
 pub(crate) struct Image {
     /// Its number in the session.
     pub(crate) number: u64,
+    /// Whether threads of the program may run already.
+    pub(crate) late: bool,
     pub(crate) modules: Vec<(usize, Arc<Module>)>,
     pub(crate) objects: Vec<(String, Arc<[u8]>)>,
     /// Functions that objects define.
@@ -196,6 +198,7 @@ impl Core {
 
         let mut image = Image {
             number,
+            late: false,
             modules,
             objects,
             discarded: Vec::new(),
@@ -206,9 +209,9 @@ impl Core {
         };
         let mut plans = binding.plans;
         for (file, module) in &image.modules {
-            // A module is bound once: it was made by `load` just now.
-            let _ = module.plan.set(std::mem::take(&mut plans[*file]));
+            module.set_plan(Arc::new(std::mem::take(&mut plans[*file])));
         }
+        self.replacing.register(&image.modules);
         for (_, module) in &image.modules {
             let count = self.define_functions(tracker, module, mode)?;
             self.counters.functions.fetch_add(count, Ordering::Relaxed);
@@ -222,6 +225,7 @@ impl Core {
         for (file, module) in &image.modules {
             let summary = module.readers.summary();
             let lost = &binding.dropped_keys[*file];
+            let plan = module.plan();
             for (list, hooks) in [
                 (&summary.constructors, &mut image.constructors),
                 (&summary.destructors, &mut image.destructors),
@@ -231,7 +235,7 @@ impl Core {
                     .filter(|e| !e.key.is_some_and(|key| lost[key.index()]));
                 hooks.extend(kept.filter_map(|entry| {
                     let function = function_base(summary, entry.function)?;
-                    let name = module.plan().import(function).name.clone();
+                    let name = plan.import(function).name.clone();
                     let target = Target::Name(dylib.clone(), name);
                     Some(Hook {
                         priority: entry.priority,
@@ -443,7 +447,7 @@ impl Core {
 }
 
 /// The function a symbol finally names.
-fn function_base(summary: &ModuleSummary, mut symbol: SymbolId) -> Option<SymbolId> {
+pub(crate) fn function_base(summary: &ModuleSummary, mut symbol: SymbolId) -> Option<SymbolId> {
     for _ in 0..64 {
         match summary.symbols[symbol.index()].kind {
             Kind::Function | Kind::Ifunc { .. } => return Some(symbol),

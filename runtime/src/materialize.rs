@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::info;
-use uruk_codegen::{BODY_PREFIX, COUNTERS, CodegenError, Compile, Compiled, Labels, PROBES};
+use uruk_codegen::{
+    BODY_PREFIX, COUNTERS, CodegenError, Compile, Compiled, Labels, ModulePlan, PROBES,
+};
 use uruk_heap::Pool;
 use uruk_link::{Graph, LayoutOptions, Object, Resolved};
 use uruk_session::{Flags, Interface, Responsibility, SessionError, Symbol, Tracker, Unit};
@@ -38,8 +40,7 @@ pub(crate) struct Started {
 struct BodyUnit {
     core: Arc<Core>,
     name: Box<str>,
-    function: Function,
-    id: FunctionId,
+    body: BodyOf,
     how: Compile,
     symbol: Symbol,
     /// What became of it: the session carries neither our results nor our errors.
@@ -51,6 +52,14 @@ struct BodyUnit {
 pub(crate) struct BodyTracker {
     tracker: Tracker,
     number: usize,
+}
+
+/// What is compiled for a function: a body, and how its module is bound.
+#[derive(Clone)]
+pub(crate) struct BodyOf {
+    pub(crate) id: FunctionId,
+    pub(crate) function: Function,
+    pub(crate) plan: Arc<ModulePlan>,
 }
 
 /// A version that is ready to run; nothing can reach it yet.
@@ -83,7 +92,7 @@ impl Unit for BodyUnit {
     }
 
     fn materialize(self: Box<Self>, responsibility: Responsibility) {
-        let result = self.core.build(&self.function, self.id, &self.how);
+        let result = self.core.build(&self.body, &self.how);
         let told = match &result {
             Ok(built) => Ok(built.entry),
             Err(cause) => Err(cause.to_string()),
@@ -112,9 +121,16 @@ impl Core {
         let function = self.function(id).ok_or(Error::NotAFunction {
             name: format!("{id:?}"),
         })?;
+        let plan = function.module.plan();
+        self.build_body(BodyOf { id, function, plan }, how)
+    }
+
+    /// As [`Core::build_version`], of a body that need not be the function's own yet.
+    pub(crate) fn build_body(self: &Arc<Self>, body: BodyOf, how: Compile) -> Result<Built, Error> {
+        let id = body.id;
         let versions = &self.tiers.versions;
         let number = versions.take_number(id);
-        match self.build_unit(id, function, number, how) {
+        match self.build_unit(body, number, how) {
             Ok((mut built, tracker)) => {
                 built.unit = Some(BodyTracker { tracker, number });
                 Ok(built)
@@ -128,23 +144,24 @@ impl Core {
 
     fn build_unit(
         self: &Arc<Self>,
-        id: FunctionId,
-        function: Function,
+        body: BodyOf,
         number: usize,
         how: Compile,
     ) -> Result<(Built, Tracker), Error> {
-        let link_name = &function.module.plan().import(function.symbol).name;
+        let link_name = &body.plan.import(body.function.symbol).name;
         let symbol = self
             .names
             .session()
             // Functions of other dylibs, and one that was removed, may have the same name.
-            .intern(&format!("{BODY_PREFIX}{number}.{}.{link_name}", id.index()));
+            .intern(&format!(
+                "{BODY_PREFIX}{number}.{}.{link_name}",
+                body.id.index()
+            ));
         let outcome = Arc::new(Mutex::new(None));
         let unit = BodyUnit {
             core: Arc::clone(self),
             name: link_name.clone(),
-            function,
-            id,
+            body,
             how,
             symbol,
             outcome: Arc::clone(&outcome),
@@ -184,20 +201,21 @@ impl Core {
     }
 
     /// Compiles and links a body; nothing can reach it yet.
-    fn build(&self, function: &Function, id: FunctionId, how: &Compile) -> Result<Built, Error> {
+    fn build(&self, body: &BodyOf, how: &Compile) -> Result<Built, Error> {
         let start = Instant::now();
-        let compiled = self.compile(function, how)?;
+        let compiled = self.compile(body, how)?;
         let compiling = start.elapsed();
         let start = Instant::now();
-        let mut built = self.link_function(function, id, compiled)?;
+        let mut built = self.link_function(body, compiled)?;
         built.compiling = compiling;
         built.linking = start.elapsed();
         Ok(built)
     }
 
-    fn compile(&self, function: &Function, how: &Compile) -> Result<Compiled, Error> {
+    fn compile(&self, body: &BodyOf, how: &Compile) -> Result<Compiled, Error> {
+        let function = &body.function;
         let mut reader = function.module.readers.reader()?;
-        match reader.compile(function.module.plan(), function.symbol, how) {
+        match reader.compile(&body.plan, function.symbol, how) {
             Ok(compiled) => Ok(compiled),
             Err(error) => {
                 reader.discard();
@@ -206,13 +224,10 @@ impl Core {
         }
     }
 
-    fn link_function(
-        &self,
-        function: &Function,
-        id: FunctionId,
-        mut compiled: Compiled,
-    ) -> Result<Built, Error> {
-        let link_name = &function.module.plan().import(function.symbol).name;
+    fn link_function(&self, body: &BodyOf, mut compiled: Compiled) -> Result<Built, Error> {
+        let BodyOf { id, function, plan } = body;
+        let id = *id;
+        let link_name = &plan.import(function.symbol).name;
         let file = function.module.readers.bitcode().name();
         let object = std::mem::take(&mut compiled.object);
         let graph = Graph::new(vec![Object::parse(file, &object)?])?;
@@ -272,6 +287,8 @@ impl Core {
             end: body_end,
             code: range.start,
             linked: &linked,
+            object: &object,
+            symbol: &body,
         });
         let (memory, data) = split(memory);
         let memory = memory.ok_or_else(|| Error::NotAFunction {
@@ -323,12 +340,21 @@ impl Core {
                 message: message.to_owned(),
             })
         };
-        service::sacrificial("uruk-load", lost, move || {
+        let no_bitcode = sources
+            .iter()
+            .all(|source| matches!(source, Source::Object { .. }));
+        let work = move || {
             let image = core.load(&tracker, sources, mode)?;
             core.check_missing(&image)?;
             let started = core.materialize_data(&tracker, &image, mode)?;
             Ok((image, started))
-        })
+        };
+        if no_bitcode {
+            // LLVM has no part in it, and a thread costs more than the link.
+            let _pass = service::enter();
+            return work();
+        }
+        service::sacrificial("uruk-load", lost, work)
     }
 
     /// Compiles and links the data of an image, with its object files, as one.
@@ -344,8 +370,8 @@ impl Core {
             let name = module.readers.bitcode().name().to_owned();
             let mut reader = module.readers.reader()?;
             let object = match mode {
-                Mode::Eager => reader.compile_everything(module.plan())?,
-                Mode::Lazy => reader.compile_data(module.plan())?,
+                Mode::Eager => reader.compile_everything(&module.plan())?,
+                Mode::Lazy => reader.compile_data(&module.plan())?,
             };
             objects.extend(object.map(|bytes| (name, bytes.into())));
         }
@@ -373,7 +399,11 @@ impl Core {
         }
         let laid = graph.layout(&LayoutOptions::default())?;
         let tls_place = match laid.tls() {
-            Some(shape) => Some(tls::place(shape.size, shape.align, self.is_program())?),
+            Some(shape) => Some({
+                // Threads that run already have no copy of what comes later.
+                let early = self.is_program() && !image.late;
+                tls::place(shape.size, shape.align, early)?
+            }),
             None => None,
         };
         let tls_module = tls_place.map(|place| place.module);

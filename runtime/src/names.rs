@@ -67,6 +67,8 @@ pub(crate) struct Names {
     thread_locals: RwLock<ThreadLocals>,
     /// Those made by [`Names::create_dylib`] that are still there.
     dylibs: RwLock<Vec<Dylib>>,
+    /// Data that lies elsewhere than its name was defined at: old address and new one.
+    relocated: RwLock<HashMap<u64, u64>>,
 }
 
 impl Names {
@@ -94,6 +96,7 @@ impl Names {
             bodies,
             thread_locals: RwLock::default(),
             dylibs: RwLock::default(),
+            relocated: RwLock::default(),
         })
     }
 
@@ -185,7 +188,7 @@ impl Names {
         if let Some(address) = ready {
             return Some(match self.stubs.function_at(address) {
                 Some(id) => Definition::Function { id },
-                None => Definition::Address(address),
+                None => Definition::Address(self.relocated(address)),
             });
         }
         let held = self
@@ -200,6 +203,44 @@ impl Names {
     pub(crate) fn is_own(&self, dylib: &Dylib, name: &str) -> bool {
         let symbol = self.session.intern(name);
         self.session.symbol_state(dylib, symbol).is_some()
+    }
+
+    /// Has names of data at `old` mean `new`, or `old` again.
+    pub(crate) fn relocate(&self, old: u64, new: Option<u64>) {
+        let mut relocated = self
+            .relocated
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        match new {
+            Some(new) => relocated.insert(old, new),
+            None => relocated.remove(&old),
+        };
+    }
+
+    fn relocated(&self, mut address: u64) -> u64 {
+        let relocated = self
+            .relocated
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        // Each step leads to storage that was made later, so there are no circles.
+        while let Some(&next) = relocated.get(&address) {
+            address = next;
+        }
+        address
+    }
+
+    /// What `name` means if `dylib` itself defines it.
+    pub(crate) fn find_own(&self, dylib: &Dylib, name: &str) -> Option<Definition> {
+        if self.is_own(dylib, name) {
+            return self.find(dylib, name);
+        }
+        let symbol = self.session.intern(name);
+        let held = self
+            .thread_locals
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let &(module, offset) = held.get(&(dylib.id(), symbol))?;
+        Some(Definition::Tls { module, offset })
     }
 
     fn find_slowly(&self, dylib: &Dylib, symbol: Symbol) -> Option<u64> {

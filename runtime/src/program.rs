@@ -223,7 +223,7 @@ impl Outputs {
             return;
         };
         if let Some(format) = self.stats {
-            let text = core.counters.snapshot().render(format, &recording);
+            let text = core.stats().render(format, &recording);
             // A closed standard error is no reason to change the exit status.
             let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
         }

@@ -15,6 +15,7 @@
 mod environment;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
@@ -22,17 +23,17 @@ use std::time::{Duration, Instant};
 
 use tracing::{debug, info, warn};
 use uruk_heap::HeapError;
-use uruk_reclaim::{Block, Config, Engine, Fixed, Kind, Nanos, Span, Step};
+use uruk_reclaim::{Block, BlockId, Config, Engine, Kind, Nanos, Span, Step};
 use uruk_roots::{Roots, RootsError};
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 
-use crate::blocks::{Code, Piece, Table};
+use crate::blocks::{Piece, Table};
 use crate::core::Core;
 use crate::materialize::Built;
+use crate::records::Version;
 use crate::service;
 use crate::tiers::clock;
-use crate::versions::Version;
 
 use environment::{Hands, space_of};
 
@@ -41,6 +42,9 @@ const GATHER: Duration = Duration::from_millis(5);
 
 /// How long a compile that found no memory waits for a cycle.
 const FOR_MORE: Duration = Duration::from_secs(2);
+
+/// A running thread that has the signal blocked is waited for so long by a scan.
+const PATIENCE: Duration = Duration::from_millis(2);
 
 /// How often somebody who waits for a cycle looks.
 const LOOK: Duration = Duration::from_micros(200);
@@ -52,12 +56,7 @@ const KEPT: Duration = Duration::from_secs(5);
 /// What the reclaiming thread is told.
 pub(crate) enum Note {
     /// Code can be started from now on.
-    Live {
-        function: Option<FunctionId>,
-        version: VersionId,
-        code: Code,
-        fixed: Option<Fixed>,
-    },
+    Live(Piece),
     /// Nothing can start the code of this version any more.
     Retire(VersionId),
     /// Somebody wants a cycle.
@@ -84,20 +83,9 @@ impl Notes {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Code of `version` can be started from now on.
-    pub(crate) fn live(
-        &self,
-        function: Option<FunctionId>,
-        version: VersionId,
-        code: Code,
-        fixed: Option<Fixed>,
-    ) {
-        self.pending().push_back(Note::Live {
-            function,
-            version,
-            code,
-            fixed,
-        });
+    /// A piece of code can be started from now on.
+    pub(crate) fn live(&self, piece: Piece) {
+        self.pending().push_back(Note::Live(piece));
     }
 
     /// Nothing can start the code of `version` any more.
@@ -118,10 +106,15 @@ impl Notes {
     /// Wakes the thread, if it waits for notes.
     pub(crate) fn wake(&self) {
         if self.asleep.swap(false, Ordering::Relaxed) {
-            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(thread) = &*thread {
-                thread.unpark();
-            }
+            self.stop();
+        }
+    }
+
+    /// Wakes the thread, whatever it waits for.
+    pub(crate) fn stop(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = &*thread {
+            thread.unpark();
         }
     }
 }
@@ -210,7 +203,13 @@ impl Core {
         }
         let version = self.tiers.versions.ids.next();
         let notes = &self.reclaim.notes;
-        notes.live(Some(id), version, built.code, None);
+        notes.live(Piece {
+            function: Some(id),
+            version,
+            depends: Arc::default(),
+            fixed: None,
+            code: built.code,
+        });
         notes.retire(version);
         self.start_reclaim();
     }
@@ -265,7 +264,9 @@ impl Core {
     /// What is known of the memory of code.
     pub(crate) fn reclaim_stats(&self) -> uruk_reclaim::Stats {
         let now = self.reclaim_now_time();
-        self.reclaim.state().engine.stats(now)
+        let mut state = self.reclaim.state();
+        self.read_notes(&mut state, now);
+        state.engine.stats(now)
     }
 
     /// Who answers for threads and registered stacks.
@@ -276,7 +277,10 @@ impl Core {
             // Two at once share the handler; one of them is dropped.
             None => {
                 let range = self.heap.pool_range(uruk_heap::Pool::Code);
-                let made = Roots::new(range, uruk_roots::Config::default())?;
+                let mut config = uruk_roots::Config::default();
+                // Threads of ours that compile block all signals.
+                config.patience = PATIENCE;
+                let made = Roots::new(range, config)?;
                 Ok(held.get_or_init(|| made))
             }
         }
@@ -296,21 +300,15 @@ fn run(core: &Arc<Core>) {
         *thread = Some(std::thread::current());
     }
     while !core.is_stopping() {
-        let (step, urgent) = {
+        let step = {
             let _pass = service::enter();
             core.step()
         };
         match step {
             Step::Working | Step::Finished(_) => {}
             Step::Idle { until } => {
+                core.sleep_until(until);
                 let notes = &core.reclaim.notes;
-                notes.asleep.store(true, Ordering::Relaxed);
-                let now = core.reclaim_now_time();
-                match until {
-                    Some(until) => std::thread::park_timeout(Duration::from_nanos((until - now).0)),
-                    None if urgent => {}
-                    None => std::thread::park(),
-                }
                 let waits = core.reclaim.answered.load(Ordering::Relaxed)
                     < notes.tickets.load(Ordering::Relaxed);
                 if !waits && !core.is_stopping() {
@@ -322,25 +320,46 @@ fn run(core: &Arc<Core>) {
 }
 
 impl Core {
-    /// Applies notes and takes one step of the engine; whether notes came meanwhile.
-    fn step(self: &Arc<Self>) -> (Step, bool) {
-        let notes: Vec<Note> = self.reclaim.notes.pending().drain(..).collect();
+    /// Sleeps until then, or until there is a note, or the session ends.
+    fn sleep_until(&self, until: Option<Nanos>) {
+        let notes = &self.reclaim.notes;
+        notes.asleep.store(true, Ordering::Relaxed);
+        let nothing = {
+            let _pass = service::enter();
+            // Whoever puts a note, or ends the session, takes this lock before it looks
+            // at `asleep`: it comes first, and is seen here, or it sees `asleep`.
+            notes.pending().is_empty() && !self.is_stopping()
+        };
+        if nothing {
+            match until {
+                Some(until) => {
+                    let left = until - self.reclaim_now_time();
+                    std::thread::park_timeout(Duration::from_nanos(left.0));
+                }
+                None => std::thread::park(),
+            }
+        }
+        notes.asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// Has the thread end, after [`Core::is_stopping`] became true.
+    pub(crate) fn stop_reclaim(&self) {
+        let notes = &self.reclaim.notes;
+        drop(notes.pending());
+        notes.wake();
+    }
+
+    /// Applies notes and takes one step of the engine.
+    fn step(self: &Arc<Self>) -> Step {
         let now = self.reclaim_now_time();
         let before = clock(libc::CLOCK_THREAD_CPUTIME_ID);
         let mut state = self.reclaim.state();
+        self.read_notes(&mut state, now);
         let State {
             engine,
             hands,
             aging,
         } = &mut *state;
-        for note in notes {
-            match note {
-                Note::Superseded(function, version) => {
-                    aging.push_back((self.events.now() + KEPT, function, version));
-                }
-                note => apply(engine, &mut hands.table, note, now),
-            }
-        }
         while let Some(&(due, function, version)) = aging.front()
             && due.as_nanos() as u64 <= now.0
         {
@@ -363,13 +382,48 @@ impl Core {
                 info!(%cause, "no code can be reclaimed now");
             }
         }
-        drop(state);
-        let waiting = !self.reclaim.notes.pending().is_empty();
-        (step, waiting)
+        step
     }
 }
 
 impl Core {
+    fn read_notes(&self, state: &mut State, now: Nanos) {
+        let notes: Vec<Note> = self.reclaim.notes.pending().drain(..).collect();
+        for note in notes {
+            match note {
+                Note::Superseded(function, version) => {
+                    let due = self.events.now() + KEPT;
+                    state.aging.push_back((due, function, version));
+                }
+                note => apply(&mut state.engine, &mut state.hands.table, note, now),
+            }
+        }
+    }
+
+    /// The bytes of a version and the address of its first; also of versions that were
+    /// freed, while a run is recorded.
+    pub(crate) fn code_of(&self, version: VersionId) -> Option<(u64, Vec<u8>)> {
+        let mut state = self.reclaim.state();
+        self.read_notes(&mut state, self.reclaim_now_time());
+        state.hands.code_of(version)
+    }
+
+    /// All code there is, also retired and not yet freed, of functions that `wanted` wants
+    /// to know about, by function and those it took bodies or facts from.
+    pub(crate) fn code_of_functions(
+        &self,
+        wanted: impl Fn(FunctionId, &[FunctionId]) -> bool,
+    ) -> Vec<(Range<u64>, FunctionId, BlockId)> {
+        let mut state = self.reclaim.state();
+        self.read_notes(&mut state, self.reclaim_now_time());
+        let pieces = state.hands.table.codes.iter();
+        let wanted = pieces.filter_map(|(&id, piece)| {
+            let function = piece.function?;
+            wanted(function, &piece.depends).then(|| (piece.code.range(), function, id))
+        });
+        wanted.collect()
+    }
+
     /// Gives up the version before `version`, if that still runs.
     fn give_up_fallback(self: &Arc<Self>, function: FunctionId, version: VersionId) {
         let versions = self.tiers.versions.of(function);
@@ -385,12 +439,14 @@ impl Core {
 /// Tells the engine what a note says.
 fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
     let told = match note {
-        Note::Live {
-            function,
-            version,
-            code,
-            fixed,
-        } => {
+        Note::Live(piece) => {
+            let Piece {
+                function,
+                version,
+                fixed,
+                ref code,
+                ..
+            } = piece;
             let range = code.range();
             let id = table.next_id();
             let block = Block {
@@ -399,20 +455,24 @@ fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
                     start: range.start,
                     end: range.end,
                 },
-                space: space_of(&code),
+                space: space_of(code),
                 function: uruk_reclaim::FunctionId(function.map_or(u32::MAX, FunctionId::index)),
                 version: uruk_reclaim::VersionId(version.0),
                 group: uruk_reclaim::GroupId(0),
                 fixed,
             };
             table.live.insert(version, id);
-            table.codes.insert(id, Piece { function, code });
+            table.codes.insert(id, piece);
             engine.apply(uruk_reclaim::Note::Born(block), now)
         }
-        Note::Retire(version) => match table.live.remove(&version) {
-            Some(id) => engine.apply(uruk_reclaim::Note::Retired(id), now),
-            None => Ok(()),
-        },
+        Note::Retire(version) => {
+            let id = table.live.remove(&version);
+            uruk_reclaim::shrink(&mut table.live);
+            match id {
+                Some(id) => engine.apply(uruk_reclaim::Note::Retired(id), now),
+                None => Ok(()),
+            }
+        }
         Note::Request(kind) => {
             table.tickets += 1;
             let ticket = table.tickets;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use uruk_report::{self as report, Drain, Ending, Hit, Limits, Recorder, Recording};
 use uruk_stubs::FunctionId;
-use uruk_tiering::Tier;
+use uruk_tiering::{Tier, VersionId};
 
 use crate::core::Core;
 use crate::disassemble;
@@ -176,13 +176,8 @@ impl Core {
         if with_code {
             for (_, versions) in recorder.hottest(DISASSEMBLED) {
                 for version in versions {
-                    if let Some((entry, end)) = self.tiers.versions.code_of(version.0) {
-                        // SAFETY: code of a version stays mapped and unchanged.
-                        let bytes = unsafe {
-                            let length = usize::try_from(end - entry).unwrap_or(0);
-                            std::slice::from_raw_parts(entry as *const u8, length)
-                        };
-                        let text = disassemble::disassemble(self, bytes, entry);
+                    if let Some((entry, bytes)) = self.code_of(VersionId(version.0)) {
+                        let text = disassemble::disassemble(self, &bytes, entry);
                         recorder.disassembled(version, &text);
                     }
                 }

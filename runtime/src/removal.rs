@@ -16,7 +16,7 @@ use uruk_session::{Resource, Tracker};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Next, VersionId};
 
-use crate::blocks::{Code, Rest, split};
+use crate::blocks::{Code, Piece, Rest, split};
 use crate::core::Core;
 use crate::error::Error;
 use crate::hooks::Hooks;
@@ -94,7 +94,7 @@ impl Core {
         self.pending
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(hooks);
+            .insert(hooks.image, hooks);
         Ok(())
     }
 
@@ -139,7 +139,13 @@ impl Core {
                 rest: Arc::clone(&rest),
             };
             let notes = &self.reclaim.notes;
-            notes.live(None, version, code, Some(Fixed::Referenced));
+            notes.live(Piece {
+                function: None,
+                version,
+                depends: Arc::default(),
+                fixed: Some(Fixed::Referenced),
+                code,
+            });
             version
         });
         let holding = Arc::new(Holding {
@@ -184,7 +190,7 @@ impl Core {
     }
 
     /// Ends a function: calls of it go to the failure handler, its code is retired.
-    fn remove_function(self: &Arc<Self>, id: FunctionId) {
+    pub(crate) fn remove_function(self: &Arc<Self>, id: FunctionId) {
         let versions = self.tiers.versions.of(id);
         // What is under way is late from here on. Who is replacing the function finds its
         // slot closed.
@@ -218,13 +224,13 @@ impl Core {
     /// Forgets constructors and destructors that did not run, and thread-locals.
     fn forget_image(&self, number: u64, thread_locals: Option<u64>) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.retain(|hooks| hooks.image != number);
+        pending.remove(&number);
         drop(pending);
         let mut destructors = self
             .destructors
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        destructors.retain(|(image, _)| *image != number);
+        destructors.remove(&number);
         drop(destructors);
         if let Some(module) = thread_locals {
             self.names.forget_thread_locals(module);

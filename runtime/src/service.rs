@@ -369,6 +369,7 @@ unsafe extern "C" fn in_child() {
         core.names.session().pool().after_fork_child();
         core.tiers.after_fork_child();
         core.reclaim.after_fork_child();
+        core.replacing.after_fork_child();
         core.events.after_fork_child();
         core.tools.after_fork_child();
     }

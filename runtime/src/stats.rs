@@ -11,6 +11,9 @@ use crate::materialize::Built;
 /// Functions in the list of the hottest.
 const HOTTEST: usize = 12;
 
+/// Pinned functions that the table names.
+const PINS: usize = 8;
+
 /// How `--stats` prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatsFormat {
@@ -303,8 +306,11 @@ impl MemoryStats {
                 self.longest_handshake.as_secs_f64() * 1e6,
             );
         }
-        for (function, thread) in &self.pins {
+        for (function, thread) in self.pins.iter().take(PINS) {
             text += &format!("  pinned                {function} by thread {thread}\n");
+        }
+        if let Some(more @ 1..) = self.pins.len().checked_sub(PINS) {
+            text += &format!("  pinned                {more} more\n");
         }
         for (thread, why) in &self.silent {
             text += &format!("  not looked at         thread {thread}: {why}\n");

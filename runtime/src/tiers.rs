@@ -24,8 +24,9 @@ use uruk_tiering::{Config, Controller, FirstCode, Nanos, Tier, VersionId};
 
 use crate::counts::{Count, Counts};
 use crate::guided::Profiles;
+use crate::records::Versions;
 use crate::sampling::Sampling;
-use crate::versions::{Made, Request, Versions};
+use crate::versions::{Made, Request};
 
 /// How functions are compiled over their life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -79,6 +80,8 @@ pub(crate) struct Control {
     pub(crate) watched: Vec<(FunctionId, Count)>,
     /// Entries counted so far.
     pub(crate) entries: HashMap<FunctionId, u64>,
+    /// Processor time of the process that the controller knows of.
+    pub(crate) processor: Duration,
 }
 
 impl Control {
@@ -91,10 +94,19 @@ impl Control {
     }
 }
 
+/// A compile in the background.
+#[derive(Clone, Copy)]
+pub(crate) struct Job {
+    pub(crate) request: Request,
+    pub(crate) queued: Duration,
+    /// The code shall count its entries.
+    pub(crate) counters: bool,
+}
+
 /// What waits for background workers, and who they are.
 #[derive(Default)]
 pub(crate) struct Jobs {
-    pub(crate) waiting: VecDeque<(Request, Duration)>,
+    pub(crate) waiting: VecDeque<Job>,
     pub(crate) idle: Vec<Thread>,
     pub(crate) workers: usize,
 }
@@ -119,6 +131,7 @@ impl TierState {
                 controller,
                 watched: Vec::new(),
                 entries: HashMap::new(),
+                processor: process_time(),
             }),
             jobs: Mutex::default(),
             asleep_until: AtomicU64::new(u64::MAX),
@@ -171,6 +184,11 @@ impl TierState {
         Compile::at(codegen_tier)
             .counting(counters)
             .contracting(self.settings.contract)
+    }
+
+    /// True if code of tier 1 counts.
+    pub(crate) fn counts_at_baseline(&self) -> bool {
+        self.how(Tier::Baseline).counters == Counters::Entry
     }
 
     /// Says at which function the program starts: it is called once.

@@ -25,7 +25,10 @@ pub struct ToolSettings {
     /// Write `jit-PID.dump` into this folder, for `perf record -k 1` and
     /// `perf inject --jit`.
     pub jitdump: Option<PathBuf>,
-    /// Register every version with debuggers that attach (gdb, lldb).
+    /// Register every version with debuggers that attach (gdb, lldb), with line tables
+    /// where the bitcode has any. Code then lies in private memory, whole pages for each
+    /// version ([`BackingChoice::Flip`](uruk_heap::BackingChoice::Flip), unless the heap's
+    /// settings say otherwise): into a shared mapping debuggers cannot write breakpoints.
     pub gdb: bool,
 }
 
@@ -35,7 +38,7 @@ struct Open {
     jitdump: Option<JitDump>,
     gdb: bool,
     /// By entry address.
-    registered: HashMap<u64, gdb::Registration>,
+    registered: HashMap<u64, Vec<gdb::Registration>>,
     /// Numbers of dumped code, by entry address.
     dumped: HashMap<u64, u64>,
 }
@@ -44,6 +47,7 @@ struct Open {
 #[derive(Default)]
 pub(crate) struct Tools {
     any: bool,
+    lines: bool,
     open: Mutex<Open>,
 }
 
@@ -55,6 +59,9 @@ pub(crate) struct Body<'a> {
     /// Where the bytes of the code segment lie.
     pub(crate) code: u64,
     pub(crate) linked: &'a Linked,
+    /// What it was linked from, and its name there.
+    pub(crate) object: &'a [u8],
+    pub(crate) symbol: &'a str,
 }
 
 impl Tools {
@@ -81,6 +88,7 @@ impl Tools {
             .transpose()?;
         Ok(Tools {
             any: true,
+            lines: settings.gdb,
             open: Mutex::new(Open {
                 perf_map,
                 jitdump,
@@ -89,6 +97,11 @@ impl Tools {
                 dumped: HashMap::new(),
             }),
         })
+    }
+
+    /// True if somebody makes use of line tables.
+    pub(crate) fn want_lines(&self) -> bool {
+        self.lines
     }
 
     /// Tells the tools of a body, before it can run.
@@ -140,9 +153,19 @@ impl Tools {
                 address,
                 size,
             };
+            // Lines first: a breakpoint that waits for the name is then set behind the
+            // prologue.
+            match symfile::of_debug_info(body.object, body.symbol, address) {
+                Ok(file) => {
+                    let held = open.registered.entry(address).or_default();
+                    held.extend(file.map(gdb::register));
+                }
+                Err(cause) => warn!(%cause, name, "debuggers see no lines of this function"),
+            }
             match symfile::of_symbols(&[symbol], frames) {
                 Ok(file) => {
-                    open.registered.insert(address, gdb::register(file));
+                    let held = open.registered.entry(address).or_default();
+                    held.push(gdb::register(file));
                 }
                 Err(cause) => warn!(%cause, name, "debuggers do not see this function"),
             }

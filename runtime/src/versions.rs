@@ -1,88 +1,27 @@
-//! The versions of every function: compiling one, publishing it, and what is known of
-//! it afterwards.
+//! Making a version of a function: compiling, linking, publishing it.
 //!
 //! Who may store into a slot is decided by `uruk_tiering`'s [`FunctionVersions`], under
-//! the lock of that function. Superseded versions keep their memory and their trackers.
-//!
-//! | lock | held while | inside it |
-//! |---|---|---|
-//! | `Versions::records` | a record is found or changed | nothing |
-//! | a function's own | its slot is stored | the slot |
+//! the lock of that function, inside which is only the slot. What a publication leaves
+//! without use is retired.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use uruk_codegen::{Compile, Labels};
+use uruk_codegen::{Compile, Knowledge, Labels};
 use uruk_reclaim::Fixed;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{
     Entry, Facts, FunctionVersions, Late, Publication, Purpose, Ticket, Tier, VersionError,
-    VersionId, VersionIds,
+    VersionId,
 };
 
+use crate::blocks::Piece;
 use crate::core::Core;
 use crate::error::Error;
 use crate::event::Event;
 use crate::guided::Words;
-use crate::materialize::{BodyTracker, Built};
-use crate::stats::TierStats;
-
-/// What is kept of a version.
-#[derive(Debug)]
-pub(crate) struct Version {
-    pub(crate) id: VersionId,
-    pub(crate) tier: Tier,
-    pub(crate) entry: u64,
-    /// End of the function itself; what was compiled along lies before or after.
-    pub(crate) body_end: u64,
-    /// Bytes of its code.
-    pub(crate) bytes: u64,
-    /// Time to compile and link it.
-    pub(crate) time: Duration,
-    pub(crate) samples: u64,
-    /// What it is removed by.
-    pub(crate) unit: Option<BodyTracker>,
-}
-
-/// A function that has, or is getting, versions.
-#[derive(Default)]
-pub(crate) struct Record {
-    pub(crate) versions: Arc<FunctionVersions>,
-    /// Those that were compiled, oldest first.
-    pub(crate) built: Vec<Version>,
-    /// By number: whether a unit of the session has it. The session keeps names for
-    /// ever, so units of one function use the same few.
-    numbers: Vec<bool>,
-    /// Those that are retired, by tier.
-    pub(crate) past: Past,
-}
-
-/// Counts of versions that are retired.
-#[derive(Debug, Default)]
-pub(crate) struct Past {
-    pub(crate) tiers: [TierStats; 3],
-    pub(crate) samples: u64,
-}
-
-impl Past {
-    fn add(&mut self, version: &Version) {
-        let tier = &mut self.tiers[usize::from(version.tier.number()) - 1];
-        tier.versions += 1;
-        tier.time += version.time;
-        tier.bytes += version.bytes;
-        self.samples += version.samples;
-    }
-}
-
-/// All versions of a session, by function index.
-#[derive(Default)]
-pub(crate) struct Versions {
-    pub(crate) ids: Arc<VersionIds>,
-    records: Mutex<HashMap<u32, Record>>,
-    /// Functions that keep their first version, by index.
-    fixed: Mutex<HashSet<u32>>,
-}
+use crate::materialize::Built;
+use crate::records::Version;
 
 /// A version that was asked for.
 #[derive(Debug, Clone, Copy)]
@@ -106,116 +45,6 @@ pub(crate) struct Made {
     /// What its probes count in.
     pub(crate) words: Option<Words>,
     pub(crate) publication: Publication,
-}
-
-impl Versions {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<u32, Record>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether `function` keeps its first version: the addresses of its labels may be in
-    /// the program's memory.
-    pub(crate) fn is_fixed(&self, function: FunctionId) -> bool {
-        self.fixed().contains(&function.index())
-    }
-
-    fn fixed(&self) -> MutexGuard<'_, HashSet<u32>> {
-        self.fixed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The least number no unit of `function` has.
-    pub(crate) fn take_number(&self, function: FunctionId) -> usize {
-        let mut records = self.lock();
-        let numbers = &mut records.entry(function.index()).or_default().numbers;
-        let free = numbers.iter().position(|taken| !taken);
-        let number = free.unwrap_or(numbers.len());
-        numbers.resize(numbers.len().max(number + 1), false);
-        numbers[number] = true;
-        number
-    }
-
-    /// Says that the unit with `number` is gone.
-    pub(crate) fn give_number(&self, function: FunctionId, number: usize) {
-        if let Some(record) = self.lock().get_mut(&function.index()) {
-            // The function may have been removed, and its numbers with it.
-            if let Some(taken) = record.numbers.get_mut(number) {
-                *taken = false;
-            }
-        }
-    }
-
-    /// Takes a version out of the records.
-    pub(crate) fn take(&self, function: FunctionId, version: VersionId) -> Option<Version> {
-        let mut records = self.lock();
-        let record = records.get_mut(&function.index())?;
-        let at = record.built.iter().position(|v| v.id == version)?;
-        let taken = record.built.remove(at);
-        record.past.add(&taken);
-        Some(taken)
-    }
-
-    /// A version lies elsewhere now.
-    pub(crate) fn set_place(
-        &self,
-        function: FunctionId,
-        version: VersionId,
-        entry: u64,
-        body_end: u64,
-    ) {
-        let mut records = self.lock();
-        let record = records.get_mut(&function.index());
-        let built = record.map(|record| record.built.iter_mut());
-        if let Some(found) = built.and_then(|mut built| built.find(|v| v.id == version)) {
-            (found.entry, found.body_end) = (entry, body_end);
-        }
-    }
-
-    /// Samples by version.
-    pub(crate) fn heat(&self) -> Vec<(uruk_reclaim::VersionId, u64)> {
-        let records = self.lock();
-        let built = records.values().flat_map(|record| &record.built);
-        built
-            .filter(|version| version.samples > 0)
-            .map(|version| (uruk_reclaim::VersionId(version.id.0), version.samples))
-            .collect()
-    }
-
-    /// The versions of `function`.
-    pub(crate) fn of(&self, function: FunctionId) -> Arc<FunctionVersions> {
-        Arc::clone(&self.lock().entry(function.index()).or_default().versions)
-    }
-}
-
-impl Versions {
-    /// Counts samples that fell into a version; its tier, if it is known.
-    pub(crate) fn add_samples(
-        &self,
-        id: FunctionId,
-        version: VersionId,
-        samples: u32,
-    ) -> Option<Tier> {
-        let mut records = self.lock();
-        let mut built = records.get_mut(&id.index())?.built.iter_mut();
-        let found = built.find(|v| v.id == version)?;
-        found.samples += u64::from(samples);
-        Some(found.tier)
-    }
-}
-
-impl Versions {
-    /// Whether calls reach what was asked for by `request`.
-    pub(crate) fn runs(&self, request: &Request) -> bool {
-        let published = self.of(request.function).published();
-        published.is_some_and(|version| version.id == request.version)
-    }
-
-    /// Where the code of a version lies: entry and end.
-    pub(crate) fn code_of(&self, version: u64) -> Option<(u64, u64)> {
-        let records = self.lock();
-        let mut built = records.values().flat_map(|record| &record.built);
-        let found = built.find(|v| v.id.0 == version)?;
-        Some((found.entry, found.body_end))
-    }
 }
 
 impl Core {
@@ -268,6 +97,22 @@ impl Core {
             })
     }
 
+    /// What a compile may assume of callees out of sight. Tier 3 has it inferred, unless
+    /// somebody waits for a first call; tier 2 takes what is known. Measured, the hottest
+    /// 70 functions: 1.5 % (sqlite) and 5 % (Lua) more time to compile, 0.0 % and 0.35 %
+    /// fewer instructions executed; with all functions at tier 2 the code gained nothing.
+    fn knowledge(&self, request: &Request) -> Knowledge {
+        let Some(function) = self.function(request.function) else {
+            return Knowledge::Declared;
+        };
+        let facts = function.module.facts();
+        let waited_for = request.purpose == Purpose::First && self.tiers.is_auto();
+        match request.tier == Tier::Guided && !waited_for {
+            true => Knowledge::Inferred(facts),
+            false => Knowledge::Known(facts),
+        }
+    }
+
     fn make_requested(
         self: &Arc<Self>,
         request: Request,
@@ -283,7 +128,10 @@ impl Core {
         } = request;
         versions.start(ticket).map_err(refused)?;
         let started = self.events.now();
+        let epoch = self.replacing.epoch();
         let mut request = request;
+        let lines = self.tools.want_lines();
+        let how = how.knowing(self.knowledge(&request)).with_lines(lines);
         let mut built = match self.build_version(id, how.clone()) {
             Err(Error::Heap(cause)) if self.reclaim_for_more(&cause) => {
                 self.build_version(id, how)?
@@ -295,24 +143,95 @@ impl Core {
             let best = self.tiers.only(request.tier);
             if best != request.tier {
                 // There is no second chance.
-                let first =
-                    std::mem::replace(&mut built, self.build_version(id, self.tiers.how(best))?);
-                self.discard(id, first);
                 request.tier = best;
+                let how = self.tiers.how(best);
+                let how = how.knowing(self.knowledge(&request)).with_lines(lines);
+                let first = std::mem::replace(&mut built, self.build_version(id, how)?);
+                self.discard(id, first);
             }
         }
-        let tier = request.tier;
         if let Err(cause) = versions.ready(ticket, Entry(built.entry)) {
             self.discard(id, built);
             return Err(refused(cause));
         }
         let first = request.purpose == Purpose::First;
         self.counters.add_compile(first, &built);
+        self.tell_compiled(request, &built, queued, started);
+        let mut made = self.made(request, &built);
+        let depends = self.depends(id, &built.compiled);
+        self.file(request, built, Arc::clone(&depends));
+        {
+            // Nothing is replaced between this look and the store.
+            let publishing = self.replacing.publish();
+            let fresh = publishing.is_fresh(epoch, &depends);
+            made.publication = versions
+                .publish(ticket, |entry| fresh && self.stubs.publish(id, entry.0))
+                .inspect_err(|_| self.retire_version(id, version))
+                .map_err(refused)?;
+            if !fresh && made.publication == Publication::Dropped(Late::Refused) {
+                made.publication = Publication::Dropped(Late::Replaced);
+            }
+        }
+        self.tell_publication(request, &made.publication);
+        match &made.publication {
+            Publication::Published { retired, released } => {
+                if let Some(released) = released {
+                    self.retire_version(id, *released);
+                }
+                if retired.is_some() {
+                    self.reclaim.notes.superseded(id, version);
+                    self.start_reclaim();
+                }
+            }
+            Publication::Dropped(_) => self.retire_version(id, version),
+            // Whoever replaces the function cancels it, or opens its way.
+            _ => {}
+        }
+        Ok(made)
+    }
+
+    /// What there is to say of a version before it is published.
+    pub(crate) fn made(&self, request: Request, built: &Built) -> Made {
+        Made {
+            version: request.version,
+            entry: built.entry,
+            compiling: built.compiling,
+            linking: built.linking,
+            facts: Facts {
+                instructions: built.compiled.instructions,
+                loops: built.compiled.loops,
+                nested: built.compiled.nested,
+                calls: built.compiled.calls,
+                entry_point: self.tiers.is_entry_point(request.function),
+            },
+            counts: built.compiled.counts,
+            words: built.words.clone(),
+            publication: Publication::Dropped(Late::GivenUp),
+        }
+    }
+
+    /// Files a version before it can run, so that the first sample in it, and whoever asks
+    /// once it runs, finds it.
+    pub(crate) fn file(&self, request: Request, built: Built, depends: Arc<[FunctionId]>) {
+        let code = built.code.range();
+        self.tiers
+            .sampling
+            .add_code(code, request.function, request.version);
+        self.keep(request, built, depends);
+    }
+
+    pub(crate) fn tell_compiled(
+        &self,
+        request: Request,
+        built: &Built,
+        queued: Option<Duration>,
+        started: Duration,
+    ) {
         self.events.tell(|| Event::Compiled {
-            id,
-            function: self.name_of(id),
-            version: version.0,
-            tier,
+            id: request.function,
+            function: self.name_of(request.function),
+            version: request.version.0,
+            tier: request.tier,
             worker: worker_name(),
             queued,
             started,
@@ -321,57 +240,23 @@ impl Core {
             instructions: built.compiled.instructions,
             bytes: built.bytes,
         });
-        let mut made = Made {
-            version,
-            entry: built.entry,
-            compiling: built.compiling,
-            linking: built.linking,
-            facts: Facts {
-                instructions: built.compiled.instructions,
-                loops: built.compiled.loops,
-                nested: built.compiled.nested,
-                entry_point: self.tiers.is_entry_point(id),
-            },
-            counts: built.compiled.counts,
-            words: built.words.clone(),
-            publication: Publication::Dropped(Late::GivenUp),
-        };
-        // Known before it can run, so that the first sample in it, and whoever asks once
-        // it runs, finds it.
-        self.tiers
-            .sampling
-            .add_code(built.code.range(), id, version);
-        self.keep(request, built);
-        made.publication = versions
-            .publish(ticket, |entry| self.stubs.publish(id, entry.0))
-            .inspect_err(|_| self.retire_version(id, version))
-            .map_err(refused)?;
-        self.tell_publication(request, &made.publication);
-        match &made.publication {
-            Publication::Published { retired, released } => {
-                if let Some(released) = released {
-                    self.retire_version(request.function, *released);
-                }
-                if retired.is_some() {
-                    let notes = &self.reclaim.notes;
-                    notes.superseded(request.function, request.version);
-                    self.start_reclaim();
-                }
-            }
-            Publication::Dropped(_) => self.retire_version(request.function, request.version),
-            _ => {}
-        }
-        Ok(made)
     }
 
     /// Files a version that was compiled.
-    fn keep(&self, request: Request, built: Built) {
+    fn keep(&self, request: Request, built: Built, depends: Arc<[FunctionId]>) {
         let fixed = match built.compiled.labels {
             Labels::Escape => Some(Fixed::Labels),
             _ => built.code.moves.is_none().then_some(Fixed::Referenced),
         };
-        let notes = &self.reclaim.notes;
-        notes.live(Some(request.function), request.version, built.code, fixed);
+        let code = built.code.range();
+        let (function, version) = (Some(request.function), request.version);
+        self.reclaim.notes.live(Piece {
+            function,
+            version,
+            depends: Arc::clone(&depends),
+            fixed,
+            code: built.code,
+        });
         let mut records = self.tiers.versions.lock();
         let record = records.entry(request.function.index()).or_default();
         record.built.push(Version {
@@ -379,9 +264,11 @@ impl Core {
             tier: request.tier,
             entry: built.entry,
             body_end: built.body_end,
+            code,
             bytes: built.bytes,
             time: built.compiling + built.linking,
             samples: 0,
+            depends,
             unit: built.unit,
         });
     }
@@ -414,13 +301,26 @@ impl Core {
             // Nobody comes back to see a better version: it is worth looking first.
             tier = self.tiers.start_tier(id, &self.facts(id)?);
         }
-        let first = Request {
+        let mut first = Request {
             function: id,
             version,
             tier,
             purpose: Purpose::First,
         };
-        match (self.make(first, None), self.stubs.entry(id)) {
+        let made = loop {
+            let made = self.make(first, None);
+            let outdated = match &made {
+                Ok(made) => made.publication == Publication::Dropped(Late::Replaced),
+                Err(Error::Version { late, .. }) => *late,
+                Err(_) => false,
+            };
+            if !outdated || self.stubs.entry(id).is_some() || self.is_stopping() {
+                break made;
+            }
+            // It was replaced meanwhile, or something it depends on.
+            first.version = self.tiers.versions.ids.next();
+        };
+        match (made, self.stubs.entry(id)) {
             (Ok(made), entry) => {
                 self.tiers.on_compiled(self.events.now(), id, tier, &made);
                 Ok(entry.unwrap_or(made.entry))
@@ -442,6 +342,7 @@ impl Core {
             instructions: shape.instructions,
             loops: shape.loops,
             nested: shape.nested,
+            calls: shape.calls,
             entry_point: self.tiers.is_entry_point(id),
         })
     }

@@ -36,13 +36,17 @@ pub(crate) struct Activity {
     published: Nanos,
     /// When `window` and `spent` were brought up to date.
     updated: Nanos,
+    /// Instructions and loops, and calls as far as they matter.
     facts: (u32, u32),
+    calls: u8,
     /// Time over the last window, decaying.
     window: f32,
     /// Time in this version, slowly decaying.
     spent: f32,
     sampled: f32,
     counted: f32,
+    /// Entries while `sampled` was taken.
+    entries: f32,
     samples: u16,
     /// Score at which it was last found new, as its logarithm.
     pub(crate) noted: i8,
@@ -70,10 +74,12 @@ impl Default for Activity {
             published: Nanos::ZERO,
             updated: Nanos::ZERO,
             facts: (0, 0),
+            calls: 0,
             window: 0.0,
             spent: 0.0,
             sampled: 0.0,
             counted: 0.0,
+            entries: 0.0,
             samples: 0,
             noted: UNNOTED,
             place: Place::Idle,
@@ -92,7 +98,8 @@ impl Activity {
         self.counters = counters;
         self.published = now;
         self.updated = now;
-        (self.window, self.spent, self.sampled, self.counted) = (0.0, 0.0, 0.0, 0.0);
+        (self.window, self.spent) = (0.0, 0.0);
+        (self.sampled, self.counted, self.entries) = (0.0, 0.0, 0.0);
         self.samples = 0;
         self.noted = UNNOTED;
     }
@@ -112,21 +119,22 @@ impl Activity {
 
     pub(crate) fn set_facts(&mut self, facts: &Facts) {
         self.facts = (facts.instructions, facts.loops);
+        self.calls = u8::try_from(facts.calls).unwrap_or(u8::MAX);
     }
 
-    pub(crate) fn instructions(&self) -> u32 {
-        self.facts.0
+    /// What is known of the body; whether loops nest and who calls it is not kept.
+    pub(crate) fn facts(&self) -> Facts {
+        Facts {
+            instructions: self.facts.0,
+            loops: self.facts.1,
+            calls: u32::from(self.calls),
+            ..Facts::default()
+        }
     }
 
     /// Time that `events` stand for at tier 1, before correction.
     pub(crate) fn event_time(&self, events: f64, config: &Config) -> f64 {
-        let (instructions, loops) = self.facts;
-        let facts = Facts {
-            instructions,
-            loops,
-            ..Facts::default()
-        };
-        events * event_time(&facts, config)
+        events * event_time(&self.facts(), config)
     }
 
     /// Accounts for `time` since the last update, as if it had been spent evenly.
@@ -163,8 +171,29 @@ impl Activity {
         if self.sampled.max(self.counted) > LONG {
             self.sampled /= 2.0;
             self.counted /= 2.0;
+            self.entries /= 2.0;
             self.samples /= 2;
         }
+    }
+
+    /// Entries of the same stretch.
+    pub(crate) fn enter(&mut self, entries: u64) {
+        self.entries += entries as f32;
+    }
+
+    /// Time by samples, with entries as the work: the same unit whatever the version counts
+    /// besides.
+    pub(crate) fn per_entry(&self) -> Measured {
+        Measured {
+            counted: f64::from(self.entries),
+            ..self.measured()
+        }
+    }
+
+    /// Time by samples from one entry to the next, in ns; none without either.
+    pub(crate) fn entry_time(&self) -> Option<f64> {
+        let known = self.samples > 0 && self.entries > 0.0;
+        known.then(|| f64::from(self.sampled) / f64::from(self.entries))
     }
 
     pub(crate) fn measured(&self) -> Measured {
@@ -246,7 +275,7 @@ mod tests {
         // A burst is no whole processor as long as it is shorter than a poll.
         let mut activity = running();
         activity.spend(Nanos::from_us(10), 9e3, &config);
-        assert!(activity.share(&config) < 0.01);
+        assert!(activity.share(&config) < 0.02);
     }
 
     #[test]

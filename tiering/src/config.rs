@@ -173,26 +173,30 @@ settings! {
         " Time a program is expected to go on as now, whatever its past.";
     speedup_optimized: f64 = 2.5, 1.0 => 1000.0,
         " Prior: how many times faster tier 2 is than tier 1.";
-    speedup_guided: f64 = 1.15, 1.0 => 1000.0,
+    speedup_guided: f64 = 1.08, 1.0 => 1000.0,
         " Prior: how many times faster tier 3 is than tier 2.";
     cost_baseline: Nanos = Nanos::from_us(80), Nanos(1) => Nanos::from_ms(60_000),
         " Prior: compile time of an empty function at tier 1.";
-    cost_optimized: Nanos = Nanos::from_ms(1), Nanos(1) => Nanos::from_ms(60_000),
+    cost_optimized: Nanos = Nanos::from_us(800), Nanos(1) => Nanos::from_ms(60_000),
         " Prior: compile time of an empty function at tier 2.";
-    cost_guided: Nanos = Nanos::from_us(1500), Nanos(1) => Nanos::from_ms(60_000),
+    cost_guided: Nanos = Nanos::from_us(1800), Nanos(1) => Nanos::from_ms(60_000),
         " Prior: compile time of an empty function at tier 3.";
     instruction_baseline: Nanos = Nanos::from_us(1), Nanos(0) => Nanos::from_ms(60_000),
         " Prior: compile time of each IR instruction at tier 1.";
-    instruction_optimized: Nanos = Nanos::from_us(25), Nanos(0) => Nanos::from_ms(60_000),
+    instruction_optimized: Nanos = Nanos::from_us(50), Nanos(0) => Nanos::from_ms(60_000),
         " Prior: compile time of each IR instruction at tier 2.";
-    instruction_guided: Nanos = Nanos::from_us(35), Nanos(0) => Nanos::from_ms(60_000),
+    instruction_guided: Nanos = Nanos::from_us(100), Nanos(0) => Nanos::from_ms(60_000),
         " Prior: compile time of each IR instruction at tier 3.";
+    part_optimized: Nanos = Nanos::from_us(2500), Nanos(0) => Nanos::from_ms(60_000),
+        " Prior: compile time of a loop, and of each of two calls, at tier 2.";
+    part_guided: Nanos = Nanos::from_ms(12), Nanos(0) => Nanos::from_ms(60_000),
+        " Prior: compile time of a loop, and of each of two calls, at tier 3.";
     instruction_ns: f64 = 0.4, 0.001 => 1000.0,
         " Prior: time tier 1 code runs per IR instruction, in ns.";
     event_instructions: u32 = 100, 1 => 1_000_000,
         " Most IR instructions that one entry or back edge is taken to stand for.";
-    idle_weight: f64 = 0.4, 0.01 => 1.0,
-        " What compile time costs while a processor is idle, as a part of what it costs else.";
+    idle_weight: f64 = 0.25, 0.01 => 1.0,
+        " What compile time for what the program does all the time costs while a processor is idle.";
     queue_feedback: f64 = 3.0, 0.1 => 1000.0,
         " Hotter candidates waiting per job at which the threshold has doubled.";
     keep: f64 = 0.5, 0.0 => 1.0,
@@ -203,18 +207,22 @@ settings! {
         " Least time at tier 2 before tier 3, for a profile worth using.";
     guided_samples: u32 = 8, 0 => 60_000,
         " Least samples at tier 2 before tier 3, if it has no counters.";
-    trial_samples: u32 = 30, 4 => 60_000,
+    trial_entry: Nanos = Nanos::from_us(1), Nanos(1) => Nanos::from_ms(60_000),
+        " Least time per entry of a function whose tier 2 code counts entries, to compare it.";
+    trial_samples: u32 = 20, 4 => 60_000,
         " Least samples of each of two versions before they are compared.";
     slower: f64 = 1.15, 1.0 => 100.0,
         " Times slower than the version before at which a version is taken back.";
     memory_backoff: Nanos = Nanos::from_ms(100), Nanos::from_ms(1) => Nanos::from_ms(600_000),
         " First wait after a compile that found no memory; it doubles, ten times at most.";
-    poll_min: Nanos = Nanos::from_ms(1), Nanos::from_us(10) => Nanos::from_ms(60_000),
+    poll_min: Nanos = Nanos::from_us(500), Nanos::from_us(10) => Nanos::from_ms(60_000),
         " Time between looks at the counters while something is new.";
     poll_max: Nanos = Nanos::from_ms(100), Nanos::from_us(10) => Nanos::from_ms(60_000),
         " Time between looks at the counters when nothing is.";
     poll_overhead: f64 = 0.002, 0.000_001 => 1.0,
-        " Most of one processor's time that looking at counters may take.";
+        " Most of one processor's time that looking at counters may take in the long run.";
+    poll_credit: Nanos = Nanos::from_us(400), Nanos::ZERO => Nanos::from_ms(1000),
+        " Time that looking at counters may take on top of that, at the start or after quiet.";
 }
 
 impl fmt::Display for Config {

@@ -22,8 +22,9 @@ use std::sync::Arc;
 
 use crate::activity::{Place, Wish};
 use crate::config::Config;
+use crate::costs::Costs;
 use crate::ids::{FunctionId, Nanos, Tier, VersionId, VersionIds};
-use crate::learn::{Calibration, Costs, Load, Speedups};
+use crate::learn::{Calibration, Load, Speedups};
 use crate::policy::{self, Facts, Measured, Prospect, correction, cost_weight, pressure};
 use crate::polls::Polls;
 use crate::queue::{Heat, Queue};
@@ -54,6 +55,15 @@ struct Job {
     cancelled: bool,
 }
 
+/// What the next tier promises.
+#[derive(Clone, Copy, Debug)]
+struct Chance {
+    tier: Tier,
+    score: f64,
+    /// Its place in the queue.
+    heat: Heat,
+}
+
 /// Scores below 2 to this are not worth looking sooner for.
 const LOWEST_NOTED: f64 = -3.0;
 
@@ -76,6 +86,9 @@ pub struct Controller {
     speedups: Speedups,
     calibration: Calibration,
     load: Load,
+    /// Processor time is told, so far until `load_at`.
+    load_measured: bool,
+    load_at: Nanos,
     polls: Polls,
     paused: bool,
     /// No compiles before this, after one found no memory.
@@ -101,7 +114,9 @@ impl Controller {
             speedups: Speedups::new(&config),
             calibration: Calibration::new(),
             load: Load::new(),
-            polls: Polls::new(),
+            load_measured: false,
+            load_at: Nanos::ZERO,
+            polls: Polls::new(&config),
             paused: false,
             hold_until: Nanos::ZERO,
             memory_failures: 0,
@@ -130,10 +145,8 @@ impl Controller {
     /// Should other code have been published and reported meanwhile, only the facts are
     /// taken.
     pub fn on_compiled(&mut self, now: Nanos, function: FunctionId, first: &FirstCode) {
-        let window = self.config.window;
-        self.load.add(now, window, first.compile.as_f64());
-        let instructions = first.facts.instructions;
-        self.costs.learn(first.tier, instructions, first.compile);
+        self.add_load(now, first.compile.as_f64());
+        self.costs.learn(first.tier, &first.facts, first.compile);
         self.stats.first[first.tier.index()] += 1;
         self.polls.note(now);
         let Some(activity) = self.functions.make(function) else {
@@ -160,9 +173,15 @@ impl Controller {
             self.stats.stray_counts += 1;
             return;
         };
+        if self.calibration.period().is_some() {
+            activity.enter(entries);
+        }
+        if tier != Tier::Baseline {
+            // Its time comes from samples alone; entries are for the comparison.
+            return;
+        }
         let work = activity.event_time(entries as f64 + loops as f64, config);
-        let speedup = self.speedups.expect(Tier::Baseline, tier);
-        let common = self.calibration.common().value / speedup;
+        let common = self.calibration.common().value;
         let corrected = match self.calibration.period() {
             Some(period) => {
                 activity.measure(0, 0.0, work);
@@ -178,10 +197,21 @@ impl Controller {
         let elapsed = activity.unheard(now) + config.poll_min;
         let most = elapsed.as_f64() * f64::from(config.cpus);
         let time = (work * corrected).min(most);
-        if tier == Tier::Baseline {
-            self.calibration.counted(work);
-        }
+        self.calibration.counted(work);
         self.spend(now, function, time);
+    }
+
+    /// The processor time of all threads since the last call of this, to be told before
+    /// the counters of the same look. From the first call on the load is measured and not
+    /// summed up from counters, which are off by some factor until samples correct them.
+    pub fn on_processor_time(&mut self, now: Nanos, used: Nanos) {
+        let compiling = (now - self.load_at).as_f64() * self.outstanding.len() as f64;
+        let used = (used.as_f64() - compiling).max(0.0);
+        if !std::mem::replace(&mut self.load_measured, true) {
+            self.load = Load::new();
+        }
+        self.load.add(now, self.config.window, used);
+        self.load_at = now;
     }
 
     /// Samples in a version, and the time they stand for. To be reported before the
@@ -205,13 +235,11 @@ impl Controller {
             return;
         };
         activity.measure(samples, time.as_f64(), 0.0);
-        if !activity.counters {
-            return self.spend(now, function, time.as_f64());
+        if tier == Tier::Baseline && activity.counters {
+            // The time itself comes from the counters, which the samples correct.
+            return self.calibration.sampled(samples, time.as_f64());
         }
-        // The time itself comes from the counters, which the samples correct.
-        if tier == Tier::Baseline {
-            self.calibration.sampled(samples, time.as_f64());
-        }
+        self.spend(now, function, time.as_f64());
         self.judge(function);
     }
 
@@ -244,7 +272,7 @@ impl Controller {
             };
             activity.place = Place::Idle;
             let share = activity.share(&self.config);
-            if let Some((tier, score)) = self.prospect(now, function, busy)
+            if let Some(Chance { tier, score, .. }) = self.chance(now, function, busy)
                 && score >= self.config.keep
             {
                 return Some(self.compile(function, tier, Reason::Hot { score, share }));
@@ -259,9 +287,10 @@ impl Controller {
         self.polls.interval(now, &self.config)
     }
 
-    /// Looking at the counters once took so long; it is done less often if that is long.
-    pub fn polled(&mut self, took: Nanos) {
-        self.polls.looked(took);
+    /// Looking at the counters once, until `now`, took so long; it is done less often if
+    /// that is long.
+    pub fn polled(&mut self, now: Nanos, took: Nanos) {
+        self.polls.looked(now, took, &self.config);
     }
 
     /// Counts so far.
@@ -306,7 +335,7 @@ impl Controller {
 
     /// Books time to a function and sees whether it is a candidate now.
     fn spend(&mut self, now: Nanos, function: FunctionId, time: f64) {
-        self.load.add(now, self.config.window, time);
+        self.add_load(now, time);
         let Some(activity) = self.functions.get_mut(function) else {
             return;
         };
@@ -315,7 +344,7 @@ impl Controller {
         if matches!(place, Place::Compiling | Place::Requested) {
             return;
         }
-        let Some((_, score)) = self.prospect(now, function, 0.0) else {
+        let Some(Chance { score, heat, .. }) = self.chance(now, function, 0.0) else {
             return;
         };
         if let Some(activity) = self.functions.get_mut(function) {
@@ -326,10 +355,15 @@ impl Controller {
             }
             if place == Place::Queued || score >= 1.0 {
                 activity.place = Place::Queued;
-                let (decayed, at) = activity.window();
-                let heat = Heat::new(decayed, at, self.config.window);
                 self.enqueue(function, heat);
             }
+        }
+    }
+
+    /// Time of the program, unless the load is measured.
+    fn add_load(&mut self, now: Nanos, time: f64) {
+        if !self.load_measured {
+            self.load.add(now, self.config.window, time);
         }
     }
 
@@ -342,9 +376,9 @@ impl Controller {
         }
     }
 
-    /// The next tier of a function and its score; `None` if it is not to go up by itself.
+    /// What the next tier promises a function; `None` if it is not to go up by itself.
     /// `busy` is the number of processors that compiles take.
-    fn prospect(&self, now: Nanos, function: FunctionId, busy: f64) -> Option<(Tier, f64)> {
+    fn chance(&self, now: Nanos, function: FunctionId, busy: f64) -> Option<Chance> {
         let config = &self.config;
         let activity = self.functions.get(function)?;
         let from = activity.tier()?;
@@ -353,30 +387,42 @@ impl Controller {
             return None;
         }
         if to == Tier::Guided {
-            let seen = activity.counters || activity.measured().samples >= config.guided_samples;
+            let seen = activity.measured().samples >= config.guided_samples;
             if !seen || activity.age(now) < config.guided_after {
                 return None;
             }
         }
         let share = activity.share(config);
+        let speedup = self.speedups.expect(from, to);
+        let cost = self.costs.expect(to, &activity.facts());
+        // Smith's rule: who saves most per time of the compile goes first.
         let (decayed, at) = activity.window();
-        let ahead = self.queue.ahead(Heat::new(decayed, at, config.window));
+        let saving = decayed * policy::gain(speedup) / cost.max(1.0);
+        let heat = Heat::new(saving, at, config.window);
+        let ahead = self.queue.ahead(heat);
         let load = self.load.at(now, config.window) + busy;
         let prospect = Prospect {
             remaining: policy::remaining(activity.spent(), share, config),
-            speedup: self.speedups.expect(from, to),
-            cost: self.costs.expect(to, activity.instructions()),
-            weight: cost_weight(load, config),
+            speedup,
+            cost,
+            weight: cost_weight(load, share, config),
             pressure: pressure(ahead, config),
             reluctance: activity.reluctance(),
         };
-        Some((to, prospect.score()))
+        Some(Chance {
+            tier: to,
+            score: prospect.score(),
+            heat,
+        })
     }
 
     fn compile(&mut self, function: FunctionId, tier: Tier, reason: Reason) -> Decision {
         let version = self.ids.next();
+        let mut counters = false;
         if let Some(activity) = self.functions.make(function) {
             activity.place = Place::Compiling;
+            let dear = |time: f64| time >= self.config.trial_entry.as_f64();
+            counters = tier == Tier::Optimized && activity.entry_time().is_some_and(dear);
         }
         self.outstanding.push(Job {
             version,
@@ -389,6 +435,7 @@ impl Controller {
             function,
             version,
             tier,
+            counters,
             reason,
         }
     }

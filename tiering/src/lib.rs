@@ -43,7 +43,7 @@
 //!
 //! The modules in reading order: `ids` names things; `version` is the life of one
 //! version, `versions` that of a function's; `config` lists the settings; `policy` is the
-//! formulas, `learn` the numbers in them that are learned, `activity` what is kept for a
+//! formulas, `learn` and `costs` the numbers in them that are learned, `activity` what is kept for a
 //! function; `queue` orders candidates; `polls` says when to look again; `controller`
 //! ties them together and `stats` shows it; `stream` is the text form of its inputs and
 //! `simulator` a machine without hardware to try it on.
@@ -58,6 +58,7 @@
 mod activity;
 mod config;
 mod controller;
+mod costs;
 mod ids;
 mod learn;
 pub mod policy;

@@ -4,6 +4,15 @@
 //! published, or a function's score has doubled since it was last found new; the last one
 //! happens to a function a bounded number of times per version. From then on the interval
 //! grows as `policy::poll_interval` says.
+//!
+//! What looking may take is paid from an account: `poll_overhead` of all time flows in, at
+//! most `poll_credit` is kept, which is what it begins with. While it lasts, looks are as
+//! frequent as what is new asks for; when it is used up they become as rare as the inflow
+//! allows:
+//!
+//! ```text
+//! time of all looks until t  <=  poll_credit + poll_overhead * t + one look
+//! ```
 
 use crate::config::Config;
 use crate::ids::Nanos;
@@ -14,13 +23,18 @@ pub(crate) struct Polls {
     new_at: Nanos,
     /// Mean time of a look, in ns.
     look: f64,
+    /// What is left of the account, in ns, as of `at`.
+    credit: f64,
+    at: Nanos,
 }
 
 impl Polls {
-    pub(crate) fn new() -> Polls {
+    pub(crate) fn new(config: &Config) -> Polls {
         Polls {
             new_at: Nanos::ZERO,
             look: 0.0,
+            credit: config.poll_credit.as_f64(),
+            at: Nanos::ZERO,
         }
     }
 
@@ -29,12 +43,20 @@ impl Polls {
     }
 
     /// A look took so long.
-    pub(crate) fn looked(&mut self, took: Nanos) {
+    pub(crate) fn looked(&mut self, now: Nanos, took: Nanos, config: &Config) {
         self.look += (took.as_f64() - self.look) / 8.0;
+        self.credit = self.credit_at(now, config) - took.as_f64();
+        self.at = self.at.max(now);
+    }
+
+    fn credit_at(&self, now: Nanos, config: &Config) -> f64 {
+        let inflow = (now - self.at).as_f64() * config.poll_overhead;
+        (self.credit + inflow).min(config.poll_credit.as_f64())
     }
 
     pub(crate) fn interval(&self, now: Nanos, config: &Config) -> Nanos {
-        poll_interval(now - self.new_at, self.look, config)
+        let missing = (self.look - self.credit_at(now, config)).max(0.0);
+        poll_interval(now - self.new_at, missing, config)
     }
 }
 
@@ -44,8 +66,11 @@ mod tests {
 
     #[test]
     fn looks_double_until_something_is_new() {
-        let config = Config::default();
-        let mut polls = Polls::new();
+        let config = Config {
+            poll_min: Nanos::from_ms(1),
+            ..Config::default()
+        };
+        let mut polls = Polls::new(&config);
         let mut now = Nanos::from_ms(1000);
         polls.note(now);
         let mut intervals = Vec::new();
@@ -57,13 +82,27 @@ mod tests {
         assert_eq!(intervals, [1, 1, 2, 4, 8, 16, 32, 64, 100, 100]);
         polls.note(now);
         assert_eq!(polls.interval(now, &config), config.poll_min);
-        for _ in 0..100 {
-            polls.looked(Nanos::from_us(100));
+    }
+
+    /// Something new all the time: first as often as it likes, then as it can afford.
+    #[test]
+    fn looks_are_paid_for() {
+        let config = Config::default();
+        let mut polls = Polls::new(&config);
+        let look = Nanos::from_us(40);
+        let (mut now, mut looks) = (Nanos::ZERO, 0u64);
+        let mut early = 0;
+        while now < Nanos::from_ms(10_000) {
+            polls.note(now);
+            polls.looked(now, look, &config);
+            looks += 1;
+            early += u64::from(now < Nanos::from_ms(5));
+            now = now + polls.interval(now, &config);
         }
-        let interval = polls.interval(now, &config);
-        assert!(
-            interval > Nanos::from_ms(49),
-            "0.2 % of the time: {interval}"
-        );
+        assert!(early >= 5, "{early} looks in the first 5 ms");
+        let may = config.poll_credit.as_f64() + config.poll_overhead * now.as_f64();
+        let took = looks as f64 * look.as_f64();
+        assert!(took <= may + 2.0 * look.as_f64(), "{took} of {may}");
+        assert!(took > 0.9 * may, "{took} of {may}");
     }
 }

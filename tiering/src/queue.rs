@@ -1,4 +1,9 @@
-//! Candidates for promotion, ordered by rate, with a limit.
+//! Candidates for promotion, ordered by the rate at which they would save time per time of
+//! their compile, with a limit.
+//!
+//! That order, Smith's rule, loses least while they wait for each other: ordered by rate
+//! alone, an interpreter's loop that takes a second to compile would hold up a hundred
+//! functions that take ten milliseconds each.
 //!
 //! All rates decay with the same time constant, so two candidates without new events keep
 //! their order for ever, and the order can be kept in keys that do not change with time:

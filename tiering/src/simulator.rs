@@ -21,6 +21,7 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::controller::{Controller, Decision, Outcome};
 use crate::ids::{FunctionId, Nanos, Tier, VersionId, VersionIds};
+use crate::policy::Facts;
 use crate::stream::Input;
 
 mod guest;
@@ -56,34 +57,38 @@ pub struct Truth {
     pub base: [Nanos; 3],
     /// Compile time of each instruction, by tier.
     pub slope: [Nanos; 3],
+    /// Compile time of a loop and of each of two calls, by tier.
+    pub part: [Nanos; 3],
     /// Compiles vary by up to this part, up and down.
     pub noise: f64,
     /// Part of the background compiles that fail.
     pub failures: f64,
     /// Time of looking at the counters once.
     pub look: Nanos,
-    /// Tier 2 has counters.
-    pub counters_at_optimized: bool,
 }
 
 impl Default for Truth {
     fn default() -> Truth {
         Truth {
-            base: [80, 1000, 1200].map(Nanos::from_us),
-            slope: [1, 20, 25].map(Nanos::from_us),
-            noise: 0.3,
+            // As measured on sqlite, Lua and zstd.
+            base: [80, 800, 1800].map(Nanos::from_us),
+            slope: [1, 50, 100].map(Nanos::from_us),
+            part: [0, 2500, 12_000].map(Nanos::from_us),
+            noise: 0.4,
             failures: 0.0,
             look: Nanos::from_us(2),
-            counters_at_optimized: false,
         }
     }
 }
 
 impl Truth {
     /// Time of a compile, without noise.
-    pub fn compile(&self, tier: Tier, instructions: u32) -> Nanos {
-        let (base, slope) = (self.base[tier.index()], self.slope[tier.index()]);
-        base + Nanos(slope.0.saturating_mul(u64::from(instructions)))
+    pub fn compile(&self, tier: Tier, facts: &Facts) -> Nanos {
+        let index = tier.index();
+        let times = |each: Nanos, count: u32| Nanos(each.0.saturating_mul(u64::from(count)));
+        let parts = facts.calls.min(2) + facts.loops.min(1);
+        let instructions = times(self.slope[index], facts.instructions);
+        self.base[index] + instructions + times(self.part[index], parts)
     }
 }
 
@@ -115,6 +120,7 @@ impl fmt::Display for Line {
                 version,
                 tier,
                 reason,
+                ..
             }) => write!(f, "compile   {function} {tier} ({version}): {reason}"),
             What::Decided(Decision::Revert { function, version }) => {
                 write!(f, "revert    {function} ({version})")
@@ -145,6 +151,7 @@ struct Work {
     ends: Nanos,
     fails: bool,
     cancelled: bool,
+    counters: bool,
 }
 
 /// See the module.
@@ -252,7 +259,7 @@ impl<W: Workload> Machine<W> {
             for input in self.guest.poll() {
                 input.feed(to, &mut self.controller);
             }
-            self.controller.polled(self.truth.look);
+            self.controller.polled(to, self.truth.look);
             self.polls += 1;
             self.next_poll = to + self.controller.poll_interval(to);
         } else {
@@ -275,12 +282,13 @@ impl<W: Workload> Machine<W> {
                 function,
                 version,
                 tier,
+                counters,
                 ..
             } => {
                 let known = self.workload.compile_time(function, tier);
                 let body = self.guest.bodies.get(&function);
-                let instructions = body.map_or(100, |body| body.instructions);
-                let exact = self.truth.compile(tier, instructions);
+                let facts = body.map_or(Facts::default(), |body| body.facts);
+                let exact = self.truth.compile(tier, &facts);
                 let varied = 1.0 + self.truth.noise * (2.0 * self.random.unit() - 1.0);
                 let took = known.unwrap_or(Nanos::from_f64(exact.as_f64() * varied));
                 self.work.push(Work {
@@ -291,6 +299,7 @@ impl<W: Workload> Machine<W> {
                     ends: self.now + took,
                     fails: self.random.unit() < self.truth.failures,
                     cancelled: false,
+                    counters: counters || tier == Tier::Baseline,
                 });
             }
             Decision::Cancel { version, .. } => {
@@ -321,13 +330,9 @@ impl<W: Workload> Machine<W> {
             version,
             tier,
             took: compile,
+            counters,
             ..
         } = work;
-        let counters = match tier {
-            Tier::Baseline => true,
-            Tier::Optimized => self.truth.counters_at_optimized,
-            Tier::Guided => false,
-        };
         let outcome = match (work.cancelled, work.fails) {
             (true, _) => Outcome::Cancelled,
             (_, true) => Outcome::Failed { compile },

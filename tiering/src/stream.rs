@@ -5,7 +5,7 @@
 //! uruk tiering stream 1
 //! # a comment
 //! 0 sampling ns=1000000
-//! 210000 compiled f1 v1 tier=1 instructions=120 loops=1 nested=0 entry=0 ns=200000 counters=1
+//! 210000 compiled f1 v1 tier=1 instructions=120 loops=1 nested=0 calls=2 entry=0 ns=200000 counters=1
 //! 1000000 samples f1 v1 count=1 ns=1000000
 //! 1000000 counters f1 entries=3 loops=90000
 //! 6000000 published f1 v2 tier=2 ns=3900000 counters=0
@@ -16,7 +16,7 @@
 //!
 //! | kind | fields |
 //! |---|---|
-//! | `compiled` | f v tier instructions loops nested entry ns counters |
+//! | `compiled` | f v tier instructions loops nested calls entry ns counters |
 //! | `counters` | f entries loops |
 //! | `samples` | f v count ns |
 //! | `sampling` | ns (0: off) |
@@ -113,11 +113,12 @@ impl fmt::Display for Input {
                 write!(
                     f,
                     "compiled {function} {version} tier={} instructions={} loops={} nested={} \
-                     entry={} ns={} counters={}",
+                     calls={} entry={} ns={} counters={}",
                     tier.number(),
                     facts.instructions,
                     facts.loops,
                     u8::from(facts.nested),
+                    facts.calls,
                     u8::from(facts.entry_point),
                     compile.0,
                     u8::from(*counters),
@@ -375,6 +376,7 @@ fn parse_line(line: &str) -> Result<(Nanos, Input), Problem> {
                     instructions: words.small("instructions=")?,
                     loops: words.small("loops=")?,
                     nested: words.flag("nested=")?,
+                    calls: words.small("calls=")?,
                     entry_point: words.flag("entry=")?,
                 },
                 compile: words.time()?,

@@ -20,6 +20,7 @@ fn inputs(random: &mut Random) -> Vec<Input> {
             instructions: random.bits() as u32,
             loops: random.below(9) as u32,
             nested: counters,
+            calls: random.below(99) as u32,
             entry_point: !counters,
         },
         compile,
@@ -75,7 +76,7 @@ fn the_example_of_the_documentation() {
     let text = "uruk tiering stream 1\n\
         # a comment\n\
         0 sampling ns=1000000\n\
-        210000 compiled f1 v1 tier=1 instructions=120 loops=1 nested=0 entry=0 ns=200000 counters=1\n\
+        210000 compiled f1 v1 tier=1 instructions=120 loops=1 nested=0 calls=2 entry=0 ns=200000 counters=1\n\
         \n\
         1000000 samples f1 v1 count=1 ns=1000000\n\
         1000000 counters f1 entries=3 loops=90000\n\

@@ -34,7 +34,10 @@ pub struct Curve {
     pub iterations: Vec<Iteration>,
 }
 
-/// The second half of a curve.
+/// A level is settled if it is one over this of the iterations.
+const WARM_PART: usize = 4;
+
+/// The level at which a curve ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settled {
     /// Median of an iteration's processor time, all threads, in nanoseconds.
@@ -74,24 +77,40 @@ pub fn parse(text: &str) -> Result<Vec<Iteration>> {
 }
 
 impl Curve {
-    /// Medians of the second half, whatever the shape: a run that has not settled by
-    /// then is charged for it.
+    /// Where the level changes, by processor time of all threads: what others do on the
+    /// machine is not in it, what our compile threads do is.
+    pub fn segments(&self) -> Vec<Segment> {
+        let times: Vec<f64> = self.iterations.iter().map(|one| one.process).collect();
+        changes::segments(&times)
+    }
+
+    /// Whether the last level is long enough to be called one: at least a quarter of the
+    /// iterations.
+    pub fn is_warm(&self) -> bool {
+        let start = self.segments().last().map_or(0, |last| last.start);
+        self.iterations.len() - start >= self.iterations.len() / WARM_PART
+    }
+
+    /// Medians of the last level; of the last quarter, if the level changed in it: a run
+    /// that has not settled by then is charged for it.
     pub fn settled(&self) -> Settled {
-        let half = &self.iterations[self.iterations.len() / 2..];
-        let middle =
-            |of: fn(&Iteration) -> f64| changes::median(&half.iter().map(of).collect::<Vec<f64>>());
+        let count = self.iterations.len();
+        let quarter = count - count.div_ceil(WARM_PART);
+        let last = self.segments().last().map_or(0, |last| last.start);
+        let level = &self.iterations[last.min(quarter)..];
+        let middle = |of: fn(&Iteration) -> f64| {
+            changes::median(&level.iter().map(of).collect::<Vec<f64>>())
+        };
         Settled {
             cpu: middle(|one| one.process),
             wall: middle(|one| one.wall),
         }
     }
 
-    /// One line: a picture, the shape, the levels, and when the last one began. Levels
-    /// are of processor time, all threads: what others do on the machine is not in it,
-    /// what our compile threads do is.
+    /// One line: a picture, the shape, the levels, and when the last one began.
     pub fn line(&self) -> String {
         let times: Vec<f64> = self.iterations.iter().map(|one| one.process).collect();
-        let segments = changes::segments(&times);
+        let segments = self.segments();
         let levels: Vec<String> = segments.iter().map(level).collect();
         let settled = segments.last().map_or(0, |last| last.start);
         let since = self.iterations[settled].start - self.iterations[0].start;

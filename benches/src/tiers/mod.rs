@@ -4,7 +4,7 @@
 //! processes that run in turns (`trial`); where the level changes is found, not
 //! assumed (`changes`). `steady` compares with native code, `whole_run` with `lli` and
 //! with compiling first; `promotion` is about the first milliseconds (`trace`),
-//! `publication` about the moment itself, `overhead` about what watching costs.
+//! `publication` and `waiting` about the moment itself, `overhead` about what watching costs.
 
 mod changes;
 mod curve;
@@ -15,6 +15,7 @@ pub mod overhead;
 pub mod promotion;
 pub mod publication;
 pub mod steady;
+pub mod waiting;
 pub mod whole_run;
 
 pub use curve::{Curve, csv};

@@ -22,8 +22,8 @@ const WORKLOADS: [Workload; 4] = [
     Workload::Lua("fib"),
     Workload::Kernel(Tongue::C, Kernel::Interpreter),
 ];
-const ROUNDS: usize = 8;
-const ITERATIONS: usize = 35;
+const ROUNDS: usize = 12;
+const ITERATIONS: usize = 30;
 /// From a process's first iteration on, what counts as the burst.
 const BURST_MS: f64 = 250.0;
 /// Limits in per cent.
@@ -46,10 +46,12 @@ pub fn measure(bench: &Bench) -> Result<Findings> {
     let mut differences: [[Vec<f64>; 2]; 2] = Default::default();
     for workload in WORKLOADS {
         let bitcode = steady::bitcode(bench, workload, Level::O3NoPasses)?;
-        let args = workload.args(ITERATIONS);
-        let side = |name: &str, sampling: &str| {
-            let options = ["--set", "max_tier=2", "--sampling", sampling];
-            Side::ours(name, bench.uruk_run_with(&options, &bitcode, &args))
+        let side = |name: &str, sampling: &'static str| {
+            let (bench, bitcode) = (bench.clone(), bitcode.clone());
+            Side::ours(name, ITERATIONS, move |count| {
+                let options = ["--set", "max_tier=2", "--sampling", sampling];
+                bench.uruk_run_with(&options, &bitcode, &workload.args(count))
+            })
         };
         let mut sides = [
             side("without", "off"),
@@ -80,16 +82,26 @@ pub fn measure(bench: &Bench) -> Result<Findings> {
         ("sampling overhead, burst", burst, BURST_LIMIT),
         ("sampling overhead, steady", steady, STEADY_LIMIT),
     ] {
+        let error = standard_error(&difference);
         let row = Row::new(name, Unit::PerCent, Figure::of(difference))
             .peer("A and A", Figure::of(noise))
             .target(Target::AtMost(limit));
         found.rows.push(row.note(format!(
             "processor time of an iteration, all threads, with sampling over without, both up to tier 2, \
              less 1, process by process; `A and A` is without over without; the burst is the first \
-             {BURST_MS} ms, its first iteration left out"
+             {BURST_MS} ms, its first iteration left out; the standard error of the mean is \
+             {error:.2}, a difference below twice that is none"
         )));
     }
     Ok(found)
+}
+
+/// Standard error of the mean.
+fn standard_error(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (count - 1.0).max(1.0) / count).sqrt()
 }
 
 /// The difference of each round's processes.

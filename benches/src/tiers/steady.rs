@@ -1,9 +1,16 @@
-//! Steady state: the second half of a process's iterations against native code that
-//! was compiled from the same sources.
+//! Steady state: the level at which a process's iterations settle against native code
+//! that was compiled from the same sources.
+//!
+//! A process runs long enough to become warm: kernels for a multiple of a second, larger
+//! programs, whose large functions are compiled last, for longer, and twice as long again if
+//! the level still changed in the last quarter (`trial`). The best native code runs as
+//! long; other peers, which have nothing to warm up, a quarter. The best native code runs
+//! a second time, last: what it differs from itself is what a ratio is worth.
 //!
 //! Figures are iterations per second of processor time, threads that compile or
 //! sample included, so a ratio above 1 is faster than native.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -19,9 +26,16 @@ const LEAST: f64 = 0.90;
 /// The geometric means to reach, against the best and against plain native code.
 const MEAN_OF_BEST: f64 = 0.98;
 const MEAN_OF_PLAIN: f64 = 1.0;
-/// Rounds of the table that has targets, and of those for information.
-const ROUNDS: usize = 3;
-const FEW_ROUNDS: usize = 1;
+/// Iterations of a kernel, of a larger program, and of both in a quick run; each takes
+/// about 20 ms natively.
+const KERNEL: usize = 120;
+const PROGRAM: usize = 240;
+const QUICK_KERNEL: usize = 60;
+const QUICK_PROGRAM: usize = 150;
+/// Times a run of the table with targets may be doubled.
+const DOUBLINGS: u32 = 1;
+/// Peers that warm nothing up run this part.
+const PEER_PART: usize = 4;
 
 /// Input without passes against native code, best and plain.
 ///
@@ -33,9 +47,9 @@ pub fn measure(bench: &Bench) -> Result<Findings> {
         level: Level::O3NoPasses,
         options: vec![("", vec!["--tiers", "auto"])],
         peers: vec![Native::BEST, Native::PLAIN],
-        rounds: bench.rounds(ROUNDS),
         output: Output::Same,
         part: 1.0,
+        doublings: DOUBLINGS,
         least: Target::RatioAtLeast(LEAST),
     };
     let results = table.run(bench, |_| true)?;
@@ -60,9 +74,9 @@ pub fn measure_contracted(bench: &Bench) -> Result<Findings> {
         level: Level::O3NoPasses,
         options: vec![("", vec!["--tiers", "auto", "--fp-contract", "fast"])],
         peers: vec![Native::CONTRACTED],
-        rounds: bench.rounds(ROUNDS),
         output: Output::Free,
-        part: 1.0,
+        part: 0.7,
+        doublings: 0,
         least: Target::RatioAtLeast(LEAST),
     };
     let results = table.run(bench, Workload::contracts)?;
@@ -85,9 +99,9 @@ pub fn measure_other_bitcode(bench: &Bench) -> Result<Findings> {
             level,
             options: vec![("", vec!["--tiers", "auto"])],
             peers: vec![Native::BEST],
-            rounds: bench.rounds(FEW_ROUNDS),
             output: Output::Same,
-            part: 1.0,
+            part: 0.7,
+            doublings: 0,
             least: Target::Information,
         };
         let results = table.run(bench, Workload::has_levels)?;
@@ -113,10 +127,10 @@ pub fn measure_fixed_tiers(bench: &Bench) -> Result<Findings> {
             tier(", tier 3", "3"),
         ],
         peers: vec![Native::BEST],
-        rounds: 1,
         output: Output::Same,
         // Nothing warms up there.
-        part: 0.3,
+        part: 0.15,
+        doublings: 0,
         least: Target::Information,
     };
     let results = table.run(bench, |_| true)?;
@@ -137,15 +151,16 @@ struct Table {
     /// Ways to run ours: what is told behind the name, and the options.
     options: Vec<(&'static str, Vec<&'static str>)>,
     peers: Vec<Native>,
-    rounds: usize,
     output: Output,
-    /// Iterations of a process, over those of the workload.
+    /// Iterations of a process, over those of the first table.
     part: f64,
+    /// Times ours are run for twice as long if they have not settled.
+    doublings: u32,
     /// What the first of ours is to reach against the first peer.
     least: Target,
 }
 
-/// The sides of each workload: the peers, then ours.
+/// The sides of each workload: the peers, then ours, then the first peer again.
 struct Results {
     workloads: Vec<(Workload, Vec<Side>)>,
     peers: usize,
@@ -157,7 +172,7 @@ impl Table {
         for workload in bench.workloads().into_iter().filter(|one| wanted(*one)) {
             let mut sides = self.sides(bench, workload)?;
             let (name, level) = (workload.name(), self.level.name());
-            trial::hold(bench, &name, level, self.rounds, self.output, &mut sides)?;
+            trial::hold(bench, &name, level, 1, self.output, &mut sides)?;
             workloads.push((workload, sides));
         }
         Ok(Results {
@@ -166,20 +181,45 @@ impl Table {
         })
     }
 
+    /// The peers, ours, and the first peer again.
     fn sides(&self, bench: &Bench, workload: Workload) -> Result<Vec<Side>> {
-        let args = workload.args((workload.iterations() as f64 * self.part) as usize);
+        let iterations = ((iterations(bench, workload) as f64 * self.part) as usize).max(PEER_PART);
+        let natively = |peer: &Native, part: usize, name: String| -> Result<Side> {
+            let program = native(bench, workload, *peer)?;
+            Ok(Side::peer(name, iterations / part, move |count| {
+                let mut command: Vec<OsString> = vec![program.clone().into()];
+                command.extend(workload.args(count).iter().map(Into::into));
+                command
+            }))
+        };
         let mut sides = Vec::new();
-        for peer in &self.peers {
-            let mut command = vec![native(bench, workload, *peer)?.into()];
-            command.extend(args.iter().map(Into::into));
-            sides.push(Side::peer(peer_name(*peer), command));
+        for (number, peer) in self.peers.iter().enumerate() {
+            let part = if number == 0 { 1 } else { PEER_PART };
+            sides.push(natively(peer, part, peer_name(*peer))?);
         }
         let bitcode = bitcode(bench, workload, self.level)?;
         for (label, options) in &self.options {
-            let command = bench.uruk_run_with(options, &bitcode, &args);
-            sides.push(Side::ours(format!("uruk{label}{}", self.label), command));
+            let (bench, bitcode, options) = (bench.clone(), bitcode.clone(), options.clone());
+            let command =
+                move |count| bench.uruk_run_with(&options, &bitcode, &workload.args(count));
+            let name = format!("uruk{label}{}", self.label);
+            sides.push(Side::ours(name, iterations, command).until_warm(self.doublings));
+        }
+        if let Some(first) = self.peers.first() {
+            let name = format!("{}, again", peer_name(*first));
+            sides.push(natively(first, PEER_PART, name)?);
         }
         Ok(sides)
+    }
+}
+
+/// Iterations after which a workload is warm.
+fn iterations(bench: &Bench, workload: Workload) -> usize {
+    match (workload, bench.quick) {
+        (Workload::Kernel(..), false) => KERNEL,
+        (Workload::Kernel(..), true) => QUICK_KERNEL,
+        (_, false) => PROGRAM,
+        (_, true) => QUICK_PROGRAM,
     }
 }
 
@@ -246,25 +286,21 @@ impl Results {
             ))
     }
 
-    /// The same side against itself, even rounds and odd: what a ratio is worth.
+    /// The best native code against itself, before ours and after: what a ratio is worth.
     fn noise(&self) -> Option<Row> {
-        let mut ratios = Vec::new();
-        for (_, sides) in &self.workloads {
-            for side in sides {
-                let half = |odd: usize| {
-                    let curves = side.curves.iter().filter(|curve| curve.round % 2 == odd);
-                    Figure::of(curves.map(|curve| 1e9 / curve.settled().cpu)).median()
-                };
-                ratios.extend(half(1).zip(half(0)).map(|(a, b)| a / b));
-            }
-        }
+        let rate = |side: Option<&Side>| side.and_then(|side| side.rate().median());
+        let ratios = self.workloads.iter().filter_map(|(_, sides)| {
+            let (first, again) = (rate(sides.first())?, rate(sides.last())?);
+            Some(first / again)
+        });
+        let ratios: Vec<f64> = ratios.collect();
         let worst = ratios.iter().copied().max_by(|a, b| {
             let distance = |ratio: &f64| ratio.ln().abs();
             distance(a).total_cmp(&distance(b))
         })?;
         let row = Row::new("steady, noise: A and A", Unit::Times, Figure::of(ratios));
         Some(row.note(format!(
-            "the odd rounds of a side over its even ones, each side of each workload; the one \
+            "the best native code over itself, run before ours and after, each workload; the one \
              farthest from 1 is {worst:.3}"
         )))
     }

@@ -1,6 +1,7 @@
 //! Several ways to run the same iterations, timed within their processes and in
 //! turns, so that what the machine does meanwhile falls on all of them alike.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -16,38 +17,60 @@ use crate::row::Figure;
 /// What a process may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Makes the command line for a number of iterations.
+type Command = dyn Fn(usize) -> Vec<OsString>;
+
 /// One way to run the iterations.
 pub struct Side {
     /// Its name in the table.
     pub name: String,
     ours: bool,
-    command: Vec<OsString>,
-    /// A curve for each run.
+    command: Box<Command>,
+    iterations: usize,
+    /// How often a run that has not settled is repeated with twice the iterations.
+    patience: u32,
+    /// A curve for each round.
     pub curves: Vec<Curve>,
     out: Option<Figure>,
 }
 
 impl Side {
     /// A way of ours that has not been tried yet.
-    pub fn ours(name: impl Into<String>, command: Vec<OsString>) -> Side {
+    pub fn ours(
+        name: impl Into<String>,
+        iterations: usize,
+        command: impl Fn(usize) -> Vec<OsString> + 'static,
+    ) -> Side {
         Side {
             ours: true,
-            ..Side::peer(name, command)
+            ..Side::peer(name, iterations, command)
         }
     }
 
     /// A way of a peer's that has not been tried yet.
-    pub fn peer(name: impl Into<String>, command: Vec<OsString>) -> Side {
+    pub fn peer(
+        name: impl Into<String>,
+        iterations: usize,
+        command: impl Fn(usize) -> Vec<OsString> + 'static,
+    ) -> Side {
         Side {
             name: name.into(),
             ours: false,
-            command,
+            command: Box::new(command),
+            iterations,
+            patience: 0,
             curves: Vec::new(),
             out: None,
         }
     }
 
-    /// A figure of the settled half of each run, or what became of them.
+    /// The same, run until it has settled: with up to `2^times` as many iterations.
+    pub fn until_warm(mut self, times: u32) -> Side {
+        self.patience = times;
+        self
+    }
+
+    /// A figure of the settled level of each run, or what became of them.
     pub fn figure(&self, of: impl Fn(Settled) -> f64) -> Figure {
         let figures = self.curves.iter().map(|curve| of(curve.settled()));
         self.out.clone().unwrap_or_else(|| Figure::of(figures))
@@ -64,10 +87,23 @@ impl Side {
     }
 }
 
-/// Whether all sides must print the same.
+impl Side {
+    /// Forgets the last run if it has not settled, and is to be run for longer.
+    fn goes_on(&mut self) -> bool {
+        let again = self.patience > 0 && self.curves.last().is_some_and(|last| !last.is_warm());
+        if again {
+            self.patience -= 1;
+            self.iterations *= 2;
+            self.curves.pop();
+        }
+        again
+    }
+}
+
+/// Whether sides with as many iterations must print the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// What the first side prints is what all must print.
+    /// What the first of them prints is what all must print.
     Same,
     /// Each may round in its own way: which products are contracted is the compiler's
     /// choice.
@@ -86,17 +122,22 @@ pub fn hold(
     output: Output,
     sides: &mut [Side],
 ) -> Result<()> {
-    let mut expected: Option<Run> = None;
+    // What was printed, by the number of iterations: the checksum depends on it.
+    let mut expected: HashMap<usize, Run> = HashMap::new();
     let mut order: Vec<usize> = (0..sides.len()).collect();
     for round in 1..=rounds {
         for &index in &order {
             let side = &mut sides[index];
-            if side.out.is_some() {
-                continue;
-            }
-            let run = run(bench, side, workload, level, round, expected.as_ref())?;
-            if output == Output::Same {
-                expected = expected.or(run);
+            while side.out.is_none() {
+                let iterations = side.iterations;
+                let before = expected.get(&iterations);
+                let run = run(bench, side, workload, level, round, before)?;
+                if let (Output::Same, Some(run)) = (output, run) {
+                    expected.entry(iterations).or_insert(run);
+                }
+                if !side.goes_on() {
+                    break;
+                }
             }
         }
         order.reverse();
@@ -129,7 +170,7 @@ fn run(
     let variables = [(TIMES, path.as_os_str())];
     let run = bench
         .runner
-        .run_with(&side.command, &variables, LIMIT)
+        .run_with(&(side.command)(side.iterations), &variables, LIMIT)
         .with_context(|| format!("starting {}", side.name))?;
     side.out = contest::complaint(&run, expected).map(|out| match out {
         // Of rates, the time at which it was stopped is no bound.

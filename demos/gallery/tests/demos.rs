@@ -66,6 +66,19 @@ fn kernels_move_through_the_tiers() {
 }
 
 #[test]
+fn a_server_is_replaced_under_load() {
+    let text = run(env!("CARGO_BIN_EXE_hotswap"), &["30"], b"");
+    assert!(
+        text.starts_with("30 replacements of 3 functions in "),
+        "{text}"
+    );
+    let answered = text.lines().nth(1).expect("a second line");
+    let (count, rest) = answered.split_once(' ').expect("a count");
+    assert!(count.parse::<u64>().expect("a number") >= 30, "{text}");
+    assert_eq!(rest, "requests answered, 0 failed, 0 torn");
+}
+
+#[test]
 fn the_language_computes() {
     let cases = [
         ("1.5", "1.5"),

@@ -186,6 +186,36 @@ fn function(text: SectionIndex, name: u32, symbol: &Symbol<'_>) -> Sym {
     }
 }
 
+/// The debug information of the relocatable object that function `symbol` was linked
+/// from, for the function being at `entry`; `None` if it has none. Only the section the
+/// function is in has a place: gdb gets symbols and frames by [`of_symbols`].
+///
+/// # Errors
+/// The bytes are not a relocatable ELF object.
+pub fn of_debug_info(
+    object: &[u8],
+    symbol: &str,
+    entry: u64,
+) -> Result<Option<Vec<u8>>, SymfileError> {
+    use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
+    let file = object::read::elf::ElfFile64::<LittleEndian>::parse(object).map_err(wrong)?;
+    let Some(found) = file.symbols().find(|found| found.name() == Ok(symbol)) else {
+        return Ok(None);
+    };
+    let lines = file.section_by_name(".debug_line");
+    let (Some(section), Some(_)) = (found.section_index(), lines.filter(|s| s.size() != 0)) else {
+        return Ok(None);
+    };
+    let start = entry.wrapping_sub(found.address());
+    placed(object, |index, _| (index == section.0).then_some(start)).map(Some)
+}
+
+fn wrong(error: object::read::Error) -> SymfileError {
+    SymfileError::Object {
+        reason: error.to_string(),
+    }
+}
+
 /// The relocatable object with its sections placed: `place` gets the index and the
 /// name of each section that takes memory, and gives its address. What has none, for
 /// example because the linker dropped or rewrote it, is hidden from gdb.
@@ -196,9 +226,6 @@ pub fn placed(
     object: &[u8],
     mut place: impl FnMut(usize, &str) -> Option<u64>,
 ) -> Result<Vec<u8>, SymfileError> {
-    let wrong = |error: object::read::Error| SymfileError::Object {
-        reason: error.to_string(),
-    };
     let endian = LittleEndian;
     let header = elf::FileHeader64::<LittleEndian>::parse(object).map_err(wrong)?;
     if header.e_type.get(endian) != elf::ET_REL {
@@ -210,18 +237,30 @@ pub fn placed(
     let table = header.e_shoff.get(endian) as usize;
     let size = usize::from(header.e_shentsize.get(endian));
     let mut bytes = object.to_vec();
+    let mut hidden = Vec::new();
     for (index, section) in sections.enumerate() {
         if section.sh_flags(endian) & elf::SHF_ALLOC == elf::SectionFlags::default() {
             continue;
         }
         let name = sections.section_name(endian, section).map_err(wrong)?;
         let at = table + index.0 * size;
-        // `sections` checked that all headers lie in the file. `sh_type` is at 4 and
-        // `sh_addr` at 16 of a header.
+        // `sections` checked that all headers lie in the file. `sh_addr` is at 16 of a
+        // header.
         match place(index.0, &String::from_utf8_lossy(name)) {
             Some(address) => bytes[at + 16..at + 24].copy_from_slice(&address.to_le_bytes()),
-            None => bytes[at + 4..at + 8].copy_from_slice(&elf::SHT_NULL.0.to_le_bytes()),
+            None => hidden.push(index.0),
         }
+    }
+    // gdb refuses a file that has relocations of what it does not have.
+    let relocations = sections.enumerate().filter(|(_, section)| {
+        section.sh_type(endian) == elf::SHT_RELA
+            && hidden.contains(&(section.sh_info(endian) as usize))
+    });
+    let relocations: Vec<usize> = relocations.map(|(index, _)| index.0).collect();
+    for index in hidden.iter().chain(&relocations) {
+        // `sh_type` is at 4.
+        let at = table + index * size;
+        bytes[at + 4..at + 8].copy_from_slice(&elf::SHT_NULL.0.to_le_bytes());
     }
     Ok(bytes)
 }

@@ -23,6 +23,7 @@ use crate::error::CodegenError;
 use crate::extract::Extraction;
 use crate::globals::mark_dso_local;
 use crate::reader::{Verify, value_name};
+use crate::summary::SymbolId;
 
 impl Extraction<'_> {
     /// Reads and verifies the body of `function` and of what will be copied with it.
@@ -64,7 +65,11 @@ impl Extraction<'_> {
     /// True for an `alwaysinline` function whose body this module has.
     pub(crate) fn is_inline_body(&self, function: LLVMValueRef) -> bool {
         let symbol = self.reader.table().index.get(&function);
-        symbol.is_some_and(|id| self.reader.summary().symbols[id.index()].always_inline)
+        let copied = |id: &SymbolId| {
+            self.reader.summary().symbols[id.index()].always_inline
+                && !self.plan.import(*id).replaced
+        };
+        symbol.is_some_and(copied)
             // SAFETY: a live function: only functions are marked.
             && unsafe { LLVMIsDeclaration(function) } == 0
     }
@@ -304,11 +309,14 @@ impl Extraction<'_> {
 
     /// A direct callee: `alwaysinline` functions with a body here are copied along.
     fn map_callee(&mut self, old: LLVMValueRef) -> Result<LLVMValueRef, CodegenError> {
-        if let Some((root, new)) = self.root
+        let old = self.reader.library().home(old).unwrap_or(old);
+        if self.optimizes()
             && let Some(id) = self.resolve(old)
         {
             let target = self.reader.table().values[id.index()];
-            if target == root {
+            if let Some((root, new)) = self.root
+                && target == root
+            {
                 return Ok(new);
             }
             // Through an alias, if the function it names is a candidate.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::error::CodegenError;
 use crate::extract::{Extraction, Unit, has_function_attribute};
+use crate::facts::{self, FactStore};
 use crate::labels::{self, Labels};
 use crate::plan::ModulePlan;
 use crate::probe;
@@ -39,12 +40,35 @@ pub enum Counters {
     /// Nothing.
     #[default]
     None,
-    /// Entries and back edges, in [`COUNTERS`], without atomics: threads may lose
-    /// some of each other's increments.
+    /// Entries and, at tier 1, back edges, in [`COUNTERS`], without atomics: threads may
+    /// lose some of each other's increments.
     Entry,
     /// All that a [`Profile`] is made of, in [`PROBES`](crate::PROBES), likewise: see
     /// [`Compiled::probes`].
     Full,
+}
+
+/// What may be assumed of callees whose bodies are not copied along, above tier 1. The
+/// store must be of the same module under the same plan.
+#[derive(Debug, Clone, Default)]
+pub enum Knowledge {
+    /// What the module's declarations say.
+    #[default]
+    Declared,
+    /// And what the store has.
+    Known(Arc<FactStore>),
+    /// And what can be inferred within a budget, which the store then has. Takes time:
+    /// not for a function that somebody waits for.
+    Inferred(Arc<FactStore>),
+}
+
+impl Knowledge {
+    pub(crate) fn store(&self) -> Option<&Arc<FactStore>> {
+        match self {
+            Knowledge::Declared => None,
+            Knowledge::Known(store) | Knowledge::Inferred(store) => Some(store),
+        }
+    }
 }
 
 /// Settings of one compile.
@@ -67,6 +91,10 @@ pub struct Compile {
     /// [observed](Profile::observed_targets) addresses. Those not listed are called
     /// through the pointer, as ever.
     pub targets: Arc<HashMap<u64, SymbolId>>,
+    /// What may be assumed of callees out of sight.
+    pub facts: Knowledge,
+    /// Write line tables, for debuggers, where the bitcode has any.
+    pub lines: bool,
 }
 
 impl Compile {
@@ -79,6 +107,8 @@ impl Compile {
             alone: false,
             profiles: Arc::default(),
             targets: Arc::default(),
+            facts: Knowledge::Declared,
+            lines: false,
         }
     }
 
@@ -98,6 +128,20 @@ impl Compile {
     #[must_use]
     pub fn contracting(mut self, contract: bool) -> Compile {
         self.contract = contract;
+        self
+    }
+
+    /// With this known of callees out of sight.
+    #[must_use]
+    pub fn knowing(mut self, facts: Knowledge) -> Compile {
+        self.facts = facts;
+        self
+    }
+
+    /// With line tables or not.
+    #[must_use]
+    pub fn with_lines(mut self, lines: bool) -> Compile {
+        self.lines = lines;
         self
     }
 
@@ -151,6 +195,8 @@ pub struct Compiled {
     pub nested: bool,
     /// Where the addresses of its labels go.
     pub labels: Labels,
+    /// Calls of named functions in it, intrinsics left out.
+    pub calls: u32,
     /// True if the code increments [`COUNTERS`]. Coroutines and naked functions do
     /// not, whatever was asked.
     pub counts: bool,
@@ -200,6 +246,10 @@ impl Reader {
     ) -> (Result<Compiled, CodegenError>, bool) {
         let name = plan.import(function).name.to_string();
         let mut copied = how.tier > Tier::Baseline && !how.alone;
+        if copied {
+            facts::infer(self, plan, function, how);
+            self.stock(plan, function, how);
+        }
         let result = (|| {
             let mut extraction = Extraction::new(self, plan, &name, how)?;
             let body = extraction.add_function(function)?;
@@ -209,7 +259,7 @@ impl Reader {
             let countable = shape.countable(self, body);
             let counts = countable && how.counters == Counters::Entry;
             if counts {
-                shape.count(context, module, body);
+                shape.count(context, module, body, how.tier == Tier::Baseline);
             }
             let probes = match how.counters {
                 // SAFETY: as above, and it was found countable.
@@ -217,6 +267,7 @@ impl Reader {
                 _ => None,
             };
             extraction.apply_profiles()?;
+            extraction.drop_dead_arguments();
             let unit = extraction.finish()?;
             let labels = match has_function_attribute(body, self.kinds().presplit_coroutine) {
                 // A coroutine's frame holds addresses of its parts.
@@ -224,7 +275,7 @@ impl Reader {
                 // SAFETY: as above; no pass has run yet, and tables of labels are there.
                 false => unsafe { labels::of(body) },
             };
-            copied &= !unit.candidates.is_empty();
+            copied &= !unit.candidates.is_empty() || !unit.kept.is_empty();
             let object = self.emit(&unit, &name, how.tier)?;
             Ok(Compiled {
                 object,
@@ -233,6 +284,7 @@ impl Reader {
                 loops: shape.loops(),
                 nested: shape.nested,
                 labels,
+                calls: shape.calls,
                 counts,
                 probes,
                 guided: unit.guided_functions,

@@ -191,3 +191,29 @@ impl Extraction<'_> {
         }
     }
 }
+
+/// True if a constant has no more than `left` operands that would have to be rebuilt;
+/// strings and tables of numbers have none.
+///
+/// # Safety
+/// A live constant.
+pub(crate) unsafe fn is_small(constant: LLVMValueRef, left: &mut u32) -> bool {
+    // SAFETY: by the caller's promise; operands of constants are constants.
+    unsafe {
+        match LLVMGetValueKind(constant) {
+            LLVMValueKind::LLVMConstantExprValueKind
+            | LLVMValueKind::LLVMConstantArrayValueKind
+            | LLVMValueKind::LLVMConstantStructValueKind
+            | LLVMValueKind::LLVMConstantVectorValueKind => {
+                let count = LLVMGetNumOperands(constant).max(0) as u32;
+                if count > *left {
+                    return false;
+                }
+                *left -= count;
+                (0..count).all(|i| is_small(LLVMGetOperand(constant, i), left))
+            }
+            LLVMValueKind::LLVMBlockAddressValueKind => false,
+            _ => true,
+        }
+    }
+}

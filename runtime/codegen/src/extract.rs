@@ -15,8 +15,8 @@ use std::sync::Arc;
 use inkwell::llvm_sys::core::{
     LLVMAddModuleFlag, LLVMConstInt, LLVMCreateBuilderInContext, LLVMCreateEnumAttribute,
     LLVMDisposeBuilder, LLVMGetEnumAttributeAtIndex, LLVMGetEnumAttributeKindForName,
-    LLVMGetInitializer, LLVMInt32TypeInContext, LLVMModuleCreateWithNameInContext,
-    LLVMSetInitializer, LLVMValueAsMetadata,
+    LLVMGetInitializer, LLVMInt32TypeInContext, LLVMIsAGlobalValue,
+    LLVMModuleCreateWithNameInContext, LLVMSetInitializer, LLVMValueAsMetadata,
 };
 use inkwell::llvm_sys::debuginfo::LLVMStripModuleDebugInfo;
 use inkwell::llvm_sys::prelude::{
@@ -28,15 +28,16 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::compile::{Compile, Tier};
 use crate::context::OwnedModule;
 use crate::error::CodegenError;
+use crate::facts::Summary;
 use crate::globals::mark_dso_local;
 use crate::plan::ModulePlan;
 use crate::profile::{Profile, Refused};
-use crate::reader::{Reader, c_name};
+use crate::reader::{Reader, c_name, value_name};
 use crate::summary::{BODY_PREFIX, Kind, Placement, SymbolId};
 
 /// Attributes of a declaration that change how it is called. The others only help
 /// optimizers, and each costs a microsecond to copy.
-const OF_CALLS: [&str; 18] = [
+pub(crate) const OF_CALLS: [&str; 18] = [
     "alignstack",
     "byref",
     "byval",
@@ -64,8 +65,11 @@ pub(crate) struct AttributeKinds {
     pub(crate) naked: u32,
     pub(crate) noinline: u32,
     pub(crate) optnone: u32,
+    /// A stack protector whatever the frame holds.
+    pub(crate) protect_all: u32,
     pub(crate) returns_twice: u32,
     pub(crate) nonlazybind: LLVMAttributeRef,
+    pub(crate) optnone_attribute: LLVMAttributeRef,
     /// What a caller must know of a callee: how values are passed, and that a call may
     /// return twice.
     pub(crate) of_calls: Vec<u32>,
@@ -83,10 +87,13 @@ impl AttributeKinds {
             naked: kind("naked"),
             noinline: kind("noinline"),
             optnone: kind("optnone"),
+            protect_all: kind("sspreq"),
             returns_twice: kind("returns_twice"),
             of_calls: OF_CALLS.iter().map(|name| kind(name)).collect(),
             // SAFETY: a live context and a kind number LLVM just gave.
             nonlazybind: unsafe { LLVMCreateEnumAttribute(context, kind("nonlazybind"), 0) },
+            // SAFETY: as above.
+            optnone_attribute: unsafe { LLVMCreateEnumAttribute(context, kind("optnone"), 0) },
         }
     }
 }
@@ -110,7 +117,10 @@ pub(crate) struct Unit {
     pub(crate) candidates: Vec<(SymbolId, String)>,
     /// Constants defined for the optimizer only.
     pub(crate) constants: Vec<LLVMValueRef>,
-    /// Instructions of the candidates.
+    /// Callees defined likewise, with their simplified bodies.
+    pub(crate) kept: Vec<LLVMValueRef>,
+    pub(crate) optnone: LLVMAttributeRef,
+    /// Instructions of both.
     pub(crate) candidate_instructions: u32,
     /// Functions whose bodies are in the unit besides.
     pub(crate) inlined: Vec<SymbolId>,
@@ -156,12 +166,17 @@ pub(crate) struct Extraction<'a> {
     /// itself directly.
     pub(crate) root: Option<(LLVMValueRef, LLVMValueRef)>,
     pub(crate) candidates: Vec<(SymbolId, String)>,
+    pub(crate) kept: Vec<LLVMValueRef>,
     pub(crate) candidate_instructions: u32,
     pub(crate) constants: Vec<(LLVMValueRef, LLVMValueRef)>,
     pub(crate) inlined: Vec<SymbolId>,
     pub(crate) facts: FxHashSet<SymbolId>,
+    /// Declarations of functions that are known not to use some argument.
+    pub(crate) with_dead: Vec<(LLVMValueRef, Arc<Summary>)>,
     /// Functions of the reader's module with profiles that fit.
     pub(crate) guided: Vec<(LLVMValueRef, Arc<Profile>)>,
+    /// Functions defined here, old and new, if lines are asked for.
+    pub(crate) defined: Vec<(LLVMValueRef, LLVMValueRef)>,
     pub(crate) refused: Vec<Refused>,
     pub(crate) guided_functions: u32,
     pub(crate) promoted: u32,
@@ -203,11 +218,14 @@ impl<'a> Extraction<'a> {
             has_matrices: false,
             root: None,
             candidates: Vec::new(),
+            kept: Vec::new(),
             candidate_instructions: 0,
             constants: Vec::new(),
             inlined: Vec::new(),
             facts: FxHashSet::default(),
+            with_dead: Vec::new(),
             guided: Vec::new(),
+            defined: Vec::new(),
             refused: Vec::new(),
             guided_functions: 0,
             promoted: 0,
@@ -298,8 +316,35 @@ impl<'a> Extraction<'a> {
         Ok(any || has_asm)
     }
 
+    /// As [`Extraction::finish`], and for the names of functions and variables in the
+    /// module the globals they stand for.
+    pub(crate) fn finish_with_homes(
+        mut self,
+    ) -> Result<(Unit, FxHashMap<String, LLVMValueRef>), CodegenError> {
+        self.initialize()?;
+        let index = &self.reader.table().index;
+        let mut homes = FxHashMap::default();
+        for (&old, &new) in self
+            .values
+            .iter()
+            .filter(|(old, _)| index.contains_key(old))
+        {
+            // SAFETY: what globals are mapped to is a live constant.
+            let is_global = unsafe { !LLVMIsAGlobalValue(new).is_null() };
+            if is_global {
+                homes.insert(value_name(new), old);
+            }
+        }
+        Ok((self.into_unit(), homes))
+    }
+
     /// Initializes the copied label tables and constants, and hands the module out.
     pub(crate) fn finish(mut self) -> Result<Unit, CodegenError> {
+        self.initialize()?;
+        Ok(self.into_unit())
+    }
+
+    fn initialize(&mut self) -> Result<(), CodegenError> {
         while let Some((old, new)) = self.tables.pop() {
             // SAFETY: label tables are defined constants.
             let initializer = self.map_constant(unsafe { LLVMGetInitializer(old) })?;
@@ -315,22 +360,30 @@ impl<'a> Extraction<'a> {
             unsafe { LLVMSetInitializer(new, initializer) };
             done += 1;
         }
-        // SAFETY: a live module. Line tables of one function would carry its whole
-        // compile unit along; the debugger's view is made elsewhere.
+        let lines = self.take_lines();
+        // SAFETY: a live module. Debug information of one function would carry its
+        // whole compile unit along.
         unsafe { LLVMStripModuleDebugInfo(self.module.raw()) };
-        Ok(Unit {
+        self.put_lines(lines);
+        Ok(())
+    }
+
+    fn into_unit(self) -> Unit {
+        Unit {
             module: self.module,
             needs_passes: self.needs_passes,
             has_matrices: self.has_matrices,
             candidates: self.candidates,
             constants: self.constants.into_iter().map(|(_, new)| new).collect(),
+            kept: self.kept,
+            optnone: self.reader.kinds().optnone_attribute,
             candidate_instructions: self.candidate_instructions,
             inlined: self.inlined,
             facts: self.facts,
             refused: self.refused,
             guided_functions: self.guided_functions,
             promoted: self.promoted,
-        })
+        }
     }
 
     pub(crate) fn unsupported(&self, construct: &str) -> CodegenError {
@@ -342,7 +395,7 @@ impl<'a> Extraction<'a> {
     }
 }
 
-fn set_flag(context: LLVMContextRef, module: LLVMModuleRef, name: &str, value: u64) {
+pub(crate) fn set_flag(context: LLVMContextRef, module: LLVMModuleRef, name: &str, value: u64) {
     // SAFETY: live context and module; pointer and length describe `name`.
     unsafe {
         let constant = LLVMConstInt(LLVMInt32TypeInContext(context), value, 0);

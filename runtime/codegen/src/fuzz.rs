@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::bitcode::Bitcode;
 use crate::compile::{Compile, Compiled, Counters, Tier};
 use crate::plan::{Access, Import, ModulePlan};
 use crate::profile::{Profile, Site};
-use crate::reader::{Bitcode, Reader};
+use crate::reader::Reader;
 use crate::summary::{Kind, ModuleSummary, Placement, SymbolId};
 
 /// Does with unknown bytes all that the entry points do: reads them, compiles the data
@@ -71,9 +72,11 @@ pub fn plan_alone(summary: &ModuleSummary) -> ModulePlan {
             access: if near { Access::Near } else { Access::Indirect },
             defined,
             bound: defined,
+            replaced: false,
         }
     });
     ModulePlan {
+        number: 0,
         imports: imports.collect(),
     }
 }

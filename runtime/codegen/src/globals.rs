@@ -6,19 +6,19 @@ use inkwell::llvm_sys::core::{
     LLVMAddAlias2, LLVMAddAttributeAtIndex, LLVMAddFunction, LLVMAddGlobal, LLVMAliasGetAliasee,
     LLVMConstArray2, LLVMCountParams, LLVMGetAlignment, LLVMGetAttributeCountAtIndex,
     LLVMGetAttributesAtIndex, LLVMGetEnumAttributeKind, LLVMGetFunctionCallConv, LLVMGetGC,
-    LLVMGetInitializer, LLVMGetIntrinsicID, LLVMGetLinkage, LLVMGetModuleInlineAsm,
-    LLVMGetNumOperands, LLVMGetOperand, LLVMGetSection, LLVMGetThreadLocalMode,
-    LLVMGetUnnamedAddress, LLVMGetValueKind, LLVMGlobalGetValueType, LLVMIsExternallyInitialized,
-    LLVMIsGlobalConstant, LLVMIsStringAttribute, LLVMSetAlignment, LLVMSetExternallyInitialized,
-    LLVMSetFunctionCallConv, LLVMSetGC, LLVMSetGlobalConstant, LLVMSetInitializer, LLVMSetLinkage,
-    LLVMSetModuleInlineAsm2, LLVMSetSection, LLVMSetThreadLocalMode, LLVMSetUnnamedAddress,
-    LLVMSetVisibility, LLVMTypeOf,
+    LLVMGetInitializer, LLVMGetIntrinsicID, LLVMGetLinkage, LLVMGetModuleInlineAsm, LLVMGetSection,
+    LLVMGetThreadLocalMode, LLVMGetUnnamedAddress, LLVMGetValueKind, LLVMGlobalGetValueType,
+    LLVMIsExternallyInitialized, LLVMIsGlobalConstant, LLVMIsStringAttribute, LLVMSetAlignment,
+    LLVMSetExternallyInitialized, LLVMSetFunctionCallConv, LLVMSetGC, LLVMSetGlobalConstant,
+    LLVMSetInitializer, LLVMSetLinkage, LLVMSetModuleInlineAsm2, LLVMSetSection,
+    LLVMSetThreadLocalMode, LLVMSetUnnamedAddress, LLVMSetVisibility, LLVMTypeOf,
 };
 use inkwell::llvm_sys::prelude::{LLVMAttributeRef, LLVMValueRef};
 use inkwell::llvm_sys::{
     LLVMAttributeFunctionIndex, LLVMLinkage, LLVMThreadLocalMode, LLVMValueKind, LLVMVisibility,
 };
 
+use crate::constant::is_small;
 use crate::error::CodegenError;
 use crate::extract::{Extraction, has_function_attribute};
 use crate::plan::Access;
@@ -35,10 +35,14 @@ impl Extraction<'_> {
         if let Some(&new) = self.values.get(&old) {
             return Ok(new);
         }
-        let new = match self.reader.table().index.get(&old) {
-            Some(&id) => self.import(id, old)?,
+        let new = match (
+            self.reader.table().index.get(&old),
+            self.reader.library().home(old),
+        ) {
+            (Some(&id), _) => self.import(id, old)?,
+            (None, Some(home)) => self.map_global(home)?,
             // Reading a body can add intrinsics to the module (upgrades of old ones).
-            None => self.declare_function(old, &value_name(old)),
+            (None, None) => self.declare_function(old, &value_name(old), self.optimizes()),
         };
         self.values.insert(old, new);
         Ok(new)
@@ -64,7 +68,12 @@ impl Extraction<'_> {
             if self.optimizes() && import.defined {
                 self.facts.insert(id);
             }
-            let new = self.declare_function(old, &import.name);
+            // What is said of a definition that was replaced is said of no other.
+            let promises = self.optimizes() && !import.replaced;
+            let new = self.declare_function(old, &import.name, promises);
+            if self.optimizes() && import.defined {
+                self.know(id, new);
+            }
             if info.linkage == Linkage::DeclaredWeak {
                 // SAFETY: a declaration of ours.
                 unsafe { LLVMSetLinkage(new, LLVMLinkage::LLVMExternalWeakLinkage) };
@@ -149,7 +158,8 @@ impl Extraction<'_> {
         }
     }
 
-    fn declare_function(&self, old: LLVMValueRef, name: &str) -> LLVMValueRef {
+    /// A declaration; with `promises`, it says all that `old` says of itself.
+    fn declare_function(&self, old: LLVMValueRef, name: &str, promises: bool) -> LLVMValueRef {
         let c = c_name(&unmangled(old, name));
         // SAFETY: a live module; aliases and ifuncs of functions have the
         // function's type as their value type.
@@ -160,7 +170,7 @@ impl Extraction<'_> {
         if is_function {
             // SAFETY: a live function. What an intrinsic does is told by its attributes too.
             let intrinsic = unsafe { LLVMGetIntrinsicID(new) } != 0;
-            let all = intrinsic || self.optimizes();
+            let all = intrinsic || promises;
             let only = (!all).then_some(&*self.reader.kinds().of_calls);
             copy_attributes(old, new, only);
             // SAFETY: both are live functions.
@@ -200,6 +210,9 @@ impl Extraction<'_> {
             LLVMSetComdat(new, std::ptr::null_mut());
             new
         };
+        if self.how.lines {
+            self.defined.push((old, new));
+        }
         copy_attributes(old, new, None);
         if has_function_attribute(old, self.reader.kinds().presplit_coroutine) {
             self.needs_passes = true;
@@ -383,32 +396,6 @@ impl Extraction<'_> {
 pub(crate) fn add_function_attribute(function: LLVMValueRef, attribute: LLVMAttributeRef) {
     // SAFETY: a live function and an attribute of its context.
     unsafe { LLVMAddAttributeAtIndex(function, LLVMAttributeFunctionIndex, attribute) };
-}
-
-/// True if a constant has no more than `left` operands that would have to be rebuilt;
-/// strings and tables of numbers have none.
-///
-/// # Safety
-/// A live constant.
-unsafe fn is_small(constant: LLVMValueRef, left: &mut u32) -> bool {
-    // SAFETY: by the caller's promise; operands of constants are constants.
-    unsafe {
-        match LLVMGetValueKind(constant) {
-            LLVMValueKind::LLVMConstantExprValueKind
-            | LLVMValueKind::LLVMConstantArrayValueKind
-            | LLVMValueKind::LLVMConstantStructValueKind
-            | LLVMValueKind::LLVMConstantVectorValueKind => {
-                let count = LLVMGetNumOperands(constant).max(0) as u32;
-                if count > *left {
-                    return false;
-                }
-                *left -= count;
-                (0..count).all(|i| is_small(LLVMGetOperand(constant, i), left))
-            }
-            LLVMValueKind::LLVMBlockAddressValueKind => false,
-            _ => true,
-        }
-    }
 }
 
 /// The name to give a copy so that it is emitted as `name`: for some calling

@@ -18,15 +18,17 @@
 //! Reading order: [`summary`] (what a module holds, as plain data),
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
 //! answered), [`reader`], `extract`, `globals`, `body` and `constant` (the copy),
-//! `candidates` and `optimize` (tiers 2 and 3), `shape` (loops and counters), [`profile`],
-//! `probe` and `guide` (what code counts about itself, and its use at tier 3), [`emit`]
-//! and `pipeline`, [`pool`], [`fatal`].
+//! `candidates`, `survey`, `library`, [`facts`] and `optimize` (tiers 2 and 3), `shape`
+//! (loops and counters), `labels`, [`profile`], `probe` and `guide` (what code counts about itself, and
+//! its use at tier 3), `lines` (for debuggers), [`emit`] and `pipeline`, [`pool`], `query`
+//! and `interface` (questions about a module), [`fatal`].
 
 #![deny(missing_docs)]
 
 pub mod compile;
 pub mod emit;
 pub mod error;
+pub mod facts;
 pub mod fatal;
 pub mod fuzz;
 pub mod plan;
@@ -35,6 +37,7 @@ pub mod profile;
 pub mod reader;
 pub mod summary;
 
+mod bitcode;
 mod body;
 mod candidates;
 mod constant;
@@ -42,23 +45,32 @@ mod context;
 mod extract;
 mod globals;
 mod guide;
+mod interface;
 mod labels;
+mod library;
+mod lines;
 mod optimize;
 mod pipeline;
 mod probe;
 mod query;
 mod scan;
 mod shape;
+mod survey;
 
-pub use compile::{COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Tier};
+pub use bitcode::Bitcode;
+pub use compile::{
+    COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Knowledge, Tier,
+};
 pub use emit::{host_cpu, llvm_version};
 pub use error::CodegenError;
+pub use facts::{FactStats, FactStore};
+pub use interface::Layout;
 pub use labels::Labels;
 pub use plan::{Access, Import, ModulePlan};
 pub use pool::ReaderPool;
 pub use profile::{Count, PROBES, Probes, Profile, ProfileError, Refused, Site, Target};
 pub use query::Measure;
-pub use reader::{Bitcode, Reader};
+pub use reader::Reader;
 pub use summary::{
     BODY_PREFIX, Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo,
 };

@@ -139,6 +139,7 @@ fn string_attribute(function: LLVMValueRef, key: &str) -> String {
 /// Runs the passes of `tier` on a unit.
 pub(crate) fn run(emitter: &Emitter, unit: &Unit, tier: Tier) -> Result<(), String> {
     let module = unit.module.raw();
+    shield(unit);
     if unit.has_matrices {
         emitter.run_passes(module, "function(lower-matrix-intrinsics)")?;
     }
@@ -150,7 +151,7 @@ pub(crate) fn run(emitter: &Emitter, unit: &Unit, tier: Tier) -> Result<(), Stri
     if unit.candidates.is_empty() {
         emitter.run_passes(module, &format!("default<{level}>"))?;
     } else {
-        emitter.run_passes(module, &format!("thinlto-pre-link<{level}>"))?;
+        emitter.run_passes(module, &first_half(level))?;
         for (_, name) in &unit.candidates {
             let name = c_name(name);
             // SAFETY: a live module; passes may have removed the function.
@@ -169,6 +170,29 @@ pub(crate) fn run(emitter: &Emitter, unit: &Unit, tier: Tier) -> Result<(), Stri
         unsafe { LLVMSetLinkage(constant, LLVMLinkage::LLVMAvailableExternallyLinkage) };
     }
     Ok(())
+}
+
+/// Simplifies functions that are to be inlined elsewhere.
+pub(crate) fn simplify(emitter: &mut Emitter, unit: &Unit) -> Result<(), String> {
+    shield(unit);
+    let module = unit.module.raw();
+    if unit.has_matrices {
+        emitter.run_passes(module, "function(lower-matrix-intrinsics)")?;
+    }
+    emitter.run_passes(module, &first_half("O2"))
+}
+
+/// Keeps passes from bodies that are simplified already. The verifier wants `noinline`
+/// beside `optnone`; nothing else does, and no pass verifies.
+fn shield(unit: &Unit) {
+    for &function in &unit.kept {
+        add_function_attribute(function, unit.optnone);
+    }
+}
+
+/// The default pipeline up to where it has inlined and simplified.
+fn first_half(level: &str) -> String {
+    format!("thinlto-pre-link<{level}>")
 }
 
 /// The default pipeline from where bodies of candidates are dropped.

@@ -4,6 +4,8 @@
 //! obeys: an import that is [`Access::Near`] becomes a `dso_local` declaration and
 //! is addressed directly, everything else goes through the GOT.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::summary::SymbolId;
 
 /// How code addresses a symbol that is not in its own unit.
@@ -27,6 +29,9 @@ pub struct Import {
     pub defined: bool,
     /// True if some file of the image defines it.
     pub bound: bool,
+    /// True if the definition this module has was replaced: nothing is taken from it any
+    /// more, neither its body nor what its attributes say of it.
+    pub replaced: bool,
 }
 
 /// The bound symbol table of one module, indexed by [`SymbolId`].
@@ -34,9 +39,21 @@ pub struct Import {
 pub struct ModulePlan {
     /// One import per symbol of the summary.
     pub imports: Vec<Import>,
+    /// Tells plans of one module apart: what readers keep of bodies is kept for one plan.
+    pub number: u64,
 }
 
 impl ModulePlan {
+    /// A copy that may become another plan.
+    #[must_use]
+    pub fn successor(&self) -> ModulePlan {
+        static LATEST: AtomicU64 = AtomicU64::new(0);
+        ModulePlan {
+            imports: self.imports.clone(),
+            number: LATEST.fetch_add(1, Ordering::Relaxed) + 1,
+        }
+    }
+
     /// The import of `symbol`.
     pub fn import(&self, symbol: SymbolId) -> &Import {
         &self.imports[symbol.index()]

@@ -12,9 +12,10 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::bitcode::Bitcode;
 use crate::error::CodegenError;
 use crate::fatal;
-use crate::reader::{Bitcode, Reader};
+use crate::reader::Reader;
 use crate::summary::ModuleSummary;
 
 /// Compiles after which a reader is recycled, to bound what its context keeps.

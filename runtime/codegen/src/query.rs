@@ -22,6 +22,8 @@ pub struct Measure {
     pub loops: u32,
     /// True if one of them lies inside another.
     pub nested: bool,
+    /// Calls of named functions, intrinsics left out.
+    pub calls: u32,
 }
 
 /// Users named per symbol; the rest would not make the message clearer.
@@ -41,6 +43,7 @@ impl Reader {
             instructions: shape.instructions,
             loops: shape.loops(),
             nested: shape.nested,
+            calls: shape.calls,
         })
     }
 

@@ -14,7 +14,6 @@ use inkwell::llvm_sys::analysis::{
     LLVMVerifierFailureAction, LLVMVerifyFunction, LLVMVerifyModule,
 };
 use inkwell::llvm_sys::bit_reader::LLVMGetBitcodeModuleInContext2;
-use inkwell::llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
 use inkwell::llvm_sys::core::{
     LLVMGetFirstFunction, LLVMGetFirstGlobal, LLVMGetFirstGlobalAlias, LLVMGetFirstGlobalIFunc,
     LLVMGetIntrinsicID, LLVMGetModuleInlineAsm, LLVMGetNextFunction, LLVMGetNextGlobal,
@@ -22,15 +21,16 @@ use inkwell::llvm_sys::core::{
     LLVMGetValueName2,
 };
 use inkwell::llvm_sys::error::{LLVMDisposeErrorMessage, LLVMErrorRef, LLVMGetErrorMessage};
-use inkwell::llvm_sys::ir_reader::LLVMParseIRInContext2;
 use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMValueRef};
 use rustc_hash::FxHashMap;
 
+use crate::bitcode::Bitcode;
 use crate::compile::{Compile, Tier};
 use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
 use crate::emit::Emitter;
 use crate::error::CodegenError;
 use crate::extract::{AttributeKinds, Extraction, Unit, has_function_attribute};
+use crate::library::Library;
 use crate::optimize;
 use crate::plan::ModulePlan;
 use crate::scan;
@@ -42,67 +42,6 @@ unsafe extern "C" {
     /// passes as a hidden first pointer argument; LLVM-C has no counterpart.
     #[link_name = "_ZN4llvm11GlobalValue11materializeEv"]
     fn llvm_materialize(out: *mut LLVMErrorRef, value: LLVMValueRef) -> *mut LLVMErrorRef;
-}
-
-/// The bytes of a module, shareable between threads and readers.
-#[derive(Clone)]
-pub struct Bitcode {
-    name: Arc<str>,
-    bytes: Arc<[u8]>,
-}
-
-impl Bitcode {
-    /// Takes bitcode as it is. It is checked when a [`Reader`] is made of it.
-    pub fn new(name: &str, bytes: impl Into<Arc<[u8]>>) -> Bitcode {
-        Bitcode {
-            name: name.into(),
-            bytes: bytes.into(),
-        }
-    }
-
-    /// Parses IR text and keeps its bitcode.
-    ///
-    /// # Errors
-    /// [`CodegenError::Syntax`] with line and column.
-    pub fn from_ir_text(name: &str, text: &str) -> Result<Bitcode, CodegenError> {
-        let context = LlvmContext::new();
-        let c_name = c_name(name);
-        // LLVM's IR lexer needs the terminating zero that `MemoryBuffer` promises.
-        let mut terminated = Vec::with_capacity(text.len() + 1);
-        terminated.extend_from_slice(text.as_bytes());
-        terminated.push(0);
-        // SAFETY: `terminated` outlives the parse, which does not keep the buffer.
-        let buffer = unsafe { Buffer::view(&terminated[..text.len()], &c_name) };
-        let mut module: LLVMModuleRef = std::ptr::null_mut();
-        let mut message = std::ptr::null_mut();
-        // SAFETY: live context and buffer; the buffer stays ours.
-        let failed = unsafe {
-            LLVMParseIRInContext2(context.raw(), buffer.raw(), &mut module, &mut message)
-        };
-        if failed != 0 {
-            // SAFETY: on failure the message is ours.
-            let message = unsafe { take_message(message) };
-            return Err(CodegenError::Syntax {
-                module: name.to_owned(),
-                message,
-            });
-        }
-        // SAFETY: a fresh module, ours.
-        let module = unsafe { OwnedModule::new(module) };
-        // SAFETY: a live module; the buffer is ours.
-        let out = unsafe { Buffer::from_raw(LLVMWriteBitcodeToMemoryBuffer(module.raw())) };
-        Ok(Bitcode::new(name, out.bytes()))
-    }
-
-    /// The input's name, for messages.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
 }
 
 /// The module's globals in a fixed order: functions, variables, aliases, ifuncs.
@@ -128,6 +67,7 @@ pub struct Reader {
     // Field order is drop order: the module goes before its context, and the
     // context before the bytes a lazy module still points into.
     module: OwnedModule,
+    library: Library,
     /// By tier; the first is there from the start.
     emitters: [Option<Emitter>; 3],
     context: LlvmContext,
@@ -187,6 +127,7 @@ impl Reader {
         }
         Ok(Reader {
             module,
+            library: Library::default(),
             emitters: [Some(emitter), None, None],
             context,
             bitcode: bitcode.clone(),
@@ -265,6 +206,22 @@ impl Reader {
         tier: Tier,
     ) -> Result<Vec<u8>, CodegenError> {
         self.compiles += 1;
+        self.run(unit, name, tier, |emitter, unit| {
+            if unit.needs_passes || tier > Tier::Baseline {
+                optimize::run(emitter, unit, tier)?;
+            }
+            Ok(emitter.emit(unit.module.raw()))
+        })
+    }
+
+    /// Lets `work` be done on a unit with the emitter of `tier`.
+    pub(crate) fn run<T>(
+        &mut self,
+        unit: &Unit,
+        name: &str,
+        tier: Tier,
+        work: impl FnOnce(&mut Emitter, &Unit) -> Result<T, String>,
+    ) -> Result<T, CodegenError> {
         let place = &mut self.emitters[tier as usize - 1];
         let emitter = match place {
             Some(emitter) => emitter,
@@ -275,18 +232,29 @@ impl Reader {
             unit: name.to_owned(),
             message,
         };
-        if unit.needs_passes || tier > Tier::Baseline {
-            optimize::run(emitter, unit, tier).map_err(&fail)?;
-        }
-        let object = emitter.emit(unit.module.raw());
+        let done = work(emitter, unit).map_err(&fail)?;
         // Emission always says it succeeded; an error in the context counts.
         match self.context.take_errors() {
-            None => Ok(object),
+            None => Ok(done),
             Some(message) => {
                 self.sound = false;
                 Err(fail(message))
             }
         }
+    }
+
+    /// Runs passes on a unit that will not be emitted.
+    pub(crate) fn run_passes(&self, unit: &Unit, passes: &str) -> Result<(), CodegenError> {
+        let Some(emitter) = &self.emitters[0] else {
+            return Ok(());
+        };
+        emitter
+            .run_passes(unit.module.raw(), passes)
+            .map_err(|m| CodegenError::Emit {
+                module: self.bitcode.name().to_owned(),
+                unit: String::from("facts"),
+                message: m,
+            })
     }
 
     /// False after an error of LLVM: what it left in the context, and in the passes
@@ -341,6 +309,14 @@ impl Reader {
     /// What the verifier says of the bodies read so far; for a message only.
     fn verifier_message(&self) -> String {
         verify_module(self.module.raw()).unwrap_or_else(|| String::from("no message"))
+    }
+
+    pub(crate) fn library(&self) -> &Library {
+        &self.library
+    }
+
+    pub(crate) fn library_mut(&mut self) -> &mut Library {
+        &mut self.library
     }
 
     pub(crate) fn module(&self) -> LLVMModuleRef {

@@ -12,8 +12,9 @@ use inkwell::llvm_sys::LLVMVisibility;
 use inkwell::llvm_sys::core::{
     LLVMAddGlobal, LLVMArrayType2, LLVMBuildAdd, LLVMBuildLoad2, LLVMBuildStore,
     LLVMConstInBoundsGEP2, LLVMConstInt, LLVMCreateBuilderInContext, LLVMGetBasicBlockTerminator,
-    LLVMGetFirstBasicBlock, LLVMGetFirstInstruction, LLVMGetNamedGlobal, LLVMGetNextBasicBlock,
-    LLVMGetNextInstruction, LLVMGetNumSuccessors, LLVMGetSuccessor, LLVMInt32TypeInContext,
+    LLVMGetCalledValue, LLVMGetFirstBasicBlock, LLVMGetFirstInstruction, LLVMGetInstructionOpcode,
+    LLVMGetIntrinsicID, LLVMGetNamedGlobal, LLVMGetNextBasicBlock, LLVMGetNextInstruction,
+    LLVMGetNumSuccessors, LLVMGetSuccessor, LLVMInt32TypeInContext, LLVMIsAFunction,
     LLVMPositionBuilderBefore, LLVMSetAlignment, LLVMSetLinkage, LLVMSetVisibility,
 };
 use inkwell::llvm_sys::prelude::{
@@ -21,6 +22,7 @@ use inkwell::llvm_sys::prelude::{
 };
 use rustc_hash::FxHashMap;
 
+use crate::body::is_call;
 use crate::compile::COUNTERS;
 use crate::extract::{Builder, has_function_attribute};
 use crate::reader::{Reader, c_name};
@@ -35,6 +37,8 @@ pub(crate) struct Shape {
     pub(crate) instructions: u32,
     /// True if a loop lies inside another.
     pub(crate) nested: bool,
+    /// Calls of named functions, intrinsics left out.
+    pub(crate) calls: u32,
     /// Blocks that a back edge leaves from, each once.
     latches: Vec<LLVMBasicBlockRef>,
     heads: usize,
@@ -54,7 +58,7 @@ struct Graph {
 /// `function` is a live function with a well-formed body.
 pub(crate) unsafe fn measure(function: LLVMValueRef) -> Shape {
     // SAFETY: by the caller's promise.
-    let (graph, instructions) = unsafe { read_graph(function) };
+    let (graph, instructions, calls) = unsafe { read_graph(function) };
     let back = back_edges(&graph);
     let mut latches: Vec<u32> = back.iter().map(|&(latch, _)| latch).collect();
     latches.sort_unstable();
@@ -65,6 +69,7 @@ pub(crate) unsafe fn measure(function: LLVMValueRef) -> Shape {
     Shape {
         instructions,
         nested: heads.len() > 1 && has_nested_loop(&graph, &back, &heads),
+        calls,
         latches: latches
             .iter()
             .map(|&latch| graph.blocks[latch as usize])
@@ -90,7 +95,14 @@ impl Shape {
     /// Makes `body` count its entries and its back edges. A block that leaves through
     /// a back edge or elsewhere counts both: one increment per iteration is what the
     /// policy needs, and splitting the edge would cost a jump.
-    pub(crate) fn count(&self, context: LLVMContextRef, module: LLVMModuleRef, body: LLVMValueRef) {
+    /// Without `loops` entries only: an increment per iteration is in the way of passes.
+    pub(crate) fn count(
+        &self,
+        context: LLVMContextRef,
+        module: LLVMModuleRef,
+        body: LLVMValueRef,
+        loops: bool,
+    ) {
         // SAFETY: live context and module; the builder is ours, and is positioned at
         // instructions of `body`. Static allocas behind the increment are still in
         // the entry block, which is all that makes them static.
@@ -100,7 +112,8 @@ impl Shape {
             let counters = counters(module, word);
             let entry = LLVMGetFirstInstruction(LLVMGetFirstBasicBlock(body));
             increment(&builder, word, counters, 0, entry);
-            for &latch in &self.latches {
+            let latches: &[_] = if loops { &self.latches } else { &[] };
+            for &latch in latches {
                 let end = LLVMGetBasicBlockTerminator(latch);
                 increment(&builder, word, counters, 1, end);
             }
@@ -151,9 +164,9 @@ unsafe fn increment(
 
 /// # Safety
 /// As [`measure`].
-unsafe fn read_graph(function: LLVMValueRef) -> (Graph, u32) {
+unsafe fn read_graph(function: LLVMValueRef) -> (Graph, u32, u32) {
     let mut blocks = Vec::new();
-    let mut instructions = 0u32;
+    let (mut instructions, mut calls) = (0u32, 0u32);
     // SAFETY: walks the blocks and instructions of a live function.
     unsafe {
         let mut block = LLVMGetFirstBasicBlock(function);
@@ -162,6 +175,7 @@ unsafe fn read_graph(function: LLVMValueRef) -> (Graph, u32) {
             let mut instruction = LLVMGetFirstInstruction(block);
             while !instruction.is_null() {
                 instructions = instructions.saturating_add(1);
+                calls += u32::from(is_named_call(instruction));
                 instruction = LLVMGetNextInstruction(instruction);
             }
             block = LLVMGetNextBasicBlock(block);
@@ -188,7 +202,23 @@ unsafe fn read_graph(function: LLVMValueRef) -> (Graph, u32) {
         starts,
         edges,
     };
-    (graph, instructions)
+    (graph, instructions, calls)
+}
+
+/// Whether `instruction` calls a function by its name that is no intrinsic.
+///
+/// # Safety
+/// A live instruction.
+unsafe fn is_named_call(instruction: LLVMValueRef) -> bool {
+    // SAFETY: by the caller's promise; a call has a called value, and only a function
+    // is asked for its number among the intrinsics.
+    unsafe {
+        if !is_call(LLVMGetInstructionOpcode(instruction)) {
+            return false;
+        }
+        let called = LLVMGetCalledValue(instruction);
+        !LLVMIsAFunction(called).is_null() && LLVMGetIntrinsicID(called) == 0
+    }
 }
 
 impl Graph {

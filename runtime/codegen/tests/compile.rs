@@ -166,7 +166,7 @@ fn only_bound_definitions_are_looked_into() {
 fn a_candidate_that_is_not_inlined_stays_behind_its_slot() {
     // Too large to be inlined, small enough to be looked at.
     let mut body = String::new();
-    for i in 0..140 {
+    for i in 0..80 {
         body += &format!("store volatile i32 {i}, ptr @state\n");
     }
     let ir = format!(
@@ -183,8 +183,8 @@ fn a_candidate_that_is_not_inlined_stays_behind_its_slot() {
         .compile(&plan, f, &at(Tier::Optimized))
         .expect("compiles");
     assert_eq!(describe(&out.object), "big by type 41\ndefines uruk.body.f");
-    // Its constant result was seen, and that is recorded.
-    assert!(disassemble(&out.object).contains("mov eax,9"));
+    // What its simplified body shows is not said of it: other code may be behind the slot.
+    assert!(!disassemble(&out.object).contains("mov eax,9"));
     assert_eq!(depends(&reader, &out), ["big body"]);
     let g = id(&reader, "g");
     let out = reader

@@ -33,7 +33,7 @@ use thiserror::Error;
 use crate::block::{Block, Event, State, StepError};
 use crate::config::Config;
 use crate::env::Environment;
-use crate::ids::{BlockId, GroupId, IdMap, Nanos};
+use crate::ids::{BlockId, GroupId, IdMap, IdSet, Nanos};
 use crate::inbox::Note;
 use crate::policy::{self, Kind, Reason, Situation};
 use crate::stats::{Amount, End, Stats, Summary};
@@ -86,7 +86,7 @@ struct Record {
 /// What is removed together.
 #[derive(Debug, Default)]
 struct Group {
-    blocks: BTreeSet<BlockId>,
+    blocks: IdSet<BlockId>,
     dropped: bool,
 }
 
@@ -260,7 +260,8 @@ impl Engine {
             };
         };
         let not_before = self.not_before();
-        let urgent = reason.is_urgent() && !(reason == Reason::Short && self.in_vain);
+        let urgent = reason.is_urgent() && !(reason == Reason::Short && self.in_vain)
+            || policy::presses(&self.config, &situation);
         if now < not_before && !urgent {
             if !self.gone.is_empty() {
                 return Step::Working;

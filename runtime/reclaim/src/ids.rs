@@ -2,9 +2,9 @@
 //!
 //! Numbers are the runtime's; nothing here makes any.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::ops::{Add, Sub};
 
 macro_rules! ids {
@@ -38,8 +38,8 @@ ids! {
 
 /// Hashes one number by multiplication (Knuth's golden ratio) and a fold of the high half:
 /// the numbers are the runtime's, nobody chooses them to collide.
-#[derive(Default)]
-pub(crate) struct IdHasher(u64);
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IdHasher(u64);
 
 impl Hasher for IdHasher {
     fn finish(&self) -> u64 {
@@ -63,7 +63,21 @@ impl Hasher for IdHasher {
 }
 
 /// A table by number. Its order of iteration means nothing.
-pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
+pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
+
+/// Numbers. Their order of iteration means nothing.
+pub(crate) type IdSet<K> = HashSet<K, BuildHasherDefault<IdHasher>>;
+
+/// Entries that a table may have room for, whatever it holds.
+const ROOM: usize = 1 << 10;
+
+/// Gives most of the room back of a table that is nearly empty. To be called after each
+/// removal: it moves what is left once in as many removals.
+pub fn shrink<K: Eq + Hash, V>(table: &mut IdMap<K, V>) {
+    if table.capacity() > ROOM && table.len() < table.capacity() / 8 {
+        table.shrink_to((2 * table.len()).max(ROOM / 2));
+    }
+}
 
 /// Addresses `start..end` of one block, `start < end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -64,7 +64,9 @@ pub use env::{
     Affinity, Copied, CopyError, Environment, EnvironmentError, MayHold, Memory, Missing, Pin,
     ScanAnswer, Silence, Swing,
 };
-pub use ids::{BlockId, FunctionId, GroupId, Nanos, Space, Span, ThreadId, VersionId};
+pub use ids::{
+    BlockId, FunctionId, GroupId, IdHasher, IdMap, Nanos, Space, Span, ThreadId, VersionId, shrink,
+};
 pub use inbox::{Inbox, Note};
 pub use order::{Edge, Node, order};
 pub use policy::{Kind, Reason, Situation, decide};

@@ -19,14 +19,18 @@
 //! `residue` is what the last evacuation left fragmented (around pinned islands and code
 //! that cannot move); another one would leave it too.
 //!
-//! Held memory is then at most `live * (1 + sweep_fraction + evacuate_fraction)`, the
-//! floors, what is pinned and what a rate limit delays; with the defaults 1.8 times live.
-//! Requests do not wait for the rate limit, nor does shortage, unless the last cycle for
-//! it freed nothing:
+//! The rate limit bounds what reclaim costs, as long as memory does not suffer: a cycle
+//! begins
 //!
 //! ```text
 //! not before  start of the last cycle + max(interval, its processor time / cpu_fraction)
+//! at once if  asked for
+//!         or  memory ran short, unless the last cycle for that freed nothing
+//!         or  fresh > max(2 * sweep_floor, sweep_limit * live)
 //! ```
+//!
+//! Held memory is then at most `live * (1 + sweep_limit + evacuate_fraction)`, the floors,
+//! what is pinned and what is retired during a cycle; with the defaults 1.9 times live.
 
 use crate::config::Config;
 use crate::ids::Nanos;
@@ -134,6 +138,12 @@ pub fn decide(config: &Config, at: &Situation, now: Nanos) -> Option<(Kind, Reas
     None
 }
 
+/// Whether so much is retired that a sweep does not wait for the rate limit.
+pub fn presses(config: &Config, at: &Situation) -> bool {
+    let floor = config.sweep_floor.saturating_mul(2);
+    at.fresh > threshold(floor, config.sweep_limit, at.live)
+}
+
 /// When [`decide`] would say something though nothing happened; `None` for never.
 pub fn wake(config: &Config, at: &Situation) -> Option<Nanos> {
     let aged = at.oldest.map(|since| since + config.sweep_after);
@@ -191,6 +201,20 @@ mod tests {
         };
         check(short(99), Some((Kind::Evacuate, Reason::Short)));
         check(short(100), Some((Kind::Sweep, Reason::Short)));
+    }
+
+    #[test]
+    fn much_garbage_does_not_wait_for_a_share_of_the_processor() {
+        let presses = |live, fresh| {
+            let at = Situation {
+                live,
+                fresh,
+                ..Situation::default()
+            };
+            super::presses(&Config::default(), &at)
+        };
+        assert!(!presses(10 * MIB, 5 * MIB) && presses(10 * MIB, 5 * MIB + 1));
+        assert!(!presses(0, 128 << 10) && presses(0, (128 << 10) + 1));
     }
 
     #[test]

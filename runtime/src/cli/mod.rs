@@ -98,6 +98,10 @@ struct Run {
     /// Print the disassembly of a function on standard error once it is compiled.
     #[arg(long, value_name = "NAME")]
     dump_asm: Vec<String>,
+    /// Replace functions of the running program by those of a bitcode or IR file whenever
+    /// the file changes, and say so on standard error. May be given several times.
+    #[arg(long, value_name = "FILE", conflicts_with = "eager")]
+    watch: Vec<PathBuf>,
     /// Log what happens on standard error; twice for more.
     #[arg(short, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -281,9 +285,13 @@ fn run_program(run: Run) -> i32 {
     if let Some(jobs) = run.jobs {
         builder = builder.jobs(jobs as usize);
     }
-    let program = builder
-        .build()
-        .and_then(|jit| Program::load(&jit, &run.files, options));
+    let program = builder.build().and_then(|jit| {
+        let program = Program::load(&jit, &run.files, options)?;
+        if !run.watch.is_empty() {
+            jit.watch(&run.watch)?;
+        }
+        Ok(program)
+    });
     match program {
         // SAFETY: running the program is what the caller of the command asked for;
         // it may do whatever a native one may.

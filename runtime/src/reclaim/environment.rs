@@ -1,5 +1,6 @@
 //! What the engine needs done, with the session's real parts.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,9 @@ use crate::guest::threads;
 /// Stands for stacks that the embedder registered.
 const REGISTERED: ThreadId = ThreadId(0);
 
+/// Bytes of freed code that are kept for a report.
+const KEPT_BYTES: usize = 4 << 20;
+
 /// How long a scan may take.
 const ANSWER: Duration = Duration::from_millis(20);
 
@@ -27,11 +31,36 @@ const ANSWER: Duration = Duration::from_millis(20);
 pub(crate) struct Hands {
     pub(crate) table: Table,
     pub(crate) generation: u64,
+    /// Code of versions that were freed, for whoever writes about the run.
+    kept: HashMap<VersionId, (u64, Vec<u8>)>,
+    kept_bytes: usize,
 }
 
 impl Hands {
     pub(crate) fn with<'a>(&'a mut self, core: &'a Arc<Core>) -> Work<'a> {
         Work { hands: self, core }
+    }
+
+    /// The bytes of a version and the address of its first.
+    pub(crate) fn code_of(&self, version: VersionId) -> Option<(u64, Vec<u8>)> {
+        if let Some(kept) = self.kept.get(&version) {
+            return Some(kept.clone());
+        }
+        let mut pieces = self.table.codes.values();
+        let piece = pieces.find(|piece| piece.version == version)?;
+        Some((piece.code.entry, piece.code.body()?.to_vec()))
+    }
+
+    /// Keeps the bytes of a piece that is about to be freed, if there is room.
+    fn keep(&mut self, piece: &Piece) {
+        let Some(body) = piece.code.body() else {
+            return;
+        };
+        if self.kept_bytes + body.len() <= KEPT_BYTES && !self.kept.contains_key(&piece.version) {
+            self.kept_bytes += body.len();
+            let kept = (piece.code.entry, body.to_vec());
+            self.kept.insert(piece.version, kept);
+        }
     }
 }
 
@@ -96,8 +125,12 @@ impl Work<'_> {
         };
         let space = space_of(&copy);
         let function = piece.function;
+        let depends = Arc::clone(&piece.depends);
         let id = self.hands.table.next_id();
         let piece = Piece {
+            depends,
+            fixed: None,
+            version: VersionId(block.version.0),
             function,
             code: copy,
         };
@@ -144,7 +177,7 @@ impl Environment for Work<'_> {
         };
         let version = VersionId(old.version.0);
         let (before, after) = (Entry(from.code.entry), Entry(to.code.entry));
-        let (entry, body_end) = (to.code.entry, to.code.body_end);
+        let (entry, body_end, range) = (to.code.entry, to.code.body_end, to.code.range());
         let versions = self.core.tiers.versions.of(function);
         let stubs = &self.core.stubs;
         let moved = versions.moved(version, before, after, |entry| {
@@ -156,7 +189,7 @@ impl Environment for Work<'_> {
         self.core
             .tiers
             .versions
-            .set_place(function, version, entry, body_end);
+            .set_place(function, version, entry, body_end, range);
         // Whoever retires the version from here on means the copy.
         self.hands.table.live.insert(version, new.id);
         Swing::Done
@@ -227,9 +260,13 @@ impl Environment for Work<'_> {
         let mut retired: Vec<Retired> = Vec::with_capacity(batch.len());
         for dead in batch {
             if let Some(piece) = self.hands.table.codes.remove(&dead.id()) {
+                if self.core.events.recorder().is_some() {
+                    self.hands.keep(&piece);
+                }
                 retired.push(piece.code.memory.retire());
             }
         }
+        uruk_reclaim::shrink(&mut self.hands.table.codes);
         // SAFETY: a `Dead` is the engine's proof that no thread executes the block or can
         // return into it, that its samples were drained and that it was unregistered.
         unsafe { self.core.heap.free(retired) };

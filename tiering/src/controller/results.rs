@@ -17,7 +17,10 @@ pub(super) struct Trial {
 const TRIALS: usize = 4096;
 
 /// A trial that found nothing bad ends after this many times `trial_samples`.
-const TRIAL_ENDS: u32 = 10;
+const TRIAL_ENDS: u32 = 20;
+
+/// It is learned from if its standard error is at most this by then.
+const TRIAL_ERROR: f64 = 0.3;
 
 impl Controller {
     /// A compile that `next` asked for has ended.
@@ -40,7 +43,7 @@ impl Controller {
         activity.place = Place::Idle;
         match outcome {
             Outcome::Published { counters, .. } => {
-                let before = activity.counters.then(|| activity.measured());
+                let before = activity.counters.then(|| activity.per_entry());
                 let from = activity.tier();
                 activity.run(now, version, job.tier, counters);
                 self.polls.note(now);
@@ -74,7 +77,7 @@ impl Controller {
         let Some(activity) = self.functions.get_mut(function) else {
             return;
         };
-        let after = activity.measured();
+        let after = activity.per_entry();
         let compared = compare(&before, &after, least);
         let (Some((version, tier)), Some(comparison)) = (activity.version, compared) else {
             return;
@@ -88,7 +91,9 @@ impl Controller {
                 .push_back(Decision::Revert { function, version });
         }
         if slower || after.samples >= least.saturating_mul(TRIAL_ENDS) {
-            self.speedups.learn(from, tier, &comparison);
+            if comparison.error <= TRIAL_ERROR {
+                self.speedups.learn(from, tier, &comparison);
+            }
             self.trials.remove(&function);
         }
     }
@@ -120,9 +125,9 @@ impl Controller {
         if job.stale || !matches!(outcome, Outcome::Published { .. }) {
             stats.wasted_ns += compile.0;
         }
-        let instructions = self.functions.get(job.function).map(Activity::instructions);
-        if let (true, false, Some(instructions)) = (made, job.stale, instructions) {
-            self.costs.learn(job.tier, instructions, compile);
+        let facts = self.functions.get(job.function).map(Activity::facts);
+        if let (true, false, Some(facts)) = (made, job.stale, facts) {
+            self.costs.learn(job.tier, &facts, compile);
         }
     }
 }

@@ -46,6 +46,7 @@ fn compile(controller: &mut Controller, now: Nanos) -> (FunctionId, VersionId, T
             version,
             tier,
             reason,
+            ..
         }) => (function, version, tier, reason),
         other => panic!("{other:?}"),
     }
@@ -257,9 +258,9 @@ fn a_demoted_function_needs_better_reasons() {
         counters: true,
     };
     controller.finished(Nanos::from_ms(5), version, outcome);
-    busy(&mut controller, F, 5, 7);
-    assert_eq!(controller.next(Nanos::from_ms(7)), None);
-    busy(&mut controller, F, 7, 20);
+    busy(&mut controller, F, 5, 6);
+    assert_eq!(controller.next(Nanos::from_ms(6)), None);
+    busy(&mut controller, F, 6, 20);
     assert!(controller.next(Nanos::from_ms(20)).is_some());
 }
 
@@ -299,9 +300,9 @@ fn a_forked_child_starts_over() {
     let mut controller = controller(|config| config.jobs = 2);
     for id in 1..=3 {
         first(&mut controller, Nanos::ZERO, FunctionId(id), 100);
-        busy(&mut controller, FunctionId(id), 0, 2);
+        busy(&mut controller, FunctionId(id), 0, 20);
     }
-    let now = Nanos::from_ms(2);
+    let now = Nanos::from_ms(20);
     let (_, lost, ..) = compile(&mut controller, now);
     let (replaced, ..) = compile(&mut controller, now);
     controller.replaced(replaced);
@@ -310,9 +311,9 @@ fn a_forked_child_starts_over() {
     controller.finished(now, lost, published(1));
     assert_eq!(controller.stats().promoted, [0; 3]);
     for id in 1..=3 {
-        busy(&mut controller, FunctionId(id), 2, 6);
+        busy(&mut controller, FunctionId(id), 20, 60);
     }
-    let two = [(); 2].map(|()| compile(&mut controller, Nanos::from_ms(6)).0);
+    let two = [(); 2].map(|()| compile(&mut controller, Nanos::from_ms(60)).0);
     assert!(!two.contains(&replaced), "it has no code yet");
 }
 
@@ -382,9 +383,9 @@ fn a_silent_candidate_is_dropped() {
     let mut controller = controller(|_| {});
     for id in 1..=2 {
         first(&mut controller, Nanos::ZERO, FunctionId(id), 100);
-        busy(&mut controller, FunctionId(id), 0, 3);
+        busy(&mut controller, FunctionId(id), 0, 20);
     }
-    let now = Nanos::from_ms(3);
+    let now = Nanos::from_ms(20);
     let (_, version, ..) = compile(&mut controller, now);
     assert_eq!(controller.stats().queued, 1);
     // The compile takes a second; the other one is quiet meanwhile.
@@ -401,4 +402,31 @@ fn a_silent_candidate_is_dropped() {
 fn it_can_be_kept_behind_a_lock() {
     fn is_send<T: Send>() {}
     is_send::<Controller>();
+}
+
+/// What counters overestimate is no load, and a compile in the background is none.
+#[test]
+fn the_load_is_what_processors_did() {
+    let mut controller = controller(|_| {});
+    for ms in 1..=50 {
+        let now = Nanos::from_ms(ms);
+        controller.on_processor_time(now, Nanos::from_us(800));
+        for id in 1..=5 {
+            if ms == 1 {
+                first(&mut controller, now, FunctionId(id), 5000);
+            }
+            controller.on_counters(now, FunctionId(id), 25_000, 0);
+        }
+    }
+    let window = controller.config.window;
+    let load = |controller: &Controller, ms| controller.load.at(Nanos::from_ms(ms), window);
+    let before = load(&controller, 50);
+    assert!((0.7..0.9).contains(&before), "{before}");
+    assert!(controller.request(FunctionId(1), Tier::Optimized));
+    compile(&mut controller, Nanos::from_ms(50));
+    for ms in 51..=100 {
+        controller.on_processor_time(Nanos::from_ms(ms), Nanos::from_us(1800));
+    }
+    let after = load(&controller, 100);
+    assert!((0.7..0.9).contains(&after), "{after}");
 }

@@ -36,6 +36,7 @@ fn check(controller: &Controller, functions: u32) {
     assert_eq!(queued, controller.queue.len());
     let weight = cost_weight(
         controller.load.at(Nanos(u64::MAX / 2), config.window),
+        0.5,
         config,
     );
     assert!(weight.is_finite());

@@ -17,6 +17,9 @@ pub enum Decision {
         version: VersionId,
         /// How.
         tier: Tier,
+        /// It shall count its entries, so that it can be compared with what runs now. An
+        /// entry takes so long that the increment is not noticed.
+        counters: bool,
         /// Why.
         reason: Reason,
     },

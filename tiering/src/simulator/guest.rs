@@ -17,7 +17,7 @@ pub(super) struct Body {
     pub(super) version: VersionId,
     pub(super) tier: Tier,
     pub(super) counters: bool,
-    pub(super) instructions: u32,
+    pub(super) facts: Facts,
 }
 
 /// What a [`Workload`](super::Workload) runs on.
@@ -58,7 +58,7 @@ impl Guest {
     /// Compiles a function for its first call, at `now`. Returns how long that takes.
     pub fn first_call(&mut self, now: Nanos, function: FunctionId, facts: Facts) -> Nanos {
         let tier = start_tier(&facts, Tier::Guided);
-        let compile = self.truth.compile(tier, facts.instructions);
+        let compile = self.truth.compile(tier, &facts);
         let first = FirstCode {
             version: self.ids.next(),
             tier,
@@ -79,7 +79,7 @@ impl Guest {
                 version: first.version,
                 tier: first.tier,
                 counters: first.counters,
-                instructions: first.facts.instructions,
+                facts: first.facts,
             },
         );
         self.inputs.push((now, Input::Compiled(function, first)));
@@ -98,7 +98,7 @@ impl Guest {
             version,
             tier,
             counters,
-            instructions: old.map_or(0, |old| old.instructions),
+            facts: old.map_or(Facts::default(), |old| old.facts),
         };
         self.bodies.insert(function, body);
         self.before.extend(old.map(|old| (function, old)));
@@ -120,9 +120,14 @@ impl Guest {
         self.ids.next()
     }
 
-    /// Counts entries and back edges, if the code has counters.
+    /// Counts entries and, at tier 1, back edges, if the code has counters.
     pub fn count(&mut self, function: FunctionId, entries: u64, loops: u64) {
-        let counted = self.bodies.get(&function).is_some_and(|body| body.counters);
+        let body = self.bodies.get(&function);
+        let counted = body.is_some_and(|body| body.counters);
+        let loops = match body.map(|body| body.tier) {
+            Some(Tier::Baseline) => loops,
+            _ => 0,
+        };
         if counted && entries + loops > 0 {
             let counts = self.counts.entry(function).or_default();
             counts.0 += entries;

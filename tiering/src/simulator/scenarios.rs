@@ -5,7 +5,7 @@ use crate::ids::{FunctionId, Nanos};
 use super::{Phase, Program, Random, Shape};
 
 /// Names and what they are.
-pub const ALL: [(&str, &str); 9] = [
+pub const ALL: [(&str, &str); 11] = [
     ("hello", "a few functions for a millisecond in all"),
     (
         "startup",
@@ -23,7 +23,15 @@ pub const ALL: [(&str, &str); 9] = [
         "interpreter",
         "one function of 5,000 instructions and twenty small ones",
     ),
-    ("phases", "another set of functions is hot every 300 ms"),
+    (
+        "dispatch",
+        "Lua: a loop of 9,000 instructions and calls in which the program is",
+    ),
+    (
+        "database",
+        "sqlite: a second over 150 functions, none with more than a tenth of it",
+    ),
+    ("phases", "another set of functions is hot every second"),
     ("flapping", "two functions take turns every 5 ms"),
     ("crowd", "3,000 functions at once, hot by Zipf's law"),
     ("never-quiet", "new functions become hot for ever"),
@@ -54,10 +62,21 @@ pub fn named(name: &str, seed: u64) -> Option<Program> {
             shapes.insert(0, main);
             one_phase(shapes, 3000, |index| if index == 0 { 20.0 } else { 1.0 })
         }
+        "dispatch" => {
+            let mut shapes = called(30, &mut random);
+            let mut main = Shape::looping(9081, 1e4);
+            (main.facts.loops, main.facts.calls) = (7, 175);
+            shapes.insert(0, main);
+            one_phase(shapes, 6000, |index| if index == 0 { 200.0 } else { 1.0 })
+        }
+        "database" => {
+            let shapes = called(150, &mut random);
+            one_phase(shapes, 1000, |index| 1.0 / (index + 5) as f64)
+        }
         "phases" => {
             let shapes = sizes(40, &mut random);
             let phases = (0..4).map(|phase| Phase {
-                work: Nanos::from_ms(300),
+                work: Nanos::from_ms(1000),
                 mix: (0..10).map(|i| (FunctionId(phase * 10 + i), 1.0)).collect(),
             });
             Program::new(shapes, phases.collect(), Some(PERIOD))
@@ -96,6 +115,15 @@ fn sizes(count: u32, random: &mut Random) -> Vec<Shape> {
         }
     };
     (0..count).map(shape).collect()
+}
+
+/// The same where most functions call others, as in larger programs.
+fn called(count: u32, random: &mut Random) -> Vec<Shape> {
+    let mut shapes = sizes(count, random);
+    for shape in &mut shapes {
+        shape.facts.calls = random.below(5) as u32;
+    }
+    shapes
 }
 
 /// All functions in one phase, `share` giving what each has of the work.

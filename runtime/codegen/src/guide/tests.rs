@@ -6,13 +6,14 @@ use std::sync::Arc;
 use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyModule};
 use inkwell::llvm_sys::core::LLVMPrintModuleToString;
 
+use crate::bitcode::Bitcode;
 use crate::compile::{Compile, Counters, Tier};
 use crate::context::take_message;
 use crate::extract::Extraction;
 use crate::fuzz::plan_alone;
 use crate::probe;
 use crate::profile::{Probes, Profile, ProfileError, Site};
-use crate::reader::{Bitcode, Reader};
+use crate::reader::Reader;
 use crate::summary::SymbolId;
 
 const IR: &str = "
@@ -50,12 +51,13 @@ fn id(reader: &Reader, name: &str) -> SymbolId {
 }
 
 /// The unit of `function` before passes, its probes, and what became of profiles.
-fn unit(reader: &Reader, how: &Compile, function: &str) -> (String, Option<Probes>, String) {
+fn unit(reader: &mut Reader, how: &Compile, function: &str) -> (String, Option<Probes>, String) {
     let plan = plan_alone(reader.summary());
+    let function = id(reader, function);
+    reader.stock(&plan, function, how);
+    let reader = &*reader;
     let mut extraction = Extraction::new(reader, &plan, "unit", how).expect("prepared");
-    let body = extraction
-        .add_function(id(reader, function))
-        .expect("copied");
+    let body = extraction.add_function(function).expect("copied");
     let (context, module) = (reader.context().raw(), extraction.module.raw());
     let probes = match how.counters {
         // SAFETY: a live copy of an ordinary function.
@@ -97,9 +99,9 @@ fn guided(reader: &Reader, target: &str) -> Compile {
 
 #[test]
 fn every_site_is_probed_without_new_branches() {
-    let reader = reader(IR);
+    let mut reader = reader(IR);
     let how = Compile::at(Tier::Optimized).counting(Counters::Full);
-    let (text, probes, _) = unit(&reader, &how, "f");
+    let (text, probes, _) = unit(&mut reader, &how, "f");
     let probes = probes.expect("probed");
     assert_eq!((probes.sites(), probes.words()), (&SITES[..], 9));
     assert!(text.contains("@uruk.probes = external hidden global [9 x i64], align 8"));
@@ -121,8 +123,9 @@ fn every_site_is_probed_without_new_branches() {
 
 #[test]
 fn counts_become_weights() {
-    let reader = reader(IR);
-    let (text, _, outcome) = unit(&reader, &guided(&reader, "callee"), "f");
+    let mut reader = reader(IR);
+    let how = guided(&reader, "callee");
+    let (text, _, outcome) = unit(&mut reader, &how, "f");
     assert_eq!(outcome, "1 guided, 1 promoted, 0 refused");
     for expected in [
         "!{!\"function_entry_count\", i64 50}",
@@ -137,8 +140,9 @@ fn counts_become_weights() {
 
 #[test]
 fn a_dominant_target_is_called_directly_behind_a_comparison() {
-    let reader = reader(IR);
-    let (text, ..) = unit(&reader, &guided(&reader, "callee"), "f");
+    let mut reader = reader(IR);
+    let how = guided(&reader, "callee");
+    let (text, ..) = unit(&mut reader, &how, "f");
     assert!(text.contains("icmp eq ptr %0, @callee"), "{text}");
     assert!(text.contains("call i32 @callee(i32 %1)"), "{text}");
     assert!(text.contains("call i32 %0(i32 %1)"), "{text}");
@@ -146,7 +150,10 @@ fn a_dominant_target_is_called_directly_behind_a_comparison() {
         text.contains("!{!\"branch_weights\", i32 980, i32 20}"),
         "{text}"
     );
-    assert!(text.contains("define i32 @callee"), "{text}");
+    assert!(
+        text.contains("define available_externally i32 @callee"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -155,7 +162,7 @@ fn the_function_itself_is_compared_by_its_canonical_address() {
         %r = call i32 %p(ptr %p, i32 %x)
         ret i32 %r
     }";
-    let reader = reader(ir);
+    let mut reader = reader(ir);
     let probes = Probes::of(vec![Site::Call]).expect("few words");
     let profile = Profile::new(&probes, &[1, SEEN, 99, 99]).expect("as long");
     let f = id(&reader, "f");
@@ -163,7 +170,7 @@ fn the_function_itself_is_compared_by_its_canonical_address() {
         HashMap::from([(f, Arc::new(profile))]),
         HashMap::from([(SEEN, f)]),
     );
-    let (text, ..) = unit(&reader, &how, "f");
+    let (text, ..) = unit(&mut reader, &how, "f");
     assert!(text.contains("icmp eq ptr %0, @f\n"), "{text}");
     assert!(
         text.contains("call i32 @uruk.body.f(ptr %0, i32 %1)"),
@@ -173,9 +180,10 @@ fn the_function_itself_is_compared_by_its_canonical_address() {
 
 #[test]
 fn targets_of_other_types_or_out_of_sight_are_not_promoted() {
-    let reader = reader(IR);
+    let mut reader = reader(IR);
     for target in ["wide", "far"] {
-        let (text, _, outcome) = unit(&reader, &guided(&reader, target), "f");
+        let how = guided(&reader, target);
+        let (text, _, outcome) = unit(&mut reader, &how, "f");
         assert_eq!(outcome, "1 guided, 0 promoted, 0 refused");
         assert!(!text.contains("icmp eq ptr"), "{text}");
     }
@@ -185,7 +193,7 @@ fn targets_of_other_types_or_out_of_sight_are_not_promoted() {
 fn a_profile_of_another_body_changes_nothing() {
     let mut reader = reader(&IR.replace("i32 12, label %rare", ""));
     let how = guided(&reader, "callee");
-    let (text, _, outcome) = unit(&reader, &how, "f");
+    let (text, _, outcome) = unit(&mut reader, &how, "f");
     assert_eq!(outcome, "0 guided, 0 promoted, 1 refused");
     assert!(!text.contains("branch_weights"), "{text}");
     let (plan, f) = (plan_alone(reader.summary()), id(&reader, "f"));
@@ -219,7 +227,7 @@ fn calls_that_may_unwind_or_must_be_tail_calls_are_promoted_too() {
           %r = musttail call i32 %p(i32 %x)
           ret i32 %r
         }";
-    let reader = reader(ir);
+    let mut reader = reader(ir);
     let targets = HashMap::from([(SEEN, id(&reader, "callee"))]);
     for (name, direct) in [
         ("f", "invoke i32 @callee(i32"),
@@ -229,7 +237,7 @@ fn calls_that_may_unwind_or_must_be_tail_calls_are_promoted_too() {
         let profile = Profile::new(&probes, &[1, SEEN, 99, 99]).expect("as long");
         let profiles = HashMap::from([(id(&reader, name), Arc::new(profile))]);
         let how = Compile::at(Tier::Guided).guided(profiles, targets.clone());
-        let (text, _, outcome) = unit(&reader, &how, name);
+        let (text, _, outcome) = unit(&mut reader, &how, name);
         assert_eq!(outcome, "1 guided, 1 promoted, 0 refused");
         assert!(text.contains(direct), "{text}");
     }

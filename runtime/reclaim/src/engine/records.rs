@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::{Engine, Group, NoteError, Phase, Record};
 use crate::block::{Block, Event, State};
 use crate::env::Environment;
-use crate::ids::{BlockId, GroupId, Nanos};
+use crate::ids::{BlockId, GroupId, Nanos, shrink};
 use crate::stats::{End, PinnedBlock, Stats, Summary};
 
 impl Engine {
@@ -71,7 +71,8 @@ impl Engine {
     pub(super) fn drop_group(&mut self, id: GroupId, now: Nanos) -> Result<(), NoteError> {
         let group = self.groups.entry(id).or_default();
         group.dropped = true;
-        let blocks: Vec<BlockId> = group.blocks.iter().copied().collect();
+        let mut blocks: Vec<BlockId> = group.blocks.iter().copied().collect();
+        blocks.sort_unstable();
         if blocks.is_empty() {
             self.gone.push_back(id);
         }
@@ -89,6 +90,7 @@ impl Engine {
         let Some(record) = self.blocks.remove(&id) else {
             return;
         };
+        shrink(&mut self.blocks);
         if record.frozen {
             self.stats.frozen.take(record.block.span.len());
         }

@@ -402,7 +402,7 @@ fn steps_are_bounded_and_cycles_are_rare() {
     assert!(spent > Nanos::from_us(900), "{spent}");
     // A new reason comes at once, but the cycle's time was one part in a hundred.
     bench.born(2_001..=3_000);
-    bench.retire(2_001..=3_000);
+    bench.retire(2_001..=2_450);
     let until = Nanos(spent.0 * 100);
     assert_eq!(bench.step(), Step::Idle { until: Some(until) });
     bench.now = until - Nanos(1);
@@ -410,10 +410,7 @@ fn steps_are_bounded_and_cycles_are_rare() {
     // Shortage does not wait, unless the last time was in vain.
     bench.note(Note::Short(1)).unwrap();
     let (summary, _) = bench.cycle();
-    assert_eq!(
-        (summary.reason, summary.freed.blocks),
-        (Reason::Short, 1_000)
-    );
+    assert_eq!((summary.reason, summary.freed.blocks), (Reason::Short, 450));
     bench.engine.charge(Nanos::from_us(1));
     bench.note(Note::Short(1)).unwrap();
     bench.env.no_flip = true;
@@ -423,7 +420,8 @@ fn steps_are_bounded_and_cycles_are_rare() {
     assert!(matches!(bench.step(), Step::Idle { until: Some(_) }));
 }
 
-/// Publishing for ever with the defaults, held memory stays within twice what is live.
+/// Publishing for ever with the defaults, held memory stays within twice what is live,
+/// though each step costs a hundred times what the rate limit allows.
 #[test]
 fn memory_stays_within_twice_what_is_live() {
     let config = Config {
@@ -439,6 +437,7 @@ fn memory_stays_within_twice_what_is_live() {
         bench.born(id..=id);
         bench.retire(id - live..=id - live);
         bench.step();
+        bench.engine.charge(Nanos::from_us(20));
         let stats = bench.engine.stats(bench.now);
         let held = stats.live.bytes + stats.retired.bytes + stats.pinned.bytes + stats.dead.bytes;
         worst = worst.max(held * 100 / stats.live.bytes);

@@ -1,0 +1,235 @@
+//! Threads that call one function without end, and what replacing it costs them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use uruk::Tier;
+use uruk_reclaim::Config;
+use uruk_stubs::call_ptr;
+
+use super::program::{HOT, program};
+use super::world::{Reclaimer, World, body};
+use crate::bench::{Bench, progress};
+use crate::clock;
+use crate::row::{Figure, Row, Target, Unit};
+
+/// Threads that call.
+pub const CALLERS: usize = 2;
+/// Calls between two looks at the clock.
+const BATCH: u64 = 1_000;
+/// Turns of a call's loop: a call takes about 20 ns.
+pub const TURNS: u32 = 32;
+/// Bytes of a version.
+pub const BYTES: usize = 256;
+/// Replacements a second.
+const PACE: f64 = 1_000.0;
+/// With or without replacements, at a time.
+const WINDOW: Duration = Duration::from_millis(60);
+/// Per cent.
+const LIMIT: f64 = 5.0;
+
+/// What callers say. Statistics only: every access is relaxed.
+#[derive(Default)]
+pub struct Callers {
+    stop: AtomicBool,
+    lines: [Line; CALLERS],
+}
+
+/// Of one caller; no other writes its cache lines.
+#[derive(Default)]
+#[repr(align(128))]
+struct Line {
+    calls: AtomicU64,
+    cpu_ns: AtomicU64,
+    /// An answer was older than the one before it.
+    back: AtomicBool,
+}
+
+/// What all callers did so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Done {
+    /// Calls of each.
+    calls: [f64; CALLERS],
+    /// Processor time of each, in nanoseconds.
+    cpu: [f64; CALLERS],
+}
+
+impl Done {
+    /// Processor time of all callers since `earlier`, in nanoseconds.
+    pub fn cpu_since(&self, earlier: &Done) -> f64 {
+        self.cpu.iter().sum::<f64>() - earlier.cpu.iter().sum::<f64>()
+    }
+
+    /// Nanoseconds of processor time for a call since `earlier`; the mean of the callers.
+    fn call_ns_since(&self, earlier: &Done) -> f64 {
+        let each = (0..CALLERS)
+            .map(|one| (self.cpu[one] - earlier.cpu[one]) / (self.calls[one] - earlier.calls[one]));
+        each.sum::<f64>() / CALLERS as f64
+    }
+}
+
+impl Callers {
+    /// Calls the function at `stub` on threads of their own while `work` runs. Its answers
+    /// must not fall: versions answer by their number.
+    ///
+    /// # Errors
+    /// Those of `work`, and an answer of old code after one of new code.
+    pub fn during<T>(stub: u64, work: impl FnOnce(&Callers) -> Result<T>) -> Result<T> {
+        let callers = Callers::default();
+        let result = thread::scope(|scope| {
+            for line in &callers.lines {
+                let stop = &callers.stop;
+                scope.spawn(move || call(stub, line, stop));
+            }
+            let ready = |line: &Line| line.calls.load(Ordering::Relaxed) > 0;
+            while !callers.lines.iter().all(ready) {
+                thread::yield_now();
+            }
+            let result = work(&callers);
+            callers.stop.store(true, Ordering::Relaxed);
+            result
+        });
+        let back = |line: &Line| line.back.load(Ordering::Relaxed);
+        ensure!(
+            !callers.lines.iter().any(back),
+            "a caller reached an old version after a newer one"
+        );
+        result
+    }
+
+    /// So far.
+    pub fn done(&self) -> Done {
+        let get = |number: &AtomicU64| number.load(Ordering::Relaxed) as f64;
+        Done {
+            calls: std::array::from_fn(|one| get(&self.lines[one].calls)),
+            cpu: std::array::from_fn(|one| get(&self.lines[one].cpu_ns)),
+        }
+    }
+}
+
+fn call(stub: u64, line: &Line, stop: &AtomicBool) {
+    let mut newest = 0;
+    while !stop.load(Ordering::Relaxed) {
+        for _ in 0..BATCH {
+            // SAFETY: the stub of a function without arguments that has code.
+            let answer = unsafe { call_ptr(stub) } & u64::from(u32::MAX);
+            if answer < newest {
+                line.back.store(true, Ordering::Relaxed);
+            }
+            newest = answer;
+        }
+        line.cpu_ns
+            .store(clock::thread_ns() as u64, Ordering::Relaxed);
+        line.calls.fetch_add(BATCH, Ordering::Relaxed);
+    }
+}
+
+/// Slowdown of callers at 1,000 replacements a second, of linked code and with a compile
+/// each.
+///
+/// # Errors
+/// No memory for code, or a compile fails.
+pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
+    Ok(vec![linked(bench)?, compiled(bench)?])
+}
+
+fn linked(bench: &Bench) -> Result<Row> {
+    let world = World::new([body(0, TURNS, BYTES)])?;
+    let reclaimer = Reclaimer::new(&world, &Config::default())?;
+    let stop = AtomicBool::new(false);
+    let measured = thread::scope(|scope| {
+        scope.spawn(|| reclaimer.run(&stop));
+        let measured = Callers::during(world.stub(0), |callers| {
+            compare(bench, callers, |number| {
+                world.replace(0, &body(number as u32, TURNS, BYTES))
+            })
+        });
+        stop.store(true, Ordering::Relaxed);
+        measured
+    })?;
+    Ok(measured.row("callers' slowdown by replacements of linked code"))
+}
+
+fn compiled(bench: &Bench) -> Result<Row> {
+    let jit = program(0)?;
+    jit.compile_at(HOT, Tier::Baseline)?;
+    let stub = jit.lookup(HOT)?;
+    let measured = Callers::during(stub, |callers| {
+        compare(bench, callers, |_| Ok(jit.compile_at(HOT, Tier::Baseline)?))
+    })?;
+    let row = measured.row("  with a compile each");
+    drop(jit);
+    clock::until_one_thread();
+    Ok(row)
+}
+
+struct Compared {
+    slowdown: Vec<f64>,
+    noise: Vec<f64>,
+    rate: f64,
+}
+
+/// Windows without, with, and without replacements, in turns.
+fn compare(
+    bench: &Bench,
+    callers: &Callers,
+    mut replace: impl FnMut(usize) -> Result<()>,
+) -> Result<Compared> {
+    progress("callers beside replacements, window by window");
+    let mut compared = Compared {
+        slowdown: Vec::new(),
+        noise: Vec::new(),
+        rate: 0.0,
+    };
+    let (mut number, mut busy) = (0, 0.0);
+    for _ in 0..bench.rounds(60) {
+        let (before, _) = window(callers, |_| Ok(()))?;
+        let (with, took) = window(callers, |_| {
+            number += 1;
+            replace(number)
+        })?;
+        busy += took;
+        let (after, _) = window(callers, |_| Ok(()))?;
+        let per_cent = |ratio: f64| (ratio - 1.0) * 100.0;
+        compared
+            .slowdown
+            .push(per_cent(2.0 * with / (before + after)));
+        compared.noise.push(per_cent(after / before));
+    }
+    compared.rate = number as f64 / busy;
+    Ok(compared)
+}
+
+/// Does `work` at the pace for one window: nanoseconds of a call meanwhile, and seconds.
+fn window(callers: &Callers, mut work: impl FnMut(usize) -> Result<()>) -> Result<(f64, f64)> {
+    let (start, earlier) = (Instant::now(), callers.done());
+    let mut done = 0;
+    while start.elapsed() < WINDOW {
+        while done as f64 <= start.elapsed().as_secs_f64() * PACE {
+            work(done)?;
+            done += 1;
+        }
+        let due = Duration::from_secs_f64(done as f64 / PACE);
+        thread::sleep(due.saturating_sub(start.elapsed()));
+    }
+    let ns = callers.done().call_ns_since(&earlier);
+    Ok((ns, start.elapsed().as_secs_f64()))
+}
+
+impl Compared {
+    fn row(self, name: &str) -> Row {
+        let note = format!(
+            "processor time of a call on {CALLERS} threads, windows of {} ms with {:.0} replacements a \
+             second between windows without, in which the same thread wakes as often; `A and A`: the window \
+             after over the one before",
+            WINDOW.as_millis(),
+            self.rate
+        );
+        Row::new(name, Unit::PerCent, Figure::of(self.slowdown))
+            .peer("A and A", Figure::of(self.noise))
+            .target(Target::AtMost(LIMIT))
+            .note(note)
+    }
+}

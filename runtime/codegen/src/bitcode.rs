@@ -1,0 +1,74 @@
+//! One input: bitcode and its name.
+
+use std::sync::Arc;
+
+use inkwell::llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
+use inkwell::llvm_sys::ir_reader::LLVMParseIRInContext2;
+use inkwell::llvm_sys::prelude::LLVMModuleRef;
+
+use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
+use crate::error::CodegenError;
+#[cfg(doc)]
+use crate::reader::Reader;
+use crate::reader::c_name;
+
+/// The bytes of a module, shareable between threads and readers.
+#[derive(Clone)]
+pub struct Bitcode {
+    pub(crate) name: Arc<str>,
+    pub(crate) bytes: Arc<[u8]>,
+}
+
+impl Bitcode {
+    /// Takes bitcode as it is. It is checked when a [`Reader`] is made of it.
+    pub fn new(name: &str, bytes: impl Into<Arc<[u8]>>) -> Bitcode {
+        Bitcode {
+            name: name.into(),
+            bytes: bytes.into(),
+        }
+    }
+
+    /// Parses IR text and keeps its bitcode.
+    ///
+    /// # Errors
+    /// [`CodegenError::Syntax`] with line and column.
+    pub fn from_ir_text(name: &str, text: &str) -> Result<Bitcode, CodegenError> {
+        let context = LlvmContext::new();
+        let c_name = c_name(name);
+        // LLVM's IR lexer needs the terminating zero that `MemoryBuffer` promises.
+        let mut terminated = Vec::with_capacity(text.len() + 1);
+        terminated.extend_from_slice(text.as_bytes());
+        terminated.push(0);
+        // SAFETY: `terminated` outlives the parse, which does not keep the buffer.
+        let buffer = unsafe { Buffer::view(&terminated[..text.len()], &c_name) };
+        let mut module: LLVMModuleRef = std::ptr::null_mut();
+        let mut message = std::ptr::null_mut();
+        // SAFETY: live context and buffer; the buffer stays ours.
+        let failed = unsafe {
+            LLVMParseIRInContext2(context.raw(), buffer.raw(), &mut module, &mut message)
+        };
+        if failed != 0 {
+            // SAFETY: on failure the message is ours.
+            let message = unsafe { take_message(message) };
+            return Err(CodegenError::Syntax {
+                module: name.to_owned(),
+                message,
+            });
+        }
+        // SAFETY: a fresh module, ours.
+        let module = unsafe { OwnedModule::new(module) };
+        // SAFETY: a live module; the buffer is ours.
+        let out = unsafe { Buffer::from_raw(LLVMWriteBitcodeToMemoryBuffer(module.raw())) };
+        Ok(Bitcode::new(name, out.bytes()))
+    }
+
+    /// The input's name, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}

@@ -1,0 +1,334 @@
+//! What is known of functions of a module beside their declarations: attributes that
+//! hold for their bodies, for calls whose callee is not copied along.
+//!
+//! # Invariants
+//! - A fact holds for *every* version of a function, also for the slowest: a call may
+//!   reach any of them. It is inferred from the body as it is read, of which nothing is
+//!   removed but reads and writes of local variables (see `infer`). A load whose value
+//!   nobody wants still counts as one: tier 1 executes it.
+//! - Only the bound definition of a name has facts.
+//! - A fact depends on the function's body, and on what the facts of the functions it
+//!   calls depend on: [`Summary::rests_on`], followed to the end, is recorded with every
+//!   version that makes use of it ([`DependenceKind::Fact`](crate::DependenceKind)).
+//! - What a version does wrongly once a fact no longer holds must not go beyond using
+//!   stale values: `noreturn` is not among the facts, because code ends behind such a
+//!   call.
+//!
+//! # How
+//! A [`FactStore`] belongs to one module under one plan. Summaries are plain data, so
+//! that they outlive contexts and are shared by readers. `infer` fills the store before
+//! a function is compiled; declarations get what is there ([`Extraction::know`]).
+//!
+//! An argument that no instruction of the callee mentions is *dead*: callers pass
+//! poison, and need not compute it.
+
+mod infer;
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use inkwell::llvm_sys::core::{
+    LLVMAddAttributeAtIndex, LLVMCreateEnumAttribute, LLVMGetCalledFunctionType,
+    LLVMGetCalledValue, LLVMGetEnumAttributeKindForName, LLVMGetFirstUse, LLVMGetInstructionOpcode,
+    LLVMGetNextUse, LLVMGetNumArgOperands, LLVMGetOperand, LLVMGetPoison, LLVMGetUser,
+    LLVMGlobalGetValueType, LLVMIsAInstruction, LLVMRemoveCallSiteEnumAttribute,
+    LLVMRemoveEnumAttributeAtIndex, LLVMSetOperand, LLVMTypeOf,
+};
+use inkwell::llvm_sys::prelude::LLVMValueRef;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::body::is_call;
+use crate::extract::Extraction;
+use crate::summary::SymbolId;
+
+pub(crate) use infer::infer;
+
+/// Attributes taken from bodies: of functions, return values and parameters. None says
+/// how a call is made, and none that it does not return.
+const INFERRED: [&str; 14] = [
+    "memory",
+    "nounwind",
+    "willreturn",
+    "nosync",
+    "nofree",
+    "cold",
+    "noalias",
+    "nonnull",
+    "noundef",
+    "captures",
+    "returned",
+    READ_WRITE[0],
+    READ_WRITE[1],
+    READ_WRITE[2],
+];
+
+/// Of these a parameter has one at most.
+const READ_WRITE: [&str; 3] = ["readnone", "readonly", "writeonly"];
+
+/// With these an argument must not be poison.
+const WANT_A_VALUE: [&str; 3] = ["noundef", "dereferenceable", "dereferenceable_or_null"];
+
+/// With these the caller itself makes use of the argument.
+const USED_BY_CALLS: [&str; 10] = [
+    "byref",
+    "byval",
+    "inalloca",
+    "nest",
+    "preallocated",
+    "returned",
+    "sret",
+    "swiftasync",
+    "swifterror",
+    "swiftself",
+];
+
+/// Kind numbers of attributes; fixed for the process.
+struct Kinds {
+    inferred: Vec<u32>,
+    read_write: Vec<u32>,
+    want_a_value: Vec<u32>,
+    used_by_calls: Vec<u32>,
+}
+
+fn kinds() -> &'static Kinds {
+    static KINDS: OnceLock<Kinds> = OnceLock::new();
+    KINDS.get_or_init(|| {
+        let numbers = |names: &[&str]| {
+            let number = |name: &&str| {
+                // SAFETY: pointer and length describe `name`.
+                unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) }
+            };
+            names.iter().map(number).collect()
+        };
+        Kinds {
+            inferred: numbers(&INFERRED),
+            read_write: numbers(&READ_WRITE),
+            want_a_value: numbers(&WANT_A_VALUE),
+            used_by_calls: numbers(&USED_BY_CALLS),
+        }
+    })
+}
+
+/// An attribute that the declaration does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fact {
+    /// LLVM's index: 0 the return value, from 1 the parameters, [`u32::MAX`] the
+    /// function.
+    place: u32,
+    kind: u32,
+    value: u64,
+}
+
+/// What is known of one function.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    pub(crate) facts: Vec<Fact>,
+    /// Parameters that nothing in the body mentions.
+    pub(crate) dead: Vec<u32>,
+    /// The functions it calls, whose declarations and facts went into its own.
+    pub(crate) rests_on: Vec<SymbolId>,
+}
+
+impl Summary {
+    fn is_empty(&self) -> bool {
+        self.facts.is_empty() && self.dead.is_empty()
+    }
+}
+
+/// How much a [`FactStore`] knows, and what it took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct FactStats {
+    /// Functions looked at and kept.
+    pub functions: usize,
+    /// Attributes and dead parameters found.
+    pub facts: usize,
+    /// Instructions that inference ran over.
+    pub instructions: u64,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    summaries: FxHashMap<SymbolId, Arc<Summary>>,
+    instructions: u64,
+    /// Counts [`FactStore::forget`]: what was begun before it does not count.
+    generation: u64,
+}
+
+/// Facts about the functions of one module under one plan; fills up while functions are
+/// compiled with [`Knowledge::Inferred`](crate::Knowledge).
+#[derive(Debug, Default)]
+pub struct FactStore {
+    known: Mutex<Known>,
+}
+
+impl FactStore {
+    /// Knows nothing.
+    #[must_use]
+    pub fn new() -> FactStore {
+        FactStore::default()
+    }
+
+    /// How much it knows.
+    #[must_use]
+    pub fn stats(&self) -> FactStats {
+        let known = self.lock();
+        let count = |summary: &Arc<Summary>| summary.facts.len() + summary.dead.len();
+        FactStats {
+            functions: known.summaries.len(),
+            facts: known.summaries.values().map(count).sum(),
+            instructions: known.instructions,
+        }
+    }
+
+    /// Forgets all that rests on the bodies of `replaced`, also through other functions
+    /// and in inferences under way.
+    pub fn forget(&self, replaced: &[SymbolId]) {
+        let mut known = self.lock();
+        known.generation += 1;
+        let mut gone: FxHashSet<SymbolId> = replaced.iter().copied().collect();
+        loop {
+            let before = gone.len();
+            let rest = known
+                .summaries
+                .iter()
+                .filter(|(_, summary)| summary.rests_on.iter().any(|below| gone.contains(below)));
+            let more: Vec<SymbolId> = rest.map(|(&id, _)| id).collect();
+            gone.extend(more);
+            if gone.len() == before {
+                break;
+            }
+        }
+        known.summaries.retain(|id, _| !gone.contains(id));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn generation(&self) -> u64 {
+        self.lock().generation
+    }
+
+    fn is_known(&self, id: SymbolId) -> bool {
+        self.lock().summaries.contains_key(&id)
+    }
+
+    /// Keeps what an inference found that was begun in `generation`. What is there
+    /// already stays: others rest on it.
+    fn keep(&self, generation: u64, instructions: u32, found: Vec<(SymbolId, Summary)>) {
+        let mut known = self.lock();
+        known.instructions += u64::from(instructions);
+        if known.generation != generation {
+            return;
+        }
+        for (id, summary) in found {
+            known.summaries.entry(id).or_insert_with(|| summary.into());
+        }
+    }
+
+    /// What is known of `id`; adds all that it depends on to `depends`.
+    fn look_up(&self, id: SymbolId, depends: &mut FxHashSet<SymbolId>) -> Option<Arc<Summary>> {
+        let known = self.lock();
+        let known_of = |id| {
+            known
+                .summaries
+                .get(&id)
+                .filter(|summary| !summary.is_empty())
+        };
+        let found = Arc::clone(known_of(id)?);
+        let mut seen = FxHashSet::default();
+        let mut work = vec![id];
+        while let Some(id) = work.pop() {
+            if seen.insert(id)
+                && let Some(summary) = known_of(id)
+            {
+                work.extend(&summary.rests_on);
+            }
+        }
+        depends.extend(seen);
+        Some(found)
+    }
+}
+
+impl Extraction<'_> {
+    /// Gives `new`, the declaration of the bound function `id`, what is known of it.
+    pub(crate) fn know(&mut self, id: SymbolId, new: LLVMValueRef) {
+        let Some(store) = self.how.facts.store() else {
+            return;
+        };
+        let Some(summary) = store.look_up(id, &mut self.facts) else {
+            return;
+        };
+        let kinds = kinds();
+        let context = self.reader.context().raw();
+        for fact in &summary.facts {
+            if kinds.read_write.contains(&fact.kind) {
+                remove(new, fact.place, &kinds.read_write);
+            }
+            // SAFETY: a live function and context; kind and value are of an attribute
+            // that LLVM made for this place. One of the same kind is replaced.
+            unsafe {
+                let attribute = LLVMCreateEnumAttribute(context, fact.kind, fact.value);
+                LLVMAddAttributeAtIndex(new, fact.place, attribute);
+            }
+        }
+        if !summary.dead.is_empty() {
+            for parameter in &summary.dead {
+                remove(new, parameter + 1, &kinds.want_a_value);
+            }
+            self.with_dead.push((new, summary));
+        }
+    }
+
+    /// Makes calls pass poison for parameters that are known to be dead.
+    pub(crate) fn drop_dead_arguments(&mut self) {
+        for (callee, summary) in std::mem::take(&mut self.with_dead) {
+            for call in calls_of(callee) {
+                for &parameter in &summary.dead {
+                    // SAFETY: a live call; the parameter is below the count of its
+                    // arguments, and poison is of the argument's type.
+                    unsafe {
+                        if parameter >= LLVMGetNumArgOperands(call) {
+                            continue;
+                        }
+                        for &kind in &kinds().want_a_value {
+                            LLVMRemoveCallSiteEnumAttribute(call, parameter + 1, kind);
+                        }
+                        let ty = LLVMTypeOf(LLVMGetOperand(call, parameter));
+                        LLVMSetOperand(call, parameter, LLVMGetPoison(ty));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn remove(function: LLVMValueRef, place: u32, kinds: &[u32]) {
+    for &kind in kinds {
+        // SAFETY: a live function; an attribute that is not there is no matter.
+        unsafe { LLVMRemoveEnumAttributeAtIndex(function, place, kind) };
+    }
+}
+
+/// The direct calls of `function` with its own type.
+fn calls_of(function: LLVMValueRef) -> Vec<LLVMValueRef> {
+    let mut calls = Vec::new();
+    // SAFETY: walks the use list of a live function; calls are asked as such.
+    unsafe {
+        let ty = LLVMGlobalGetValueType(function);
+        let mut item = LLVMGetFirstUse(function);
+        while !item.is_null() {
+            let user = LLVMGetUser(item);
+            if !LLVMIsAInstruction(user).is_null()
+                && is_call(LLVMGetInstructionOpcode(user))
+                && LLVMGetCalledValue(user) == function
+                && LLVMGetCalledFunctionType(user) == ty
+                && !calls.contains(&user)
+            {
+                calls.push(user);
+            }
+            item = LLVMGetNextUse(item);
+        }
+    }
+    calls
+}

@@ -1,0 +1,371 @@
+//! Callees as they are after simplification, kept by a reader for all who call them.
+//!
+//! A whole-program compiler inlines bottom-up: it simplifies every function once, and
+//! what it inlines is the simplified body. The library does the same on demand. Before a
+//! unit is optimized, those of its candidates that no unit has wanted yet are copied into
+//! a module of their own, with their own candidates, and run through the first half of
+//! the pipeline (see `optimize`); that module is a *shelf* and stays. Units then copy
+//! their candidates from shelves. Passes leave such a copy alone: it is
+//! `available_externally` and `optnone`, which keeps passes from it but not the inliner.
+//!
+//! Invariants:
+//! - An entry says what it was made of ([`Entry::uses`]): whoever uses the entry depends
+//!   on all of that. It holds for a plan that binds those symbols as the plan did for
+//!   which it was made; any other plan is answered as if there were no entry.
+//! - Globals of shelves stand for globals of the reader's module, function by function:
+//!   a copy names what the unit's own plan says. A body that mentions anything else (a
+//!   string that a pass has made) is not kept.
+//! - Shelves hold no more than [`MOST_INSTRUCTIONS`]; then all of them go.
+
+use inkwell::llvm_sys::LLVMValueKind;
+use inkwell::llvm_sys::core::{
+    LLVMGetFirstBasicBlock, LLVMGetFirstFunction, LLVMGetFirstGlobal, LLVMGetFirstInstruction,
+    LLVMGetIntrinsicID, LLVMGetNamedFunction, LLVMGetNextBasicBlock, LLVMGetNextFunction,
+    LLVMGetNextGlobal, LLVMGetNextInstruction, LLVMGetNumOperands, LLVMGetOperand,
+    LLVMGetPersonalityFn, LLVMGetValueKind, LLVMHasPersonalityFn, LLVMIsDeclaration,
+};
+use inkwell::llvm_sys::prelude::LLVMValueRef;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::compile::{Compile, DependenceKind, Tier};
+use crate::context::OwnedModule;
+use crate::error::CodegenError;
+use crate::extract::{Extraction, Unit};
+use crate::optimize;
+use crate::plan::ModulePlan;
+use crate::reader::{Reader, c_name, value_name};
+use crate::summary::SymbolId;
+
+/// Instructions kept in all: some 20 MB.
+const MOST_INSTRUCTIONS: usize = 100_000;
+
+/// One simplified function.
+pub(crate) struct Entry {
+    /// Its definition on a shelf.
+    pub(crate) function: LLVMValueRef,
+    /// Instructions after simplification.
+    pub(crate) instructions: u32,
+    /// What it was made of, itself included.
+    pub(crate) uses: Vec<Use>,
+}
+
+/// Something of the module that a simplified body was made of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Use {
+    pub(crate) symbol: SymbolId,
+    pub(crate) kind: DependenceKind,
+    /// Whether the module's definition was the bound one.
+    defined: bool,
+}
+
+/// What a reader keeps.
+#[derive(Default)]
+pub(crate) struct Library {
+    /// `None` for what cannot be kept.
+    entries: FxHashMap<SymbolId, Option<Entry>>,
+    /// Global of a shelf -> global of the reader's module.
+    homes: FxHashMap<LLVMValueRef, LLVMValueRef>,
+    shelves: Vec<OwnedModule>,
+    instructions: usize,
+    /// The setting all were made with.
+    contract: bool,
+    /// Number of the plan they were made under.
+    plan: u64,
+}
+
+impl Library {
+    /// The simplified body of `symbol`, if there is one that holds for `plan`.
+    pub(crate) fn entry(&self, plan: &ModulePlan, symbol: SymbolId) -> Option<&Entry> {
+        let entry = self.entries.get(&symbol)?.as_ref()?;
+        let holds = |used: &Use| plan.import(used.symbol).defined == used.defined;
+        entry.uses.iter().all(holds).then_some(entry)
+    }
+
+    /// True if it was tried already whether `symbol` can be kept.
+    pub(crate) fn knows(&self, symbol: SymbolId) -> bool {
+        self.entries.contains_key(&symbol)
+    }
+
+    /// The global of the reader's module for which one of a shelf stands.
+    pub(crate) fn home(&self, global: LLVMValueRef) -> Option<LLVMValueRef> {
+        self.homes.get(&global).copied()
+    }
+
+    fn forget(&mut self) {
+        self.entries.clear();
+        self.homes.clear();
+        self.shelves.clear();
+        self.instructions = 0;
+    }
+}
+
+/// Candidates that were copied to be simplified together.
+struct Batch {
+    unit: Unit,
+    members: Vec<Member>,
+    /// Names on the shelf -> globals of the reader's module.
+    homes: FxHashMap<String, LLVMValueRef>,
+}
+
+struct Member {
+    symbol: SymbolId,
+    name: String,
+    /// Symbols of the candidates it calls.
+    callees: Vec<SymbolId>,
+}
+
+impl Reader {
+    /// Simplifies the candidates of `function` that are not in the library. What cannot
+    /// be simplified is no candidate: errors are told where it is compiled itself.
+    pub(crate) fn stock(&mut self, plan: &ModulePlan, function: SymbolId, how: &Compile) {
+        let library = self.library_mut();
+        if library.instructions > MOST_INSTRUCTIONS
+            || library.contract != how.contract
+            || library.plan != plan.number
+        {
+            library.forget();
+            library.contract = how.contract;
+            library.plan = plan.number;
+        }
+        let mut tried = Vec::new();
+        let made = self.simplify(plan, function, how, &mut tried);
+        let library = self.library_mut();
+        for symbol in tried {
+            library.entries.entry(symbol).or_insert(None);
+        }
+        if let Ok(Some((module, entries, homes))) = made {
+            library.instructions += entries
+                .iter()
+                .map(|(_, entry)| entry.instructions as usize)
+                .sum::<usize>();
+            for (symbol, entry) in entries {
+                library.entries.insert(symbol, Some(entry));
+            }
+            library.homes.extend(homes);
+            library.shelves.push(module);
+        }
+    }
+
+    #[expect(clippy::type_complexity, reason = "taken apart at once")]
+    fn simplify(
+        &mut self,
+        plan: &ModulePlan,
+        function: SymbolId,
+        how: &Compile,
+        tried: &mut Vec<SymbolId>,
+    ) -> Result<
+        Option<(
+            OwnedModule,
+            Vec<(SymbolId, Entry)>,
+            FxHashMap<LLVMValueRef, LLVMValueRef>,
+        )>,
+        CodegenError,
+    > {
+        let Some(batch) = self.gather(plan, function, how, tried)? else {
+            return Ok(None);
+        };
+        self.run(&batch.unit, "callees", Tier::Optimized, optimize::simplify)?;
+        Ok(Some(self.shelve(plan, batch)))
+    }
+
+    /// Copies the candidates that are missing into a unit; `tried` are their symbols.
+    fn gather(
+        &self,
+        plan: &ModulePlan,
+        function: SymbolId,
+        how: &Compile,
+        tried: &mut Vec<SymbolId>,
+    ) -> Result<Option<Batch>, CodegenError> {
+        let mut extraction = Extraction::new(self, plan, "callees", how)?;
+        let root = self.table().values[function.index()];
+        let missing = extraction.missing_candidates(root)?;
+        if missing.is_empty() {
+            return Ok(None);
+        }
+        let symbol = |old: &LLVMValueRef| self.table().index[old];
+        tried.extend(missing.iter().map(|found| symbol(&found.function)));
+        let mut members = Vec::new();
+        for found in missing {
+            let name = extraction.define_candidate(found.function, found.wide)?;
+            members.push(Member {
+                symbol: symbol(&found.function),
+                name,
+                callees: found.callees.iter().map(symbol).collect(),
+            });
+            for &callee in &found.callees {
+                extraction.define_kept(callee)?;
+            }
+        }
+        extraction.copy_pending()?;
+        let (unit, homes) = extraction.finish_with_homes()?;
+        Ok(Some(Batch {
+            unit,
+            members,
+            homes,
+        }))
+    }
+
+    /// What became of a batch: its module, the entries, and where globals belong.
+    fn shelve(
+        &self,
+        plan: &ModulePlan,
+        batch: Batch,
+    ) -> (
+        OwnedModule,
+        Vec<(SymbolId, Entry)>,
+        FxHashMap<LLVMValueRef, LLVMValueRef>,
+    ) {
+        let Batch {
+            unit,
+            members,
+            homes: names,
+        } = batch;
+        let homes: FxHashMap<_, _> = globals(&unit.module)
+            .into_iter()
+            .filter_map(|global| Some((global, *names.get(&value_name(global))?)))
+            .collect();
+        let used = |symbol, kind| Use {
+            symbol,
+            kind,
+            defined: plan.import(symbol).defined,
+        };
+        let inlined = unit.inlined.iter().map(|&id| (id, DependenceKind::Body));
+        let facts = unit.facts.iter().map(|&id| (id, DependenceKind::Fact));
+        let common: FxHashSet<Use> = inlined
+            .chain(facts)
+            .map(|(symbol, kind)| used(symbol, kind))
+            .collect();
+        let by_symbol: FxHashMap<SymbolId, &Member> = members
+            .iter()
+            .map(|member| (member.symbol, member))
+            .collect();
+        let mut entries = Vec::new();
+        for member in &members {
+            let name = c_name(&member.name);
+            // SAFETY: a live module and a C string.
+            let function = unsafe { LLVMGetNamedFunction(unit.module.raw(), name.as_ptr()) };
+            // SAFETY: a live function where it is not null; members have bodies.
+            let body = (!function.is_null()).then(|| unsafe { measure(function, &homes) });
+            let Some(instructions) = body.flatten() else {
+                continue;
+            };
+            let mut uses = common.clone();
+            for symbol in closure(member.symbol, &by_symbol) {
+                uses.insert(used(symbol, DependenceKind::Body));
+                if !by_symbol.contains_key(&symbol)
+                    && let Some(entry) = self.library().entry(plan, symbol)
+                {
+                    uses.extend(entry.uses.iter().copied());
+                }
+            }
+            entries.push((
+                member.symbol,
+                Entry {
+                    function,
+                    instructions,
+                    uses: uses.into_iter().collect(),
+                },
+            ));
+        }
+        (unit.module, entries, homes)
+    }
+}
+
+/// `start` and what it calls, as far as that is in the batch, and one step beyond.
+fn closure(start: SymbolId, members: &FxHashMap<SymbolId, &Member>) -> FxHashSet<SymbolId> {
+    let mut seen = FxHashSet::default();
+    let mut left = vec![start];
+    while let Some(symbol) = left.pop() {
+        if seen.insert(symbol)
+            && let Some(member) = members.get(&symbol)
+        {
+            left.extend(&member.callees);
+        }
+    }
+    seen
+}
+
+/// The functions and variables of a module.
+fn globals(module: &OwnedModule) -> Vec<LLVMValueRef> {
+    let mut all = Vec::new();
+    // SAFETY: walks two lists of a live module to their null ends.
+    unsafe {
+        let mut function = LLVMGetFirstFunction(module.raw());
+        while !function.is_null() {
+            all.push(function);
+            function = LLVMGetNextFunction(function);
+        }
+        let mut variable = LLVMGetFirstGlobal(module.raw());
+        while !variable.is_null() {
+            all.push(variable);
+            variable = LLVMGetNextGlobal(variable);
+        }
+    }
+    all
+}
+
+/// The number of instructions of a body; `None` if there is no body, or if it mentions a
+/// global without a home.
+///
+/// # Safety
+/// A live function.
+unsafe fn measure(
+    function: LLVMValueRef,
+    homes: &FxHashMap<LLVMValueRef, LLVMValueRef>,
+) -> Option<u32> {
+    let mut count = 0u32;
+    // SAFETY: by the caller's promise; walks blocks, instructions and operands.
+    unsafe {
+        if LLVMIsDeclaration(function) != 0 {
+            return None;
+        }
+        if LLVMHasPersonalityFn(function) != 0 && !is_homely(LLVMGetPersonalityFn(function), homes)
+        {
+            return None;
+        }
+        let mut block = LLVMGetFirstBasicBlock(function);
+        while !block.is_null() {
+            let mut instruction = LLVMGetFirstInstruction(block);
+            while !instruction.is_null() {
+                count = count.saturating_add(1);
+                let operands = LLVMGetNumOperands(instruction).max(0) as u32;
+                if !(0..operands).all(|i| is_homely(LLVMGetOperand(instruction, i), homes)) {
+                    return None;
+                }
+                instruction = LLVMGetNextInstruction(instruction);
+            }
+            block = LLVMGetNextBasicBlock(block);
+        }
+    }
+    Some(count)
+}
+
+/// True if all globals in `value` have homes; intrinsics need none.
+///
+/// # Safety
+/// A live value, or null.
+unsafe fn is_homely(value: LLVMValueRef, homes: &FxHashMap<LLVMValueRef, LLVMValueRef>) -> bool {
+    // SAFETY: by the caller's promise; operands of constants are constants.
+    unsafe {
+        if value.is_null() {
+            return true;
+        }
+        match LLVMGetValueKind(value) {
+            LLVMValueKind::LLVMFunctionValueKind => {
+                homes.contains_key(&value) || LLVMGetIntrinsicID(value) != 0
+            }
+            LLVMValueKind::LLVMGlobalVariableValueKind
+            | LLVMValueKind::LLVMGlobalAliasValueKind
+            | LLVMValueKind::LLVMGlobalIFuncValueKind => homes.contains_key(&value),
+            LLVMValueKind::LLVMBlockAddressValueKind => false,
+            LLVMValueKind::LLVMConstantExprValueKind
+            | LLVMValueKind::LLVMConstantArrayValueKind
+            | LLVMValueKind::LLVMConstantStructValueKind
+            | LLVMValueKind::LLVMConstantVectorValueKind => {
+                let count = LLVMGetNumOperands(value).max(0) as u32;
+                (0..count).all(|i| is_homely(LLVMGetOperand(value, i), homes))
+            }
+            _ => true,
+        }
+    }
+}

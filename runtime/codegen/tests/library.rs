@@ -1,0 +1,127 @@
+//! Which callees a unit sees, and what is kept of them between units.
+
+mod support;
+
+use support::{describe, disassemble, id, plan, reader};
+use uruk_codegen::{Compile, Compiled, Reader, Tier};
+
+fn compile(reader: &mut Reader, function: &str) -> Compiled {
+    let (plan, function) = (plan(reader), id(reader, function));
+    let how = Compile::at(Tier::Optimized);
+    reader.compile(&plan, function, &how).expect("compiles")
+}
+
+fn depends(reader: &Reader, compiled: &Compiled) -> Vec<String> {
+    let name = |index: usize| reader.summary().symbols[index].name.clone();
+    let all = compiled.depends.iter();
+    all.map(|one| name(one.symbol.index())).collect()
+}
+
+#[test]
+fn callees_of_always_inline_functions_are_candidates() {
+    let ir = "
+        define internal i32 @leaf(i32 %x) { %y = mul i32 %x, 3 ret i32 %y }
+        define internal i32 @template(i32 %x) alwaysinline { %y = call i32 @leaf(i32 %x) ret i32 %y }
+        define i32 @f(i32 %x) { %y = call i32 @template(i32 %x) ret i32 %y }";
+    let mut reader = reader(ir);
+    let out = compile(&mut reader, "f");
+    assert_eq!(disassemble(&out.object), "lea eax,[rdi+rdi*2]\nret\n");
+    assert_eq!(depends(&reader, &out), ["leaf", "template"]);
+}
+
+#[test]
+fn functions_in_small_tables_are_candidates() {
+    let ir = "
+        define internal i32 @method(i32 %x) { %y = mul i32 %x, 3 ret i32 %y }
+        @table = private unnamed_addr constant { i64, ptr } { i64 7, ptr @method }
+        define internal i32 @dispatch(ptr %table, i32 %x) {
+          %place = getelementptr { i64, ptr }, ptr %table, i32 0, i32 1
+          %method = load ptr, ptr %place
+          %y = call i32 %method(i32 %x)
+          ret i32 %y
+        }
+        define i32 @f(i32 %x) { %y = call i32 @dispatch(ptr @table, i32 %x) ret i32 %y }
+        define i32 @g(i32 %x) { %y = call i32 @dispatch(ptr @method, i32 %x) ret i32 %y }";
+    let mut reader = reader(ir);
+    let out = compile(&mut reader, "f");
+    assert_eq!(disassemble(&out.object), "lea eax,[rdi+rdi*2]\nret\n");
+    let used = depends(&reader, &out);
+    assert!(used.contains(&"method".to_owned()), "{used:?}");
+}
+
+#[test]
+fn what_one_unit_wanted_serves_the_next_and_is_recorded_there_too() {
+    let ir = "
+        @limit = internal constant i32 40
+        define internal i32 @leaf(i32 %x) { %l = load i32, ptr @limit %y = add i32 %x, %l ret i32 %y }
+        define internal i32 @middle(i32 %x) { %y = call i32 @leaf(i32 %x) %z = add i32 %y, 2 ret i32 %z }
+        define i32 @f(i32 %x) { %y = call i32 @middle(i32 %x) ret i32 %y }
+        define i32 @g(i32 %x) { %y = call i32 @middle(i32 %x) %z = mul i32 %y, 2 ret i32 %z }";
+    let mut shared = reader(ir);
+    let first = compile(&mut shared, "f");
+    let second = compile(&mut shared, "g");
+    let alone = compile(&mut reader(ir), "g");
+    assert_eq!(describe(&first.object), "defines uruk.body.f");
+    assert_eq!(second.object, alone.object);
+    for out in [&first, &second, &alone] {
+        assert_eq!(depends(&shared, out), ["leaf", "middle", "limit"]);
+    }
+}
+
+#[test]
+fn a_plan_that_binds_otherwise_gets_other_bodies() {
+    let ir = "
+        define i32 @leaf(i32 %x) { %y = mul i32 %x, 3 ret i32 %y }
+        define i32 @middle(i32 %x) { %y = call i32 @leaf(i32 %x) ret i32 %y }
+        define i32 @f(i32 %x) { %y = call i32 @middle(i32 %x) ret i32 %y }";
+    let mut reader = reader(ir);
+    assert_eq!(
+        describe(&compile(&mut reader, "f").object),
+        "defines uruk.body.f"
+    );
+    let (mut plan, f, leaf) = (plan(&reader), id(&reader, "f"), id(&reader, "leaf"));
+    plan.imports[leaf.index()].defined = false;
+    let how = Compile::at(Tier::Optimized);
+    let out = reader.compile(&plan, f, &how).expect("compiles");
+    // `middle` was simplified with the other `leaf` in it.
+    assert!(!disassemble(&out.object).contains("lea eax,[rdi+rdi*2]"));
+    assert!(!depends(&reader, &out).contains(&"leaf".to_owned()));
+}
+
+#[test]
+fn bodies_with_strings_that_passes_made_are_not_kept() {
+    let ir = "
+        @text = private unnamed_addr constant [4 x i8] c\"hi\\0A\\00\"
+        declare i32 @printf(ptr, ...)
+        define internal void @greet() { %n = call i32 (ptr, ...) @printf(ptr @text) ret void }
+        define void @f() { call void @greet() ret void }";
+    let mut reader = reader(ir);
+    let out = compile(&mut reader, "f");
+    assert_eq!(
+        describe(&out.object),
+        "defines uruk.body.f\ngreet by type 41"
+    );
+    let greet = compile(&mut reader, "greet");
+    assert!(describe(&greet.object).contains("puts by type 41"));
+}
+
+#[test]
+fn unoptimized_functions_that_ask_for_their_frame_are_not_inlined() {
+    let ir = |attributes: &str| {
+        format!(
+            "declare ptr @llvm.returnaddress(i32)
+             define internal ptr @caller() {attributes} {{ %p = call ptr @llvm.returnaddress(i32 0) ret ptr %p }}
+             define ptr @f() {{ %p = call ptr @caller() %q = getelementptr i8, ptr %p, i64 1 ret ptr %q }}"
+        )
+    };
+    for (attributes, inlined) in [
+        ("noinline optnone", false),
+        ("noinline", false),
+        ("", true),
+        ("noinline optnone sspreq", false),
+    ] {
+        let out = compile(&mut reader(&ir(attributes)), "f");
+        let calls = describe(&out.object).contains("caller by type 41");
+        assert_eq!(calls, !inlined, "{attributes}");
+    }
+}

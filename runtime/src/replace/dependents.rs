@@ -1,0 +1,188 @@
+//! Which versions depend on what, the code they get when it is replaced, and what modules
+//! offer to optimizers from then on.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use uruk_codegen::{Compiled, Kind, Linkage, ModulePlan};
+use uruk_stubs::FunctionId;
+use uruk_tiering::VersionId;
+
+use crate::core::{Core, Function, Module};
+use crate::error::Error;
+use crate::materialize::BodyOf;
+use crate::names::Definition;
+
+use super::commit::Change;
+use super::prepare::Code;
+
+/// Plans that will hold, with their modules.
+pub(super) type Plans = Vec<(Arc<Module>, Arc<ModulePlan>)>;
+
+/// Functions whose code depends on a member.
+#[derive(Default)]
+pub(super) struct Dependents {
+    /// By what is published.
+    pub(super) published: HashSet<FunctionId>,
+    /// By what is kept to go back to.
+    pub(super) fallback: HashSet<FunctionId>,
+}
+
+impl Core {
+    /// Functions a version took bodies or facts from.
+    pub(crate) fn depends(&self, id: FunctionId, compiled: &Compiled) -> Arc<[FunctionId]> {
+        match self.function(id) {
+            Some(function) => self.depends_of(&function, &function.module.plan(), compiled),
+            None => Arc::default(),
+        }
+    }
+
+    /// As [`Core::depends`], of a body that need not be the function's own yet.
+    pub(super) fn depends_of(
+        &self,
+        function: &Function,
+        plan: &ModulePlan,
+        compiled: &Compiled,
+    ) -> Arc<[FunctionId]> {
+        let summary = function.module.readers.summary();
+        let mut depends: Vec<FunctionId> = compiled
+            .depends
+            .iter()
+            .filter(|on| {
+                !matches!(
+                    summary.symbols[on.symbol.index()].kind,
+                    Kind::Data | Kind::ThreadLocal
+                )
+            })
+            .filter_map(|on| {
+                let name = &plan.import(on.symbol).name;
+                match self.names.find(&function.module.dylib, name)? {
+                    Definition::Function { id } => Some(id),
+                    _ => None,
+                }
+            })
+            .collect();
+        depends.sort_unstable_by_key(|id| id.index());
+        depends.dedup();
+        depends.into()
+    }
+
+    /// Who depends on a member, and is none.
+    pub(super) fn dependents(&self, members: &HashSet<FunctionId>) -> Dependents {
+        let depends = |on: &Arc<[FunctionId]>| on.iter().any(|id| members.contains(id));
+        let mut suspects = Vec::new();
+        for (&index, record) in self.tiers.versions.lock().iter() {
+            let stale = record
+                .built
+                .iter()
+                .filter(|version| depends(&version.depends));
+            let stale: Vec<VersionId> = stale.map(|version| version.id).collect();
+            if !stale.is_empty() {
+                suspects.push((index, Arc::clone(&record.versions), stale));
+            }
+        }
+        let mut found = Dependents::default();
+        for (index, versions, stale) in suspects {
+            let Some(id) = self.stubs.function(index) else {
+                continue;
+            };
+            if members.contains(&id) {
+                continue;
+            }
+            let now = versions.snapshot();
+            if now
+                .published
+                .is_some_and(|version| stale.contains(&version.id))
+            {
+                found.published.insert(id);
+            } else if now
+                .fallback
+                .is_some_and(|version| stale.contains(&version.id))
+            {
+                found.fallback.insert(id);
+            }
+        }
+        found
+    }
+
+    /// Compiles functions under `plans`, on a thread that LLVM can take down.
+    pub(super) fn recompile(
+        self: &Arc<Self>,
+        functions: Vec<FunctionId>,
+        plans: &Plans,
+    ) -> Result<Vec<(FunctionId, Code)>, Error> {
+        let plans = plans.clone();
+        let what = String::from("what depends on a replaced function");
+        self.on_compile_thread(what, move |core| {
+            let mut codes = Vec::with_capacity(functions.len());
+            for id in functions {
+                let Some(function) = core.function(id) else {
+                    continue;
+                };
+                let next = plans
+                    .iter()
+                    .find(|(module, _)| Arc::ptr_eq(module, &function.module));
+                let plan = match next {
+                    Some((_, plan)) => Arc::clone(plan),
+                    None => function.module.plan(),
+                };
+                let tier = core.tiers.first();
+                let body = BodyOf { id, function, plan };
+                codes.push((id, core.prepare_code_at(body, tier)?));
+            }
+            Ok(codes)
+        })
+    }
+
+    /// The plans that hold once `changes` are made: of the definitions of a function, only
+    /// that of its body is offered to optimizers.
+    pub(super) fn next_plans(&self, changes: &[Change]) -> Plans {
+        let mut plans: Vec<(Arc<Module>, ModulePlan)> = Vec::new();
+        for Change { id, function, .. } in changes {
+            let Some(old) = self.function(*id) else {
+                continue;
+            };
+            let new_module = &function.module;
+            let link_name = new_module.plan().import(function.symbol).name.clone();
+            let mut others = vec![(Arc::clone(&old.module), old.symbol)];
+            for module in self.replacing.all_modules() {
+                // Also copies for optimizers in dylibs that find it here.
+                let symbol = module.definition(&link_name);
+                let symbol = symbol.filter(|_| {
+                    let found = self.names.find(&module.dylib, &link_name);
+                    found == Some(Definition::Function { id: *id })
+                });
+                others.extend(symbol.map(|symbol| (Arc::clone(&module), symbol)));
+            }
+            for (module, symbol) in others {
+                let is_new = Arc::ptr_eq(&module, new_module) && symbol == function.symbol;
+                let linkage = module.readers.summary().symbols[symbol.index()].linkage;
+                if is_new || linkage == Linkage::Declared {
+                    continue;
+                }
+                let import = &mut plan_of(&mut plans, &module).imports[symbol.index()];
+                import.defined = false;
+                import.replaced = true;
+            }
+            let import = &mut plan_of(&mut plans, new_module).imports[function.symbol.index()];
+            import.defined = true;
+            import.replaced = false;
+        }
+        let shared = plans.into_iter();
+        shared
+            .map(|(module, plan)| (module, Arc::new(plan)))
+            .collect()
+    }
+}
+
+fn plan_of<'a>(
+    plans: &'a mut Vec<(Arc<Module>, ModulePlan)>,
+    module: &Arc<Module>,
+) -> &'a mut ModulePlan {
+    let known = plans.iter().position(|(held, _)| Arc::ptr_eq(held, module));
+    let at = known.unwrap_or_else(|| {
+        plans.push((Arc::clone(module), module.plan().successor()));
+        plans.len() - 1
+    });
+    &mut plans[at].1
+}

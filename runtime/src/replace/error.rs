@@ -1,0 +1,184 @@
+//! Why functions cannot be replaced. Whatever the reason, nothing has changed then.
+
+use super::quiet::Activation;
+
+/// Why a replacement was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplaceError {
+    /// None of the functions the input defines exists.
+    #[error("{file}: nothing to replace: none of its functions exists ({})", list(.functions))]
+    Nothing {
+        /// The input.
+        file: String,
+        /// What it defines.
+        functions: Vec<String>,
+    },
+    /// A name is defined, but not as something that can be exchanged.
+    #[error("{file}: `{symbol}` cannot be replaced: {why}")]
+    Fixed {
+        /// The input.
+        file: String,
+        /// The symbol.
+        symbol: String,
+        /// What is in the way.
+        why: &'static str,
+    },
+    /// The input holds something that only a first load can handle.
+    #[error("{file}: {construct} cannot come with a replacement")]
+    Construct {
+        /// The input.
+        file: String,
+        /// What it is.
+        construct: &'static str,
+    },
+    /// A function is called in another way than before.
+    #[error(
+        "{file}: the signature of `{function}` changed from {old} to {new}; its callers would \
+         have to change with it (see `allow_signatures`)"
+    )]
+    Signature {
+        /// The input.
+        file: String,
+        /// The function.
+        function: String,
+        /// As it is called.
+        old: String,
+        /// As it would have to be called.
+        new: String,
+    },
+    /// The addresses of a function's labels may be in the program's memory, and would lead
+    /// into the old code from calls of the new one.
+    #[error(
+        "{file}: `{function}` cannot be replaced: the program may hold addresses of its labels"
+    )]
+    Labels {
+        /// The input.
+        file: String,
+        /// The function.
+        function: String,
+    },
+    /// A variable that exists, and keeps its contents, has another type.
+    #[error(
+        "{file}: `{global}` changed from {old} ({old_size} bytes) to {new} ({new_size} bytes); \
+         its contents cannot be kept"
+    )]
+    Global {
+        /// The input.
+        file: String,
+        /// The variable.
+        global: String,
+        /// Its type.
+        old: String,
+        /// Bytes it has.
+        old_size: u64,
+        /// The type it should have.
+        new: String,
+        /// Bytes it should have.
+        new_size: u64,
+    },
+    /// A constant that exists, and may be known to code that is not replaced, has another
+    /// value.
+    #[error(
+        "{file}: the value of the constant `{constant}` changed; code that is not replaced may hold the old one"
+    )]
+    Constant {
+        /// The input.
+        file: String,
+        /// The constant.
+        constant: String,
+    },
+    /// Code that is not replaced uses a variable that is to be migrated.
+    #[error(
+        "{file}: `{global}` cannot be migrated: {} would go on using the old one",
+        list(.users)
+    )]
+    Users {
+        /// The input.
+        file: String,
+        /// The variable.
+        global: String,
+        /// Functions and variables that mention it.
+        users: Vec<String>,
+    },
+    /// The name of a local variable means several.
+    #[error(
+        "{file}: `{name}` could be any of {count} local variables of that name, whose contents \
+         are to be kept"
+    )]
+    Ambiguous {
+        /// The input.
+        file: String,
+        /// The name.
+        name: String,
+        /// How many there are.
+        count: usize,
+    },
+    /// Functions of the module that is to be replaced in part were optimized together.
+    #[error(
+        "{old} was optimized across functions ({evidence}), so it can only be replaced as a \
+         whole; missing: {}. Compiled with `-O0`, or with `-O2 -Xclang -disable-llvm-passes`, \
+         its functions can be replaced one by one",
+        list(.missing)
+    )]
+    Interprocedural {
+        /// The module that holds the functions now.
+        old: String,
+        /// How that is known.
+        evidence: String,
+        /// Functions of it that the input does not define.
+        missing: Vec<String>,
+    },
+    /// Somebody ran old code for as long as was to be waited.
+    #[error("old code is still running: {}", each(.activations))]
+    StillRunning {
+        /// Who, and what.
+        activations: Vec<Activation>,
+    },
+    /// Stacks cannot be looked at, so nobody knows who runs old code.
+    #[error("threads cannot be scanned: {message}")]
+    Scan {
+        /// Why.
+        message: String,
+    },
+    /// There is no set to go back to.
+    #[error("there is nothing to roll back")]
+    NothingToRollBack,
+    /// A later set must be rolled back first.
+    #[error("the replacement is not the latest: number {latest} came after number {number}")]
+    NotLatest {
+        /// The one that was asked for.
+        number: u64,
+        /// The latest; 0 if none is kept.
+        latest: u64,
+    },
+    /// The publication protocol refused a step; functions that were removed, for example.
+    #[error("{function}: {message}")]
+    Protocol {
+        /// The function.
+        function: String,
+        /// The step.
+        message: String,
+    },
+}
+
+fn each(activations: &[Activation]) -> String {
+    let each = activations.iter().map(Activation::to_string);
+    each.collect::<Vec<_>>().join("; ")
+}
+
+/// Names in a message; more would not make it clearer.
+const SHOWN: usize = 8;
+
+fn list(names: &[String]) -> String {
+    let mut text = names
+        .iter()
+        .take(SHOWN)
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    if names.len() > SHOWN {
+        text += &format!(" and {} more", names.len() - SHOWN);
+    }
+    text
+}

@@ -1,0 +1,203 @@
+//! Variables that get another type: new storage, filled from the old by a function of the
+//! embedder's at the moment of the commit.
+//!
+//! Code that knows the old storage would go on using it, so all of it must be in the set:
+//! [`Core::check_users`] reads every body that may mention the variable. Names lead to the
+//! new storage from the commit on: [`Names::relocate`](crate::names::Names::relocate).
+//! A rollback goes back to the old storage, with the contents it had then.
+
+use std::fmt;
+use std::sync::Arc;
+
+use uruk_codegen::{Kind, SymbolId};
+use uruk_session::Dylib;
+
+use crate::core::{Core, Module};
+use crate::error::Error;
+use crate::names::Definition;
+
+use super::error::ReplaceError;
+use super::plan::Planned;
+
+/// Fills new storage from old: the old bytes and their number, the new ones and theirs.
+type Fill = dyn Fn(*const u8, usize, *mut u8, usize) + Send + Sync;
+
+/// What the embedder asks for.
+#[derive(Clone)]
+pub(super) struct Migration {
+    pub(super) global: String,
+    pub(super) fill: Arc<Fill>,
+}
+
+impl fmt::Debug for Migration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Migration").field(&self.global).finish()
+    }
+}
+
+/// A variable of the new module that takes the place of another.
+pub(super) struct Migrating {
+    pub(super) symbol: SymbolId,
+    pub(super) old_link_name: Box<str>,
+    pub(super) old: u64,
+}
+
+/// One migration, ready to be done.
+pub(super) struct Move {
+    fill: Arc<Fill>,
+    old_size: usize,
+    new_size: usize,
+    pub(super) moved: Moved,
+}
+
+/// A variable that lies elsewhere.
+#[derive(Clone)]
+pub(super) struct Moved {
+    dylib: Dylib,
+    old_link_name: Box<str>,
+    new_link_name: Box<str>,
+    old: u64,
+    new: u64,
+}
+
+impl Move {
+    /// Fills the new storage. Nothing may fail, or be changed, before this.
+    pub(super) fn fill(&self) {
+        let Moved { old, new, .. } = self.moved;
+        let fill = &self.fill;
+        fill(
+            old as *const u8,
+            self.old_size,
+            new as *mut u8,
+            self.new_size,
+        );
+    }
+}
+
+impl Core {
+    /// Has names lead to the new storage.
+    pub(super) fn relocate(&self, moved: &Moved) {
+        self.names.relocate(moved.old, Some(moved.new));
+        let key = (moved.dylib.id(), moved.old_link_name.clone());
+        let mut names = self.replacing.moved_names();
+        names.insert(key, moved.new_link_name.clone());
+    }
+
+    /// Has names lead to the old storage again.
+    pub(super) fn move_back(&self, moved: &Moved) {
+        self.names.relocate(moved.old, None);
+        let key = (moved.dylib.id(), moved.old_link_name.clone());
+        self.replacing.moved_names().remove(&key);
+    }
+
+    /// The migrations of `planned`, once its data is linked.
+    pub(super) fn moves(
+        &self,
+        module: &Module,
+        planned: &Planned,
+        migrations: &[Migration],
+    ) -> Result<Vec<Move>, Error> {
+        let summary = module.readers.summary();
+        let mut moves = Vec::new();
+        for migrating in &planned.migrating {
+            let info = &summary.symbols[migrating.symbol.index()];
+            let new_link_name = &planned.plan.import(migrating.symbol).name;
+            let wanted = migrations.iter().find(|wanted| wanted.global == info.name);
+            let found = self.names.find_own(&module.dylib, new_link_name);
+            let old = self.layout_of(&module.dylib, &migrating.old_link_name)?;
+            let (Some(wanted), Some(Definition::Address(new)), Some(old)) = (wanted, found, old)
+            else {
+                return Err(self.no_migration(module, &info.name));
+            };
+            let new_size = module.readers.reader()?.layout(migrating.symbol).size;
+            moves.push(Move {
+                fill: Arc::clone(&wanted.fill),
+                old_size: old.size as usize,
+                new_size: new_size as usize,
+                moved: Moved {
+                    dylib: module.dylib.clone(),
+                    old_link_name: migrating.old_link_name.clone(),
+                    new_link_name: new_link_name.clone(),
+                    old: migrating.old,
+                    new,
+                },
+            });
+        }
+        Ok(moves)
+    }
+
+    fn no_migration(&self, module: &Module, global: &str) -> Error {
+        Error::from(ReplaceError::Fixed {
+            file: module.readers.bitcode().name().to_owned(),
+            symbol: global.to_owned(),
+            why: "it is to be migrated, and is no variable of a bitcode module",
+        })
+    }
+
+    /// Every migration is of a variable that exists, and all code that mentions it is
+    /// replaced.
+    pub(super) fn check_users(
+        &self,
+        module: &Module,
+        planned: &Planned,
+        migrations: &[Migration],
+    ) -> Result<(), Error> {
+        let summary = module.readers.summary();
+        let name = |migrating: &Migrating| &summary.symbols[migrating.symbol.index()].name;
+        for wanted in migrations {
+            if !planned.migrating.iter().any(|m| *name(m) == wanted.global) {
+                return Err(self.no_migration(module, &wanted.global));
+            }
+        }
+        for migrating in &planned.migrating {
+            let mut users = Vec::new();
+            for other in self.replacing.all_modules() {
+                self.users_in(&other, &migrating.old_link_name, planned, &mut users)?;
+            }
+            if !users.is_empty() {
+                return Err(Error::from(ReplaceError::Users {
+                    file: module.readers.bitcode().name().to_owned(),
+                    global: name(migrating).clone(),
+                    users,
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what mentions a variable and is not replaced.
+    fn users_in(
+        &self,
+        module: &Module,
+        link_name: &str,
+        planned: &Planned,
+        users: &mut Vec<String>,
+    ) -> Result<(), Error> {
+        let plan = module.plan();
+        let summary = module.readers.summary();
+        let imports = plan.imports.iter();
+        let Some(at) = imports
+            .clone()
+            .position(|import| *import.name == *link_name)
+        else {
+            return Ok(());
+        };
+        for user in module.readers.reader()?.mentions(SymbolId(at as u32))? {
+            let (info, import) = (&summary.symbols[user.index()], plan.import(user));
+            // A body that does not count runs nowhere.
+            if !import.defined {
+                continue;
+            }
+            let replaced = match self.names.find_own(&module.dylib, &import.name) {
+                Some(Definition::Function { id }) if info.kind == Kind::Function => {
+                    planned.members.iter().any(|&(member, _)| member == id)
+                }
+                _ => false,
+            };
+            if !replaced {
+                users.push(info.name.clone());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,354 @@
+//! Binds a module that replaces functions: naming does it.
+//!
+//! | the new module has | it exists as | it gets |
+//! |---|---|---|
+//! | a function | a function behind a stub | its link name: its stub is found by name; a *member* |
+//! | a function | nothing | a stub of its own |
+//! | a variable | a variable | its link name, as an import: contents and address stay |
+//! | a variable | nothing | storage of its own |
+//! | a local constant | whatever | storage of its own: strings and tables have no identity |
+//! | a declaration | whatever | what any declaration gets |
+//!
+//! External names are looked up in the dylib, local ones among the local names of the
+//! modules whose functions are replaced, and of those that these replaced ([`Locals`]).
+//! A local function whose name means several is new; a local variable is an error.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use uruk_codegen::{Access, Import, Kind, Linkage, ModulePlan, ModuleSummary, Placement, SymbolId};
+use uruk_stubs::FunctionId;
+
+use crate::bind::{is_data, local_link_name};
+use crate::core::{Core, Function, Module};
+use crate::error::Error;
+use crate::load::function_base;
+use crate::names::Definition;
+
+use super::error::ReplaceError;
+use super::migrate::{Migrating, Migration};
+
+/// Local names of functions and variables, and the link names each stands for.
+pub(crate) type Locals = Arc<BTreeMap<Box<str>, Vec<Box<str>>>>;
+
+/// How a module that replaces functions is bound.
+pub(super) struct Planned {
+    pub(super) plan: ModulePlan,
+    pub(super) locals: Locals,
+    /// Functions that exist and get another body.
+    pub(super) members: Vec<(FunctionId, SymbolId)>,
+    /// Functions that get a stub.
+    pub(super) added: Vec<SymbolId>,
+    /// Variables that exist.
+    pub(super) kept: Vec<SymbolId>,
+    /// Variables that get storage, local constants aside.
+    pub(super) new_data: Vec<SymbolId>,
+    /// Variables that get other storage.
+    pub(super) migrating: Vec<Migrating>,
+    /// Modules whose functions are replaced.
+    pub(super) old: Vec<Arc<Module>>,
+}
+
+/// A plan under construction.
+struct Planner<'a> {
+    core: &'a Core,
+    module: &'a Module,
+    file: &'a str,
+    image: u64,
+    migrations: &'a [Migration],
+    planned: Planned,
+    /// Members found so far, to see two symbols for one.
+    seen: HashMap<FunctionId, SymbolId>,
+}
+
+impl Core {
+    /// Binds `module`, which nothing was bound to yet.
+    pub(super) fn plan_replacement(
+        &self,
+        module: &Module,
+        migrations: &[Migration],
+    ) -> Result<Planned, Error> {
+        let summary = module.readers.summary();
+        if summary.has_inline_asm {
+            return Err(construct(module, "module-level assembly"));
+        }
+        let mut planner = Planner {
+            core: self,
+            module,
+            file: module.readers.bitcode().name(),
+            image: self.images.fetch_add(1, Ordering::Relaxed),
+            migrations,
+            planned: Planned {
+                plan: ModulePlan::default(),
+                locals: Locals::default(),
+                members: Vec::new(),
+                added: Vec::new(),
+                kept: Vec::new(),
+                new_data: Vec::new(),
+                migrating: Vec::new(),
+                old: Vec::new(),
+            },
+            seen: HashMap::new(),
+        };
+        planner.find_old_modules(summary);
+        planner.planned.locals = all_locals(&planner.planned.old);
+        for index in 0..summary.symbols.len() {
+            let import = planner.import(SymbolId(index as u32))?;
+            planner.planned.plan.imports.push(import);
+        }
+        planner.check_aliases(summary)?;
+        Ok(planner.planned)
+    }
+}
+
+impl Planner<'_> {
+    /// The modules whose external functions the new one defines.
+    fn find_old_modules(&mut self, summary: &ModuleSummary) {
+        for info in &summary.symbols {
+            let external = info.linkage.is_definition() && info.linkage != Linkage::Local;
+            if info.kind != Kind::Function || !external || info.linkage == Linkage::Available {
+                continue;
+            }
+            let found = self.core.names.find_own(&self.module.dylib, &info.name);
+            let Some(Definition::Function { id }) = found else {
+                continue;
+            };
+            if let Some(Function { module, .. }) = self.core.function(id)
+                && !self.planned.old.iter().any(|old| Arc::ptr_eq(old, &module))
+            {
+                self.planned.old.push(module);
+            }
+        }
+    }
+
+    fn import(&mut self, id: SymbolId) -> Result<Import, Error> {
+        let info = &self.module.readers.summary().symbols[id.index()];
+        if !info.linkage.is_definition() {
+            return Ok(Import {
+                name: info.name.clone().into(),
+                access: self.access(self.core.names.find_own(&self.module.dylib, &info.name)),
+                defined: false,
+                bound: false,
+                replaced: false,
+            });
+        }
+        let link_name = match info.linkage {
+            Linkage::Local => self.local(id)?,
+            Linkage::Available => {
+                let provided = self.core.names.find(&self.module.dylib, &info.name);
+                if let Some(found) = provided {
+                    return Ok(self.existing(&info.name, found));
+                }
+                None
+            }
+            _ => Some(Box::from(&*info.name)),
+        };
+        let found = link_name
+            .as_ref()
+            .and_then(|name| self.core.names.find_own(&self.module.dylib, name));
+        match (link_name, found) {
+            (Some(name), Some(found)) => self.redefinition(id, &name, found),
+            (name, _) => self.new_definition(id, name),
+        }
+    }
+
+    /// The link name a local symbol has already, if it has one.
+    fn local(&self, id: SymbolId) -> Result<Option<Box<str>>, Error> {
+        let info = &self.module.readers.summary().symbols[id.index()];
+        if !is_lasting(self.module.readers.summary(), id) {
+            return Ok(None);
+        }
+        match self.planned.locals.get(&*info.name).map(Vec::as_slice) {
+            None | Some([]) => Ok(None),
+            Some([only]) => Ok(Some(only.clone())),
+            Some(_) if info.kind == Kind::Function => Ok(None),
+            Some(several) => Err(Error::from(ReplaceError::Ambiguous {
+                file: self.file.to_owned(),
+                name: info.name.clone(),
+                count: several.len(),
+            })),
+        }
+    }
+
+    fn redefinition(
+        &mut self,
+        id: SymbolId,
+        name: &str,
+        found: Definition,
+    ) -> Result<Import, Error> {
+        let summary = Arc::clone(self.module.readers.summary());
+        let info = &summary.symbols[id.index()];
+        match (info.kind, found) {
+            (Kind::Function, Definition::Function { id: stub }) => {
+                if info.placement != Placement::Own {
+                    return Err(self.fixed(id, "it now has to be compiled together with data"));
+                }
+                if self.core.function(stub).is_none() {
+                    return Err(self.fixed(id, "a resolver chooses what it is"));
+                }
+                if self.seen.insert(stub, id).is_some() {
+                    return Err(self.fixed(id, "it shares its address with another function"));
+                }
+                self.planned.members.push((stub, id));
+                Ok(Import {
+                    name: name.into(),
+                    access: Access::Indirect,
+                    defined: true,
+                    bound: true,
+                    replaced: false,
+                })
+            }
+            (Kind::Function, _) => Err(self.fixed(
+                id,
+                "it is in an object file, the host, or compiled together with data",
+            )),
+            (Kind::Data, Definition::Address(old)) if self.is_migrated(&info.name) => {
+                self.planned.migrating.push(Migrating {
+                    symbol: id,
+                    old_link_name: name.into(),
+                    old,
+                });
+                let elsewhere = local_link_name(&info.name, self.image, 0, id);
+                self.new_definition(id, Some(elsewhere.into()))
+            }
+            (Kind::Ifunc { .. }, Definition::Function { .. })
+            | (Kind::Data, Definition::Address(_))
+            | (Kind::ThreadLocal, Definition::Tls { .. }) => {
+                if !matches!(info.kind, Kind::Ifunc { .. }) {
+                    self.planned.kept.push(id);
+                }
+                Ok(self.existing(name, found))
+            }
+            (Kind::Alias { .. }, _) => Ok(self.existing(name, found)),
+            _ => Err(self.fixed(id, "it was something else before")),
+        }
+    }
+
+    fn new_definition(&mut self, id: SymbolId, name: Option<Box<str>>) -> Result<Import, Error> {
+        let summary = self.module.readers.summary();
+        let info = &summary.symbols[id.index()];
+        let name = name.unwrap_or_else(|| match info.linkage {
+            Linkage::Local => local_link_name(&info.name, self.image, 0, id).into(),
+            _ => info.name.clone().into(),
+        });
+        match info.kind {
+            Kind::Function if info.placement == Placement::Own => self.planned.added.push(id),
+            Kind::Ifunc { .. } => return Err(construct(self.module, "a new ifunc")),
+            Kind::Data | Kind::ThreadLocal if is_lasting(summary, id) => {
+                self.planned.new_data.push(id);
+            }
+            _ => {}
+        }
+        let near = is_data(summary, id, 0) && !matches!(info.placement, Placement::WithFunction(_));
+        let access = if near { Access::Near } else { Access::Indirect };
+        Ok(Import {
+            name,
+            access,
+            defined: true,
+            bound: true,
+            replaced: false,
+        })
+    }
+
+    fn is_migrated(&self, name: &str) -> bool {
+        self.migrations.iter().any(|wanted| wanted.global == name)
+    }
+
+    fn existing(&self, name: &str, found: Definition) -> Import {
+        Import {
+            name: name.into(),
+            access: self.access(Some(found)),
+            defined: false,
+            bound: true,
+            replaced: false,
+        }
+    }
+
+    /// Data in the reservation is within reach.
+    fn access(&self, found: Option<Definition>) -> Access {
+        let heap = &self.core.heap;
+        match found {
+            Some(Definition::Address(at))
+                if (heap.base()..heap.base() + heap.size() as u64).contains(&at) =>
+            {
+                Access::Near
+            }
+            _ => Access::Indirect,
+        }
+    }
+
+    /// An alias keeps naming what it names: the same function, or data.
+    fn check_aliases(&self, summary: &ModuleSummary) -> Result<(), Error> {
+        for (index, info) in summary.symbols.iter().enumerate() {
+            let id = SymbolId(index as u32);
+            let import = self.planned.plan.import(id);
+            if !matches!(info.kind, Kind::Alias { .. }) || import.defined {
+                continue;
+            }
+            let dylib = &self.module.dylib;
+            let names_now = self.core.names.find_own(dylib, &import.name);
+            let names_then = function_base(summary, id)
+                .map(|base| &self.planned.plan.import(base).name)
+                .and_then(|base| self.core.names.find_own(dylib, base));
+            let function = matches!(names_now, Some(Definition::Function { .. }));
+            if (function || names_then.is_some()) && names_now != names_then {
+                return Err(self.fixed(id, "the alias would name another function"));
+            }
+        }
+        Ok(())
+    }
+
+    fn fixed(&self, id: SymbolId, why: &'static str) -> Error {
+        let symbol = &self.module.readers.summary().symbols[id.index()].name;
+        Error::from(ReplaceError::Fixed {
+            file: self.file.to_owned(),
+            symbol: symbol.clone(),
+            why,
+        })
+    }
+}
+
+fn construct(module: &Module, construct: &'static str) -> Error {
+    Error::from(ReplaceError::Construct {
+        file: module.readers.bitcode().name().to_owned(),
+        construct,
+    })
+}
+
+/// True for what has an identity of its own: functions, variables, thread-locals.
+pub(super) fn is_lasting(summary: &ModuleSummary, id: SymbolId) -> bool {
+    let info = &summary.symbols[id.index()];
+    let local_constant = info.linkage == Linkage::Local && info.constant;
+    match info.kind {
+        Kind::Function | Kind::ThreadLocal => !info.name.is_empty(),
+        Kind::Data => !local_constant && !info.name.is_empty(),
+        Kind::Alias { .. } | Kind::Ifunc { .. } => false,
+    }
+}
+
+/// What local names mean in `modules`, or meant in those they replaced.
+pub(super) fn all_locals(modules: &[Arc<Module>]) -> Locals {
+    let mut all: BTreeMap<Box<str>, Vec<Box<str>>> = BTreeMap::new();
+    for module in modules {
+        let mut of_module = (*module.inherited).clone();
+        let summary = module.readers.summary();
+        let plan = module.plan();
+        for (index, info) in summary.symbols.iter().enumerate() {
+            let id = SymbolId(index as u32);
+            if info.linkage == Linkage::Local && is_lasting(summary, id) {
+                let link_name = plan.import(id).name.clone();
+                of_module.insert(info.name.as_str().into(), vec![link_name]);
+            }
+        }
+        for (name, link_names) in of_module {
+            let known = all.entry(name).or_default();
+            for link_name in link_names {
+                if !known.contains(&link_name) {
+                    known.push(link_name);
+                }
+            }
+        }
+    }
+    Arc::new(all)
+}

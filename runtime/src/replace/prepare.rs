@@ -1,0 +1,429 @@
+//! From the input of a replacement to code and data that are linked and checked, and that
+//! nothing refers to yet. Whatever fails here leaves the program as it was.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use uruk_codegen::{Bitcode, CodegenError, Kind, Layout, Linkage, SymbolId};
+use uruk_session::{Dylib, Tracker};
+use uruk_stubs::FunctionId;
+use uruk_tiering::{Purpose, Tier};
+
+use crate::core::{Core, Function, Module, static_name};
+use crate::error::Error;
+use crate::load::{Image, function_base};
+use crate::materialize::{BodyOf, Built};
+use crate::names::{Definition, Name};
+use crate::program::Mode;
+use crate::service;
+use crate::versions::Request;
+
+use super::error::ReplaceError;
+use super::migrate::{Migration, Move};
+use super::plan::Planned;
+
+/// Code that was built for a function, and has a number.
+pub(super) struct Code {
+    pub(super) request: Request,
+    pub(super) built: Unused,
+    pub(super) depends: Arc<[FunctionId]>,
+}
+
+/// Code that nothing refers to yet; discarded unless it is taken.
+pub(super) struct Unused {
+    core: Weak<Core>,
+    id: FunctionId,
+    built: Option<Built>,
+}
+
+impl Unused {
+    /// The code, to be filed and published.
+    pub(super) fn take(mut self) -> Option<Built> {
+        self.built.take()
+    }
+}
+
+impl Drop for Unused {
+    fn drop(&mut self) {
+        if let (Some(built), Some(core)) = (self.built.take(), self.core.upgrade()) {
+            let _pass = service::enter();
+            core.discard(self.id, built);
+        }
+    }
+}
+
+/// A function that is to get another body.
+pub(super) struct Member {
+    pub(super) id: FunctionId,
+    pub(super) function: Function,
+    pub(super) code: Code,
+}
+
+/// All that was prepared.
+pub(super) struct Prepared {
+    pub(super) members: Vec<Member>,
+    pub(super) added: Vec<String>,
+    pub(super) globals_added: Vec<String>,
+    pub(super) globals_kept: Vec<String>,
+    pub(super) constructors_skipped: Vec<String>,
+    pub(super) moves: Vec<Move>,
+}
+
+/// What is not as it was and is meant so.
+pub(super) struct Allowed {
+    pub(super) signatures: bool,
+    pub(super) migrations: Vec<Migration>,
+}
+
+/// What must go again if the replacement fails.
+pub(super) struct Staging {
+    core: Arc<Core>,
+    tracker: Tracker,
+    stubs: Mutex<Vec<FunctionId>>,
+}
+
+impl Staging {
+    pub(super) fn new(core: &Arc<Core>, dylib: &Dylib) -> Result<Staging, Error> {
+        Ok(Staging {
+            core: Arc::clone(core),
+            tracker: dylib.create_tracker()?,
+            stubs: Mutex::default(),
+        })
+    }
+
+    /// By which names and data can be removed later.
+    pub(super) fn tracker(&self) -> Tracker {
+        self.tracker.clone()
+    }
+
+    /// Removes names and stubs that came with the replacement.
+    pub(super) fn undo(&self) {
+        // Fails only if the dylib is gone, and its names with it.
+        let _ = self.tracker.remove();
+        for id in std::mem::take(&mut *self.lock()) {
+            self.core.remove_function(id);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<FunctionId>> {
+        self.stubs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Core {
+    /// Reads, binds, checks, compiles and links, on the calling thread, which LLVM can
+    /// take down.
+    pub(super) fn prepare_replacement(
+        self: &Arc<Self>,
+        dylib: &Dylib,
+        bitcode: Bitcode,
+        allowed: &Allowed,
+        staging: &Staging,
+    ) -> Result<Prepared, Error> {
+        let mut module = Module::new(bitcode, self.readers(), dylib)?;
+        let planned = self.plan_replacement(&module, &allowed.migrations)?;
+        module.inherited = Arc::clone(&planned.locals);
+        module.set_plan(Arc::new(planned.plan.clone()));
+        let module = Arc::new(module);
+        self.check_members(&module, &planned, allowed.signatures)?;
+        self.check_kept(&module, &planned)?;
+        self.check_whole(&planned, dylib)?;
+        self.check_users(&module, &planned, &allowed.migrations)?;
+        let image = Image {
+            late: true,
+            modules: vec![(0, Arc::clone(&module))],
+            ..Image::default()
+        };
+        self.define_added(&module, &planned, staging)?;
+        self.check_missing(&image)?;
+        // What the data's constructors would do is not done again.
+        self.materialize_data(&staging.tracker, &image, Mode::Lazy)?;
+        let mut members = Vec::with_capacity(planned.members.len());
+        for &(id, symbol) in &planned.members {
+            let name = self.function(id).map_or(c"?", |function| function.name);
+            let function = Function {
+                module: Arc::clone(&module),
+                symbol,
+                name,
+            };
+            let code = self.prepare_code(BodyOf {
+                id,
+                function: function.clone(),
+                plan: module.plan(),
+            })?;
+            members.push(Member { id, function, code });
+        }
+        for id in staging.lock().clone() {
+            let version = self.tiers.versions.ids.next();
+            self.materialize(id, version)?;
+        }
+        let moves = self.moves(&module, &planned, &allowed.migrations)?;
+        self.replacing.register(&image.modules);
+        let summary = module.readers.summary();
+        let name = |id: &SymbolId| summary.symbols[id.index()].name.clone();
+        let structors = summary.constructors.iter().chain(&summary.destructors);
+        Ok(Prepared {
+            members,
+            added: planned.added.iter().map(name).collect(),
+            globals_added: planned.new_data.iter().map(name).collect(),
+            globals_kept: planned.kept.iter().map(name).collect(),
+            constructors_skipped: structors.map(|entry| name(&entry.function)).collect(),
+            moves,
+        })
+    }
+
+    /// Compiles and links a body for a function, at the tier it runs at (at most tier 2:
+    /// what tier 3 is guided by was counted in another body), or as first code.
+    pub(super) fn prepare_code(self: &Arc<Self>, body: BodyOf) -> Result<Code, Error> {
+        let versions = self.tiers.versions.of(body.id);
+        let tier = match versions.published() {
+            Some(published) => published.tier.min(Tier::Optimized),
+            None => self.tiers.first(),
+        };
+        self.prepare_code_at(body, tier)
+    }
+
+    pub(super) fn prepare_code_at(
+        self: &Arc<Self>,
+        body: BodyOf,
+        tier: Tier,
+    ) -> Result<Code, Error> {
+        let request = Request {
+            function: body.id,
+            version: self.tiers.versions.ids.next(),
+            tier,
+            purpose: Purpose::Change,
+        };
+        let started = self.events.now();
+        let how = self.tiers.how(tier);
+        let built = self
+            .build_body(body.clone(), how)
+            .inspect_err(|cause| self.tell_failed(request, cause))?;
+        self.counters.add_compile(false, &built);
+        self.tell_compiled(request, &built, None, started);
+        let depends = self.depends_of(&body.function, &body.plan, &built.compiled);
+        Ok(Code {
+            request,
+            built: Unused {
+                core: Arc::downgrade(self),
+                id: body.id,
+                built: Some(built),
+            },
+            depends,
+        })
+    }
+
+    fn check_members(
+        &self,
+        module: &Module,
+        planned: &Planned,
+        allow_signatures: bool,
+    ) -> Result<(), Error> {
+        let summary = module.readers.summary();
+        let file = || module.readers.bitcode().name().to_owned();
+        if planned.members.is_empty() {
+            let symbols = summary.symbols.iter();
+            let functions =
+                symbols.filter(|s| s.kind == Kind::Function && s.linkage.is_definition());
+            return Err(Error::from(ReplaceError::Nothing {
+                file: file(),
+                functions: functions.map(|s| s.name.clone()).collect(),
+            }));
+        }
+        for &(id, symbol) in &planned.members {
+            if self.tiers.versions.is_fixed(id) {
+                return Err(Error::from(ReplaceError::Labels {
+                    file: file(),
+                    function: summary.symbols[symbol.index()].name.clone(),
+                }));
+            }
+        }
+        if allow_signatures {
+            return Ok(());
+        }
+        let reader = module.readers.reader()?;
+        for &(id, symbol) in &planned.members {
+            let Some(Function {
+                module, symbol: at, ..
+            }) = self.function(id)
+            else {
+                continue;
+            };
+            let old = module.readers.reader()?.signature(at);
+            let new = reader.signature(symbol);
+            if old != new {
+                return Err(Error::from(ReplaceError::Signature {
+                    file: file(),
+                    function: summary.symbols[symbol.index()].name.clone(),
+                    old,
+                    new,
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Variables that exist keep their contents, so their types must be what they were;
+    /// constants their values, which code that is not replaced may hold.
+    fn check_kept(&self, module: &Module, planned: &Planned) -> Result<(), Error> {
+        let summary = module.readers.summary();
+        for &symbol in &planned.kept {
+            let link_name = &planned.plan.import(symbol).name;
+            let owner = self.owner_of(&module.dylib, link_name);
+            // Data of an object file has no type.
+            let Some((owner, at)) = owner else { continue };
+            let info = &summary.symbols[symbol.index()];
+            let (old, old_value) = {
+                let reader = owner.readers.reader()?;
+                (reader.layout(at), reader.initializer(at))
+            };
+            let reader = module.readers.reader()?;
+            let new = reader.layout(symbol);
+            let file = module.readers.bitcode().name().to_owned();
+            if old != new {
+                return Err(Error::from(ReplaceError::Global {
+                    file,
+                    global: info.name.clone(),
+                    old: old.ty,
+                    old_size: old.size,
+                    new: new.ty,
+                    new_size: new.size,
+                }));
+            }
+            let was_constant = owner.readers.summary().symbols[at.index()].constant;
+            if (info.constant || was_constant) && reader.initializer(symbol) != old_value {
+                return Err(Error::from(ReplaceError::Constant {
+                    file,
+                    constant: info.name.clone(),
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    /// The module whose definition of a variable counts, and its symbol there.
+    fn owner_of(&self, dylib: &Dylib, link_name: &str) -> Option<(Arc<Module>, SymbolId)> {
+        let key = (dylib.id(), Box::from(link_name));
+        let moved = self.replacing.moved_names().get(&key).cloned();
+        let link_name = moved.as_deref().unwrap_or(link_name);
+        let mut modules = self.replacing.modules(dylib).into_iter();
+        modules.find_map(|module| {
+            let at = module.definition(link_name)?;
+            let counts = module.plan().import(at).defined;
+            counts.then_some((module, at))
+        })
+    }
+
+    /// Type and size of a variable that exists; `None` for one of an object file.
+    pub(super) fn layout_of(
+        &self,
+        dylib: &Dylib,
+        link_name: &str,
+    ) -> Result<Option<Layout>, Error> {
+        let Some((owner, at)) = self.owner_of(dylib, link_name) else {
+            return Ok(None);
+        };
+        Ok(Some(owner.readers.reader()?.layout(at)))
+    }
+
+    /// Modules that were optimized as a whole are replaced as a whole.
+    fn check_whole(&self, planned: &Planned, dylib: &Dylib) -> Result<(), Error> {
+        let replaced = |id| planned.members.iter().any(|&(member, _)| member == id);
+        let holds_member = |module: &Module| {
+            let members = planned.members.iter();
+            let mut names = members.map(|&(_, symbol)| &planned.plan.import(symbol).name);
+            names.any(|name| module.definition(name).is_some())
+        };
+        for old in self.replacing.modules(dylib) {
+            if !holds_member(&old) {
+                continue;
+            }
+            let Some(evidence) = old.interprocedural()? else {
+                continue;
+            };
+            let summary = old.readers.summary();
+            let plan = old.plan();
+            let mut missing = Vec::new();
+            for (index, info) in summary.symbols.iter().enumerate() {
+                let import = plan.import(SymbolId(index as u32));
+                let counts =
+                    info.kind == Kind::Function && info.linkage != Linkage::Local && import.defined;
+                let found = self.names.find_own(dylib, &import.name);
+                if let (true, Some(Definition::Function { id })) = (counts, found)
+                    && !replaced(id)
+                {
+                    missing.push(info.name.clone());
+                }
+            }
+            if !missing.is_empty() {
+                return Err(Error::from(ReplaceError::Interprocedural {
+                    old: old.readers.bitcode().name().to_owned(),
+                    evidence: evidence.to_owned(),
+                    missing,
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives new functions stubs, and new aliases their meaning.
+    fn define_added(
+        &self,
+        module: &Arc<Module>,
+        planned: &Planned,
+        staging: &Staging,
+    ) -> Result<(), Error> {
+        let summary = module.readers.summary();
+        let plan = &planned.plan;
+        let mut names = Vec::new();
+        for &symbol in &planned.added {
+            let id = self.stubs.allocate()?;
+            staging.lock().push(id);
+            let link_name = &plan.import(symbol).name;
+            let function = Function {
+                module: Arc::clone(module),
+                symbol,
+                name: static_name(link_name),
+            };
+            self.set_function(id, function);
+            names.push(Name::strong(link_name.clone(), Definition::Function { id }));
+        }
+        self.names.define(&staging.tracker, names)?;
+        let mut names = Vec::new();
+        for (index, info) in summary.symbols.iter().enumerate() {
+            let import = plan.import(SymbolId(index as u32));
+            if !matches!(info.kind, Kind::Alias { .. }) || !import.defined {
+                continue;
+            }
+            let base = function_base(summary, SymbolId(index as u32));
+            let meaning =
+                base.and_then(|base| self.names.find(&module.dylib, &plan.import(base).name));
+            if let Some(definition) = meaning {
+                names.push(Name::strong(import.name.clone(), definition));
+            }
+        }
+        self.names.define(&staging.tracker, names)?;
+        Ok(())
+    }
+
+    /// Runs `work` on a thread that LLVM can take down.
+    pub(super) fn on_compile_thread<R: Send + 'static>(
+        self: &Arc<Self>,
+        what: String,
+        work: impl FnOnce(&Arc<Core>) -> Result<R, Error> + Send + 'static,
+    ) -> Result<R, Error> {
+        let lost = {
+            let core = Arc::clone(self);
+            move |message: &str| {
+                core.lose_worker();
+                core.tell_lost(message);
+                Error::Codegen(CodegenError::Fatal {
+                    module: what.clone(),
+                    unit: String::from("a replacement"),
+                    message: message.to_owned(),
+                })
+            }
+        };
+        let core = Arc::clone(self);
+        service::sacrificial("uruk-replace", lost, move || work(&core))
+    }
+}

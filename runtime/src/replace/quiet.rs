@@ -1,0 +1,199 @@
+//! Who still runs code that is replaced, and waiting until nobody does.
+//!
+//! The gate before the set is closed, so no call of a member begins. What is left are
+//! activations: threads whose stack or registers hold an address in *old code*, which is
+//! every version of a member and every version that depends on one. Rounds of:
+//!
+//! | a thread | is |
+//! |---|---|
+//! | at the gate, holds old code | let through: it must go on to leave |
+//! | at the gate, holds none | left there |
+//! | elsewhere, holds old code | waited for |
+//! | not answering | waited for: nothing is known of it |
+//!
+//! When a complete scan finds no old code, no thread can get any: the gate is closed, and
+//! no slot or table leads there. The scan is conservative, so a number on a stack that
+//! looks like old code delays the commit, which then fails at its deadline.
+//!
+//! The thread that asks waits meanwhile, and a thread of ours replaces and scans: what is
+//! computed about code is on the stack of a thread that does not count. (Code that is new
+//! may begin where old code ends, and a return address may be the end of its code.)
+//!
+//! Threads of ours never run code of the program and are left out.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use uruk_reclaim::BlockId;
+use uruk_roots::{Report, RootsError, Wanted};
+use uruk_stubs::{FunctionId, Gate};
+
+use crate::core::Core;
+use crate::error::Error;
+use crate::guest::threads;
+use crate::service;
+
+use super::error::ReplaceError;
+
+/// Time for one scan, at least and at most: a running thread answers when it gets a
+/// processor.
+pub(super) const SCAN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// Between two scans: at first, and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(5));
+
+/// A thread that runs, or may return into, code that was replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Activation {
+    /// The kernel's id of the thread; 0 for a registered stack that no thread runs on.
+    pub tid: i32,
+    /// Its name.
+    pub thread: String,
+    /// The functions; none if the thread did not answer, so that nothing is known of it.
+    pub functions: Vec<String>,
+}
+
+impl fmt::Display for Activation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Activation {
+            tid,
+            thread,
+            functions,
+        } = self;
+        match functions.is_empty() {
+            true => write!(f, "thread {tid} ({thread}) does not answer"),
+            false => write!(f, "thread {tid} ({thread}) is in {}", functions.join(", ")),
+        }
+    }
+}
+
+/// Code that is, or was, replaced.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OldCode {
+    /// Sorted, apart from each other.
+    ranges: Vec<(Range<u64>, FunctionId, BlockId)>,
+}
+
+/// Overwrites what calls of this thread left on its stack, below the caller: old return
+/// addresses would lie in the frames of what is called next, for as long as it waits.
+#[inline(never)]
+pub(super) fn scrub_stack() {
+    std::hint::black_box(&mut [0_u64; 4096]);
+}
+
+impl Core {
+    /// All code there is of `members`, and what depends on them.
+    pub(super) fn old_code(&self, members: &HashSet<FunctionId>) -> OldCode {
+        let mut ranges = self.code_of_functions(|id, depends| {
+            members.contains(&id) || depends.iter().any(|id| members.contains(id))
+        });
+        ranges.sort_by_key(|(range, ..)| range.start);
+        OldCode { ranges }
+    }
+
+    /// What was not freed of `code`.
+    fn still_there(&self, code: &OldCode) -> OldCode {
+        let _pass = service::enter();
+        let there = self.code_of_functions(|_, _| true);
+        let there: HashSet<BlockId> = there.into_iter().map(|(_, _, block)| block).collect();
+        let mut left = code.clone();
+        left.ranges.retain(|(_, _, block)| there.contains(block));
+        left
+    }
+
+    /// Who may run `code`; threads that do not answer are listed without functions.
+    pub(super) fn activations(
+        &self,
+        code: &OldCode,
+        within: Duration,
+    ) -> Result<Vec<Activation>, Error> {
+        // What was freed meanwhile is nowhere, and other code may be in its place.
+        let code = &self.still_there(code);
+        if code.ranges.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ranges = code.ranges.iter().map(|(range, ..)| range.clone());
+        let wanted = Wanted::new(ranges.collect()).map_err(|cause| scan_failed(&cause))?;
+        let roots = self.roots().map_err(|cause| scan_failed(&cause))?;
+        let report = roots.scan(&wanted, within);
+        Ok(self.activations_in(&report, code))
+    }
+
+    fn activations_in(&self, report: &Report, code: &OldCode) -> Vec<Activation> {
+        let names = |keeps: &[usize]| {
+            let mut names: Vec<String> = Vec::new();
+            for &index in keeps {
+                let name = self.name_of(code.ranges[index].1).to_owned();
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+            names
+        };
+        let ours = threads::idle();
+        let mut found: Vec<Activation> = report
+            .threads
+            .iter()
+            .filter(|thread| !ours.contains(&thread.tid))
+            .filter(|thread| !thread.keeps.is_empty() || !thread.how.answered())
+            .map(|thread| Activation {
+                tid: thread.tid,
+                thread: thread.name.clone(),
+                functions: names(&thread.keeps),
+            })
+            .collect();
+        found.extend(report.stacks.iter().map(|stack| Activation {
+            tid: 0,
+            thread: format!("stack at {:#x}", stack.range.start),
+            functions: names(&stack.keeps),
+        }));
+        if let Some(trouble) = &report.trouble {
+            found.push(Activation {
+                tid: 0,
+                thread: format!("{trouble:?}"),
+                functions: Vec::new(),
+            });
+        }
+        found
+    }
+
+    /// Waits until nobody runs old code of `members`.
+    pub(super) fn wait_until_quiet(
+        &self,
+        gate: &Gate,
+        members: &HashSet<FunctionId>,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        let mut pause = PAUSE.0;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let within = left.clamp(SCAN.0, SCAN.1);
+            let held = self.activations(&self.old_code(members), within)?;
+            if held.is_empty() {
+                return Ok(());
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return Err(Error::from(ReplaceError::StillRunning {
+                    activations: held,
+                }));
+            }
+            let parked: HashSet<i32> = gate.parked().iter().map(|parked| parked.tid).collect();
+            for activation in held {
+                if parked.contains(&activation.tid) && !activation.functions.is_empty() {
+                    gate.let_through(activation.tid);
+                }
+            }
+            std::thread::sleep(pause.min(deadline - now));
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+}
+
+fn scan_failed(cause: &RootsError) -> Error {
+    Error::from(ReplaceError::Scan {
+        message: cause.to_string(),
+    })
+}

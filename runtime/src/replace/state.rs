@@ -1,0 +1,306 @@
+//! What a session knows about replacements: whose turn it is, what is stale, what can be
+//! rolled back.
+//!
+//! | lock | held while | inside it |
+//! |---|---|---|
+//! | `Turns::taken` | a turn is taken or given back | nothing |
+//! | `Replacing::stale` (read) | a version is looked at and published | a function's own, its slot |
+//! | `Replacing::stale` (write) | a set is committed: bodies, plans, versions | the function table, plans, `Versions`, functions' own |
+//! | `Replacing::modules`, `moved_names` | an entry is made or looked at | nothing |
+//! | `Replacing::history` | a set is filed or taken | nothing |
+//!
+//! All are `std`'s, and are taken under a pass of the gate (`service`), so that no fork
+//! happens meanwhile. A turn lasts longer than a pass; the child of a fork, in which
+//! nobody replaces anything, begins with a free one.
+//!
+//! LLVM never runs under any of them: it may take its thread down.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{RwLockWriteGuard, Weak};
+
+use uruk_session::{Dylib, DylibId, Tracker};
+use uruk_stubs::FunctionId;
+use uruk_tiering::{Kept, VersionId};
+
+use crate::core::{Core, Function, Module};
+use crate::service;
+
+use super::migrate::Moved;
+
+/// Sets that can be rolled back, unless the session is told otherwise.
+const KEPT: usize = 8;
+
+/// Which functions were replaced when.
+#[derive(Default)]
+pub(crate) struct Stale {
+    /// Number of the latest commit that replaced a function, by function index.
+    replaced: HashMap<u32, u64>,
+}
+
+/// What a function was before a set was committed.
+pub(crate) struct Before {
+    pub(crate) id: FunctionId,
+    pub(crate) function: Function,
+    /// Its code; `None` if it had never been called.
+    pub(crate) kept: Option<Old>,
+}
+
+/// Code that was taken out of a slot and can come back. It is retired with this.
+pub(crate) struct Old {
+    core: Weak<Core>,
+    id: FunctionId,
+    kept: Option<Kept>,
+}
+
+impl Old {
+    pub(super) fn new(core: &Arc<Core>, id: FunctionId, kept: Kept) -> Old {
+        Old {
+            core: Arc::downgrade(core),
+            id,
+            kept: Some(kept),
+        }
+    }
+
+    /// Keeps the code: it goes back into the slot.
+    pub(super) fn into_kept(mut self) -> Option<Kept> {
+        self.kept.take()
+    }
+
+    pub(super) fn version(&self) -> Option<VersionId> {
+        self.kept.as_ref().map(Kept::version)
+    }
+}
+
+impl Drop for Old {
+    fn drop(&mut self) {
+        if let (Some(kept), Some(core)) = (&self.kept, self.core.upgrade()) {
+            core.retire_version(self.id, kept.version());
+        }
+    }
+}
+
+/// A committed set, and the way back.
+pub(crate) struct Set {
+    pub(crate) number: u64,
+    pub(crate) before: Vec<Before>,
+    /// Variables that got other storage.
+    pub(super) moved: Vec<Moved>,
+    /// By which the data and the names that came with the set can be removed, once its
+    /// functions are gone. While it is held, they stay.
+    pub(crate) _tracker: Option<Tracker>,
+}
+
+type MovedNames = HashMap<(DylibId, Box<str>), Box<str>>;
+
+struct History {
+    sets: VecDeque<Set>,
+    limit: usize,
+}
+
+#[derive(Default)]
+struct Turns {
+    taken: Mutex<bool>,
+    given_back: Condvar,
+}
+
+/// The state of replacements; see the module.
+pub(crate) struct Replacing {
+    turns: Turns,
+    /// Number of the latest commit. Changes under `stale` only.
+    epoch: AtomicU64,
+    stale: RwLock<Stale>,
+    /// Modules other than those whose functions the function table leads to matter by what
+    /// they define besides: data, and copies for the optimizer.
+    modules: Mutex<Vec<Weak<Module>>>,
+    /// Modules with data: their types are asked for as long as the data can be.
+    with_data: Mutex<Vec<Arc<Module>>>,
+    /// Link names of variables that got other storage, and those they have there.
+    moved_names: Mutex<MovedNames>,
+    history: Mutex<History>,
+}
+
+impl Default for Replacing {
+    fn default() -> Replacing {
+        Replacing {
+            turns: Turns::default(),
+            epoch: AtomicU64::new(0),
+            stale: RwLock::default(),
+            modules: Mutex::default(),
+            with_data: Mutex::default(),
+            moved_names: Mutex::default(),
+            history: Mutex::new(History {
+                sets: VecDeque::new(),
+                limit: KEPT,
+            }),
+        }
+    }
+}
+
+/// The right to replace; one at a time.
+pub(crate) struct Turn<'a>(&'a Replacing);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let _pass = service::enter();
+        *lock(&self.0.turns.taken) = false;
+        self.0.turns.given_back.notify_one();
+    }
+}
+
+/// As long as it lives, nothing is replaced.
+pub(crate) struct Publishing<'a>(RwLockReadGuard<'a, Stale>);
+
+impl Publishing<'_> {
+    /// True unless one of `depends` was replaced after commit number `epoch`.
+    pub(crate) fn is_fresh(&self, epoch: u64, depends: &[FunctionId]) -> bool {
+        self.0.is_fresh(epoch, depends)
+    }
+}
+
+impl Stale {
+    fn is_fresh(&self, epoch: u64, depends: &[FunctionId]) -> bool {
+        let after = |id: &FunctionId| self.replaced.get(&id.index()).is_some_and(|&at| at > epoch);
+        self.replaced.is_empty() || !depends.iter().any(after)
+    }
+}
+
+/// As long as it lives, nothing else is published or replaced.
+pub(crate) struct Committing<'a> {
+    stale: RwLockWriteGuard<'a, Stale>,
+    epoch: &'a AtomicU64,
+}
+
+impl Committing<'_> {
+    /// Makes everything stale that was begun before and depends on `ids`; the number of
+    /// this commit. To be called after the new bodies and plans are in place: who reads
+    /// the new number reads those.
+    pub(crate) fn outdate(&mut self, ids: impl Iterator<Item = FunctionId>) -> u64 {
+        let number = self.epoch.load(Ordering::Relaxed) + 1;
+        self.stale
+            .replaced
+            .extend(ids.map(|id| (id.index(), number)));
+        // Partner: the acquire in `Replacing::epoch`.
+        self.epoch.store(number, Ordering::Release);
+        number
+    }
+}
+
+impl Replacing {
+    /// Waits until nobody else replaces anything.
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        // A fork waits for whoever has the turn, which never waits for us.
+        let _pass = service::enter();
+        let mut taken = lock(&self.turns.taken);
+        while *taken {
+            taken = self
+                .turns
+                .given_back
+                .wait(taken)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        *taken = true;
+        Turn(self)
+    }
+
+    /// Number of the latest commit whose bodies and plans a compile that begins now sees.
+    pub(crate) fn epoch(&self) -> u64 {
+        // Partner: the release in `Committing::outdate`.
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Keeps commits away.
+    pub(crate) fn publish(&self) -> Publishing<'_> {
+        Publishing(self.stale.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Keeps publications away.
+    pub(crate) fn commit(&self) -> Committing<'_> {
+        Committing {
+            stale: self.stale.write().unwrap_or_else(PoisonError::into_inner),
+            epoch: &self.epoch,
+        }
+    }
+
+    /// Notes the modules of an image that was bound.
+    pub(crate) fn register(&self, modules: &[(usize, Arc<Module>)]) {
+        let mut held = lock(&self.modules);
+        held.retain(|module| module.strong_count() != 0);
+        held.extend(modules.iter().map(|(_, module)| Arc::downgrade(module)));
+        drop(held);
+        let with_data = modules.iter().filter(|(_, module)| has_data(module));
+        lock(&self.with_data).extend(with_data.map(|(_, module)| Arc::clone(module)));
+    }
+
+    /// The modules of `dylib` that are still of use, latest first.
+    pub(crate) fn modules(&self, dylib: &Dylib) -> Vec<Arc<Module>> {
+        let held = lock(&self.modules);
+        let live = held.iter().rev().filter_map(Weak::upgrade);
+        live.filter(|module| module.dylib.id() == dylib.id())
+            .collect()
+    }
+
+    /// All modules that are still of use.
+    pub(super) fn all_modules(&self) -> Vec<Arc<Module>> {
+        lock(&self.modules)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+
+    pub(super) fn moved_names(&self) -> MutexGuard<'_, MovedNames> {
+        lock(&self.moved_names)
+    }
+
+    /// Sets that are kept to be rolled back.
+    pub(crate) fn keep_sets(&self, limit: usize) {
+        lock(&self.history).limit = limit;
+    }
+
+    /// Files a set that was committed; the oldest is given up if there are too many.
+    pub(crate) fn file(&self, set: Set) {
+        let mut history = lock(&self.history);
+        history.sets.push_back(set);
+        let surplus = history.sets.len().saturating_sub(history.limit);
+        let given_up: Vec<Set> = history.sets.drain(..surplus).collect();
+        drop(history);
+        // Their code is retired, which takes locks.
+        drop(given_up);
+    }
+
+    /// The latest set, if there is one, and it is number `wanted` or that does not matter.
+    pub(crate) fn take(&self, wanted: Option<u64>) -> Option<Set> {
+        let mut history = lock(&self.history);
+        let latest = history.sets.back()?.number;
+        if wanted.is_some_and(|wanted| wanted != latest) {
+            return None;
+        }
+        history.sets.pop_back()
+    }
+
+    /// The number of the latest set that can be rolled back.
+    pub(crate) fn latest(&self) -> Option<u64> {
+        lock(&self.history).sets.back().map(|set| set.number)
+    }
+
+    /// In the child of a fork: nobody replaces anything.
+    pub(crate) fn after_fork_child(&self) {
+        *lock(&self.turns.taken) = false;
+    }
+}
+
+/// True if somebody may ask for the type of what the module defines.
+fn has_data(module: &Module) -> bool {
+    use uruk_codegen::{Kind, Linkage};
+    let plan = module.plan();
+    let mut symbols = module.readers.summary().symbols.iter().zip(&plan.imports);
+    symbols.any(|(info, import)| {
+        let local_constant = info.linkage == Linkage::Local && info.constant;
+        matches!(info.kind, Kind::Data | Kind::ThreadLocal) && import.defined && !local_constant
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,159 @@
+//! Files that are replaced into the running program whenever they change.
+//!
+//! A thread looks at the files' identity ten times a second: device, inode, size and time
+//! of change. A file counts as written when two looks in a row see the same; so a compiler
+//! that writes in place is not read half-way, as long as it does not pause for that long.
+//! What was read half-way after all is refused, and read again once it changes.
+//!
+//! The lines are printed under a pass of the gate (`service`), so that no child of `fork`
+//! inherits a locked standard error; the child watches nothing.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::jit::Jit;
+use crate::service;
+
+use super::{Replaced, Replacement};
+
+/// Between two looks.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// What tells one content of a file from another: device, inode, size, and the time of
+/// change in seconds and nanoseconds.
+type Identity = (u64, u64, u64, i64, i64);
+
+struct Watched {
+    path: PathBuf,
+    /// As it was read last.
+    known: Option<Identity>,
+    /// As it was seen last.
+    seen: Option<Identity>,
+}
+
+impl Watched {
+    fn new(path: &Path) -> Watched {
+        let known = identity(path);
+        Watched {
+            path: path.to_owned(),
+            known,
+            seen: known,
+        }
+    }
+
+    /// True if the file has changed, and does so no more.
+    fn has_changed(&mut self, now: Option<Identity>) -> bool {
+        let settled = now.is_some() && now == self.seen && now != self.known;
+        self.seen = now;
+        if settled {
+            self.known = now;
+        }
+        settled
+    }
+}
+
+impl Jit {
+    /// Replaces functions of [`Jit::main`] by those of `files` (bitcode or IR text)
+    /// whenever one of them changes, and prints a line on standard error that says what
+    /// was replaced, or why not. For the rest of the process.
+    ///
+    /// # Errors
+    /// No thread.
+    pub fn watch(&self, files: &[PathBuf]) -> Result<(), Error> {
+        let mut watched: Vec<Watched> = files.iter().map(|file| Watched::new(file)).collect();
+        let jit = self.clone();
+        service::spawn_thread(String::from("uruk-watch"), move || {
+            loop {
+                std::thread::sleep(INTERVAL);
+                for file in &mut watched {
+                    if file.has_changed(identity(&file.path)) {
+                        let outcome = Replacement::file(&file.path)
+                            .and_then(|replacement| jit.main().replace(replacement));
+                        let _pass = service::enter();
+                        eprintln!("uruk: {}", line(&file.path, &outcome));
+                    }
+                }
+            }
+        })
+    }
+}
+
+fn identity(path: &Path) -> Option<Identity> {
+    let data = std::fs::metadata(path).ok()?;
+    let (seconds, nanos) = (data.mtime(), data.mtime_nsec());
+    Some((data.dev(), data.ino(), data.size(), seconds, nanos))
+}
+
+fn line(path: &Path, outcome: &Result<Replaced, Error>) -> String {
+    let file = path.display().to_string();
+    let replaced = match outcome {
+        Ok(replaced) => replaced,
+        Err(cause) => {
+            // LLVM shows the line of a syntax error, and a mark below it.
+            let cause = cause.to_string();
+            let cause = cause.lines().next().unwrap_or_default();
+            // Most errors begin with the file they are about.
+            return match cause.starts_with(&file) {
+                true => format!("not replaced: {cause}"),
+                false => format!("not replaced: {file}: {cause}"),
+            };
+        }
+    };
+    let mut line = format!(
+        "{file}: replaced {}",
+        count(&replaced.functions, "function")
+    );
+    let lists = [
+        (&replaced.dependents, "recompiled dependent"),
+        (&replaced.added, "new function"),
+        (&replaced.globals_added, "new variable"),
+        (&replaced.constructors_skipped, "constructor not run again"),
+    ];
+    for (list, what) in lists {
+        if !list.is_empty() {
+            line += &format!(", {}", count(list, what));
+        }
+    }
+    line
+}
+
+/// Names in a line; more would not fit.
+const SHOWN: usize = 5;
+
+fn count(names: &[String], what: &str) -> String {
+    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>();
+    let more = if names.len() > SHOWN { ", .." } else { "" };
+    format!("{} {what}(s): {}{more}", names.len(), shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_once_two_looks_see_the_same_change() {
+        let old = Some((1, 1, 10, 5, 0));
+        let new = Some((1, 1, 20, 6, 0));
+        let newer = Some((1, 1, 30, 6, 1));
+        let mut file = Watched {
+            path: PathBuf::new(),
+            known: old,
+            seen: old,
+        };
+        let looks = [
+            (old, false),
+            (new, false),
+            (newer, false),
+            (newer, true),
+            (newer, false),
+            (None, false),
+            (new, false),
+            (new, true),
+        ];
+        for (look, expected) in looks {
+            assert_eq!(file.has_changed(look), expected, "{look:?}");
+        }
+    }
+}

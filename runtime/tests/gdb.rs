@@ -1,0 +1,119 @@
+//! gdb on a program that `uruk run --gdb` runs: breakpoints that were set before it
+//! started, backtraces, lines.
+//!
+//! A line, other than a name, is not waited for well: as long as its function is not
+//! compiled, gdb takes the next line of the file that has code.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// What clang writes at -O0 for a function of four lines and a `main` of three.
+const SOURCE: &str = r#"
+    define i32 @jit_fib(i32 %n) noinline !dbg !10 {
+      %small = icmp slt i32 %n, 2, !dbg !11
+      br i1 %small, label %base, label %more, !dbg !11
+    base:
+      ret i32 %n, !dbg !12
+    more:
+      %m = sub i32 %n, 1, !dbg !13
+      %a = call i32 @jit_fib(i32 %m), !dbg !13
+      %l = sub i32 %n, 2, !dbg !13
+      %b = call i32 @jit_fib(i32 %l), !dbg !13
+      %r = add i32 %a, %b, !dbg !13
+      ret i32 %r, !dbg !13
+    }
+    define i32 @main() !dbg !20 {
+      %r = call i32 @jit_fib(i32 7), !dbg !21
+      call void @jit_plain(), !dbg !22
+      ret i32 %r, !dbg !22
+    }
+    define void @jit_plain() noinline { ret void }
+    !llvm.dbg.cu = !{!0}
+    !llvm.module.flags = !{!2}
+    !0 = distinct !DICompileUnit(language: DW_LANG_C11, file: !1, emissionKind: FullDebug)
+    !1 = !DIFile(filename: "made_up.c", directory: "/source")
+    !2 = !{i32 2, !"Debug Info Version", i32 3}
+    !4 = !DISubroutineType(types: !{})
+    !10 = distinct !DISubprogram(name: "jit_fib", file: !1, line: 31, type: !4, unit: !0, spFlags: DISPFlagDefinition)
+    !11 = !DILocation(line: 32, column: 3, scope: !10)
+    !12 = !DILocation(line: 33, column: 3, scope: !10)
+    !13 = !DILocation(line: 34, column: 3, scope: !10)
+    !20 = distinct !DISubprogram(name: "main", file: !1, line: 41, type: !4, unit: !0, spFlags: DISPFlagDefinition)
+    !21 = !DILocation(line: 42, column: 3, scope: !20)
+    !22 = !DILocation(line: 43, column: 3, scope: !20)
+"#;
+
+/// What gdb prints when it runs the program with `options`, or `None`, said aloud, if
+/// there is no gdb.
+fn debug(name: &str, options: &[&str], commands: &[&str]) -> Option<String> {
+    let file: PathBuf =
+        std::env::temp_dir().join(format!("uruk-gdb-{name}-{}.ll", std::process::id()));
+    std::fs::write(&file, SOURCE).unwrap();
+    let mut gdb = Command::new("gdb");
+    gdb.args(["-batch", "-nx", "-iex", "set debuginfod enabled off"]);
+    let start = ["set breakpoint pending on", "set print thread-events off"];
+    for command in start.iter().chain(commands) {
+        gdb.args(["-ex", command]);
+    }
+    gdb.args(["--args", env!("CARGO_BIN_EXE_uruk"), "run", "--gdb"]);
+    gdb.args(options).arg(&file).stdin(Stdio::null());
+    let output = gdb.output();
+    std::fs::remove_file(&file).unwrap();
+    match output {
+        Ok(output) => {
+            let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+            text.push_str(&String::from_utf8_lossy(&output.stderr));
+            eprintln!("{text}");
+            Some(text)
+        }
+        Err(error) => {
+            eprintln!("skipped, gdb does not start: {error}");
+            None
+        }
+    }
+}
+
+/// The line of the backtrace that begins so.
+fn frame<'t>(text: &'t str, number: &str) -> &'t str {
+    let mut lines = text.lines();
+    lines.find(|line| line.starts_with(number)).unwrap_or("")
+}
+
+#[test]
+fn breakpoints_wait_for_functions() {
+    let commands = [
+        "break jit_fib",
+        "run",
+        "bt 3",
+        "delete",
+        "break made_up.c:34",
+        "continue",
+        "info line",
+        "delete",
+        "break jit_plain",
+        "continue",
+        "info breakpoints",
+        "continue",
+    ];
+    let Some(text) = debug("waits", &["--tiers", "1"], &commands) else {
+        return;
+    };
+    let top = frame(&text, "#0 ");
+    assert!(top.contains("jit_fib () at ") && top.contains("made_up.c:32"));
+    let caller = frame(&text, "#1 ");
+    assert!(caller.contains("main () at ") && caller.contains("made_up.c:42"));
+    assert!(text.contains("Line 34 of "), "a stop by line");
+    // Without debug information a name is enough.
+    assert!(text.contains("in jit_plain ()"));
+    assert!(text.contains("exited with code 015"), "goes on to the end");
+}
+
+#[test]
+fn optimized_code_has_lines_as_well() {
+    let commands = ["break jit_fib", "run", "bt 2", "delete", "continue"];
+    let Some(text) = debug("optimized", &["--tiers", "2"], &commands) else {
+        return;
+    };
+    assert!(frame(&text, "#0 ").contains("made_up.c:3"));
+    assert!(text.contains("exited with code 015"));
+}

@@ -1,0 +1,221 @@
+//! Replacing when nobody runs old code, and who is said to run it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use uruk::{Error, Func, Jit, Level, ReplaceError, Replacement};
+
+type Answer = extern "C" fn() -> i32;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn jit(ir: &str) -> Jit {
+    let jit = Jit::builder().jobs(2).build().expect("a session");
+    jit.add_ir("m", ir).expect("valid IR");
+    jit
+}
+
+fn answer(jit: &Jit, name: &str) -> Func<Answer> {
+    // SAFETY: functions of the tests' modules, which compute and wait.
+    unsafe { jit.function(name) }.expect("typed")
+}
+
+fn quiescent(ir: &str, wait: Duration) -> Replacement {
+    Replacement::ir("new", ir).level(Level::Quiescent { wait })
+}
+
+/// `pair` takes one half, works a while, and takes the other.
+fn halves(version: u32) -> String {
+    format!(
+        "define i32 @one() {{ ret i32 {version} }}
+        define i32 @two() {{ ret i32 {version} }}
+        define i32 @pair() {{
+        entry:
+          %a = call i32 @one()
+          br label %loop
+        loop:
+          %i = phi i32 [ 0, %entry ], [ %j, %loop ]
+          %j = add i32 %i, 1
+          call void asm sideeffect \"\", \"\"()
+          %more = icmp slt i32 %j, 2000
+          br i1 %more, label %loop, label %done
+        done:
+          %b = call i32 @two()
+          %d = sub i32 %a, %b
+          ret i32 %d
+        }}"
+    )
+}
+
+#[test]
+fn nobody_sees_one_half_old_and_the_other_new() {
+    let jit = jit(&halves(0));
+    let stop = AtomicBool::new(false);
+    let calls = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let pair = answer(&jit, "pair");
+                while !stop.load(Ordering::Relaxed) {
+                    assert_eq!(pair.call(), 0);
+                    calls.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for version in 1..=40 {
+            let replaced = jit.main().replace(quiescent(&halves(version), PATIENCE));
+            if let Err(cause) = replaced {
+                stop.store(true, Ordering::Relaxed);
+                panic!("{version}: {cause}");
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(calls.load(Ordering::Relaxed) > 40);
+    assert_eq!(answer(&jit, "one").call(), 40);
+}
+
+/// `spin` runs until the flag is set, calling `step` all the time.
+const SPIN: &str = "
+@flag = global i32 0
+@inside = global i32 0
+define i32 @step() { ret i32 1 }
+define i32 @spin() {
+entry:
+  store atomic i32 1, ptr @inside seq_cst, align 4
+  br label %loop
+loop:
+  %s = call i32 @step()
+  %f = load atomic i32, ptr @flag seq_cst, align 4
+  %go = icmp eq i32 %f, 0
+  br i1 %go, label %loop, label %done
+done:
+  ret i32 %s
+}";
+
+const NEW: &str = "
+@flag = external global i32
+define i32 @step() { ret i32 2 }
+define i32 @spin() { ret i32 2 }";
+
+/// Sets a flag when it goes.
+struct Stop<'a>(&'a std::sync::atomic::AtomicI32);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(1, Ordering::SeqCst);
+    }
+}
+
+/// Runs `spin` on a thread while `work` runs, with the flag.
+fn while_spinning(jit: &Jit, work: impl FnOnce(&dyn Fn())) -> i32 {
+    let flag = jit.lookup("flag").expect("defined") as *const std::sync::atomic::AtomicI32;
+    let inside = jit.lookup("inside").expect("defined") as *const std::sync::atomic::AtomicI32;
+    // SAFETY: 4 aligned bytes of the session, used as atomics only.
+    let (flag, inside) = unsafe { (&*flag, &*inside) };
+    std::thread::scope(|scope| {
+        let spin = answer(jit, "spin");
+        let spinning = std::thread::Builder::new().name(String::from("spinner"));
+        let spinning = spinning
+            .spawn_scoped(scope, move || spin.call())
+            .expect("a thread");
+        while inside.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        {
+            // Also when an assertion fails.
+            let _guard = Stop(flag);
+            work(&|| flag.store(1, Ordering::SeqCst));
+        }
+        spinning.join().expect("returns")
+    })
+}
+
+#[test]
+fn who_stays_in_old_code_is_named_and_the_old_set_goes_on() {
+    let jit = jit(SPIN);
+    let old = while_spinning(&jit, |_| {
+        let refused = jit
+            .main()
+            .replace(quiescent(NEW, Duration::from_millis(400)));
+        let Err(Error::Replace(cause)) = refused else {
+            panic!("replaced under a running member")
+        };
+        let ReplaceError::StillRunning { activations } = &*cause else {
+            panic!("{cause}")
+        };
+        let spinner = activations.iter().find(|held| held.thread == "spinner");
+        let spinner = spinner.unwrap_or_else(|| panic!("{cause}"));
+        assert!(
+            spinner.functions.iter().any(|name| name == "spin"),
+            "{cause}"
+        );
+        assert_eq!(answer(&jit, "step").call(), 1);
+        assert!(jit.rollback().is_err());
+    });
+    assert_eq!(old, 1);
+    jit.main()
+        .replace(quiescent(NEW, PATIENCE))
+        .expect("nobody is in it");
+    assert_eq!(
+        (answer(&jit, "step").call(), answer(&jit, "spin").call()),
+        (2, 2)
+    );
+}
+
+#[test]
+fn who_must_leave_old_code_calls_old_code() {
+    let jit = jit(SPIN);
+    let old = while_spinning(&jit, |set_flag| {
+        std::thread::scope(|scope| {
+            let replacing = scope.spawn(|| jit.main().replace(quiescent(NEW, PATIENCE)));
+            // Meanwhile `spin` waits before `step` and is let through, again and again.
+            std::thread::sleep(Duration::from_millis(50));
+            set_flag();
+            replacing
+                .join()
+                .expect("no panic")
+                .expect("quiet in the end");
+        });
+    });
+    assert_eq!(old, 1);
+    assert_eq!(answer(&jit, "step").call(), 2);
+}
+
+#[test]
+fn a_second_replacement_waits_for_the_first() {
+    let jit = jit(SPIN);
+    while_spinning(&jit, |_| {
+        std::thread::scope(|scope| {
+            let (jit, wait) = (&jit, Duration::from_millis(400));
+            let first = scope.spawn(move || jit.main().replace(quiescent(NEW, wait)));
+            std::thread::sleep(Duration::from_millis(150));
+            jit.main()
+                .replace(Replacement::ir("new", NEW))
+                .expect("in its turn");
+            assert!(first.join().expect("no panic").is_err());
+        });
+        assert_eq!(answer(&jit, "step").call(), 2);
+    });
+}
+
+#[test]
+fn who_runs_on_in_old_code_is_listed() {
+    let jit = jit(SPIN);
+    let old = while_spinning(&jit, |_| {
+        let replaced = jit
+            .main()
+            .replace(Replacement::ir("new", NEW))
+            .expect("at once");
+        assert_eq!(answer(&jit, "spin").call(), 2);
+        let activations = replaced.activations().expect("scanned");
+        let spinner = activations.iter().find(|held| held.thread == "spinner");
+        let spinner = spinner.unwrap_or_else(|| panic!("{activations:?}"));
+        assert!(
+            spinner.functions.iter().any(|name| name == "spin"),
+            "{activations:?}"
+        );
+    });
+    // It called the new `step` at the end.
+    assert_eq!(old, 2);
+}
