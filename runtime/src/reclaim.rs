@@ -126,6 +126,8 @@ pub(crate) struct Reclaim {
     /// Requests up to this one are done.
     answered: AtomicU64,
     started: AtomicBool,
+    /// The program switches stacks that nobody told of: no scan can prove anything.
+    pub(crate) blind: AtomicBool,
     /// Made when it is first needed: it takes a signal.
     roots: OnceLock<Roots>,
 }
@@ -148,6 +150,7 @@ impl Reclaim {
             }),
             answered: AtomicU64::new(0),
             started: AtomicBool::new(false),
+            blind: AtomicBool::new(false),
             roots: OnceLock::new(),
         }
     }
@@ -243,7 +246,8 @@ impl Core {
         };
         let start = Instant::now();
         while reclaim.answered.load(Ordering::Acquire) < ticket {
-            if start.elapsed() > limit || self.is_stopping() {
+            let blind = reclaim.blind.load(Ordering::Relaxed);
+            if start.elapsed() > limit || blind || self.is_stopping() {
                 return false;
             }
             std::thread::sleep(LOOK);
@@ -355,6 +359,9 @@ impl Core {
         let before = clock(libc::CLOCK_THREAD_CPUTIME_ID);
         let mut state = self.reclaim.state();
         self.read_notes(&mut state, now);
+        if self.reclaim.blind.load(Ordering::Relaxed) {
+            return Step::Idle { until: None };
+        }
         let State {
             engine,
             hands,

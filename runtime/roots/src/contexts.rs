@@ -36,6 +36,27 @@ pub(crate) struct Contexts<const N: usize> {
 /// The one of the process.
 pub(crate) static CONTEXTS: Contexts<PLACES> = Contexts::new();
 
+/// Stack pointer of a thread that was found on a stack nobody told of; 0 if none was.
+/// Relaxed: a hint that outlives the scan which found it.
+static ELSEWHERE: AtomicU64 = AtomicU64::new(0);
+
+/// Notes that a thread whose own stack is not in use was found at `sp`. Usable in a
+/// signal handler.
+pub(crate) fn note_elsewhere(sp: u64) {
+    let known = CONTEXTS.entries.iter().any(|entry| {
+        let start = entry.start.load(Ordering::Acquire);
+        start != 0 && start <= sp && sp <= entry.end.load(Ordering::Acquire)
+    });
+    if !known {
+        ELSEWHERE.store(sp, Ordering::Relaxed);
+    }
+}
+
+/// What was noted since it was last asked for.
+pub(crate) fn elsewhere() -> Option<u64> {
+    Some(ELSEWHERE.swap(0, Ordering::Relaxed)).filter(|&sp| sp != 0)
+}
+
 /// Says that a program is about to run code on `range`, as with `makecontext`. Usable on
 /// any thread, also in a signal handler.
 pub fn note_context_stack(range: Range<u64>) {

@@ -74,6 +74,10 @@ pub struct Report {
     pub repeated_calls: u64,
     /// System calls that ended with `EINTR` at a signal of ours.
     pub interrupted_calls: u64,
+    /// A stack pointer on a stack that is nobody's own, was not registered and not made by
+    /// `makecontext`: the program switches stacks by itself, and those on which no thread
+    /// runs now are not scanned.
+    pub unknown_stack: Option<u64>,
     /// Listings of the threads.
     pub listings: u32,
     /// The whole scan.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::contexts::CONTEXTS;
+use crate::contexts::{CONTEXTS, elsewhere};
 use crate::error::RootsError;
 use crate::exempt::{Exempt, Exemption};
 use crate::handler::{self, INTERRUPTED, REPEATED, REQUESTS};
@@ -185,6 +185,10 @@ impl Roots {
         let (repeated_now, interrupted_now) = counts();
         report.repeated_calls = repeated_now.wrapping_sub(repeated);
         report.interrupted_calls = interrupted_now.wrapping_sub(interrupted);
+        report.unknown_stack = elsewhere().filter(|sp| {
+            let registered = self.stacks.ranges();
+            !registered.iter().any(|range| range.contains(sp))
+        });
         report.took = began.elapsed();
         report
     }

@@ -20,10 +20,12 @@
 //!
 //! A thread may also have left its own stack by `swapcontext`, or in a way that leaves no
 //! usable stack pointer (a handler of an overflow). If nothing that was scanned reaches
-//! the top of its own stack, all of that is scanned.
+//! the top of its own stack, all of that is scanned, and it is noted where the thread is:
+//! if nobody told of that stack, there may be others on which nobody runs now.
 //!
 //! The walk runs in signal handlers: no allocation, no lock, no panic.
 
+use crate::contexts::note_elsewhere;
 use crate::hits::Hits;
 use crate::maps::Maps;
 
@@ -111,6 +113,7 @@ pub(crate) fn walk(
             return Err(Trouble::Stale(own.start));
         }
         push(&mut spans, (own.start, own.end, false, false))?;
+        note_elsewhere(sp);
     }
     drain(memory, ground, &mut spans, (&mut next, &mut bytes), hits)?;
     if hits.overflowed() {

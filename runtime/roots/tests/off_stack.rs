@@ -65,7 +65,10 @@ fn left_its_own_stack() {
         let report = scan();
         let thread = of(&report, holder.tid);
         assert!(report.complete && thread.keeps.contains(&4), "{report:#?}");
+        // Nobody told of the stack it is on.
+        assert!(report.unknown_stack.is_some(), "{report:#?}");
         holder.stop();
+        assert_eq!(scan().unknown_stack, None);
     }
 }
 

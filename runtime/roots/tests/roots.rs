@@ -245,21 +245,21 @@ fn registered_fiber() {
     let stack = map(64 << 10);
     let word = (stack + 4096) as *mut u64;
     // SAFETY: our memory.
-    unsafe { word.write_volatile(address(1)) };
-    assert!(!scan().kept[1]);
+    unsafe { word.write_volatile(address(8)) };
+    assert!(!scan().kept[8]);
     let id = common::ROOTS
         .register_stack(stack..stack + (64 << 10))
         .expect("a place");
     let report = scan();
-    assert!(report.complete && report.kept[1], "{report:#?}");
+    assert!(report.complete && report.kept[8], "{report:#?}");
     assert_eq!(
         report.stacks.len(),
         2,
         "once before and once after the threads"
     );
-    assert_eq!(report.stacks[0].keeps, [1]);
+    assert_eq!(report.stacks[0].keeps, [8]);
     common::ROOTS.unregister_stack(id);
-    assert!(!scan().kept[1]);
+    assert!(!scan().kept[8]);
     // SAFETY: ours.
     unsafe { libc::munmap(stack as *mut _, 64 << 10) };
     let id = common::ROOTS

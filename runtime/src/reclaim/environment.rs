@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tracing::warn;
 use uruk_heap::Retired;
 use uruk_link::relocate;
 use uruk_reclaim::{
@@ -209,6 +211,14 @@ impl Environment for Work<'_> {
             let _exempt = roots.exempt_current_thread();
             roots.scan(&wanted, ANSWER)
         };
+        if let Some(sp) = report.unknown_stack {
+            self.core.reclaim.blind.store(true, Ordering::Relaxed);
+            warn!(
+                "a thread runs on a stack at {sp:#x} that nobody told of (see \
+                 `Jit::register_stack`): no code is freed from now on"
+            );
+            return Err(failed(&"the program switches stacks by itself"));
+        }
         // After the scan: one that began to run code meanwhile is missing.
         let idle = threads::idle();
         if let Some(trouble) = &report.trouble {

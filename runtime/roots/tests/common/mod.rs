@@ -180,12 +180,13 @@ pub fn handle(signal: i32, handler: usize, flags: i32) {
     assert_eq!(result, 0);
 }
 
-/// Checks that the holder was scanned and keeps exactly range `i`.
+/// Checks that the holder was scanned and keeps range `i`. It may keep others: its stack
+/// may be one that an earlier thread left its words on.
 pub fn check_keeps(holder: &Holder, i: usize) -> Report {
     let report = scan();
     let thread = of(&report, holder.tid);
     assert!(thread.how.answered(), "{report:#?}");
-    assert_eq!(middle(&thread.keeps), [i], "{report:#?}");
+    assert!(middle(&thread.keeps).contains(&i), "{report:#?}");
     assert_eq!(thread.name, "holder");
     assert!(report.complete && report.kept[i], "{report:#?}");
     report
