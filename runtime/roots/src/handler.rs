@@ -30,6 +30,9 @@ pub(crate) const SLOTS: usize = 64;
 /// Words of the buffer that stacks are copied through.
 pub(crate) const BUFFER: usize = 2048;
 
+/// Words of the stack a handler answers on.
+pub(crate) const STACK: usize = 4096;
+
 /// What a thread is asked, and its answer.
 #[derive(Debug)]
 pub(crate) struct Work {
@@ -39,6 +42,8 @@ pub(crate) struct Work {
     pub(crate) limit: u64,
     pub(crate) hits: Hits,
     pub(crate) buffer: Box<[u64]>,
+    /// What the handler runs on: the thread's own stack may have little room.
+    pub(crate) stack: Box<[u64]>,
     /// Bytes scanned, or why not; `None` before.
     pub(crate) outcome: Option<Result<u64, Trouble>>,
     /// Time from the handler's first instruction to its answer.
@@ -71,7 +76,7 @@ extern "C" fn handler(_signal: c_int, _info: *mut libc::siginfo_t, context: *mut
     let tid = sys::gettid() as u32;
     for slot in &REQUESTS {
         if let Some(mut claim) = slot.claim(tid) {
-            claim.with(|work| answer(context, work, began));
+            claim.with(|work| answer_aside(context, work, began));
             claim.finish();
             // Release: pairs with the acquire in `Roots::settle`.
             ANSWERS.fetch_add(1, Ordering::Release);
@@ -90,10 +95,14 @@ fn register(context: &libc::ucontext_t, which: c_int) -> u64 {
 
 /// Makes an interrupted system call happen again where that is right.
 fn repair(context: &mut libc::ucontext_t) {
-    let ip = register(context, libc::REG_RIP);
-    if register(context, libc::REG_RAX) as i64 != sys::EINTR {
-        return;
+    if register(context, libc::REG_RAX) as i64 == sys::EINTR {
+        repair_call(context);
     }
+}
+
+#[inline(never)]
+fn repair_call(context: &mut libc::ucontext_t) {
+    let ip = register(context, libc::REG_RIP);
     let mut code = [0u64; rewind::CODE_BYTES / 8];
     let start = ip.wrapping_sub(rewind::CODE_BYTES as u64);
     let pid = sys::getpid();
@@ -143,6 +152,46 @@ fn repair(context: &mut libc::ucontext_t) {
         Interrupted::Stays => {
             INTERRUPTED.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// What [`answer`] is called with.
+struct Job<'a> {
+    context: &'a libc::ucontext_t,
+    work: &'a mut Work,
+    began: u64,
+}
+
+/// Answers on the stack of the request. The kernel's frame takes up to 4 KiB, and a thread
+/// may have a stack of 16.
+#[inline(never)]
+fn answer_aside(context: &libc::ucontext_t, work: &mut Work, began: u64) {
+    extern "C" fn run(job: *mut c_void) {
+        // SAFETY: `answer_aside` passes its own job, which nobody else uses meanwhile.
+        let job = unsafe { &mut *job.cast::<Job<'_>>() };
+        answer(job.context, job.work, job.began);
+    }
+    let top = work.stack.as_mut_ptr_range().end as usize & !15;
+    let mut job = Job {
+        context,
+        work,
+        began,
+    };
+    // SAFETY: the stack belongs to this request, which one thread answers, once, with all
+    // signals blocked; `run` neither unwinds nor touches it by another way, and comes back.
+    // r12 survives calls.
+    unsafe {
+        core::arch::asm!(
+            "mov r12, rsp",
+            "mov rsp, {top}",
+            "call {run}",
+            "mov rsp, r12",
+            top = in(reg) top,
+            run = sym run,
+            in("rdi") &raw mut job,
+            out("r12") _,
+            clobber_abi("C"),
+        );
     }
 }
 

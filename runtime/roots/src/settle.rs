@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::handler::{ANSWERS, BUFFER, REQUESTS, Work, installed};
+use crate::handler::{ANSWERS, BUFFER, REQUESTS, STACK, Work, installed};
 use crate::hits::Hits;
 use crate::look::{Look, Looker, why};
 use crate::report::{How, Why};
@@ -200,6 +200,7 @@ impl<'b> Settling<'_, 'b> {
             limit: self.looker.limit,
             hits: Hits::new(self.looker.range(), thread.room),
             buffer: vec![0; BUFFER].into_boxed_slice(),
+            stack: vec![0; STACK].into_boxed_slice(),
             outcome: None,
             handler_ns: 0,
             began_ns: 0,
