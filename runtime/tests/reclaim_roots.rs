@@ -311,6 +311,15 @@ fn dylibs_have_functions_of_the_same_name() {
     }
 }
 
+/// Sets a flag when it goes.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A child of `fork` runs old code for long while its parent frees all of it, and the
 /// other way round.
 #[test]
@@ -344,6 +353,8 @@ fn a_fork_while_code_moves() {
     assert_eq!((slow.call(7), quick.call(1)), (21, 6));
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        // Also when a result below is wrong: the thread must not go on for ever.
+        let _end = SetAtEnd(&stop);
         scope.spawn(|| {
             let mut tiers = Tier::ALL.into_iter().cycle();
             while !stop.load(Ordering::Relaxed) {
@@ -358,15 +369,16 @@ fn a_fork_while_code_moves() {
             // SAFETY: the child uses the session, which is made for that, and `_exit`.
             match unsafe { libc::fork() } {
                 0 => {
-                    let mut fine = slow.call(7) == 21 && quick.call(1) == 6;
+                    // One bit for each thing that was wrong.
+                    let mut wrong = i32::from(slow.call(7) != 21 || quick.call(1) != 6);
                     for tier in Tier::ALL {
-                        fine &= jit.compile_at("quick", tier).is_ok();
-                        fine &= jit.reclaim(ReclaimKind::Evacuate, SOON);
-                        fine &= quick.call(2) == 7;
+                        wrong |= i32::from(jit.compile_at("quick", tier).is_err()) << 1;
+                        wrong |= i32::from(!jit.reclaim(ReclaimKind::Evacuate, SOON)) << 2;
+                        wrong |= i32::from(quick.call(2) != 7) << 3;
                     }
-                    fine &= slow.call(8) == 24;
+                    wrong |= i32::from(slow.call(8) != 24) << 4;
                     // SAFETY: ends the child at once.
-                    unsafe { libc::_exit(if fine { 0 } else { 1 }) };
+                    unsafe { libc::_exit(wrong) };
                 }
                 child => {
                     assert!(child > 0, "fork");
@@ -378,7 +390,6 @@ fn a_fork_while_code_moves() {
                 }
             }
         }
-        stop.store(true, Ordering::Relaxed);
     });
     assert_eq!((slow.call(7), quick.call(1)), (21, 6));
     assert!(published.load(Ordering::Relaxed) > 4);

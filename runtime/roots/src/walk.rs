@@ -99,20 +99,21 @@ pub(crate) fn walk(
     let mut bytes = 0u64;
     let mut next = 0;
     drain(memory, ground, &mut spans, (&mut next, &mut bytes), hits)?;
-    for (own, grows) in ground
-        .maps
-        .own(ground.tcb, ground.first)
-        .into_iter()
-        .flatten()
-    {
+    // The first thread of a child of `fork` has two: the process's, and the one it was on.
+    let owned = ground.maps.own(ground.tcb, ground.first);
+    let mut home = owned.iter().all(Option::is_none);
+    for (own, grows) in owned.into_iter().flatten() {
         let known = spans.spans.iter().take(spans.len);
         if known.into_iter().any(|&(_, to, ..)| to == own.end) {
+            home = true;
             continue;
         }
         if grows && memory.word(own.start.wrapping_sub(8)).is_some() {
             return Err(Trouble::Stale(own.start));
         }
         push(&mut spans, (own.start, own.end, false, false))?;
+    }
+    if !home {
         note_elsewhere(sp);
     }
     drain(memory, ground, &mut spans, (&mut next, &mut bytes), hits)?;
