@@ -170,6 +170,7 @@ impl Reclaim {
         self.started.store(false, Ordering::Relaxed);
         let mut state = self.state();
         state.hands.generation += 1;
+        uruk_roots::note_fork();
         if let Some(roots) = self.roots.get() {
             roots.after_fork_child();
         }

@@ -107,6 +107,8 @@ pub use error::RootsError;
 #[cfg(not(loom))]
 pub use exempt::Exemption;
 #[cfg(not(loom))]
+pub use maps::note_fork;
+#[cfg(not(loom))]
 pub use report::{How, Report, ScanTrouble, StackReport, ThreadReport, Wanted, Why};
 #[cfg(not(loom))]
 pub use roots::{Config, Roots};

@@ -41,6 +41,11 @@ use crate::contexts::CONTEXTS;
 /// set when there is one thread.
 pub(crate) static FORKED: AtomicBool = AtomicBool::new(false);
 
+/// Says that this process is the child of a `fork`, whether or not its parent had a scanner.
+pub fn note_fork() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
 /// A run of readable memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Area {
