@@ -118,7 +118,7 @@ pub struct Stats {
     pub code_bytes: u64,
     /// By tier, from 1 to 3.
     pub tiers: [TierStats; 3],
-    /// Versions that were replaced. They stay in memory.
+    /// Versions that no call reaches any more, freed or not; see [`Stats::memory`].
     pub retired: u64,
     /// Bytes of code of those.
     pub retired_bytes: u64,

@@ -36,8 +36,8 @@ use crate::summary::{Kind, Linkage, Placement, SymbolId};
 use crate::survey::{Scan, scan};
 
 /// How much is looked at. Processor time of the program with all functions at tier 2,
-/// one run each on a loaded machine (seconds; input of -O3 without passes; steady speed
-/// equal within noise):
+/// one run each on a loaded machine (seconds; input of -O3 without passes). Steady speed
+/// differed by up to a tenth either way, which those runs cannot tell from noise:
 ///
 /// | | sqlite | Lua |
 /// |---|---|---|

@@ -6,7 +6,7 @@
 //! baseline; a function's subtarget comes from its attributes.
 //!
 //! Passes: without candidates, LLVM's default pipeline. With candidates it is run in two
-//! halves. The first ends where inlining and simplification do; candidates are exact
+//! halves. The first ends where inlining and simplification do; candidates are `weak_odr`
 //! definitions in it. Between the halves they become `available_externally`, and the
 //! second, which vectorizes and lowers, begins by dropping their bodies: nothing is
 //! spent on them, and calls that are left go through slots. LLVM's text for the first
