@@ -1,8 +1,11 @@
 //! `uruk compare` as a person runs it: what it prints, its page, its exit status.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Counts what it reads, prints that and its first argument, and exits with 3.
 const PROGRAM: &str = r#"
@@ -165,5 +168,72 @@ fn what_cannot_be_run_is_an_error_with_its_reason() {
             "{words:?}: {}",
             text(&output.stdout)
         );
+    }
+}
+
+/// Says that it runs, by a file, and goes on for ever; SIGTERM it ignores.
+const ENDLESS: &str = r#"
+@name = constant [8 x i8] c"started\00"
+declare i32 @creat(ptr, i32)
+declare ptr @signal(i32, ptr)
+declare i32 @pause()
+define i32 @main() {
+  %old = call ptr @signal(i32 15, ptr inttoptr (i64 1 to ptr))
+  %file = call i32 @creat(ptr @name, i32 384)
+  br label %wait
+wait:
+  %n = call i32 @pause()
+  br label %wait
+}
+"#;
+
+/// Waits until something is so.
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}: never");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// Processes whose working directory is the folder.
+fn processes_in(folder: &Path) -> usize {
+    let all = fs::read_dir("/proc").expect("/proc").flatten();
+    let here = |entry: &fs::DirEntry| fs::read_link(entry.path().join("cwd"));
+    all.filter(|entry| here(entry).is_ok_and(|at| at == folder))
+        .count()
+}
+
+#[test]
+fn a_signal_ends_it_and_leaves_nothing() {
+    for (name, signal, ignored) in [("INT", 2, false), ("TERM", 15, false), ("HUP", 1, true)] {
+        let folder = folder(&format!("signal-{name}"));
+        fs::write(folder.join("endless.ll"), ENDLESS).expect("a file");
+        let uruk = env!("CARGO_BIN_EXE_uruk");
+        let prefix = if ignored { "trap '' HUP; " } else { "" };
+        let mut child = Command::new("sh")
+            .current_dir(&folder)
+            .env("TMPDIR", folder.join("scratch"))
+            .args(["-c", &format!("{prefix}exec {uruk} compare endless.ll")])
+            .spawn()
+            .expect("uruk starts");
+        wait_for("its first run", || folder.join("started").exists());
+        assert_eq!(processes_in(&folder), 2);
+        let kill = |name: &str| {
+            let id = child.id().to_string();
+            let sent = Command::new("kill").args(["-s", name, &id]).status();
+            assert!(sent.expect("kill runs").success());
+        };
+        kill(name);
+        if ignored {
+            sleep(Duration::from_millis(200));
+            assert_eq!(processes_in(&folder), 2, "it is ignored");
+            kill("INT");
+        }
+        let ended = child.wait().expect("it ends");
+        assert_eq!(ended.signal(), Some(if ignored { 2 } else { signal }));
+        wait_for("the end of its child", || processes_in(&folder) == 0);
+        let left = fs::read_dir(folder.join("scratch")).expect("the folder");
+        assert_eq!(left.count(), 0, "files are left behind");
     }
 }

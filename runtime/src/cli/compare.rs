@@ -7,6 +7,7 @@
 
 mod child;
 mod native;
+mod scratch;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -18,7 +19,8 @@ use uruk::EXIT_FAILURE;
 use uruk_report::compare::{Comparison, Output, Row, Side};
 use uruk_report::html;
 
-use child::{Ending, Job, Outcome, Scratch, difference};
+use child::{Ending, Job, Outcome, difference};
+use scratch::Scratch;
 
 /// Exit status if some way did not do what the first one did.
 const DIFFERENT: i32 = 1;
@@ -96,7 +98,7 @@ fn run(compare: &Compare) -> Result<(String, Comparison), Problem> {
         .into();
 
     let expected = scratch.file("expected");
-    let ending = first_run(&mut ways[0], &expected)?;
+    let ending = first_run(&mut ways[0], &expected, &scratch)?;
     let mut notes = vec![format!(
         "{}: {ending}, {} bytes of output; medians of {} runs",
         compare.files[0].display(),
@@ -197,9 +199,9 @@ fn row(name: String, side: Side) -> Row {
 }
 
 /// The run that says what is right.
-fn first_run(way: &mut Way, expected: &Path) -> Result<Ending, Problem> {
+fn first_run(way: &mut Way, expected: &Path, scratch: &Scratch) -> Result<Ending, Problem> {
     progress(&way.row.name);
-    let outcome = way.job.run(expected);
+    let outcome = way.job.run(expected, scratch);
     progress("");
     let outcome = outcome.map_err(|error| Problem::Unusable(error.to_string()))?;
     if outcome.ending == Ending::Status(EXIT_FAILURE) {
@@ -212,7 +214,7 @@ fn first_run(way: &mut Way, expected: &Path) -> Result<Ending, Problem> {
 /// One more run of a way, and whether it did what is right.
 fn again(way: &mut Way, ending: Ending, expected: &Path, scratch: &Scratch) {
     let actual = scratch.file("output");
-    way.row.output = match way.job.run(&actual) {
+    way.row.output = match way.job.run(&actual, scratch) {
         Ok(outcome) => {
             way.row.runs.push(outcome.times);
             judge(&outcome, ending, expected, &actual)

@@ -1,21 +1,21 @@
-//! One process with its times, and the files it leaves.
+//! One process with its times.
 //!
 //! Output goes to files, not pipes: nobody has to read while time is taken, and a
 //! grandchild that holds on to the output delays nothing.
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{DirBuilder, File, remove_dir_all};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
-use std::mem::MaybeUninit;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use uruk_report::Nanos;
 use uruk_report::compare::Times;
+
+use super::scratch::Scratch;
 
 /// Bytes of standard error that are kept, from its end.
 const LAST_WORDS: u64 = 4096;
@@ -58,7 +58,7 @@ pub(super) struct Outcome {
 
 impl Job {
     /// Runs it to its end; its standard output goes to a file, which is made anew.
-    pub(super) fn run(&self, output: &Path) -> io::Result<Outcome> {
+    pub(super) fn run(&self, output: &Path, scratch: &Scratch) -> io::Result<Outcome> {
         let errors_path = output.with_extension("errors");
         let errors = File::create(&errors_path)?;
         let stdin = match &self.stdin {
@@ -72,8 +72,7 @@ impl Job {
             .stdout(File::create(output)?)
             .stderr(errors);
         let start = Instant::now();
-        let child = command.spawn()?;
-        let (status, cpu) = wait(&child)?;
+        let (status, cpu) = scratch.run(&mut command)?;
         let wall = nanos(start.elapsed());
         let ending = match (status.code(), status.signal()) {
             (Some(code), _) => Ending::Status(code),
@@ -85,31 +84,6 @@ impl Job {
             said: last_words(&errors_path)?,
         })
     }
-}
-
-/// Waits for a child's end: how it ended, and the processor time of it and of those
-/// children it waited for.
-fn wait(child: &Child) -> io::Result<(ExitStatus, Nanos)> {
-    let mut status = 0;
-    let mut usage = MaybeUninit::<libc::rusage>::uninit();
-    loop {
-        let id = child.id() as libc::pid_t;
-        // SAFETY: two pointers to write to; nobody else waits for this child.
-        if unsafe { libc::wait4(id, &raw mut status, 0, usage.as_mut_ptr()) } == id {
-            break;
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
-    // SAFETY: the call filled it in, as it returned the child's id.
-    let usage = unsafe { usage.assume_init() };
-    let time = |time: libc::timeval| {
-        Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
-    };
-    let cpu = time(usage.ru_utime) + time(usage.ru_stime);
-    Ok((ExitStatus::from_raw(status), nanos(cpu)))
 }
 
 pub(super) fn nanos(time: Duration) -> Nanos {
@@ -147,39 +121,5 @@ pub(super) fn difference(expected: &Path, actual: &Path) -> io::Result<Option<St
         }
         expected.consume(length);
         actual.consume(length);
-    }
-}
-
-/// A folder for files of this process only; removed when dropped.
-pub(super) struct Scratch(PathBuf);
-
-impl Scratch {
-    /// Makes one that nobody else has.
-    pub(super) fn new(parent: &Path) -> io::Result<Scratch> {
-        let mut number = 0;
-        loop {
-            let name = format!("uruk-compare-{}-{number}", std::process::id());
-            let folder = parent.join(name);
-            match DirBuilder::new().mode(0o700).create(&folder) {
-                Ok(()) => return Ok(Scratch(folder)),
-                // Left by a process of the same id that was killed.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1000 => {
-                    number += 1;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// A file in it.
-    pub(super) fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be removed stays: there is nobody to tell.
-        let _ = remove_dir_all(&self.0);
     }
 }

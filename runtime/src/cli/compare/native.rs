@@ -15,7 +15,8 @@ use uruk::inkwell::context::Context;
 use uruk::inkwell::memory_buffer::MemoryBuffer;
 use uruk_report::Nanos;
 
-use super::child::{Scratch, nanos};
+use super::child::nanos;
+use super::scratch::Scratch;
 
 const LEVELS: [&str; 4] = ["-O0", "-O1", "-O2", "-O3"];
 
@@ -216,10 +217,10 @@ fn finish(command: &mut Command, scratch: &Scratch) -> Result<(), String> {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(errors);
-        command.status()
+        scratch.run(command)
     });
     match ended {
-        Ok(status) if status.success() => Ok(()),
+        Ok((status, _)) if status.success() => Ok(()),
         Ok(_) => Err(first_error(&said).unwrap_or_else(|error| error.to_string())),
         Err(error) => Err(error.to_string()),
     }
