@@ -2,6 +2,8 @@
 // clash protection, fortified libc calls, sections for each function; a smashed stack
 // is found.
 // flags: -fstack-protector-all -fcf-protection=full -fstack-clash-protection -ffunction-sections -fdata-sections -fno-plt -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+// vary: --tiers 2
+// vary: --tiers 3
 // signal: SIGABRT
 // stderr: same
 // gate: B

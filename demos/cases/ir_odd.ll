@@ -3,6 +3,8 @@
 ; be used, linkonce, block addresses in a table, i129 arithmetic, musttail with a
 ; different callee, a constant expression between two symbols, llvm.used.
 ; levels: O0
+; vary: --tiers 2
+; vary: --tiers 3
 ; gate: D
 target triple = "x86_64-unknown-linux-gnu"
 

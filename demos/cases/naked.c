@@ -1,5 +1,7 @@
 // Functions without prologue, return addresses, frame addresses.
 // flags: -fno-omit-frame-pointer
+// vary: --tiers 2
+// vary: --tiers 3
 // gate: B
 #include <stdint.h>
 #include <stdio.h>

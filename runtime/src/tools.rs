@@ -11,7 +11,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::warn;
 use uruk_link::Linked;
 use uruk_profiler::outputs::symfile::{Frames, Symbol};
-use uruk_profiler::outputs::{Code, JitDump, OutputError, PERF_MAP_FOLDER, PerfMap, gdb, symfile};
+use uruk_profiler::outputs::{
+    Code, JitDump, Lines, OutputError, PERF_MAP_FOLDER, PerfMap, gdb, symfile,
+};
 
 use crate::blocks;
 use crate::error::Error;
@@ -23,7 +25,7 @@ pub struct ToolSettings {
     /// Write `perf-PID.map` where `perf report` looks for it.
     pub perf_map: bool,
     /// Write `jit-PID.dump` into this folder, for `perf record -k 1` and
-    /// `perf inject --jit`.
+    /// `perf inject --jit`, with line tables where the bitcode has any.
     pub jitdump: Option<PathBuf>,
     /// Register every version with debuggers that attach (gdb, lldb), with line tables
     /// where the bitcode has any. Code then lies in private memory, whole pages for each
@@ -88,7 +90,7 @@ impl Tools {
             .transpose()?;
         Ok(Tools {
             any: true,
-            lines: settings.gdb,
+            lines: settings.gdb || settings.jitdump.is_some(),
             open: Mutex::new(Open {
                 perf_map,
                 jitdump,
@@ -130,7 +132,12 @@ impl Tools {
                 address,
                 bytes,
             };
-            match dump.load(&code, &[]) {
+            let lines = Lines::of_object(body.object, body.symbol, address, size);
+            let lines = lines.unwrap_or_else(|cause| {
+                warn!(%cause, name, "the dump has no lines of this function");
+                Lines::default()
+            });
+            match dump.load(&code, &lines.lines()) {
                 Ok(index) => {
                     open.dumped.insert(address, index);
                 }

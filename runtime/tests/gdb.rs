@@ -43,12 +43,53 @@ const SOURCE: &str = r#"
     !22 = !DILocation(line: 43, column: 3, scope: !20)
 "#;
 
+/// `leaf` has a call that the compiler inlined into it; all else can be inlined by us.
+const INLINED: &str = r#"
+    declare void @abort()
+    define void @leaf(i32 %n) !dbg !10 {
+      %bad = icmp eq i32 %n, 3, !dbg !11
+      br i1 %bad, label %early, label %done, !dbg !11
+    early:
+      call void @abort(), !dbg !12
+      unreachable, !dbg !12
+    done:
+      ret void, !dbg !11
+    }
+    define void @middle(i32 %n) !dbg !20 {
+      %m = add i32 %n, 1, !dbg !21
+      call void @leaf(i32 %m), !dbg !21
+      ret void, !dbg !21
+    }
+    define i32 @main(i32 %argc) !dbg !30 {
+      %n = add i32 %argc, 1, !dbg !31
+      call void @middle(i32 %n), !dbg !31
+      ret i32 0, !dbg !31
+    }
+    !llvm.dbg.cu = !{!0}
+    !llvm.module.flags = !{!2}
+    !0 = distinct !DICompileUnit(language: DW_LANG_C11, file: !1, emissionKind: FullDebug)
+    !1 = !DIFile(filename: "made_up.c", directory: "/source")
+    !2 = !{i32 2, !"Debug Info Version", i32 3}
+    !3 = !DISubroutineType(types: !{})
+    !4 = !DIFile(filename: "early.h", directory: "/source")
+    !10 = distinct !DISubprogram(name: "leaf", file: !1, line: 10, type: !3, unit: !0, spFlags: DISPFlagDefinition)
+    !11 = !DILocation(line: 11, column: 3, scope: !10)
+    !12 = !DILocation(line: 52, column: 3, scope: !14, inlinedAt: !15)
+    !13 = distinct !DISubprogram(name: "early", file: !4, line: 50, type: !3, unit: !0, spFlags: DISPFlagDefinition)
+    !14 = distinct !DILexicalBlock(scope: !13, file: !4, line: 51, column: 1)
+    !15 = distinct !DILocation(line: 12, column: 3, scope: !10)
+    !20 = distinct !DISubprogram(name: "middle", file: !1, line: 20, type: !3, unit: !0, spFlags: DISPFlagDefinition)
+    !21 = !DILocation(line: 21, column: 3, scope: !20)
+    !30 = distinct !DISubprogram(name: "main", file: !1, line: 30, type: !3, unit: !0, spFlags: DISPFlagDefinition)
+    !31 = !DILocation(line: 31, column: 3, scope: !30)
+"#;
+
 /// What gdb prints when it runs the program with `options`, or `None`, said aloud, if
 /// there is no gdb.
-fn debug(name: &str, options: &[&str], commands: &[&str]) -> Option<String> {
+fn debug(source: &str, name: &str, options: &[&str], commands: &[&str]) -> Option<String> {
     let file: PathBuf =
         std::env::temp_dir().join(format!("uruk-gdb-{name}-{}.ll", std::process::id()));
-    std::fs::write(&file, SOURCE).unwrap();
+    std::fs::write(&file, source).unwrap();
     let mut gdb = Command::new("gdb");
     gdb.args(["-batch", "-nx", "-iex", "set debuginfod enabled off"]);
     let start = ["set breakpoint pending on", "set print thread-events off"];
@@ -95,7 +136,7 @@ fn breakpoints_wait_for_functions() {
         "info breakpoints",
         "continue",
     ];
-    let Some(text) = debug("waits", &["--tiers", "1"], &commands) else {
+    let Some(text) = debug(SOURCE, "waits", &["--tiers", "1"], &commands) else {
         return;
     };
     let top = frame(&text, "#0 ");
@@ -111,9 +152,31 @@ fn breakpoints_wait_for_functions() {
 #[test]
 fn optimized_code_has_lines_as_well() {
     let commands = ["break jit_fib", "run", "bt 2", "delete", "continue"];
-    let Some(text) = debug("optimized", &["--tiers", "2"], &commands) else {
+    let Some(text) = debug(SOURCE, "optimized", &["--tiers", "2"], &commands) else {
         return;
     };
     assert!(frame(&text, "#0 ").contains("made_up.c:3"));
     assert!(text.contains("exited with code 015"));
+}
+
+#[test]
+fn what_was_inlined_has_frames() {
+    for tier in ["1", "2"] {
+        let name = format!("inlined-{tier}");
+        let Some(text) = debug(INLINED, &name, &["--tiers", tier], &["run", "bt"]) else {
+            return;
+        };
+        let mut frames = text
+            .lines()
+            .filter(|line| line.contains(" () at early.h") || line.contains(" () at made_up.c"));
+        for expected in [
+            "early () at early.h:52",
+            "leaf () at made_up.c:12",
+            "middle () at made_up.c:21",
+            "main () at made_up.c:31",
+        ] {
+            let frame = frames.next().unwrap_or_default();
+            assert!(frame.ends_with(expected), "tier {tier}: {frame}");
+        }
+    }
 }

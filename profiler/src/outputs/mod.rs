@@ -16,6 +16,7 @@
 
 pub mod gdb;
 mod jitdump;
+mod lines;
 #[expect(unsafe_code, reason = "maps the page by which perf notices a dump")]
 mod marker;
 mod perf_map;
@@ -26,6 +27,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 pub use jitdump::{Code, JitDump, Line};
+pub use lines::Lines;
 pub use perf_map::{PERF_MAP_FOLDER, PerfMap};
 
 /// Most bytes of one file.

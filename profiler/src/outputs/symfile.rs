@@ -210,7 +210,7 @@ pub fn of_debug_info(
     placed(object, |index, _| (index == section.0).then_some(start)).map(Some)
 }
 
-fn wrong(error: object::read::Error) -> SymfileError {
+pub(super) fn wrong(error: object::read::Error) -> SymfileError {
     SymfileError::Object {
         reason: error.to_string(),
     }

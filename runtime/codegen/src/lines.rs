@@ -6,31 +6,36 @@
 //! debugger needs: one compile unit, one subprogram without types for each function
 //! copied, and locations.
 //!
-//! An instruction that was inlined before it came to us gets the place it comes from,
-//! as if it stood in the function itself: LLVM-C does not tell which function that was.
+//! What was inlined before it came to us, by the compiler that made the bitcode or while
+//! the callee was simplified, stays so: its locations name the call they are inlined at,
+//! and the function they come from gets a subprogram as well.
 //!
 //! # Invariants
 //! - Nothing of the reader's debug information is reached from the unit but files.
+//! - The outermost scope of a location is the subprogram of the function it is in.
 //! - Every call in a function with a subprogram has a location, as LLVM's inliner wants.
 //!
 //! [`Compile::lines`]: crate::Compile::lines
 
 use std::ptr::{null, null_mut};
+use std::slice::from_raw_parts;
 
 use inkwell::llvm_sys::core::{
     LLVMGetFirstBasicBlock, LLVMGetFirstInstruction, LLVMGetInstructionOpcode,
-    LLVMGetNextBasicBlock, LLVMGetNextInstruction,
+    LLVMGetMDNodeNumOperands, LLVMGetMDNodeOperands, LLVMGetMDString, LLVMGetNextBasicBlock,
+    LLVMGetNextInstruction, LLVMMetadataAsValue, LLVMValueAsMetadata,
 };
 use inkwell::llvm_sys::debuginfo::{
     LLVMCreateDIBuilder, LLVMDIBuilderCreateCompileUnit, LLVMDIBuilderCreateDebugLocation,
     LLVMDIBuilderCreateFunction, LLVMDIBuilderCreateLexicalBlockFile,
     LLVMDIBuilderCreateSubroutineType, LLVMDIBuilderFinalize, LLVMDIFlagZero,
-    LLVMDILocationGetColumn, LLVMDILocationGetLine, LLVMDILocationGetScope, LLVMDIScopeGetFile,
-    LLVMDISubprogramGetLine, LLVMDWARFEmissionKind, LLVMDWARFSourceLanguage,
-    LLVMDebugMetadataVersion, LLVMDisposeDIBuilder, LLVMGetSubprogram, LLVMInstructionGetDebugLoc,
-    LLVMInstructionSetDebugLoc, LLVMSetSubprogram,
+    LLVMDILocationGetColumn, LLVMDILocationGetInlinedAt, LLVMDILocationGetLine,
+    LLVMDILocationGetScope, LLVMDIScopeGetFile, LLVMDISubprogramGetLine, LLVMDWARFEmissionKind,
+    LLVMDWARFSourceLanguage, LLVMDebugMetadataVersion, LLVMDisposeDIBuilder, LLVMGetMetadataKind,
+    LLVMGetSubprogram, LLVMInstructionGetDebugLoc, LLVMInstructionSetDebugLoc, LLVMMetadataKind,
+    LLVMSetSubprogram,
 };
-use inkwell::llvm_sys::prelude::{LLVMDIBuilderRef, LLVMMetadataRef, LLVMValueRef};
+use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMDIBuilderRef, LLVMMetadataRef, LLVMValueRef};
 use rustc_hash::FxHashMap;
 
 use crate::body::is_call;
@@ -41,12 +46,14 @@ use crate::reader::value_name;
 const DWARF_VERSION: u64 = 4;
 const PRODUCER: &str = "uruk";
 
-/// Where an instruction comes from.
-struct Place {
-    file: LLVMMetadataRef,
-    line: u32,
-    column: u32,
-}
+/// Operands of LLVM's nodes (`DebugInfoMetadata.h`): (file, scope, name, ..) and (file,
+/// scope, ..).
+const SUBPROGRAM_NAME: usize = 2;
+const BLOCK_SCOPE: usize = 1;
+
+/// Calls that are inlined in each other, at most; and scopes. Where there are more, or a
+/// scope is not known, an instruction seems to stand in the function itself.
+const DEPTH: usize = 100;
 
 /// The places of one function of the unit.
 struct Function {
@@ -54,8 +61,8 @@ struct Function {
     name: String,
     file: LLVMMetadataRef,
     line: u32,
-    /// `None` for calls without a place.
-    places: Vec<(LLVMValueRef, Option<Place>)>,
+    /// With its old location; calls may have none, which is null.
+    places: Vec<(LLVMValueRef, LLVMMetadataRef)>,
 }
 
 /// What is known of a unit before its debug information is dropped.
@@ -110,68 +117,195 @@ impl Extraction<'_> {
                 null(),
                 0,
             );
+            let mut writer = Writer {
+                context,
+                builder,
+                optimized: i32::from(self.optimizes()),
+                inlined: FxHashMap::default(),
+            };
             for function in &lines.functions {
-                self.write_function(builder, function);
+                writer.function(function);
             }
             LLVMDIBuilderFinalize(builder);
             LLVMDisposeDIBuilder(builder);
         }
     }
+}
 
+/// Writes locations of functions of a unit.
+struct Writer {
+    context: LLVMContextRef,
+    builder: LLVMDIBuilderRef,
+    optimized: i32,
+    /// Old subprogram -> new one, of functions that were inlined.
+    inlined: FxHashMap<LLVMMetadataRef, LLVMMetadataRef>,
+}
+
+/// Of one function: what its locations are translated to.
+struct Locations {
+    subprogram: LLVMMetadataRef,
+    /// (Subprogram, file) -> scope of lines of the file.
+    scopes: FxHashMap<(LLVMMetadataRef, LLVMMetadataRef), LLVMMetadataRef>,
+    /// Old location -> new one.
+    translated: FxHashMap<LLVMMetadataRef, LLVMMetadataRef>,
+}
+
+impl Writer {
     /// # Safety
     /// A live builder of the unit's module, after its compile unit was made.
-    unsafe fn write_function(&self, builder: LLVMDIBuilderRef, function: &Function) {
-        let context = self.reader.context().raw();
-        // SAFETY: by the caller's promise; files, lines and instructions are of this
-        // context, and of this function.
+    unsafe fn function(&mut self, function: &Function) {
+        // SAFETY: by the caller's promise; files, locations and instructions are of this
+        // context, and the latter of this function.
         unsafe {
-            let ty = LLVMDIBuilderCreateSubroutineType(
+            let subprogram = self.subprogram(&function.name, function.file, function.line);
+            LLVMSetSubprogram(function.new, subprogram);
+            let mut locations = Locations {
+                subprogram,
+                scopes: FxHashMap::from_iter([((subprogram, function.file), subprogram)]),
+                translated: FxHashMap::default(),
+            };
+            for &(instruction, old) in &function.places {
+                let new = if old.is_null() {
+                    // Line 0: made by the compiler.
+                    LLVMDIBuilderCreateDebugLocation(self.context, 0, 0, subprogram, null_mut())
+                } else {
+                    self.location(&mut locations, old, DEPTH)
+                };
+                LLVMInstructionSetDebugLoc(instruction, new);
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Writer::function`]; a live location.
+    unsafe fn location(
+        &mut self,
+        locations: &mut Locations,
+        old: LLVMMetadataRef,
+        depth: usize,
+    ) -> LLVMMetadataRef {
+        if let Some(&new) = locations.translated.get(&old) {
+            return new;
+        }
+        // SAFETY: by the caller's promise; what a location refers to lives as it does.
+        unsafe {
+            let (line, column) = (LLVMDILocationGetLine(old), LLVMDILocationGetColumn(old));
+            let scope = LLVMDILocationGetScope(old);
+            let call = LLVMDILocationGetInlinedAt(old);
+            let callee = match call.is_null() || depth == 0 {
+                true => None,
+                false => self.inlined(scope),
+            };
+            let (subprogram, call) = match callee {
+                Some(callee) => (callee, self.location(locations, call, depth - 1)),
+                None => (locations.subprogram, null_mut()),
+            };
+            let file = LLVMDIScopeGetFile(scope);
+            let scope = match file.is_null() {
+                true => subprogram,
+                false => *(locations.scopes.entry((subprogram, file))).or_insert_with(|| {
+                    LLVMDIBuilderCreateLexicalBlockFile(self.builder, subprogram, file, 0)
+                }),
+            };
+            let new = LLVMDIBuilderCreateDebugLocation(self.context, line, column, scope, call);
+            locations.translated.insert(old, new);
+            new
+        }
+    }
+
+    /// The new subprogram for that of a scope; `None` if it has none with a name.
+    ///
+    /// # Safety
+    /// As [`Writer::function`]; a live scope.
+    unsafe fn inlined(&mut self, scope: LLVMMetadataRef) -> Option<LLVMMetadataRef> {
+        let mut scope = scope;
+        for _ in 0..DEPTH {
+            // SAFETY: a live scope, whose operands live as it does.
+            unsafe {
+                match LLVMGetMetadataKind(scope) {
+                    LLVMMetadataKind::LLVMDISubprogramMetadataKind => {
+                        if let Some(&known) = self.inlined.get(&scope) {
+                            return Some(known);
+                        }
+                        let name = text(self.operand(scope, SUBPROGRAM_NAME)?)?;
+                        let file = LLVMDIScopeGetFile(scope);
+                        let line = LLVMDISubprogramGetLine(scope);
+                        let new = self.subprogram(&name, file, line);
+                        self.inlined.insert(scope, new);
+                        return Some(new);
+                    }
+                    LLVMMetadataKind::LLVMDILexicalBlockMetadataKind
+                    | LLVMMetadataKind::LLVMDILexicalBlockFileMetadataKind => {
+                        scope = LLVMValueAsMetadata(self.operand(scope, BLOCK_SCOPE)?);
+                    }
+                    _ => return None,
+                }
+            }
+        }
+        None
+    }
+
+    /// An operand of a node, as a value; `None` if there is none.
+    ///
+    /// # Safety
+    /// A live node of the context.
+    unsafe fn operand(&self, node: LLVMMetadataRef, index: usize) -> Option<LLVMValueRef> {
+        // SAFETY: by the caller's promise; there is room for all operands.
+        unsafe {
+            let value = LLVMMetadataAsValue(self.context, node);
+            let mut operands = vec![null_mut(); LLVMGetMDNodeNumOperands(value) as usize];
+            LLVMGetMDNodeOperands(value, operands.as_mut_ptr());
+            let found = *operands.get(index)?;
+            (!found.is_null()).then_some(found)
+        }
+    }
+
+    /// # Safety
+    /// As [`Writer::function`]; a live file, or null.
+    unsafe fn subprogram(&self, name: &str, file: LLVMMetadataRef, line: u32) -> LLVMMetadataRef {
+        let (start, length) = (name.as_ptr().cast(), name.len());
+        let (builder, flags) = (self.builder, LLVMDIFlagZero);
+        // SAFETY: by the caller's promise; pointer and length describe the name.
+        unsafe {
+            let ty = LLVMDIBuilderCreateSubroutineType(builder, file, null_mut(), 0, flags);
+            LLVMDIBuilderCreateFunction(
                 builder,
-                function.file,
-                null_mut(),
-                0,
-                LLVMDIFlagZero,
-            );
-            let subprogram = LLVMDIBuilderCreateFunction(
-                builder,
-                function.file,
-                function.name.as_ptr().cast(),
-                function.name.len(),
+                file,
+                start,
+                length,
                 null(),
                 0,
-                function.file,
-                function.line,
+                file,
+                line,
                 ty,
                 0,
                 1,
-                function.line,
-                LLVMDIFlagZero,
-                i32::from(self.optimizes()),
-            );
-            LLVMSetSubprogram(function.new, subprogram);
-            let mut scopes = FxHashMap::default();
-            scopes.insert(function.file, subprogram);
-            for (instruction, place) in &function.places {
-                let (line, column, file) = match place {
-                    Some(place) => (place.line, place.column, place.file),
-                    // Line 0: made by the compiler.
-                    None => (0, 0, function.file),
-                };
-                let scope = *scopes.entry(file).or_insert_with(|| {
-                    LLVMDIBuilderCreateLexicalBlockFile(builder, subprogram, file, 0)
-                });
-                let location =
-                    LLVMDIBuilderCreateDebugLocation(context, line, column, scope, null_mut());
-                LLVMInstructionSetDebugLoc(*instruction, location);
-            }
+                line,
+                flags,
+                self.optimized,
+            )
         }
+    }
+}
+
+/// The text of a metadata string.
+///
+/// # Safety
+/// A live value.
+unsafe fn text(value: LLVMValueRef) -> Option<String> {
+    let mut length = 0;
+    // SAFETY: by the caller's promise; LLVM returns what it keeps, or null.
+    unsafe {
+        let start = LLVMGetMDString(value, &mut length);
+        let bytes = (!start.is_null()).then(|| from_raw_parts(start.cast(), length as usize))?;
+        Some(String::from_utf8_lossy(bytes).into_owned())
     }
 }
 
 /// The places of `new`, a copy of `old`, if `old` has any.
 fn read_function(old: LLVMValueRef, new: LLVMValueRef) -> Option<Function> {
-    // SAFETY: walks a live function; scopes and files are asked of locations that are
-    // there. Scopes always have a line's file, or none.
+    // SAFETY: walks a live function. Locations belong to the context, which outlives what
+    // is read here.
     unsafe {
         let subprogram = LLVMGetSubprogram(old);
         if subprogram.is_null() {
@@ -187,16 +321,8 @@ fn read_function(old: LLVMValueRef, new: LLVMValueRef) -> Option<Function> {
             let mut instruction = LLVMGetFirstInstruction(block);
             while !instruction.is_null() {
                 let location = LLVMInstructionGetDebugLoc(instruction);
-                if !location.is_null() {
-                    let own = LLVMDIScopeGetFile(LLVMDILocationGetScope(location));
-                    let place = Place {
-                        file: if own.is_null() { file } else { own },
-                        line: LLVMDILocationGetLine(location),
-                        column: LLVMDILocationGetColumn(location),
-                    };
-                    places.push((instruction, Some(place)));
-                } else if is_call(LLVMGetInstructionOpcode(instruction)) {
-                    places.push((instruction, None));
+                if !location.is_null() || is_call(LLVMGetInstructionOpcode(instruction)) {
+                    places.push((instruction, location));
                 }
                 instruction = LLVMGetNextInstruction(instruction);
             }

@@ -1,0 +1,83 @@
+//! Line tables as C compilers write them, and damaged ones.
+
+use std::path::Path;
+use std::process::Command;
+
+use uruk_profiler::outputs::Lines;
+
+const SOURCE: &str = "int other(int x) {\n  return x;\n}\nint wanted(int x) {\n  x *= 3;\n\
+                      #include \"part.h\"\n  return x;\n}\n";
+const PART: &str = "\nx += 1;\n";
+const ENTRY: u64 = 0x5000_0000_1000;
+
+/// The object of the source, compiled with options.
+fn compile(name: &str, options: &[&str]) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("lines.c"), SOURCE).unwrap();
+    std::fs::write(folder.join("part.h"), PART).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(options)
+        .args(["-c", "lines.c", "-o", "lines.o"]);
+    let compiled = compiler.current_dir(&folder).status();
+    assert!(compiled.unwrap().success());
+    std::fs::read(folder.join("lines.o")).unwrap()
+}
+
+#[test]
+fn lines_are_those_of_the_source() {
+    for version in ["-gdwarf-3", "-gdwarf-4", "-gdwarf-5"] {
+        for sections in ["-fno-function-sections", "-ffunction-sections"] {
+            let object = compile("good", &[version, sections, "-O0"]);
+            let lines = Lines::of_object(&object, "wanted", ENTRY, 1000).unwrap();
+            let lines = lines.lines();
+            assert_eq!(lines[0].address, ENTRY);
+            let found: Vec<(&str, u32)> = lines
+                .iter()
+                .map(|line| (line.file.rsplit('/').next().unwrap(), line.line))
+                .collect();
+            let expected = [
+                ("lines.c", 4),
+                ("lines.c", 5),
+                ("part.h", 2),
+                ("lines.c", 7),
+            ];
+            let mut distinct = found.clone();
+            distinct.dedup();
+            assert_eq!(distinct[..4], expected, "{version} {sections}");
+            assert!(lines.iter().all(|line| Path::new(line.file).is_absolute()));
+            assert!(lines.is_sorted_by_key(|line| line.address));
+        }
+    }
+}
+
+#[test]
+fn what_has_no_lines_has_none() {
+    let object = compile("none", &["-g0"]);
+    let none = Lines::of_object(&object, "wanted", ENTRY, 1000).unwrap();
+    assert!(none.lines().is_empty());
+    let object = compile("some", &["-g"]);
+    let none = Lines::of_object(&object, "absent", ENTRY, 1000).unwrap();
+    assert!(none.lines().is_empty());
+    assert!(Lines::of_object(b"no object", "wanted", ENTRY, 1000).is_err());
+}
+
+#[test]
+fn damage_is_an_error_or_other_lines() {
+    let object = compile("damaged", &["-gdwarf-5"]);
+    for at in 0..object.len() {
+        let mut damaged = object.clone();
+        damaged[at] ^= 0x55;
+        if let Ok(lines) = Lines::of_object(&damaged, "wanted", ENTRY, 1000) {
+            let range = ENTRY..ENTRY + 1000;
+            assert!(
+                lines
+                    .lines()
+                    .iter()
+                    .all(|line| range.contains(&line.address))
+            );
+        }
+        let _ = Lines::of_object(&object[..at], "wanted", ENTRY, 1000);
+    }
+}
