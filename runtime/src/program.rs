@@ -122,6 +122,11 @@ impl Program {
         if let Some(id) = core.stubs.function_at(entry) {
             core.tiers.set_entry_point(id);
         }
+        for name in &options.dump_asm {
+            if !image.is_function(name) {
+                eprintln!("uruk: no function `{name}` to disassemble");
+            }
+        }
         let hooks = Hooks::of(&core, &image, &started);
         Ok(Program {
             _jit: jit.clone(),

@@ -49,7 +49,11 @@ impl Bitcode {
         };
         if failed != 0 {
             // SAFETY: on failure the message is ours.
-            let message = unsafe { take_message(message) };
+            let told = unsafe { take_message(message) };
+            let message = match told.strip_prefix(&format!("{name}:")) {
+                Some(rest) => rest.trim_end().to_owned(),
+                None => format!(" {}", told.trim_end()),
+            };
             return Err(CodegenError::Syntax {
                 module: name.to_owned(),
                 message,

@@ -12,12 +12,12 @@ pub enum CodegenError {
         /// LLVM's message.
         message: String,
     },
-    /// IR text with a syntax error; the message carries line and column.
-    #[error("{module}: {message}")]
+    /// IR text with a syntax error.
+    #[error("{module}:{message}")]
     Syntax {
         /// Name of the input.
         module: String,
-        /// LLVM's message, with line and column.
+        /// LLVM's message, what comes before it included: `LINE:COLUMN: error: ..`.
         message: String,
     },
     /// The module is for another machine.

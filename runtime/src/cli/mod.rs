@@ -3,12 +3,14 @@
 mod compare;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use uruk::{
-    EXIT_FAILURE, Freed, HeapConfig, Jit, Mode, PolicyConfig, Program, ProgramOptions,
-    ReclaimConfig, SamplingChoice, StatsFormat, Tier, Tiers, ToolSettings,
+    CodegenError, EXIT_FAILURE, Error, Freed, HeapConfig, Jit, Mode, PolicyConfig, Program,
+    ProgramOptions, ReclaimConfig, SamplingChoice, StatsFormat, Tier, Tiers, ToolSettings,
 };
 
 /// A lazy JIT runtime with hot patching for LLVM IR.
@@ -39,6 +41,8 @@ enum Command {
 
 #[derive(clap::Args)]
 #[command(
+    // Of an option given twice the later counts, so that a script's can be overruled.
+    args_override_self = true,
     after_help = "Exit status: the program's own; 125 if it could not be loaded, \
 compiled or linked; 2 for a wrong command line. A fatal signal ends uruk by the same signal."
 )]
@@ -201,6 +205,10 @@ pub fn main() -> i32 {
         Err(error) => {
             // A closed standard stream is no reason to fail differently.
             let _ = error.print();
+            let is_command = error.kind() == clap::error::ErrorKind::InvalidSubcommand;
+            if is_command && let Some(word) = std::env::args().nth(1) {
+                eprintln!("  tip: to run a program: `uruk run {word}`");
+            }
             return error.exit_code();
         }
     };
@@ -241,7 +249,9 @@ fn run_program(run: Run) -> i32 {
     let mut reclaim = ReclaimConfig::default();
     for setting in &run.set {
         if let Err(message) = set(&mut policy, &mut reclaim, setting) {
-            eprintln!("uruk: --set: {message}");
+            eprintln!(
+                "uruk: --set: {message}\n  tip: `uruk run --print-config` lists the settings"
+            );
             return USAGE;
         }
     }
@@ -257,6 +267,17 @@ fn run_program(run: Run) -> i32 {
         return 0;
     }
     init_tracing(run.verbose);
+    // Said now, not when the run that they are about is over.
+    for file in run.trace.iter().chain(&run.report) {
+        let opened = File::options().append(true).create(true).open(file);
+        if let Err(error) = opened {
+            eprintln!("uruk: {} cannot be written: {error}", file.display());
+            return EXIT_FAILURE;
+        }
+    }
+    for file in run.watch.iter().filter(|file| !file.exists()) {
+        eprintln!("uruk: --watch: {} does not exist yet", file.display());
+    }
     let options = ProgramOptions {
         mode: if run.eager { Mode::Eager } else { Mode::Lazy },
         entry: run.entry,
@@ -296,7 +317,27 @@ fn run_program(run: Run) -> i32 {
         // SAFETY: running the program is what the caller of the command asked for;
         // it may do whatever a native one may.
         Ok(program) => unsafe { program.run(&run.args) },
-        Err(error) => fail(&error),
+        Err(error) => {
+            let status = fail(&error);
+            if let Some(tip) = tip(&error, &run.files) {
+                eprintln!("  tip: {tip}");
+            }
+            status
+        }
+    }
+}
+
+/// What somebody may have meant whose command line led to this.
+fn tip(error: &Error, files: &[PathBuf]) -> Option<&'static str> {
+    match error {
+        Error::File { file, .. } if files.first().is_some_and(|first| first != Path::new(file)) => {
+            Some("arguments of the program come after `--`")
+        }
+        Error::Codegen(CodegenError::Syntax { module, .. }) if !module.ends_with(".ll") => Some(
+            "neither bitcode nor an ELF object, so it was read as IR text; bitcode is made by `clang -c -emit-llvm`",
+        ),
+        Error::NoEntry { .. } => Some("`--entry NAME` starts at another function"),
+        _ => None,
     }
 }
 
@@ -312,7 +353,9 @@ fn set(
         return Err(format!("`{setting}` is not NAME=VALUE"));
     };
     match name.trim().strip_prefix(RECLAIM) {
-        Some(name) => reclaim.set(name, value).map_err(|e| e.to_string()),
+        Some(name) => reclaim
+            .set(name, value)
+            .map_err(|e| format!("reclaim: {e}")),
         None => policy.set(name.trim(), value).map_err(|e| e.to_string()),
     }
 }
@@ -339,5 +382,6 @@ fn init_tracing(verbose: u8) {
             "uruk={level},uruk_codegen={level},uruk_session={level}"
         ))
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
 }
