@@ -16,6 +16,7 @@ use uruk_stubs::{FunctionId, StubTable};
 use uruk_unwind::{RegionHandle, Row};
 
 use crate::bind::display_name;
+use crate::cross::Parcels;
 use crate::error::Error;
 use crate::event::Events;
 use crate::guest::threads;
@@ -41,6 +42,8 @@ pub(crate) struct Module {
     pub(crate) dylib: Dylib,
     /// What local names mean in the modules whose functions this one replaced.
     pub(crate) inherited: Locals,
+    /// What it offers to the inliners of others.
+    pub(crate) parcels: Parcels,
     definitions: OnceLock<HashMap<Box<str>, SymbolId>>,
     interprocedural: OnceLock<Option<String>>,
 }
@@ -56,6 +59,7 @@ impl Module {
             facts: RwLock::default(),
             dylib: dylib.clone(),
             inherited: Locals::default(),
+            parcels: Parcels::default(),
             definitions: OnceLock::new(),
             interprocedural: OnceLock::new(),
         })

@@ -33,7 +33,7 @@ pub struct JitBuilder {
     jobs: Option<usize>,
     heap: HeapConfig,
     on_failure: Option<FailureHandler>,
-    tiers: TierSettings,
+    pub(crate) tiers: TierSettings,
     tools: ToolSettings,
     reclaim: ReclaimConfig,
     listeners: Vec<Listener>,

@@ -27,6 +27,7 @@ mod bind;
 mod blocks;
 mod core;
 mod counts;
+mod cross;
 mod disassemble;
 mod drafts;
 mod dylib;

@@ -15,6 +15,7 @@ use uruk_stubs::FunctionId;
 
 use crate::blocks::{Code, Rest, split};
 use crate::core::{Core, Function, static_name};
+use crate::cross::Crossing;
 use crate::error::Error;
 use crate::guest::tls;
 use crate::guided::Words;
@@ -60,6 +61,8 @@ pub(crate) struct BodyOf {
     pub(crate) id: FunctionId,
     pub(crate) function: Function,
     pub(crate) plan: Arc<ModulePlan>,
+    /// Whether bodies of other modules may be inlined.
+    pub(crate) crosses: bool,
 }
 
 /// A version that is ready to run; nothing can reach it yet.
@@ -78,6 +81,8 @@ pub(crate) struct Built {
     pub(crate) code: Code,
     /// What codegen found out; its object is gone.
     pub(crate) compiled: Compiled,
+    /// Functions of other modules it took bodies from, and what those were made of.
+    pub(crate) foreign: Vec<FunctionId>,
 }
 
 impl Unit for BodyUnit {
@@ -122,7 +127,13 @@ impl Core {
             name: format!("{id:?}"),
         })?;
         let plan = function.module.plan();
-        self.build_body(BodyOf { id, function, plan }, how)
+        let body = BodyOf {
+            id,
+            function,
+            plan,
+            crosses: true,
+        };
+        self.build_body(body, how)
     }
 
     /// As [`Core::build_version`], of a body that need not be the function's own yet.
@@ -201,12 +212,17 @@ impl Core {
     }
 
     /// Compiles and links a body; nothing can reach it yet.
-    fn build(&self, body: &BodyOf, how: &Compile) -> Result<Built, Error> {
-        let start = Instant::now();
+    pub(crate) fn build_with(
+        &self,
+        start: Instant,
+        body: &BodyOf,
+        how: &Compile,
+        crossing: &Crossing,
+    ) -> Result<Built, Error> {
         let compiled = self.compile(body, how)?;
         let compiling = start.elapsed();
         let start = Instant::now();
-        let mut built = self.link_function(body, compiled)?;
+        let mut built = self.link_function(body, compiled, crossing)?;
         built.compiling = compiling;
         built.linking = start.elapsed();
         Ok(built)
@@ -224,8 +240,15 @@ impl Core {
         }
     }
 
-    fn link_function(&self, body: &BodyOf, mut compiled: Compiled) -> Result<Built, Error> {
-        let BodyOf { id, function, plan } = body;
+    fn link_function(
+        &self,
+        body: &BodyOf,
+        mut compiled: Compiled,
+        crossing: &Crossing,
+    ) -> Result<Built, Error> {
+        let BodyOf {
+            id, function, plan, ..
+        } = body;
         let id = *id;
         let link_name = &plan.import(function.symbol).name;
         let file = function.module.readers.bitcode().name();
@@ -262,7 +285,7 @@ impl Core {
             (COUNTERS, Some(at), _) => Some(Resolved::at(at)),
             (PROBES, _, Some(words)) => Some(Resolved::at(words.address())),
             _ => {
-                let resolved = self.resolve(dylib, name, need)?;
+                let resolved = self.resolve(crossing.dylib_of(dylib, name), name, need)?;
                 self.note_use(&resolved, &mut uses);
                 Some(resolved)
             }
@@ -315,6 +338,7 @@ impl Core {
             linking: Duration::ZERO,
             words,
             code,
+            foreign: crossing.depends(&compiled.taken),
             compiled,
         })
     }

@@ -50,6 +50,8 @@ pub(crate) struct TierSettings {
     pub(crate) tiers: Tiers,
     /// Whether tiers 2 and 3 may contract floating-point operations.
     pub(crate) contract: bool,
+    /// Whether nothing is inlined across modules.
+    pub(crate) apart: bool,
     pub(crate) policy: Config,
     pub(crate) sampling: Choice,
     pub(crate) sizes: Sizes,
@@ -144,6 +146,11 @@ impl TierState {
     /// True if functions move between tiers.
     pub(crate) fn is_auto(&self) -> bool {
         self.settings.tiers == Tiers::Auto
+    }
+
+    /// True if nothing is inlined across modules.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.settings.apart
     }
 
     /// Background compiles at the same time.

@@ -158,7 +158,7 @@ impl Core {
         self.counters.add_compile(first, &built);
         self.tell_compiled(request, &built, queued, started);
         let mut made = self.made(request, &built);
-        let depends = self.depends(id, &built.compiled);
+        let depends = self.depends(id, &built);
         self.file(request, built, Arc::clone(&depends));
         {
             // Nothing is replaced between this look and the store.

@@ -88,8 +88,18 @@ const GUIDED: Bounds = Bounds {
 /// [`Scan::cost`] of candidates that no budget counts.
 const TINY: u32 = 60;
 
+/// Instructions of bodies from other modules that no budget counts.
+pub(crate) const TINY_KEPT: u32 = 15;
+
 /// Calls between the root and a candidate.
 const DEPTH: u32 = 24;
+
+/// What is to be simplified: the candidates of a function, or its own body, and theirs.
+#[derive(Clone, Copy)]
+pub(crate) enum Wanted {
+    CalleesOf(SymbolId),
+    Body(SymbolId),
+}
 
 /// A callee that is to be simplified.
 pub(crate) struct Found {
@@ -131,14 +141,17 @@ impl Extraction<'_> {
             self.candidates
                 .push((self.reader.table().index[&old], name));
         }
+        self.add_offers(&mut budget)?;
         Ok(scan)
     }
 
-    /// The candidates of `root`, and theirs, that the library does not know.
+    /// What is wanted and the library does not know.
     pub(crate) fn missing_candidates(
         &mut self,
-        root: LLVMValueRef,
+        wanted: Wanted,
     ) -> Result<Vec<Found>, CodegenError> {
+        let (Wanted::CalleesOf(root) | Wanted::Body(root)) = wanted;
+        let root = self.reader.table().values[root.index()];
         self.read_bodies(root)?;
         let mut scan = scan(root);
         self.prefer(&mut scan, root);
@@ -148,11 +161,16 @@ impl Extraction<'_> {
         let bounds = self.bounds();
         let mut budget = bounds.budget(scan.instructions);
         let mut seen = FxHashSet::default();
-        seen.insert(root);
         let mut missing = Vec::new();
-        let callees = self.callees(&scan);
+        let first = match wanted {
+            Wanted::Body(_) => vec![root],
+            Wanted::CalleesOf(_) => {
+                seen.insert(root);
+                self.callees(&scan)
+            }
+        };
         let mut found: VecDeque<(LLVMValueRef, u32)> =
-            callees.into_iter().map(|old| (old, 1)).collect();
+            first.into_iter().map(|old| (old, 1)).collect();
         while let Some((old, depth)) = found.pop_front() {
             let symbol = self.reader.table().index[&old];
             if !seen.insert(old) || self.reader.library().knows(symbol) {
@@ -185,6 +203,11 @@ impl Extraction<'_> {
             Tier::Baseline | Tier::Optimized => OPTIMIZED,
             Tier::Guided => GUIDED,
         }
+    }
+
+    /// Instructions of a simplified body that may be inlined.
+    pub(crate) fn most_kept(&self) -> u32 {
+        self.bounds().kept
     }
 
     fn has_profile(&self, old: LLVMValueRef) -> bool {
@@ -240,7 +263,7 @@ impl Extraction<'_> {
     }
 
     /// The function a direct call of `callee` reaches, if its body may be copied.
-    fn candidate(&self, callee: LLVMValueRef) -> Option<LLVMValueRef> {
+    pub(crate) fn candidate(&self, callee: LLVMValueRef) -> Option<LLVMValueRef> {
         let summary = self.reader.summary();
         let id = self.resolve(callee)?;
         let info = &summary.symbols[id.index()];

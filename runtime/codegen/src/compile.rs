@@ -6,9 +6,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::candidates::Wanted;
 use crate::error::CodegenError;
 use crate::extract::{Extraction, Unit, has_function_attribute};
 use crate::facts::{self, FactStore};
+use crate::foreign::Offer;
 use crate::labels::{self, Labels};
 use crate::plan::ModulePlan;
 use crate::probe;
@@ -91,6 +93,10 @@ pub struct Compile {
     /// [observed](Profile::observed_targets) addresses. Those not listed are called
     /// through the pointer, as ever.
     pub targets: Arc<HashMap<u64, SymbolId>>,
+    /// Bodies of other modules that may be inlined above tier 1, the most wanted first.
+    pub offers: Arc<Vec<Offer>>,
+    /// Which of them lie at [observed](Profile::observed_targets) addresses.
+    pub offered_targets: Arc<HashMap<u64, usize>>,
     /// What may be assumed of callees out of sight.
     pub facts: Knowledge,
     /// Write line tables, for debuggers, where the bitcode has any.
@@ -107,6 +113,8 @@ impl Compile {
             alone: false,
             profiles: Arc::default(),
             targets: Arc::default(),
+            offers: Arc::default(),
+            offered_targets: Arc::default(),
             facts: Knowledge::Declared,
             lines: false,
         }
@@ -142,6 +150,14 @@ impl Compile {
     #[must_use]
     pub fn with_lines(mut self, lines: bool) -> Compile {
         self.lines = lines;
+        self
+    }
+
+    /// With these bodies of other modules, and which of them lie at which address.
+    #[must_use]
+    pub fn offering(mut self, offers: Vec<Offer>, targets: HashMap<u64, usize>) -> Compile {
+        self.offers = Arc::new(offers);
+        self.offered_targets = Arc::new(targets);
         self
     }
 
@@ -213,6 +229,9 @@ pub struct Compiled {
     /// What the version depends on, sorted, without itself; complete, but possibly
     /// more than was really used.
     pub depends: Vec<Dependence>,
+    /// Which of the bodies of other modules that were [offered](Compile::offers) it
+    /// depends on in the same way, by their place there.
+    pub taken: Vec<usize>,
 }
 
 impl Reader {
@@ -248,7 +267,8 @@ impl Reader {
         let mut copied = how.tier > Tier::Baseline && !how.alone;
         if copied {
             facts::infer(self, plan, function, how);
-            self.stock(plan, function, how);
+            self.stock(plan, Wanted::CalleesOf(function), how);
+            self.unpack(&how.offers);
         }
         let result = (|| {
             let mut extraction = Extraction::new(self, plan, &name, how)?;
@@ -291,6 +311,7 @@ impl Reader {
                 promoted: unit.promoted,
                 refused: unit.refused.clone(),
                 depends: depends(&unit, function),
+                taken: unit.taken.clone(),
             })
         })();
         (result, copied)

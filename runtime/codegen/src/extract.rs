@@ -132,6 +132,8 @@ pub(crate) struct Unit {
     pub(crate) guided_functions: u32,
     /// Indirect calls made direct behind a comparison.
     pub(crate) promoted: u32,
+    /// Which of the bodies that were offered are in the unit.
+    pub(crate) taken: Vec<usize>,
 }
 
 pub(crate) struct Builder(pub(crate) LLVMBuilderRef);
@@ -180,6 +182,8 @@ pub(crate) struct Extraction<'a> {
     pub(crate) refused: Vec<Refused>,
     pub(crate) guided_functions: u32,
     pub(crate) promoted: u32,
+    /// Bodies of other modules defined here, by their place among those offered.
+    pub(crate) taken: Vec<usize>,
 }
 
 impl<'a> Extraction<'a> {
@@ -229,6 +233,7 @@ impl<'a> Extraction<'a> {
             refused: Vec::new(),
             guided_functions: 0,
             promoted: 0,
+            taken: Vec::new(),
         })
     }
 
@@ -383,6 +388,7 @@ impl<'a> Extraction<'a> {
             refused: self.refused,
             guided_functions: self.guided_functions,
             promoted: self.promoted,
+            taken: self.taken,
         }
     }
 

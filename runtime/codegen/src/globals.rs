@@ -41,8 +41,9 @@ impl Extraction<'_> {
         ) {
             (Some(&id), _) => self.import(id, old)?,
             (None, Some(home)) => self.map_global(home)?,
-            // Reading a body can add intrinsics to the module (upgrades of old ones).
-            (None, None) => self.declare_function(old, &value_name(old), self.optimizes()),
+            // Of another module; or an intrinsic: reading a body can add some to the
+            // module (upgrades of old ones), and so can passes.
+            (None, None) => self.map_foreign(old),
         };
         self.values.insert(old, new);
         Ok(new)
@@ -70,6 +71,9 @@ impl Extraction<'_> {
             }
             // What is said of a definition that was replaced is said of no other.
             let promises = self.optimizes() && !import.replaced;
+            if let Some(known) = self.shared(&import.name) {
+                return Ok(known);
+            }
             let new = self.declare_function(old, &import.name, promises);
             if self.optimizes() && import.defined {
                 self.know(id, new);
@@ -79,6 +83,9 @@ impl Extraction<'_> {
                 unsafe { LLVMSetLinkage(new, LLVMLinkage::LLVMExternalWeakLinkage) };
             }
             return Ok(new);
+        }
+        if let Some(known) = self.shared(&import.name) {
+            return Ok(known);
         }
         let name = c_name(&import.name);
         // SAFETY: live module and type.
@@ -159,7 +166,12 @@ impl Extraction<'_> {
     }
 
     /// A declaration; with `promises`, it says all that `old` says of itself.
-    fn declare_function(&self, old: LLVMValueRef, name: &str, promises: bool) -> LLVMValueRef {
+    pub(crate) fn declare_function(
+        &self,
+        old: LLVMValueRef,
+        name: &str,
+        promises: bool,
+    ) -> LLVMValueRef {
         let c = c_name(&unmangled(old, name));
         // SAFETY: a live module; aliases and ifuncs of functions have the
         // function's type as their value type.

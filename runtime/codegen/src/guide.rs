@@ -81,9 +81,11 @@ impl Extraction<'_> {
             .collect()
     }
 
-    /// The function at an address seen at run time, in the reader's module.
+    /// The function at an address seen at run time, in the reader's module or a parcel.
     fn target(&self, address: u64) -> Option<LLVMValueRef> {
-        let symbol = self.how.targets.get(&address)?;
+        let Some(symbol) = self.how.targets.get(&address) else {
+            return self.offered(address);
+        };
         self.reader.table().values.get(symbol.index()).copied()
     }
 
@@ -130,11 +132,14 @@ impl Extraction<'_> {
         call: LLVMValueRef,
         target: Target,
     ) -> Result<(), CodegenError> {
-        let known = self.target(target.address);
-        let Some(old) = known.and_then(|named| self.resolve(named)) else {
+        let Some(known) = self.target(target.address) else {
             return Ok(());
         };
-        let old = self.reader.table().values[old.index()];
+        // Parcels are no symbols of the module.
+        let old = match self.resolve(known) {
+            Some(id) => self.reader.table().values[id.index()],
+            None => known,
+        };
         let Some(&body) = self.with_labels.get(&old) else {
             return Ok(());
         };

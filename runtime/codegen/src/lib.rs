@@ -18,7 +18,8 @@
 //! Reading order: [`summary`] (what a module holds, as plain data),
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
 //! answered), [`reader`], `extract`, `globals`, `body` and `constant` (the copy),
-//! `candidates`, `survey`, `library`, [`facts`] and `optimize` (tiers 2 and 3), `shape`
+//! `candidates`, `survey`, `library`, `parcel` and `foreign` (bodies for other modules, and
+//! from them), [`facts`] and `optimize` (tiers 2 and 3), `shape`
 //! (loops and counters), `labels`, [`profile`], `probe` and `guide` (what code counts about itself, and
 //! its use at tier 3), `lines` (for debuggers), [`emit`] and `pipeline`, [`pool`], `query`
 //! and `interface` (questions about a module), [`fatal`].
@@ -43,6 +44,7 @@ mod candidates;
 mod constant;
 mod context;
 mod extract;
+mod foreign;
 mod globals;
 mod guide;
 mod interface;
@@ -50,6 +52,7 @@ mod labels;
 mod library;
 mod lines;
 mod optimize;
+mod parcel;
 mod pipeline;
 mod probe;
 mod query;
@@ -64,8 +67,10 @@ pub use compile::{
 pub use emit::{host_cpu, llvm_version};
 pub use error::CodegenError;
 pub use facts::{FactStats, FactStore};
+pub use foreign::Offer;
 pub use interface::Layout;
 pub use labels::Labels;
+pub use parcel::Parcel;
 pub use plan::{Access, Import, ModulePlan};
 pub use pool::ReaderPool;
 pub use profile::{Count, PROBES, Probes, Profile, ProfileError, Refused, Site, Target};

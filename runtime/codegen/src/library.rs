@@ -27,6 +27,7 @@ use inkwell::llvm_sys::core::{
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::candidates::Wanted;
 use crate::compile::{Compile, DependenceKind, Tier};
 use crate::context::OwnedModule;
 use crate::error::CodegenError;
@@ -115,9 +116,9 @@ struct Member {
 }
 
 impl Reader {
-    /// Simplifies the candidates of `function` that are not in the library. What cannot
-    /// be simplified is no candidate: errors are told where it is compiled itself.
-    pub(crate) fn stock(&mut self, plan: &ModulePlan, function: SymbolId, how: &Compile) {
+    /// Simplifies what is wanted and not in the library. What cannot be simplified is no
+    /// candidate: errors are told where it is compiled itself.
+    pub(crate) fn stock(&mut self, plan: &ModulePlan, wanted: Wanted, how: &Compile) {
         let library = self.library_mut();
         if library.instructions > MOST_INSTRUCTIONS
             || library.contract != how.contract
@@ -128,7 +129,7 @@ impl Reader {
             library.plan = plan.number;
         }
         let mut tried = Vec::new();
-        let made = self.simplify(plan, function, how, &mut tried);
+        let made = self.simplify(plan, wanted, how, &mut tried);
         let library = self.library_mut();
         for symbol in tried {
             library.entries.entry(symbol).or_insert(None);
@@ -150,7 +151,7 @@ impl Reader {
     fn simplify(
         &mut self,
         plan: &ModulePlan,
-        function: SymbolId,
+        wanted: Wanted,
         how: &Compile,
         tried: &mut Vec<SymbolId>,
     ) -> Result<
@@ -161,7 +162,7 @@ impl Reader {
         )>,
         CodegenError,
     > {
-        let Some(batch) = self.gather(plan, function, how, tried)? else {
+        let Some(batch) = self.gather(plan, wanted, how, tried)? else {
             return Ok(None);
         };
         self.run(&batch.unit, "callees", Tier::Optimized, optimize::simplify)?;
@@ -172,13 +173,12 @@ impl Reader {
     fn gather(
         &self,
         plan: &ModulePlan,
-        function: SymbolId,
+        wanted: Wanted,
         how: &Compile,
         tried: &mut Vec<SymbolId>,
     ) -> Result<Option<Batch>, CodegenError> {
         let mut extraction = Extraction::new(self, plan, "callees", how)?;
-        let root = self.table().values[function.index()];
-        let missing = extraction.missing_candidates(root)?;
+        let missing = extraction.missing_candidates(wanted)?;
         if missing.is_empty() {
             return Ok(None);
         }
@@ -286,7 +286,7 @@ fn closure(start: SymbolId, members: &FxHashMap<SymbolId, &Member>) -> FxHashSet
 }
 
 /// The functions and variables of a module.
-fn globals(module: &OwnedModule) -> Vec<LLVMValueRef> {
+pub(crate) fn globals(module: &OwnedModule) -> Vec<LLVMValueRef> {
     let mut all = Vec::new();
     // SAFETY: walks two lists of a live module to their null ends.
     unsafe {

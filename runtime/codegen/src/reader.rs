@@ -30,6 +30,7 @@ use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
 use crate::emit::Emitter;
 use crate::error::CodegenError;
 use crate::extract::{AttributeKinds, Extraction, Unit, has_function_attribute};
+use crate::foreign::Foreign;
 use crate::library::Library;
 use crate::optimize;
 use crate::plan::ModulePlan;
@@ -68,6 +69,7 @@ pub struct Reader {
     // context before the bytes a lazy module still points into.
     module: OwnedModule,
     library: Library,
+    foreign: Foreign,
     /// By tier; the first is there from the start.
     emitters: [Option<Emitter>; 3],
     context: LlvmContext,
@@ -128,6 +130,7 @@ impl Reader {
         Ok(Reader {
             module,
             library: Library::default(),
+            foreign: Foreign::default(),
             emitters: [Some(emitter), None, None],
             context,
             bitcode: bitcode.clone(),
@@ -317,6 +320,14 @@ impl Reader {
 
     pub(crate) fn library_mut(&mut self) -> &mut Library {
         &mut self.library
+    }
+
+    pub(crate) fn foreign(&self) -> &Foreign {
+        &self.foreign
+    }
+
+    pub(crate) fn foreign_mut(&mut self) -> &mut Foreign {
+        &mut self.foreign
     }
 
     pub(crate) fn module(&self) -> LLVMModuleRef {

@@ -78,6 +78,9 @@ struct Run {
     /// floating-point results.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = ContractChoice::Off)]
     fp_contract: ContractChoice,
+    /// Inline no function of one file into another.
+    #[arg(long)]
+    modules_apart: bool,
     /// Where samples come from that rank functions; `auto` takes the first that works.
     #[arg(long, value_name = "SOURCE", value_enum, default_value_t = SamplingSource::Auto)]
     sampling: SamplingSource,
@@ -302,6 +305,7 @@ fn run_program(run: Run) -> i32 {
         .policy(policy)
         .reclaim(reclaim)
         .tools(tools)
+        .modules_apart(run.modules_apart)
         .contract(run.fp_contract == ContractChoice::Fast);
     if let Some(jobs) = run.jobs {
         builder = builder.jobs(jobs as usize);

@@ -4,13 +4,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use uruk_codegen::{Compiled, Kind, Linkage, ModulePlan};
+use uruk_codegen::{Dependence, Kind, Linkage, ModulePlan};
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 
 use crate::core::{Core, Function, Module};
 use crate::error::Error;
-use crate::materialize::BodyOf;
+use crate::materialize::{BodyOf, Built};
 use crate::names::Definition;
 
 use super::commit::Change;
@@ -30,9 +30,9 @@ pub(super) struct Dependents {
 
 impl Core {
     /// Functions a version took bodies or facts from.
-    pub(crate) fn depends(&self, id: FunctionId, compiled: &Compiled) -> Arc<[FunctionId]> {
+    pub(crate) fn depends(&self, id: FunctionId, built: &Built) -> Arc<[FunctionId]> {
         match self.function(id) {
-            Some(function) => self.depends_of(&function, &function.module.plan(), compiled),
+            Some(function) => self.depends_of(&function, &function.module.plan(), built),
             None => Arc::default(),
         }
     }
@@ -42,11 +42,28 @@ impl Core {
         &self,
         function: &Function,
         plan: &ModulePlan,
-        compiled: &Compiled,
+        built: &Built,
     ) -> Arc<[FunctionId]> {
-        let summary = function.module.readers.summary();
-        let mut depends: Vec<FunctionId> = compiled
-            .depends
+        let own = self.functions_of(&function.module, plan, &built.compiled.depends);
+        if built.foreign.is_empty() {
+            return own;
+        }
+        let mut depends: Vec<FunctionId> = built.foreign.clone();
+        depends.extend(&*own);
+        depends.sort_unstable_by_key(|id| id.index());
+        depends.dedup();
+        depends.into()
+    }
+
+    /// The functions among what something was made of in `module`.
+    pub(crate) fn functions_of(
+        &self,
+        module: &Module,
+        plan: &ModulePlan,
+        uses: &[Dependence],
+    ) -> Arc<[FunctionId]> {
+        let summary = module.readers.summary();
+        let mut depends: Vec<FunctionId> = uses
             .iter()
             .filter(|on| {
                 !matches!(
@@ -56,7 +73,7 @@ impl Core {
             })
             .filter_map(|on| {
                 let name = &plan.import(on.symbol).name;
-                match self.names.find(&function.module.dylib, name)? {
+                match self.names.find(&module.dylib, name)? {
                     Definition::Function { id } => Some(id),
                     _ => None,
                 }
@@ -127,7 +144,12 @@ impl Core {
                     None => function.module.plan(),
                 };
                 let tier = core.tiers.first();
-                let body = BodyOf { id, function, plan };
+                let body = BodyOf {
+                    id,
+                    function,
+                    plan,
+                    crosses: false,
+                };
                 codes.push((id, core.prepare_code_at(body, tier)?));
             }
             Ok(codes)

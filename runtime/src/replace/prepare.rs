@@ -149,6 +149,7 @@ impl Core {
                 id,
                 function: function.clone(),
                 plan: module.plan(),
+                crosses: false,
             })?;
             members.push(Member { id, function, code });
         }
@@ -200,7 +201,7 @@ impl Core {
             .inspect_err(|cause| self.tell_failed(request, cause))?;
         self.counters.add_compile(false, &built);
         self.tell_compiled(request, &built, None, started);
-        let depends = self.depends_of(&body.function, &body.plan, &built.compiled);
+        let depends = self.depends_of(&body.function, &body.plan, &built);
         Ok(Code {
             request,
             built: Unused {

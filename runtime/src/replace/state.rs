@@ -241,6 +241,13 @@ impl Replacing {
             .collect()
     }
 
+    /// True if no more than one module is of use.
+    pub(crate) fn is_one_module(&self) -> bool {
+        let held = lock(&self.modules);
+        let live = held.iter().filter(|module| module.strong_count() != 0);
+        live.take(2).count() < 2
+    }
+
     /// All modules that are still of use.
     pub(super) fn all_modules(&self) -> Vec<Arc<Module>> {
         lock(&self.modules)

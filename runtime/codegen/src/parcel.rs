@@ -1,0 +1,268 @@
+//! Bodies on their way to other modules: what one module offers to the inliner of
+//! another.
+//!
+//! Contexts share nothing, so a body travels as bitcode: a module with one function, the
+//! simplified body that the `library` has of it. Whatever the body mentions is a
+//! declaration under its *link name*, which is unique in a session: a static variable, a
+//! string or a thread-local of the module it comes from is that module's own, wherever
+//! the body is inlined. `foreign` does the unpacking.
+//!
+//! Invariants:
+//! - A parcel is made from the bound definition, and holds as long as
+//!   [`Parcel::uses`] does: whoever makes use of it depends on all of that.
+//! - It mentions nothing but names a linker knows: no labels, no private copies, no
+//!   metadata that leads to other globals.
+//! - Constants it mentions come with their values if they are small.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use inkwell::llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
+use inkwell::llvm_sys::core::{
+    LLVMDisposeValueMetadataEntries, LLVMGetFirstBasicBlock, LLVMGetFirstInstruction,
+    LLVMGetIntrinsicID, LLVMGetMDKindIDInContext, LLVMGetNextBasicBlock, LLVMGetNextInstruction,
+    LLVMGetUnnamedAddress, LLVMGetValueKind, LLVMInstructionGetAllMetadataOtherThanDebugLoc,
+    LLVMSetMetadata, LLVMSetUnnamedAddress, LLVMValueMetadataEntriesGetKind,
+};
+use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMValueRef};
+use inkwell::llvm_sys::{LLVMLinkage, LLVMValueKind};
+
+use crate::candidates::Wanted;
+use crate::compile::{Compile, Dependence, DependenceKind};
+use crate::context::Buffer;
+use crate::error::CodegenError;
+use crate::extract::{Extraction, Unit};
+use crate::library::globals;
+use crate::plan::{Access, ModulePlan};
+use crate::reader::{Reader, value_name};
+use crate::summary::{Kind, SymbolId};
+use crate::survey::scan;
+
+/// Metadata of instructions that travels. The rest may lead to globals or debug
+/// information; all of it may be left out.
+const METADATA: [&str; 17] = [
+    "alias.scope",
+    "align",
+    "dereferenceable",
+    "dereferenceable_or_null",
+    "fpmath",
+    "invariant.group",
+    "invariant.load",
+    "llvm.access.group",
+    "llvm.loop",
+    "noalias",
+    "nonnull",
+    "noundef",
+    "prof",
+    "range",
+    "tbaa",
+    "tbaa.struct",
+    "unpredictable",
+];
+
+/// The simplified body of one function; see the module.
+#[derive(Debug)]
+pub struct Parcel {
+    /// Tells parcels of a process apart.
+    pub(crate) number: u64,
+    name: Box<str>,
+    pub(crate) bitcode: Box<[u8]>,
+    /// Instructions after simplification.
+    pub(crate) instructions: u32,
+    mentions: Vec<Box<str>>,
+    near: HashSet<Box<str>>,
+    callees: Vec<Box<str>>,
+    uses: Vec<Dependence>,
+}
+
+impl Parcel {
+    /// The function's link name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Instructions after simplification.
+    #[must_use]
+    pub fn instructions(&self) -> u32 {
+        self.instructions
+    }
+
+    /// Link names of the functions it calls directly.
+    pub fn callees(&self) -> impl Iterator<Item = &str> {
+        self.callees.iter().map(|name| &**name)
+    }
+
+    /// Link names of all it mentions, which mean what they mean in its own module.
+    pub fn mentions(&self) -> impl Iterator<Item = &str> {
+        self.mentions.iter().map(|name| &**name)
+    }
+
+    /// What of its module it was made of, the function itself included.
+    #[must_use]
+    pub fn uses(&self) -> &[Dependence] {
+        &self.uses
+    }
+
+    /// True for data that can be addressed directly.
+    pub(crate) fn is_near(&self, name: &str) -> bool {
+        self.near.contains(name)
+    }
+}
+
+impl Reader {
+    /// The body of `function` for other modules; `None` if it is none to be inlined, or
+    /// cannot travel. Of `how` count the tier, which says how large it may be, and
+    /// contraction.
+    ///
+    /// # Errors
+    /// A body that cannot be read; an error reported by LLVM.
+    pub fn parcel(
+        &mut self,
+        plan: &ModulePlan,
+        function: SymbolId,
+        how: &Compile,
+    ) -> Result<Option<Parcel>, CodegenError> {
+        let how = Compile::at(how.tier).contracting(how.contract);
+        let old = self.table().values[function.index()];
+        if Extraction::new(self, plan, "parcel", &how)?.candidate(old) != Some(old) {
+            return Ok(None);
+        }
+        self.stock(plan, Wanted::Body(function), &how);
+        let mut extraction = Extraction::new(self, plan, "parcel", &how)?;
+        let Some(entry) = self.library().entry(plan, function) else {
+            return Ok(None);
+        };
+        if entry.instructions > extraction.most_kept() {
+            return Ok(None);
+        }
+        let name = plan.import(function).name.clone();
+        let linkage = LLVMLinkage::LLVMExternalLinkage;
+        let new = extraction.define_function(entry.function, &name, linkage)?;
+        // SAFETY: live functions.
+        unsafe { LLVMSetUnnamedAddress(new, LLVMGetUnnamedAddress(old)) };
+        extraction.values.insert(old, new);
+        extraction.with_labels.insert(old, new);
+        extraction.pending.push_back((entry.function, new));
+        extraction.copy_pending()?;
+        let split = !extraction.tables.is_empty() || !extraction.inline_copies.is_empty();
+        let (unit, homes) = extraction.finish_with_homes()?;
+        if split || unit.needs_passes || unit.has_matrices {
+            return Ok(None);
+        }
+        let mut uses: Vec<Dependence> = entry
+            .uses
+            .iter()
+            .map(|used| Dependence {
+                symbol: used.symbol,
+                kind: used.kind,
+            })
+            .collect();
+        uses.extend(unit.facts.iter().map(|&symbol| Dependence {
+            symbol,
+            kind: DependenceKind::Fact,
+        }));
+        uses.sort_unstable();
+        uses.dedup_by_key(|used| used.symbol);
+        let packed = self.pack(plan, &unit, new, &homes, name, uses);
+        Ok(packed.map(|parcel| Parcel {
+            instructions: entry.instructions,
+            ..parcel
+        }))
+    }
+
+    /// Writes a unit with one function; `None` if it mentions what has no link name.
+    fn pack(
+        &self,
+        plan: &ModulePlan,
+        unit: &Unit,
+        function: LLVMValueRef,
+        homes: &rustc_hash::FxHashMap<String, LLVMValueRef>,
+        name: Box<str>,
+        uses: Vec<Dependence>,
+    ) -> Option<Parcel> {
+        static LATEST: AtomicU64 = AtomicU64::new(0);
+        let mut near = HashSet::new();
+        let mut known: HashMap<LLVMValueRef, Box<str>> = HashMap::new();
+        for global in globals(&unit.module) {
+            // SAFETY: live globals; only functions are asked for their number.
+            let is_intrinsic = unsafe {
+                LLVMGetValueKind(global) == LLVMValueKind::LLVMFunctionValueKind
+                    && LLVMGetIntrinsicID(global) != 0
+            };
+            if is_intrinsic {
+                continue;
+            }
+            let text: Box<str> = value_name(global).into();
+            let id = self.table().index.get(homes.get(&*text)?)?;
+            let import = plan.import(*id);
+            let thread_local = self.summary().symbols[id.index()].kind == Kind::ThreadLocal;
+            if import.access == Access::Near && !thread_local {
+                near.insert(text.clone());
+            }
+            known.insert(global, text);
+        }
+        let callees = scan(function).callees;
+        let callees = callees.iter().filter_map(|callee| known.get(callee));
+        let callees = callees.filter(|callee| **callee != name).cloned().collect();
+        // SAFETY: a complete function of the context.
+        unsafe { strip(self.context().raw(), function) };
+        // SAFETY: a live module, all of whose values are its own; the buffer is ours.
+        let buffer = unsafe { Buffer::from_raw(LLVMWriteBitcodeToMemoryBuffer(unit.module.raw())) };
+        Some(Parcel {
+            // Relaxed: only its being unique counts.
+            number: LATEST.fetch_add(1, Ordering::Relaxed),
+            bitcode: buffer.bytes().into(),
+            instructions: 0,
+            mentions: known.into_values().filter(|text| *text != name).collect(),
+            near,
+            callees,
+            uses,
+            name,
+        })
+    }
+}
+
+/// Removes the metadata of instructions that does not travel.
+///
+/// # Safety
+/// A live function with a well-formed body, of that context.
+unsafe fn strip(context: LLVMContextRef, function: LLVMValueRef) {
+    let kept = METADATA.map(|name| {
+        // SAFETY: a live context; pointer and length describe the name.
+        unsafe { LLVMGetMDKindIDInContext(context, name.as_ptr().cast(), name.len() as u32) }
+    });
+    // SAFETY: by the caller's promise; walks blocks and instructions.
+    unsafe {
+        let mut block = LLVMGetFirstBasicBlock(function);
+        while !block.is_null() {
+            let mut instruction = LLVMGetFirstInstruction(block);
+            while !instruction.is_null() {
+                strip_instruction(instruction, &kept);
+                instruction = LLVMGetNextInstruction(instruction);
+            }
+            block = LLVMGetNextBasicBlock(block);
+        }
+    }
+}
+
+/// # Safety
+/// A live instruction.
+unsafe fn strip_instruction(instruction: LLVMValueRef, kept: &[u32]) {
+    let mut count = 0;
+    // SAFETY: by the caller's promise; the entries are a copy of ours, as many as counted,
+    // and are disposed once.
+    unsafe {
+        let entries = LLVMInstructionGetAllMetadataOtherThanDebugLoc(instruction, &mut count);
+        if entries.is_null() {
+            return;
+        }
+        for index in 0..count {
+            let kind = LLVMValueMetadataEntriesGetKind(entries, index as u32);
+            if !kept.contains(&kind) {
+                LLVMSetMetadata(instruction, kind, std::ptr::null_mut());
+            }
+        }
+        LLVMDisposeValueMetadataEntries(entries);
+    }
+}
