@@ -14,7 +14,8 @@
 //! a list holds none that was not scanned; a thread made since comes from one that was
 //! clean. `setjmp`'s buffers need no scan: `longjmp` is allowed only while the function
 //! that called `setjmp` has not returned, and it has a return address on the stack
-//! whenever something else runs. Stacks nobody runs on (fibers) must be registered.
+//! whenever something else runs. Stacks nobody runs on (fibers) are registered, or searched
+//! for in all memory ([`Roots::search_memory`]).
 //!
 //! A fiber may be handed from thread to thread during a scan. Its stack is read after
 //! all threads: code on it that ran when its thread was scanned and was suspended since
@@ -36,6 +37,7 @@
 //! | threads made meanwhile | one listing | `threads_made_meanwhile` |
 //! | registered stacks | no `registered` | `registered_fiber` |
 //! | stacks of `makecontext` | no `contexts` | case `contexts.c` |
+//! | stacks nobody told of | no `memory` in `run` | `a_stack_nobody_told_of_is_found_in_memory`, cases `own_stacks*.c` |
 //! | own stack of a thread that left it | no `own` in `walk` | `left_its_own_stack`, case `contexts.c` |
 //! | stack that overflowed | no `own` in `walk` | case `stack_overflow_caught.c` |
 //! | the caller | no `scan_caller` | `caller_counts` |
@@ -50,10 +52,10 @@
 //! - A late answer never meets another request (`slot`, model-checked).
 //!
 //! # Map, in reading order
-//! `report`: question and answer. `hits`: the words found. `maps`: where stacks end.
+//! `report`: question and answer. `hits`: the words found. `scratch`: where stacks are copied to. `maps`: where stacks end.
 //! `walk`: one thread's stacks. `task`: what `/proc` says. `look`: a sleeping thread.
 //! `slot`: request and answer. `handler`, `rewind`: the signal. `settle`: running
-//! threads. `stacks`, `contexts`, `exempt`, `turn`: tables. `roots`: the whole scan. `barrier`:
+//! threads. `stacks`, `contexts`, `exempt`, `turn`: tables. `memory`: stacks nobody told of. `roots`: the whole scan. `barrier`:
 //! `membarrier`.
 
 #![deny(missing_docs)]
@@ -75,6 +77,8 @@ mod hits;
 mod look;
 #[cfg(not(loom))]
 mod maps;
+#[cfg(not(loom))]
+mod memory;
 #[cfg(all(loom, test))]
 mod model;
 #[cfg(not(loom))]
@@ -83,6 +87,8 @@ mod report;
 mod rewind;
 #[cfg(not(loom))]
 mod roots;
+#[cfg(not(loom))]
+mod scratch;
 #[cfg(not(loom))]
 mod settle;
 mod slot;
@@ -108,6 +114,8 @@ pub use error::RootsError;
 pub use exempt::Exemption;
 #[cfg(not(loom))]
 pub use maps::note_fork;
+#[cfg(not(loom))]
+pub use memory::MemoryReport;
 #[cfg(not(loom))]
 pub use report::{How, Report, ScanTrouble, StackReport, ThreadReport, Wanted, Why};
 #[cfg(not(loom))]
