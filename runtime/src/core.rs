@@ -246,7 +246,10 @@ impl Core {
             Some(Definition::Tls { module, offset }) => {
                 Some(Resolved::thread_local(module, offset))
             }
-            Some(Definition::Address(address)) if !need.thread_local => Some(Resolved::at(address)),
+            Some(Definition::Address(address)) if !need.thread_local => {
+                self.reclaim.stacks.note_import(name);
+                Some(Resolved::at(address))
+            }
             _ if need.thread_local => {
                 let process = self.process.read().unwrap_or_else(PoisonError::into_inner);
                 let (module, offset) = process.find_tls(name)?;

@@ -267,11 +267,13 @@ impl Core {
                 Some(resolved)
             }
         })?;
+        let range = drafts.code_range();
+        let stacks = &self.reclaim.stacks;
+        stacks.note_code(link_name, &linked, range.start, entry);
         drafts.write(&linked)?;
         let entry = entry.ok_or_else(|| Error::NotAFunction {
             name: link_name.to_string(),
         })?;
-        let range = drafts.code_range();
         let memory = drafts.seal()?;
         self.register_rows(&linked.fdes, function.name)?;
         self.add_body(entry, range.end, function.name);
@@ -413,8 +415,10 @@ impl Core {
             .bounds()
             .map(|(name, address)| Name::strong(name, Definition::Address(address)))
             .collect();
+        let mut functions = Vec::new();
         for (definition, address) in placed.definitions() {
             if definition.kind == uruk_link::Kind::Function {
+                functions.push(address);
                 let end = address + definition.size.max(1);
                 self.add_body(address, end, static_name(definition.name));
             }
@@ -444,6 +448,10 @@ impl Core {
             self.note_use(&resolved, &mut uses);
             Some(resolved)
         })?;
+        let files: Vec<&str> = objects.iter().map(|(name, _)| &**name).collect();
+        let (files, start) = (files.join(", "), drafts.code_range().start);
+        let stacks = &self.reclaim.stacks;
+        stacks.note_code(&files, &linked, start, functions);
         drafts.write(&linked)?;
         let memory = drafts.seal()?;
         self.register_rows(&linked.fdes, c"")?;
