@@ -241,7 +241,7 @@ impl Core {
         let entry = placed
             .definitions()
             .find(|(d, _)| d.name == body)
-            .map(|(_, address)| address);
+            .map(|(d, address)| (address, address + d.size));
         let dylib = &function.module.dylib;
         let counters = match compiled.counts {
             true => Some(self.tiers.counts.address(&self.heap, id)?),
@@ -267,13 +267,13 @@ impl Core {
                 Some(resolved)
             }
         })?;
-        let range = drafts.code_range();
-        let stacks = &self.reclaim.stacks;
-        stacks.note_code(link_name, &linked, range.start, entry);
-        drafts.write(&linked)?;
-        let entry = entry.ok_or_else(|| Error::NotAFunction {
+        let (entry, sized_end) = entry.ok_or_else(|| Error::NotAFunction {
             name: link_name.to_string(),
         })?;
+        let range = drafts.code_range();
+        let stacks = &self.reclaim.stacks;
+        stacks.note_function(link_name, &linked, range.start, entry..sized_end);
+        drafts.write(&linked)?;
         let memory = drafts.seal()?;
         self.register_rows(&linked.fdes, function.name)?;
         self.add_body(entry, range.end, function.name);
@@ -451,7 +451,8 @@ impl Core {
         let files: Vec<&str> = objects.iter().map(|(name, _)| &**name).collect();
         let (files, start) = (files.join(", "), drafts.code_range().start);
         let stacks = &self.reclaim.stacks;
-        stacks.note_code(&files, &linked, start, functions);
+        functions.extend(linked.fdes.iter().map(|row| row.start));
+        stacks.note_code(&files, &linked.code, start, functions);
         drafts.write(&linked)?;
         let memory = drafts.seal()?;
         self.register_rows(&linked.fdes, c"")?;

@@ -120,23 +120,33 @@ impl StackSearch {
         }
     }
 
-    /// Code of `file` is about to be made executable, at `start`; `symbols` are functions of
-    /// it that may have no unwind record.
-    pub(crate) fn note_code(
-        &self,
-        file: &str,
-        linked: &Linked,
-        start: u64,
-        symbols: impl IntoIterator<Item = u64>,
-    ) {
+    /// Code of `files` is about to be made executable at `start`, nothing else among it;
+    /// functions begin at `bounds`.
+    pub(crate) fn note_code(&self, files: &str, code: &[u8], start: u64, mut bounds: Vec<u64>) {
+        if !self.wanted() {
+            return;
+        }
+        bounds.sort_unstable();
+        if let Some(at) = switches::find(code, start, &bounds) {
+            self.begin(|| format!("{files}, at {at:#x}, loads its stack pointer from elsewhere"));
+        }
+    }
+
+    /// A function is linked, with what it needs, at `start`; `body` is the function itself.
+    pub(crate) fn note_function(&self, name: &str, linked: &Linked, start: u64, body: Range<u64>) {
         if !self.wanted() || !switches::suspicious(&linked.code) {
             return;
         }
-        let rows = linked.fdes.iter().map(|row| row.start);
-        let mut bounds: Vec<u64> = rows.chain(symbols).collect();
-        bounds.sort_unstable();
-        if let Some(at) = switches::find(&linked.code, start, &bounds) {
-            self.begin(|| format!("{file}, at {at:#x}, loads its stack pointer from elsewhere"));
+        // The rest of the segment are constants.
+        let rows = linked.fdes.iter().map(|row| row.start..row.end);
+        for range in rows.chain([body]) {
+            let place = |at: u64| at.checked_sub(start).map_or(usize::MAX, |at| at as usize);
+            let code = linked.code.get(place(range.start)..place(range.end));
+            if let Some(at) = code.and_then(|code| switches::find(code, range.start, &[])) {
+                self.begin(|| {
+                    format!("{name}, at {at:#x}, loads its stack pointer from elsewhere")
+                });
+            }
         }
     }
 
