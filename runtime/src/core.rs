@@ -126,7 +126,7 @@ pub(crate) struct Core {
     /// Counts images: local names carry the number of theirs.
     pub(crate) images: AtomicU64,
     pub(crate) functions: RwLock<Vec<Option<Function>>>,
-    /// Bodies by start address: end and name.
+    /// Bodies by start address: size and name.
     bodies: RwLock<BTreeMap<u64, (u64, &'static CStr)>>,
     pub(crate) counters: Counters,
     pub(crate) events: Events,
@@ -349,7 +349,8 @@ impl Core {
     /// Name and start of the body that holds `pc`.
     pub(crate) fn function_name_at(&self, pc: u64) -> Option<(&'static CStr, u64)> {
         let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
-        let (&start, &(end, name)) = bodies.range(..=pc).next_back()?;
+        let (&start, &(size, name)) = bodies.range(..=pc).next_back()?;
+        let end = start + size;
         (pc < end).then_some((name, start))
     }
 
@@ -358,7 +359,7 @@ impl Core {
         let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
         bodies
             .iter()
-            .map(|(&start, &(end, name))| (start, end, name))
+            .map(|(&start, &(size, name))| (start, start + size, name))
             .collect()
     }
 
@@ -374,7 +375,8 @@ impl Core {
     /// Records where a body lies.
     pub(crate) fn add_body(&self, start: u64, end: u64, name: &'static CStr) {
         let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
-        bodies.insert(start, (end, name));
+        // An end could be taken for a return address.
+        bodies.insert(start, (end.saturating_sub(start), name));
     }
 }
 

@@ -24,6 +24,10 @@
 //! | `ff /2`, 2 to 7 bytes, ends at `w` | the same, indirect |
 //! | `lea r, [rip + d]` in the range, with `w` as its address | assembly that saves where it goes on |
 //! | four bytes in the range with the value `w` | the same, without position independence |
+//! Where a function ends with a call, its end looks like that call's return address. Tables of
+//! functions have its start beside it, which no stack has: generated code never has the address
+//! of its own entry (see `look`). So a word next to the start of its range does not count.
+//!
 //! | word of an interrupted context (a [mark](crate::walk) follows) | anywhere: a signal came there |
 //!
 //! # When
@@ -47,7 +51,7 @@ use crate::maps::lines;
 use crate::report::Wanted;
 use crate::scratch::Scratch;
 use crate::sys;
-use crate::walk::{FRAME_MARK, scan_words};
+use crate::walk::FRAME_MARK;
 
 const PAGE: u64 = 4096;
 
@@ -145,22 +149,33 @@ impl Search<'_> {
         if found.bytes > self.limit {
             return Err(Stop::Large(found.bytes));
         }
-        let mut at = run.start;
-        while at < run.end {
+        let (mut at, mut first) = (run.start, 0);
+        while at + 8 * (first as u64) < run.end {
             let count = ((run.end - at) / 8).min(buffer.len() as u64) as usize;
             let read = sys::read_words(self.pid, at, &mut buffer[..count]);
-            if read == 0 {
+            if read <= first {
                 // Gone, or closed, since: nobody's stack now.
-                at = (at & !(PAGE - 1)) + PAGE;
+                (at, first) = ((at & !(PAGE - 1)) + PAGE, 0);
                 continue;
             }
-            while found.note(at, &buffer[..read], self.pid) {
+            // The last word waits for the one behind it.
+            let more = read == count && at + 8 * (read as u64) < run.end;
+            let end = if more { read - 1 } else { read };
+            while found.note(self, at, &buffer[..read], first..end) {
                 found.likely = found.likely.grown().ok_or(Stop::ManyHits)?;
                 found.sure = found.sure.grown().ok_or(Stop::ManyHits)?;
             }
-            at += read as u64 * 8;
+            // Both of its neighbours are read with it.
+            let back = if more { 2 } else { 0 };
+            (at, first) = (at + 8 * (read as u64 - back), usize::from(more));
         }
         Ok(())
+    }
+
+    /// Whether `word` is from a table that has `beside` next to it.
+    fn in_table(&self, word: u64, beside: u64) -> bool {
+        let mut ranges = self.wanted.kept_by(word);
+        ranges.all(|index| self.wanted.ranges()[index].start == beside)
     }
 
     /// Which of what was found counts.
@@ -211,21 +226,41 @@ impl Search<'_> {
 }
 
 impl Found {
-    /// Notes what a chunk that was read at `at` holds; true if there was no room.
-    fn note(&mut self, at: u64, words: &[u64], pid: i32) -> bool {
-        let mut done = 0;
-        while done < words.len() {
-            let (read, mark) = scan_words(&words[done..], &mut self.likely);
-            done += read;
-            if mark {
-                debug_assert_eq!(words[done - 1], FRAME_MARK);
-                let mut saved = [0; (SAVED / 8) as usize];
-                let end = at + (done as u64 - 1) * 8;
-                let read = sys::read_words(pid, end.wrapping_sub(SAVED), &mut saved);
-                saved[..read].iter().for_each(|&word| self.sure.note(word));
+    /// Notes what `part` of the words that were read at `at` holds; true if there was no room.
+    fn note(&mut self, search: &Search<'_>, at: u64, words: &[u64], part: Range<usize>) -> bool {
+        for (group, chunk) in words[part.clone()].chunks(8).enumerate() {
+            let mut any = false;
+            for &word in chunk {
+                any |= self.likely.wants(word) | (word == FRAME_MARK);
+            }
+            if any {
+                let first = part.start + group * 8;
+                (first..first + chunk.len()).for_each(|index| self.word(search, at, words, index));
             }
         }
         self.likely.overflowed() || self.sure.overflowed()
+    }
+
+    fn word(&mut self, search: &Search<'_>, at: u64, words: &[u64], index: usize) {
+        let word = words[index];
+        if word == FRAME_MARK {
+            let mut saved = [0; (SAVED / 8) as usize];
+            let end = at + index as u64 * 8;
+            let read = sys::read_words(search.pid, end.wrapping_sub(SAVED), &mut saved);
+            saved[..read].iter().for_each(|&word| self.sure.note(word));
+        }
+        if !self.likely.wants(word) {
+            return;
+        }
+        let before = index.checked_sub(1).map(|before| words[before]);
+        let beside = [before, words.get(index + 1).copied()];
+        if !beside
+            .into_iter()
+            .flatten()
+            .any(|beside| search.in_table(word, beside))
+        {
+            self.likely.note(word);
+        }
     }
 }
 

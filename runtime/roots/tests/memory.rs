@@ -100,6 +100,13 @@ fn a_stack_nobody_told_of_is_found_in_memory() {
     for other in [0, 16, 20, 22, 47, 64] {
         assert!(!kept(code.at() + other), "{other}: nobody goes on there");
     }
+    // A table of functions: the start beside the end.
+    for beside in [word - 8, word + 8] {
+        store(beside, code.at());
+        assert!(!kept(code.at() + 21), "an entry of a table");
+        store(beside, 0);
+        assert!(kept(code.at() + 21));
+    }
     // Not at a multiple of eight: no stack pointer ever is elsewhere.
     store(word, 0);
     // SAFETY: our memory.
