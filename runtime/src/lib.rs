@@ -61,7 +61,7 @@ mod versions;
 pub use crate::dylib::Dylib;
 pub use crate::error::{Error, Missing};
 pub use crate::event::{Event, Listener, Tier};
-pub use crate::func::{Func, Signature, Value};
+pub use crate::func::{Func, FuncOnlyThread, Signature, Value};
 pub use crate::guest::exit::register_exit_handler;
 pub use crate::jit::{Jit, JitBuilder, RegisteredStack};
 pub use crate::program::{Mode, Program, ProgramOptions};

@@ -40,6 +40,7 @@
 //! | stacks nobody told of | no `memory` in `run` | `a_stack_nobody_told_of_is_found_in_memory`, cases `own_stacks*.c` |
 //! | own stack of a thread that left it | no `own` in `walk` | `left_its_own_stack`, case `contexts.c` |
 //! | stack that overflowed | no `own` in `walk` | case `stack_overflow_caught.c` |
+//! | a counted thread inside of a call | `outside` without `count` | `counted_threads_are_left_alone_outside` |
 //! | the caller | no `scan_caller` | `caller_counts` |
 //! | end of a range | `start..end` in `kept_by` | `ends_count_and_bad_lists_are_errors` |
 //! | repeated calls | no `repair` | `a_scan_storm_interrupts_no_call` |
@@ -55,7 +56,7 @@
 //! `report`: question and answer. `hits`: the words found. `scratch`: where stacks are copied to. `maps`: where stacks end.
 //! `walk`: one thread's stacks. `task`: what `/proc` says. `look`: a sleeping thread.
 //! `slot`: request and answer. `handler`, `rewind`: the signal. `settle`: running
-//! threads. `stacks`, `contexts`, `exempt`, `turn`: tables. `memory`: stacks nobody told of. `roots`: the whole scan. `barrier`:
+//! threads. `stacks`, `contexts`, `exempt`, `entries`, `turn`: tables. `memory`: stacks nobody told of. `roots`: the whole scan. `barrier`:
 //! `membarrier`.
 
 #![deny(missing_docs)]
@@ -65,6 +66,7 @@
 mod barrier;
 #[cfg(not(loom))]
 mod contexts;
+mod entries;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
@@ -108,6 +110,8 @@ mod walk;
 pub use barrier::{BarrierError, fence_all_threads, serialize_cores};
 #[cfg(not(loom))]
 pub use contexts::note_context_stack;
+#[cfg(not(loom))]
+pub use entries::{CountedThread, Inside};
 #[cfg(not(loom))]
 pub use error::RootsError;
 #[cfg(not(loom))]

@@ -36,6 +36,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::contexts::CONTEXTS;
+use crate::entries;
 
 /// The process is a child of `fork`: its first thread may run on any stack. Relaxed: it is
 /// set when there is one thread.
@@ -44,6 +45,7 @@ pub(crate) static FORKED: AtomicBool = AtomicBool::new(false);
 /// Says that this process is the child of a `fork`, whether or not its parent had a scanner.
 pub fn note_fork() {
     FORKED.store(true, Ordering::Relaxed);
+    entries::after_fork_child();
 }
 
 /// A run of readable memory.

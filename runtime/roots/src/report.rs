@@ -165,6 +165,9 @@ pub enum How {
     },
     /// Exempt by [`Roots::exempt_current_thread`](crate::Roots::exempt_current_thread).
     Exempt,
+    /// It comes in by counted calls only, and was in none
+    /// ([`CountedThread`](crate::CountedThread)).
+    Outside,
     /// It ended meanwhile.
     Gone,
     /// It was not scanned: anything may be on its stacks.

@@ -8,12 +8,13 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use crate::contexts::{CONTEXTS, elsewhere};
+use crate::entries;
 use crate::error::RootsError;
 use crate::exempt::{Exempt, Exemption};
 use crate::handler::{self, INTERRUPTED, REPEATED, REQUESTS};
 use crate::hits::Hits;
 use crate::look::{Look, Looker, why};
-use crate::maps::FORKED;
+use crate::maps::note_fork;
 use crate::memory::{Search, Stop};
 use crate::report::{How, Report, ScanTrouble, StackReport, ThreadReport, Wanted};
 use crate::settle::{Asked, Settling};
@@ -135,7 +136,7 @@ impl Roots {
     /// To be called in the child after `fork`, before its first scan: requests of the
     /// parent are forgotten, and so are exemptions.
     pub fn after_fork_child(&self) {
-        FORKED.store(true, Ordering::Relaxed);
+        note_fork();
         for slot in &REQUESTS {
             drop(slot.reset());
         }
@@ -331,6 +332,10 @@ impl Scan<'_> {
         for &tid in tids {
             if exempt.contains(&tid) {
                 self.note(tid, How::Exempt, None);
+                continue;
+            }
+            if entries::is_outside(tid) {
+                self.note(tid, How::Outside, None);
                 continue;
             }
             if tid == own {
