@@ -130,7 +130,7 @@ pub(crate) struct Core {
     /// Counts images: local names carry the number of theirs.
     pub(crate) images: AtomicU64,
     pub(crate) functions: RwLock<Vec<Option<Function>>>,
-    /// Bodies by start address: end and name.
+    /// Bodies by start address: size and name.
     bodies: RwLock<BTreeMap<u64, (u64, &'static CStr)>>,
     pub(crate) counters: Counters,
     pub(crate) events: Events,
@@ -250,7 +250,10 @@ impl Core {
             Some(Definition::Tls { module, offset }) => {
                 Some(Resolved::thread_local(module, offset))
             }
-            Some(Definition::Address(address)) if !need.thread_local => Some(Resolved::at(address)),
+            Some(Definition::Address(address)) if !need.thread_local => {
+                self.reclaim.stacks.note_import(name);
+                Some(Resolved::at(address))
+            }
             _ if need.thread_local => {
                 let process = self.process.read().unwrap_or_else(PoisonError::into_inner);
                 let (module, offset) = process.find_tls(name)?;
@@ -350,7 +353,8 @@ impl Core {
     /// Name and start of the body that holds `pc`.
     pub(crate) fn function_name_at(&self, pc: u64) -> Option<(&'static CStr, u64)> {
         let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
-        let (&start, &(end, name)) = bodies.range(..=pc).next_back()?;
+        let (&start, &(size, name)) = bodies.range(..=pc).next_back()?;
+        let end = start + size;
         (pc < end).then_some((name, start))
     }
 
@@ -359,7 +363,7 @@ impl Core {
         let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
         bodies
             .iter()
-            .map(|(&start, &(end, name))| (start, end, name))
+            .map(|(&start, &(size, name))| (start, start + size, name))
             .collect()
     }
 
@@ -375,7 +379,8 @@ impl Core {
     /// Records where a body lies.
     pub(crate) fn add_body(&self, start: u64, end: u64, name: &'static CStr) {
         let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
-        bodies.insert(start, (end, name));
+        // An end could be taken for a return address.
+        bodies.insert(start, (end.saturating_sub(start), name));
     }
 }
 

@@ -137,6 +137,14 @@ pub enum Event {
         /// Functions that wait to be compiled at a higher tier.
         queue: usize,
     },
+    /// The program has code that may go to stacks which nobody told of. All memory is
+    /// searched for them, from now on, before code is freed.
+    StacksSearched {
+        /// What code, or how it was noticed.
+        cause: String,
+        /// When.
+        at: Duration,
+    },
     /// LLVM reported a fatal error; its worker was given up and another one made.
     WorkerLost {
         /// LLVM's message.

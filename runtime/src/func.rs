@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use uruk_codegen::Kind;
+use uruk_roots::{CountedThread, Inside};
 use uruk_stubs::FunctionId;
 
 use crate::core::Core;
@@ -26,6 +27,44 @@ impl Core {
             Kind::Function
         );
         Ok(reader.function_type(function.symbol))
+    }
+}
+
+/// Says that the thread it was made on runs JIT'd code only within [`Func`] calls.
+#[derive(Debug)]
+pub struct FuncOnlyThread {
+    _counted: CountedThread,
+}
+
+impl FuncOnlyThread {
+    /// Counts the calling thread's calls from now on, so that the search for return addresses
+    /// leaves it alone while it is in none: no signal, no reading of its stacks. A call costs
+    /// two more stores. At most 256 threads at once; more are searched as ever.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "define i64 @half(i64 %x) { %y = lshr i64 %x, 1 ret i64 %y }")?;
+    /// // SAFETY: `half` is the function above.
+    /// let half = unsafe { jit.function::<extern "C" fn(i64) -> i64>("half")? };
+    /// // SAFETY: this thread calls `half` and nothing else of the session.
+    /// let _counted = unsafe { uruk::FuncOnlyThread::begin() };
+    /// assert_eq!(half.call(42), 21);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// Until the result is dropped, for every session of the process:
+    /// 1. The thread is in no JIT'd code now, and enters it by `Func::call` only: not through an
+    ///    address ([`Func::address`], [`Jit::lookup`]) outside of such a call, nor by
+    ///    a callback of a library, a handler of a signal, or the end of a thread-local.
+    ///    Nothing passes a place where this could be seen: it has to be promised.
+    /// 2. The result is dropped on this thread, not forgotten: its id is given to other
+    ///    threads later.
+    pub unsafe fn begin() -> FuncOnlyThread {
+        FuncOnlyThread {
+            // SAFETY: by the caller's promises; `Func::call` lives within an `Inside`.
+            _counted: unsafe { CountedThread::begin() },
+        }
     }
 }
 
@@ -136,6 +175,7 @@ macro_rules! signatures {
                 // SAFETY: a slot holds ready code or a trampoline that leads to it, and
                 // the type was compared on acquiring; the rest was promised there.
                 // `C-unwind`, as C++ code may throw through the call.
+                let _inside = Inside::begin();
                 let function = unsafe {
                     std::mem::transmute::<u64, extern "C-unwind" fn($($ty),*) -> R>(self.entry())
                 };

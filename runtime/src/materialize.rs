@@ -264,7 +264,7 @@ impl Core {
         let entry = placed
             .definitions()
             .find(|(d, _)| d.name == body)
-            .map(|(_, address)| address);
+            .map(|(d, address)| (address, address + d.size));
         let dylib = &function.module.dylib;
         let counters = match compiled.counts {
             true => Some(self.tiers.counts.address(&self.heap, id)?),
@@ -290,11 +290,13 @@ impl Core {
                 Some(resolved)
             }
         })?;
-        drafts.write(&linked)?;
-        let entry = entry.ok_or_else(|| Error::NotAFunction {
+        let (entry, sized_end) = entry.ok_or_else(|| Error::NotAFunction {
             name: link_name.to_string(),
         })?;
         let range = drafts.code_range();
+        let stacks = &self.reclaim.stacks;
+        stacks.note_function(link_name, &linked, range.start, entry..sized_end);
+        drafts.write(&linked)?;
         let memory = drafts.seal()?;
         self.register_rows(&linked.fdes, function.name)?;
         self.add_body(entry, range.end, function.name);
@@ -437,8 +439,10 @@ impl Core {
             .bounds()
             .map(|(name, address)| Name::strong(name, Definition::Address(address)))
             .collect();
+        let mut functions = Vec::new();
         for (definition, address) in placed.definitions() {
             if definition.kind == uruk_link::Kind::Function {
+                functions.push(address);
                 let end = address + definition.size.max(1);
                 self.add_body(address, end, static_name(definition.name));
             }
@@ -468,6 +472,11 @@ impl Core {
             self.note_use(&resolved, &mut uses);
             Some(resolved)
         })?;
+        let files: Vec<&str> = objects.iter().map(|(name, _)| &**name).collect();
+        let (files, start) = (files.join(", "), drafts.code_range().start);
+        let stacks = &self.reclaim.stacks;
+        functions.extend(linked.fdes.iter().map(|row| row.start));
+        stacks.note_code(&files, &linked.code, start, functions);
         drafts.write(&linked)?;
         let memory = drafts.seal()?;
         self.register_rows(&linked.fdes, c"")?;

@@ -13,6 +13,7 @@
 //! meanwhile; between steps the pass is given back.
 
 mod environment;
+mod stacks;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -36,6 +37,7 @@ use crate::service;
 use crate::tiers::clock;
 
 use environment::{Hands, space_of};
+use stacks::StackSearch;
 
 /// Notes are left to gather for so long, unless somebody waits.
 const GATHER: Duration = Duration::from_millis(5);
@@ -126,8 +128,8 @@ pub(crate) struct Reclaim {
     /// Requests up to this one are done.
     answered: AtomicU64,
     started: AtomicBool,
-    /// The program switches stacks that nobody told of: no scan can prove anything.
-    pub(crate) blind: AtomicBool,
+    /// What is known of the program's stacks.
+    pub(crate) stacks: StackSearch,
     /// Made when it is first needed: it takes a signal.
     roots: OnceLock<Roots>,
 }
@@ -150,7 +152,7 @@ impl Reclaim {
             }),
             answered: AtomicU64::new(0),
             started: AtomicBool::new(false),
-            blind: AtomicBool::new(false),
+            stacks: StackSearch::new(config),
             roots: OnceLock::new(),
         }
     }
@@ -247,7 +249,7 @@ impl Core {
         };
         let start = Instant::now();
         while reclaim.answered.load(Ordering::Acquire) < ticket {
-            let blind = reclaim.blind.load(Ordering::Relaxed);
+            let blind = reclaim.stacks.blind.load(Ordering::Relaxed);
             if start.elapsed() > limit || blind || self.is_stopping() {
                 return false;
             }
@@ -360,7 +362,7 @@ impl Core {
         let before = clock(libc::CLOCK_THREAD_CPUTIME_ID);
         let mut state = self.reclaim.state();
         self.read_notes(&mut state, now);
-        if self.reclaim.blind.load(Ordering::Relaxed) {
+        if self.reclaim.stacks.blind.load(Ordering::Relaxed) {
             return Step::Idle { until: None };
         }
         let State {

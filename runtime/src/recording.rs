@@ -156,6 +156,10 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
                 queue: *queue as u64,
             });
         }
+        Event::StacksSearched { cause, at } => {
+            let text = format!("memory is searched for stacks: {cause}");
+            recorder.noted(nanos(*at), None, &text);
+        }
         Event::WorkerLost { message, at } => {
             recorder.noted(
                 nanos(*at),

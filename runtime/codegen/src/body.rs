@@ -237,6 +237,7 @@ impl Extraction<'_> {
         let is_call = is_call(opcode);
         // SAFETY: a call has a callee.
         let is_asm = is_call && unsafe { !LLVMIsAInlineAsm(LLVMGetCalledValue(copy)).is_null() };
+        self.has_asm |= is_asm;
         // SAFETY: see above.
         let count = unsafe { LLVMGetNumOperands(copy) }.max(0) as u32;
         for index in 0..count {

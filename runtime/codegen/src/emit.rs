@@ -132,6 +132,18 @@ impl Emitter {
         }
     }
 
+    /// Makes the pipeline anew; false if it cannot be had.
+    ///
+    /// After a module with assembly: `MCContext::reset` keeps the table of local labels
+    /// (`1:`), whose symbols it frees.
+    pub(crate) fn renew(&mut self) -> bool {
+        let Some(fresh) = Pipeline::new(self.machine) else {
+            return false;
+        };
+        *self.pipeline = fresh;
+        true
+    }
+
     /// Emits a module to a relocatable object.
     pub(crate) fn emit(&mut self, module: LLVMModuleRef) -> Vec<u8> {
         self.pipeline.emit(module)

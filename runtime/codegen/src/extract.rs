@@ -113,6 +113,8 @@ pub(crate) struct Unit {
     /// matrix intrinsics.
     pub(crate) needs_passes: bool,
     pub(crate) has_matrices: bool,
+    /// There is assembly in it.
+    pub(crate) has_asm: bool,
     /// Callees defined for the optimizer only, with their link names.
     pub(crate) candidates: Vec<(SymbolId, String)>,
     /// Constants defined for the optimizer only.
@@ -164,6 +166,7 @@ pub(crate) struct Extraction<'a> {
     pub(crate) bodies_read: FxHashSet<LLVMValueRef>,
     pub(crate) needs_passes: bool,
     pub(crate) has_matrices: bool,
+    pub(crate) has_asm: bool,
     /// The function the unit is made for, old and new, when it is optimized: it calls
     /// itself directly.
     pub(crate) root: Option<(LLVMValueRef, LLVMValueRef)>,
@@ -220,6 +223,7 @@ impl<'a> Extraction<'a> {
             bodies_read: FxHashSet::default(),
             needs_passes: false,
             has_matrices: false,
+            has_asm: false,
             root: None,
             candidates: Vec::new(),
             kept: Vec::new(),
@@ -378,6 +382,7 @@ impl<'a> Extraction<'a> {
             module: self.module,
             needs_passes: self.needs_passes,
             has_matrices: self.has_matrices,
+            has_asm: self.has_asm,
             candidates: self.candidates,
             constants: self.constants.into_iter().map(|(_, new)| new).collect(),
             kept: self.kept,

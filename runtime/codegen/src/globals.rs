@@ -354,6 +354,7 @@ impl Extraction<'_> {
             // SAFETY: copies the text into our module.
             unsafe { LLVMSetModuleInlineAsm2(self.module.raw(), text, length) };
         }
+        self.has_asm |= length != 0;
         length != 0
     }
 

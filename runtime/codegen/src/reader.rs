@@ -236,6 +236,9 @@ impl Reader {
             message,
         };
         let done = work(emitter, unit).map_err(&fail)?;
+        if unit.has_asm && !emitter.renew() {
+            self.sound = false;
+        }
         // Emission always says it succeeded; an error in the context counts.
         match self.context.take_errors() {
             None => Ok(done),

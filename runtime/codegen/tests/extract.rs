@@ -217,8 +217,27 @@ fn what_was_compiled_before_leaves_no_trace_in_an_object() {
           %p = landingpad { ptr, i32 } catch ptr null
           ret i32 -1
         }
-        define double @d(double %x) { %y = fadd double %x, 1.5 ret double %y }";
-    let names = ["a", "b", "c", "d", "c", "a"];
+        define double @d(double %x) { %y = fadd double %x, 1.5 ret double %y }
+        define void @labels() {
+          call void asm sideeffect \"jmp 2f\\0A1: nop\\0A2: jne 1b\", \"\"()
+          ret void
+        }
+        define void @more_labels() {
+          call void asm sideeffect \"1: jne 1b\\0A1: jne 1b\\0Ajmp 2f\\0A2:\", \"\"()
+          ret void
+        }";
+    let names = [
+        "a",
+        "labels",
+        "b",
+        "more_labels",
+        "c",
+        "d",
+        "labels",
+        "more_labels",
+        "c",
+        "a",
+    ];
     let mut kept = reader(ir);
     let plan = plan(&kept);
     for name in names {

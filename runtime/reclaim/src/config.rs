@@ -76,6 +76,35 @@ impl Value for Nanos {
     }
 }
 
+/// What is done about stacks that a program goes to in its own assembly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stacks {
+    /// Whoever makes them says where they are; reclaim ends if one is found that was not told.
+    Told,
+    /// All memory is searched for them once the program has code that may go to one.
+    Auto,
+    /// All memory is searched.
+    Always,
+}
+
+impl fmt::Display for Stacks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stacks::Told => "told",
+            Stacks::Auto => "auto",
+            Stacks::Always => "always",
+        })
+    }
+}
+
+impl Value for Stacks {
+    const EXPECTED: &'static str = "told, auto or always";
+    fn read(text: &str) -> Option<Stacks> {
+        let all = [Stacks::Told, Stacks::Auto, Stacks::Always];
+        all.into_iter().find(|stacks| stacks.to_string() == text)
+    }
+}
+
 fn clamped<T: PartialOrd>(value: T, low: T, high: T) -> T {
     // A not-a-number compares with nothing and becomes the least.
     match value {
@@ -180,6 +209,10 @@ settings! {
         " Callers and callees are put side by side up to so many bytes.";
     listed: u64 = 64, 0 => 65_536,
         " Pinned blocks, and threads by block, that the statistics name.";
+    stacks: Stacks = Stacks::Auto, Stacks::Told => Stacks::Always,
+        " Stacks that a program switches to in its own assembly: told (they are registered, or reclaim ends), auto (all memory is searched for them once there is code that may do so), always (searched).";
+    search_limit: u64 = 1 << 30, 1 => 1 << 40,
+        " Bytes of memory that such a search reads at most. A program that uses more keeps its old code.";
     patience: Nanos = MINUTE, Nanos::ZERO => DAY,
         " Retired code this old that still cannot be freed is reported as stuck.";
 }

@@ -58,7 +58,7 @@ mod proof;
 pub mod stats;
 
 pub use block::{Block, Dead, Event, Fixed, State, StepError};
-pub use config::{Config, SettingError};
+pub use config::{Config, SettingError, Stacks};
 pub use engine::{Engine, NoteError, Step};
 pub use env::{
     Affinity, Copied, CopyError, Environment, EnvironmentError, MayHold, Memory, Missing, Pin,

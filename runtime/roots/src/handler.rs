@@ -19,6 +19,7 @@ use crate::error::RootsError;
 use crate::hits::Hits;
 use crate::maps::Maps;
 use crate::rewind::{self, Interrupted};
+use crate::scratch::Scratch;
 use crate::slot::Slot;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sys;
@@ -41,9 +42,9 @@ pub(crate) struct Work {
     pub(crate) tcb: u64,
     pub(crate) limit: u64,
     pub(crate) hits: Hits,
-    pub(crate) buffer: Box<[u64]>,
+    pub(crate) buffer: Scratch,
     /// What the handler runs on: the thread's own stack may have little room.
-    pub(crate) stack: Box<[u64]>,
+    pub(crate) stack: Scratch,
     /// Bytes scanned, or why not; `None` before.
     pub(crate) outcome: Option<Result<u64, Trouble>>,
     /// Time from the handler's first instruction to its answer.

@@ -58,6 +58,13 @@ impl Hits {
         (room <= Self::LARGEST).then(|| Self::new(&range, room))
     }
 
+    /// The same with a table four times as large, or `None` at the limit.
+    pub(crate) fn grown(&self) -> Option<Self> {
+        let mut grown = self.larger()?;
+        self.iter().for_each(|address| grown.note(address));
+        Some(grown)
+    }
+
     /// Whether something was dropped.
     pub(crate) fn overflowed(&self) -> bool {
         self.overflowed
@@ -153,5 +160,8 @@ mod tests {
         let grown = hits.larger().expect("room to grow");
         assert_eq!(grown.iter().count(), 0);
         assert!(!grown.overflowed());
+        let kept = hits.grown().expect("room to grow");
+        assert!(!kept.overflowed());
+        assert_eq!(kept.iter().collect::<BTreeSet<_>>(), set);
     }
 }

@@ -14,7 +14,8 @@
 //! a list holds none that was not scanned; a thread made since comes from one that was
 //! clean. `setjmp`'s buffers need no scan: `longjmp` is allowed only while the function
 //! that called `setjmp` has not returned, and it has a return address on the stack
-//! whenever something else runs. Stacks nobody runs on (fibers) must be registered.
+//! whenever something else runs. Stacks nobody runs on (fibers) are registered, or searched
+//! for in all memory ([`Roots::search_memory`]).
 //!
 //! A fiber may be handed from thread to thread during a scan. Its stack is read after
 //! all threads: code on it that ran when its thread was scanned and was suspended since
@@ -36,8 +37,10 @@
 //! | threads made meanwhile | one listing | `threads_made_meanwhile` |
 //! | registered stacks | no `registered` | `registered_fiber` |
 //! | stacks of `makecontext` | no `contexts` | case `contexts.c` |
+//! | stacks nobody told of | no `memory` in `run` | `a_stack_nobody_told_of_is_found_in_memory`, cases `own_stacks*.c` |
 //! | own stack of a thread that left it | no `own` in `walk` | `left_its_own_stack`, case `contexts.c` |
 //! | stack that overflowed | no `own` in `walk` | case `stack_overflow_caught.c` |
+//! | a counted thread inside of a call | `outside` without `count` | `counted_threads_are_left_alone_outside` |
 //! | the caller | no `scan_caller` | `caller_counts` |
 //! | end of a range | `start..end` in `kept_by` | `ends_count_and_bad_lists_are_errors` |
 //! | repeated calls | no `repair` | `a_scan_storm_interrupts_no_call` |
@@ -50,10 +53,10 @@
 //! - A late answer never meets another request (`slot`, model-checked).
 //!
 //! # Map, in reading order
-//! `report`: question and answer. `hits`: the words found. `maps`: where stacks end.
+//! `report`: question and answer. `hits`: the words found. `scratch`: where stacks are copied to. `maps`: where stacks end.
 //! `walk`: one thread's stacks. `task`: what `/proc` says. `look`: a sleeping thread.
 //! `slot`: request and answer. `handler`, `rewind`: the signal. `settle`: running
-//! threads. `stacks`, `contexts`, `exempt`, `turn`: tables. `roots`: the whole scan. `barrier`:
+//! threads. `stacks`, `contexts`, `exempt`, `entries`, `turn`: tables. `memory`: stacks nobody told of. `roots`: the whole scan. `barrier`:
 //! `membarrier`.
 
 #![deny(missing_docs)]
@@ -63,6 +66,7 @@
 mod barrier;
 #[cfg(not(loom))]
 mod contexts;
+mod entries;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
@@ -75,6 +79,8 @@ mod hits;
 mod look;
 #[cfg(not(loom))]
 mod maps;
+#[cfg(not(loom))]
+mod memory;
 #[cfg(all(loom, test))]
 mod model;
 #[cfg(not(loom))]
@@ -83,6 +89,8 @@ mod report;
 mod rewind;
 #[cfg(not(loom))]
 mod roots;
+#[cfg(not(loom))]
+mod scratch;
 #[cfg(not(loom))]
 mod settle;
 mod slot;
@@ -103,11 +111,15 @@ pub use barrier::{BarrierError, fence_all_threads, serialize_cores};
 #[cfg(not(loom))]
 pub use contexts::note_context_stack;
 #[cfg(not(loom))]
+pub use entries::{CountedThread, Inside};
+#[cfg(not(loom))]
 pub use error::RootsError;
 #[cfg(not(loom))]
 pub use exempt::Exemption;
 #[cfg(not(loom))]
 pub use maps::note_fork;
+#[cfg(not(loom))]
+pub use memory::MemoryReport;
 #[cfg(not(loom))]
 pub use report::{How, Report, ScanTrouble, StackReport, ThreadReport, Wanted, Why};
 #[cfg(not(loom))]

@@ -28,6 +28,7 @@ use crate::handler::BUFFER;
 use crate::hits::Hits;
 use crate::maps::Maps;
 use crate::report::Why;
+use crate::scratch::Scratch;
 use crate::stacks::Stacks;
 use crate::sys;
 use crate::task::{self, Outside, Unread};
@@ -60,7 +61,7 @@ pub(crate) struct Looker<'a> {
     pub(crate) maps: Arc<Maps>,
     range: Range<u64>,
     stacks: &'a Stacks,
-    buffer: Box<[u64]>,
+    buffer: Scratch,
 }
 
 impl<'a> Looker<'a> {
@@ -72,7 +73,7 @@ impl<'a> Looker<'a> {
             maps: Arc::new(Maps::take(stacks.ranges())?),
             range,
             stacks,
-            buffer: vec![0; BUFFER * 4].into_boxed_slice(),
+            buffer: Scratch::new(BUFFER * 4),
         })
     }
 
@@ -85,6 +86,12 @@ impl<'a> Looker<'a> {
     /// The range hits are looked for in.
     pub(crate) fn range(&self) -> &Range<u64> {
         &self.range
+    }
+
+    /// The memory that stacks are copied to.
+    pub(crate) fn buffer(&self) -> Range<u64> {
+        let range = self.buffer.as_ptr_range();
+        range.start as u64..range.end as u64
     }
 
     /// Looks at a thread.

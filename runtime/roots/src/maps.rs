@@ -36,6 +36,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::contexts::CONTEXTS;
+use crate::entries;
 
 /// The process is a child of `fork`: its first thread may run on any stack. Relaxed: it is
 /// set when there is one thread.
@@ -44,6 +45,7 @@ pub(crate) static FORKED: AtomicBool = AtomicBool::new(false);
 /// Says that this process is the child of a `fork`, whether or not its parent had a scanner.
 pub fn note_fork() {
     FORKED.store(true, Ordering::Relaxed);
+    entries::after_fork_child();
 }
 
 /// A run of readable memory.
@@ -169,19 +171,19 @@ impl Maps {
 fn parse(text: &[u8]) -> Vec<Area> {
     let mut areas: Vec<Area> = Vec::new();
     let mut guard_end = 0;
-    for line in text.split(|&byte| byte == b'\n') {
-        let Some((range, readable, anonymous, main_stack)) = parse_line(line) else {
-            continue;
-        };
-        if !readable {
+    for line in lines(text) {
+        let range = line.range;
+        if line.permissions.first() != Some(&b'r') {
             guard_end = range.end;
             continue;
         }
+        // `[vvar]` and `[vsyscall]` are readable to their owner only, but no stack.
+        let main_stack = line.path == Some(b"[stack]");
         if let Some(last) = areas
             .last_mut()
             .filter(|last| last.range.end == range.start)
         {
-            let alike = last.anonymous && anonymous && !last.main_stack && !main_stack;
+            let alike = last.anonymous && line.anonymous && !last.main_stack && !main_stack;
             if alike {
                 last.range.end = range.end;
                 continue;
@@ -192,26 +194,42 @@ fn parse(text: &[u8]) -> Vec<Area> {
             continues: false,
             guarded: guard_end == range.start,
             main_stack,
-            anonymous,
+            anonymous: line.anonymous,
             range,
         });
     }
     areas
 }
 
-/// `start-end perms offset device inode [path]`: range, readable, anonymous, main stack.
-fn parse_line(line: &[u8]) -> Option<(Range<u64>, bool, bool, bool)> {
+/// One mapping: `start-end perms offset device inode [path]`.
+pub(crate) struct Line<'a> {
+    pub(crate) range: Range<u64>,
+    /// `r`, `w`, `x` and `p` or `s`; `-` for what is not there.
+    pub(crate) permissions: &'a [u8],
+    pub(crate) anonymous: bool,
+    /// The first word of it.
+    pub(crate) path: Option<&'a [u8]>,
+}
+
+/// The mappings in the text of `/proc/self/maps`.
+pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
+    text.split(|&byte| byte == b'\n').filter_map(parse_line)
+}
+
+fn parse_line(line: &[u8]) -> Option<Line<'_>> {
     let mut words = line.split(|&byte| byte == b' ').filter(|w| !w.is_empty());
     let range = std::str::from_utf8(words.next()?).ok()?;
     let (start, end) = range.split_once('-')?;
     let start = u64::from_str_radix(start, 16).ok()?;
     let end = u64::from_str_radix(end, 16).ok()?;
-    let readable = words.next()?.first() == Some(&b'r');
+    let permissions = words.next()?;
     let inode = words.nth(2)?;
-    let path = words.next();
-    let main_stack = path == Some(b"[stack]");
-    // `[vvar]` and `[vsyscall]` are readable to their owner only, but no stack.
-    Some((start..end, readable, inode == b"0", main_stack))
+    Some(Line {
+        range: start..end,
+        permissions,
+        anonymous: inode == b"0",
+        path: words.next(),
+    })
 }
 
 #[cfg(test)]

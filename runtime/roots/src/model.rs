@@ -6,7 +6,9 @@
 use loom::sync::Arc;
 use loom::thread;
 
+use crate::entries::Line;
 use crate::slot::{Slot, Withdrawn};
+use crate::sync::{AtomicU32, Ordering};
 
 /// Whom a request was for, and who answered.
 struct Work {
@@ -80,6 +82,41 @@ fn a_thread_asked_twice_answers_each_request_once() {
         ask(&slot, 1);
         asked.join().expect("the thread");
         slot.collect();
+    });
+}
+
+/// A scan that finds a counted thread outside frees what the slot held: the thread must not
+/// run it any more.
+#[test]
+fn a_thread_found_outside_does_not_run_old_code() {
+    loom::model(|| {
+        // 1: old code. 2: new code.
+        let shared = Arc::new((Line::new(), AtomicU32::new(1), AtomicU32::new(0)));
+        let thread = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (line, slot, freed) = &*shared;
+                assert!(line.take(7));
+                for _ in 0..2 {
+                    let before = line.enter();
+                    if slot.load(Ordering::Acquire) == 1 {
+                        assert_eq!(freed.load(Ordering::Relaxed), 0, "it runs freed code");
+                        // Still in the code: nobody may free it before the call is over.
+                        thread::yield_now();
+                        assert_eq!(freed.load(Ordering::Relaxed), 0, "freed under its feet");
+                    }
+                    line.leave(before);
+                }
+                line.give();
+            })
+        };
+        let (line, slot, freed) = &*shared;
+        slot.store(2, Ordering::Release);
+        loom::sync::atomic::fence(Ordering::SeqCst);
+        if line.outside(7) {
+            freed.store(1, Ordering::Relaxed);
+        }
+        thread.join().expect("the thread");
     });
 }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::error::RootsError;
+use crate::memory::MemoryReport;
 
 /// The ranges somebody asks about: sorted, not empty, not overlapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +79,9 @@ pub struct Report {
     /// `makecontext`: the program switches stacks by itself, and those on which no thread
     /// runs now are not scanned.
     pub unknown_stack: Option<u64>,
+    /// What the search of all memory found, if there was one
+    /// ([`Roots::search_memory`](crate::Roots::search_memory)).
+    pub memory: Option<MemoryReport>,
     /// Listings of the threads.
     pub listings: u32,
     /// The whole scan.
@@ -103,6 +107,11 @@ pub enum ScanTrouble {
     ManyHits,
     /// The program made more contexts than are kept.
     ManyContexts,
+    /// Memory is to be searched, and there is more than the limit.
+    LargeMemory {
+        /// Bytes found by then.
+        bytes: u64,
+    },
 }
 
 /// One thread.
@@ -156,6 +165,9 @@ pub enum How {
     },
     /// Exempt by [`Roots::exempt_current_thread`](crate::Roots::exempt_current_thread).
     Exempt,
+    /// It comes in by counted calls only, and was in none
+    /// ([`CountedThread`](crate::CountedThread)).
+    Outside,
     /// It ended meanwhile.
     Gone,
     /// It was not scanned: anything may be on its stacks.

@@ -4,15 +4,18 @@ use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use crate::contexts::{CONTEXTS, elsewhere};
+use crate::entries;
 use crate::error::RootsError;
 use crate::exempt::{Exempt, Exemption};
 use crate::handler::{self, INTERRUPTED, REPEATED, REQUESTS};
 use crate::hits::Hits;
 use crate::look::{Look, Looker, why};
-use crate::maps::FORKED;
+use crate::maps::note_fork;
+use crate::memory::{Search, Stop};
 use crate::report::{How, Report, ScanTrouble, StackReport, ThreadReport, Wanted};
 use crate::settle::{Asked, Settling};
 use crate::stacks::{StackId, Stacks};
@@ -61,6 +64,9 @@ pub struct Roots {
     stacks: Stacks,
     exempt: Arc<Exempt>,
     turn: Turn,
+    /// Bytes of memory that a search may read; 0: none is made. Relaxed: whoever turns it
+    /// on scans after that.
+    search: AtomicU64,
 }
 
 impl Roots {
@@ -90,6 +96,7 @@ impl Roots {
             stacks: Stacks::new(config.registered_stacks),
             exempt: Arc::new(Exempt::new(config.exempt_threads)),
             turn: Turn::default(),
+            search: AtomicU64::new(0),
             config,
         })
     }
@@ -114,6 +121,12 @@ impl Roots {
         self.stacks.unregister(id);
     }
 
+    /// Has scans that begin from now on search all memory for stacks that nobody told of,
+    /// reading `limit` bytes at most (0: no search). What is found keeps its ranges.
+    pub fn search_memory(&self, limit: u64) {
+        self.search.store(limit, Ordering::Relaxed);
+    }
+
     /// Leaves the calling thread out of scans while the result lives. The thread must
     /// not run code of the region in that time, nor have to return into it.
     pub fn exempt_current_thread(&self) -> Exemption {
@@ -123,7 +136,7 @@ impl Roots {
     /// To be called in the child after `fork`, before its first scan: requests of the
     /// parent are forgotten, and so are exemptions.
     pub fn after_fork_child(&self) {
-        FORKED.store(true, Ordering::Relaxed);
+        note_fork();
         for slot in &REQUESTS {
             drop(slot.reset());
         }
@@ -246,6 +259,46 @@ impl Scan<'_> {
             looker.refresh().map_err(|error| no_proc(&error))?;
             self.contexts(&mut looker)?;
         }
+        match roots.search.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            limit => self.memory(&mut looker, &exempt, limit),
+        }
+    }
+
+    /// All memory a stack may lie in.
+    fn memory(
+        &mut self,
+        looker: &mut Looker<'_>,
+        exempt: &HashSet<i32>,
+        limit: u64,
+    ) -> Result<(), ScanTrouble> {
+        let threads = &self.report.threads;
+        let first = threads.iter().find(|thread| thread.tid == looker.pid);
+        let but_main = first.is_some_and(|first| first.how.answered() && first.how != How::Gone);
+        let stacks = exempt.iter().filter(|&&tid| tid != looker.pid);
+        let stacks = stacks.filter_map(|&tid| {
+            let [own, _] = looker.maps.own(sys::robust_list(tid), false);
+            own.map(|(range, _)| range)
+        });
+        let mut without: Vec<Range<u64>> = stacks.collect();
+        without.push(looker.buffer());
+        let search = Search {
+            pid: looker.pid,
+            wanted: self.wanted,
+            range: looker.range(),
+            limit,
+            without,
+            but_main,
+        };
+        let found = search.run().map_err(|stop| match stop {
+            Stop::NoMaps(error) => no_proc(&error),
+            Stop::Large(bytes) => ScanTrouble::LargeMemory { bytes },
+            Stop::ManyHits => ScanTrouble::ManyHits,
+        })?;
+        for &index in &found.keeps {
+            self.report.kept[index] = true;
+        }
+        self.report.memory = Some(found);
         Ok(())
     }
 
@@ -279,6 +332,10 @@ impl Scan<'_> {
         for &tid in tids {
             if exempt.contains(&tid) {
                 self.note(tid, How::Exempt, None);
+                continue;
+            }
+            if entries::is_outside(tid) {
+                self.note(tid, How::Outside, None);
                 continue;
             }
             if tid == own {

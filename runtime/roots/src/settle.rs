@@ -12,6 +12,7 @@ use crate::handler::{ANSWERS, BUFFER, REQUESTS, STACK, Work, installed};
 use crate::hits::Hits;
 use crate::look::{Look, Looker, why};
 use crate::report::{How, Why};
+use crate::scratch::Scratch;
 use crate::slot::{Ticket, Withdrawn};
 use crate::sync::Ordering;
 use crate::sys;
@@ -199,8 +200,8 @@ impl<'b> Settling<'_, 'b> {
             tcb: sys::robust_list(thread.tid),
             limit: self.looker.limit,
             hits: Hits::new(self.looker.range(), thread.room),
-            buffer: vec![0; BUFFER].into_boxed_slice(),
-            stack: vec![0; STACK].into_boxed_slice(),
+            buffer: Scratch::new(BUFFER),
+            stack: Scratch::new(STACK),
             outcome: None,
             handler_ns: 0,
             began_ns: 0,

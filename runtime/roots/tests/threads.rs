@@ -373,3 +373,38 @@ fn time_runs_out() {
     assert!(report.complete, "{report:#?}");
     holder.stop();
 }
+
+/// A counted thread outside of calls is neither asked nor read; inside, it is.
+#[test]
+fn counted_threads_are_left_alone_outside() {
+    let _alone = alone();
+    let inside = Arc::new(AtomicBool::new(false));
+    let holder = {
+        let inside = inside.clone();
+        Holder::start(move |stop| {
+            let words = [address(6)];
+            // SAFETY: it runs no code of any region.
+            let _counted = unsafe { uruk_roots::CountedThread::begin() };
+            stop.ready();
+            while !inside.load(Ordering::SeqCst) {
+                black_box(&words);
+            }
+            let _call = uruk_roots::Inside::begin();
+            stop.ready();
+            while !stop.is_set() {
+                black_box(&words);
+            }
+        })
+    };
+    let report = scan();
+    let thread = of(&report, holder.tid);
+    assert!(matches!(thread.how, How::Outside), "{report:#?}");
+    assert!(thread.keeps.is_empty() && report.complete && !report.kept[6]);
+    inside.store(true, Ordering::SeqCst);
+    common::until("it is found inside", || {
+        let report = scan();
+        let thread = of(&report, holder.tid);
+        matches!(thread.how, How::Running { .. }) && thread.keeps.contains(&6) && report.kept[6]
+    });
+    holder.stop();
+}

@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tracing::warn;
 use uruk_heap::Retired;
 use uruk_link::relocate;
 use uruk_reclaim::{
@@ -19,7 +17,7 @@ use crate::blocks::{Code, Piece, Table};
 use crate::core::Core;
 use crate::guest::threads;
 
-/// Stands for stacks that the embedder registered.
+/// Stands for stacks no thread is on: registered, or found in memory.
 const REGISTERED: ThreadId = ThreadId(0);
 
 /// Bytes of freed code that are kept for a report.
@@ -209,16 +207,9 @@ impl Environment for Work<'_> {
         let report = {
             // What this thread knows of the blocks is no root.
             let _exempt = roots.exempt_current_thread();
-            roots.scan(&wanted, ANSWER)
+            self.core.scan_stacks(roots, &wanted, ANSWER)
         };
-        if let Some(sp) = report.unknown_stack {
-            self.core.reclaim.blind.store(true, Ordering::Relaxed);
-            warn!(
-                "a thread runs on a stack at {sp:#x} that nobody told of (see \
-                 `Jit::register_stack`): no code is freed from now on"
-            );
-            return Err(failed(&"the program switches stacks by itself"));
-        }
+        let report = report.ok_or_else(|| failed(&"the program switches stacks by itself"))?;
         // After the scan: one that began to run code meanwhile is missing.
         let idle = threads::idle();
         if let Some(trouble) = &report.trouble {
@@ -228,6 +219,12 @@ impl Environment for Work<'_> {
             longest_handshake: nanos(report.longest_handshake),
             ..ScanAnswer::default()
         };
+        let memory = report.memory.into_iter();
+        let memory = memory.flat_map(|memory| memory.keeps);
+        answer.pins.extend(memory.map(|range| Pin {
+            range,
+            thread: REGISTERED,
+        }));
         for stack in report.stacks {
             let thread = REGISTERED;
             let keeps = stack.keeps.into_iter();

@@ -117,7 +117,9 @@ impl Core {
         let ranges = code.ranges.iter().map(|(range, ..)| range.clone());
         let wanted = Wanted::new(ranges.collect()).map_err(|cause| scan_failed(&cause))?;
         let roots = self.roots().map_err(|cause| scan_failed(&cause))?;
-        let report = roots.scan(&wanted, within);
+        let Some(report) = self.scan_stacks(roots, &wanted, within) else {
+            return Ok(vec![nobody_knows("stacks that nobody told of")]);
+        };
         Ok(self.activations_in(&report, code))
     }
 
@@ -149,12 +151,15 @@ impl Core {
             thread: format!("stack at {:#x}", stack.range.start),
             functions: names(&stack.keeps),
         }));
-        if let Some(trouble) = &report.trouble {
+        if let Some(memory) = report.memory.as_ref().filter(|m| !m.keeps.is_empty()) {
             found.push(Activation {
                 tid: 0,
-                thread: format!("{trouble:?}"),
-                functions: Vec::new(),
+                thread: String::from("memory that may be a stack"),
+                functions: names(&memory.keeps),
             });
+        }
+        if let Some(trouble) = &report.trouble {
+            found.push(nobody_knows(&format!("{trouble:?}")));
         }
         found
     }
@@ -189,6 +194,15 @@ impl Core {
             std::thread::sleep(pause.min(deadline - now));
             pause = (pause * 2).min(PAUSE.1);
         }
+    }
+}
+
+/// Anything may run.
+fn nobody_knows(why: &str) -> Activation {
+    Activation {
+        tid: 0,
+        thread: why.to_owned(),
+        functions: Vec::new(),
     }
 }
 

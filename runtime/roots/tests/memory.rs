@@ -1,0 +1,142 @@
+//! Stacks that nobody told of: found by searching all memory, and by what counts there.
+
+mod common;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::alone;
+use uruk_roots::{Config, Report, Roots, ScanTrouble, Wanted};
+
+const PAGE: usize = 4096;
+const LIMIT: u64 = 1 << 30;
+
+/// Readable memory whose address is in no other memory.
+fn map(size: usize) -> u64 {
+    // SAFETY: a fresh mapping.
+    let at = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            size,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    at as u64
+}
+
+fn store(at: u64, value: u64) {
+    // SAFETY: memory of the test below.
+    unsafe { (at as *mut u64).write_volatile(value) };
+}
+
+/// Code: sixteen bytes, a call that ends at 21, and a `lea` of what is at 48.
+fn code() -> u64 {
+    let at = map(PAGE);
+    // SAFETY: the page above.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(at as *mut u8, 64) };
+    bytes.fill(0x90);
+    bytes[16..21].copy_from_slice(&[0xe8, 0, 0, 0, 0]);
+    bytes[24..31].copy_from_slice(&[0x48, 0x8d, 0x05, 17, 0, 0, 0]);
+    // SAFETY: the page is ours. A search reads what can be written only.
+    unsafe { libc::mprotect(at as *mut _, PAGE, libc::PROT_READ) };
+    at
+}
+
+/// An address that is in no other memory as a word.
+struct Hidden(AtomicU64);
+
+impl Hidden {
+    fn new(at: u64) -> Self {
+        Self(AtomicU64::new(!at))
+    }
+
+    fn at(&self) -> u64 {
+        !self.0.load(Ordering::Relaxed)
+    }
+
+    fn range(&self) -> Range<u64> {
+        self.at()..self.at() + 64
+    }
+}
+
+fn search(roots: &Roots, code: &Hidden) -> Report {
+    #[expect(clippy::single_range_in_vec_init, reason = "a list of one range")]
+    let wanted = Wanted::new(vec![code.range()]).expect("sorted");
+    // This thread knows the address.
+    let _exempt = roots.exempt_current_thread();
+    roots.scan(&wanted, Duration::from_secs(5))
+}
+
+#[test]
+fn a_stack_nobody_told_of_is_found_in_memory() {
+    let _alone = alone();
+    let code = Hidden::new(code());
+    let region = code.at() - 0x1000..code.at() + 0x10000;
+    let roots = Roots::new(region, Config::default()).expect("a scanner");
+    let stack = map(16 * PAGE);
+    let word = stack + 5 * PAGE as u64 + 8;
+    store(word, code.at() + 21);
+    let report = search(&roots, &code);
+    assert!(report.complete && report.memory.is_none(), "{report:#?}");
+    assert_eq!(report.kept, [false], "nobody told of it");
+    roots.search_memory(LIMIT);
+    let kept = |value: u64| {
+        store(word, value);
+        let report = search(&roots, &code);
+        assert!(report.complete, "{report:#?}");
+        let memory = report.memory.as_ref().expect("a search");
+        assert!(memory.bytes > 0 && report.kept[0] != memory.keeps.is_empty());
+        report.kept[0]
+    };
+    assert!(kept(code.at() + 21), "a return address");
+    assert!(
+        kept(code.at() + 48),
+        "an address that the code takes itself"
+    );
+    for other in [0, 16, 20, 22, 47, 64] {
+        assert!(!kept(code.at() + other), "{other}: nobody goes on there");
+    }
+    // A table of functions: the start beside the end.
+    for beside in [word - 8, word + 8] {
+        store(beside, code.at());
+        assert!(!kept(code.at() + 21), "an entry of a table");
+        store(beside, 0);
+        assert!(kept(code.at() + 21));
+    }
+    // Not at a multiple of eight: no stack pointer ever is elsewhere.
+    store(word, 0);
+    // SAFETY: our memory.
+    unsafe { ((word + 12) as *mut u64).write_unaligned(code.at() + 21) };
+    assert!(!search(&roots, &code).kept[0]);
+    store(word + 8, 0);
+    store(word + 16, 0);
+    // An interrupted context: any place in the code.
+    store(word + 8, 0x002b_0000_0000_0033);
+    assert!(!kept(0));
+    store(word - 8, code.at() + 3);
+    assert!(kept(0));
+    store(word - 8, 0);
+    assert!(!kept(0));
+    // SAFETY: ours.
+    unsafe { libc::munmap(stack as *mut _, 16 * PAGE) };
+}
+
+#[test]
+fn too_much_memory_proves_nothing() {
+    let _alone = alone();
+    let code = Hidden::new(code());
+    let region = code.at() - 0x1000..code.at() + 0x10000;
+    let roots = Roots::new(region, Config::default()).expect("a scanner");
+    roots.search_memory(64 << 10);
+    let report = search(&roots, &code);
+    let large =
+        matches!(report.trouble, Some(ScanTrouble::LargeMemory { bytes }) if bytes > 64 << 10);
+    assert!(large && !report.complete && report.kept[0], "{report:#?}");
+    roots.search_memory(0);
+    let report = search(&roots, &code);
+    assert!(report.complete && !report.kept[0], "{report:#?}");
+}
