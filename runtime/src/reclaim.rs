@@ -14,7 +14,7 @@
 
 mod environment;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -197,6 +197,10 @@ impl Core {
         let found = self.tiers.versions.take(id, version);
         if let Some(found) = found {
             self.retire(id, found);
+        } else if let Some(code) = self.objects.take(version) {
+            // The last one of an object retires its memory.
+            drop(code);
+            self.start_reclaim();
         }
     }
 
@@ -430,6 +434,22 @@ impl Core {
             wanted(function, &piece.depends).then(|| (piece.code.range(), function, id))
         });
         wanted.collect()
+    }
+
+    /// The numbers of all code there is.
+    pub(crate) fn blocks(&self) -> HashSet<BlockId> {
+        let mut state = self.reclaim.state();
+        self.read_notes(&mut state, self.reclaim_now_time());
+        state.hands.table.codes.keys().copied().collect()
+    }
+
+    /// Where the code of a version that is live lies.
+    pub(crate) fn block_of(&self, version: VersionId) -> Option<(Range<u64>, BlockId)> {
+        let mut state = self.reclaim.state();
+        self.read_notes(&mut state, self.reclaim_now_time());
+        let table = &state.hands.table;
+        let &block = table.live.get(&version)?;
+        Some((table.codes.get(&block)?.code.range(), block))
     }
 
     /// Gives up the version before `version`, if that still runs.

@@ -44,6 +44,13 @@ pub(crate) struct Uses(Vec<Arc<Holding>>);
 #[derive(Default)]
 pub(crate) struct Owners(RwLock<BTreeMap<u64, (u64, Weak<Holding>)>>);
 
+impl Holding {
+    /// What its code is called in the table of code.
+    pub(crate) fn code(&self) -> Option<VersionId> {
+        self.code
+    }
+}
+
 impl Drop for Holding {
     fn drop(&mut self) {
         let mut owners = self
@@ -111,7 +118,8 @@ impl Core {
         }
     }
 
-    /// Has `tracker` hold the memory of image `number`, linked against `uses`.
+    /// Makes the holding of the memory of image `number`, linked against `uses`. `tracker`
+    /// forgets the image when it is removed, and until then holds it if it `stays`.
     pub(crate) fn hold(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -119,7 +127,8 @@ impl Core {
         thread_locals: Option<u64>,
         memory: Vec<Sealed>,
         uses: Uses,
-    ) -> Result<(), Error> {
+        stays: bool,
+    ) -> Result<Arc<Holding>, Error> {
         let range = |memory: &Sealed| {
             let start = memory.address();
             start..start + memory.len() as u64
@@ -165,16 +174,17 @@ impl Core {
         }
         drop(owners);
         let core = Arc::downgrade(self);
+        let held = stays.then(|| Arc::clone(&holding));
         tracker.attach(Box::new(move || {
             if let Some(core) = core.upgrade() {
                 core.forget_image(number, thread_locals);
             }
-            drop(holding);
+            drop(held);
             if let Some(core) = core.upgrade() {
                 core.start_reclaim();
             }
         }))?;
-        Ok(())
+        Ok(holding)
     }
 
     /// Removes functions that nobody is to call any more, once it is released.
@@ -212,6 +222,7 @@ impl Core {
         for version in built {
             self.retire(id, version);
         }
+        drop(self.objects.take_all(id));
         let mut functions = self
             .functions
             .write()
@@ -232,6 +243,7 @@ impl Core {
             .unwrap_or_else(PoisonError::into_inner);
         destructors.remove(&number);
         drop(destructors);
+        self.objects.forget_image(number);
         if let Some(module) = thread_locals {
             self.names.forget_thread_locals(module);
         }

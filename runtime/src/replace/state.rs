@@ -24,7 +24,7 @@ use uruk_session::{Dylib, DylibId, Tracker};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Kept, VersionId};
 
-use crate::core::{Core, Function, Module};
+use crate::core::{Body, Core, Module};
 use crate::service;
 
 use super::migrate::Moved;
@@ -42,7 +42,7 @@ pub(crate) struct Stale {
 /// What a function was before a set was committed.
 pub(crate) struct Before {
     pub(crate) id: FunctionId,
-    pub(crate) function: Function,
+    pub(crate) body: Body,
     /// Its code; `None` if it had never been called.
     pub(crate) kept: Option<Old>,
 }
