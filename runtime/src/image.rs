@@ -28,6 +28,8 @@ pub(crate) struct LinkedImage {
     /// Functions behind stubs, by name.
     pub(crate) bodies: HashMap<Box<str>, Range<u64>>,
     pub(crate) holding: Arc<Holding>,
+    /// Names of functions by address, of an image that may go.
+    pub(crate) functions: HashMap<u64, String>,
     /// Variables that yielded to what was there, and the bytes they would have had.
     pub(crate) yielded: Vec<(Box<str>, Vec<u8>)>,
 }
@@ -154,6 +156,13 @@ impl Core {
             .filter(|definition| definition.kind == LinkKind::Data)
             .map(|definition| (definition.name.to_owned(), definition.size))
             .collect();
+        let functions: HashMap<u64, String> = match stay {
+            Stay::Always => HashMap::new(),
+            Stay::IfHeld => {
+                let named = placed.functions();
+                named.map(|(at, name)| (at, name.to_owned())).collect()
+            }
+        };
         let mut linked = placed.fix_up(|name, need| {
             let resolved = self.resolve(dylib, name, need)?;
             self.note_use(&resolved, &mut uses);
@@ -227,6 +236,7 @@ impl Core {
             },
             bodies,
             holding,
+            functions,
             yielded,
         })
     }

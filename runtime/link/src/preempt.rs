@@ -190,6 +190,13 @@ impl<'d> Graph<'d> {
 }
 
 impl<'d> Placed<'d> {
+    /// Addresses and names of all functions, local ones among them.
+    pub fn functions(&self) -> impl Iterator<Item = (u64, &'d str)> + '_ {
+        let symbols = self.laid.graph.symbols.iter().enumerate();
+        let functions = symbols.filter(|(_, symbol)| symbol.callable && !symbol.name.is_empty());
+        functions.map(|(index, symbol)| (self.defined(SymbolId(index as u32)), symbol.name))
+    }
+
     /// The definitions that were preempted, and where they are.
     pub fn preempted(&self) -> impl Iterator<Item = (Place<'d>, u64)> + '_ {
         let graph = &self.laid.graph;

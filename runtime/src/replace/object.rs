@@ -247,8 +247,9 @@ impl Core {
         mut linked: LinkedImage,
     ) -> Result<Prepared, Error> {
         let holding = Arc::clone(&linked.holding);
+        let mut bodies = std::mem::take(&mut linked.bodies);
         let mut code_of = |name: &str| {
-            linked.bodies.remove(name).map(|range| ObjectCode {
+            bodies.remove(name).map(|range| ObjectCode {
                 file: Arc::clone(&file),
                 range,
                 holding: Arc::clone(&holding),
@@ -284,9 +285,12 @@ impl Core {
         }
         let _ = file.functions.set(ids);
         let name_at = |&(priority, address): &(u32, u64)| {
-            let name = self.function_name_at(address);
-            let name = name.map_or(String::from("?"), |(n, _)| n.to_string_lossy().into_owned());
-            (priority, address, name)
+            let name = linked.functions.get(&address);
+            (
+                priority,
+                address,
+                name.map_or("?", String::as_str).to_owned(),
+            )
         };
         let started = &linked.started;
         Ok(Prepared {
