@@ -318,7 +318,7 @@ impl Core {
         match self.names.find(dylib, name)? {
             Definition::Function { id } => Some(self.stubs.stub_address(id)),
             Definition::Address(address) => Some(address),
-            Definition::Tls { module, offset } => Some(crate::guest::tls::address(module, offset)),
+            Definition::Tls { module, offset } => crate::guest::tls::address(module, offset),
         }
     }
 }

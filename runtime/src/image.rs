@@ -19,7 +19,7 @@ use crate::materialize::Started;
 use crate::names::{Definition, Name};
 use crate::objects::{ObjectCode, object_files};
 use crate::program::Mode;
-use crate::removal::{Holding, Uses};
+use crate::removal::{Holding, ThreadLocals, Uses};
 use crate::stats::Counters;
 
 /// An image that is linked: its names are defined, and nothing has run.
@@ -121,10 +121,17 @@ impl Core {
             Some(shape) => Some({
                 // Threads that run already have no copy of what comes later.
                 let early = self.is_program() && !image.late;
-                tls::place(shape.size, shape.align, early)?
+                match tls::place(shape.size, shape.align, early) {
+                    Err(cause) if self.reclaim_for_slots(&cause) => {
+                        tls::place(shape.size, shape.align, early)?
+                    }
+                    place => place?,
+                }
             }),
             None => None,
         };
+        // Given back if the link fails.
+        let tls_owned = tls_place.and_then(tls::Owned::new);
         let tls_module = tls_place.map(|place| place.module);
         let mut drafts = self.allocate(&laid)?;
         let placed = laid.place(drafts.placement(tls_place))?;
@@ -178,12 +185,23 @@ impl Core {
         let arrays = [&linked.preinit, &linked.init, &linked.fini];
         let runs = arrays.iter().any(|list| !list.is_empty()) || !linked.ifuncs.is_empty();
         let named = !names.is_empty() || !bounds.is_empty();
-        let held = linked.escapes || runs || named || linked.tls.is_some();
+        let held = linked.escapes || runs || named || tls_place.is_some();
         let stays = stay == Stay::Always || held;
-        let holding = self.hold(tracker, image.number, tls_module, memory, uses, stays)?;
+        // Before anybody can give it back.
         if let (Some(place), Some(template)) = (tls_place, linked.tls.take()) {
             tls::fill(place, template.image, template.size, template.align);
         }
+        let holding = self.hold(
+            tracker,
+            image.number,
+            ThreadLocals {
+                place: tls_place,
+                owned: tls_owned,
+            },
+            memory,
+            uses,
+            stays,
+        )?;
         self.names.define(tracker, names)?;
         self.names.define(tracker, bounds)?;
         let files = image.objects.iter().map(|(name, _)| name.as_str());

@@ -30,6 +30,7 @@ use uruk_tiering::VersionId;
 
 use crate::blocks::{Piece, Table};
 use crate::core::Core;
+use crate::error::Error;
 use crate::materialize::Built;
 use crate::records::Version;
 use crate::service;
@@ -268,6 +269,13 @@ impl Core {
         );
         let wanted = self.reclaim.notes.wanted.load(Ordering::Relaxed);
         full && wanted && self.reclaim_now(Kind::Evacuate, FOR_MORE)
+    }
+
+    /// After there was no slot left for thread-locals: whether it is worth another try.
+    pub(crate) fn reclaim_for_slots(self: &Arc<Self>, cause: &Error) -> bool {
+        let full = matches!(cause, Error::TooManyTlsModules { .. });
+        let wanted = self.reclaim.notes.wanted.load(Ordering::Relaxed);
+        full && wanted && self.reclaim_now(Kind::Sweep, FOR_MORE)
     }
 
     /// What is known of the memory of code.

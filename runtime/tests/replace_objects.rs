@@ -430,7 +430,7 @@ fn constructors_run_on_request() {
         int f(void) { return made; }";
     let inputs = || {
         let bitcode = clang::compile("replace_objects", "part.c", source, &["-O0", "-emit-llvm"]);
-        let code = object(source, &["-O2"]);
+        let code = object(source, &["-O2", "-fPIC", "-fsemantic-interposition"]);
         [
             Replacement::object("new.o", code),
             Replacement::bitcode("new.bc", bitcode),
