@@ -1,4 +1,4 @@
-//! Code that comes, moves and goes under eight threads, for as long as one likes:
+//! Code that comes, is replaced, moves and goes under eight threads, for as long as one likes:
 //!
 //! ```text
 //! cargo run --release -p uruk --example stress -- --publications 1000000 --seed 7
@@ -31,6 +31,7 @@ fn main() -> ExitCode {
     let mut plan = body::Plan {
         publications: 1_000_000,
         seed: 1,
+        sets: 2,
         limit: Duration::from_secs(7 * 86_400),
     };
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -39,9 +40,10 @@ fn main() -> ExitCode {
         match (pair[0].as_str(), value) {
             ("--publications", Some(value)) => plan.publications = value,
             ("--seed", Some(value)) => plan.seed = value,
+            ("--sets", Some(value)) => plan.sets = value,
             ("--seconds", Some(value)) => plan.limit = Duration::from_secs(value),
             _ => {
-                eprintln!("usage: stress [--publications N] [--seed N] [--seconds N]");
+                eprintln!("usage: stress [--publications N] [--seed N] [--sets N] [--seconds N]");
                 return ExitCode::from(2);
             }
         }

@@ -17,6 +17,7 @@ use uruk_unwind::Row;
 
 use crate::core::Core;
 use crate::error::Error;
+use crate::guest::tls;
 use crate::guided::Words;
 use crate::removal::Uses;
 
@@ -45,6 +46,8 @@ pub(crate) struct Rest {
     _words: Option<Words>,
     /// Kept for the code that was linked against it.
     _uses: Uses,
+    /// Kept for the code that uses them.
+    _thread_locals: Option<tls::Owned>,
 }
 
 impl Rest {
@@ -53,7 +56,14 @@ impl Rest {
             data,
             _words: words,
             _uses: uses,
+            _thread_locals: None,
         }
+    }
+
+    /// The same, with the thread-locals of its code.
+    pub(crate) fn with_thread_locals(mut self, thread_locals: Option<tls::Owned>) -> Rest {
+        self._thread_locals = thread_locals;
+        self
     }
 }
 

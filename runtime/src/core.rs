@@ -22,6 +22,7 @@ use crate::event::Events;
 use crate::guest::threads;
 use crate::hooks::Hooks;
 use crate::names::{Definition, Name, Names};
+use crate::objects::{ObjectBody, Objects};
 use crate::process::Process;
 use crate::reclaim::Reclaim;
 use crate::removal::Owners;
@@ -121,6 +122,25 @@ pub(crate) struct Function {
     pub(crate) name: &'static CStr,
 }
 
+/// Where a function's code comes from.
+#[derive(Clone)]
+pub(crate) enum Body {
+    /// A body that is compiled.
+    Module(Function),
+    /// A function of an object file.
+    Object(ObjectBody),
+}
+
+impl Body {
+    /// The name people know.
+    pub(crate) fn name(&self) -> &'static CStr {
+        match self {
+            Body::Module(function) => function.name,
+            Body::Object(object) => object.name,
+        }
+    }
+}
+
 /// Everything a session owns.
 pub(crate) struct Core {
     pub(crate) process: Arc<RwLock<Process>>,
@@ -129,7 +149,8 @@ pub(crate) struct Core {
     pub(crate) main: Dylib,
     /// Counts images: local names carry the number of theirs.
     pub(crate) images: AtomicU64,
-    pub(crate) functions: RwLock<Vec<Option<Function>>>,
+    pub(crate) functions: RwLock<Vec<Option<Body>>>,
+    pub(crate) objects: Objects,
     /// Bodies by start address: size and name.
     bodies: RwLock<BTreeMap<u64, (u64, &'static CStr)>>,
     pub(crate) counters: Counters,
@@ -195,6 +216,7 @@ impl Core {
             main,
             images: AtomicU64::new(0),
             functions: RwLock::default(),
+            objects: Objects::default(),
             bodies: RwLock::default(),
             counters: Counters::default(),
             events: Events::default(),
@@ -265,6 +287,11 @@ impl Core {
 
     /// Records what stub `id` stands for.
     pub(crate) fn set_function(&self, id: FunctionId, function: Function) {
+        self.set_body(id, Body::Module(function));
+    }
+
+    /// As [`Core::set_function`], of any kind.
+    pub(crate) fn set_body(&self, id: FunctionId, body: Body) {
         let index = id.index() as usize;
         let mut functions = self
             .functions
@@ -273,10 +300,19 @@ impl Core {
         if functions.len() <= index {
             functions.resize(index + 1, None);
         }
-        functions[index] = Some(function);
+        functions[index] = Some(body);
     }
 
+    /// What is compiled for stub `id`; `None` also for functions of object files.
     pub(crate) fn function(&self, id: FunctionId) -> Option<Function> {
+        match self.body(id)? {
+            Body::Module(function) => Some(function),
+            Body::Object(_) => None,
+        }
+    }
+
+    /// What stub `id` stands for; `None` if a resolver chose its code.
+    pub(crate) fn body(&self, id: FunctionId) -> Option<Body> {
         let functions = self
             .functions
             .read()
@@ -289,7 +325,7 @@ impl Core {
         match self.names.find(dylib, name)? {
             Definition::Function { id } => Some(self.stubs.stub_address(id)),
             Definition::Address(address) => Some(address),
-            Definition::Tls { module, offset } => Some(crate::guest::tls::address(module, offset)),
+            Definition::Tls { module, offset } => crate::guest::tls::address(module, offset),
         }
     }
 }

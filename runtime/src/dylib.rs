@@ -8,6 +8,7 @@ use uruk_session::Visibility;
 use uruk_stubs::FunctionId;
 use uruk_tiering::Tier;
 
+use crate::core::Body;
 use crate::error::Error;
 use crate::func::{Func, Signature};
 use crate::jit::Jit;
@@ -180,14 +181,19 @@ impl Dylib {
         Ok(())
     }
 
-    /// The tier of the version that calls of a function reach; `None` before the first.
+    /// The tier of the version that calls of a function reach; `None` before the first, and
+    /// for functions of object files.
     ///
     /// # Errors
     /// [`Error::MissingSymbols`], [`Error::NotAFunction`].
     pub fn tier(&self, name: &str) -> Result<Option<Tier>, Error> {
         let id = self.id_of(name)?;
         let _busy = service::enter();
-        let versions = self.jit.core().tiers.versions.of(id);
+        let core = self.jit.core();
+        if let Some(Body::Object(_)) = core.body(id) {
+            return Ok(None);
+        }
+        let versions = core.tiers.versions.of(id);
         Ok(versions.snapshot().published.map(|version| version.tier))
     }
 

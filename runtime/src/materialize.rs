@@ -1,10 +1,10 @@
 //! From a unit to code that is ready: compile, link, write, register unwind rows.
-//! Publishing it is `versions`' affair.
+//! Publishing it is `versions`' affair; what is not compiled function by function is
+//! `image`'s.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tracing::info;
 use uruk_codegen::{
     BODY_PREFIX, COUNTERS, CodegenError, Compile, Compiled, Labels, ModulePlan, PROBES,
 };
@@ -14,17 +14,14 @@ use uruk_session::{Flags, Interface, Responsibility, SessionError, Symbol, Track
 use uruk_stubs::FunctionId;
 
 use crate::blocks::{Code, Rest, split};
-use crate::core::{Core, Function, static_name};
+use crate::core::{Core, Function};
 use crate::cross::Crossing;
 use crate::error::Error;
-use crate::guest::tls;
 use crate::guided::Words;
 use crate::load::{Image, Source};
-use crate::names::{Definition, Name};
 use crate::program::Mode;
 use crate::removal::Uses;
 use crate::service;
-use crate::stats::Counters;
 use crate::tools::Body;
 
 /// What the data of an image left to be done by whoever starts it.
@@ -381,128 +378,5 @@ impl Core {
             return work();
         }
         service::sacrificial("uruk-load", lost, work)
-    }
-
-    /// Compiles and links the data of an image, with its object files, as one.
-    pub(crate) fn materialize_data(
-        self: &Arc<Self>,
-        tracker: &Tracker,
-        image: &Image,
-        mode: Mode,
-    ) -> Result<Started, Error> {
-        let start = Instant::now();
-        let mut objects: Vec<(String, std::borrow::Cow<'_, [u8]>)> = Vec::new();
-        for (_, module) in &image.modules {
-            let name = module.readers.bitcode().name().to_owned();
-            let mut reader = module.readers.reader()?;
-            let object = match mode {
-                Mode::Eager => reader.compile_everything(&module.plan())?,
-                Mode::Lazy => reader.compile_data(&module.plan())?,
-            };
-            objects.extend(object.map(|bytes| (name, bytes.into())));
-        }
-        for (name, bytes) in &image.objects {
-            objects.push((name.clone(), (&**bytes).into()));
-        }
-        let started = self.link_image(tracker, image, &objects)?;
-        Counters::add_time(&self.counters.data_ns, start);
-        info!(objects = objects.len(), elapsed = ?start.elapsed(), "linked the data");
-        Ok(started)
-    }
-
-    fn link_image(
-        self: &Arc<Self>,
-        tracker: &Tracker,
-        image: &Image,
-        objects: &[(String, std::borrow::Cow<'_, [u8]>)],
-    ) -> Result<Started, Error> {
-        let parsed = objects
-            .iter()
-            .map(|(name, bytes)| Object::parse(name, bytes));
-        let mut graph = Graph::new(parsed.collect::<Result<Vec<_>, _>>()?)?;
-        for name in &image.discarded {
-            graph.discard(name);
-        }
-        let laid = graph.layout(&LayoutOptions::default())?;
-        let tls_place = match laid.tls() {
-            Some(shape) => Some({
-                // Threads that run already have no copy of what comes later.
-                let early = self.is_program() && !image.late;
-                tls::place(shape.size, shape.align, early)?
-            }),
-            None => None,
-        };
-        let tls_module = tls_place.map(|place| place.module);
-        let mut drafts = self.allocate(&laid)?;
-        let placed = laid.place(drafts.placement(tls_place))?;
-        let bounds: Vec<_> = placed
-            .bounds()
-            .map(|(name, address)| Name::strong(name, Definition::Address(address)))
-            .collect();
-        let mut functions = Vec::new();
-        for (definition, address) in placed.definitions() {
-            if definition.kind == uruk_link::Kind::Function {
-                functions.push(address);
-                let end = address + definition.size.max(1);
-                self.add_body(address, end, static_name(definition.name));
-            }
-        }
-        let names: Vec<_> = placed
-            .definitions()
-            .map(|(definition, address)| {
-                let meaning = match (definition.kind, tls_module) {
-                    (uruk_link::Kind::Tls, Some(module)) => Definition::Tls {
-                        module,
-                        offset: address,
-                    },
-                    _ => Definition::Address(address),
-                };
-                let weak = definition.binding != uruk_link::Binding::Strong;
-                Name {
-                    name: definition.name.into(),
-                    definition: meaning,
-                    weak,
-                }
-            })
-            .collect();
-        let dylib = &tracker.dylib();
-        let mut uses = Uses::default();
-        let linked = placed.fix_up(|name, need| {
-            let resolved = self.resolve(dylib, name, need)?;
-            self.note_use(&resolved, &mut uses);
-            Some(resolved)
-        })?;
-        let files: Vec<&str> = objects.iter().map(|(name, _)| &**name).collect();
-        let (files, start) = (files.join(", "), drafts.code_range().start);
-        let stacks = &self.reclaim.stacks;
-        functions.extend(linked.fdes.iter().map(|row| row.start));
-        stacks.note_code(&files, &linked.code, start, functions);
-        drafts.write(&linked)?;
-        let memory = drafts.seal()?;
-        self.register_rows(&linked.fdes, c"")?;
-        self.hold(tracker, image.number, tls_module, memory, uses)?;
-        if let (Some(place), Some(template)) = (tls_place, linked.tls) {
-            tls::fill(place, template.image, template.size, template.align);
-        }
-        self.names.define(tracker, names)?;
-        self.names.define(tracker, bounds)?;
-        Ok(Started {
-            preinit: linked.preinit.iter().map(|init| init.address).collect(),
-            init: linked
-                .init
-                .iter()
-                .map(|init| (u32::from(init.priority), init.address))
-                .collect(),
-            fini: linked
-                .fini
-                .iter()
-                .map(|init| (u32::from(init.priority), init.address))
-                .collect(),
-            ifuncs: linked
-                .ifuncs
-                .iter()
-                .map(|ifunc| (ifunc.word, ifunc.resolver))
-                .collect(),
-        })
     }
 }

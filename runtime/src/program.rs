@@ -311,8 +311,8 @@ impl dl::Symbols for ProgramSymbols {
 
     fn function_at(&self, pc: u64) -> Option<(&'static std::ffi::CStr, u64)> {
         if let Some(id) = self.core.stubs.function_at(pc) {
-            let function = self.core.function(id)?;
-            return Some((function.name, self.core.stubs.stub_address(id)));
+            let body = self.core.body(id)?;
+            return Some((body.name(), self.core.stubs.stub_address(id)));
         }
         self.core.function_name_at(pc)
     }

@@ -5,7 +5,7 @@
 //! failure handler), and retires all code. Data goes once the last code is gone that was
 //! linked against it: whoever links against an image [holds](Holding) it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
@@ -19,6 +19,7 @@ use uruk_tiering::{Next, VersionId};
 use crate::blocks::{Code, Piece, Rest, split};
 use crate::core::Core;
 use crate::error::Error;
+use crate::guest::tls;
 use crate::hooks::Hooks;
 use crate::load::Source;
 use crate::program::Mode;
@@ -31,30 +32,54 @@ pub(crate) struct Holding {
     notes: Arc<Notes>,
     owners: Arc<Owners>,
     ranges: Vec<Range<u64>>,
+    /// What its thread-locals are known by.
+    thread_locals: Option<u64>,
     /// Its code, if it has any; that holds the data, too.
     code: Option<VersionId>,
     _rest: Arc<Rest>,
+}
+
+/// The thread-locals of an image, if it has any.
+pub(crate) struct ThreadLocals {
+    pub(crate) place: Option<tls::Place>,
+    /// Its slot, unless that is in static storage.
+    pub(crate) owned: Option<tls::Owned>,
 }
 
 /// Memory of other images that code or data was linked against.
 #[derive(Clone, Default)]
 pub(crate) struct Uses(Vec<Arc<Holding>>);
 
-/// Who holds an address of the heap.
+/// Who holds an address of the heap, or a module of thread-locals.
 #[derive(Default)]
-pub(crate) struct Owners(RwLock<BTreeMap<u64, (u64, Weak<Holding>)>>);
+pub(crate) struct Owners {
+    ranges: RwLock<BTreeMap<u64, (u64, Weak<Holding>)>>,
+    thread_locals: RwLock<HashMap<u64, Weak<Holding>>>,
+}
+
+impl Holding {
+    /// What its code is called in the table of code.
+    pub(crate) fn code(&self) -> Option<VersionId> {
+        self.code
+    }
+}
 
 impl Drop for Holding {
     fn drop(&mut self) {
         let mut owners = self
             .owners
-            .0
+            .ranges
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         for range in &self.ranges {
             owners.remove(&range.start);
         }
         drop(owners);
+        if let Some(module) = self.thread_locals {
+            let held = &self.owners.thread_locals;
+            let mut held = held.write().unwrap_or_else(PoisonError::into_inner);
+            held.remove(&module);
+        }
         if let Some(version) = self.code {
             self.notes.retire(version);
         }
@@ -69,10 +94,17 @@ impl std::fmt::Debug for Uses {
 
 impl Owners {
     fn find(&self, address: u64) -> Option<Arc<Holding>> {
-        let owners = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let owners = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
         let (_, (end, holding)) = owners.range(..=address).next_back()?;
         // One past the end of a variable is an address of it, too.
         (address <= *end).then(|| holding.upgrade()).flatten()
+    }
+
+    fn find_thread_locals(&self, module: u64) -> Option<Arc<Holding>> {
+        let held = self.thread_locals.read();
+        held.unwrap_or_else(PoisonError::into_inner)
+            .get(&module)?
+            .upgrade()
     }
 }
 
@@ -100,33 +132,38 @@ impl Core {
 
     /// Notes that something is linked against what is at `resolved`.
     pub(crate) fn note_use(&self, resolved: &Resolved, uses: &mut Uses) {
-        if resolved.slot.is_some() || !self.heap.contains(resolved.address) {
-            return;
-        }
-        let Some(holding) = self.owners.find(resolved.address) else {
-            return;
+        let holding = match resolved.tls {
+            Some((module, _)) => self.owners.find_thread_locals(module),
+            None if resolved.slot.is_some() || !self.heap.contains(resolved.address) => None,
+            None => self.owners.find(resolved.address),
         };
+        let Some(holding) = holding else { return };
         if !uses.0.iter().any(|held| Arc::ptr_eq(held, &holding)) {
             uses.0.push(holding);
         }
     }
 
-    /// Has `tracker` hold the memory of image `number`, linked against `uses`.
+    /// Makes the holding of the memory of image `number`, linked against `uses`. `tracker`
+    /// forgets the image when it is removed, and until then holds it if it `stays`.
     pub(crate) fn hold(
         self: &Arc<Self>,
         tracker: &Tracker,
         number: u64,
-        thread_locals: Option<u64>,
+        thread_locals: ThreadLocals,
         memory: Vec<Sealed>,
         uses: Uses,
-    ) -> Result<(), Error> {
+        stays: bool,
+    ) -> Result<Arc<Holding>, Error> {
         let range = |memory: &Sealed| {
             let start = memory.address();
             start..start + memory.len() as u64
         };
         let ranges = memory.iter().map(range).collect();
         let (code, data) = split(memory);
-        let rest = Arc::new(Rest::new(data, None, uses));
+        let ThreadLocals { place, owned } = thread_locals;
+        let rest = Rest::new(data, None, uses).with_thread_locals(owned);
+        let rest = Arc::new(rest);
+        let thread_locals = place.map(|place| place.module);
         let version = code.map(|memory| {
             let version = self.tiers.versions.ids.next();
             let code = Code {
@@ -152,12 +189,18 @@ impl Core {
             notes: Arc::clone(&self.reclaim.notes),
             owners: Arc::clone(&self.owners),
             ranges,
+            thread_locals,
             code: version,
             _rest: rest,
         });
+        if let Some(module) = thread_locals {
+            let held = &self.owners.thread_locals;
+            let mut held = held.write().unwrap_or_else(PoisonError::into_inner);
+            held.insert(module, Arc::downgrade(&holding));
+        }
         let mut owners = self
             .owners
-            .0
+            .ranges
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         for range in &holding.ranges {
@@ -165,16 +208,17 @@ impl Core {
         }
         drop(owners);
         let core = Arc::downgrade(self);
+        let held = stays.then(|| Arc::clone(&holding));
         tracker.attach(Box::new(move || {
             if let Some(core) = core.upgrade() {
                 core.forget_image(number, thread_locals);
             }
-            drop(holding);
+            drop(held);
             if let Some(core) = core.upgrade() {
                 core.start_reclaim();
             }
         }))?;
-        Ok(())
+        Ok(holding)
     }
 
     /// Removes functions that nobody is to call any more, once it is released.
@@ -212,6 +256,7 @@ impl Core {
         for version in built {
             self.retire(id, version);
         }
+        drop(self.objects.take_all(id));
         let mut functions = self
             .functions
             .write()
@@ -232,6 +277,7 @@ impl Core {
             .unwrap_or_else(PoisonError::into_inner);
         destructors.remove(&number);
         drop(destructors);
+        self.objects.forget_image(number);
         if let Some(module) = thread_locals {
             self.names.forget_thread_locals(module);
         }

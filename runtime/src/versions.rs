@@ -16,7 +16,7 @@ use uruk_tiering::{
 };
 
 use crate::blocks::Piece;
-use crate::core::Core;
+use crate::core::{Body, Core};
 use crate::error::Error;
 use crate::event::Event;
 use crate::guided::Words;
@@ -75,6 +75,13 @@ impl Core {
         queued: Option<Duration>,
     ) -> Result<Made, Error> {
         let versions = self.tiers.versions.of(request.function);
+        if let Some(Body::Object(object)) = self.body(request.function) {
+            self.tell_dropped(request);
+            return Err(Error::Version {
+                message: format!("{} comes from an object file", object.file.name),
+                late: false,
+            });
+        }
         if request.purpose == Purpose::Change && self.tiers.versions.is_fixed(request.function) {
             self.tell_dropped(request);
             return Err(Error::Version {
@@ -382,8 +389,8 @@ impl Core {
 
     /// The name people know a function by.
     pub(crate) fn name_of(&self, id: FunctionId) -> &'static str {
-        self.function(id)
-            .and_then(|function| function.name.to_str().ok())
+        self.body(id)
+            .and_then(|body| body.name().to_str().ok())
             .unwrap_or("?")
     }
 }

@@ -30,6 +30,7 @@ fn nothing_is_wrong_while_code_comes_moves_and_goes() {
     let plan = body::Plan {
         publications: 100_000,
         seed,
+        sets: 2,
         limit: Duration::from_secs(if release { 120 } else { 6 }),
     };
     let outcome = body::run(&plan).expect("no error");
@@ -37,6 +38,12 @@ fn nothing_is_wrong_while_code_comes_moves_and_goes() {
     let [start, middle, end] = outcome.memory;
     assert!(outcome.calls > 500 && outcome.removed > 10, "{outcome:#?}");
     assert!(outcome.moved > 500 && outcome.freed > 500, "{outcome:#?}");
+    let replaced = &outcome.replaced;
+    assert!(
+        replaced.immediate > 10 && replaced.rolled_back > 2,
+        "{outcome:#?}"
+    );
+    assert!(replaced.quiescent + replaced.given_up > 2, "{outcome:#?}");
     // What lives is the same throughout; what is held must not grow with time.
     let most = start.held.max(middle.held) + (256 << 10);
     assert!(end.held <= most, "memory grows: {outcome:#?}");

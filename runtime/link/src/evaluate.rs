@@ -64,7 +64,11 @@ impl Fixer<'_, '_> {
     ) -> Result<Option<Effect>, Problem> {
         let kind = relocation.r_type(LittleEndian, false).0;
         let rule = relocation::rule(kind).ok_or(Problem::UnknownType(kind))?;
-        let symbol = self.graph.target(section.object, relocation)?;
+        let mut symbol = self.graph.target(section.object, relocation)?;
+        if section.class == Class::EhFrame {
+            // A record is about the code here, whatever its name means.
+            symbol = self.graph.own_definition(symbol);
+        }
         let result = match rule.expression {
             Expression::Nothing => return Ok(None),
             Expression::RelaxableWord => self.relaxable(rule, section, symbol, field),
@@ -104,6 +108,7 @@ impl Fixer<'_, '_> {
             Err(problem) => Err(problem),
             Ok(effect) => Ok(Some(Effect {
                 leak: self.leak(rule, section, symbol, field),
+                escapes: self.escapes(rule, section, symbol, field),
                 ..effect
             })),
         }
@@ -153,6 +158,44 @@ impl Fixer<'_, '_> {
         } else {
             Leak::Label
         })
+    }
+
+    /// Whether the program can get an address of the image's own from the field: of code,
+    /// as [`Fixer::leak`] tells, or of data, by `lea` or as a number. Operands of loads and
+    /// stores give none away.
+    fn escapes(
+        &self,
+        rule: &Rule,
+        section: &Section<'_>,
+        symbol: SymbolId,
+        field: &Field<'_>,
+    ) -> bool {
+        let text = match self.graph.symbols[symbol.index()].origin {
+            Origin::Section(id) => self.graph.sections[id.index()].class == Class::Text,
+            Origin::Undefined | Origin::Absolute => return false,
+            _ => false,
+        };
+        if section.class == Class::EhFrame || may_dangle(section) {
+            return false;
+        }
+        let code = section.class == Class::Text;
+        match rule.expression {
+            Expression::Absolute
+            | Expression::FromGot
+            | Expression::BranchFromGot
+            | Expression::Got
+            | Expression::Word
+            | Expression::WordFromGot => true,
+            Expression::RelaxableWord => {
+                let form = relax::form(section.data, field.at, field.addend);
+                !code || matches!(form, Form::Load | Form::Other)
+            }
+            // Jump tables hold distances to labels.
+            Expression::Relative if !code => !text,
+            Expression::Relative => relax::is_address(section.data, field.at),
+            Expression::Branch => !code,
+            _ => false,
+        }
     }
 
     /// The expression of the rule, but for `+ A`.

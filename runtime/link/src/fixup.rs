@@ -351,6 +351,7 @@ impl Fixer<'_, '_> {
         if !linked.ifuncs.is_empty() {
             recorder.forbid(Immovable::Ifuncs);
         }
+        linked.escapes = recorder.escapes();
         (linked.moves, linked.immovable) = recorder.finish(laid.code.align);
         if laid.map {
             linked.map = self.map();

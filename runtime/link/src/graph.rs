@@ -30,6 +30,9 @@ pub struct Graph<'d> {
     pub(crate) records: Vec<Record>,
     /// Runs of sections whose names are C identifiers.
     pub(crate) bounds: Vec<Bound>,
+    /// Definitions that yield, and the symbols from outside that they yield to, which are
+    /// in ascending order.
+    pub(crate) preempted: Vec<(SymbolId, SymbolId)>,
     /// Canonical symbol of each global name; built when first needed.
     pub(crate) names: Option<HashMap<&'d str, SymbolId>>,
 }
@@ -199,29 +202,31 @@ impl<'d> Graph<'d> {
                     Origin::Section(section) if self.sections[section.index()].is_placed() => {}
                     _ => return None,
                 }
-                let binding = match (symbol.origin, symbol.bind) {
-                    (Origin::Common, _) => Binding::Common,
-                    (_, Bind::Weak) => Binding::Weak,
-                    _ => Binding::Strong,
-                };
-                let Symbol {
-                    name,
-                    hidden,
-                    kind,
-                    size,
-                    ..
-                } = *symbol;
-                Some((
-                    id,
-                    Definition {
-                        name,
-                        binding,
-                        hidden,
-                        kind,
-                        size,
-                    },
-                ))
+                Some((id, self.definition(symbol)))
             })
+    }
+
+    /// What a symbol says of itself to others.
+    pub(crate) fn definition(&self, symbol: &Symbol<'d>) -> Definition<'d> {
+        let binding = match (symbol.origin, symbol.bind) {
+            (Origin::Common, _) => Binding::Common,
+            (_, Bind::Weak) => Binding::Weak,
+            _ => Binding::Strong,
+        };
+        let Symbol {
+            name,
+            hidden,
+            kind,
+            size,
+            ..
+        } = *symbol;
+        Definition {
+            name,
+            binding,
+            hidden,
+            kind,
+            size,
+        }
     }
 
     /// The canonical target of a relocation in a section of `object`.
@@ -380,6 +385,7 @@ fn join(objects: Vec<Object<'_>>) -> Result<Graph<'_>, LinkError> {
         groups: Vec::new(),
         records: Vec::new(),
         bounds: Vec::new(),
+        preempted: Vec::new(),
         names: None,
     };
     for (number, object) in objects.into_iter().enumerate() {

@@ -14,7 +14,7 @@
 //! | step | from | to | file |
 //! |---|---|---|---|
 //! | parse | bytes | [`Object`] | `object.rs`, `section.rs`, `symbol.rs` |
-//! | join | objects | [`Graph`] | `graph.rs`, `frames.rs`, `prune.rs` |
+//! | join | objects | [`Graph`] | `graph.rs`, `frames.rs`, `preempt.rs`, `prune.rs` |
 //! | lay out | graph | [`Laid`] | `layout.rs`, `got.rs` |
 //! | place | addresses | [`Placed`] | `placed.rs` |
 //! | fix up | addresses of externals | [`Linked`] | `fixup.rs`, `evaluate.rs`, `relocation.rs`, `relax.rs`, `unwind.rs` |
@@ -56,6 +56,7 @@ mod frames;
 mod graph;
 mod resolve;
 
+mod preempt;
 mod prune;
 
 mod got;
@@ -87,4 +88,5 @@ pub use linked::{EhFrame, FdeRow, Ifunc, Init, Linked, MappedSection, TlsTemplat
 pub use moves::{Immovable, Moves, relocate};
 pub use object::{MAX_ALIGN, Object};
 pub use placed::{Placed, Placement, TlsPlace};
+pub use preempt::Place;
 pub use symbol::{Binding, Definition, Kind, Need, Resolved};

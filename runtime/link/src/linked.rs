@@ -36,6 +36,10 @@ pub struct Linked {
     /// can move by itself. Labels whose addresses are taken within one section
     /// leave no relocation: whoever makes the object must know of them.
     pub immovable: Option<Immovable>,
+    /// Whether the program can come to hold an address of the image that is neither a
+    /// preempted definition's nor a return address: of a local function, a constant, a
+    /// variable. If not, the image is of no use once nobody is in its functions.
+    pub escapes: bool,
     /// Where each section went; empty unless [`crate::LayoutOptions::map`] asks for it.
     pub map: Vec<MappedSection>,
 }

@@ -33,6 +33,7 @@ pub struct Object<'d> {
     /// By symbol index in the file.
     pub(crate) symbols: Vec<Symbol<'d>>,
     pub(crate) groups: Vec<Group<'d>>,
+    command_line: &'d [u8],
 }
 
 /// A section group.
@@ -58,6 +59,12 @@ impl<'d> Object<'d> {
     /// What errors call this object.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// How it was compiled, if the compiler was asked to record that: words that end with
+    /// spaces or zeros (`.GCC.command.line`).
+    pub fn command_line(&self) -> &'d [u8] {
+        self.command_line
     }
 }
 
@@ -123,6 +130,7 @@ impl<'n, 'd> Parser<'n, 'd> {
             sections: parser.sections,
             symbols: symbols_out,
             groups,
+            command_line: more.command_line,
         })
     }
 
@@ -130,7 +138,7 @@ impl<'n, 'd> Parser<'n, 'd> {
         &self,
         index: usize,
         header: &'d SectionHeader64,
-        more: &mut More,
+        more: &mut More<'d>,
     ) -> Result<Section<'d>, LinkError> {
         let name = self.section_name(index, header)?;
         let fail = |what| self.section_error(index, name, what);
@@ -164,6 +172,9 @@ impl<'n, 'd> Parser<'n, 'd> {
             retain: flags & elf::SHF_GNU_RETAIN.0 != 0,
         };
         if class == Class::Dropped {
+            if name == ".GCC.command.line" && flags & elf::SHF_COMPRESSED.0 == 0 {
+                more.command_line = header.data(LE, self.bytes).unwrap_or_default();
+            }
             return Ok(section);
         }
         section.align = self.alignment(name, header.sh_addralign(LE))?;
@@ -300,6 +311,7 @@ impl<'n, 'd> Parser<'n, 'd> {
             origin,
             bind,
             kind: canonical_kind,
+            callable: kind == elf::STT_FUNC,
             hidden: visibility == elf::STV_HIDDEN || visibility == elf::STV_INTERNAL,
             canonical: SymbolId(index as u32),
         })
@@ -408,7 +420,8 @@ impl<'n, 'd> Parser<'n, 'd> {
 
 /// Sections about sections, to be read once all are known.
 #[derive(Default)]
-struct More {
+struct More<'d> {
     relocations: Vec<usize>,
     groups: Vec<usize>,
+    command_line: &'d [u8],
 }

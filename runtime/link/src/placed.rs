@@ -81,7 +81,7 @@ impl<'d> Placed<'d> {
     }
 
     /// Address of a symbol that the image defines.
-    fn defined(&self, id: SymbolId) -> u64 {
+    pub(crate) fn defined(&self, id: SymbolId) -> u64 {
         let symbol = &self.laid.graph.symbols[id.index()];
         match symbol.origin {
             Origin::Section(section) => {

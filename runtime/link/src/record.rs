@@ -21,6 +21,8 @@ pub(crate) struct Effect {
     pub(crate) slope: i8,
     /// What the program may keep if it reads the field.
     pub(crate) leak: Option<Leak>,
+    /// Whether that is an address of the image's own, code or data.
+    pub(crate) escapes: bool,
 }
 
 impl Effect {
@@ -34,6 +36,7 @@ impl Effect {
             range: rule.range,
             slope,
             leak: None,
+            escapes: false,
         }
     }
 
@@ -57,9 +60,15 @@ pub(crate) struct Recorder {
     /// Offsets in the code segment, by kind.
     fields: [Vec<u64>; KINDS.len()],
     immovable: Option<Immovable>,
+    escapes: bool,
 }
 
 impl Recorder {
+    /// Whether some field gives an address of the image's own away.
+    pub(crate) fn escapes(&self) -> bool {
+        self.escapes
+    }
+
     /// Notes one reason; the first one counts.
     pub(crate) fn forbid(&mut self, reason: Immovable) {
         self.immovable.get_or_insert(reason);
@@ -67,6 +76,7 @@ impl Recorder {
 
     /// Notes a field at `offset` of a region.
     pub(crate) fn note(&mut self, region: Region, offset: u64, effect: &Effect) {
+        self.escapes |= effect.escapes;
         if self.immovable.is_some() {
             return;
         }

@@ -53,6 +53,12 @@ pub(crate) fn is_branch(bytes: &[u8], at: usize) -> bool {
     }
 }
 
+/// Whether the field at `at` is the operand of a `lea`: `8D /r` with a distance from here.
+pub(crate) fn is_address(bytes: &[u8], at: usize) -> bool {
+    let before = at.checked_sub(2).and_then(|start| bytes.get(start..at));
+    matches!(before, Some([0x8d, modrm]) if modrm & 0xc7 == 0x05)
+}
+
 /// Makes the indirect call at `at` direct; `distance` is S-P. Gives how many bytes
 /// before the field were rewritten.
 pub(crate) fn direct_call(bytes: &mut [u8], at: usize, distance: u64, padded: bool) -> usize {

@@ -51,6 +51,8 @@ pub(crate) struct Symbol<'d> {
     pub(crate) bind: Bind,
     pub(crate) kind: Kind,
     pub(crate) hidden: bool,
+    /// `STT_FUNC`: a function, not only a label in code.
+    pub(crate) callable: bool,
     /// The symbol that references to this one mean; itself for locals and for
     /// the winner of a name. Never more than one step after resolution.
     pub(crate) canonical: SymbolId,

@@ -118,6 +118,18 @@ pub(crate) unsafe extern "C" fn atexit(handler: unsafe extern "C-unwind" fn(*mut
     unsafe { __cxa_atexit(handler, std::ptr::null_mut(), dso_handle()) }
 }
 
+/// As `atexit`, with an argument.
+///
+/// # Safety
+/// 1. `handler` stays callable until the process ends, and takes `argument`.
+pub(crate) unsafe fn at_exit_with(
+    handler: unsafe extern "C-unwind" fn(*mut c_void),
+    argument: *mut c_void,
+) -> c_int {
+    // SAFETY: duty 1.
+    unsafe { __cxa_atexit(handler, argument, dso_handle()) }
+}
+
 unsafe extern "C" fn at_quick_exit(handler: unsafe extern "C-unwind" fn(*mut c_void)) -> c_int {
     // SAFETY: as for `atexit`.
     unsafe { __cxa_at_quick_exit(handler, dso_handle()) }

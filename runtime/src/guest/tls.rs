@@ -11,20 +11,30 @@
 //! thread's copy, and into the image the C library initializes new threads from, so
 //! that every thread has it from its start, whoever makes the thread.
 //!
-//! The blocks of all other modules are made on demand. A thread's blocks hang on one pointer in native thread-local storage and come
-//! from `mmap`, never from `malloc`: a signal handler that interrupted `malloc` may
-//! touch its first thread-local. Racing with such a handler is settled by one
-//! compare-exchange: the loser unmaps its copy.
+//! The blocks of all other modules are made on demand. A thread's blocks hang on one
+//! pointer in native thread-local storage and come from `mmap`, never from `malloc`: a
+//! signal handler that interrupted `malloc` may touch its first thread-local. Racing with
+//! such a handler is settled by one compare-exchange: the loser unmaps its copy.
+//!
+//! A module is a *slot* and a generation. The slot of a module that is gone
+//! ([`Owned`]) is used again, with another generation, while threads may still have blocks
+//! of the old one; they are told by the generation in front of them and replaced when the
+//! thread comes by. So a thread has one block for each slot at most.
 //!
 //! | field | writer | ordering |
 //! |---|---|---|
-//! | `TEMPLATES[i]` | `register`, once | release; `tls_get_addr` acquires |
+//! | `TEMPLATES[i]` | `fill`, once a generation; `Owned::drop` | release; `allocate` acquires |
 //! | `BLOCKS` and block words | the thread itself and its signal handlers | relaxed, same thread |
+//! | `SLOTS` | `place`, `Owned::drop` | a lock, taken under a pass of the gate |
+//!
+//! A template is read without a lock by code of its module only, which is gone before the
+//! template; whoever comes by name holds `SLOTS`.
 
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
 
@@ -58,6 +68,7 @@ const MAX_MODULES: usize = 1 << 12;
 const DESTRUCTOR_ROUNDS: u32 = 4;
 
 struct Template {
+    module: u64,
     image: Box<[u8]>,
     size: usize,
     align: usize,
@@ -65,21 +76,87 @@ struct Template {
 
 static TEMPLATES: [AtomicPtr<Template>; MAX_MODULES] =
     [const { AtomicPtr::new(null_mut()) }; MAX_MODULES];
-static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// One thread's blocks: a word per module, null until first use.
+/// Which slots are in use.
+struct Slots {
+    /// Those from here on never were.
+    top: usize,
+    free: Vec<usize>,
+    /// Of the module that comes next.
+    generation: u64,
+}
+
+static SLOTS: Mutex<Slots> = Mutex::new(Slots {
+    top: 0,
+    free: Vec::new(),
+    generation: 0,
+});
+
+/// Bits of a module's slot in its word; the generation is above.
+const SLOT_BITS: u32 = MAX_MODULES.trailing_zeros();
+/// Generations there are before they come again: more than a process can use up.
+const GENERATIONS: u64 = 1 << (62 - SLOT_BITS);
+
+fn slots() -> MutexGuard<'static, Slots> {
+    SLOTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn slot_of(module: u64) -> usize {
+    module as usize & (MAX_MODULES - 1)
+}
+
+/// One thread's blocks: a word per slot, null until first use.
 #[repr(C)]
 struct Blocks {
     rounds: Cell<u32>,
-    mappings: AtomicPtr<Mapping>,
+    /// Slots from here on were never used.
+    top: AtomicUsize,
     blocks: [AtomicPtr<u8>; MAX_MODULES],
 }
 
-/// Header of each block's mapping, for freeing at thread exit.
+/// What is in front of each block.
 #[repr(C)]
-struct Mapping {
-    next: *mut Mapping,
+struct Header {
+    /// Where its mapping begins, and its length.
+    mapping: *mut u8,
     length: usize,
+    /// Whose it is.
+    module: u64,
+}
+
+impl Header {
+    /// The header of a block.
+    fn of(block: *mut u8) -> *mut Header {
+        block.cast::<Header>().wrapping_sub(1)
+    }
+}
+
+/// The slot of a module that can go. It is given back with this, after the code that uses
+/// it.
+#[derive(Debug)]
+pub(crate) struct Owned(u64);
+
+impl Owned {
+    /// Of a place that was just taken; `None` if it is in static storage, which stays.
+    pub(crate) fn new(place: Place) -> Option<Owned> {
+        place.static_offset.is_none().then_some(Owned(place.module))
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let slot = slot_of(self.0);
+        let mut slots = slots();
+        // Acquire: pairs with the release in `fill`, which may have run elsewhere.
+        let template = TEMPLATES[slot].swap(null_mut(), Ordering::Acquire);
+        slots.free.push(slot);
+        drop(slots);
+        if !template.is_null() {
+            // SAFETY: `fill` made it of a box; it was taken out once, here, and no code of
+            // the module is left that could read it.
+            drop(unsafe { Box::from_raw(template) });
+        }
+    }
 }
 
 thread_local! {
@@ -216,11 +293,19 @@ fn fill_static(offset: i64, image: &[u8], size: usize) {
 
 /// Takes a module word for blocks made on demand.
 fn reserve() -> Result<u64, Error> {
-    let module = COUNT.fetch_add(1, Ordering::Relaxed);
-    if module >= MAX_MODULES {
-        return Err(Error::TooManyTlsModules { limit: MAX_MODULES });
-    }
-    Ok(OURS | module as u64)
+    let mut slots = slots();
+    let slot = match slots.free.pop() {
+        Some(slot) => slot,
+        None if slots.top == MAX_MODULES => {
+            return Err(Error::TooManyTlsModules { limit: MAX_MODULES });
+        }
+        None => {
+            slots.top += 1;
+            slots.top - 1
+        }
+    };
+    slots.generation = (slots.generation + 1) % GENERATIONS;
+    Ok(OURS | slots.generation << SLOT_BITS | slot as u64)
 }
 
 /// Gives a place its template; before any code that uses it runs.
@@ -231,13 +316,13 @@ pub(crate) fn fill(place: Place, image: Vec<u8>, size: usize, align: usize) {
     }
     let module = place.module;
     let template = Box::new(Template {
+        module,
         image: image.into(),
         size,
         align: align.max(1),
     });
-    // Templates live as long as the process: threads copy them at any time.
     // Release: pairs with the acquire in `allocate`.
-    TEMPLATES[(module & !OURS) as usize].store(Box::into_raw(template), Ordering::Release);
+    TEMPLATES[slot_of(module)].store(Box::into_raw(template), Ordering::Release);
 }
 
 /// `__tls_get_addr` of JIT'd code.
@@ -255,36 +340,49 @@ pub(crate) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut u8 
         let block = thread_pointer() + i64::from(*module as i32);
         return (block as *mut u8).wrapping_add(*offset as usize);
     }
-    let slot = (module & !OURS) as usize;
     let blocks = BLOCKS.with(Cell::get);
     if !blocks.is_null() {
         // SAFETY: this thread's blocks, live until its last key destructor.
-        let block = unsafe { (&(*blocks).blocks)[slot].load(Ordering::Relaxed) };
-        if !block.is_null() {
+        let block = unsafe { (&(*blocks).blocks)[slot_of(*module)].load(Ordering::Relaxed) };
+        // SAFETY: a block has a header; this thread's, so nobody unmaps it meanwhile.
+        if !block.is_null() && unsafe { (*Header::of(block)).module } == *module {
             return block.wrapping_add(*offset as usize);
         }
     }
-    allocate(slot).wrapping_add(*offset as usize)
+    allocate(*module).wrapping_add(*offset as usize)
 }
 
-/// The current thread's address of a variable, for lookups by name.
-pub(crate) fn address(module: u64, offset: u64) -> u64 {
+/// The current thread's address of a variable, for lookups by name; `None` if the module
+/// is gone.
+pub(crate) fn address(module: u64, offset: u64) -> Option<u64> {
     let index = TlsIndex { module, offset };
-    // SAFETY: callers pass pairs of registered modules.
-    unsafe { tls_get_addr(&index) as u64 }
+    let _there = slots();
+    if module & OURS != 0 && module & STATIC == 0 {
+        // Acquire: pairs with the release in `fill`.
+        let template = TEMPLATES[slot_of(module)].load(Ordering::Acquire);
+        // SAFETY: templates are freed after they were taken out under the lock.
+        let held = unsafe { template.as_ref() };
+        held.filter(|template| template.module == module)?;
+    }
+    // SAFETY: a pair of a module that is there, or of a library.
+    Some(unsafe { tls_get_addr(&index) } as u64)
 }
 
 #[cold]
-fn allocate(slot: usize) -> *mut u8 {
+fn allocate(module: u64) -> *mut u8 {
+    let slot = slot_of(module);
     let blocks = this_thread();
     // Acquire: pairs with the release in `fill`.
     let template = TEMPLATES[slot].load(Ordering::Acquire);
-    if template.is_null() {
-        die("thread-local of a module that is not loaded");
-    }
-    // SAFETY: templates are never freed.
-    let template = unsafe { &*template };
-    let header = size_of::<Mapping>().next_multiple_of(template.align.max(16));
+    // SAFETY: whoever asks for a module's variable keeps the module, and its template.
+    let template = unsafe { template.as_ref() };
+    let Some(template) = template.filter(|template| template.module == module) else {
+        die("thread-local of a module that is not loaded")
+    };
+    // SAFETY: this thread's blocks.
+    let blocks = unsafe { &*blocks };
+    let before = blocks.blocks[slot].load(Ordering::Relaxed);
+    let header = size_of::<Header>().next_multiple_of(template.align.max(16));
     let length = header + template.size.max(1);
     // Mappings are page-aligned; more is asked for by over-allocating.
     let slack = if template.align > 4096 {
@@ -292,50 +390,46 @@ fn allocate(slot: usize) -> *mut u8 {
     } else {
         0
     };
-    let mapping = map(length + slack).cast::<Mapping>();
+    let mapping = map(length + slack);
     let base = mapping as usize + header;
     let block = base.next_multiple_of(template.align) as *mut u8;
     // SAFETY: the mapping has room for header, alignment and image; it is fresh and
     // zero, so what the image leaves out is already initialized.
     unsafe {
-        (*mapping).length = length + slack;
+        *Header::of(block) = Header {
+            mapping,
+            length: length + slack,
+            module,
+        };
         std::ptr::copy_nonoverlapping(template.image.as_ptr(), block, template.image.len());
     }
-    // SAFETY: this thread's blocks.
-    let blocks = unsafe { &*blocks };
-    let won = blocks.blocks[slot].compare_exchange(
-        null_mut(),
-        block,
-        Ordering::Relaxed,
-        Ordering::Relaxed,
-    );
+    blocks.top.fetch_max(slot + 1, Ordering::Relaxed);
+    let won =
+        blocks.blocks[slot].compare_exchange(before, block, Ordering::Relaxed, Ordering::Relaxed);
     match won {
-        Ok(_) => {
-            link(blocks, mapping);
+        Ok(old) => {
+            // Of a module that had the slot before, whose variables nobody uses any more.
+            unmap(old);
             block
         }
         Err(other) => {
-            // SAFETY: our mapping, published nowhere.
-            unsafe { libc::munmap(mapping.cast::<c_void>(), length + slack) };
+            // A handler was faster, for the same module: no other has the slot now.
+            unmap(block);
             other
         }
     }
 }
 
-fn link(blocks: &Blocks, mapping: *mut Mapping) {
-    let mut head = blocks.mappings.load(Ordering::Relaxed);
-    loop {
-        // SAFETY: a live mapping only this thread knows.
-        unsafe { (*mapping).next = head };
-        let swapped =
-            blocks
-                .mappings
-                .compare_exchange(head, mapping, Ordering::Relaxed, Ordering::Relaxed);
-        match swapped {
-            Ok(_) => return,
-            Err(now) => head = now,
-        }
+/// Unmaps a block of this thread that nobody uses, if it is one.
+fn unmap(block: *mut u8) {
+    if block.is_null() {
+        return;
     }
+    let header = Header::of(block);
+    // SAFETY: a block has a header.
+    let (mapping, length) = unsafe { ((*header).mapping, (*header).length) };
+    // SAFETY: the block's own mapping, by the caller's promise used by nobody.
+    unsafe { libc::munmap(mapping.cast::<c_void>(), length) };
 }
 
 fn this_thread() -> *mut Blocks {
@@ -396,14 +490,11 @@ unsafe extern "C" fn on_thread_exit(value: *mut c_void) {
         return;
     }
     BLOCKS.with(|cell| cell.set(null_mut()));
-    // SAFETY: nobody else knows these mappings; each is unmapped once, after its
-    // `next` was read.
+    // SAFETY: nobody else knows these mappings; each is in one word, and unmapped once.
     unsafe {
-        let mut mapping = (*blocks).mappings.load(Ordering::Relaxed);
-        while !mapping.is_null() {
-            let next = (*mapping).next;
-            libc::munmap(mapping.cast::<c_void>(), (*mapping).length);
-            mapping = next;
+        let top = (*blocks).top.load(Ordering::Relaxed);
+        for block in &(&(*blocks).blocks)[..top] {
+            unmap(block.load(Ordering::Relaxed));
         }
         libc::munmap(value, size_of::<Blocks>());
     }
@@ -449,7 +540,7 @@ mod tests {
         fill(place, vec![3; 8], 40, 8);
         let check = move || {
             let mine = (thread_pointer() + offset) as u64;
-            assert_eq!(address(place.module, 0), mine);
+            assert_eq!(address(place.module, 0), Some(mine));
             // SAFETY: 40 bytes of this thread's static storage.
             let bytes = unsafe { std::slice::from_raw_parts(mine as *const u8, 40) };
             assert_eq!((bytes[7], bytes[8]), (3, 0));
@@ -464,17 +555,48 @@ mod tests {
         fill(place, vec![7, 8], 64, 64);
         let module = place.module;
         let check = move || {
-            let address = address(module, 0);
+            let address = address(module, 0).expect("there");
             assert_eq!(address % 64, 0);
             // SAFETY: 64 bytes of this thread's block.
             let bytes = unsafe { std::slice::from_raw_parts_mut(address as *mut u8, 64) };
             assert_eq!(&bytes[..3], &[7, 8, 0]);
             bytes[0] = 99;
-            assert_eq!(super::address(module, 1), address + 1);
+            assert_eq!(super::address(module, 1), Some(address + 1));
             address
         };
         let mine = check();
         let theirs = std::thread::spawn(check).join().unwrap();
         assert_ne!(mine, theirs);
+    }
+
+    #[test]
+    fn a_slot_is_used_again_with_fresh_contents_and_its_old_module_is_gone() {
+        prepare();
+        let start = |byte: u8, align: usize| {
+            let place = place(16, align, false).unwrap();
+            fill(place, vec![byte; 16], 16, align);
+            place
+        };
+        let bytes = |place: Place| {
+            let at = address(place.module, 0).expect("there");
+            // SAFETY: 16 bytes of this thread's block.
+            unsafe { std::slice::from_raw_parts_mut(at as *mut u8, 16) }
+        };
+        for align in [1, 16, 4096, 8192] {
+            let first = start(5, align);
+            bytes(first)[0] = 99;
+            assert_eq!(&bytes(first)[..2], &[99, 5]);
+            drop(Owned::new(first).expect("not static"));
+            assert_eq!(address(first.module, 0), None);
+            // Another thread of the test may take the slot in between.
+            let second = std::iter::repeat_with(|| start(6, align));
+            let second = second
+                .take(64)
+                .find(|second| slot_of(second.module) == slot_of(first.module));
+            let Some(second) = second else { continue };
+            assert_eq!(&bytes(second)[..2], &[6, 6]);
+            assert_eq!(bytes(second).as_ptr() as usize % align, 0);
+            assert_eq!(address(first.module, 0), None);
+        }
     }
 }

@@ -183,7 +183,9 @@ impl Environment for Work<'_> {
         let moved = versions.moved(version, before, after, |entry| {
             stubs.publish(function, entry.0)
         });
-        if !moved {
+        // Else it may be one that a rollback goes back to.
+        let replacing = &self.core.replacing;
+        if !moved && !replacing.moved(function, version, before, after) {
             return Swing::Superseded;
         }
         self.core

@@ -28,10 +28,11 @@ use uruk_session::Tracker;
 use uruk_stubs::{FunctionId, Gate};
 use uruk_tiering::{Entry, FirstCode, Next, Stage, Tier, VersionId};
 
-use crate::core::{Core, Function};
+use crate::core::{Body, Core};
 use crate::counts::Count;
 use crate::error::Error;
 use crate::event::Event;
+use crate::objects::ObjectCode;
 use crate::service;
 use crate::tiers::{key, nanos};
 use crate::versions::Made;
@@ -50,7 +51,7 @@ const ROUNDS: u32 = 8;
 /// What a function becomes.
 pub(super) struct Change {
     pub(super) id: FunctionId,
-    pub(super) function: Function,
+    pub(super) body: Body,
     pub(super) next: What,
 }
 
@@ -69,6 +70,8 @@ pub(super) struct Way {
 /// The code a function gets.
 pub(super) enum What {
     Code(Box<Code>),
+    /// Of an object file.
+    Object(ObjectCode),
     Restored(Old),
     /// None: the next call asks.
     Unbound,
@@ -169,10 +172,7 @@ impl Core {
             named.sort_unstable_by_key(|id| id.index());
             for (id, code) in recompiled {
                 let next = What::Code(Box::new(code));
-                changes.extend(
-                    self.function(id)
-                        .map(|function| Change { id, function, next }),
-                );
+                changes.extend(self.body(id).map(|body| Change { id, body, next }));
             }
             let stages = std::mem::take(&mut closed.stages);
             let (before, number, told) = self.publish_set(
@@ -267,9 +267,9 @@ impl Core {
     ) -> (Vec<Before>, u64, Vec<Told>) {
         let mut before = Vec::new();
         for change in &changes {
-            let old = self.function(change.id);
-            self.set_function(change.id, change.function.clone());
-            before.extend(old.map(|function| (change.id, function)));
+            let old = self.body(change.id);
+            self.set_body(change.id, change.body.clone());
+            before.extend(old.map(|body| (change.id, body)));
         }
         for (module, plan) in plans {
             module.set_plan(Arc::clone(plan));
@@ -297,9 +297,9 @@ impl Core {
         let before = before
             .into_iter()
             .filter(|(id, _)| members.contains(id))
-            .map(|(id, function)| Before {
+            .map(|(id, body)| Before {
                 id,
-                function,
+                body,
                 kept: kept.remove(&id),
             });
         let before = before.collect();
@@ -342,6 +342,18 @@ impl Core {
                 self.file(request, built, depends);
                 (next, Some(News::Made(request.tier, Box::new(made))))
             }
+            What::Object(code) => {
+                let version = self.tiers.versions.ids.next();
+                let entry = Entry(code.range.start);
+                self.objects.file(version, id, code);
+                let tier = Tier::Baseline;
+                let next = Next::Code {
+                    version,
+                    tier,
+                    entry,
+                };
+                (next, None)
+            }
             What::Restored(old) => {
                 let Some(kept) = old.into_kept() else {
                     return (Next::Unbound, None);
@@ -349,6 +361,9 @@ impl Core {
                 let (version, tier) = (kept.version(), kept.view().tier);
                 let counts = tier == Tier::Baseline && self.tiers.counts_at_baseline();
                 self.tiers.profiles.forget(id);
+                if self.objects.has(version) {
+                    return (Next::Restored(kept), None);
+                }
                 (
                     Next::Restored(kept),
                     Some(News::Restored(version, tier, counts)),

@@ -8,7 +8,7 @@ use uruk_codegen::{Dependence, Kind, Linkage, ModulePlan};
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 
-use crate::core::{Core, Function, Module};
+use crate::core::{Body, Core, Function, Module};
 use crate::error::Error;
 use crate::materialize::{BodyOf, Built};
 use crate::names::Definition;
@@ -160,13 +160,15 @@ impl Core {
     /// that of its body is offered to optimizers.
     pub(super) fn next_plans(&self, changes: &[Change]) -> Plans {
         let mut plans: Vec<(Arc<Module>, ModulePlan)> = Vec::new();
-        for Change { id, function, .. } in changes {
-            let Some(old) = self.function(*id) else {
+        for Change { id, body, .. } in changes {
+            let Some(old) = self.body(*id) else {
                 continue;
             };
-            let new_module = &function.module;
-            let link_name = new_module.plan().import(function.symbol).name.clone();
-            let mut others = vec![(Arc::clone(&old.module), old.symbol)];
+            let link_name = link_name(body);
+            let mut others = Vec::new();
+            if let Body::Module(old) = old {
+                others.push((old.module, old.symbol));
+            }
             for module in self.replacing.all_modules() {
                 // Also copies for optimizers in dylibs that find it here.
                 let symbol = module.definition(&link_name);
@@ -177,7 +179,10 @@ impl Core {
                 others.extend(symbol.map(|symbol| (Arc::clone(&module), symbol)));
             }
             for (module, symbol) in others {
-                let is_new = Arc::ptr_eq(&module, new_module) && symbol == function.symbol;
+                let is_new = match body {
+                    Body::Module(new) => Arc::ptr_eq(&module, &new.module) && symbol == new.symbol,
+                    Body::Object(_) => false,
+                };
                 let linkage = module.readers.summary().symbols[symbol.index()].linkage;
                 if is_new || linkage == Linkage::Declared {
                     continue;
@@ -186,14 +191,26 @@ impl Core {
                 import.defined = false;
                 import.replaced = true;
             }
-            let import = &mut plan_of(&mut plans, new_module).imports[function.symbol.index()];
-            import.defined = true;
-            import.replaced = false;
+            if let Body::Module(new) = body {
+                let import = &mut plan_of(&mut plans, &new.module).imports[new.symbol.index()];
+                import.defined = true;
+                import.replaced = false;
+            }
         }
         let shared = plans.into_iter();
         shared
             .map(|(module, plan)| (module, Arc::new(plan)))
             .collect()
+    }
+}
+
+fn link_name(body: &Body) -> Box<str> {
+    match body {
+        Body::Module(function) => {
+            let plan = function.module.plan();
+            plan.import(function.symbol).name.clone()
+        }
+        Body::Object(object) => Box::from(&*object.link_name),
     }
 }
 

@@ -129,6 +129,33 @@ pub enum ReplaceError {
         /// Functions of it that the input does not define.
         missing: Vec<String>,
     },
+    /// Functions of an object file are to be replaced in part, and may hold parts of each
+    /// other.
+    #[error(
+        "functions of {old} may hold parts of each other, so it can only be replaced as a whole; \
+         missing: {}. Objects made with `-fPIC -fsemantic-interposition -frecord-gcc-switches`, \
+         or with `-O0 -frecord-gcc-switches`, can be replaced in part (see `allow_parts`)",
+        list(.missing)
+    )]
+    Parts {
+        /// The object that holds the functions now.
+        old: String,
+        /// Functions of it that the input does not define.
+        missing: Vec<String>,
+    },
+    /// Functions of an object file are to be replaced in part, and are called past their
+    /// stubs.
+    #[error(
+        "{old} calls {} directly, so it can only be replaced as a whole; `-fPIC \
+         -fsemantic-interposition` makes it call them by name",
+        list(.functions)
+    )]
+    Bypassed {
+        /// The object that holds the functions now.
+        old: String,
+        /// Functions that are called so.
+        functions: Vec<String>,
+    },
     /// Somebody ran old code for as long as was to be waited.
     #[error("old code is still running: {}", each(.activations))]
     StillRunning {

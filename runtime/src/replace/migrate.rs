@@ -154,6 +154,7 @@ impl Core {
             for other in self.replacing.all_modules() {
                 self.users_in(&other, &migrating.old_link_name, planned, &mut users)?;
             }
+            users.extend(self.objects.users(migrating.old));
             if !users.is_empty() {
                 return Err(Error::from(ReplaceError::Users {
                     file: module.readers.bitcode().name().to_owned(),

@@ -12,15 +12,17 @@
 //!   code that runs.
 //! - No version is published that depends on something replaced since it was begun.
 //!
-//! Reading order: `plan` (names), `prepare` (checks, code), `migrate` (variables), `commit` (the instant),
-//! `dependents`,
-//! `quiet` (who runs old code), `watch` (files), `state`
-//! (locks, epochs, history), `error`.
+//! Reading order: `plan` (names), `prepare` (checks, code), `object` (the same of machine
+//! code), `migrate` (variables), `hooks` (constructors), `commit` (the instant),
+//! `dependents`, `quiet` (who runs old code), `watch` (files), `state` (locks, epochs,
+//! history), `error`.
 
 mod commit;
 mod dependents;
 mod error;
+mod hooks;
 mod migrate;
+mod object;
 mod plan;
 mod prepare;
 mod quiet;
@@ -76,6 +78,8 @@ pub struct Replacement {
     input: Input,
     level: Level,
     allow_signatures: bool,
+    allow_parts: bool,
+    constructors: bool,
     migrations: Vec<Migration>,
 }
 
@@ -83,6 +87,7 @@ pub struct Replacement {
 enum Input {
     Bitcode(Arc<[u8]>),
     Ir(String),
+    Object(Arc<[u8]>),
     /// Whatever it is.
     File(Arc<[u8]>),
 }
@@ -93,6 +98,7 @@ impl fmt::Debug for Input {
             Input::Bitcode(bytes) => write!(f, "{} bytes of bitcode", bytes.len()),
             Input::File(bytes) => write!(f, "{} bytes", bytes.len()),
             Input::Ir(text) => write!(f, "{} bytes of IR", text.len()),
+            Input::Object(bytes) => write!(f, "{} bytes of an object file", bytes.len()),
         }
     }
 }
@@ -114,7 +120,24 @@ impl Replacement {
         Replacement::bitcode(&name, module.write_bitcode_to_memory().as_slice())
     }
 
-    /// From what a file holds: bitcode or IR text, told by its content.
+    /// From a relocatable ELF object, whose functions take the place of compiled ones or of
+    /// those of another object.
+    ///
+    /// Its references to what exists go there: calls through stubs, variables of the same
+    /// size at their old storage. What machine code does not tell is not checked: signatures,
+    /// types. Its local variables are new ([`Replaced::locals_new`]), and pointers to local
+    /// functions of an object that was replaced, which the program may have stored, go on
+    /// leading to old code.
+    ///
+    /// Functions of an object that was added as one are replaced all together: some may have
+    /// been inlined into others. In part only if the object was made with
+    /// `-fPIC -fsemantic-interposition -frecord-gcc-switches` or with
+    /// `-O0 -frecord-gcc-switches`, or with [`Replacement::allow_parts`].
+    pub fn object(name: &str, bytes: impl Into<Arc<[u8]>>) -> Replacement {
+        Replacement::new(name, Input::Object(bytes.into()))
+    }
+
+    /// From what a file holds: bitcode, IR text or an object, told by its content.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -139,6 +162,35 @@ impl Replacement {
     #[must_use]
     pub fn allow_signatures(mut self, allow: bool) -> Replacement {
         self.allow_signatures = allow;
+        self
+    }
+
+    /// Accepts that functions of object files are replaced in part: none of them holds, or
+    /// relies on, the body of another (`-fno-inline -fno-ipa-cp -fno-ipa-ra` and the like, or
+    /// functions of assembly).
+    #[must_use]
+    pub fn allow_parts(mut self, allow: bool) -> Replacement {
+        self.allow_parts = allow;
+        self
+    }
+
+    /// Runs the constructors of the input, on the thread that replaces, once everything is
+    /// compiled and before anything is exchanged: calls of functions that are replaced still
+    /// reach old code. Those of variables that exist are left out where the input tells
+    /// (C++ inline variables). Destructors are run by [`Jit::deinitialize`], or at exit of a
+    /// program.
+    ///
+    /// By default none is run and [`Replaced::constructors_skipped`] lists them: a file that
+    /// was compiled again mostly has constructors of variables that exist, which would lose
+    /// their contents.
+    ///
+    /// If the exchange fails afterwards, what was new stays: constructors may have told of it.
+    ///
+    /// # Safety
+    /// 1. As calling any function of the input.
+    #[must_use]
+    pub unsafe fn run_constructors(mut self) -> Replacement {
+        self.constructors = true;
         self
     }
 
@@ -170,23 +222,23 @@ impl Replacement {
             input,
             level: Level::default(),
             allow_signatures: false,
+            allow_parts: false,
+            constructors: false,
             migrations: Vec::new(),
         }
     }
 }
 
 impl Input {
-    fn bitcode(self, name: &str) -> Result<Bitcode, Error> {
+    fn source(self, name: &str) -> Result<Source, Error> {
         match self {
-            Input::Bitcode(bytes) => Ok(Bitcode::new(name, bytes)),
-            Input::Ir(text) => Ok(Bitcode::from_ir_text(name, &text)?),
-            Input::File(bytes) => match Source::from_bytes(name, bytes.to_vec())? {
-                Source::Bitcode(bitcode) => Ok(bitcode),
-                Source::Object { file, .. } => Err(Error::from(ReplaceError::Construct {
-                    file,
-                    construct: "machine code (an object file)",
-                })),
-            },
+            Input::Bitcode(bytes) => Ok(Source::Bitcode(Bitcode::new(name, bytes))),
+            Input::Ir(text) => Ok(Source::Bitcode(Bitcode::from_ir_text(name, &text)?)),
+            Input::Object(bytes) => Ok(Source::Object {
+                file: name.to_owned(),
+                bytes,
+            }),
+            Input::File(bytes) => Source::from_bytes(name, bytes.to_vec()),
         }
     }
 }
@@ -205,7 +257,10 @@ pub struct Replaced {
     pub globals_added: Vec<String>,
     /// Variables that exist and keep their contents.
     pub globals_kept: Vec<String>,
-    /// Constructors and destructors of the input: none is run.
+    /// Local variables of an object file: they begin anew.
+    pub locals_new: Vec<String>,
+    /// Constructors and destructors of the input that were not run; see
+    /// [`Replacement::run_constructors`].
     pub constructors_skipped: Vec<String>,
     /// How long no call of a member could begin.
     pub closed: Duration,
@@ -222,6 +277,7 @@ impl fmt::Debug for Replaced {
             .field("dependents", &self.dependents)
             .field("globals_added", &self.globals_added)
             .field("globals_kept", &self.globals_kept)
+            .field("locals_new", &self.locals_new)
             .field("constructors_skipped", &self.constructors_skipped)
             .field("closed", &self.closed)
             .finish_non_exhaustive()
@@ -259,8 +315,8 @@ impl Dylib {
     /// The input may define any number of functions. Those that exist get its bodies; their
     /// addresses stay. Those that do not exist are added, as are new variables; variables
     /// that exist keep their address and contents. Local functions and variables are
-    /// matched by name with those of the modules that are replaced. Constructors are not
-    /// run.
+    /// matched by name with those of the modules that are replaced. Constructors are run on
+    /// request ([`Replacement::run_constructors`]).
     ///
     /// Everything is compiled and linked first, as is code elsewhere that holds, or relies
     /// on, a body that is replaced. If anything fails, nothing has changed. Of several
@@ -286,18 +342,6 @@ impl Dylib {
     /// [`Error::Replace`] and whatever compiling and linking report.
     #[inline(never)]
     pub fn replace(&self, replacement: Replacement) -> Result<Replaced, Error> {
-        if replacement.level == Level::Immediate {
-            return self.replace_here(replacement);
-        }
-        // What is known about code, old and new, is not to be found on this stack.
-        quiet::scrub_stack();
-        let dylib = self.clone();
-        let what = replacement.name.clone();
-        let core = self.jit.core();
-        core.on_compile_thread(what, move |_| dylib.replace_here(replacement))
-    }
-
-    fn replace_here(&self, replacement: Replacement) -> Result<Replaced, Error> {
         let core = self.jit.core();
         let _turn = core.replacing.turn();
         let staging = {
@@ -309,62 +353,86 @@ impl Dylib {
             staging.undo();
             cause
         };
-        let prepared = {
-            let (staging, dylib) = (Arc::clone(&staging), self.dylib.clone());
-            let Replacement { name, input, .. } = replacement.clone();
-            let allowed = Allowed {
-                signatures: replacement.allow_signatures,
-                migrations: replacement.migrations.clone(),
-            };
-            core.on_compile_thread(name.clone(), move |core| {
-                let bitcode = input.bitcode(&name)?;
-                core.prepare_replacement(&dylib, bitcode, &allowed, &staging)
-            })
-        };
+        let prepared = self.prepare(&replacement, &staging).map_err(undo)?;
         let Prepared {
-            members,
+            changes,
+            functions,
             added,
             globals_added,
             globals_kept,
-            constructors_skipped,
+            locals_new,
+            hooks,
             moves,
-        } = prepared.map_err(undo)?;
-        let functions = members.iter().map(|member| core.display_of(member.id));
-        let functions = functions.collect();
-        let changes = members.into_iter().map(|member| Change {
-            id: member.id,
-            function: member.function,
-            next: What::Code(Box::new(member.code)),
-        });
+        } = prepared;
         let way = Way {
             tracker: Some(staging.tracker()),
             moves,
             back: Vec::new(),
         };
-        let (changes, level) = (changes.collect(), replacement.level);
-        let done = core.commit_set(changes, way, level);
+        let skipped = match replacement.constructors {
+            true => core.run_hooks(hooks),
+            false => hooks.names(),
+        };
+        let level = replacement.level;
+        let done = match level {
+            Level::Immediate => core.commit_set(changes, way, level),
+            Level::Quiescent { .. } => {
+                // What is known about code, old and new, is not to be found on this stack.
+                quiet::scrub_stack();
+                let what = replacement.name.clone();
+                let commit = move |core: &Arc<Core>| Ok(core.commit_set(changes, way, level));
+                let done = core.on_compile_thread(what, commit);
+                done.unwrap_or_else(|cause| Err((cause, Vec::new())))
+            }
+        };
         let done = done.map_err(|(cause, changes)| {
             drop(changes);
-            undo(cause)
+            // What constructors made may be known elsewhere by now.
+            match replacement.constructors {
+                true => cause,
+                false => undo(cause),
+            }
         })?;
         let number = done.set.number;
         let _pass = service::enter();
         core.replacing.file(done.set);
+        let dependents = done.dependents.iter();
         Ok(Replaced {
             functions,
             added,
-            dependents: done
-                .dependents
-                .iter()
-                .map(|&id| core.display_of(id))
-                .collect(),
+            dependents: dependents.map(|&id| core.display_of(id)).collect(),
             globals_added,
             globals_kept,
-            constructors_skipped,
+            locals_new,
+            constructors_skipped: skipped,
             closed: done.closed,
             number,
             old: done.old,
             jit: self.jit.clone(),
+        })
+    }
+
+    /// Everything that can fail and changes nothing, on a thread that LLVM can take down.
+    fn prepare(
+        &self,
+        replacement: &Replacement,
+        staging: &Arc<Staging>,
+    ) -> Result<Prepared, Error> {
+        let (staging, dylib) = (Arc::clone(staging), self.dylib.clone());
+        let Replacement { name, input, .. } = replacement.clone();
+        let allowed = Allowed {
+            signatures: replacement.allow_signatures,
+            parts: replacement.allow_parts,
+            migrations: replacement.migrations.clone(),
+        };
+        let core = self.jit.core();
+        core.on_compile_thread(name.clone(), move |core| match input.source(&name)? {
+            Source::Bitcode(bitcode) => {
+                core.prepare_replacement(&dylib, bitcode, &allowed, &staging)
+            }
+            Source::Object { file, bytes } => {
+                core.prepare_object(&dylib, &file, &bytes, &allowed, &staging)
+            }
         })
     }
 }
@@ -405,7 +473,7 @@ impl Core {
         } = taken;
         let changes = before.into_iter().map(|before| Change {
             id: before.id,
-            function: before.function,
+            body: before.body,
             next: before.kept.map_or(What::Unbound, What::Restored),
         });
         let way = Way {
@@ -422,10 +490,10 @@ impl Core {
             Err((cause, changes)) => {
                 let before = changes.into_iter().map(|change| state::Before {
                     id: change.id,
-                    function: change.function,
+                    body: change.body,
                     kept: match change.next {
                         What::Restored(kept) => Some(kept),
-                        What::Code(_) | What::Unbound => None,
+                        What::Code(_) | What::Object(_) | What::Unbound => None,
                     },
                 });
                 let _pass = service::enter();

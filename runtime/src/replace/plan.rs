@@ -34,6 +34,8 @@ pub(crate) type Locals = Arc<BTreeMap<Box<str>, Vec<Box<str>>>>;
 
 /// How a module that replaces functions is bound.
 pub(super) struct Planned {
+    /// Number of the image.
+    pub(super) image: u64,
     pub(super) plan: ModulePlan,
     pub(super) locals: Locals,
     /// Functions that exist and get another body.
@@ -73,13 +75,15 @@ impl Core {
         if summary.has_inline_asm {
             return Err(construct(module, "module-level assembly"));
         }
+        let image = self.images.fetch_add(1, Ordering::Relaxed);
         let mut planner = Planner {
             core: self,
             module,
             file: module.readers.bitcode().name(),
-            image: self.images.fetch_add(1, Ordering::Relaxed),
+            image,
             migrations,
             planned: Planned {
+                image,
                 plan: ModulePlan::default(),
                 locals: Locals::default(),
                 members: Vec::new(),
@@ -184,7 +188,7 @@ impl Planner<'_> {
                 if info.placement != Placement::Own {
                     return Err(self.fixed(id, "it now has to be compiled together with data"));
                 }
-                if self.core.function(stub).is_none() {
+                if self.core.body(stub).is_none() {
                     return Err(self.fixed(id, "a resolver chooses what it is"));
                 }
                 if self.seen.insert(stub, id).is_some() {
@@ -201,7 +205,7 @@ impl Planner<'_> {
             }
             (Kind::Function, _) => Err(self.fixed(
                 id,
-                "it is in an object file, the host, or compiled together with data",
+                "it is the host's, a label of an object file, or compiled together with data",
             )),
             (Kind::Data, Definition::Address(old)) if self.is_migrated(&info.name) => {
                 self.planned.migrating.push(Migrating {

@@ -1,6 +1,7 @@
 //! From the input of a replacement to code and data that are linked and checked, and that
 //! nothing refers to yet. Whatever fails here leaves the program as it was.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use uruk_codegen::{Bitcode, CodegenError, Kind, Layout, Linkage, SymbolId};
@@ -8,7 +9,7 @@ use uruk_session::{Dylib, Tracker};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Purpose, Tier};
 
-use crate::core::{Core, Function, Module, static_name};
+use crate::core::{Body, Core, Function, Module, static_name};
 use crate::error::Error;
 use crate::load::{Image, function_base};
 use crate::materialize::{BodyOf, Built};
@@ -17,6 +18,7 @@ use crate::program::Mode;
 use crate::service;
 use crate::versions::Request;
 
+use super::commit::{Change, What};
 use super::error::ReplaceError;
 use super::migrate::{Migration, Move};
 use super::plan::Planned;
@@ -36,6 +38,11 @@ pub(super) struct Unused {
 }
 
 impl Unused {
+    /// Where it is.
+    fn entry(&self) -> Option<u64> {
+        self.built.as_ref().map(|built| built.entry)
+    }
+
     /// The code, to be filed and published.
     pub(super) fn take(mut self) -> Option<Built> {
         self.built.take()
@@ -51,26 +58,37 @@ impl Drop for Unused {
     }
 }
 
-/// A function that is to get another body.
-pub(super) struct Member {
-    pub(super) id: FunctionId,
-    pub(super) function: Function,
-    pub(super) code: Code,
-}
-
 /// All that was prepared.
 pub(super) struct Prepared {
-    pub(super) members: Vec<Member>,
+    pub(super) changes: Vec<Change>,
+    /// Names of the functions that are replaced.
+    pub(super) functions: Vec<String>,
     pub(super) added: Vec<String>,
     pub(super) globals_added: Vec<String>,
     pub(super) globals_kept: Vec<String>,
-    pub(super) constructors_skipped: Vec<String>,
+    /// Local variables of an object: they begin anew.
+    pub(super) locals_new: Vec<String>,
+    pub(super) hooks: Hooks,
     pub(super) moves: Vec<Move>,
+}
+
+/// What an input asks to be run: priority, address and name.
+#[derive(Default)]
+pub(super) struct Hooks {
+    /// Number of the image.
+    pub(super) image: u64,
+    pub(super) constructors: Vec<(u32, u64, String)>,
+    /// In running order.
+    pub(super) destructors: Vec<(u32, u64, String)>,
+    /// Constructors of variables that exist.
+    pub(super) again: Vec<String>,
 }
 
 /// What is not as it was and is meant so.
 pub(super) struct Allowed {
     pub(super) signatures: bool,
+    /// Of objects.
+    pub(super) parts: bool,
     pub(super) migrations: Vec<Migration>,
 }
 
@@ -88,6 +106,15 @@ impl Staging {
             tracker: dylib.create_tracker()?,
             stubs: Mutex::default(),
         })
+    }
+
+    pub(super) fn session_tracker(&self) -> &Tracker {
+        &self.tracker
+    }
+
+    /// Has a stub go with the rest.
+    pub(super) fn add_stub(&self, id: FunctionId) {
+        self.lock().push(id);
     }
 
     /// By which names and data can be removed later.
@@ -126,9 +153,14 @@ impl Core {
         let module = Arc::new(module);
         self.check_members(&module, &planned, allowed.signatures)?;
         self.check_kept(&module, &planned)?;
-        self.check_whole(&planned, dylib)?;
+        let members = planned.members.iter();
+        let members: Vec<(FunctionId, &str)> = members
+            .map(|&(id, symbol)| (id, &*planned.plan.import(symbol).name))
+            .collect();
+        self.check_whole(&members, dylib, allowed.parts)?;
         self.check_users(&module, &planned, &allowed.migrations)?;
         let image = Image {
+            number: planned.image,
             late: true,
             modules: vec![(0, Arc::clone(&module))],
             ..Image::default()
@@ -137,7 +169,8 @@ impl Core {
         self.check_missing(&image)?;
         // What the data's constructors would do is not done again.
         self.materialize_data(&staging.tracker, &image, Mode::Lazy)?;
-        let mut members = Vec::with_capacity(planned.members.len());
+        let mut changes = Vec::with_capacity(planned.members.len());
+        let mut entries = HashMap::new();
         for &(id, symbol) in &planned.members {
             let name = self.function(id).map_or(c"?", |function| function.name);
             let function = Function {
@@ -151,7 +184,12 @@ impl Core {
                 plan: module.plan(),
                 crosses: false,
             })?;
-            members.push(Member { id, function, code });
+            entries.extend(code.built.entry().map(|entry| (id, entry)));
+            changes.push(Change {
+                id,
+                body: Body::Module(function),
+                next: What::Code(Box::new(code)),
+            });
         }
         for id in staging.lock().clone() {
             let version = self.tiers.versions.ids.next();
@@ -161,13 +199,17 @@ impl Core {
         self.replacing.register(&image.modules);
         let summary = module.readers.summary();
         let name = |id: &SymbolId| summary.symbols[id.index()].name.clone();
-        let structors = summary.constructors.iter().chain(&summary.destructors);
+        let hooks = self.hooks_of(&module, &planned, &entries);
+        let functions = changes.iter();
+        let functions = functions.map(|change| self.name_of(change.id).to_owned());
         Ok(Prepared {
-            members,
+            functions: functions.collect(),
+            changes,
             added: planned.added.iter().map(name).collect(),
             globals_added: planned.new_data.iter().map(name).collect(),
             globals_kept: planned.kept.iter().map(name).collect(),
-            constructors_skipped: structors.map(|entry| name(&entry.function)).collect(),
+            locals_new: Vec::new(),
+            hooks,
             moves,
         })
     }
@@ -270,9 +312,26 @@ impl Core {
         for &symbol in &planned.kept {
             let link_name = &planned.plan.import(symbol).name;
             let owner = self.owner_of(&module.dylib, link_name);
-            // Data of an object file has no type.
-            let Some((owner, at)) = owner else { continue };
             let info = &summary.symbols[symbol.index()];
+            let Some((owner, at)) = owner else {
+                // Data of an object file has no type, but a size.
+                let old = self.objects.variable(&module.dylib, link_name);
+                let new = module.readers.reader()?.layout(symbol);
+                if let Some(old) = old
+                    && info.kind == Kind::Data
+                    && old.size != new.size
+                {
+                    return Err(Error::from(ReplaceError::Global {
+                        file: module.readers.bitcode().name().to_owned(),
+                        global: info.name.clone(),
+                        old: String::from("data of an object file"),
+                        old_size: old.size,
+                        new: new.ty,
+                        new_size: new.size,
+                    }));
+                }
+                continue;
+            };
             let (old, old_value) = {
                 let reader = owner.readers.reader()?;
                 (reader.layout(at), reader.initializer(at))
@@ -327,11 +386,16 @@ impl Core {
     }
 
     /// Modules that were optimized as a whole are replaced as a whole.
-    fn check_whole(&self, planned: &Planned, dylib: &Dylib) -> Result<(), Error> {
-        let replaced = |id| planned.members.iter().any(|&(member, _)| member == id);
+    pub(super) fn check_whole(
+        &self,
+        members: &[(FunctionId, &str)],
+        dylib: &Dylib,
+        allow_parts: bool,
+    ) -> Result<(), Error> {
+        self.check_objects(members, allow_parts)?;
+        let replaced = |id| members.iter().any(|&(member, _)| member == id);
         let holds_member = |module: &Module| {
-            let members = planned.members.iter();
-            let mut names = members.map(|&(_, symbol)| &planned.plan.import(symbol).name);
+            let mut names = members.iter().map(|&(_, name)| name);
             names.any(|name| module.definition(name).is_some())
         };
         for old in self.replacing.modules(dylib) {
@@ -404,6 +468,44 @@ impl Core {
         }
         self.names.define(&staging.tracker, names)?;
         Ok(())
+    }
+
+    /// What the module asks to be run. Constructors of functions that are replaced are
+    /// called at their new code, which nothing else reaches yet.
+    fn hooks_of(
+        &self,
+        module: &Module,
+        planned: &Planned,
+        entries: &HashMap<FunctionId, u64>,
+    ) -> Hooks {
+        let summary = module.readers.summary();
+        let mut hooks = Hooks {
+            image: planned.image,
+            ..Hooks::default()
+        };
+        let of = |entry: &uruk_codegen::Structor| {
+            let base = function_base(summary, entry.function)?;
+            let link_name = &planned.plan.import(base).name;
+            let stub = self.address_of(&module.dylib, link_name)?;
+            let name = summary.symbols[base.index()].name.clone();
+            Some((entry.priority, stub, name))
+        };
+        for entry in &summary.constructors {
+            let Some((priority, stub, name)) = of(entry) else {
+                continue;
+            };
+            let id = self.stubs.function_at(stub);
+            let address = id.and_then(|id| entries.get(&id).copied()).unwrap_or(stub);
+            match entry.key.is_some_and(|key| planned.kept.contains(&key)) {
+                true => hooks.again.push(name),
+                false => hooks.constructors.push((priority, address, name)),
+            }
+        }
+        hooks.constructors.sort_by_key(|hook| hook.0);
+        hooks.destructors = summary.destructors.iter().filter_map(of).collect();
+        hooks.destructors.sort_by_key(|hook| hook.0);
+        hooks.destructors.reverse();
+        hooks
     }
 
     /// Runs `work` on a thread that LLVM can take down.

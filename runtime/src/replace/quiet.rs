@@ -89,15 +89,36 @@ impl Core {
         let mut ranges = self.code_of_functions(|id, depends| {
             members.contains(&id) || depends.iter().any(|id| members.contains(id))
         });
-        ranges.sort_by_key(|(range, ..)| range.start);
+        ranges.extend(self.old_objects(members));
+        ranges.sort_by_key(|(range, ..)| (range.start, u64::MAX - range.end));
+        // Functions of an object may share bytes.
+        let mut end = 0;
+        ranges.retain_mut(|(range, ..)| {
+            range.start = range.start.max(end);
+            end = end.max(range.end);
+            !range.is_empty()
+        });
         OldCode { ranges }
+    }
+
+    /// Code of members that are functions of objects: all of the object, as its local
+    /// functions belong to those that call them; but only the members' own bytes of one that
+    /// is replaced in part.
+    fn old_objects(&self, members: &HashSet<FunctionId>) -> Vec<(Range<u64>, FunctionId, BlockId)> {
+        let codes = self.objects.code_of(|id| members.contains(&id));
+        let ranges = codes.into_iter().filter_map(|(id, code)| {
+            let (all, block) = self.block_of(code.holding.code()?)?;
+            let functions = code.file.functions.get();
+            let whole = functions.is_none_or(|ids| ids.iter().all(|id| members.contains(id)));
+            Some((if whole { all } else { code.range }, id, block))
+        });
+        ranges.collect()
     }
 
     /// What was not freed of `code`.
     fn still_there(&self, code: &OldCode) -> OldCode {
         let _pass = service::enter();
-        let there = self.code_of_functions(|_, _| true);
-        let there: HashSet<BlockId> = there.into_iter().map(|(_, _, block)| block).collect();
+        let there = self.blocks();
         let mut left = code.clone();
         left.ranges.retain(|(_, _, block)| there.contains(block));
         left

@@ -22,9 +22,9 @@ use std::sync::{RwLockWriteGuard, Weak};
 
 use uruk_session::{Dylib, DylibId, Tracker};
 use uruk_stubs::FunctionId;
-use uruk_tiering::{Kept, VersionId};
+use uruk_tiering::{Entry, Kept, VersionId};
 
-use crate::core::{Core, Function, Module};
+use crate::core::{Body, Core, Module};
 use crate::service;
 
 use super::migrate::Moved;
@@ -42,7 +42,7 @@ pub(crate) struct Stale {
 /// What a function was before a set was committed.
 pub(crate) struct Before {
     pub(crate) id: FunctionId,
-    pub(crate) function: Function,
+    pub(crate) body: Body,
     /// Its code; `None` if it had never been called.
     pub(crate) kept: Option<Old>,
 }
@@ -70,6 +70,18 @@ impl Old {
 
     pub(super) fn version(&self) -> Option<VersionId> {
         self.kept.as_ref().map(Kept::version)
+    }
+
+    /// As [`Replacing::moved`].
+    fn moved(&mut self, version: VersionId, from: Entry, to: Entry) -> bool {
+        let Some(kept) = &mut self.kept else {
+            return false;
+        };
+        let here = kept.version() == version && kept.view().entry == Some(from);
+        if here {
+            kept.moved(to);
+        }
+        here
     }
 }
 
@@ -274,6 +286,17 @@ impl Replacing {
         drop(history);
         // Their code is retired, which takes locks.
         drop(given_up);
+    }
+
+    /// Says that the code of a version that is kept for a rollback lies elsewhere. False, and
+    /// nothing changed, if none is kept at `from`: it is being rolled back, for example.
+    pub(crate) fn moved(&self, id: FunctionId, version: VersionId, from: Entry, to: Entry) -> bool {
+        let mut history = lock(&self.history);
+        let kept = history.sets.iter_mut().flat_map(|set| &mut set.before);
+        let mut olds = kept
+            .filter(|before| before.id == id)
+            .filter_map(|before| before.kept.as_mut());
+        olds.any(|old| old.moved(version, from, to))
     }
 
     /// The latest set, if there is one, and it is number `wanted` or that does not matter.

@@ -1,21 +1,32 @@
-//! Eight threads in mixed code while its functions are recompiled, removed, added again
-//! and moved as fast as possible; what was left is closed, and every result is checked.
+//! Eight threads in mixed code while its functions are recompiled, replaced, removed, added
+//! again and moved as fast as possible; what was left is closed, and every result is
+//! checked.
 //!
 //! Functions that stay recurse, sort through the C library's `qsort`, throw and catch C++
 //! exceptions, and sleep. Those that go sleep inside code that is removed meanwhile, then
-//! read data of the same module. All is chosen by one seed.
+//! read data of the same module. Those that are replaced come in sets, at one instant or
+//! when nobody is inside, and go back: a call of the first sees one set only, and its
+//! generation is one that was there while the call ran. All is chosen by one seed.
+
+#[path = "text.rs"]
+mod text;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use uruk::{Error, Freed, Func, HeapConfig, Jit, ReclaimConfig, ReclaimKind, Tier, Tracker};
+use uruk::{
+    Error, Freed, Func, HeapConfig, Jit, Level, ReclaimConfig, ReclaimKind, ReplaceError,
+    Replacement, Tier, Tracker,
+};
 
-/// Functions that stay.
-const STAYING: u64 = 32;
+use text::{STAYING, going, replaced, right, text};
 
 /// Modules that come and go.
 const GOING: u64 = 4;
+
+/// Sets of functions that are replaced.
+const SETS: u64 = 4;
 
 const THREADS: u64 = 8;
 
@@ -24,6 +35,8 @@ pub struct Plan {
     /// Versions to publish, those that move counted.
     pub publications: u64,
     pub seed: u64,
+    /// Sets to exchange for each 8 recompiles and one removal.
+    pub sets: u64,
     /// Ends earlier then.
     pub limit: Duration,
 }
@@ -44,12 +57,26 @@ pub struct Outcome {
     pub compiled: u64,
     pub moved: u64,
     pub removed: u64,
+    pub replaced: Replaced,
     pub calls: u64,
     pub cycles: (u64, u64),
     pub freed: u64,
     pub longest_handshake: Duration,
     /// At the start, in the middle, and in the end.
     pub memory: [Memory; 3],
+}
+
+/// Sets that were exchanged.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(dead_code, reason = "printed")]
+pub struct Replaced {
+    pub immediate: u64,
+    pub quiescent: u64,
+    /// Waited for old code in vain.
+    pub given_up: u64,
+    pub rolled_back: u64,
+    /// Functions, in all.
+    pub functions: u64,
 }
 
 /// splitmix64: a step for each number.
@@ -68,174 +95,6 @@ impl Random {
     }
 }
 
-/// What function `i` of `x` is, as [`staying`] has it.
-fn right(i: u64, x: u64) -> u64 {
-    match i % 4 {
-        0 => (1..=x & 31).fold(i, |sum, depth| sum.wrapping_mul(31) ^ depth),
-        1 => {
-            let mut values: Vec<u64> = (0..16)
-                .map(|k| (x ^ i).wrapping_mul(2 * k + 1) >> 8)
-                .collect();
-            values.sort_unstable();
-            (0..16).fold(0, |sum: u64, k| {
-                sum.wrapping_add(values[k as usize].wrapping_mul(k + 1))
-            })
-        }
-        2 => ((x & 0xffff) + i) * 3,
-        _ => right(i - 3, x).wrapping_add(1),
-    }
-}
-
-fn staying(i: u64) -> String {
-    match i % 4 {
-        0 => format!(
-            "define i64 @f{i}(i64 %x) {{
-  %n = and i64 %x, 31
-  %r = call i64 @deep{i}(i64 %n)
-  ret i64 %r
-}}
-define i64 @deep{i}(i64 %n) {{
-  %end = icmp eq i64 %n, 0
-  br i1 %end, label %last, label %more
-last:
-  ret i64 {i}
-more:
-  %m = sub i64 %n, 1
-  %y = call i64 @deep{i}(i64 %m)
-  %z = mul i64 %y, 31
-  %r = xor i64 %z, %n
-  ret i64 %r
-}}\n"
-        ),
-        1 => format!(
-            "define i64 @f{i}(i64 %x) {{
-entry:
-  %a = alloca [16 x i64]
-  %seed = xor i64 %x, {i}
-  br label %fill
-fill:
-  %k = phi i64 [ 0, %entry ], [ %k1, %fill ]
-  %k2 = shl i64 %k, 1
-  %odd = add i64 %k2, 1
-  %v = mul i64 %seed, %odd
-  %w = lshr i64 %v, 8
-  %p = getelementptr i64, ptr %a, i64 %k
-  store i64 %w, ptr %p
-  %k1 = add i64 %k, 1
-  %c = icmp ult i64 %k1, 16
-  br i1 %c, label %fill, label %sort
-sort:
-  call void @qsort(ptr %a, i64 16, i64 8, ptr @compare{i})
-  br label %sum
-sum:
-  %j = phi i64 [ 0, %sort ], [ %j1, %sum ]
-  %s = phi i64 [ 0, %sort ], [ %s1, %sum ]
-  %q = getelementptr i64, ptr %a, i64 %j
-  %u = load i64, ptr %q
-  %j1 = add i64 %j, 1
-  %t = mul i64 %u, %j1
-  %s1 = add i64 %s, %t
-  %d = icmp ult i64 %j1, 16
-  br i1 %d, label %sum, label %done
-done:
-  ret i64 %s1
-}}
-define i32 @compare{i}(ptr %p, ptr %q) {{
-  %a = load i64, ptr %p
-  %b = load i64, ptr %q
-  %less = icmp ult i64 %a, %b
-  %more = icmp ugt i64 %a, %b
-  %l = zext i1 %less to i32
-  %m = zext i1 %more to i32
-  %r = sub i32 %m, %l
-  ret i32 %r
-}}\n"
-        ),
-        2 => format!(
-            "define i64 @f{i}(i64 %x) uwtable personality ptr @__gxx_personality_v0 {{
-  %n = and i64 %x, 7
-  invoke void @thrower{i}(i64 %n, i64 %x) to label %normal unwind label %pad
-normal:
-  ret i64 0
-pad:
-  %landed = landingpad {{ ptr, i32 }} catch ptr null
-  %pointer = extractvalue {{ ptr, i32 }} %landed, 0
-  %object = call ptr @__cxa_begin_catch(ptr %pointer)
-  %value = load i64, ptr %object
-  call void @__cxa_end_catch()
-  %r = mul i64 %value, 3
-  ret i64 %r
-}}
-define void @thrower{i}(i64 %n, i64 %x) uwtable personality ptr @__gxx_personality_v0 {{
-  %end = icmp eq i64 %n, 0
-  br i1 %end, label %throw, label %more
-throw:
-  %exception = call ptr @__cxa_allocate_exception(i64 8)
-  %low = and i64 %x, 65535
-  %value = add i64 %low, {i}
-  store i64 %value, ptr %exception
-  call void @__cxa_throw(ptr %exception, ptr @_ZTIm, ptr null)
-  unreachable
-more:
-  %m = sub i64 %n, 1
-  invoke void @thrower{i}(i64 %m, i64 %x) to label %normal unwind label %pad
-normal:
-  ret void
-pad:
-  %landed = landingpad {{ ptr, i32 }} cleanup
-  %t = call i32 @usleep(i32 1)
-  resume {{ ptr, i32 }} %landed
-}}\n"
-        ),
-        _ => format!(
-            "define i64 @f{i}(i64 %x) {{
-  %n = and i64 %x, 8191
-  %t = trunc i64 %n to i32
-  %e = call i32 @usleep(i32 %t)
-  %y = call i64 @f{}(i64 %x)
-  %r = add i64 %y, 1
-  ret i64 %r
-}}\n",
-            i - 3
-        ),
-    }
-}
-
-fn text() -> String {
-    let mut text = String::from(
-        "@_ZTIm = external constant ptr
-declare void @qsort(ptr, i64, i64, ptr)
-declare i32 @usleep(i32)
-declare i32 @__gxx_personality_v0(...)
-declare ptr @__cxa_allocate_exception(i64)
-declare void @__cxa_throw(ptr, ptr, ptr)
-declare ptr @__cxa_begin_catch(ptr)
-declare void @__cxa_end_catch()\n",
-    );
-    text.extend((0..STAYING).map(staying));
-    text
-}
-
-/// A module that goes: tells that it was entered, sleeps, reads its own data.
-fn going(place: u64, generation: u64) -> String {
-    format!(
-        "@data{place} = global i64 {generation}
-declare i32 @usleep(i32)
-define i64 @g{place}(i64 %x, i64 %entering) {{
-  %p = inttoptr i64 %entering to ptr
-  %o = atomicrmw sub ptr %p, i64 1 seq_cst
-  %n = and i64 %x, 4095
-  %t = trunc i64 %n to i32
-  %e = call i32 @usleep(i32 %t)
-  %d = load volatile i64, ptr @data{place}
-  %y = mul i64 %x, {}
-  %r = add i64 %y, %d
-  ret i64 %r
-}}\n",
-        generation * 2 + 1
-    )
-}
-
 type Staying = Func<extern "C" fn(u64) -> u64>;
 type Going = Func<extern "C" fn(u64, u64) -> u64>;
 
@@ -248,9 +107,23 @@ struct Present {
     entering: Arc<AtomicU64>,
 }
 
+/// Functions that are replaced, and the generations that may run: from the oldest that a
+/// call may still be of, to the newest that is being put in place.
+struct Exchanged {
+    function: Staying,
+    /// Even numbers are at rest; one is added before an exchange and one after.
+    changes: AtomicU64,
+    generation: AtomicU64,
+}
+
 struct Scene {
     jit: Jit,
     staying: Vec<Staying>,
+    exchanged: Vec<Exchanged>,
+    /// The latest generation of any set.
+    newest: AtomicU64,
+    /// Sets that can be rolled back, with the generations before them.
+    history: Mutex<Vec<(u64, u64)>>,
     going: Vec<Mutex<Option<Present>>>,
     stop: AtomicBool,
 }
@@ -277,11 +150,25 @@ impl Scene {
         // SAFETY: functions of the text above.
         let named = |i| unsafe { jit.function(&format!("f{i}")) };
         let staying = (0..STAYING).map(named).collect::<Result<_, _>>()?;
+        let mut exchanged = Vec::new();
+        for place in 0..SETS {
+            jit.add_ir("set", &replaced(place, 0))?;
+            // SAFETY: a function of the text above.
+            let function = unsafe { jit.function(&format!("r{place}"))? };
+            exchanged.push(Exchanged {
+                function,
+                changes: AtomicU64::new(0),
+                generation: AtomicU64::new(0),
+            });
+        }
         let going = (0..GOING).map(|_| Mutex::new(None)).collect();
         let stop = AtomicBool::new(false);
         Ok(Scene {
             jit,
             staying,
+            exchanged,
+            newest: AtomicU64::new(0),
+            history: Mutex::default(),
             going,
             stop,
         })
@@ -292,8 +179,11 @@ impl Scene {
         let mut calls = 0;
         while !self.stop.load(Ordering::Relaxed) {
             let x = random.next();
-            if random.below(8) == 0 {
+            let kind = random.below(8);
+            if kind == 0 {
                 self.call_going(random.below(GOING), x);
+            } else if kind <= 2 {
+                self.call_exchanged(random.below(SETS), x);
             } else {
                 let i = random.below(STAYING);
                 let got = self.staying[i as usize].call(x);
@@ -318,6 +208,74 @@ impl Scene {
             let right = x.wrapping_mul(generation * 2 + 1).wrapping_add(generation);
             assert_eq!(got, right, "g{place}({x}), generation {generation}");
         }
+    }
+
+    /// A call sees the set that was there when it began, if nothing was exchanged meanwhile.
+    /// Otherwise `r` may have begun in one set and met another in `s`.
+    fn call_exchanged(&self, place: u64, x: u64) {
+        let set = &self.exchanged[place as usize];
+        let before = set.changes.load(Ordering::SeqCst);
+        let generation = set.generation.load(Ordering::SeqCst);
+        let got = set.function.call(x);
+        let after = set.changes.load(Ordering::SeqCst);
+        if before == after && before % 2 == 0 {
+            assert_eq!(got, generation, "r{place}({x}) while nothing changed");
+        } else {
+            let known = got == u64::MAX || got <= self.newest.load(Ordering::SeqCst);
+            assert!(known, "r{place}({x}) is {got}");
+        }
+    }
+
+    /// Puts a set in place, or goes back to the latest that was.
+    fn exchange(&self, random: &mut Random, done: &mut Replaced) -> Result<(), Error> {
+        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        if random.below(4) == 0
+            && let Some((place, before)) = history.pop()
+        {
+            let set = &self.exchanged[place as usize];
+            set.changes.fetch_add(1, Ordering::SeqCst);
+            let functions = self.jit.rollback()?;
+            set.generation.store(before, Ordering::SeqCst);
+            set.changes.fetch_add(1, Ordering::SeqCst);
+            done.rolled_back += 1;
+            done.functions += functions.len() as u64;
+            return Ok(());
+        }
+        let place = random.below(SETS);
+        let set = &self.exchanged[place as usize];
+        let generation = self.newest.fetch_add(1, Ordering::SeqCst) + 1;
+        let quiescent = random.below(4) == 0;
+        let level = match quiescent {
+            true => Level::Quiescent {
+                wait: Duration::from_millis(20),
+            },
+            false => Level::Immediate,
+        };
+        let new = Replacement::ir("set", &replaced(place, generation)).level(level);
+        set.changes.fetch_add(1, Ordering::SeqCst);
+        let outcome = self.jit.main().replace(new);
+        let done_now = match outcome {
+            Ok(replaced) => {
+                done.functions += (replaced.functions.len() + replaced.dependents.len()) as u64;
+                history.push((place, set.generation.swap(generation, Ordering::SeqCst)));
+                // The library keeps the last 8.
+                if history.len() > 8 {
+                    history.remove(0);
+                }
+                Ok(if quiescent {
+                    &mut done.quiescent
+                } else {
+                    &mut done.immediate
+                })
+            }
+            Err(Error::Replace(cause)) if matches!(*cause, ReplaceError::StillRunning { .. }) => {
+                Ok(&mut done.given_up)
+            }
+            Err(cause) => Err(cause),
+        };
+        set.changes.fetch_add(1, Ordering::SeqCst);
+        *done_now? += 1;
+        Ok(())
     }
 
     fn present(&self, place: u64) -> std::sync::MutexGuard<'_, Option<Present>> {
@@ -375,31 +333,42 @@ impl Scene {
     }
 
     /// Recompiles, removes and adds until `plan` is done.
-    fn change(&self, plan: &Plan) -> Result<(u64, u64, [Memory; 3]), Error> {
+    fn change(&self, plan: &Plan) -> Result<Changes, Error> {
         let mut random = Random(!plan.seed);
         let (mut compiled, mut removed) = (0, 0);
+        let mut replaced = Replaced::default();
         let began = Instant::now();
         let start = self.memory();
         let mut middle = None;
         loop {
             let moved = self.jit.stats().memory.moved.0;
-            let part = (compiled + moved) as f64 / plan.publications as f64;
+            let part = (compiled + moved + replaced.functions) as f64 / plan.publications as f64;
             let part = part.max(began.elapsed().as_secs_f64() / plan.limit.as_secs_f64());
             if part >= 0.5 && middle.is_none() {
                 middle = Some(self.memory());
             }
             if part >= 1.0 {
                 let middle = middle.unwrap_or(start);
-                return Ok((compiled, removed, [start, middle, self.memory()]));
+                let memory = [start, middle, self.memory()];
+                return Ok((compiled, removed, replaced, memory));
             }
             for _ in 0..8 {
                 let name = Self::name(&mut random);
                 let tier = Tier::ALL[random.below(3) as usize];
+                let set = random.below(4 * SETS);
+                let name = match (set / SETS, set % SETS) {
+                    (0, place) => format!("r{place}"),
+                    (1, place) => format!("s{place}"),
+                    _ => name,
+                };
                 match self.jit.compile_at(&name, tier) {
                     Ok(()) => compiled += 1,
                     Err(Error::Version { late: true, .. }) => {}
                     Err(error) => return Err(error),
                 }
+            }
+            for _ in 0..plan.sets {
+                self.exchange(&mut random, &mut replaced)?;
             }
             removed += 1;
             assert!(!self.stop.load(Ordering::Relaxed), "a caller is gone");
@@ -407,6 +376,9 @@ impl Scene {
         }
     }
 }
+
+/// Compiled, removed, replaced, and the memory.
+type Changes = (u64, u64, Replaced, [Memory; 3]);
 
 /// Runs it.
 pub fn run(plan: &Plan) -> Result<Outcome, Error> {
@@ -450,12 +422,13 @@ pub fn run(plan: &Plan) -> Result<Outcome, Error> {
         mover.join().expect("no panic");
         (calls, changes)
     });
-    let (compiled, removed, memory) = changes?;
+    let (compiled, removed, replaced, memory) = changes?;
     let stats = scene.jit.stats().memory;
     Ok(Outcome {
         compiled,
         moved: stats.moved.0,
         removed,
+        replaced,
         calls,
         cycles: stats.cycles,
         freed: stats.freed,
