@@ -221,6 +221,33 @@ impl Heap {
         Draft::new(self.inner.clone(), pool, grant, size, held)
     }
 
+    /// Allocates several blocks, of these sizes and alignments and in this order, next to
+    /// each other where there is room: as many of them as [`Heap::allocate`] would give
+    /// without emptying pages. That tells why the next one is missing, or gives it.
+    pub fn allocate_all(&self, pool: Pool, asked: &[(usize, usize)]) -> Vec<Draft> {
+        let paged = self.inner.memory.backing == Backing::Flip && pool != Pool::ReadWrite;
+        let unit = if paged { PAGE } else { GRANULE };
+        let mut grants = Vec::with_capacity(asked.len());
+        {
+            let mut state = self.inner.lock();
+            for &(size, align) in asked {
+                let Some(held) = size.max(1).checked_next_multiple_of(unit) else {
+                    break;
+                };
+                if !align.is_power_of_two() {
+                    break;
+                }
+                let grant = state.allocate(pool, held, align.max(unit), self.inner.limit);
+                let Ok(grant) = grant else { break };
+                grants.push((grant, size, held));
+            }
+        }
+        let draft = |(grant, size, held)| Draft::new(self.inner.clone(), pool, grant, size, held);
+        let drafts: Vec<_> = grants.into_iter().map(draft).collect();
+        // Those behind one that failed give their memory back.
+        drafts.into_iter().map_while(Result::ok).collect()
+    }
+
     /// Makes the other code space the one that takes allocations; gives its number.
     /// An evacuation then allocates living code there, and what it cannot move stays
     /// where it is.
