@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use uruk_heap::{Pool, Sealed};
 use uruk_link::{FdeRow, Moves};
-use uruk_reclaim::{BlockId, Fixed, IdMap};
+use uruk_reclaim::{BlockId, Fixed, IdMap, Slots};
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 use uruk_unwind::Row;
@@ -28,18 +28,18 @@ pub(crate) struct Code {
     pub(crate) entry: u64,
     /// End of the function itself.
     pub(crate) body_end: u64,
-    /// Where its functions lie and are described.
-    pub(crate) rows: Vec<FdeRow>,
-    /// Name of all of its rows.
-    pub(crate) name: &'static CStr,
-    /// How it is moved, if it can be.
-    pub(crate) moves: Option<Arc<Moves>>,
     pub(crate) rest: Arc<Rest>,
 }
 
-/// What a version needs besides its code.
+/// What a version needs besides its code, and what is known of it wherever it lies.
 #[derive(Debug)]
 pub(crate) struct Rest {
+    /// Name of all of its rows.
+    pub(crate) name: &'static CStr,
+    /// How it is moved, if it can be.
+    pub(crate) moves: Option<Moves>,
+    /// Where its functions lie and are described, in code at address 0.
+    rows: Box<[FdeRow]>,
     data: Vec<Sealed>,
     /// Kept for the code that counts in them.
     _words: Option<Words>,
@@ -50,10 +50,27 @@ pub(crate) struct Rest {
 impl Rest {
     pub(crate) fn new(data: Vec<Sealed>, words: Option<Words>, uses: Uses) -> Rest {
         Rest {
+            name: c"",
+            moves: None,
+            rows: Box::default(),
             data,
             _words: words,
             _uses: uses,
         }
+    }
+
+    /// Of code at `from` that is called `name`.
+    pub(crate) fn with_code(
+        mut self,
+        name: &'static CStr,
+        moves: Option<Moves>,
+        rows: &[FdeRow],
+        from: u64,
+    ) -> Rest {
+        self.name = name;
+        self.moves = moves;
+        self.rows = rows.iter().map(|row| row.moved(from, 0)).collect();
+        self
     }
 }
 
@@ -99,21 +116,26 @@ impl Code {
             memory,
             entry: place(self.entry),
             body_end: place(self.body_end),
-            rows: self.rows.iter().map(|row| row.moved(from, to)).collect(),
-            name: self.name,
-            moves: self.moves.clone(),
             rest: Arc::clone(&self.rest),
         }
+    }
+
+    /// Its unwind rows.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Row> {
+        let at = self.memory.address();
+        self.rest.rows.iter().map(move |row| {
+            let FdeRow { start, end, fde } = row.moved(0, at);
+            Row { start, end, fde }
+        })
     }
 }
 
 /// All code there is, live and retired, by block. Used by the thread that reclaims.
 #[derive(Default)]
 pub(crate) struct Table {
-    pub(crate) codes: IdMap<BlockId, Piece>,
+    pub(crate) codes: Slots<Piece>,
     /// The block of a version that is live.
     pub(crate) live: IdMap<VersionId, BlockId>,
-    next: u64,
     /// Requests applied so far.
     pub(crate) tickets: u64,
 }
@@ -127,13 +149,6 @@ pub(crate) struct Piece {
     pub(crate) version: VersionId,
     pub(crate) function: Option<FunctionId>,
     pub(crate) code: Code,
-}
-
-impl Table {
-    pub(crate) fn next_id(&mut self) -> BlockId {
-        self.next += 1;
-        BlockId(self.next)
-    }
 }
 
 impl Core {
@@ -151,6 +166,26 @@ impl Core {
         // SAFETY: the records lie in sealed memory, which is given back only after the
         // rows were removed.
         unsafe { self.region.insert(&rows, &names)? };
+        Ok(())
+    }
+
+    /// Makes the unwind rows of copies findable; before any of them can run.
+    pub(crate) fn register_copies(&self, copies: &[Code]) -> Result<(), Error> {
+        let mut rows = Vec::with_capacity(copies.len());
+        let ends: Vec<usize> = copies
+            .iter()
+            .map(|copy| {
+                rows.extend(copy.rows());
+                rows.len()
+            })
+            .collect();
+        let mut start = 0;
+        let objects = copies.iter().zip(ends).map(|(copy, end)| {
+            let name = copy.rest.name.to_str().unwrap_or_default();
+            (&rows[std::mem::replace(&mut start, end)..end], name)
+        });
+        // SAFETY: as in `register_rows`.
+        unsafe { self.region.insert_all(objects)? };
         Ok(())
     }
 }

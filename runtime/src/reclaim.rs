@@ -425,7 +425,7 @@ impl Core {
         let mut state = self.reclaim.state();
         self.read_notes(&mut state, self.reclaim_now_time());
         let pieces = state.hands.table.codes.iter();
-        let wanted = pieces.filter_map(|(&id, piece)| {
+        let wanted = pieces.filter_map(|(id, piece)| {
             let function = piece.function?;
             wanted(function, &piece.depends).then(|| (piece.code.range(), function, id))
         });
@@ -456,21 +456,21 @@ fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
                 ..
             } = piece;
             let range = code.range();
-            let id = table.next_id();
+            let space = space_of(code);
+            let id = table.codes.add(piece);
             let block = Block {
                 id,
                 span: Span {
                     start: range.start,
                     end: range.end,
                 },
-                space: space_of(code),
+                space,
                 function: uruk_reclaim::FunctionId(function.map_or(u32::MAX, FunctionId::index)),
                 version: uruk_reclaim::VersionId(version.0),
                 group: uruk_reclaim::GroupId(0),
                 fixed,
             };
             table.live.insert(version, id);
-            table.codes.insert(id, piece);
             engine.apply(uruk_reclaim::Note::Born(block), now)
         }
         Note::Retire(version) => {

@@ -133,9 +133,6 @@ impl Core {
                 memory,
                 entry: 0,
                 body_end: 0,
-                rows: Vec::new(),
-                name: c"",
-                moves: None,
                 rest: Arc::clone(&rest),
             };
             let notes = &self.reclaim.notes;

@@ -177,6 +177,11 @@ impl Tools {
         self.any && self.open().gdb
     }
 
+    /// Whether anybody is told.
+    pub(crate) fn any(&self) -> bool {
+        self.any
+    }
+
     /// Tells the tools that code was copied, before the copy can run.
     pub(crate) fn moved(&self, from: &blocks::Code, to: &blocks::Code) {
         if !self.any {
@@ -184,7 +189,7 @@ impl Tools {
         }
         let mut open = self.open();
         let size = to.body_end - to.entry;
-        let name = to.name.to_str().unwrap_or("?");
+        let name = to.rest.name.to_str().unwrap_or("?");
         if let Some(map) = &mut open.perf_map
             && let Err(cause) = map.add(to.entry, size, name)
         {
