@@ -205,11 +205,11 @@ impl AddressMap {
     /// Says that what overlaps `range` ended at `death`: samples of that time or later
     /// no longer count for it. Parts of the range outside of the region are ignored.
     pub fn retire(&self, range: Range<u64>, death: u64) {
-        self.retire_all([range], death);
+        self.retire_all(&[range], death);
     }
 
     /// [`AddressMap::retire`] for several ranges, under one lock.
-    pub fn retire_all(&self, ranges: impl IntoIterator<Item = Range<u64>>, death: u64) {
+    pub fn retire_all(&self, ranges: &[Range<u64>], death: u64) {
         let mut writer = self.lock();
         for range in ranges {
             let start = range.start.max(self.base);
@@ -388,7 +388,7 @@ mod tests {
         map.insert_all(some, 100).unwrap();
         let full = map.insert_all([(range(64), 5)], 100);
         assert!(matches!(full, Err(MapError::Full { .. })), "{full:?}");
-        map.retire_all([range(0), range(48), 0..1], 200);
+        map.retire_all(&[range(0), range(48), 0..1], 200);
         assert_eq!(map.find(BASE, 200), Found::Stale);
         assert_eq!(map.find(BASE + 16, 200), Found::Tag(2));
         assert_eq!(map.find(BASE + 48, 199), Found::Tag(4));

@@ -111,7 +111,7 @@ impl Sampling {
     }
 
     /// Says that the code in these ranges is gone.
-    pub(crate) fn remove_codes(&self, ranges: impl IntoIterator<Item = std::ops::Range<u64>>) {
+    pub(crate) fn remove_codes(&self, ranges: &[std::ops::Range<u64>]) {
         if self.choice != Choice::Off {
             self.map.retire_all(ranges, uruk_profiler::now());
         }

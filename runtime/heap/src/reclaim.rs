@@ -113,7 +113,7 @@ impl Heap {
     ///
     /// # Panics
     /// If one is of another heap.
-    pub fn retire(&self, batch: impl IntoIterator<Item = Sealed>) -> Vec<Retired> {
+    pub fn retire(&self, batch: Vec<Sealed>) -> Vec<Retired> {
         let mut state = self.inner.lock();
         let retire = |memory: Sealed| memory.retire_in(&self.inner, &mut state);
         batch.into_iter().map(retire).collect()

@@ -386,8 +386,8 @@ impl Environment for Work<'_> {
 
     fn unregister_all(&mut self, blocks: &[Block]) {
         let runs = joined(blocks);
-        self.core.region.remove_all(runs.iter().cloned());
-        self.core.tiers.sampling.remove_codes(runs.iter().cloned());
+        self.core.region.remove_all(&runs);
+        self.core.tiers.sampling.remove_codes(&runs);
         self.core.remove_bodies(runs);
         if self.core.tools.any() {
             let codes = &self.hands.table.codes;
@@ -398,22 +398,23 @@ impl Environment for Work<'_> {
     }
 
     fn free(&mut self, batch: Vec<Dead>) {
-        let mut pieces = Vec::with_capacity(batch.len());
+        let mut memory = Vec::with_capacity(batch.len());
+        let mut rest = Vec::with_capacity(batch.len());
         for dead in batch {
             if let Some(piece) = self.hands.table.codes.remove(dead.id()) {
                 if self.core.events.recorder().is_some() {
                     self.hands.keep(&piece);
                 }
-                pieces.push(piece.code);
+                memory.push(piece.code.memory);
+                rest.push(piece.code.rest);
             }
         }
-        let retired = self
-            .core
-            .heap
-            .retire(pieces.into_iter().map(|code| code.memory));
+        let retired = self.core.heap.retire(memory);
         // SAFETY: a `Dead` is the engine's proof that no thread executes the block or can
         // return into it, that its samples were drained and that it was unregistered.
         unsafe { self.core.heap.free(retired) };
+        // What only this code needed goes after it.
+        drop(rest);
     }
 
     fn release(&mut self, _: GroupId) {}

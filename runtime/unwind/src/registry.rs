@@ -135,14 +135,14 @@ impl RegionHandle {
     /// Removes all objects that lie in `range`, giving how many. Their memory
     /// is freed by this or a later change, once no lookup is under way.
     pub fn remove(&self, range: Range<u64>) -> usize {
-        self.remove_all([range])
+        self.remove_all(&[range])
     }
 
     /// [`RegionHandle::remove`] for each of several ranges.
-    pub fn remove_all(&self, ranges: impl IntoIterator<Item = Range<u64>>) -> usize {
+    pub fn remove_all(&self, ranges: &[Range<u64>]) -> usize {
         let mut changes = changes();
-        let remove = |range| self.index().remove(&mut changes.writer, range);
-        let removed = ranges.into_iter().map(remove).sum();
+        let remove = |range: &Range<u64>| self.index().remove(&mut changes.writer, range.clone());
+        let removed = ranges.iter().map(remove).sum();
         changes.collect();
         removed
     }

@@ -98,7 +98,7 @@ fn objects_come_and_go_many_at_a_time() {
     );
     // The second range has only a part of its object.
     let gone = [rows[0].start..rows[2].end, rows[4].start..rows[4].end];
-    assert_eq!(region.remove_all(gone), 2);
+    assert_eq!(region.remove_all(&gone), 2);
     let left: Vec<_> = rows.iter().map(|row| name(row.start).is_some()).collect();
     assert_eq!(left, [false, false, false, true, true]);
 }
