@@ -297,14 +297,14 @@ impl Core {
         let movable = linked.immovable.is_none()
             && compiled.labels != Labels::Escape
             && !self.tools.pins_code();
-        let rest = Rest::new(data, words.clone(), uses);
-        let moves = movable.then_some(linked.moves);
-        let rest = rest.with_code(function.name, moves, &linked.fdes, range.start);
         let code = Code {
             memory,
             entry,
             body_end,
-            rest: Arc::new(rest),
+            rows: linked.fdes,
+            name: function.name,
+            moves: movable.then_some(linked.moves),
+            rest: Arc::new(Rest::new(data, words.clone(), uses)),
         };
         Ok(Built {
             unit: None,

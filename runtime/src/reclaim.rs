@@ -424,12 +424,11 @@ impl Core {
     ) -> Vec<(Range<u64>, FunctionId, BlockId)> {
         let mut state = self.reclaim.state();
         self.read_notes(&mut state, self.reclaim_now_time());
-        let pieces = state.hands.table.codes.iter();
-        let wanted = pieces.filter_map(|(id, piece)| {
-            let function = piece.function?;
-            wanted(function, &piece.depends).then(|| (piece.code.range(), function, id))
+        let code = state.hands.table.iter().filter_map(|(id, code)| {
+            let function = code.shape.function?;
+            wanted(function, &code.shape.depends).then(|| (code.range(), function, id))
         });
-        wanted.collect()
+        code.collect()
     }
 
     /// Gives up the version before `version`, if that still runs.
@@ -456,8 +455,8 @@ fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
                 ..
             } = piece;
             let range = code.range();
-            let space = space_of(code);
-            let id = table.codes.add(piece);
+            let space = space_of(&code.memory);
+            let id = table.add(piece);
             let block = Block {
                 id,
                 span: Span {
@@ -470,17 +469,12 @@ fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
                 group: uruk_reclaim::GroupId(0),
                 fixed,
             };
-            table.live.insert(version, id);
             engine.apply(uruk_reclaim::Note::Born(block), now)
         }
-        Note::Retire(version) => {
-            let id = table.live.remove(&version);
-            uruk_reclaim::shrink(&mut table.live);
-            match id {
-                Some(id) => engine.apply(uruk_reclaim::Note::Retired(id), now),
-                None => Ok(()),
-            }
-        }
+        Note::Retire(version) => match table.retire(version) {
+            Some(id) => engine.apply(uruk_reclaim::Note::Retired(id), now),
+            None => Ok(()),
+        },
         Note::Request(kind) => {
             table.tickets += 1;
             let ticket = table.tickets;

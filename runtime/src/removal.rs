@@ -133,6 +133,9 @@ impl Core {
                 memory,
                 entry: 0,
                 body_end: 0,
+                rows: Vec::new(),
+                name: c"",
+                moves: None,
                 rest: Arc::clone(&rest),
             };
             let notes = &self.reclaim.notes;

@@ -246,7 +246,7 @@ impl Core {
     fn keep(&self, request: Request, built: Built, depends: Arc<[FunctionId]>) {
         let fixed = match built.compiled.labels {
             Labels::Escape => Some(Fixed::Labels),
-            _ => built.code.rest.moves.is_none().then_some(Fixed::Referenced),
+            _ => built.code.moves.is_none().then_some(Fixed::Referenced),
         };
         let code = built.code.range();
         let (function, version) = (Some(request.function), request.version);

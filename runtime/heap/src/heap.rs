@@ -28,6 +28,9 @@ use crate::space::{Space, SpaceStats};
 use crate::spans::Spans;
 use crate::stub_region::StubRegion;
 
+/// Bytes from which on pages are asked for together.
+const POPULATE_MIN: usize = 4 * PAGE;
+
 /// What memory is for, which decides how it can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pool {
@@ -242,6 +245,7 @@ impl Heap {
                 grants.push((grant, size, held));
             }
         }
+        self.inner.populate(&grants);
         let draft = |(grant, size, held)| Draft::new(self.inner.clone(), pool, grant, size, held);
         let drafts: Vec<_> = grants.into_iter().map(draft).collect();
         // Those behind one that failed give their memory back.
@@ -320,6 +324,26 @@ impl Heap {
 }
 
 impl Inner {
+    /// Has the kernel bring the pages of code about to be written, one call for as many as
+    /// lie together: a fault costs twice as much as a page of a call.
+    fn populate(&self, grants: &[(Grant, usize, usize)]) {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for (grant, _, held) in grants {
+            let (start, end) = (grant.start & !(PAGE - 1), page_up(grant.start + held));
+            match runs.last_mut() {
+                Some(run) if (run.start..=run.end).contains(&start) => {
+                    run.end = run.end.max(end);
+                }
+                _ => runs.push(start..end),
+            }
+        }
+        for run in runs {
+            if run.len() >= POPULATE_MIN {
+                self.memory.populate(run);
+            }
+        }
+    }
+
     /// The bookkeeping. A panic under the lock is a bug of ours; going on with
     /// the state is better than taking the process down.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

@@ -303,17 +303,20 @@ impl Reader<'_> {
         each: impl Fn(&mut [u8; N]) -> Result<(), i64>,
     ) -> Result<(), Failure> {
         let size = bytes.len();
+        // A copy of its own stays in registers.
+        let mut stream = Reader(self.0);
         let mut at = 0usize;
         for _ in 0..count {
-            at = at.saturating_add(self.uleb().unwrap_or(u64::MAX) as usize);
+            at = at.saturating_add(stream.uleb().unwrap_or(u64::MAX) as usize);
+            let end = at.saturating_add(N);
             let offset = at as u64;
-            let rest = bytes.get_mut(at..).unwrap_or_default();
-            let Some(field) = rest.first_chunk_mut::<N>() else {
+            let Some(field) = bytes.get_mut(at..end).and_then(|f| f.first_chunk_mut()) else {
                 return Err(Failure::Short { offset, size });
             };
             each(field).map_err(|value| Failure::Value { offset, value })?;
-            at += N;
+            at = end;
         }
+        *self = stream;
         Ok(())
     }
 
@@ -328,6 +331,7 @@ impl Reader<'_> {
     }
 
     #[cold]
+    #[inline(never)]
     fn long_uleb(&mut self) -> Option<u64> {
         let (mut value, mut shift) = (0u64, 0u32);
         loop {

@@ -7,16 +7,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tracing::warn;
-use uruk_heap::{Draft, Pool};
+use uruk_heap::{Draft, Pool, Sealed};
 use uruk_link::relocate;
 use uruk_reclaim::{
-    Affinity, Block, Copied, CopyError, Dead, Environment, EnvironmentError, Fixed, GroupId,
-    MayHold, Memory, Missing, Nanos, Pin, ScanAnswer, Silence, Space, Span, Swing, ThreadId,
+    Affinity, Block, BlockId, Copied, CopyError, Dead, Environment, EnvironmentError, Fixed,
+    GroupId, MayHold, Memory, Missing, Nanos, Pin, ScanAnswer, Silence, Space, Span, Swing,
+    ThreadId,
 };
 use uruk_roots::{How, Why};
 use uruk_tiering::{Entry, FunctionVersions, VersionId};
 
-use crate::blocks::{Code, Piece, Table};
+use crate::blocks::{Shape, Table, View};
 use crate::core::Core;
 use crate::error::Error;
 use crate::guest::threads;
@@ -56,27 +57,28 @@ impl Hands {
         if let Some(kept) = self.kept.get(&version) {
             return Some(kept.clone());
         }
-        let mut pieces = self.table.codes.iter();
-        let (_, piece) = pieces.find(|(_, piece)| piece.version == version)?;
-        Some((piece.code.entry, piece.code.body()?.to_vec()))
+        let mut all = self.table.iter();
+        let (_, code) = all.find(|(_, code)| code.shape.version == version)?;
+        Some((code.entry(), code.body()?.to_vec()))
     }
 
-    /// Keeps the bytes of a piece that is about to be freed, if there is room.
-    fn keep(&mut self, piece: &Piece) {
-        let Some(body) = piece.code.body() else {
+    /// Keeps the bytes of a block that is about to be freed, if there is room.
+    fn keep(&mut self, id: BlockId) {
+        let Some(code) = self.table.get(id) else {
             return;
         };
-        if self.kept_bytes + body.len() <= KEPT_BYTES && !self.kept.contains_key(&piece.version) {
+        let (version, body) = (code.shape.version, code.body().unwrap_or_default());
+        if self.kept_bytes + body.len() <= KEPT_BYTES && !self.kept.contains_key(&version) {
             self.kept_bytes += body.len();
-            let kept = (piece.code.entry, body.to_vec());
-            self.kept.insert(piece.version, kept);
+            let kept = (code.entry(), body.to_vec());
+            self.kept.insert(version, kept);
         }
     }
 }
 
 /// The space that holds a piece of code.
-pub(crate) fn space_of(code: &Code) -> Space {
-    space(code.memory.space())
+pub(crate) fn space_of(memory: &Sealed) -> Space {
+    space(memory.space())
 }
 
 fn space(number: usize) -> Space {
@@ -138,58 +140,56 @@ impl Work<'_> {
         }
     }
 
-    /// The code of `from` in a draft of its own, relocated.
-    fn write(&self, from: &Code, mut draft: Draft, bytes: &mut Vec<u8>) -> Result<Code, CopyError> {
-        let Some(moves) = &from.rest.moves else {
+    /// Copies a block into a draft, relocated.
+    fn write(&mut self, from: BlockId, mut draft: Draft) -> Result<Sealed, CopyError> {
+        let Hands { table, bytes, .. } = &mut *self.hands;
+        let code = table.get(from).ok_or(CopyError::Superseded)?;
+        let Some(moves) = &code.shape.moves else {
             return Err(CopyError::Fixed(Fixed::Unrecorded));
         };
-        let full = |_| self.full(from.memory.len());
+        let (start, end) = (code.memory.address(), draft.address());
+        let size = code.memory.len();
         bytes.clear();
-        bytes.extend_from_slice(from.memory.bytes().unwrap_or_default());
-        let (start, end) = (from.memory.address(), draft.address());
+        bytes.extend_from_slice(code.memory.bytes().unwrap_or_default());
         relocate(bytes, moves, start, end).map_err(|_| CopyError::Fixed(Fixed::OutOfReach))?;
-        draft.write(0, bytes).map_err(full)?;
-        Ok(from.moved(draft.seal().map_err(full)?))
-    }
-
-    /// Takes note of a copy.
-    fn add_copy(&mut self, of: &Block, code: Code) -> Result<Copied, CopyError> {
-        let codes = &mut self.hands.table.codes;
-        let original = codes.get(of.id).ok_or(CopyError::Superseded)?;
-        let (range, space) = (code.range(), space_of(&code));
-        let id = codes.add(Piece {
-            depends: Arc::clone(&original.depends),
-            fixed: None,
-            version: original.version,
-            function: original.function,
-            code,
-        });
-        let span = Span {
-            start: range.start,
-            end: range.end,
-        };
-        Ok(Copied { id, span, space })
+        let written = draft.write(0, bytes).and_then(|()| draft.seal());
+        written.map_err(|_| self.full(size))
     }
 
     /// Makes copies findable: by the unwinder, in backtraces, by samples and tools.
-    fn register(&self, copies: &[Code], originals: &[&Block]) -> Result<(), Error> {
-        self.core.register_copies(copies)?;
-        let body = |copy: &Code| (copy.entry, (copy.body_end, copy.rest.name));
-        self.core.add_bodies(copies.iter().map(body));
-        let codes = &self.hands.table.codes;
-        let born = copies.iter().zip(originals).filter_map(|(copy, original)| {
-            let function = codes.get(original.id)?.function?;
-            Some((copy.range(), function, VersionId(original.version.0)))
-        });
-        self.core.tiers.sampling.add_codes(born);
-        if self.core.tools.any() {
-            for (copy, original) in copies.iter().zip(originals) {
-                if let Some(original) = codes.get(original.id) {
-                    self.core.tools.moved(&original.code, copy);
+    fn register(&self, copies: &[(&Block, BlockId)]) -> Result<(), Error> {
+        let (core, table) = (self.core, &self.hands.table);
+        let views: Vec<View<'_>> = copies.iter().filter_map(|&(_, id)| table.get(id)).collect();
+        core.register_copies(&views)?;
+        let body = |copy: &View<'_>| (copy.entry(), (copy.body_end(), copy.shape.name));
+        core.add_bodies(views.iter().map(body));
+        let born = |copy: &View<'_>| {
+            let Shape {
+                function, version, ..
+            } = *copy.shape;
+            Some((copy.range(), function?, version))
+        };
+        core.tiers.sampling.add_codes(views.iter().filter_map(born));
+        if core.tools.any() {
+            for (copy, (original, _)) in views.iter().zip(copies) {
+                if let Some(original) = table.get(original.id) {
+                    core.tools.moved(original, *copy);
                 }
             }
         }
         Ok(())
+    }
+
+    /// What the engine is told of a copy.
+    fn copied(&self, id: BlockId) -> Result<Copied, CopyError> {
+        let code = self.hands.table.get(id).ok_or(CopyError::Superseded)?;
+        let range = code.range();
+        let span = Span {
+            start: range.start,
+            end: range.end,
+        };
+        let space = space_of(code.memory);
+        Ok(Copied { id, span, space })
     }
 }
 
@@ -240,41 +240,38 @@ impl Environment for Work<'_> {
         let mut answers = Vec::with_capacity(blocks.len());
         let mut wanted = Vec::with_capacity(blocks.len());
         for (at, block) in blocks.iter().enumerate() {
-            let piece = self.hands.table.codes.get(block.id);
-            let moves = piece.map(|piece| (piece, piece.code.rest.moves.as_ref()));
+            let code = self.hands.table.get(block.id);
+            let moves = code.map(|code| (code, code.shape.moves.as_ref()));
             // What is copied below takes the place of an answer.
             answers.push(Err(match moves {
                 Some((_, None)) => CopyError::Fixed(Fixed::Unrecorded),
                 _ => CopyError::Superseded,
             }));
-            if let Some((piece, Some(moves))) = moves {
-                let (size, align) = (piece.code.memory.len(), moves.align());
+            if let Some((code, Some(moves))) = moves {
+                let (size, align) = (code.memory.len(), moves.align());
                 wanted.push(Wanted { at, size, align });
             }
         }
         let Room { drafts, full } = self.room(&wanted);
         let mut copies = Vec::with_capacity(drafts.len());
-        let mut numbers = Vec::with_capacity(drafts.len());
-        let mut bytes = std::mem::take(&mut self.hands.bytes);
         for (at, draft) in drafts {
-            let Some(piece) = self.hands.table.codes.get(blocks[at].id) else {
-                continue;
-            };
-            match self.write(&piece.code, draft, &mut bytes) {
-                Ok(copy) => {
-                    copies.push(copy);
-                    numbers.push(at);
+            let block = &blocks[at];
+            match self.write(block.id, draft) {
+                Ok(memory) => {
+                    let copy = self.hands.table.add_copy(block.id, memory);
+                    copies.extend(copy.map(|id| (block, id)));
+                    answers[at] = copy.map_or(Err(CopyError::Superseded), |id| self.copied(id));
                 }
                 Err(why) => answers[at] = Err(why),
             }
         }
-        self.hands.bytes = bytes;
-        let originals: Vec<&Block> = numbers.iter().map(|&at| &blocks[at]).collect();
-        // Refused rows are of an address outside of the region: of no block of the heap.
-        if self.register(&copies, &originals).is_ok() {
-            for (copy, at) in copies.into_iter().zip(numbers) {
-                answers[at] = self.add_copy(&blocks[at], copy);
+        if let Err(cause) = self.register(&copies) {
+            // Rows outside of the region: of no block of the heap.
+            warn!(%cause, "copies of code have no unwind rows and are not used");
+            for &(_, id) in &copies {
+                drop(self.hands.table.remove(id));
             }
+            answers.fill_with(|| Err(CopyError::Superseded));
         }
         if let Some((at, full)) = full {
             answers.truncate(at);
@@ -290,15 +287,16 @@ impl Environment for Work<'_> {
 
     fn swing_all(&mut self, copies: &[(Block, Block)]) -> Vec<Swing> {
         let (core, table) = (self.core, &mut self.hands.table);
-        let functions = copies
-            .iter()
-            .map(|(old, _)| table.codes.get(old.id)?.function);
-        let versions = core.tiers.versions.of_all(functions);
+        let function = |(old, _): &(Block, Block)| table.get(old.id)?.shape.function;
+        let versions = core.tiers.versions.of_all(copies.iter().map(function));
         let mut places = Vec::with_capacity(copies.len());
         let swing = |((old, new), versions): (&(Block, Block), Option<Arc<FunctionVersions>>)| {
-            let (from, to) = (table.codes.get(old.id)?, table.codes.get(new.id)?);
-            let (function, version) = (from.function?, VersionId(old.version.0));
-            let (before, after) = (Entry(from.code.entry), Entry(to.code.entry));
+            let (from, to) = (table.get(old.id)?, table.get(new.id)?);
+            let Shape {
+                function, version, ..
+            } = *to.shape;
+            let function = function?;
+            let (before, after) = (Entry(from.entry()), Entry(to.entry()));
             let store = |entry: Entry| core.stubs.publish(function, entry.0);
             if !versions?.moved(version, before, after, store) {
                 return None;
@@ -306,12 +304,11 @@ impl Environment for Work<'_> {
             places.push(Place {
                 function,
                 version,
-                entry: to.code.entry,
-                body_end: to.code.body_end,
-                code: to.code.range(),
+                entry: to.entry(),
+                body_end: to.body_end(),
+                code: to.range(),
             });
-            // Whoever retires the version from here on means the copy.
-            table.live.insert(version, new.id);
+            table.set_live(new.id);
             Some(Swing::Done)
         };
         let swings = copies.iter().zip(versions).map(swing);
@@ -390,23 +387,23 @@ impl Environment for Work<'_> {
         self.core.tiers.sampling.remove_codes(&runs);
         self.core.remove_bodies(runs);
         if self.core.tools.any() {
-            let codes = &self.hands.table.codes;
-            for piece in blocks.iter().filter_map(|block| codes.get(block.id)) {
-                self.core.tools.remove(&piece.code);
+            let table = &self.hands.table;
+            for code in blocks.iter().filter_map(|block| table.get(block.id)) {
+                self.core.tools.remove(code);
             }
         }
     }
 
     fn free(&mut self, batch: Vec<Dead>) {
         let mut memory = Vec::with_capacity(batch.len());
-        let mut rest = Vec::with_capacity(batch.len());
+        let mut rest = Vec::new();
         for dead in batch {
-            if let Some(piece) = self.hands.table.codes.remove(dead.id()) {
-                if self.core.events.recorder().is_some() {
-                    self.hands.keep(&piece);
-                }
-                memory.push(piece.code.memory);
-                rest.push(piece.code.rest);
+            if self.core.events.recorder().is_some() {
+                self.hands.keep(dead.id());
+            }
+            if let Some((block, shape)) = self.hands.table.remove(dead.id()) {
+                memory.push(block);
+                rest.extend(shape);
             }
         }
         let retired = self.core.heap.retire(memory);
