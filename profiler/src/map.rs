@@ -143,10 +143,34 @@ impl AddressMap {
     /// The range is outside of the region, or the map is full of live code; the map
     /// is unchanged then.
     pub fn insert(&self, range: Range<u64>, tag: u64, birth: u64) -> Result<(), MapError> {
+        self.insert_all([(range, tag)], birth)
+    }
+
+    /// [`AddressMap::insert`] for several ranges and their tags, under one lock.
+    ///
+    /// # Errors
+    /// The first there is; those behind it are not inserted.
+    pub fn insert_all(
+        &self,
+        ranges: impl IntoIterator<Item = (Range<u64>, u64)>,
+        birth: u64,
+    ) -> Result<(), MapError> {
+        let mut writer = self.lock();
+        ranges
+            .into_iter()
+            .try_for_each(|(range, tag)| self.put(&mut writer, range, tag, birth))
+    }
+
+    fn put(
+        &self,
+        writer: &mut Writer,
+        range: Range<u64>,
+        tag: u64,
+        birth: u64,
+    ) -> Result<(), MapError> {
         self.check(&range)?;
         let pages = self.page(range.start)..=self.page(range.end - 1);
         let wanted = pages.clone().count();
-        let mut writer = self.lock();
         if wanted > writer.limit - writer.live {
             return Err(MapError::Full {
                 wanted,
@@ -154,9 +178,9 @@ impl AddressMap {
                 limit: writer.limit,
             });
         }
-        self.end(&mut writer, &range, birth);
+        self.end(writer, &range, birth);
         for page in pages {
-            let index = self.take(&mut writer);
+            let index = self.take(writer);
             let first = (self.base >> PAGE_SHIFT) + page as u64;
             let head = self.heads.make(page);
             let link = self.entries.make(index).fill(
@@ -181,10 +205,18 @@ impl AddressMap {
     /// Says that what overlaps `range` ended at `death`: samples of that time or later
     /// no longer count for it. Parts of the range outside of the region are ignored.
     pub fn retire(&self, range: Range<u64>, death: u64) {
-        let start = range.start.max(self.base);
-        let end = range.end.min(self.base + self.size);
-        if start < end {
-            self.end(&mut self.lock(), &(start..end), death);
+        self.retire_all(&[range], death);
+    }
+
+    /// [`AddressMap::retire`] for several ranges, under one lock.
+    pub fn retire_all(&self, ranges: &[Range<u64>], death: u64) {
+        let mut writer = self.lock();
+        for range in ranges {
+            let start = range.start.max(self.base);
+            let end = range.end.min(self.base + self.size);
+            if start < end {
+                self.end(&mut writer, &(start..end), death);
+            }
         }
     }
 
@@ -346,6 +378,28 @@ mod tests {
         assert_eq!(map.find(BASE + 40, 150), Found::Stale);
         assert_eq!(map.find(BASE, 150), Found::Unknown);
         assert_eq!(map.find(BASE - 1, 150), Found::Unknown);
+    }
+
+    #[test]
+    fn ranges_come_and_go_many_at_a_time() {
+        let map = map(3);
+        let range = |at: u64| BASE + at..BASE + at + 16;
+        let some = [(range(0), 1), (range(16), 2), (range(48), 4)];
+        map.insert_all(some, 100).unwrap();
+        let full = map.insert_all([(range(64), 5)], 100);
+        assert!(matches!(full, Err(MapError::Full { .. })), "{full:?}");
+        map.retire_all(&[range(0), range(48), 0..1], 200);
+        assert_eq!(map.find(BASE, 200), Found::Stale);
+        assert_eq!(map.find(BASE + 16, 200), Found::Tag(2));
+        assert_eq!(map.find(BASE + 48, 199), Found::Tag(4));
+        assert_eq!(map.find(BASE + 48, 200), Found::Stale);
+        let bad = [(range(0), 6), (0..1, 7), (range(80), 8)];
+        assert!(matches!(
+            map.insert_all(bad, 300),
+            Err(MapError::Outside { .. })
+        ));
+        assert_eq!(map.find(BASE, 300), Found::Tag(6));
+        assert_eq!(map.find(BASE + 80, 300), Found::Unknown);
     }
 
     #[test]

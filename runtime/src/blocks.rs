@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use uruk_heap::{Pool, Sealed};
 use uruk_link::{FdeRow, Moves};
-use uruk_reclaim::{BlockId, Fixed, IdMap};
+use uruk_reclaim::{BlockId, Fixed, IdMap, Slots};
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 use uruk_unwind::Row;
@@ -21,7 +21,7 @@ use crate::guest::tls;
 use crate::guided::Words;
 use crate::removal::Uses;
 
-/// The code of one version, at one place.
+/// The code of one version, as it was linked.
 #[derive(Debug)]
 pub(crate) struct Code {
     pub(crate) memory: Sealed,
@@ -34,7 +34,7 @@ pub(crate) struct Code {
     /// Name of all of its rows.
     pub(crate) name: &'static CStr,
     /// How it is moved, if it can be.
-    pub(crate) moves: Option<Arc<Moves>>,
+    pub(crate) moves: Option<Moves>,
     pub(crate) rest: Arc<Rest>,
 }
 
@@ -91,44 +91,9 @@ impl Code {
     pub(crate) fn range(&self) -> Range<u64> {
         self.memory.address()..self.memory.address() + self.memory.len() as u64
     }
-
-    /// The bytes of the function itself.
-    pub(crate) fn body(&self) -> Option<&[u8]> {
-        let place =
-            |address: u64| usize::try_from(address.checked_sub(self.memory.address())?).ok();
-        self.memory
-            .bytes()?
-            .get(place(self.entry)?..place(self.body_end)?)
-    }
-
-    /// As it is in `memory`, a copy of its own.
-    pub(crate) fn moved(&self, memory: Sealed) -> Code {
-        let (from, to) = (self.memory.address(), memory.address());
-        let place = |address: u64| address.wrapping_add(to.wrapping_sub(from));
-        Code {
-            memory,
-            entry: place(self.entry),
-            body_end: place(self.body_end),
-            rows: self.rows.iter().map(|row| row.moved(from, to)).collect(),
-            name: self.name,
-            moves: self.moves.clone(),
-            rest: Arc::clone(&self.rest),
-        }
-    }
 }
 
-/// All code there is, live and retired, by block. Used by the thread that reclaims.
-#[derive(Default)]
-pub(crate) struct Table {
-    pub(crate) codes: IdMap<BlockId, Piece>,
-    /// The block of a version that is live.
-    pub(crate) live: IdMap<VersionId, BlockId>,
-    next: u64,
-    /// Requests applied so far.
-    pub(crate) tickets: u64,
-}
-
-/// A piece of code and whose it is.
+/// A piece of code that was made, and whose it is.
 pub(crate) struct Piece {
     /// Functions it took bodies or facts from.
     pub(crate) depends: Arc<[FunctionId]>,
@@ -139,10 +104,170 @@ pub(crate) struct Piece {
     pub(crate) code: Code,
 }
 
+/// What is known of a version wherever it lies; addresses are offsets from its first byte.
+/// A copy refers to it by a number, because counting in an [`Arc`] costs a cache miss and
+/// a barrier each time; and tables of them are read from front to back.
+pub(crate) struct Shape {
+    pub(crate) function: Option<FunctionId>,
+    pub(crate) version: VersionId,
+    pub(crate) moves: Option<Moves>,
+    pub(crate) name: &'static CStr,
+    pub(crate) depends: Arc<[FunctionId]>,
+    entry: u64,
+    body_end: u64,
+    first: Option<FdeRow>,
+    others: Box<[FdeRow]>,
+    /// Blocks that have it.
+    blocks: usize,
+    /// The block that calls reach.
+    live: BlockId,
+    /// Goes with the last of its blocks.
+    _rest: Arc<Rest>,
+}
+
+/// One block.
+struct Held {
+    memory: Sealed,
+    shape: BlockId,
+}
+
+/// A block and what is known of its version.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'t> {
+    pub(crate) memory: &'t Sealed,
+    pub(crate) shape: &'t Shape,
+}
+
+impl View<'_> {
+    fn at(&self, offset: u64) -> u64 {
+        self.memory.address().wrapping_add(offset)
+    }
+
+    pub(crate) fn entry(&self) -> u64 {
+        self.at(self.shape.entry)
+    }
+
+    pub(crate) fn body_end(&self) -> u64 {
+        self.at(self.shape.body_end)
+    }
+
+    /// The addresses of the code.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.memory.address()..self.at(self.memory.len() as u64)
+    }
+
+    /// The bytes of the function itself.
+    pub(crate) fn body(&self) -> Option<&[u8]> {
+        let place = |offset: u64| usize::try_from(offset).ok();
+        let Shape {
+            entry, body_end, ..
+        } = *self.shape;
+        self.memory.bytes()?.get(place(entry)?..place(body_end)?)
+    }
+
+    /// Its unwind rows.
+    fn rows(&self) -> impl Iterator<Item = Row> {
+        let at = self.memory.address();
+        let rows = self.shape.first.iter().chain(&self.shape.others);
+        rows.map(move |row| {
+            let FdeRow { start, end, fde } = row.moved(0, at);
+            Row { start, end, fde }
+        })
+    }
+}
+
+/// All code there is, live and retired, by block. Used by the thread that reclaims.
+#[derive(Default)]
+pub(crate) struct Table {
+    held: Slots<Held>,
+    shapes: Slots<Shape>,
+    /// The shape of a version that is live.
+    live: IdMap<VersionId, BlockId>,
+    /// Requests applied so far.
+    pub(crate) tickets: u64,
+}
+
 impl Table {
-    pub(crate) fn next_id(&mut self) -> BlockId {
-        self.next += 1;
-        BlockId(self.next)
+    /// Takes a new version in.
+    pub(crate) fn add(&mut self, piece: Piece) -> BlockId {
+        let Piece { code, version, .. } = piece;
+        let at = code.memory.address();
+        let mut rows = code.rows.iter().map(|row| row.moved(at, 0));
+        let shape = self.shapes.add(Shape {
+            function: piece.function,
+            version,
+            // Made anew by this thread, they lie next to each other.
+            moves: code.moves.clone(),
+            name: code.name,
+            depends: piece.depends,
+            entry: code.entry.wrapping_sub(at),
+            body_end: code.body_end.wrapping_sub(at),
+            first: rows.next(),
+            others: rows.collect(),
+            blocks: 1,
+            live: BlockId(0),
+            _rest: code.rest,
+        });
+        let id = self.held.add(Held {
+            memory: code.memory,
+            shape,
+        });
+        if let Some(shape) = self.shapes.get_mut(shape) {
+            shape.live = id;
+        }
+        self.live.insert(version, shape);
+        id
+    }
+
+    /// Takes a copy of a block in, which nothing reaches yet.
+    pub(crate) fn add_copy(&mut self, of: BlockId, memory: Sealed) -> Option<BlockId> {
+        let shape = self.held.get(of)?.shape;
+        self.shapes.get_mut(shape)?.blocks += 1;
+        Some(self.held.add(Held { memory, shape }))
+    }
+
+    /// Calls of the version reach this copy from now on: whoever retires the version
+    /// means it.
+    pub(crate) fn set_live(&mut self, id: BlockId) {
+        let shape = self.held.get(id).map(|held| held.shape);
+        if let Some(shape) = shape.and_then(|shape| self.shapes.get_mut(shape)) {
+            shape.live = id;
+        }
+    }
+
+    /// The block of a version that nothing can start any more.
+    pub(crate) fn retire(&mut self, version: VersionId) -> Option<BlockId> {
+        let shape = self.live.remove(&version)?;
+        uruk_reclaim::shrink(&mut self.live);
+        Some(self.shapes.get(shape)?.live)
+    }
+
+    /// The block that calls of a live version reach.
+    pub(crate) fn live(&self, version: VersionId) -> Option<(BlockId, View<'_>)> {
+        let id = self.shapes.get(*self.live.get(&version)?)?.live;
+        Some((id, self.get(id)?))
+    }
+
+    pub(crate) fn get(&self, id: BlockId) -> Option<View<'_>> {
+        let Held { memory, shape } = self.held.get(id)?;
+        let shape = self.shapes.get(*shape)?;
+        Some(View { memory, shape })
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (BlockId, View<'_>)> {
+        let view = |(id, _)| Some((id, self.get(id)?));
+        self.held.iter().filter_map(view)
+    }
+
+    /// Takes a block out, and with the last of a version what was known of it.
+    pub(crate) fn remove(&mut self, id: BlockId) -> Option<(Sealed, Option<Shape>)> {
+        let Held { memory, shape: key } = self.held.remove(id)?;
+        let last = self.shapes.get_mut(key).is_some_and(|shape| {
+            shape.blocks -= 1;
+            shape.blocks == 0
+        });
+        let shape = if last { self.shapes.remove(key) } else { None };
+        Some((memory, shape))
     }
 }
 
@@ -161,6 +286,26 @@ impl Core {
         // SAFETY: the records lie in sealed memory, which is given back only after the
         // rows were removed.
         unsafe { self.region.insert(&rows, &names)? };
+        Ok(())
+    }
+
+    /// Makes the unwind rows of copies findable; before any of them can run.
+    pub(crate) fn register_copies(&self, copies: &[View<'_>]) -> Result<(), Error> {
+        let mut rows = Vec::with_capacity(copies.len());
+        let ends: Vec<usize> = copies
+            .iter()
+            .map(|copy| {
+                rows.extend(copy.rows());
+                rows.len()
+            })
+            .collect();
+        let mut start = 0;
+        let objects = copies.iter().zip(ends).map(|(copy, end)| {
+            let name = copy.shape.name.to_str().unwrap_or_default();
+            (&rows[std::mem::replace(&mut start, end)..end], name)
+        });
+        // SAFETY: as in `register_rows`.
+        unsafe { self.region.insert_all(objects)? };
         Ok(())
     }
 }

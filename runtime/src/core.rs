@@ -403,20 +403,29 @@ impl Core {
             .collect()
     }
 
-    /// Forgets the bodies in `range`.
-    pub(crate) fn remove_bodies(&self, range: std::ops::Range<u64>) {
+    /// Forgets the bodies in these ranges.
+    pub(crate) fn remove_bodies(&self, ranges: impl IntoIterator<Item = std::ops::Range<u64>>) {
         let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
-        let gone: Vec<u64> = bodies.range(range).map(|(&start, _)| start).collect();
-        for start in gone {
-            bodies.remove(&start);
+        for range in ranges {
+            let gone: Vec<u64> = bodies.range(range).map(|(&start, _)| start).collect();
+            for start in gone {
+                bodies.remove(&start);
+            }
         }
     }
 
     /// Records where a body lies.
     pub(crate) fn add_body(&self, start: u64, end: u64, name: &'static CStr) {
+        self.add_bodies([(start, (end, name))]);
+    }
+
+    /// Records where bodies lie: start, and end and name.
+    pub(crate) fn add_bodies(&self, some: impl IntoIterator<Item = (u64, (u64, &'static CStr))>) {
         let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
         // An end could be taken for a return address.
-        bodies.insert(start, (end.saturating_sub(start), name));
+        let sized =
+            |(start, (end, name)): (u64, (u64, _))| (start, (end.saturating_sub(start), name));
+        bodies.extend(some.into_iter().map(sized));
     }
 }
 

@@ -325,7 +325,7 @@ impl Core {
             body_end,
             rows: linked.fdes,
             name: function.name,
-            moves: movable.then(|| Arc::new(linked.moves)),
+            moves: movable.then_some(linked.moves),
             rest: Arc::new(Rest::new(data, words.clone(), uses)),
         };
         Ok(Built {

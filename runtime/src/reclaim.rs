@@ -438,28 +438,26 @@ impl Core {
     ) -> Vec<(Range<u64>, FunctionId, BlockId)> {
         let mut state = self.reclaim.state();
         self.read_notes(&mut state, self.reclaim_now_time());
-        let pieces = state.hands.table.codes.iter();
-        let wanted = pieces.filter_map(|(&id, piece)| {
-            let function = piece.function?;
-            wanted(function, &piece.depends).then(|| (piece.code.range(), function, id))
+        let code = state.hands.table.iter().filter_map(|(id, code)| {
+            let function = code.shape.function?;
+            wanted(function, &code.shape.depends).then(|| (code.range(), function, id))
         });
-        wanted.collect()
+        code.collect()
     }
 
     /// The numbers of all code there is.
     pub(crate) fn blocks(&self) -> HashSet<BlockId> {
         let mut state = self.reclaim.state();
         self.read_notes(&mut state, self.reclaim_now_time());
-        state.hands.table.codes.keys().copied().collect()
+        state.hands.table.iter().map(|(id, _)| id).collect()
     }
 
     /// Where the code of a version that is live lies.
     pub(crate) fn block_of(&self, version: VersionId) -> Option<(Range<u64>, BlockId)> {
         let mut state = self.reclaim.state();
         self.read_notes(&mut state, self.reclaim_now_time());
-        let table = &state.hands.table;
-        let &block = table.live.get(&version)?;
-        Some((table.codes.get(&block)?.code.range(), block))
+        let (block, code) = state.hands.table.live(version)?;
+        Some((code.range(), block))
     }
 
     /// Gives up the version before `version`, if that still runs.
@@ -486,31 +484,26 @@ fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
                 ..
             } = piece;
             let range = code.range();
-            let id = table.next_id();
+            let space = space_of(&code.memory);
+            let id = table.add(piece);
             let block = Block {
                 id,
                 span: Span {
                     start: range.start,
                     end: range.end,
                 },
-                space: space_of(code),
+                space,
                 function: uruk_reclaim::FunctionId(function.map_or(u32::MAX, FunctionId::index)),
                 version: uruk_reclaim::VersionId(version.0),
                 group: uruk_reclaim::GroupId(0),
                 fixed,
             };
-            table.live.insert(version, id);
-            table.codes.insert(id, piece);
             engine.apply(uruk_reclaim::Note::Born(block), now)
         }
-        Note::Retire(version) => {
-            let id = table.live.remove(&version);
-            uruk_reclaim::shrink(&mut table.live);
-            match id {
-                Some(id) => engine.apply(uruk_reclaim::Note::Retired(id), now),
-                None => Ok(()),
-            }
-        }
+        Note::Retire(version) => match table.retire(version) {
+            Some(id) => engine.apply(uruk_reclaim::Note::Retired(id), now),
+            None => Ok(()),
+        },
         Note::Request(kind) => {
             table.tickets += 1;
             let ticket = table.tickets;

@@ -38,6 +38,15 @@ pub(crate) struct Version {
     pub(crate) unit: Option<BodyTracker>,
 }
 
+/// Where a version lies.
+pub(crate) struct Place {
+    pub(crate) function: FunctionId,
+    pub(crate) version: VersionId,
+    pub(crate) entry: u64,
+    pub(crate) body_end: u64,
+    pub(crate) code: Range<u64>,
+}
+
 /// A function that has, or is getting, versions.
 #[derive(Default)]
 pub(crate) struct Record {
@@ -123,20 +132,17 @@ impl Versions {
         Some(taken)
     }
 
-    /// A version lies elsewhere now.
-    pub(crate) fn set_place(
-        &self,
-        function: FunctionId,
-        version: VersionId,
-        entry: u64,
-        body_end: u64,
-        code: Range<u64>,
-    ) {
+    /// Versions lie elsewhere now.
+    pub(crate) fn set_places(&self, places: impl IntoIterator<Item = Place>) {
         let mut records = self.lock();
-        let record = records.get_mut(&function.index());
-        let built = record.map(|record| record.built.iter_mut());
-        if let Some(found) = built.and_then(|mut built| built.find(|v| v.id == version)) {
-            (found.entry, found.body_end, found.code) = (entry, body_end, code);
+        for place in places {
+            let record = records.get_mut(&place.function.index());
+            let built = record.map(|record| record.built.iter_mut());
+            let found = built.and_then(|mut built| built.find(|v| v.id == place.version));
+            if let Some(found) = found {
+                (found.entry, found.body_end, found.code) =
+                    (place.entry, place.body_end, place.code);
+            }
         }
     }
 
@@ -148,6 +154,16 @@ impl Versions {
             .filter(|version| version.samples > 0)
             .map(|version| (uruk_reclaim::VersionId(version.id.0), version.samples))
             .collect()
+    }
+
+    /// The versions of several functions, of those that have any.
+    pub(crate) fn of_all(
+        &self,
+        functions: impl IntoIterator<Item = Option<FunctionId>>,
+    ) -> Vec<Option<Arc<FunctionVersions>>> {
+        let records = self.lock();
+        let of = |id: FunctionId| Some(Arc::clone(&records.get(&id.index())?.versions));
+        functions.into_iter().map(|id| of(id?)).collect()
     }
 
     /// The versions of `function`.

@@ -96,10 +96,24 @@ impl Sampling {
             .insert(range, tag(id, version), uruk_profiler::now());
     }
 
-    /// Says that the code in `range` is gone.
-    pub(crate) fn remove_code(&self, range: std::ops::Range<u64>) {
+    /// [`Sampling::add_code`] for several versions.
+    pub(crate) fn add_codes(
+        &self,
+        codes: impl IntoIterator<Item = (std::ops::Range<u64>, FunctionId, VersionId)>,
+    ) {
+        if self.choice == Choice::Off {
+            return;
+        }
+        let codes = codes.into_iter();
+        let tagged = codes.map(|(range, id, version)| (range, tag(id, version)));
+        // As in `add_code`: a full map has room for no later one, either.
+        let _ = self.map.insert_all(tagged, uruk_profiler::now());
+    }
+
+    /// Says that the code in these ranges is gone.
+    pub(crate) fn remove_codes(&self, ranges: &[std::ops::Range<u64>]) {
         if self.choice != Choice::Off {
-            self.map.retire(range, uruk_profiler::now());
+            self.map.retire_all(ranges, uruk_profiler::now());
         }
     }
 

@@ -184,25 +184,30 @@ impl Tools {
         self.any && self.open().gdb
     }
 
+    /// Whether anybody is told.
+    pub(crate) fn any(&self) -> bool {
+        self.any
+    }
+
     /// Tells the tools that code was copied, before the copy can run.
-    pub(crate) fn moved(&self, from: &blocks::Code, to: &blocks::Code) {
+    pub(crate) fn moved(&self, from: blocks::View<'_>, to: blocks::View<'_>) {
         if !self.any {
             return;
         }
         let mut open = self.open();
-        let size = to.body_end - to.entry;
-        let name = to.name.to_str().unwrap_or("?");
+        let (from, entry, size) = (from.entry(), to.entry(), to.body_end() - to.entry());
+        let name = to.shape.name.to_str().unwrap_or("?");
         if let Some(map) = &mut open.perf_map
-            && let Err(cause) = map.add(to.entry, size, name)
+            && let Err(cause) = map.add(entry, size, name)
         {
             warn!(%cause, "no more entries in the perf map");
             open.perf_map = None;
         }
-        let index = open.dumped.get(&from.entry).copied();
+        let index = open.dumped.get(&from).copied();
         if let (Some(dump), Some(index)) = (&mut open.jitdump, index) {
-            match dump.moved(index, from.entry, to.entry, size) {
+            match dump.moved(index, from, entry, size) {
                 Ok(()) => {
-                    open.dumped.insert(to.entry, index);
+                    open.dumped.insert(entry, index);
                 }
                 Err(cause) => {
                     warn!(%cause, "no more entries in the jitdump file");
@@ -213,13 +218,13 @@ impl Tools {
     }
 
     /// Tells the tools that code is about to go.
-    pub(crate) fn remove(&self, code: &blocks::Code) {
+    pub(crate) fn remove(&self, code: blocks::View<'_>) {
         if !self.any {
             return;
         }
         let mut open = self.open();
-        open.dumped.remove(&code.entry);
-        open.registered.remove(&code.entry);
+        open.dumped.remove(&code.entry());
+        open.registered.remove(&code.entry());
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {

@@ -90,7 +90,7 @@ impl Block {
             if self.pool != Pool::Code {
                 return state.data(self.pool).give_back(self.start, self.held);
             }
-            let space = self.space(&state);
+            let space = self.space();
             state.code[space].give_back(self.start, self.held);
             state.take_whole()
         };
@@ -100,8 +100,24 @@ impl Block {
     }
 
     /// Number of the code space, or 0.
-    fn space(&self, state: &State) -> usize {
-        usize::from(state.code[1].contains(self.start))
+    fn space(&self) -> usize {
+        usize::from(self.inner.memory.layout.code[1].contains(&self.start))
+    }
+
+    /// Counts the memory as retired.
+    fn retire(&self, state: &mut State) -> Retired {
+        let space = self.space();
+        match self.pool {
+            Pool::Code => state.code[space].retire(self.held),
+            Pool::ReadOnly | Pool::ReadWrite => state.data(self.pool).retire(self.held),
+        }
+        Retired {
+            pool: self.pool,
+            space,
+            start: self.start,
+            size: self.size,
+            held: self.held,
+        }
     }
 }
 
@@ -286,31 +302,24 @@ impl Sealed {
     /// Counts the memory as retired. It stays as it is, because it may still be on
     /// some stack, until [`Heap::free`](crate::Heap::free) takes it back.
     pub fn retire(self) -> Retired {
-        let Block {
-            pool,
-            start,
-            size,
-            held,
-            ..
-        } = self.block;
-        let mut state = self.block.inner.lock();
-        let space = self.block.space(&state);
-        match pool {
-            Pool::Code => state.code[space].retire(held),
-            Pool::ReadOnly | Pool::ReadWrite => state.data(pool).retire(held),
-        }
-        Retired {
-            pool,
-            space,
-            start,
-            size,
-            held,
-        }
+        self.block.retire(&mut self.block.inner.lock())
+    }
+
+    /// Counts the memory as retired, under the lock of its heap.
+    ///
+    /// # Panics
+    /// If it is of another heap.
+    pub(crate) fn retire_in(self, heap: &Arc<Inner>, state: &mut State) -> Retired {
+        assert!(
+            Arc::ptr_eq(heap, &self.block.inner),
+            "memory of another heap"
+        );
+        self.block.retire(state)
     }
 
     /// For code, the number of its space, 0 or 1; otherwise 0.
     pub fn space(&self) -> usize {
-        self.block.space(&self.block.inner.lock())
+        self.block.space()
     }
 
     /// Gives data or constants back for reuse. Code is retired instead, and stays so.

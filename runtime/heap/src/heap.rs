@@ -28,6 +28,9 @@ use crate::space::{Space, SpaceStats};
 use crate::spans::Spans;
 use crate::stub_region::StubRegion;
 
+/// Bytes from which on pages are asked for together.
+const POPULATE_MIN: usize = 4 * PAGE;
+
 /// What memory is for, which decides how it can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pool {
@@ -221,6 +224,34 @@ impl Heap {
         Draft::new(self.inner.clone(), pool, grant, size, held)
     }
 
+    /// Allocates several blocks, of these sizes and alignments and in this order, next to
+    /// each other where there is room: as many of them as [`Heap::allocate`] would give
+    /// without emptying pages. That tells why the next one is missing, or gives it.
+    pub fn allocate_all(&self, pool: Pool, asked: &[(usize, usize)]) -> Vec<Draft> {
+        let paged = self.inner.memory.backing == Backing::Flip && pool != Pool::ReadWrite;
+        let unit = if paged { PAGE } else { GRANULE };
+        let mut grants = Vec::with_capacity(asked.len());
+        {
+            let mut state = self.inner.lock();
+            for &(size, align) in asked {
+                let Some(held) = size.max(1).checked_next_multiple_of(unit) else {
+                    break;
+                };
+                if !align.is_power_of_two() {
+                    break;
+                }
+                let grant = state.allocate(pool, held, align.max(unit), self.inner.limit);
+                let Ok(grant) = grant else { break };
+                grants.push((grant, size, held));
+            }
+        }
+        self.inner.populate(&grants);
+        let draft = |(grant, size, held)| Draft::new(self.inner.clone(), pool, grant, size, held);
+        let drafts: Vec<_> = grants.into_iter().map(draft).collect();
+        // Those behind one that failed give their memory back.
+        drafts.into_iter().map_while(Result::ok).collect()
+    }
+
     /// Makes the other code space the one that takes allocations; gives its number.
     /// An evacuation then allocates living code there, and what it cannot move stays
     /// where it is.
@@ -293,6 +324,26 @@ impl Heap {
 }
 
 impl Inner {
+    /// Has the kernel bring the pages of code about to be written, one call for as many as
+    /// lie together: a fault costs twice as much as a page of a call.
+    fn populate(&self, grants: &[(Grant, usize, usize)]) {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for (grant, _, held) in grants {
+            let (start, end) = (grant.start & !(PAGE - 1), page_up(grant.start + held));
+            match runs.last_mut() {
+                Some(run) if (run.start..=run.end).contains(&start) => {
+                    run.end = run.end.max(end);
+                }
+                _ => runs.push(start..end),
+            }
+        }
+        for run in runs {
+            if run.len() >= POPULATE_MIN {
+                self.memory.populate(run);
+            }
+        }
+    }
+
     /// The bookkeeping. A panic under the lock is a bug of ours; going on with
     /// the state is better than taking the process down.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

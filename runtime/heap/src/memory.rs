@@ -285,6 +285,18 @@ impl Memory {
         }
     }
 
+    /// Brings the pages of a range that is about to be written, if the kernel knows how
+    /// (Linux 5.14); their contents stay.
+    pub(crate) fn populate(&self, range: Range<usize>) {
+        if self.backing == Backing::Dual {
+            let (start, len) = self.own(&self.alias_of(&range));
+            // Refused after a fork, where the pages are another process's, and by old
+            // kernels: writes fault then, or are refused themselves.
+            // SAFETY: part of our alias; whether a page is there changes no contents.
+            let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxPopulateWrite) };
+        }
+    }
+
     /// Fills a range with `int3`.
     ///
     /// # Safety

@@ -4,7 +4,8 @@
 //! [`Retired`], and whoever has proved that it is dead gives a batch of them to
 //! [`Heap::free`]. In this order, for a batch:
 //!
-//! 1. The bytes become `int3` through the alias; inherited pages stay as they are.
+//! 1. Neighbours are taken together. The bytes become `int3` through the alias; inherited
+//!    pages stay as they are.
 //! 2. One `membarrier(PRIVATE_EXPEDITED_SYNC_CORE)`: afterwards no core holds an
 //!    instruction of the batch. Without it nothing is ever reused.
 //! 3. Under the lock the blocks are counted as dead; pages without living code leave
@@ -19,6 +20,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::config::{Backing, Freed};
+use crate::draft::Sealed;
 use crate::heap::{Heap, Inner, Pool, State};
 use crate::layout::PAGE;
 use crate::memory::Protection;
@@ -99,7 +101,24 @@ impl Quarantine {
     }
 }
 
+/// Retired code without a gap, all of it inherited through a `fork` or none.
+struct Run {
+    space: usize,
+    range: Range<usize>,
+    frozen: bool,
+}
+
 impl Heap {
+    /// [`Sealed::retire`] for several allocations of this heap.
+    ///
+    /// # Panics
+    /// If one is of another heap.
+    pub fn retire(&self, batch: Vec<Sealed>) -> Vec<Retired> {
+        let mut state = self.inner.lock();
+        let retire = |memory: Sealed| memory.retire_in(&self.inner, &mut state);
+        batch.into_iter().map(retire).collect()
+    }
+
     /// Gives retired memory back. Costs one `membarrier` and one system call per run
     /// of pages that became free, besides the filling.
     ///
@@ -125,17 +144,17 @@ impl Heap {
             return done;
         }
         done.freed += code.iter().map(|block| block.held).sum::<usize>();
+        let runs = inner.runs(code);
         // SAFETY: duties 1 and 4.
-        unsafe { inner.fill_traps(&code) };
+        unsafe { inner.fill_traps(&runs) };
         let reuse = inner.freed != Freed::Poison && inner.memory.sync_core();
         let whole = {
             let mut state = inner.lock();
-            for block in &code {
-                let space = &mut state.code[block.space];
-                assert!(space.contains(block.start), "memory of another heap");
+            for run in &runs {
+                let space = &mut state.code[run.space];
                 match reuse {
-                    true => space.free(block.start, block.held),
-                    false => space.poison(block.start, block.held),
+                    true => space.free(run.range.start, run.range.len()),
+                    false => space.poison(run.range.start, run.range.len()),
                 }
             }
             state.take_whole()
@@ -160,20 +179,43 @@ impl Inner {
         pool.give_back(block.start, block.held);
     }
 
+    /// Retired code by address, neighbours joined.
+    fn runs(&self, mut code: Vec<Retired>) -> Vec<Run> {
+        code.sort_unstable_by_key(|block| block.start);
+        let state = self.lock();
+        let mut runs: Vec<Run> = Vec::new();
+        for block in code {
+            let space = &state.code[block.space];
+            assert!(space.contains(block.start), "memory of another heap");
+            let frozen = space.is_frozen(block.start);
+            let end = block.start + block.held;
+            match runs.last_mut() {
+                Some(run)
+                    if run.range.end == block.start
+                        && run.frozen == frozen
+                        && run.space == block.space =>
+                {
+                    run.range.end = end;
+                }
+                _ => runs.push(Run {
+                    space: block.space,
+                    range: block.start..end,
+                    frozen,
+                }),
+            }
+        }
+        runs
+    }
+
     /// # Safety
-    /// Nothing executes or reads the blocks, which are retired code of this heap.
-    unsafe fn fill_traps(&self, code: &[Retired]) {
-        let frozen: Vec<bool> = {
-            let state = self.lock();
-            let frozen = |block: &Retired| state.code[block.space].is_frozen(block.start);
-            code.iter().map(frozen).collect()
-        };
-        for (block, frozen) in code.iter().zip(frozen) {
-            let range = block.start..block.start + block.held;
+    /// Nothing executes or reads the runs, which are retired code of this heap.
+    unsafe fn fill_traps(&self, runs: &[Run]) {
+        for run in runs {
+            let (range, frozen) = (run.range.clone(), run.frozen);
             match self.memory.backing {
                 Backing::Flip => {
                     // Refused only when mappings run out: the old code stays, dead.
-                    // SAFETY: whole pages of the block, which nothing executes.
+                    // SAFETY: whole pages of blocks, which nothing executes.
                     let _ = unsafe { self.memory.protect(range, Protection::Closed) };
                 }
                 Backing::Dual if frozen => {}

@@ -33,16 +33,17 @@ use thiserror::Error;
 use crate::block::{Block, Event, State, StepError};
 use crate::config::Config;
 use crate::env::Environment;
-use crate::ids::{BlockId, GroupId, IdMap, IdSet, Nanos};
+use crate::ids::{BlockId, GroupId, IdMap, Nanos};
 use crate::inbox::Note;
 use crate::policy::{self, Kind, Reason, Situation};
+use crate::slots::Slots;
 use crate::stats::{Amount, End, Stats, Summary};
 
 /// A note that was not applied. Nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NoteError {
-    /// The number is taken.
+    /// The number is taken, or its place is ([`Slots`]).
     #[error("block {0} exists already")]
     Duplicate(BlockId),
     /// The block has no bytes.
@@ -81,12 +82,16 @@ struct Record {
     unproved: u32,
     /// Its key in `waiting`.
     due: Option<Nanos>,
+    /// Its neighbours in the list of its group.
+    before: Option<BlockId>,
+    after: Option<BlockId>,
 }
 
 /// What is removed together.
 #[derive(Debug, Default)]
 struct Group {
-    blocks: IdSet<BlockId>,
+    /// The newest of its blocks; the others are behind it.
+    first: Option<BlockId>,
     dropped: bool,
 }
 
@@ -114,7 +119,7 @@ struct Cycle {
 pub struct Engine {
     config: Config,
     generation: u64,
-    blocks: IdMap<BlockId, Record>,
+    blocks: Slots<Record>,
     groups: IdMap<GroupId, Group>,
     /// Retired and not looked at yet, in that order.
     fresh: VecDeque<BlockId>,
@@ -146,7 +151,7 @@ impl Engine {
         Engine {
             config: config.clamped(),
             generation,
-            blocks: IdMap::default(),
+            blocks: Slots::default(),
             groups: IdMap::default(),
             fresh: VecDeque::new(),
             fresh_bytes: 0,
@@ -221,7 +226,7 @@ impl Engine {
 
     /// The state of a block; `None` if there is none, or it is freed.
     pub fn state(&self, id: BlockId) -> Option<&State> {
-        self.blocks.get(&id).map(|record| &record.state)
+        self.blocks.get(id).map(|record| &record.state)
     }
 
     /// Whether a cycle is under way.
@@ -323,7 +328,7 @@ impl Engine {
     /// Takes a step of a block's life and keeps the amounts.
     fn advance(&mut self, id: BlockId, event: Event) -> Result<(), NoteError> {
         self.stats.visits += 1;
-        let record = self.blocks.get_mut(&id).ok_or(NoteError::Unknown(id))?;
+        let record = self.blocks.get_mut(id).ok_or(NoteError::Unknown(id))?;
         let next = record.state.step(id, event)?;
         let bytes = record.block.span.len();
         if let Some(amount) = self.stats.amount(&record.state) {

@@ -193,8 +193,30 @@ pub trait Environment {
     /// Nothing changed; see [`CopyError`].
     fn copy(&mut self, block: &Block) -> Result<Copied, CopyError>;
 
+    /// Copies several blocks, in this order: the answers of [`Environment::copy`], up to
+    /// the first [`CopyError::OutOfSpace`].
+    fn copy_all(&mut self, blocks: &[Block]) -> Vec<Result<Copied, CopyError>> {
+        let mut answers = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            let answer = self.copy(block);
+            let full = matches!(answer, Err(CopyError::OutOfSpace { .. }));
+            answers.push(answer);
+            if full {
+                break;
+            }
+        }
+        answers
+    }
+
     /// Stores the copy's entry wherever `old` can be started, if it still can be.
     fn swing(&mut self, old: &Block, new: &Block) -> Swing;
+
+    /// Swings several, each by itself: the answers of [`Environment::swing`] to each pair
+    /// of an old block and its copy.
+    fn swing_all(&mut self, copies: &[(Block, Block)]) -> Vec<Swing> {
+        let swing = |(old, new): &(Block, Block)| self.swing(old, new);
+        copies.iter().map(swing).collect()
+    }
 
     /// Makes all earlier stores into slots visible to all threads.
     ///
@@ -215,6 +237,11 @@ pub trait Environment {
 
     /// Removes a dead block from unwind rows, address map and tools.
     fn unregister(&mut self, block: &Block);
+
+    /// Removes several dead blocks, as [`Environment::unregister`] does.
+    fn unregister_all(&mut self, blocks: &[Block]) {
+        blocks.iter().for_each(|block| self.unregister(block));
+    }
 
     /// Gives dead blocks to the heap: poison, give pages back, serialise, reuse.
     fn free(&mut self, batch: Vec<Dead>);

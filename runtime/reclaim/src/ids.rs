@@ -2,7 +2,7 @@
 //!
 //! Numbers are the runtime's; nothing here makes any.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::ops::{Add, Sub};
@@ -25,6 +25,7 @@ macro_rules! ids {
 
 ids! {
     /// One allocation of code memory. Never reused; a copy of a block is another block.
+    /// Blocks that exist at one time differ in their low 27 bits ([`crate::Slots`]).
     BlockId(u64) "b";
     /// A function whose code can change.
     FunctionId(u32) "f";
@@ -64,9 +65,6 @@ impl Hasher for IdHasher {
 
 /// A table by number. Its order of iteration means nothing.
 pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
-
-/// Numbers. Their order of iteration means nothing.
-pub(crate) type IdSet<K> = HashSet<K, BuildHasherDefault<IdHasher>>;
 
 /// Entries that a table may have room for, whatever it holds.
 const ROOM: usize = 1 << 10;

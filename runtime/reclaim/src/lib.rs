@@ -8,7 +8,7 @@
 //! Research Report 88/2, 1988), applied to code. A block that some stack may return into
 //! stays where it is; the others are copied or freed around it.
 //!
-//! Modules, in reading order: [`ids`], [`block`] (a block's life), [`mod@env`] (what others
+//! Modules, in reading order: [`ids`], [`slots`], [`block`] (a block's life), [`mod@env`] (what others
 //! do), `proof` (why freeing is right), [`policy`] (when), [`mod@order`] (where to),
 //! [`engine`] (the cycle), [`inbox`] (from publishers to the engine), [`stats`],
 //! [`config`], [`check`] (a world to try it in).
@@ -55,6 +55,7 @@ pub mod inbox;
 pub mod order;
 pub mod policy;
 mod proof;
+pub mod slots;
 pub mod stats;
 
 pub use block::{Block, Dead, Event, Fixed, State, StepError};
@@ -70,4 +71,5 @@ pub use ids::{
 pub use inbox::{Inbox, Note};
 pub use order::{Edge, Node, order};
 pub use policy::{Kind, Reason, Situation, decide};
+pub use slots::Slots;
 pub use stats::{Amount, End, GivenUp, PinnedBlock, Stats, Summary};

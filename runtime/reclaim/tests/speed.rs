@@ -87,7 +87,7 @@ fn the_engine_is_a_small_part_of_a_cycle() {
     let mut engine = Engine::new(&Config::default(), 0);
     let mut env = Nothing {
         space: Space::A,
-        numbers: 1 << 32,
+        numbers: 1 << 20,
     };
     for id in 0..BLOCKS {
         let start = u64::from(id) * 512;

@@ -1,24 +1,32 @@
 //! What the engine needs done, with the session's real parts.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use uruk_heap::Retired;
+use tracing::warn;
+use uruk_heap::{Draft, Pool, Sealed};
 use uruk_link::relocate;
 use uruk_reclaim::{
-    Affinity, Block, Copied, CopyError, Dead, Environment, EnvironmentError, Fixed, GroupId,
-    MayHold, Memory, Missing, Nanos, Pin, ScanAnswer, Silence, Space, Span, Swing, ThreadId,
+    Affinity, Block, BlockId, Copied, CopyError, Dead, Environment, EnvironmentError, Fixed,
+    GroupId, MayHold, Memory, Missing, Nanos, Pin, ScanAnswer, Silence, Space, Span, Swing,
+    ThreadId,
 };
-use uruk_roots::{How, Wanted, Why};
-use uruk_tiering::{Entry, VersionId};
+use uruk_roots::{How, Why};
+use uruk_tiering::{Entry, FunctionVersions, VersionId};
 
-use crate::blocks::{Code, Piece, Table};
+use crate::blocks::{Shape, Table, View};
 use crate::core::Core;
+use crate::error::Error;
 use crate::guest::threads;
+use crate::records::Place;
 
 /// Stands for stacks no thread is on: registered, or found in memory.
 const REGISTERED: ThreadId = ThreadId(0);
+
+/// Code lies at multiples of it, and takes as much at least.
+const GRANULE: u64 = 16;
 
 /// Bytes of freed code that are kept for a report.
 const KEPT_BYTES: usize = 4 << 20;
@@ -34,6 +42,8 @@ pub(crate) struct Hands {
     /// Code of versions that were freed, for whoever writes about the run.
     kept: HashMap<VersionId, (u64, Vec<u8>)>,
     kept_bytes: usize,
+    /// Where a copy is made before it is written; empty between steps.
+    bytes: Vec<u8>,
 }
 
 impl Hands {
@@ -46,27 +56,28 @@ impl Hands {
         if let Some(kept) = self.kept.get(&version) {
             return Some(kept.clone());
         }
-        let mut pieces = self.table.codes.values();
-        let piece = pieces.find(|piece| piece.version == version)?;
-        Some((piece.code.entry, piece.code.body()?.to_vec()))
+        let mut all = self.table.iter();
+        let (_, code) = all.find(|(_, code)| code.shape.version == version)?;
+        Some((code.entry(), code.body()?.to_vec()))
     }
 
-    /// Keeps the bytes of a piece that is about to be freed, if there is room.
-    fn keep(&mut self, piece: &Piece) {
-        let Some(body) = piece.code.body() else {
+    /// Keeps the bytes of a block that is about to be freed, if there is room.
+    fn keep(&mut self, id: BlockId) {
+        let Some(code) = self.table.get(id) else {
             return;
         };
-        if self.kept_bytes + body.len() <= KEPT_BYTES && !self.kept.contains_key(&piece.version) {
+        let (version, body) = (code.shape.version, code.body().unwrap_or_default());
+        if self.kept_bytes + body.len() <= KEPT_BYTES && !self.kept.contains_key(&version) {
             self.kept_bytes += body.len();
-            let kept = (piece.code.entry, body.to_vec());
-            self.kept.insert(piece.version, kept);
+            let kept = (code.entry(), body.to_vec());
+            self.kept.insert(version, kept);
         }
     }
 }
 
 /// The space that holds a piece of code.
-pub(crate) fn space_of(code: &Code) -> Space {
-    space(code.memory.space())
+pub(crate) fn space_of(memory: &Sealed) -> Space {
+    space(memory.space())
 }
 
 fn space(number: usize) -> Space {
@@ -81,62 +92,118 @@ pub(crate) struct Work<'a> {
     core: &'a Arc<Core>,
 }
 
+/// How a block is copied: its number, size and alignment.
+struct Wanted {
+    at: usize,
+    size: usize,
+    align: usize,
+}
+
+/// Memory for copies, each with its number among the blocks, and why the next one has
+/// none.
+struct Room {
+    drafts: Vec<(usize, Draft)>,
+    full: Option<(usize, CopyError)>,
+}
+
 impl Work<'_> {
-    /// Copies a piece to where the heap allocates now.
-    fn copy_piece(&mut self, block: &Block) -> Result<Copied, CopyError> {
-        let piece = self.hands.table.codes.get(&block.id);
-        let piece = piece.ok_or(CopyError::Superseded)?;
-        let code = &piece.code;
-        let Some(moves) = &code.moves else {
+    /// Memory for as many as there is.
+    fn room(&self, wanted: &[Wanted]) -> Room {
+        let heap = &self.core.heap;
+        let mut drafts: Vec<(usize, Draft)> = Vec::with_capacity(wanted.len());
+        while let Some(next) = wanted.get(drafts.len()) {
+            let left = &wanted[drafts.len()..];
+            let asked: Vec<_> = left.iter().map(|one| (one.size, one.align)).collect();
+            let many = heap.allocate_all(Pool::Code, &asked);
+            let any = !many.is_empty();
+            drafts.extend(left.iter().zip(many).map(|(one, draft)| (one.at, draft)));
+            if any {
+                continue;
+            }
+            // Pages may have to be emptied first.
+            match heap.allocate(Pool::Code, next.size, next.align) {
+                Ok(draft) => drafts.push((next.at, draft)),
+                Err(_) => {
+                    let full = Some((next.at, self.full(next.size)));
+                    return Room { drafts, full };
+                }
+            }
+        }
+        Room { drafts, full: None }
+    }
+
+    fn full(&self, asked: usize) -> CopyError {
+        CopyError::OutOfSpace {
+            asked: asked as u64,
+            held: self.core.heap.stats().code.sum().used as u64,
+        }
+    }
+
+    /// Copies a block into a draft, relocated.
+    fn write(&mut self, from: BlockId, mut draft: Draft) -> Result<Sealed, CopyError> {
+        let Hands { table, bytes, .. } = &mut *self.hands;
+        let code = table.get(from).ok_or(CopyError::Superseded)?;
+        let Some(moves) = &code.shape.moves else {
             return Err(CopyError::Fixed(Fixed::Unrecorded));
         };
+        let (start, end) = (code.memory.address(), draft.address());
         let size = code.memory.len();
-        let full = |_| CopyError::OutOfSpace {
-            asked: size as u64,
-            held: self.core.heap.stats().code.sum().used as u64,
+        bytes.clear();
+        bytes.extend_from_slice(code.memory.bytes().unwrap_or_default());
+        relocate(bytes, moves, start, end).map_err(|_| CopyError::Fixed(Fixed::OutOfReach))?;
+        let written = draft.write(0, bytes).and_then(|()| draft.seal());
+        written.map_err(|_| self.full(size))
+    }
+
+    /// Makes copies findable: by the unwinder, in backtraces, by samples and tools.
+    fn register(&self, copies: &[(&Block, BlockId)]) -> Result<(), Error> {
+        let (core, table) = (self.core, &self.hands.table);
+        let views: Vec<View<'_>> = copies.iter().filter_map(|&(_, id)| table.get(id)).collect();
+        core.register_copies(&views)?;
+        let body = |copy: &View<'_>| (copy.entry(), (copy.body_end(), copy.shape.name));
+        core.add_bodies(views.iter().map(body));
+        let born = |copy: &View<'_>| {
+            let Shape {
+                function, version, ..
+            } = *copy.shape;
+            Some((copy.range(), function?, version))
         };
-        let mut draft = self
-            .core
-            .heap
-            .allocate(uruk_heap::Pool::Code, size, moves.align())
-            .map_err(full)?;
-        let (from, to) = (code.memory.address(), draft.address());
-        let mut bytes = code.memory.bytes().map(<[u8]>::to_vec).unwrap_or_default();
-        relocate(&mut bytes, moves, from, to).map_err(|_| CopyError::Fixed(Fixed::OutOfReach))?;
-        draft.write(0, &bytes).map_err(full)?;
-        let memory = draft.seal().map_err(full)?;
-        let copy = code.moved(memory);
-        let rows = self.core.register_rows(&copy.rows, copy.name);
-        if rows.is_err() {
-            // The address is taken in the index: a piece there was not unregistered.
-            return Err(CopyError::Superseded);
+        core.tiers.sampling.add_codes(views.iter().filter_map(born));
+        if core.tools.any() {
+            for (copy, (original, _)) in views.iter().zip(copies) {
+                if let Some(original) = table.get(original.id) {
+                    core.tools.moved(original, *copy);
+                }
+            }
         }
-        self.core.add_body(copy.entry, copy.body_end, copy.name);
-        if let Some(function) = piece.function {
-            let version = VersionId(block.version.0);
-            let sampling = &self.core.tiers.sampling;
-            sampling.add_code(copy.range(), function, version);
-        }
-        self.core.tools.moved(code, &copy);
-        let range = copy.range();
+        Ok(())
+    }
+
+    /// What the engine is told of a copy.
+    fn copied(&self, id: BlockId) -> Result<Copied, CopyError> {
+        let code = self.hands.table.get(id).ok_or(CopyError::Superseded)?;
+        let range = code.range();
         let span = Span {
             start: range.start,
             end: range.end,
         };
-        let space = space_of(&copy);
-        let function = piece.function;
-        let depends = Arc::clone(&piece.depends);
-        let id = self.hands.table.next_id();
-        let piece = Piece {
-            depends,
-            fixed: None,
-            version: VersionId(block.version.0),
-            function,
-            code: copy,
-        };
-        self.hands.table.codes.insert(id, piece);
+        let space = space_of(code.memory);
         Ok(Copied { id, span, space })
     }
+}
+
+/// Dead blocks by address, joined where nothing can lie between them.
+fn joined(blocks: &[Block]) -> Vec<Range<u64>> {
+    let mut spans: Vec<Span> = blocks.iter().map(|block| block.span).collect();
+    spans.sort_unstable();
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for span in spans {
+        match runs.last_mut() {
+            Some(run) if run.end.next_multiple_of(GRANULE) == span.start => run.end = span.end,
+            _ => runs.push(span.start..span.end),
+        }
+    }
+    runs
 }
 
 impl Environment for Work<'_> {
@@ -164,37 +231,93 @@ impl Environment for Work<'_> {
     }
 
     fn copy(&mut self, block: &Block) -> Result<Copied, CopyError> {
-        self.copy_piece(block)
+        let mut answers = self.copy_all(std::slice::from_ref(block));
+        answers.pop().unwrap_or(Err(CopyError::Superseded))
+    }
+
+    fn copy_all(&mut self, blocks: &[Block]) -> Vec<Result<Copied, CopyError>> {
+        let mut answers = Vec::with_capacity(blocks.len());
+        let mut wanted = Vec::with_capacity(blocks.len());
+        for (at, block) in blocks.iter().enumerate() {
+            let code = self.hands.table.get(block.id);
+            let moves = code.map(|code| (code, code.shape.moves.as_ref()));
+            // What is copied below takes the place of an answer.
+            answers.push(Err(match moves {
+                Some((_, None)) => CopyError::Fixed(Fixed::Unrecorded),
+                _ => CopyError::Superseded,
+            }));
+            if let Some((code, Some(moves))) = moves {
+                let (size, align) = (code.memory.len(), moves.align());
+                wanted.push(Wanted { at, size, align });
+            }
+        }
+        let Room { drafts, full } = self.room(&wanted);
+        let mut copies = Vec::with_capacity(drafts.len());
+        for (at, draft) in drafts {
+            let block = &blocks[at];
+            match self.write(block.id, draft) {
+                Ok(memory) => {
+                    let copy = self.hands.table.add_copy(block.id, memory);
+                    copies.extend(copy.map(|id| (block, id)));
+                    answers[at] = copy.map_or(Err(CopyError::Superseded), |id| self.copied(id));
+                }
+                Err(why) => answers[at] = Err(why),
+            }
+        }
+        if let Err(cause) = self.register(&copies) {
+            // Rows outside of the region: of no block of the heap.
+            warn!(%cause, "copies of code have no unwind rows and are not used");
+            for &(_, id) in &copies {
+                drop(self.hands.table.remove(id));
+            }
+            answers.fill_with(|| Err(CopyError::Superseded));
+        }
+        if let Some((at, full)) = full {
+            answers.truncate(at);
+            answers.push(Err(full));
+        }
+        answers
     }
 
     fn swing(&mut self, old: &Block, new: &Block) -> Swing {
-        let codes = &self.hands.table.codes;
-        let (Some(from), Some(to)) = (codes.get(&old.id), codes.get(&new.id)) else {
-            return Swing::Superseded;
+        let mut swings = self.swing_all(&[(*old, *new)]);
+        swings.pop().unwrap_or(Swing::Superseded)
+    }
+
+    fn swing_all(&mut self, copies: &[(Block, Block)]) -> Vec<Swing> {
+        let (core, table) = (self.core, &mut self.hands.table);
+        let function = |(old, _): &(Block, Block)| table.get(old.id)?.shape.function;
+        let versions = core.tiers.versions.of_all(copies.iter().map(function));
+        let mut places = Vec::with_capacity(copies.len());
+        let swing = |((old, new), versions): (&(Block, Block), Option<Arc<FunctionVersions>>)| {
+            let (from, to) = (table.get(old.id)?, table.get(new.id)?);
+            let Shape {
+                function, version, ..
+            } = *to.shape;
+            let function = function?;
+            let (before, after) = (Entry(from.entry()), Entry(to.entry()));
+            let store = |entry: Entry| core.stubs.publish(function, entry.0);
+            let moved = versions?.moved(version, before, after, store);
+            // Else it may be one that a rollback goes back to.
+            let replacing = &core.replacing;
+            if !moved && !replacing.moved(function, version, before, after) {
+                return None;
+            }
+            places.push(Place {
+                function,
+                version,
+                entry: to.entry(),
+                body_end: to.body_end(),
+                code: to.range(),
+            });
+            table.set_live(new.id);
+            Some(Swing::Done)
         };
-        let Some(function) = from.function else {
-            return Swing::Superseded;
-        };
-        let version = VersionId(old.version.0);
-        let (before, after) = (Entry(from.code.entry), Entry(to.code.entry));
-        let (entry, body_end, range) = (to.code.entry, to.code.body_end, to.code.range());
-        let versions = self.core.tiers.versions.of(function);
-        let stubs = &self.core.stubs;
-        let moved = versions.moved(version, before, after, |entry| {
-            stubs.publish(function, entry.0)
-        });
-        // Else it may be one that a rollback goes back to.
-        let replacing = &self.core.replacing;
-        if !moved && !replacing.moved(function, version, before, after) {
-            return Swing::Superseded;
-        }
-        self.core
-            .tiers
-            .versions
-            .set_place(function, version, entry, body_end, range);
-        // Whoever retires the version from here on means the copy.
-        self.hands.table.live.insert(version, new.id);
-        Swing::Done
+        let swings = copies.iter().zip(versions).map(swing);
+        let swings = swings.map(|swing| swing.unwrap_or(Swing::Superseded));
+        let swings = swings.collect();
+        core.tiers.versions.set_places(places);
+        swings
     }
 
     fn fence(&mut self) -> Result<(), EnvironmentError> {
@@ -204,7 +327,7 @@ impl Environment for Work<'_> {
     fn scan(&mut self, ranges: &[Span]) -> Result<ScanAnswer, EnvironmentError> {
         let failed = |cause: &dyn std::fmt::Display| EnvironmentError::NoScan(cause.to_string());
         let wanted = ranges.iter().map(|span| span.start..span.end);
-        let wanted = Wanted::new(wanted.collect()).map_err(|cause| failed(&cause))?;
+        let wanted = uruk_roots::Wanted::new(wanted.collect()).map_err(|cause| failed(&cause))?;
         let roots = self.core.roots().map_err(|cause| failed(&cause))?;
         let report = {
             // What this thread knows of the blocks is no root.
@@ -256,29 +379,40 @@ impl Environment for Work<'_> {
     }
 
     fn unregister(&mut self, block: &Block) {
-        let range = block.span.start..block.span.end;
-        self.core.region.remove(range.clone());
-        self.core.tiers.sampling.remove_code(range.clone());
-        self.core.remove_bodies(range);
-        if let Some(piece) = self.hands.table.codes.get(&block.id) {
-            self.core.tools.remove(&piece.code);
+        self.unregister_all(std::slice::from_ref(block));
+    }
+
+    fn unregister_all(&mut self, blocks: &[Block]) {
+        let runs = joined(blocks);
+        self.core.region.remove_all(&runs);
+        self.core.tiers.sampling.remove_codes(&runs);
+        self.core.remove_bodies(runs);
+        if self.core.tools.any() {
+            let table = &self.hands.table;
+            for code in blocks.iter().filter_map(|block| table.get(block.id)) {
+                self.core.tools.remove(code);
+            }
         }
     }
 
     fn free(&mut self, batch: Vec<Dead>) {
-        let mut retired: Vec<Retired> = Vec::with_capacity(batch.len());
+        let mut memory = Vec::with_capacity(batch.len());
+        let mut rest = Vec::new();
         for dead in batch {
-            if let Some(piece) = self.hands.table.codes.remove(&dead.id()) {
-                if self.core.events.recorder().is_some() {
-                    self.hands.keep(&piece);
-                }
-                retired.push(piece.code.memory.retire());
+            if self.core.events.recorder().is_some() {
+                self.hands.keep(dead.id());
+            }
+            if let Some((block, shape)) = self.hands.table.remove(dead.id()) {
+                memory.push(block);
+                rest.extend(shape);
             }
         }
-        uruk_reclaim::shrink(&mut self.hands.table.codes);
+        let retired = self.core.heap.retire(memory);
         // SAFETY: a `Dead` is the engine's proof that no thread executes the block or can
         // return into it, that its samples were drained and that it was unregistered.
         unsafe { self.core.heap.free(retired) };
+        // What only this code needed goes after it.
+        drop(rest);
     }
 
     fn release(&mut self, _: GroupId) {}

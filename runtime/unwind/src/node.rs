@@ -117,14 +117,22 @@ enum Rows {
     Many(Box<[Row]>, Box<[u32]>),
 }
 
+/// The names of an object's rows.
+#[derive(Debug)]
+enum Names {
+    /// End to end, by the ends in [`Rows::Many`].
+    Own(Box<str>),
+    /// One for all, which stays.
+    Shared(&'static str),
+}
+
 /// One object.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) start: u64,
     pub(crate) end: u64,
     rows: Rows,
-    /// Names end to end.
-    names: Box<str>,
+    names: Names,
     /// The links of the first page and of the pages after it up to `end`. The
     /// first is inline: an object of one function is one allocation.
     pub(crate) first: Link,
@@ -148,16 +156,31 @@ impl Node {
                 rows: rows.len(),
             });
         }
-        let good =
-            |row: &Row| row.start < row.end && row.start >= region.start && row.end <= region.end;
-        if let Some(&Row { start, end, .. }) = rows.iter().find(|row| !good(row)) {
-            return Err(UnwindError::BadRow { start, end });
-        }
+        check(&region, rows)?;
         let (rows, names) = match *rows {
             [] => return Ok(None),
             [row] => (Rows::One(row), names.concat().into()),
             _ => sorted(rows, names)?,
         };
+        Ok(Some(Node::of(rows, Names::Own(names))))
+    }
+
+    /// The same with one name for all rows.
+    pub(crate) fn named(
+        region: &Range<u64>,
+        rows: &[Row],
+        name: &'static str,
+    ) -> Result<Option<Box<Node>>, UnwindError> {
+        check(region, rows)?;
+        let rows = match *rows {
+            [] => return Ok(None),
+            [row] => Rows::One(row),
+            _ => sorted(rows, &[])?.0,
+        };
+        Ok(Some(Node::of(rows, Names::Shared(name))))
+    }
+
+    fn of(rows: Rows, names: Names) -> Box<Node> {
         let (start, end) = match &rows {
             Rows::One(row) => (row.start, row.end),
             Rows::Many(rows, _) => (rows[0].start, rows[rows.len() - 1].end),
@@ -169,7 +192,7 @@ impl Node {
             node: ptr::null(),
         };
         let after = ((end - 1) >> PAGE_SHIFT) - (start >> PAGE_SHIFT);
-        Ok(Some(Box::new(Node {
+        Box::new(Node {
             start,
             end,
             rows,
@@ -178,7 +201,7 @@ impl Node {
             more: (0..after).map(|_| link()).collect(),
             #[cfg(loom)]
             probe: loom::cell::UnsafeCell::new(()),
-        })))
+        })
     }
 
     /// The row that covers `pc`, with its name (empty when it has none).
@@ -201,13 +224,24 @@ impl Node {
     }
 
     fn name(&self, i: usize) -> &str {
-        match &self.rows {
-            Rows::One(_) => &self.names,
-            Rows::Many(_, ends) => ends.get(i).map_or("", |&end| {
+        match (&self.names, &self.rows) {
+            (Names::Shared(name), _) => name,
+            (Names::Own(names), Rows::One(_)) => names,
+            (Names::Own(names), Rows::Many(_, ends)) => ends.get(i).map_or("", |&end| {
                 let start = i.checked_sub(1).map_or(0, |before| ends[before]);
-                self.names.get(start as usize..end as usize).unwrap_or("")
+                names.get(start as usize..end as usize).unwrap_or("")
             }),
         }
+    }
+}
+
+/// Whether rows are not empty and lie in the region.
+fn check(region: &Range<u64>, rows: &[Row]) -> Result<(), UnwindError> {
+    let good =
+        |row: &Row| row.start < row.end && row.start >= region.start && row.end <= region.end;
+    match rows.iter().find(|row| !good(row)) {
+        Some(&Row { start, end, .. }) => Err(UnwindError::BadRow { start, end }),
+        None => Ok(()),
     }
 }
 
@@ -272,6 +306,24 @@ mod tests {
         assert_eq!(at(0x28), None);
         assert_eq!(at(0x3f), Some((0x31, "gamma")));
         assert_eq!(at(0x40), None);
+    }
+
+    #[test]
+    fn one_name_serves_all_rows() {
+        let rows = [row(0x30, 0x40), row(0x10, 0x20)];
+        for rows in [&rows[..], &rows[..1]] {
+            let node = Node::named(&ALL, rows, "alpha").unwrap().unwrap();
+            let at = |pc| node.row_at(pc).map(|(found, name)| (found.fde, name));
+            assert_eq!(at(0x3f), Some((0x31, "alpha")));
+            assert_eq!(at(0x10), (rows.len() > 1).then_some((0x11, "alpha")));
+            assert_eq!(at(0x20), None);
+        }
+        let bad = Node::named(&ALL, &[row(8, 12), row(4, 9)], "a").unwrap_err();
+        let (first, second) = (4, 8);
+        assert_eq!(bad, UnwindError::RowsOverlap { first, second });
+        let bad = Node::named(&ALL, &[row(8, 8)], "a").unwrap_err();
+        assert_eq!(bad, UnwindError::BadRow { start: 8, end: 8 });
+        assert!(matches!(Node::named(&ALL, &[], "a"), Ok(None)));
     }
 
     #[test]

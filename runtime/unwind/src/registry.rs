@@ -108,11 +108,41 @@ impl RegionHandle {
         Ok(())
     }
 
+    /// Adds several objects, each with one name for all of its functions. As
+    /// [`RegionHandle::insert`], but the lock is taken once and names are not copied.
+    ///
+    /// # Errors
+    /// As there; of one bad object none is inserted.
+    ///
+    /// # Safety
+    /// As there, for each.
+    pub unsafe fn insert_all<'r>(
+        &self,
+        objects: impl IntoIterator<Item = (&'r [Row], &'static str)>,
+    ) -> Result<(), UnwindError> {
+        let range = self.range();
+        let mut nodes = Vec::new();
+        for (rows, name) in objects {
+            nodes.extend(Node::named(&range, rows, name)?);
+        }
+        let mut changes = changes();
+        for node in nodes {
+            self.index().insert(&mut changes.writer, node);
+        }
+        Ok(())
+    }
+
     /// Removes all objects that lie in `range`, giving how many. Their memory
     /// is freed by this or a later change, once no lookup is under way.
     pub fn remove(&self, range: Range<u64>) -> usize {
+        self.remove_all(&[range])
+    }
+
+    /// [`RegionHandle::remove`] for each of several ranges.
+    pub fn remove_all(&self, ranges: &[Range<u64>]) -> usize {
         let mut changes = changes();
-        let removed = self.index().remove(&mut changes.writer, range);
+        let remove = |range: &Range<u64>| self.index().remove(&mut changes.writer, range.clone());
+        let removed = ranges.iter().map(remove).sum();
         changes.collect();
         removed
     }

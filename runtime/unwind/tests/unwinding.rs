@@ -70,6 +70,40 @@ fn a_panic_passes_through_jit_frames() {
 }
 
 #[test]
+fn objects_come_and_go_many_at_a_time() {
+    let code = Code::new(5);
+    let region = register_region(code.base, code.size).unwrap();
+    let (rows, name) = (&code.rows, |pc| {
+        let mut buffer = [0; 8];
+        let (_, len) = name_at(pc, &mut buffer)?;
+        Some(String::from_utf8_lossy(&buffer[..len]).into_owned())
+    });
+    let outside = uruk_unwind::Row {
+        start: rows[0].start,
+        end: code.base - 1,
+        fde: 0,
+    };
+    let bad = [(&rows[..1], "a"), (std::slice::from_ref(&outside), "b")];
+    // SAFETY: nothing is inserted.
+    let refused = unsafe { region.insert_all(bad) };
+    assert!(matches!(refused, Err(UnwindError::BadRow { .. })));
+    assert_eq!(find(rows[0].start), None, "of a bad batch none is inserted");
+    let good = [(&rows[..2], "a"), (&rows[2..3], "b"), (&rows[3..], "c")];
+    // SAFETY: the rows describe the code and stay for ever.
+    unsafe { region.insert_all(good) }.unwrap();
+    let names: Vec<_> = rows.iter().map(|row| name(row.start)).collect();
+    assert_eq!(
+        names,
+        ["a", "a", "b", "c", "c"].map(|name| Some(name.to_owned()))
+    );
+    // The second range has only a part of its object.
+    let gone = [rows[0].start..rows[2].end, rows[4].start..rows[4].end];
+    assert_eq!(region.remove_all(&gone), 2);
+    let left: Vec<_> = rows.iter().map(|row| name(row.start).is_some()).collect();
+    assert_eq!(left, [false, false, false, true, true]);
+}
+
+#[test]
 fn names_come_without_allocation() {
     let code = Code::new(3);
     let region = register_region(code.base, code.size).unwrap();

@@ -29,7 +29,7 @@ impl Engine {
         let affinity = env.affinity();
         let heat: IdMap<VersionId, u64> = affinity.heat.into_iter().collect();
         self.stats.visits += self.blocks.len() as u64;
-        let blocks = self.blocks.values();
+        let blocks = self.blocks.iter().map(|(_, record)| record);
         let live = blocks.filter(|record| record.state == State::Live);
         let movable = live.filter(|record| {
             let block = &record.block;
@@ -69,14 +69,17 @@ impl Engine {
         mut queue: VecDeque<BlockId>,
         now: Nanos,
     ) {
-        for _ in 0..self.config.step_blocks {
-            let Some(id) = queue.pop_front() else { break };
-            let live = self.blocks.get(&id);
-            let Some(old) = live.filter(|record| record.state == State::Live) else {
-                continue;
-            };
-            let old = old.block;
-            match env.copy(&old) {
+        let count = queue.len().min(self.config.step_blocks as usize);
+        let live = |id| {
+            let record = self.blocks.get(id)?;
+            (record.state == State::Live).then_some(record.block)
+        };
+        let olds: Vec<Block> = queue.drain(..count).filter_map(live).collect();
+        let answers = env.copy_all(&olds);
+        let left = (olds.len() - answers.len().min(olds.len())) as u64;
+        let mut copies = Vec::with_capacity(olds.len());
+        for (old, answer) in olds.into_iter().zip(answers) {
+            match answer {
                 Ok(copied) => {
                     let new = Block {
                         id: copied.id,
@@ -84,21 +87,33 @@ impl Engine {
                         space: copied.space,
                         ..old
                     };
-                    self.swing(env, &old, &new, now);
+                    if self.insert(new, State::Draft).is_ok() {
+                        copies.push((old, new));
+                    } else {
+                        // Not a new block: whatever it is, nothing starts it, and it is
+                        // not freed.
+                        self.stats.given_up.strange += 1;
+                    }
                 }
                 Err(CopyError::OutOfSpace { .. }) => {
-                    self.stats.given_up.out_of_space += 1 + queue.len() as u64;
+                    self.stats.given_up.out_of_space += 1 + left + queue.len() as u64;
                     self.end(End::OutOfSpace);
                     queue.clear();
                 }
                 Err(CopyError::Fixed(why)) => {
                     self.stats.given_up.fixed += 1;
-                    if let Some(record) = self.blocks.get_mut(&id) {
+                    if let Some(record) = self.blocks.get_mut(old.id) {
                         record.block.fixed = Some(why);
                     }
                 }
                 Err(CopyError::Superseded) => self.stats.given_up.superseded += 1,
             }
+        }
+        let swings = env.swing_all(&copies);
+        debug_assert_eq!(swings.len(), copies.len());
+        // A copy without an answer: whatever became of it, it is not freed.
+        for ((old, new), swing) in copies.into_iter().zip(swings) {
+            self.swung(&old, &new, swing, now);
         }
         self.phase = match queue.is_empty() {
             true => Phase::Proving,
@@ -106,15 +121,10 @@ impl Engine {
         };
     }
 
-    /// Puts a copy in its original's place, or drops it.
-    fn swing(&mut self, env: &mut dyn Environment, old: &Block, new: &Block, now: Nanos) {
-        if self.insert(*new, State::Draft).is_err() {
-            // Not a new block: whatever it is, nothing starts it, and it is not freed.
-            self.stats.given_up.strange += 1;
-            return;
-        }
+    /// A copy took its original's place, or is of no use.
+    fn swung(&mut self, old: &Block, new: &Block, swing: Swing, now: Nanos) {
         let bytes = new.span.len();
-        let stepped = match env.swing(old, new) {
+        let stepped = match swing {
             Swing::Done => {
                 self.stats.moved.add(bytes);
                 if let Some(summary) = self.summary() {
@@ -165,7 +175,7 @@ impl Engine {
         if chosen.is_empty() {
             return;
         }
-        let span = |id: &BlockId| Some((self.blocks.get(id)?.block.span, *id));
+        let span = |id: &BlockId| Some((self.blocks.get(*id)?.block.span, *id));
         let asked = chosen.iter().filter_map(span).collect();
         let fenced = Fenced::new(env, self.generation, asked);
         let scanned = fenced.map_err(NoProof::Failed);
@@ -208,7 +218,7 @@ impl Engine {
                         Some(State::Pinned { tries, .. }) => *tries,
                         _ => 0,
                     };
-                    if let Some(record) = self.blocks.get_mut(&id) {
+                    if let Some(record) = self.blocks.get_mut(id) {
                         record.unproved = 0;
                     }
                     let due = now + self.backoff(tries);
@@ -231,7 +241,7 @@ impl Engine {
     /// Looks again later at a block of which nothing was proved.
     fn put_off(&mut self, id: BlockId, now: Nanos) {
         self.stats.visits += 1;
-        let Some(record) = self.blocks.get_mut(&id) else {
+        let Some(record) = self.blocks.get_mut(id) else {
             return;
         };
         let tries = record.unproved;
@@ -254,14 +264,15 @@ impl Engine {
         }
         let ids: Vec<BlockId> = self.dead.drain(..count).collect();
         let mut batch = Vec::with_capacity(count);
+        let mut blocks = Vec::with_capacity(count);
         for id in ids {
             let stepped = self.advance(id, Event::Free);
             debug_assert!(stepped.is_ok(), "{stepped:?}");
-            let Some(record) = self.blocks.get(&id) else {
+            let Some(record) = self.blocks.get(id) else {
                 continue;
             };
             let block = record.block;
-            env.unregister(&block);
+            blocks.push(block);
             batch.push(Dead {
                 id,
                 span: block.span,
@@ -273,12 +284,12 @@ impl Engine {
                 summary.freed.add(block.span.len());
             }
         }
-        let freed: Vec<BlockId> = batch.iter().map(Dead::id).collect();
         if !batch.is_empty() {
+            env.unregister_all(&blocks);
             env.free(batch);
         }
-        for id in freed {
-            self.forget(id);
+        for block in blocks {
+            self.forget(block.id);
         }
         self.release_some(env);
         let done = self.dead.is_empty();

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::{Engine, Group, NoteError, Phase, Record};
 use crate::block::{Block, Event, State};
 use crate::env::Environment;
-use crate::ids::{BlockId, GroupId, Nanos, shrink};
+use crate::ids::{BlockId, GroupId, Nanos};
 use crate::stats::{End, PinnedBlock, Stats, Summary};
 
 impl Engine {
@@ -20,22 +20,30 @@ impl Engine {
         if block.span.is_empty() {
             return Err(NoteError::Empty(block.id));
         }
-        if self.blocks.contains_key(&block.id) {
-            return Err(NoteError::Duplicate(block.id));
-        }
-        if let Some(amount) = self.stats.amount(&state) {
-            amount.add(block.span.len());
-        }
         let group = self.groups.entry(block.group).or_default();
-        group.blocks.insert(block.id);
+        let after = group.first;
         let record = Record {
             block,
             state,
             frozen: false,
             unproved: 0,
             due: None,
+            before: None,
+            after,
         };
-        self.blocks.insert(block.id, record);
+        if let Err(refused) = self.blocks.insert(block.id, record) {
+            let Record { block, .. } = refused;
+            self.drop_if_empty(block.group);
+            return Err(NoteError::Duplicate(block.id));
+        }
+        group.first = Some(block.id);
+        if let Some(next) = after.and_then(|id| self.blocks.get_mut(id)) {
+            next.before = Some(block.id);
+        }
+        let record = self.blocks.get(block.id);
+        if let Some(amount) = record.and_then(|record| self.stats.amount(&record.state)) {
+            amount.add(block.span.len());
+        }
         Ok(())
     }
 
@@ -46,7 +54,7 @@ impl Engine {
     }
 
     fn put_fresh(&mut self, id: BlockId) {
-        if let Some(record) = self.blocks.get(&id) {
+        if let Some(record) = self.blocks.get(id) {
             self.fresh_bytes += record.block.span.len();
             self.fresh.push_back(id);
         }
@@ -54,14 +62,14 @@ impl Engine {
 
     pub(super) fn take_fresh(&mut self) -> Option<BlockId> {
         let id = self.fresh.pop_front()?;
-        let record = self.blocks.get(&id);
+        let record = self.blocks.get(id);
         self.fresh_bytes -= record.map_or(0, |record| record.block.span.len());
         Some(id)
     }
 
     /// Has a block looked at again at `due`.
     pub(super) fn put_waiting(&mut self, id: BlockId, due: Nanos) {
-        if let Some(record) = self.blocks.get_mut(&id) {
+        if let Some(record) = self.blocks.get_mut(id) {
             record.due = Some(due);
             self.waiting.insert((due, id));
         }
@@ -71,8 +79,14 @@ impl Engine {
     pub(super) fn drop_group(&mut self, id: GroupId, now: Nanos) -> Result<(), NoteError> {
         let group = self.groups.entry(id).or_default();
         group.dropped = true;
-        let mut blocks: Vec<BlockId> = group.blocks.iter().copied().collect();
-        blocks.sort_unstable();
+        let mut blocks = Vec::new();
+        let mut next = group.first;
+        while let Some(id) = next {
+            blocks.push(id);
+            next = self.blocks.get(id).and_then(|record| record.after);
+        }
+        // Oldest first.
+        blocks.reverse();
         if blocks.is_empty() {
             self.gone.push_back(id);
         }
@@ -87,24 +101,38 @@ impl Engine {
 
     /// Forgets a freed block, and its group when it was the last of one that was dropped.
     pub(super) fn forget(&mut self, id: BlockId) {
-        let Some(record) = self.blocks.remove(&id) else {
+        let Some(record) = self.blocks.remove(id) else {
             return;
         };
-        shrink(&mut self.blocks);
         if record.frozen {
             self.stats.frozen.take(record.block.span.len());
         }
-        let key = record.block.group;
-        let Some(group) = self.groups.get_mut(&key) else {
-            return;
-        };
-        group.blocks.remove(&id);
-        match group {
-            Group { blocks, dropped } if blocks.is_empty() && *dropped => self.gone.push_back(key),
-            Group { blocks, .. } if blocks.is_empty() => {
+        if let Some(next) = record.after.and_then(|id| self.blocks.get_mut(id)) {
+            next.before = record.before;
+        }
+        match record.before.and_then(|id| self.blocks.get_mut(id)) {
+            Some(before) => before.after = record.after,
+            None => {
+                let key = record.block.group;
+                if let Some(group) = self.groups.get_mut(&key) {
+                    group.first = record.after;
+                }
+                self.drop_if_empty(key);
+            }
+        }
+    }
+
+    /// Forgets a group without blocks, or has its data go if it was dropped.
+    fn drop_if_empty(&mut self, key: GroupId) {
+        match self.groups.get(&key) {
+            Some(Group {
+                first: None,
+                dropped: true,
+            }) => self.gone.push_back(key),
+            Some(Group { first: None, .. }) => {
                 self.groups.remove(&key);
             }
-            Group { .. } => {}
+            _ => {}
         }
     }
 
@@ -114,7 +142,7 @@ impl Engine {
             let Some(id) = self.gone.pop_front() else {
                 return;
             };
-            let empty = |group: &Group| group.blocks.is_empty();
+            let empty = |group: &Group| group.first.is_none();
             if self.groups.get(&id).is_some_and(empty) {
                 self.groups.remove(&id);
                 self.stats.released += 1;
@@ -125,7 +153,7 @@ impl Engine {
 
     /// Since when a block is retired.
     pub(super) fn since(&self, id: BlockId) -> Option<Nanos> {
-        match self.blocks.get(&id)?.state {
+        match self.blocks.get(id)?.state {
             State::Retired { since } | State::Pinned { since, .. } => Some(since),
             State::Draft | State::Live | State::Dead | State::Freed => None,
         }
@@ -167,7 +195,7 @@ impl Engine {
     pub(super) fn list_pins(&self, stats: &mut Stats, now: Nanos) {
         let mut pins = Vec::new();
         for &(_, id) in &self.waiting {
-            let Some(record) = self.blocks.get(&id) else {
+            let Some(record) = self.blocks.get(id) else {
                 continue;
             };
             let since = self.since(id).unwrap_or(now);
