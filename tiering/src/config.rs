@@ -1,158 +1,26 @@
 //! The settings of policy and controller, one table for all uses: the fields and their
-//! docs, defaults, ranges, the text of `--print-config` and setting one by name.
+//! docs, defaults, ranges, the text of `--print-config` and setting one by name. What is
+//! made of the table is `uruk_settings`' business.
 
-use std::fmt;
-
-use thiserror::Error;
+pub use uruk_settings::SettingError;
+use uruk_settings::Value;
 
 use crate::ids::{Nanos, Tier};
 
-/// A setting that cannot be made.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum SettingError {
-    /// There is none of this name.
-    #[error("there is no setting {0:?}")]
-    Unknown(String),
-    /// The value is not of the setting's kind.
-    #[error("{name} is {expected}, which {value:?} is not")]
-    Invalid {
-        /// The setting.
-        name: &'static str,
-        /// What was given.
-        value: String,
-        /// What it takes.
-        expected: &'static str,
-    },
-    /// The value is outside of what is allowed.
-    #[error("{name} lies between {low} and {high}, which {value} does not")]
-    Range {
-        /// The setting.
-        name: &'static str,
-        /// What was given.
-        value: String,
-        /// The least.
-        low: String,
-        /// The most.
-        high: String,
-    },
-}
-
-/// A kind of value: how it is written and read.
-trait Value: Copy + PartialOrd + fmt::Display {
-    const EXPECTED: &'static str;
-    fn read(text: &str) -> Option<Self>;
-}
-
-impl Value for u32 {
-    const EXPECTED: &'static str = "a whole number";
-    fn read(text: &str) -> Option<u32> {
-        text.parse().ok()
-    }
-}
-
-impl Value for f64 {
-    const EXPECTED: &'static str = "a number";
-    fn read(text: &str) -> Option<f64> {
-        text.parse().ok().filter(|number: &f64| number.is_finite())
-    }
-}
-
-impl Value for Nanos {
-    const EXPECTED: &'static str = "a whole number with ns, us, ms or s";
-    fn read(text: &str) -> Option<Nanos> {
-        let digits = text.trim_end_matches(|c: char| c.is_ascii_lowercase());
-        let unit = match &text[digits.len()..] {
-            "ns" => 1,
-            "us" => 1_000,
-            "ms" => 1_000_000,
-            "s" => 1_000_000_000,
-            _ => return None,
-        };
-        let number: u64 = digits.parse().ok()?;
-        number.checked_mul(unit).map(Nanos)
-    }
-}
-
 impl Value for Tier {
     const EXPECTED: &'static str = "a tier, 1 to 3";
+
     fn read(text: &str) -> Option<Tier> {
         let number = text.strip_prefix("tier ").unwrap_or(text).parse().ok()?;
         Tier::from_number(number)
     }
 }
 
-fn clamped<T: PartialOrd>(value: T, low: T, high: T) -> T {
-    // A not-a-number compares with nothing and becomes the least.
-    match value {
-        value if value > high => high,
-        value if value >= low => value,
-        _ => low,
-    }
-}
+uruk_settings::settings! {
+    /// Settings of policy and controller. Values outside their range are taken as the
+    /// nearest in it. Printed as one `name = value` line each, with a comment.
+    pub struct Config;
 
-fn read<T: Value>(name: &'static str, text: &str, low: T, high: T) -> Result<T, SettingError> {
-    let text = text.trim();
-    let value = T::read(text).ok_or_else(|| SettingError::Invalid {
-        name,
-        value: text.to_owned(),
-        expected: T::EXPECTED,
-    })?;
-    if value < low || value > high {
-        return Err(SettingError::Range {
-            name,
-            value: value.to_string(),
-            low: low.to_string(),
-            high: high.to_string(),
-        });
-    }
-    Ok(value)
-}
-
-macro_rules! settings {
-    ($($name:ident: $kind:ty = $default:expr, $low:expr => $high:expr, $doc:literal;)*) => {
-        /// Settings of policy and controller. Values outside their range are taken as the
-        /// nearest in it. Printed as one `name = value` line each, with a comment.
-        #[derive(Clone, Debug, PartialEq)]
-        pub struct Config {
-            $(#[doc = $doc] pub $name: $kind,)*
-        }
-
-        impl Default for Config {
-            fn default() -> Config {
-                Config { $($name: $default,)* }
-            }
-        }
-
-        impl Config {
-            /// The same with every value in its range.
-            pub fn clamped(&self) -> Config {
-                Config { $($name: clamped(self.$name, $low, $high),)* }
-            }
-
-            /// Sets one by name.
-            ///
-            /// # Errors
-            /// Unknown name, unreadable value, or out of range; nothing changed then.
-            pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
-                match name {
-                    $(stringify!($name) => {
-                        self.$name = read(stringify!($name), value, $low, $high)?;
-                    })*
-                    _ => return Err(SettingError::Unknown(name.to_owned())),
-                }
-                Ok(())
-            }
-
-            /// Name, value and meaning of each setting, in the order of the fields.
-            pub fn entries(&self) -> Vec<(&'static str, String, &'static str)> {
-                vec![$((stringify!($name), self.$name.to_string(), $doc.trim()),)*]
-            }
-        }
-    };
-}
-
-settings! {
     jobs: u32 = 1, 1 => 1024, " Compiles under way at the same time.";
     cpus: u32 = 2, 1 => 65_536, " Processors the program and the compiles share.";
     max_tier: Tier = Tier::Guided, Tier::Baseline => Tier::Guided,
@@ -223,15 +91,6 @@ settings! {
         " Most of one processor's time that looking at counters may take in the long run.";
     poll_credit: Nanos = Nanos::from_us(400), Nanos::ZERO => Nanos::from_ms(1000),
         " Time that looking at counters may take on top of that, at the start or after quiet.";
-}
-
-impl fmt::Display for Config {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, value, meaning) in self.entries() {
-            writeln!(f, "# {meaning}\n{name} = {value}")?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -4,17 +4,18 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 17] = [
+const LAYERS: [(&str, &[&str]); 18] = [
     ("runtime/link", &[]),
     ("runtime/heap", &[]),
     ("runtime/unwind", &[]),
     ("runtime/session", &[]),
     ("runtime/codegen", &[]),
     ("runtime/report", &[]),
-    ("runtime/reclaim", &[]),
+    ("runtime/settings", &[]),
+    ("runtime/reclaim", &["uruk-settings"]),
     ("runtime/roots", &[]),
     ("stubs", &["uruk-heap"]),
-    ("tiering", &[]),
+    ("tiering", &["uruk-settings"]),
     ("profiler", &[]),
     (
         "runtime",

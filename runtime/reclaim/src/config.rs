@@ -1,80 +1,15 @@
-//! Settings of the engine: names, defaults, ranges and meanings in one list.
+//! Settings of the engine: names, defaults, ranges and meanings in one list, which
+//! `uruk_settings` makes a struct of.
 //!
 //! Invariant: what [`Config`] prints, [`Config::set`] reads back. The engine takes values
 //! outside their range as the nearest in it.
 
 use std::fmt;
 
-use thiserror::Error;
+pub use uruk_settings::SettingError;
+use uruk_settings::Value;
 
 use crate::ids::Nanos;
-
-/// A setting could not be set.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum SettingError {
-    /// No setting has this name.
-    #[error("there is no setting {0:?}")]
-    Unknown(String),
-    /// The value does not read as one.
-    #[error("{name} is {expected}, which {value:?} is not")]
-    Invalid {
-        /// The setting.
-        name: &'static str,
-        /// What was given.
-        value: String,
-        /// What is read.
-        expected: &'static str,
-    },
-    /// The value is outside of what is allowed.
-    #[error("{name} lies between {low} and {high}, which {value} does not")]
-    Range {
-        /// The setting.
-        name: &'static str,
-        /// What was given.
-        value: String,
-        /// The least.
-        low: String,
-        /// The most.
-        high: String,
-    },
-}
-
-/// A kind of value: how it is read.
-trait Value: Copy + PartialOrd + fmt::Display {
-    const EXPECTED: &'static str;
-    fn read(text: &str) -> Option<Self>;
-}
-
-impl Value for u64 {
-    const EXPECTED: &'static str = "a whole number";
-    fn read(text: &str) -> Option<u64> {
-        text.parse().ok()
-    }
-}
-
-impl Value for f64 {
-    const EXPECTED: &'static str = "a number";
-    fn read(text: &str) -> Option<f64> {
-        text.parse().ok().filter(|number: &f64| number.is_finite())
-    }
-}
-
-impl Value for Nanos {
-    const EXPECTED: &'static str = "a whole number with ns, us, ms or s";
-    fn read(text: &str) -> Option<Nanos> {
-        let digits = text.trim_end_matches(|c: char| c.is_ascii_lowercase());
-        let unit = match &text[digits.len()..] {
-            "ns" => 1,
-            "us" => 1_000,
-            "ms" => 1_000_000,
-            "s" => 1_000_000_000,
-            _ => return None,
-        };
-        let number: u64 = digits.parse().ok()?;
-        number.checked_mul(unit).map(Nanos)
-    }
-}
 
 /// What is done about stacks that a program goes to in its own assembly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,80 +40,14 @@ impl Value for Stacks {
     }
 }
 
-fn clamped<T: PartialOrd>(value: T, low: T, high: T) -> T {
-    // A not-a-number compares with nothing and becomes the least.
-    match value {
-        value if value > high => high,
-        value if value >= low => value,
-        _ => low,
-    }
-}
-
-fn read<T: Value>(name: &'static str, text: &str, low: T, high: T) -> Result<T, SettingError> {
-    let text = text.trim();
-    let value = T::read(text).ok_or_else(|| SettingError::Invalid {
-        name,
-        value: text.to_owned(),
-        expected: T::EXPECTED,
-    })?;
-    if value < low || value > high {
-        return Err(SettingError::Range {
-            name,
-            value: value.to_string(),
-            low: low.to_string(),
-            high: high.to_string(),
-        });
-    }
-    Ok(value)
-}
-
-macro_rules! settings {
-    ($($name:ident: $kind:ty = $default:expr, $low:expr => $high:expr, $doc:literal;)*) => {
-        /// Settings of policy and engine. Printed as one `name = value` line each, with a
-        /// comment.
-        #[derive(Clone, Debug, PartialEq)]
-        pub struct Config {
-            $(#[doc = $doc] pub $name: $kind,)*
-        }
-
-        impl Default for Config {
-            fn default() -> Config {
-                Config { $($name: $default,)* }
-            }
-        }
-
-        impl Config {
-            /// The same with every value in its range.
-            pub fn clamped(&self) -> Config {
-                Config { $($name: clamped(self.$name, $low, $high),)* }
-            }
-
-            /// Sets one by name.
-            ///
-            /// # Errors
-            /// Unknown name, unreadable value, or out of range; nothing changed then.
-            pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
-                match name {
-                    $(stringify!($name) => {
-                        self.$name = read(stringify!($name), value, $low, $high)?;
-                    })*
-                    _ => return Err(SettingError::Unknown(name.to_owned())),
-                }
-                Ok(())
-            }
-
-            /// Name, value and meaning of each setting, in the order of the fields.
-            pub fn entries(&self) -> Vec<(&'static str, String, &'static str)> {
-                vec![$((stringify!($name), self.$name.to_string(), $doc.trim()),)*]
-            }
-        }
-    };
-}
-
 const MINUTE: Nanos = Nanos::from_ms(60_000);
 const DAY: Nanos = Nanos::from_ms(86_400_000);
 
-settings! {
+uruk_settings::settings! {
+    /// Settings of policy and engine. Printed as one `name = value` line each, with a
+    /// comment.
+    pub struct Config;
+
     sweep_floor: u64 = 64 << 10, 0 => 1 << 40,
         " Retired bytes below which no sweep starts, but for their age.";
     sweep_fraction: f64 = 0.4, 0.0 => 100.0,
@@ -215,15 +84,6 @@ settings! {
         " Bytes of memory that such a search reads at most. A program that uses more keeps its old code.";
     patience: Nanos = MINUTE, Nanos::ZERO => DAY,
         " Retired code this old that still cannot be freed is reported as stuck.";
-}
-
-impl fmt::Display for Config {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, value, meaning) in self.entries() {
-            writeln!(f, "# {meaning}\n{name} = {value}")?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
-use std::ops::{Add, Sub};
+
+pub use uruk_settings::Nanos;
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident($inner:ty) $prefix:literal;)*) => {
@@ -125,67 +126,6 @@ impl Space {
         match self {
             Space::A => Space::B,
             Space::B => Space::A,
-        }
-    }
-}
-
-/// A time in nanoseconds: a duration, or a moment of whatever monotonic clock the runtime
-/// uses. Arithmetic saturates, so a clock that steps back does no harm.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Nanos(pub u64);
-
-impl Nanos {
-    /// The beginning, or no time.
-    pub const ZERO: Nanos = Nanos(0);
-
-    /// Of milliseconds.
-    pub const fn from_ms(ms: u64) -> Nanos {
-        Nanos(ms.saturating_mul(1_000_000))
-    }
-
-    /// Of microseconds.
-    pub const fn from_us(us: u64) -> Nanos {
-        Nanos(us.saturating_mul(1_000))
-    }
-
-    /// `self * 2^doublings`.
-    pub(crate) fn doubled(self, doublings: u32) -> Nanos {
-        let factor = 1_u64.checked_shl(doublings).unwrap_or(u64::MAX);
-        Nanos(self.0.saturating_mul(factor))
-    }
-
-    /// `self / part`, for a part above zero.
-    pub(crate) fn divided(self, part: f64) -> Nanos {
-        // The cast saturates.
-        Nanos((self.0 as f64 / part) as u64)
-    }
-}
-
-impl Add for Nanos {
-    type Output = Nanos;
-
-    fn add(self, other: Nanos) -> Nanos {
-        Nanos(self.0.saturating_add(other.0))
-    }
-}
-
-impl Sub for Nanos {
-    type Output = Nanos;
-
-    fn sub(self, other: Nanos) -> Nanos {
-        Nanos(self.0.saturating_sub(other.0))
-    }
-}
-
-impl fmt::Display for Nanos {
-    /// The largest of s, ms, us and ns that gives a whole number.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            0 => write!(f, "0ns"),
-            ns if ns % 1_000_000_000 == 0 => write!(f, "{}s", ns / 1_000_000_000),
-            ns if ns % 1_000_000 == 0 => write!(f, "{}ms", ns / 1_000_000),
-            ns if ns % 1_000 == 0 => write!(f, "{}us", ns / 1_000),
-            ns => write!(f, "{ns}ns"),
         }
     }
 }

@@ -3,13 +3,16 @@
 //! The format: <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>.
 //! Used here: complete events (`X`), instants (`i`), counters (`C`) and metadata (`M`).
 //!
+//! Perfetto has rules beyond the format's; `tests/perfetto` has them all.
+//!
 //! Invariants:
 //! - One event per line, written as it comes; nothing is held but the spans of one
 //!   track at a time, for sorting.
 //! - Times are microseconds since the run began, exact to the nanosecond: a double
 //!   holds that for 100 days.
 //! - On one track spans nest or do not touch. Spans that overlap otherwise (only
-//!   clocks that disagree make them) go to a track of their own beside it.
+//!   clocks that disagree make them) go to a track of their own beside it; those for
+//!   which there is no track are left out.
 //! - A track's spans are in the order of their start, outer before inner.
 //!
 //! | process | tracks |
@@ -23,6 +26,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
 use serde_json::{Value, json};
 
 use crate::recording::{
@@ -35,8 +39,10 @@ const PUBLICATIONS: u64 = 1;
 const DECISIONS: u64 = 2;
 /// Workers come after the two above.
 const WORKERS: u64 = 16;
-/// Overlapping spans go this far beside their track.
-const LANE: u64 = 1 << 32;
+/// Overlapping spans go this far beside their track: above the numbers that Linux gives
+/// threads (at most 2^22), so that [`LANES`] of them fit 32 bits, as Perfetto wants.
+const LANE: u64 = 1 << 23;
+const LANES: usize = 1 << 8;
 
 /// Writes the whole recording.
 ///
@@ -89,17 +95,21 @@ impl Writer<'_> {
         let omitted: HashMap<_, _> = recording.omitted.named().into_iter().collect();
         let about =
             json!({"run": recording.run, "sampling": recording.sampling, "omitted": omitted});
-        writeln!(
-            self.out,
-            "{{\"displayTimeUnit\":\"ns\",\"otherData\":{about},\"traceEvents\":["
-        )
+        self.out.write_all(b"{\"otherData\":")?;
+        self.json(&about)?;
+        self.out.write_all(b",\"traceEvents\":[\n")
+    }
+
+    fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
+        let mut serializer = Serializer::with_formatter(&mut *self.out, WithoutControls);
+        value.serialize(&mut serializer).map_err(io::Error::from)
     }
 
     fn line(&mut self, line: &Line<'_>) -> io::Result<()> {
         if !std::mem::take(&mut self.first) {
             self.out.write_all(b",\n")?;
         }
-        serde_json::to_writer(&mut *self.out, line).map_err(io::Error::from)
+        self.json(line)
     }
 
     fn close(&mut self) -> io::Result<()> {
@@ -161,6 +171,24 @@ impl Writer<'_> {
             s: None,
             args,
         })
+    }
+}
+
+/// JSON without DEL, which Perfetto takes for an error in a string.
+struct WithoutControls;
+
+impl Formatter for WithoutControls {
+    fn write_string_fragment<W>(&mut self, out: &mut W, fragment: &str) -> io::Result<()>
+    where
+        W: Write + ?Sized,
+    {
+        for (at, part) in fragment.split('\u{7f}').enumerate() {
+            if at != 0 {
+                out.write_all(b"\\u007f")?;
+            }
+            out.write_all(part.as_bytes())?;
+        }
+        Ok(())
     }
 }
 
@@ -251,6 +279,9 @@ fn write_track(place: Place, mut spans: Vec<Span<'_>>, trace: &mut Writer<'_>) -
             lane.last().is_none_or(|end| span.end <= *end)
         };
         let lane = lanes.iter_mut().position(fits).unwrap_or(lanes.len());
+        if lane == LANES {
+            continue;
+        }
         let tid = tid + lane as u64 * LANE;
         if lane == lanes.len() {
             lanes.push(Vec::new());

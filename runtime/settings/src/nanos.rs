@@ -1,0 +1,101 @@
+//! A time, in whole nanoseconds.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+
+/// A time in nanoseconds: a duration, or a moment of whatever monotonic clock its user
+/// has. Sums stop at the greatest, differences at zero, so a clock that steps back does no
+/// harm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// The beginning, or no time.
+    pub const ZERO: Nanos = Nanos(0);
+
+    /// Of milliseconds.
+    pub const fn from_ms(ms: u64) -> Nanos {
+        Nanos(ms.saturating_mul(1_000_000))
+    }
+
+    /// Of microseconds.
+    pub const fn from_us(us: u64) -> Nanos {
+        Nanos(us.saturating_mul(1_000))
+    }
+
+    /// Of a number of nanoseconds that may have a fraction; negative and not-a-number
+    /// give zero.
+    pub fn from_f64(ns: f64) -> Nanos {
+        // The cast saturates and sends not-a-number to zero.
+        Nanos(ns as u64)
+    }
+
+    /// As a number to calculate with.
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64
+    }
+
+    /// In milliseconds.
+    pub fn as_ms(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// `self * 2^doublings`.
+    pub fn doubled(self, doublings: u32) -> Nanos {
+        let factor = 1_u64.checked_shl(doublings).unwrap_or(u64::MAX);
+        Nanos(self.0.saturating_mul(factor))
+    }
+
+    /// `self / part`, for a part above zero.
+    pub fn divided(self, part: f64) -> Nanos {
+        Nanos::from_f64(self.0 as f64 / part)
+    }
+}
+
+impl Add for Nanos {
+    type Output = Nanos;
+
+    fn add(self, other: Nanos) -> Nanos {
+        Nanos(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Nanos;
+
+    fn sub(self, other: Nanos) -> Nanos {
+        Nanos(self.0.saturating_sub(other.0))
+    }
+}
+
+impl fmt::Display for Nanos {
+    /// The largest of s, ms, us and ns that gives a whole number.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => write!(f, "0ns"),
+            ns if ns % 1_000_000_000 == 0 => write!(f, "{}s", ns / 1_000_000_000),
+            ns if ns % 1_000_000 == 0 => write!(f, "{}ms", ns / 1_000_000),
+            ns if ns % 1_000 == 0 => write!(f, "{}us", ns / 1_000),
+            ns => write!(f, "{ns}ns"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_do_not_wrap() {
+        assert_eq!(Nanos(3) - Nanos(5), Nanos::ZERO);
+        assert_eq!(Nanos(u64::MAX) + Nanos(1), Nanos(u64::MAX));
+        assert_eq!(Nanos::from_f64(f64::NAN), Nanos::ZERO);
+        assert_eq!(Nanos::from_f64(-1.0), Nanos::ZERO);
+        assert_eq!(Nanos(3).doubled(2), Nanos(12));
+        assert_eq!(Nanos(3).doubled(64), Nanos(u64::MAX));
+        assert_eq!(Nanos(3).divided(0.5), Nanos(6));
+        let shown = [0, 999, 25_000, 1_500_000, 2_000_000, 30_000_000_000].map(Nanos);
+        let shown = shown.map(|time| time.to_string());
+        assert_eq!(shown, ["0ns", "999ns", "25us", "1500us", "2ms", "30s"]);
+    }
+}
