@@ -1,8 +1,6 @@
 // Hot functions of another file, which tiers 2 and 3 inline: statics, thread-locals,
 // strings, templates, weak functions, exceptions through them, pointers to them.
 // extra: cross_modules_other.cpp
-// vary: --tiers 2
-// vary: --tiers 3
 #include <cstdio>
 #include <cstring>
 #include <thread>

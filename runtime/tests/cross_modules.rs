@@ -209,6 +209,9 @@ fn thread_locals_of_another_dylib_are_one_for_each_thread() {
         }
     });
     assert_eq!(call_in(&b, "g", 1), 3);
+    // It was inlined, names of its dylib included.
+    let new = Replacement::ir("new", "define i32 @g(i32 %x) { ret i32 0 }");
+    assert_eq!(b.replace(new).expect("replaceable").dependents, ["f"]);
 }
 
 #[test]
