@@ -111,7 +111,7 @@ impl<F> Func<F> {
         self.jit.core().stubs.stub_address(self.id)
     }
 
-    fn entry(&self) -> u64 {
+    pub(crate) fn entry(&self) -> u64 {
         // SAFETY: the slot lives as long as the session that `jit` keeps alive.
         // Acquire: pairs with the release of `StubTable::publish`.
         unsafe { (*self.slot).load(Ordering::Acquire) }

@@ -13,6 +13,8 @@
 //! meanwhile; between steps the pass is given back.
 
 mod environment;
+#[cfg(test)]
+mod fork_tests;
 mod stacks;
 
 use std::collections::{HashSet, VecDeque};

@@ -37,26 +37,22 @@ pub(crate) fn find(code: &[u8], start: u64, bounds: &[u64]) -> Option<u64> {
     if !suspicious(code) {
         return None;
     }
-    let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
-    let mut instruction = Instruction::default();
     let mut track = Track::new();
-    let mut bounds = bounds.iter().copied().peekable();
-    while decoder.can_decode() {
-        while let Some(bound) = bounds.next_if(|&bound| bound <= decoder.ip()) {
-            if bound == decoder.ip() {
-                track.forget();
-            } else if let Some(place) = bound.checked_sub(start).map(|place| place as usize) {
-                // Data before a function: its beginning is where decoding goes on.
-                if decoder.set_position(place).is_ok() {
-                    decoder.set_ip(bound);
-                    track.forget();
-                }
-            }
+    // Data before a function must not swallow its beginning: each part is decoded for itself.
+    let end = start.wrapping_add(code.len() as u64);
+    let within = bounds
+        .iter()
+        .copied()
+        .filter(|bound| (start..end).contains(bound));
+    let mut from = start;
+    for to in within.chain([end]) {
+        let part = code.get((from - start) as usize..(to - start) as usize)?;
+        track.forget();
+        let mut decoder = Decoder::with_ip(64, part, from, DecoderOptions::NONE);
+        if let Some(found) = decoder.iter().find(|instruction| track.step(instruction)) {
+            return Some(found.ip());
         }
-        decoder.decode_out(&mut instruction);
-        if track.step(&instruction) {
-            return Some(instruction.ip());
-        }
+        from = to;
     }
     None
 }

@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use object::{Object, ObjectSection, SectionKind};
 use tracing::warn;
+use uruk_heap::Pool;
 use uruk_link::Linked;
 use uruk_reclaim::{Config, Stacks};
 use uruk_roots::{Report, Roots, Wanted};
@@ -39,8 +40,7 @@ use crate::event::Event;
 use crate::switches;
 
 /// Functions that go to another stack, or make one for that, of libraries that are in use.
-const NAMES: [&str; 17] = [
-    "acquire_stack",
+const NAMES: [&str; 16] = [
     "aco_create",
     "aco_resume",
     "co_active",
@@ -100,7 +100,7 @@ impl StackSearch {
         if search.choice == Stacks::Auto {
             // What is there already is the embedder's.
             let mut known = search.known.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(found) = foreign_code(&(0..0)) {
+            if let Some(found) = foreign_code(|_| false) {
                 known.mappings = found.mappings;
                 known.files.extend(found.files);
             }
@@ -166,9 +166,9 @@ impl StackSearch {
         }
     }
 
-    /// Looks at code of the process that came since it was last asked. `ours` is not of
-    /// interest.
-    fn look_at_process(&self, ours: &Range<u64>) {
+    /// Looks at code of the process that came since it was last asked. What is at
+    /// `ours` is not of interest.
+    fn look_at_process(&self, ours: impl Fn(u64) -> bool) {
         if !self.wanted() {
             return;
         }
@@ -200,7 +200,7 @@ struct Foreign {
     made: Option<u64>,
 }
 
-fn foreign_code(ours: &Range<u64>) -> Option<Foreign> {
+fn foreign_code(ours: impl Fn(u64) -> bool) -> Option<Foreign> {
     let text = std::fs::read_to_string("/proc/self/maps").ok()?;
     let mut hasher = DefaultHasher::new();
     let mut found = Foreign {
@@ -218,7 +218,7 @@ fn foreign_code(ours: &Range<u64>) -> Option<Foreign> {
         }
         let (start, _) = range.split_once('-')?;
         let start = u64::from_str_radix(start, 16).ok()?;
-        if ours.contains(&start) {
+        if ours(start) {
             continue;
         }
         range.hash(&mut hasher);
@@ -277,8 +277,10 @@ impl Core {
         within: Duration,
     ) -> Option<Report> {
         let search = &self.reclaim.stacks;
-        let base = self.heap.base();
-        let ours = base..base + self.heap.size() as u64;
+        let ours = |at: u64| {
+            let data = [Pool::ReadOnly, Pool::ReadWrite].map(|pool| self.heap.pool_range(pool));
+            self.heap.contains(at) && !data.iter().any(|data| data.contains(&at))
+        };
         search.look_at_process(&ours);
         let searching = search.searching.load(Ordering::Relaxed);
         roots.search_memory(if searching { search.limit } else { 0 });
@@ -359,7 +361,7 @@ mod tests {
     fn code_that_the_program_makes_itself() {
         let search = search(Stacks::Auto);
         // Other tests of the process make code as well, which is the reason for `ours`.
-        let before = foreign_code(&(0..0)).expect("proc");
+        let before = foreign_code(|_| false).expect("proc");
         // SAFETY: a new mapping.
         let page = unsafe {
             libc::mmap(
@@ -371,9 +373,9 @@ mod tests {
                 0,
             )
         };
-        let after = foreign_code(&(0..0)).expect("proc");
+        let after = foreign_code(|_| false).expect("proc");
         assert!(after.made.is_some() && before.mappings != after.mappings);
-        search.look_at_process(&(0..0));
+        search.look_at_process(|_| false);
         assert!(searching(&search));
         // SAFETY: the mapping above.
         unsafe { libc::munmap(page, 4096) };
@@ -382,7 +384,7 @@ mod tests {
     #[test]
     fn libraries_are_told_apart() {
         let path = |name: &str| {
-            let found = foreign_code(&(0..0)).expect("proc");
+            let found = foreign_code(|_| false).expect("proc");
             found.files.into_iter().find(|path| path.contains(name))
         };
         // `swapcontext` and `longjmp` are in it.
