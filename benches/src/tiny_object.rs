@@ -67,6 +67,27 @@ pub fn tiny_object(name: &str) -> Result<Vec<u8>, object::write::Error> {
     object.write()
 }
 
+/// An object with nothing but a function.
+///
+/// # Errors
+/// None is expected; what the writer reports.
+pub fn function_object(name: &str, code: &[u8]) -> Result<Vec<u8>, object::write::Error> {
+    let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+    let text = object.add_section(Vec::new(), b".text".into(), SectionKind::Text);
+    object.append_section_data(text, code, 16);
+    object.add_symbol(Symbol {
+        name: name.into(),
+        value: 0,
+        size: code.len() as u64,
+        kind: SymbolKind::Text,
+        scope: SymbolScope::Dynamic,
+        weak: false,
+        section: SymbolSection::Section(text),
+        flags: SymbolFlags::None,
+    });
+    object.write()
+}
+
 /// A CIE, and an FDE of a function that pushes one register and pops it.
 fn eh_frame(code_len: u32) -> Vec<u8> {
     let cie = [0x14, 0, 0x0052_7a01, 0x0110_7801, 0x0807_0c1b, 0x0000_0190];

@@ -81,7 +81,8 @@ impl Dylib {
         self.add_bitcode(&name, module.write_bitcode_to_memory().as_slice())
     }
 
-    /// Adds a relocatable ELF object; it is linked at once.
+    /// Adds a relocatable ELF object; it is linked at once. Its global functions get stubs,
+    /// through which its own code calls them, too: they can be replaced.
     ///
     /// # Errors
     /// Not an object for this machine, duplicate definitions, missing symbols.

@@ -1,10 +1,10 @@
-//! A fuzz body: any sequence of adding, calling, compiling, removing, moving and waiting
-//! inside code, against a model that says what each step must give.
+//! A fuzz body: any sequence of adding, calling, compiling, replacing, going back, removing,
+//! moving and waiting inside code, against a model that says what each step must give.
 //!
 //! Two bytes are a step: what, and to which of [`PLACES`] modules. A module has three
 //! functions: one that calls another and adds a variable, one that recurses, and one in
-//! which a thread waits until it is told to go on. The model is a constant for each module
-//! that is there. Freed code is closed: whoever executes it dies of it.
+//! which a thread waits until it is told to go on. The model is two constants for each module
+//! that is there, of its code and of its data: replacing changes the first. Freed code is closed: whoever executes it dies of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,6 +18,7 @@ use uruk_tiering::Tier;
 
 use crate::func::Func;
 use crate::jit::Jit;
+use crate::replace::Replacement;
 use crate::tracker::Tracker;
 
 /// Modules there may be at once.
@@ -25,6 +26,9 @@ const PLACES: usize = 4;
 
 /// Steps of one run, at most.
 const STEPS: usize = 200;
+
+/// Sets that a session keeps.
+const KEPT: usize = 8;
 
 /// Long enough for a cycle on a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -46,6 +50,10 @@ type Waiting = Func<extern "C" fn(*const AtomicU32, u64) -> u64>;
 /// A module that was added.
 struct Module {
     constant: u64,
+    /// In its data.
+    data: u64,
+    /// Tells it from those that were in its place before.
+    number: u64,
     /// Its tracker's place in `Run::trackers`.
     tracker: usize,
     sum: Arc<Plain>,
@@ -69,6 +77,8 @@ struct Run {
     trackers: Vec<Option<Tracker>>,
     inside: Vec<Inside>,
     added: u64,
+    /// Sets that can be rolled back: place, number and constant of the module before.
+    sets: Vec<(usize, u64, u64)>,
 }
 
 /// Runs the steps that `bytes` say, and panics where something is not as it should be.
@@ -92,6 +102,7 @@ pub fn run(bytes: &[u8]) {
         trackers: Vec::new(),
         inside: Vec::new(),
         added: 0,
+        sets: Vec::new(),
     };
     for step in bytes.chunks_exact(2).take(STEPS) {
         run.step(
@@ -154,7 +165,7 @@ impl Inside {
 
 impl Run {
     fn step(&mut self, what: u8, place: usize, x: u64) {
-        match what % 9 {
+        match what % 12 {
             0 | 1 => self.add(place),
             2 => self.call(place, x),
             3 => self.compile(place, x),
@@ -165,6 +176,8 @@ impl Run {
                 true => self.call_stale(x),
                 false => self.inside.remove(x as usize % self.inside.len()).leave(),
             },
+            8 | 9 => self.replace(place),
+            10 => self.go_back(),
             _ => {
                 let kind = match x % 3 {
                     0 => Kind::Sweep,
@@ -191,6 +204,8 @@ impl Run {
         let wait = unsafe { self.jit.function(&name("wait")) }.expect("typed");
         self.there[place] = Some(Module {
             constant,
+            data: constant,
+            number: self.added,
             tracker: self.trackers.len(),
             sum: Arc::new(plain("sum")),
             deep: Arc::new(plain("deep")),
@@ -199,11 +214,43 @@ impl Run {
         self.trackers.push(Some(tracker));
     }
 
+    fn replace(&mut self, place: usize) {
+        self.added += 1;
+        let constant = self.added * 1000;
+        let new = Replacement::ir("m", &text(place, constant));
+        let replaced = self.jit.main().replace(new);
+        let Some(module) = &mut self.there[place] else {
+            assert!(replaced.is_err(), "replaced what is not there");
+            return;
+        };
+        let replaced = replaced.expect("it is there");
+        assert_eq!(replaced.functions.len(), 3);
+        self.sets.push((place, module.number, module.constant));
+        if self.sets.len() > KEPT {
+            self.sets.remove(0);
+        }
+        module.constant = constant;
+    }
+
+    /// Goes back to before the latest replacement of what is still there.
+    fn go_back(&mut self) {
+        let back = self.jit.rollback();
+        while let Some((place, number, constant)) = self.sets.pop() {
+            let here = self.there[place].as_mut();
+            if let Some(module) = here.filter(|module| module.number == number) {
+                assert_eq!(back.expect("kept").len(), 3);
+                module.constant = constant;
+                return;
+            }
+        }
+        assert!(back.is_err(), "went back to nothing");
+    }
+
     fn call(&self, place: usize, x: u64) {
         if let Some(module) = &self.there[place] {
             let deep = module.constant + 3 * x;
             assert_eq!(module.deep.call(x), deep);
-            assert_eq!(module.sum.call(x), deep + module.constant);
+            assert_eq!(module.sum.call(x), deep + module.data);
         }
     }
 
@@ -282,7 +329,7 @@ impl Run {
         self.inside.push(Inside {
             flag,
             thread,
-            expected: x + module.constant,
+            expected: x + module.data,
         });
     }
 }

@@ -201,6 +201,9 @@ impl Objects {
     }
 }
 
+/// Functions that got a stub, by name, and the files they are in.
+pub(crate) type Stubbed = HashMap<Box<str>, (FunctionId, Arc<ObjectFile>)>;
+
 /// What is known of the object files of an image.
 pub(crate) fn object_files(files: &[Object<'_>]) -> Vec<(String, Apart)> {
     let of = |file: &Object<'_>| (file.name().to_owned(), apart(file.command_line()));
@@ -242,7 +245,7 @@ impl Core {
         graph: &mut Graph<'_>,
         ours: usize,
         files: Vec<(String, Apart)>,
-    ) -> Result<HashMap<Box<str>, (FunctionId, Arc<ObjectFile>)>, Error> {
+    ) -> Result<Stubbed, Error> {
         let dylib = &tracker.dylib();
         let mut by_place: HashMap<(u32, u64), FunctionId> = HashMap::new();
         let mut functions: HashMap<Box<str>, (FunctionId, usize, bool)> = HashMap::new();

@@ -15,9 +15,10 @@
 mod environment;
 #[cfg(test)]
 mod fork_tests;
+mod shared;
 mod stacks;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -33,7 +34,6 @@ use uruk_tiering::VersionId;
 
 use crate::blocks::{Piece, Table};
 use crate::core::Core;
-use crate::error::Error;
 use crate::materialize::Built;
 use crate::records::Version;
 use crate::service;
@@ -275,13 +275,6 @@ impl Core {
         full && wanted && self.reclaim_now(Kind::Evacuate, FOR_MORE)
     }
 
-    /// After there was no slot left for thread-locals: whether it is worth another try.
-    pub(crate) fn reclaim_for_slots(self: &Arc<Self>, cause: &Error) -> bool {
-        let full = matches!(cause, Error::TooManyTlsModules { .. });
-        let wanted = self.reclaim.notes.wanted.load(Ordering::Relaxed);
-        full && wanted && self.reclaim_now(Kind::Sweep, FOR_MORE)
-    }
-
     /// What is known of the memory of code.
     pub(crate) fn reclaim_stats(&self) -> uruk_reclaim::Stats {
         let now = self.reclaim_now_time();
@@ -445,21 +438,6 @@ impl Core {
             wanted(function, &code.shape.depends).then(|| (code.range(), function, id))
         });
         code.collect()
-    }
-
-    /// The numbers of all code there is.
-    pub(crate) fn blocks(&self) -> HashSet<BlockId> {
-        let mut state = self.reclaim.state();
-        self.read_notes(&mut state, self.reclaim_now_time());
-        state.hands.table.iter().map(|(id, _)| id).collect()
-    }
-
-    /// Where the code of a version that is live lies.
-    pub(crate) fn block_of(&self, version: VersionId) -> Option<(Range<u64>, BlockId)> {
-        let mut state = self.reclaim.state();
-        self.read_notes(&mut state, self.reclaim_now_time());
-        let (block, code) = state.hands.table.live(version)?;
-        Some((code.range(), block))
     }
 
     /// Gives up the version before `version`, if that still runs.

@@ -4,8 +4,7 @@
 #[path = "support/clang.rs"]
 mod clang;
 
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use uruk::{Freed, HeapConfig, Jit, ReclaimKind, Replacement};
@@ -68,20 +67,18 @@ fn thread_locals_of_modules_that_are_gone_make_room() {
     let source = "__thread int counter = 40; int f(void) { return ++counter; }";
     let object = clang::compile("replace_memory", "tls.c", source, &["-O1", "-fPIC"]);
     let rounds = 10_000;
-    let turn = Barrier::new(2);
-    let address = AtomicU64::new(0);
-    let call = || {
-        let address = address.load(Ordering::Relaxed);
-        // SAFETY: `f` of the object, which is there between the barriers.
+    let call = |address: u64| {
+        // SAFETY: `f` of the object, which is there until both threads have called it.
         let f = unsafe { std::mem::transmute::<u64, Answer>(address) };
         assert_eq!((f(), f()), (41, 42));
     };
+    let (there, calls) = mpsc::channel();
+    let (called, answers) = mpsc::channel();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for _ in 0..rounds {
-                turn.wait();
-                call();
-                turn.wait();
+        scope.spawn(move || {
+            for address in calls {
+                call(address);
+                called.send(()).expect("the other thread is there");
             }
         });
         for _ in 0..rounds {
@@ -89,12 +86,13 @@ fn thread_locals_of_modules_that_are_gone_make_room() {
             tracker
                 .add_object("tls.o", object.clone())
                 .expect("there is room");
-            address.store(jit.lookup("f").expect("defined"), Ordering::Relaxed);
-            turn.wait();
-            call();
-            turn.wait();
+            let address = jit.lookup("f").expect("defined");
+            there.send(address).expect("the other thread is there");
+            call(address);
+            answers.recv().expect("the other thread is there");
             // SAFETY: nobody calls it any more.
             unsafe { tracker.remove() }.expect("there");
         }
+        drop(there);
     });
 }

@@ -326,28 +326,36 @@ fn a_quiescent_replacement_waits_for_those_who_are_inside() {
     let jit = jit();
     let source = |value: i32| {
         format!(
-            "extern int usleep(unsigned); extern int entered;
-            static __attribute__((noinline)) int inner(int x) {{ entered = 1; usleep(x); return {value}; }}
-            int f(void) {{ return inner(300000) + 0 * entered; }}"
+            "extern int usleep(unsigned); extern volatile int entered, leave;
+            static __attribute__((noinline)) int inner(void)
+            {{ entered = 1; while (!leave) usleep(100); return {value}; }}
+            int f(void) {{ return inner() + 0 * entered; }}"
         )
     };
-    jit.add_ir("data", "@entered = global i32 0")
+    jit.add_ir("data", "@entered = global i32 0 @leave = global i32 0")
         .expect("valid");
     jit.add_object("first.o", object(&source(1), &["-O2"]))
         .expect("valid");
+    let next = object(&source(2), &["-O2"]);
     let new = |wait| {
-        let new = Replacement::object("new.o", object(&source(2), &["-O2"]));
+        let new = Replacement::object("new.o", next.clone());
         new.level(Level::Quiescent { wait })
     };
-    let entered = jit.lookup("entered").expect("defined") as *const i32;
+    let at = |name: &str| jit.lookup(name).expect("defined") as *mut i32;
+    let (entered, leave) = (at("entered"), at("leave"));
     std::thread::scope(|scope| {
         let inside = scope.spawn(|| call(&jit, "f"));
         // SAFETY: a variable of the session.
         while unsafe { entered.read_volatile() } == 0 {
             std::thread::yield_now();
         }
-        let cause = refused(&jit, new(Duration::from_millis(50)));
-        let ReplaceError::StillRunning { activations } = &cause else {
+        let outcome = jit.main().replace(new(Duration::from_millis(50)));
+        // SAFETY: as above. Before anything can fail: the thread must end.
+        unsafe { leave.write_volatile(1) };
+        let Err(Error::Replace(cause)) = outcome else {
+            panic!("{outcome:?}")
+        };
+        let ReplaceError::StillRunning { activations } = &*cause else {
             panic!("{cause}")
         };
         assert!(activations.iter().any(|a| a.functions == ["f"]), "{cause}");

@@ -1,5 +1,8 @@
 //! `uruk run --watch`: a file that changes while its program runs.
 
+#[path = "support/clang.rs"]
+mod clang;
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -92,6 +95,63 @@ fn what_changes_is_replaced_or_the_reason_is_told() {
         "{told}"
     );
     write(&answer(3));
+    assert_eq!(line(), "3");
+    assert!(child.wait().expect("ends").success());
+}
+
+#[test]
+fn an_object_that_changes_is_replaced_as_a_whole() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("watch_object");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (main, part) = (folder.join("main.ll"), folder.join("part.o"));
+    std::fs::write(&main, program("declare i32 @answer()")).expect("written");
+    let write = |text: &str| {
+        let fresh = folder.join("part.o.new");
+        let object = clang::compile("watch_object", "part.c", text, &["-O2"]);
+        std::fs::write(&fresh, object).expect("written");
+        std::fs::rename(&fresh, &part).expect("renamed");
+    };
+    let source = |value: i32, more: &str| {
+        format!(
+            "int kept = 0; int help(void) {{ return {value}; }} {more}
+            int answer(void) {{ kept += help(); return help() + 0 * kept; }}"
+        )
+    };
+    write(&source(1, ""));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_uruk"))
+        .args(["run", "--watch"])
+        .arg(&part)
+        .arg(&main)
+        .arg(&part)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("uruk starts");
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut errors = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut line = || out.next().expect("a line").expect("text");
+    let mut error = || errors.next().expect("a line").expect("text");
+
+    assert_eq!(line(), "1");
+    write("int answer(void) { return 9; }");
+    let told = error();
+    assert!(
+        told.contains("can only be replaced as a whole; missing: `help`"),
+        "{told}"
+    );
+    write(&source(
+        2,
+        "static int fresh; int more(void) { return fresh++; }",
+    ));
+    let told = error();
+    assert!(
+        told.contains("part.o: replaced 2 function(s)")
+            && told.contains("new function(s): more")
+            && told.contains("fresh local variable(s): fresh"),
+        "{told}"
+    );
+    assert_eq!(line(), "2");
+    write(&source(3, "int more(void) { return 0; }"));
     assert_eq!(line(), "3");
     assert!(child.wait().expect("ends").success());
 }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use uruk::Tier;
+use uruk::{Replacement, Tier};
 use uruk_reclaim::Config;
 use uruk_stubs::call_ptr;
 
@@ -14,6 +14,7 @@ use super::world::{Reclaimer, World, body};
 use crate::bench::{Bench, progress};
 use crate::clock;
 use crate::row::{Figure, Row, Target, Unit};
+use crate::tiny_object::function_object;
 
 /// Threads that call.
 pub const CALLERS: usize = 2;
@@ -54,6 +55,16 @@ pub struct Done {
     calls: [f64; CALLERS],
     /// Processor time of each, in nanoseconds.
     cpu: [f64; CALLERS],
+    at: Instant,
+}
+
+/// What a call takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    /// Of the processor.
+    Processor,
+    /// By the clock on the wall, waiting included.
+    Wall,
 }
 
 impl Done {
@@ -67,6 +78,13 @@ impl Done {
         let each = (0..CALLERS)
             .map(|one| (self.cpu[one] - earlier.cpu[one]) / (self.calls[one] - earlier.calls[one]));
         each.sum::<f64>() / CALLERS as f64
+    }
+
+    /// Nanoseconds by the clock for a call since `earlier`; of all callers together, times
+    /// their number.
+    fn wall_ns_since(&self, earlier: &Done) -> f64 {
+        let calls = self.calls.iter().sum::<f64>() - earlier.calls.iter().sum::<f64>();
+        self.at.duration_since(earlier.at).as_nanos() as f64 * CALLERS as f64 / calls
     }
 }
 
@@ -105,6 +123,7 @@ impl Callers {
         Done {
             calls: std::array::from_fn(|one| get(&self.lines[one].calls)),
             cpu: std::array::from_fn(|one| get(&self.lines[one].cpu_ns)),
+            at: Instant::now(),
         }
     }
 }
@@ -126,13 +145,13 @@ fn call(stub: u64, line: &Line, stop: &AtomicBool) {
     }
 }
 
-/// Slowdown of callers at 1,000 replacements a second, of linked code and with a compile
-/// each.
+/// Slowdown of callers at 1,000 replacements a second, of linked code, with a compile
+/// each, and of sets behind a gate at which they wait.
 ///
 /// # Errors
 /// No memory for code, or a compile fails.
 pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
-    Ok(vec![linked(bench)?, compiled(bench)?])
+    Ok(vec![linked(bench)?, compiled(bench)?, gated(bench)?])
 }
 
 fn linked(bench: &Bench) -> Result<Row> {
@@ -142,14 +161,14 @@ fn linked(bench: &Bench) -> Result<Row> {
     let measured = thread::scope(|scope| {
         scope.spawn(|| reclaimer.run(&stop));
         let measured = Callers::during(world.stub(0), |callers| {
-            compare(bench, callers, |number| {
+            compare(bench, callers, Of::Processor, |number| {
                 world.replace(0, &body(number as u32, TURNS, BYTES))
             })
         });
         stop.store(true, Ordering::Relaxed);
         measured
     })?;
-    Ok(measured.row("callers' slowdown by replacements of linked code"))
+    Ok(measured.row("callers' slowdown by replacements of linked code", ""))
 }
 
 fn compiled(bench: &Bench) -> Result<Row> {
@@ -157,15 +176,50 @@ fn compiled(bench: &Bench) -> Result<Row> {
     jit.compile_at(HOT, Tier::Baseline)?;
     let stub = jit.lookup(HOT)?;
     let measured = Callers::during(stub, |callers| {
-        compare(bench, callers, |_| Ok(jit.compile_at(HOT, Tier::Baseline)?))
+        compare(bench, callers, Of::Processor, |_| {
+            Ok(jit.compile_at(HOT, Tier::Baseline)?)
+        })
     })?;
-    let row = measured.row("  with a compile each");
+    let row = measured.row("  with a compile each", "");
+    drop(jit);
+    clock::until_one_thread();
+    Ok(row)
+}
+
+/// Sets of one function, from object files, by `Dylib::replace`: callers park at the gate.
+/// The clock on the wall counts, and the processor of whoever replaces: on a machine with
+/// fewer free processors than threads the row says more about that than about the gate.
+fn gated(bench: &Bench) -> Result<Row> {
+    let jit = program(0)?;
+    jit.compile_at(HOT, Tier::Baseline)?;
+    let stub = jit.lookup(HOT)?;
+    let mut closed = Vec::new();
+    let measured = Callers::during(stub, |callers| {
+        compare(bench, callers, Of::Wall, |number| {
+            let code = body(7 + number as u32, TURNS, 16);
+            let object = function_object(HOT, &code)?;
+            let new = Replacement::object("hot.o", object);
+            let replaced = jit.main().replace(new)?;
+            closed.push(replaced.closed.as_secs_f64() * 1e6);
+            Ok(())
+        })
+    })?;
+    closed.sort_by(f64::total_cmp);
+    let of = |part: f64| closed[((closed.len() - 1) as f64 * part) as usize];
+    let gate = format!(
+        "; the gate is closed for {:.1} us (median), {:.1} us (99 of 100), over {} sets",
+        of(0.5),
+        of(0.99),
+        closed.len()
+    );
+    let row = measured.row("  by `replace`, at whose gate callers wait", &gate);
     drop(jit);
     clock::until_one_thread();
     Ok(row)
 }
 
 struct Compared {
+    of: Of,
     slowdown: Vec<f64>,
     noise: Vec<f64>,
     rate: f64,
@@ -175,23 +229,25 @@ struct Compared {
 fn compare(
     bench: &Bench,
     callers: &Callers,
+    of: Of,
     mut replace: impl FnMut(usize) -> Result<()>,
 ) -> Result<Compared> {
     progress("callers beside replacements, window by window");
     let mut compared = Compared {
+        of,
         slowdown: Vec::new(),
         noise: Vec::new(),
         rate: 0.0,
     };
     let (mut number, mut busy) = (0, 0.0);
     for _ in 0..bench.rounds(60) {
-        let (before, _) = window(callers, |_| Ok(()))?;
-        let (with, took) = window(callers, |_| {
+        let (before, _) = window(callers, of, |_| Ok(()))?;
+        let (with, took) = window(callers, of, |_| {
             number += 1;
             replace(number)
         })?;
         busy += took;
-        let (after, _) = window(callers, |_| Ok(()))?;
+        let (after, _) = window(callers, of, |_| Ok(()))?;
         let per_cent = |ratio: f64| (ratio - 1.0) * 100.0;
         compared
             .slowdown
@@ -203,7 +259,11 @@ fn compare(
 }
 
 /// Does `work` at the pace for one window: nanoseconds of a call meanwhile, and seconds.
-fn window(callers: &Callers, mut work: impl FnMut(usize) -> Result<()>) -> Result<(f64, f64)> {
+fn window(
+    callers: &Callers,
+    of: Of,
+    mut work: impl FnMut(usize) -> Result<()>,
+) -> Result<(f64, f64)> {
     let (start, earlier) = (Instant::now(), callers.done());
     let mut done = 0;
     while start.elapsed() < WINDOW {
@@ -214,16 +274,24 @@ fn window(callers: &Callers, mut work: impl FnMut(usize) -> Result<()>) -> Resul
         let due = Duration::from_secs_f64(done as f64 / PACE);
         thread::sleep(due.saturating_sub(start.elapsed()));
     }
-    let ns = callers.done().call_ns_since(&earlier);
+    let done = callers.done();
+    let ns = match of {
+        Of::Processor => done.call_ns_since(&earlier),
+        Of::Wall => done.wall_ns_since(&earlier),
+    };
     Ok((ns, start.elapsed().as_secs_f64()))
 }
 
 impl Compared {
-    fn row(self, name: &str) -> Row {
+    fn row(self, name: &str, more: &str) -> Row {
         let note = format!(
-            "processor time of a call on {CALLERS} threads, windows of {} ms with {:.0} replacements a \
+            "{} of a call on {CALLERS} threads, windows of {} ms with {:.0} replacements a \
              second between windows without, in which the same thread wakes as often; `A and A`: the window \
-             after over the one before",
+             after over the one before{more}",
+            match self.of {
+                Of::Processor => "processor time",
+                Of::Wall => "time",
+            },
             WINDOW.as_millis(),
             self.rate
         );

@@ -105,7 +105,7 @@ struct Run {
     /// Print the disassembly of a function on standard error once it is compiled.
     #[arg(long, value_name = "NAME")]
     dump_asm: Vec<String>,
-    /// Replace functions of the running program by those of a bitcode or IR file whenever
+    /// Replace functions of the running program by those of a bitcode, IR or object file whenever
     /// the file changes, and say so on standard error. May be given several times.
     #[arg(long, value_name = "FILE", conflicts_with = "eager")]
     watch: Vec<PathBuf>,

@@ -3,13 +3,29 @@
 //! They run on the thread that replaces: guest code never runs on a thread of ours. No
 //! lock of ours is held then, but it is that thread's turn to replace.
 
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::PoisonError;
 
-use crate::core::Core;
-use crate::guest::exit;
+use uruk_stubs::FunctionId;
 
-use super::prepare::Hooks;
+use crate::core::{Core, Module};
+use crate::guest::exit;
+use crate::load::function_base;
+
+use super::plan::Planned;
+
+/// What an input asks to be run: priority, address and name.
+#[derive(Default)]
+pub(super) struct Hooks {
+    /// Number of the image.
+    pub(super) image: u64,
+    pub(super) constructors: Vec<(u32, u64, String)>,
+    /// In running order.
+    pub(super) destructors: Vec<(u32, u64, String)>,
+    /// Constructors of variables that exist.
+    pub(super) again: Vec<String>,
+}
 
 impl Hooks {
     /// Names of all.
@@ -26,6 +42,44 @@ impl Hooks {
 struct AtExit(Vec<u64>);
 
 impl Core {
+    /// What the module asks to be run. Constructors of functions that are replaced are
+    /// called at their new code, which nothing else reaches yet.
+    pub(super) fn hooks_of(
+        &self,
+        module: &Module,
+        planned: &Planned,
+        entries: &HashMap<FunctionId, u64>,
+    ) -> Hooks {
+        let summary = module.readers.summary();
+        let mut hooks = Hooks {
+            image: planned.image,
+            ..Hooks::default()
+        };
+        let of = |entry: &uruk_codegen::Structor| {
+            let base = function_base(summary, entry.function)?;
+            let link_name = &planned.plan.import(base).name;
+            let stub = self.address_of(&module.dylib, link_name)?;
+            let name = summary.symbols[base.index()].name.clone();
+            Some((entry.priority, stub, name))
+        };
+        for entry in &summary.constructors {
+            let Some((priority, stub, name)) = of(entry) else {
+                continue;
+            };
+            let id = self.stubs.function_at(stub);
+            let address = id.and_then(|id| entries.get(&id).copied()).unwrap_or(stub);
+            match entry.key.is_some_and(|key| planned.kept.contains(&key)) {
+                true => hooks.again.push(name),
+                false => hooks.constructors.push((priority, address, name)),
+            }
+        }
+        hooks.constructors.sort_by_key(|hook| hook.0);
+        hooks.destructors = summary.destructors.iter().filter_map(of).collect();
+        hooks.destructors.sort_by_key(|hook| hook.0);
+        hooks.destructors.reverse();
+        hooks
+    }
+
     /// Runs constructors and registers destructors; the names of those that exist already.
     pub(super) fn run_hooks(&self, hooks: Hooks) -> Vec<String> {
         let nothing = [std::ptr::null()];

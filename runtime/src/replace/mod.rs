@@ -21,6 +21,7 @@ mod commit;
 mod dependents;
 mod error;
 mod hooks;
+mod input;
 mod migrate;
 mod object;
 mod plan;
@@ -34,8 +35,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use uruk_codegen::Bitcode;
-
 use crate::core::Core;
 use crate::dylib::Dylib;
 use crate::error::Error;
@@ -44,6 +43,7 @@ use crate::load::Source;
 use crate::service;
 
 use self::commit::{Change, Way, What};
+use self::input::Input;
 use self::migrate::Migration;
 use self::prepare::{Allowed, Prepared, Staging};
 use self::quiet::OldCode;
@@ -81,26 +81,6 @@ pub struct Replacement {
     allow_parts: bool,
     constructors: bool,
     migrations: Vec<Migration>,
-}
-
-#[derive(Clone)]
-enum Input {
-    Bitcode(Arc<[u8]>),
-    Ir(String),
-    Object(Arc<[u8]>),
-    /// Whatever it is.
-    File(Arc<[u8]>),
-}
-
-impl fmt::Debug for Input {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Input::Bitcode(bytes) => write!(f, "{} bytes of bitcode", bytes.len()),
-            Input::File(bytes) => write!(f, "{} bytes", bytes.len()),
-            Input::Ir(text) => write!(f, "{} bytes of IR", text.len()),
-            Input::Object(bytes) => write!(f, "{} bytes of an object file", bytes.len()),
-        }
-    }
 }
 
 impl Replacement {
@@ -225,20 +205,6 @@ impl Replacement {
             allow_parts: false,
             constructors: false,
             migrations: Vec::new(),
-        }
-    }
-}
-
-impl Input {
-    fn source(self, name: &str) -> Result<Source, Error> {
-        match self {
-            Input::Bitcode(bytes) => Ok(Source::Bitcode(Bitcode::new(name, bytes))),
-            Input::Ir(text) => Ok(Source::Bitcode(Bitcode::from_ir_text(name, &text)?)),
-            Input::Object(bytes) => Ok(Source::Object {
-                file: name.to_owned(),
-                bytes,
-            }),
-            Input::File(bytes) => Source::from_bytes(name, bytes.to_vec()),
         }
     }
 }
@@ -439,8 +405,8 @@ impl Dylib {
 
 impl Jit {
     /// Goes back to what ran before the latest replacement; the functions whose code was
-    /// exchanged. Variables keep their contents, and what was new stays. The last 8 can be
-    /// rolled back, one after the other; see [`JitBuilder::replacements_kept`].
+    /// exchanged. Variables keep their contents, what was new stays, and functions that were
+    /// removed meanwhile are left out. The last 8 can be rolled back, one after the other; see [`JitBuilder::replacements_kept`].
     ///
     /// # Errors
     /// [`ReplaceError::NothingToRollBack`], and whatever compiling dependents reports.
@@ -454,16 +420,25 @@ impl Jit {
 impl Core {
     fn roll_back(self: &Arc<Self>, number: Option<u64>) -> Result<Vec<String>, Error> {
         let _turn = self.replacing.turn();
-        let taken = {
+        let taken = loop {
             let _pass = service::enter();
             let taken = self.replacing.take(number);
-            taken.ok_or_else(|| match number {
+            let mut taken = taken.ok_or_else(|| match number {
                 None => ReplaceError::NothingToRollBack,
                 Some(number) => ReplaceError::NotLatest {
                     number,
                     latest: self.replacing.latest().unwrap_or(0),
                 },
-            })?
+            })?;
+            taken.before.retain(|before| self.body(before.id).is_some());
+            if !taken.before.is_empty() {
+                break taken;
+            }
+            // All of its functions were removed.
+            match number {
+                None => drop(taken),
+                Some(_) => return Ok(Vec::new()),
+            }
         };
         let state::Set {
             number,

@@ -31,7 +31,8 @@ use crate::objects::{Apart, ObjectBody, ObjectCode, ObjectFile, object_files};
 
 use super::commit::{Change, What};
 use super::error::ReplaceError;
-use super::prepare::{Allowed, Hooks, Prepared, Staging};
+use super::hooks::Hooks;
+use super::prepare::{Allowed, Prepared, Staging};
 
 /// How an object's names are bound.
 #[derive(Default)]

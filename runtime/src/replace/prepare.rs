@@ -20,6 +20,7 @@ use crate::versions::Request;
 
 use super::commit::{Change, What};
 use super::error::ReplaceError;
+use super::hooks::Hooks;
 use super::migrate::{Migration, Move};
 use super::plan::Planned;
 
@@ -70,18 +71,6 @@ pub(super) struct Prepared {
     pub(super) locals_new: Vec<String>,
     pub(super) hooks: Hooks,
     pub(super) moves: Vec<Move>,
-}
-
-/// What an input asks to be run: priority, address and name.
-#[derive(Default)]
-pub(super) struct Hooks {
-    /// Number of the image.
-    pub(super) image: u64,
-    pub(super) constructors: Vec<(u32, u64, String)>,
-    /// In running order.
-    pub(super) destructors: Vec<(u32, u64, String)>,
-    /// Constructors of variables that exist.
-    pub(super) again: Vec<String>,
 }
 
 /// What is not as it was and is meant so.
@@ -468,44 +457,6 @@ impl Core {
         }
         self.names.define(&staging.tracker, names)?;
         Ok(())
-    }
-
-    /// What the module asks to be run. Constructors of functions that are replaced are
-    /// called at their new code, which nothing else reaches yet.
-    fn hooks_of(
-        &self,
-        module: &Module,
-        planned: &Planned,
-        entries: &HashMap<FunctionId, u64>,
-    ) -> Hooks {
-        let summary = module.readers.summary();
-        let mut hooks = Hooks {
-            image: planned.image,
-            ..Hooks::default()
-        };
-        let of = |entry: &uruk_codegen::Structor| {
-            let base = function_base(summary, entry.function)?;
-            let link_name = &planned.plan.import(base).name;
-            let stub = self.address_of(&module.dylib, link_name)?;
-            let name = summary.symbols[base.index()].name.clone();
-            Some((entry.priority, stub, name))
-        };
-        for entry in &summary.constructors {
-            let Some((priority, stub, name)) = of(entry) else {
-                continue;
-            };
-            let id = self.stubs.function_at(stub);
-            let address = id.and_then(|id| entries.get(&id).copied()).unwrap_or(stub);
-            match entry.key.is_some_and(|key| planned.kept.contains(&key)) {
-                true => hooks.again.push(name),
-                false => hooks.constructors.push((priority, address, name)),
-            }
-        }
-        hooks.constructors.sort_by_key(|hook| hook.0);
-        hooks.destructors = summary.destructors.iter().filter_map(of).collect();
-        hooks.destructors.sort_by_key(|hook| hook.0);
-        hooks.destructors.reverse();
-        hooks
     }
 
     /// Runs `work` on a thread that LLVM can take down.

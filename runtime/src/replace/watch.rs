@@ -55,7 +55,7 @@ impl Watched {
 }
 
 impl Jit {
-    /// Replaces functions of [`Jit::main`] by those of `files` (bitcode or IR text)
+    /// Replaces functions of [`Jit::main`] by those of `files` (bitcode, IR text or objects)
     /// whenever one of them changes, and prints a line on standard error that says what
     /// was replaced, or why not. For the rest of the process.
     ///
@@ -109,6 +109,7 @@ fn line(path: &Path, outcome: &Result<Replaced, Error>) -> String {
         (&replaced.dependents, "recompiled dependent"),
         (&replaced.added, "new function"),
         (&replaced.globals_added, "new variable"),
+        (&replaced.locals_new, "fresh local variable"),
         (&replaced.constructors_skipped, "constructor not run again"),
     ];
     for (list, what) in lists {

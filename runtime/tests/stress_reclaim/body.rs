@@ -218,7 +218,7 @@ impl Scene {
         let generation = set.generation.load(Ordering::SeqCst);
         let got = set.function.call(x);
         let after = set.changes.load(Ordering::SeqCst);
-        if before == after && before % 2 == 0 {
+        if before == after && before.is_multiple_of(2) {
             assert_eq!(got, generation, "r{place}({x}) while nothing changed");
         } else {
             let known = got == u64::MAX || got <= self.newest.load(Ordering::SeqCst);
