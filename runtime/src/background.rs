@@ -132,7 +132,7 @@ impl Core {
             let used = process_time();
             let before = std::mem::replace(processor, used);
             controller.on_processor_time(now, nanos(used.saturating_sub(before)));
-            self.tiers.counts.read(watched, |id, added| {
+            self.tiers.counts.read(watched.list(), |id, added| {
                 let (entries, loops) = (u64::from(added.entries), u64::from(added.loops));
                 *totals.entry(id).or_default() += entries;
                 controller.on_counters(now, key(id), entries, loops);
@@ -350,6 +350,7 @@ impl Core {
             };
             self.job_ended(decided.version, outcome, runs);
         });
+        self.pay_for_reclaim();
     }
 
     /// Tells the controller that the compile it asked for as `decided` has ended, and

@@ -161,12 +161,15 @@ impl Dylib {
     }
 
     /// Compiles a function at a tier now and publishes the version, over whatever runs.
-    /// The policy may move it on later; see [`Dylib::pin`].
+    /// The policy may move it on later; see [`Dylib::pin`]. Who does so faster than code
+    /// can be reclaimed is held up for 2 ms each time, after the publication.
     ///
     /// # Errors
     /// Whatever its compile reports; what ran before runs on.
     pub fn compile_at(&self, name: &str, tier: Tier) -> Result<(), Error> {
-        service::compile_now(self.jit.core(), self.id_of(name)?, Some(tier))
+        service::compile_now(self.jit.core(), self.id_of(name)?, Some(tier))?;
+        self.jit.core().pay_for_reclaim();
+        Ok(())
     }
 
     /// Keeps a function at one tier, to which it is brought in the background should it

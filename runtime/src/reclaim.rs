@@ -15,6 +15,7 @@
 mod environment;
 #[cfg(test)]
 mod fork_tests;
+mod notes;
 mod shared;
 mod stacks;
 
@@ -22,7 +23,6 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use tracing::{debug, info, warn};
@@ -40,6 +40,7 @@ use crate::service;
 use crate::tiers::clock;
 
 use environment::{Hands, space_of};
+pub(crate) use notes::{Note, Notes};
 use stacks::StackSearch;
 
 /// Notes are left to gather for so long, unless somebody waits.
@@ -57,72 +58,6 @@ const LOOK: Duration = Duration::from_micros(200);
 /// How long a version stays that its function may go back to. Who judges a new version
 /// does so in its first moments.
 const KEPT: Duration = Duration::from_secs(5);
-
-/// What the reclaiming thread is told.
-pub(crate) enum Note {
-    /// Code can be started from now on.
-    Live(Piece),
-    /// Nothing can start the code of this version any more.
-    Retire(VersionId),
-    /// Somebody wants a cycle.
-    Request(Kind),
-    /// A version took the place of another, which is kept for a while.
-    Superseded(FunctionId, VersionId),
-}
-
-/// Notes that were not read yet.
-#[derive(Default)]
-pub(crate) struct Notes {
-    pending: Mutex<VecDeque<Note>>,
-    /// Requests made so far.
-    tickets: AtomicU64,
-    /// The thread waits for a note.
-    asleep: AtomicBool,
-    thread: Mutex<Option<Thread>>,
-    /// Something was retired: there is work for a thread.
-    wanted: AtomicBool,
-}
-
-impl Notes {
-    fn pending(&self) -> MutexGuard<'_, VecDeque<Note>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A piece of code can be started from now on.
-    pub(crate) fn live(&self, piece: Piece) {
-        self.pending().push_back(Note::Live(piece));
-    }
-
-    /// Nothing can start the code of `version` any more.
-    pub(crate) fn retire(&self, version: VersionId) {
-        self.pending().push_back(Note::Retire(version));
-        self.wanted.store(true, Ordering::Relaxed);
-        self.wake();
-    }
-
-    /// `version` took the place of another, which is kept for a while.
-    pub(crate) fn superseded(&self, function: FunctionId, version: VersionId) {
-        self.pending()
-            .push_back(Note::Superseded(function, version));
-        self.wanted.store(true, Ordering::Relaxed);
-        self.wake();
-    }
-
-    /// Wakes the thread, if it waits for notes.
-    pub(crate) fn wake(&self) {
-        if self.asleep.swap(false, Ordering::Relaxed) {
-            self.stop();
-        }
-    }
-
-    /// Wakes the thread, whatever it waits for.
-    pub(crate) fn stop(&self) {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(thread) = &*thread {
-            thread.unpark();
-        }
-    }
-}
 
 /// What a session knows of its code's memory.
 pub(crate) struct Reclaim {
@@ -275,6 +210,16 @@ impl Core {
         full && wanted && self.reclaim_now(Kind::Evacuate, FOR_MORE)
     }
 
+    /// Has whoever published a change, which nobody waits for, pay if the thread falls
+    /// behind.
+    pub(crate) fn pay_for_reclaim(&self) {
+        let reclaim = &self.reclaim;
+        let read = reclaim.started.load(Ordering::Relaxed) && !self.is_stopping();
+        if read {
+            reclaim.notes.pay();
+        }
+    }
+
     /// What is known of the memory of code.
     pub(crate) fn reclaim_stats(&self) -> uruk_reclaim::Stats {
         let now = self.reclaim_now_time();
@@ -405,8 +350,7 @@ impl Core {
 
 impl Core {
     fn read_notes(&self, state: &mut State, now: Nanos) {
-        let notes: Vec<Note> = self.reclaim.notes.pending().drain(..).collect();
-        for note in notes {
+        for note in self.reclaim.notes.take() {
             match note {
                 Note::Superseded(function, version) => {
                     let due = self.events.now() + KEPT;

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use uruk_codegen::{Compile, Counters};
 use uruk_profiler::{Choice, Sizes};
+use uruk_reclaim::IdMap;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Config, Controller, FirstCode, Nanos, Tier, VersionId};
 
@@ -79,7 +80,7 @@ pub(crate) struct TierState {
 pub(crate) struct Control {
     pub(crate) controller: Controller,
     /// Functions whose published version counts, and the counts last seen.
-    pub(crate) watched: Vec<(FunctionId, Count)>,
+    pub(crate) watched: Watched,
     /// Entries counted so far.
     pub(crate) entries: HashMap<FunctionId, u64>,
     /// Processor time of the process that the controller knows of.
@@ -89,10 +90,49 @@ pub(crate) struct Control {
 impl Control {
     /// Watches the counts of `id` from `seen` on, or no longer.
     pub(crate) fn watch(&mut self, id: FunctionId, counts: bool, seen: Count) {
-        self.watched.retain(|(watched, _)| *watched != id);
-        if counts {
-            self.watched.push((id, seen));
+        match counts {
+            true => self.watched.set(id, seen),
+            false => self.watched.remove(id),
         }
+    }
+}
+
+/// Functions and their counts, in no order; each change costs the same however many
+/// there are.
+#[derive(Default)]
+pub(crate) struct Watched {
+    list: Vec<(FunctionId, Count)>,
+    /// Where a function is in the list, by its index.
+    places: IdMap<u32, usize>,
+}
+
+impl Watched {
+    fn set(&mut self, id: FunctionId, seen: Count) {
+        match self.places.get(&id.index()) {
+            Some(&at) => self.list[at].1 = seen,
+            None => {
+                self.places.insert(id.index(), self.list.len());
+                self.list.push((id, seen));
+            }
+        }
+    }
+
+    fn remove(&mut self, id: FunctionId) {
+        let Some(at) = self.places.remove(&id.index()) else {
+            return;
+        };
+        self.list.swap_remove(at);
+        if let Some((moved, _)) = self.list.get(at) {
+            self.places.insert(moved.index(), at);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(crate) fn list(&mut self) -> &mut [(FunctionId, Count)] {
+        &mut self.list
     }
 }
 
@@ -131,7 +171,7 @@ impl TierState {
             profiles: Profiles::default(),
             control: Mutex::new(Control {
                 controller,
-                watched: Vec::new(),
+                watched: Watched::default(),
                 entries: HashMap::new(),
                 processor: process_time(),
             }),
@@ -339,7 +379,7 @@ impl TierState {
             watched, entries, ..
         } = &mut *control;
         // The controller misses what is read here, at the end of a run.
-        self.counts.read(watched, |id, added| {
+        self.counts.read(watched.list(), |id, added| {
             *entries.entry(id).or_default() += u64::from(added.entries);
         });
         entries.iter().map(|(&id, &count)| (id, count)).collect()
@@ -414,4 +454,40 @@ pub(crate) fn clock(id: libc::clockid_t) -> Duration {
     // SAFETY: a valid out pointer; the clock always exists.
     unsafe { libc::clock_gettime(id, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use uruk_heap::{Heap, HeapConfig};
+    use uruk_stubs::StubTable;
+
+    use super::{Count, Watched};
+
+    #[test]
+    fn what_is_watched_is_what_was_set_last() {
+        let heap = Heap::new(HeapConfig::default()).expect("a heap");
+        let table = StubTable::new(&heap).expect("stubs");
+        let ids: Vec<_> = (0..64).map(|_| table.allocate().expect("room")).collect();
+        let mut watched = Watched::default();
+        let mut model: HashMap<u32, u32> = HashMap::new();
+        let mut state = 1_u32;
+        for _ in 0..2_000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (id, entries) = (ids[(state >> 16 & 63) as usize], state >> 8);
+            let index = id.index();
+            if state >> 30 == 0 {
+                watched.remove(id);
+                model.remove(&index);
+            } else {
+                watched.set(id, Count { entries, loops: 0 });
+                model.insert(index, entries);
+            }
+            let list = watched.list().iter();
+            let found: HashMap<u32, u32> = list.map(|(id, c)| (id.index(), c.entries)).collect();
+            assert_eq!(found, model);
+            assert_eq!(watched.list().len(), model.len(), "each once");
+        }
+    }
 }

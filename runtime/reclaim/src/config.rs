@@ -50,15 +50,15 @@ uruk_settings::settings! {
 
     sweep_floor: u64 = 64 << 10, 0 => 1 << 40,
         " Retired bytes below which no sweep starts, but for their age.";
-    sweep_fraction: f64 = 0.4, 0.0 => 100.0,
+    sweep_fraction: f64 = 0.3, 0.0 => 100.0,
         " Retired bytes at which a sweep starts, as a part of the live bytes.";
-    sweep_limit: f64 = 0.5, 0.0 => 100.0,
+    sweep_limit: f64 = 0.4, 0.0 => 100.0,
         " Retired bytes at which a sweep no longer waits for its share of a processor, as a part of the live bytes.";
     sweep_after: Nanos = Nanos::from_ms(1_000), Nanos::ZERO => DAY,
         " Retired code waits no longer than this for a sweep, however little it is.";
     evacuate_floor: u64 = 64 << 10, 0 => 1 << 40,
         " Fragmented bytes below which no evacuation starts.";
-    evacuate_fraction: f64 = 0.4, 0.0 => 100.0,
+    evacuate_fraction: f64 = 0.3, 0.0 => 100.0,
         " Fragmented bytes at which live code is moved together, as a part of the live bytes.";
     evacuate_every: u64 = 0, 0 => 1 << 40,
         " For tests: evacuate each time so many blocks were published. 0: never for that.";

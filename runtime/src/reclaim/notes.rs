@@ -1,0 +1,149 @@
+//! What publishers tell the thread that reclaims, and what they pay if it falls behind.
+//!
+//! Publishing is a note and nothing else, until more than [`BACKLOG`] notes of code that
+//! goes were not read: the thread is denied a processor, and memory grows with every
+//! version. Then whoever publishes a change sleeps for [`TOLL`] at most, which gives the
+//! processor away. A first call is never held up.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use uruk_reclaim::Kind;
+use uruk_stubs::FunctionId;
+use uruk_tiering::VersionId;
+
+use crate::blocks::Piece;
+
+use super::LOOK;
+
+/// Versions that are left to the thread and that it did not look at, beyond which whoever
+/// publishes more waits: 25,000 publications a second leave as many, two each, while the
+/// thread lets notes gather for 5 ms.
+const BACKLOG: usize = 256;
+
+/// How long a publication waits for the thread, at most: 500 a second are always let by.
+const TOLL: Duration = Duration::from_millis(2);
+
+/// What the reclaiming thread is told.
+pub(crate) enum Note {
+    /// Code can be started from now on.
+    Live(Piece),
+    /// Nothing can start the code of this version any more.
+    Retire(VersionId),
+    /// Somebody wants a cycle.
+    Request(Kind),
+    /// A version took the place of another, which is kept for a while.
+    Superseded(FunctionId, VersionId),
+}
+
+/// Notes that were not read yet.
+#[derive(Default)]
+pub(crate) struct Notes {
+    pending: Mutex<VecDeque<Note>>,
+    /// Requests made so far.
+    pub(super) tickets: AtomicU64,
+    /// The thread waits for a note.
+    pub(super) asleep: AtomicBool,
+    pub(super) thread: Mutex<Option<Thread>>,
+    /// Something was retired: there is work for a thread.
+    pub(super) wanted: AtomicBool,
+    /// Pending notes of code that goes. Relaxed: a hint.
+    leaving: AtomicUsize,
+}
+
+impl Notes {
+    pub(super) fn pending(&self) -> MutexGuard<'_, VecDeque<Note>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A piece of code can be started from now on.
+    pub(crate) fn live(&self, piece: Piece) {
+        self.pending().push_back(Note::Live(piece));
+    }
+
+    /// Nothing can start the code of `version` any more.
+    pub(crate) fn retire(&self, version: VersionId) {
+        self.pending().push_back(Note::Retire(version));
+        self.leaving.fetch_add(1, Ordering::Relaxed);
+        self.wanted.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// `version` took the place of another, which is kept for a while.
+    pub(crate) fn superseded(&self, function: FunctionId, version: VersionId) {
+        self.pending()
+            .push_back(Note::Superseded(function, version));
+        self.leaving.fetch_add(1, Ordering::Relaxed);
+        self.wanted.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// All notes that were not read yet.
+    pub(super) fn take(&self) -> Vec<Note> {
+        let mut pending = self.pending();
+        self.leaving.store(0, Ordering::Relaxed);
+        pending.drain(..).collect()
+    }
+
+    /// Has whoever publishes faster than the thread is given a processor pay for it. Not
+    /// under a pass of the gate, and not while a caller waits for what is published.
+    pub(super) fn pay(&self) {
+        let start = Instant::now();
+        while self.leaving.load(Ordering::Relaxed) > BACKLOG && start.elapsed() < TOLL {
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Wakes the thread, if it waits for notes.
+    pub(crate) fn wake(&self) {
+        if self.asleep.swap(false, Ordering::Relaxed) {
+            self.stop();
+        }
+    }
+
+    /// Wakes the thread, whatever it waits for.
+    pub(crate) fn stop(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = &*thread {
+            thread.unpark();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BACKLOG, Duration, Instant, Notes, Ordering, TOLL, VersionId};
+
+    #[test]
+    fn who_publishes_pays_while_notes_are_not_read() {
+        let notes = Notes::default();
+        let paid = || {
+            let start = Instant::now();
+            notes.pay();
+            start.elapsed()
+        };
+        for number in 0..BACKLOG as u64 {
+            notes.retire(VersionId(number));
+        }
+        // The least of some: others run here, too.
+        let least = (0..20).map(|_| paid()).min();
+        assert!(least < Some(TOLL), "within the backlog: {least:?}");
+        notes.retire(VersionId(0));
+        let paid_beyond = paid();
+        assert!(paid_beyond >= TOLL, "beyond it: {paid_beyond:?}");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_micros(100));
+                assert_eq!(notes.take().len(), BACKLOG + 1);
+            });
+            while notes.leaving.load(Ordering::Relaxed) > 0 {
+                notes.pay();
+            }
+        });
+        let least = (0..20).map(|_| paid()).min();
+        assert!(least < Some(TOLL), "all read: {least:?}");
+    }
+}
