@@ -113,6 +113,8 @@ pub(crate) struct Unit {
     /// matrix intrinsics.
     pub(crate) needs_passes: bool,
     pub(crate) has_matrices: bool,
+    /// True if it defines coroutines that are not split yet.
+    pub(crate) has_coroutines: bool,
     /// Callees defined for the optimizer only, with their link names.
     pub(crate) candidates: Vec<(SymbolId, String)>,
     /// Constants defined for the optimizer only.
@@ -162,6 +164,7 @@ pub(crate) struct Extraction<'a> {
     pub(crate) bodies_read: FxHashSet<LLVMValueRef>,
     pub(crate) needs_passes: bool,
     pub(crate) has_matrices: bool,
+    pub(crate) has_coroutines: bool,
     /// The function the unit is made for, old and new, when it is optimized: it calls
     /// itself directly.
     pub(crate) root: Option<(LLVMValueRef, LLVMValueRef)>,
@@ -216,6 +219,7 @@ impl<'a> Extraction<'a> {
             bodies_read: FxHashSet::default(),
             needs_passes: false,
             has_matrices: false,
+            has_coroutines: false,
             root: None,
             candidates: Vec::new(),
             kept: Vec::new(),
@@ -373,6 +377,7 @@ impl<'a> Extraction<'a> {
             module: self.module,
             needs_passes: self.needs_passes,
             has_matrices: self.has_matrices,
+            has_coroutines: self.has_coroutines,
             candidates: self.candidates,
             constants: self.constants.into_iter().map(|(_, new)| new).collect(),
             kept: self.kept,

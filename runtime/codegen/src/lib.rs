@@ -18,7 +18,7 @@
 //! Reading order: [`summary`] (what a module holds, as plain data),
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
 //! answered), [`reader`], `extract`, `globals`, `body` and `constant` (the copy),
-//! `candidates`, `survey`, `library`, [`facts`] and `optimize` (tiers 2 and 3), `shape`
+//! `candidates`, `survey`, `library`, [`facts`], `optimize` and `passes` (tiers 2 and 3), `shape`
 //! (loops and counters), `labels`, [`profile`], `probe` and `guide` (what code counts about itself, and
 //! its use at tier 3), `lines` (for debuggers), [`emit`] and `pipeline`, [`pool`], `query`
 //! and `interface` (questions about a module), [`fatal`].
@@ -50,6 +50,7 @@ mod labels;
 mod library;
 mod lines;
 mod optimize;
+mod passes;
 mod pipeline;
 mod probe;
 mod query;
