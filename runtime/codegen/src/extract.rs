@@ -115,6 +115,8 @@ pub(crate) struct Unit {
     pub(crate) has_matrices: bool,
     /// There is assembly in it.
     pub(crate) has_asm: bool,
+    /// True if it defines coroutines that are not split yet.
+    pub(crate) has_coroutines: bool,
     /// Callees defined for the optimizer only, with their link names.
     pub(crate) candidates: Vec<(SymbolId, String)>,
     /// Constants defined for the optimizer only.
@@ -167,6 +169,7 @@ pub(crate) struct Extraction<'a> {
     pub(crate) needs_passes: bool,
     pub(crate) has_matrices: bool,
     pub(crate) has_asm: bool,
+    pub(crate) has_coroutines: bool,
     /// The function the unit is made for, old and new, when it is optimized: it calls
     /// itself directly.
     pub(crate) root: Option<(LLVMValueRef, LLVMValueRef)>,
@@ -224,6 +227,7 @@ impl<'a> Extraction<'a> {
             needs_passes: false,
             has_matrices: false,
             has_asm: false,
+            has_coroutines: false,
             root: None,
             candidates: Vec::new(),
             kept: Vec::new(),
@@ -383,6 +387,7 @@ impl<'a> Extraction<'a> {
             needs_passes: self.needs_passes,
             has_matrices: self.has_matrices,
             has_asm: self.has_asm,
+            has_coroutines: self.has_coroutines,
             candidates: self.candidates,
             constants: self.constants.into_iter().map(|(_, new)| new).collect(),
             kept: self.kept,

@@ -228,6 +228,7 @@ impl Extraction<'_> {
         copy_attributes(old, new, None);
         if has_function_attribute(old, self.reader.kinds().presplit_coroutine) {
             self.needs_passes = true;
+            self.has_coroutines = true;
         }
         Ok(new)
     }

@@ -19,7 +19,7 @@
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
 //! answered), [`reader`], `extract`, `globals`, `body` and `constant` (the copy),
 //! `candidates`, `survey`, `library`, `parcel` and `foreign` (bodies for other modules, and
-//! from them), [`facts`] and `optimize` (tiers 2 and 3), `shape`
+//! from them), [`facts`], `optimize` and `passes` (tiers 2 and 3), `shape`
 //! (loops and counters), `labels`, [`profile`], `probe` and `guide` (what code counts about itself, and
 //! its use at tier 3), `lines` (for debuggers), [`emit`] and `pipeline`, [`pool`], `query`
 //! and `interface` (questions about a module), [`fatal`].
@@ -53,6 +53,7 @@ mod library;
 mod lines;
 mod optimize;
 mod parcel;
+mod passes;
 mod pipeline;
 mod probe;
 mod query;

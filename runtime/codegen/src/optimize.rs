@@ -5,13 +5,13 @@
 //! registers: which ones would change). The target machine itself stays at the ABI's
 //! baseline; a function's subtarget comes from its attributes.
 //!
-//! Passes: without candidates, LLVM's default pipeline. With candidates it is run in two
-//! halves. The first ends where inlining and simplification do; candidates are `weak_odr`
-//! definitions in it. Between the halves they become `available_externally`, and the
-//! second, which vectorizes and lowers, begins by dropping their bodies: nothing is
-//! spent on them, and calls that are left go through slots. LLVM's text for the first
-//! half is `thinlto-pre-link`, which is made to stop at this place; the second is
-//! spelled out below as `opt -print-pipeline-passes` prints it.
+//! Passes (`passes` has their texts): tier 2 has a pipeline of its own, tier 3 LLVM's.
+//! With candidates in the unit that is run in two halves. The first ends where inlining and
+//! simplification do; candidates are `weak_odr` definitions in it. Between the halves they
+//! become `available_externally`, and the second, which vectorizes and lowers, begins by
+//! dropping their bodies: nothing is spent on them, and calls that are left go through
+//! slots. LLVM's text for the first half is `thinlto-pre-link`, which is made to stop at
+//! this place; the second is spelled out as `opt -print-pipeline-passes` prints it.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
@@ -30,6 +30,7 @@ use crate::compile::Tier;
 use crate::emit::Emitter;
 use crate::extract::{Extraction, Unit, has_function_attribute};
 use crate::globals::add_function_attribute;
+use crate::passes;
 use crate::reader::c_name;
 use crate::summary::Linkage;
 
@@ -149,9 +150,13 @@ pub(crate) fn run(emitter: &Emitter, unit: &Unit, tier: Tier) -> Result<(), Stri
         Tier::Guided => "O3",
     };
     if unit.candidates.is_empty() {
-        emitter.run_passes(module, &format!("default<{level}>"))?;
+        let passes = match tier == Tier::Optimized && !unit.has_coroutines {
+            true => passes::optimized(),
+            false => passes::whole(level),
+        };
+        emitter.run_passes(module, &passes)?;
     } else {
-        emitter.run_passes(module, &first_half(level))?;
+        emitter.run_passes(module, &passes::first_half(level))?;
         for (_, name) in &unit.candidates {
             let name = c_name(name);
             // SAFETY: a live module; passes may have removed the function.
@@ -162,7 +167,7 @@ pub(crate) fn run(emitter: &Emitter, unit: &Unit, tier: Tier) -> Result<(), Stri
                 }
             }
         }
-        emitter.run_passes(module, &second_half(level))?;
+        emitter.run_passes(module, &passes::second_half(level))?;
     }
     for &constant in &unit.constants {
         // SAFETY: a live variable: passes keep external definitions. Its initializer
@@ -179,7 +184,7 @@ pub(crate) fn simplify(emitter: &mut Emitter, unit: &Unit) -> Result<(), String>
     if unit.has_matrices {
         emitter.run_passes(module, "function(lower-matrix-intrinsics)")?;
     }
-    emitter.run_passes(module, &first_half("O2"))
+    emitter.run_passes(module, &passes::callees())
 }
 
 /// Keeps passes from bodies that are simplified already. The verifier wants `noinline`
@@ -188,34 +193,4 @@ fn shield(unit: &Unit) {
     for &function in &unit.kept {
         add_function_attribute(function, unit.optnone);
     }
-}
-
-/// The default pipeline up to where it has inlined and simplified.
-fn first_half(level: &str) -> String {
-    format!("thinlto-pre-link<{level}>")
-}
-
-/// The default pipeline from where bodies of candidates are dropped.
-fn second_half(level: &str) -> String {
-    const CFG: &str = "bonus-inst-threshold=1;switch-range-to-icmp;switch-to-arithmetic;\
-        speculate-blocks;simplify-cond-branch;";
-    const COMBINE: &str = "instcombine<max-iterations=1;no-verify-fixpoint>";
-    let reduce = if level == "O3" { "chr," } else { "" };
-    format!(
-        "coro-cleanup,elim-avail-extern,globaldce,rpo-function-attrs,recompute-globalsaa,\
-         function<eager-inv>(drop-unnecessary-assumes,float2int,lower-constant-intrinsics,{reduce}\
-         loop(loop-rotate<header-duplication;no-prepare-for-lto>,loop-deletion),loop-distribute,\
-         inject-tli-mappings,\
-         loop-vectorize<no-interleave-forced-only;no-vectorize-forced-only;>,\
-         drop-unnecessary-assumes,infer-alignment,loop-load-elim,{COMBINE},\
-         simplifycfg<{CFG}forward-switch-cond;switch-to-lookup;no-keep-loops;hoist-common-insts;\
-         no-hoist-loads-stores-with-cond-faulting;sink-common-insts;no-speculate-unpredictables>,\
-         slp-vectorizer,vector-combine,{COMBINE},loop-unroll<{level}>,transform-warning,\
-         sroa<preserve-cfg>,infer-alignment,{COMBINE},loop-mssa(licm<allowspeculation>),\
-         alignment-from-assumptions,loop-sink,instsimplify,div-rem-pairs,tailcallelim,\
-         simplifycfg<{CFG}no-forward-switch-cond;no-switch-to-lookup;keep-loops;\
-         no-hoist-common-insts;hoist-loads-stores-with-cond-faulting;no-sink-common-insts;\
-         speculate-unpredictables>),\
-         globaldce,constmerge,rel-lookup-table-converter"
-    )
 }

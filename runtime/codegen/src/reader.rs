@@ -6,6 +6,7 @@
 //! any tier. What a compile leaves behind in the context (types, constants) is
 //! bounded by recycling readers in [`ReaderPool`](crate::ReaderPool).
 
+use std::cell::RefCell;
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use inkwell::llvm_sys::core::{
 };
 use inkwell::llvm_sys::error::{LLVMDisposeErrorMessage, LLVMErrorRef, LLVMGetErrorMessage};
 use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMValueRef};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::bitcode::Bitcode;
 use crate::compile::{Compile, Tier};
@@ -77,6 +78,8 @@ pub struct Reader {
     table: SymbolTable,
     kinds: AttributeKinds,
     summary: Arc<ModuleSummary>,
+    /// Functions whose bodies were found valid: nothing changes them afterwards.
+    verified: RefCell<FxHashSet<LLVMValueRef>>,
     compiles: usize,
     sound: bool,
 }
@@ -137,6 +140,7 @@ impl Reader {
             table,
             kinds,
             summary,
+            verified: RefCell::default(),
             compiles: 0,
             sound: true,
         })
@@ -269,12 +273,15 @@ impl Reader {
         self.sound
     }
 
-    /// Reads one body, and verifies it.
+    /// Reads one body, and verifies it once.
     pub(crate) fn materialize(
         &self,
         function: LLVMValueRef,
         verify: Verify,
     ) -> Result<(), CodegenError> {
+        if self.verified.borrow().contains(&function) {
+            return Ok(());
+        }
         let fail = |message| CodegenError::Body {
             module: self.bitcode.name().to_owned(),
             function: value_name(function),
@@ -307,7 +314,12 @@ impl Reader {
             )));
         }
         match self.context.take_errors() {
-            None => Ok(()),
+            None => {
+                if verify == Verify::Yes {
+                    self.verified.borrow_mut().insert(function);
+                }
+                Ok(())
+            }
             Some(message) => Err(fail(message)),
         }
     }

@@ -2,10 +2,10 @@
 
 mod support;
 
-use object::{Object, ObjectSection};
+use object::{Object, ObjectSection, ObjectSymbol};
 use support::{describe, id, plan, reader};
 use uruk_codegen::fuzz::compile_any;
-use uruk_codegen::{Bitcode, CodegenError, Placement, Reader};
+use uruk_codegen::{Bitcode, CodegenError, Compile, Placement, Reader, Tier};
 
 fn check(ir: &str, function: &str) -> String {
     let mut reader = reader(ir);
@@ -136,8 +136,7 @@ fn data_refers_to_functions_by_their_plain_names() {
 
 #[test]
 fn coroutines_are_split_in_their_unit() {
-    let out = check(
-        "declare token @llvm.coro.id(i32, ptr, ptr, ptr)
+    let ir = "declare token @llvm.coro.id(i32, ptr, ptr, ptr)
          declare ptr @llvm.coro.begin(token, ptr)
          declare i64 @llvm.coro.size.i64()
          declare i8 @llvm.coro.suspend(token, i1)
@@ -158,11 +157,21 @@ fn coroutines_are_split_in_their_unit() {
          out:
            call void @llvm.coro.end(ptr %handle, i1 false, token none)
            ret ptr %handle
-         }",
-        "f",
-    );
-    assert!(out.contains("defines uruk.body.f"), "{out}");
-    assert!(out.contains("print by type 41"), "{out}");
+         }";
+    for tier in [Tier::Baseline, Tier::Optimized, Tier::Guided] {
+        let mut reader = reader(ir);
+        let (plan, f) = (plan(&reader), id(&reader, "f"));
+        let how = Compile::at(tier);
+        let out = reader.compile(&plan, f, &how).expect("compiles");
+        let resume = object::File::parse(&*out.object)
+            .expect("an object")
+            .symbols()
+            .any(|symbol| symbol.name().is_ok_and(|name| name.ends_with(".resume")));
+        assert!(resume, "{tier:?}");
+        let out = describe(&out.object);
+        assert!(out.contains("defines uruk.body.f"), "{tier:?}: {out}");
+        assert!(out.contains("print by type 41"), "{tier:?}: {out}");
+    }
 }
 
 #[test]

@@ -1,0 +1,121 @@
+//! The passes of tiers 2 and 3, as pipeline strings.
+//!
+//! | string | run on | inlines | vectorizes, lowers |
+//! |---|---|---|---|
+//! | [`callees`] | candidates that go into the library | yes | no |
+//! | [`optimized`] | a unit at tier 2 | yes | yes |
+//! | [`first_half`] | a unit whose candidates have profiles | yes | no |
+//! | [`second_half`] | the same, without bodies of candidates | no | yes |
+//!
+//! [`whole`] is LLVM's own pipeline, for coroutines, which only it splits in order, and
+//! for tier 3 without such candidates.
+//!
+//! # What tier 2 leaves out
+//! A unit is one function that matters. What LLVM runs over a module to relate its
+//! functions (`ipsccp`, `called-value-propagation`, `globalopt`, `deadargelim`,
+//! `openmp-opt`) relates nothing there. A second round that finds little more than the
+//! first is left out too: value propagation after `gvn`, hoisting before loops are
+//! rotated, and `instcombine` before inlining, behind the last `simplifycfg` and between
+//! two vectorizers: five runs of eight are left.
+//!
+//! Callees get one round of what shrinks a body: how large it is decides whether it is
+//! inlined, and then it is simplified again with its caller. Short loops are unrolled,
+//! because a caller's loop that holds one cannot be vectorized.
+
+/// How `simplifycfg` runs before loops are looked at, and after.
+const CFG: &str = "bonus-inst-threshold=1;speculate-blocks;simplify-cond-branch;";
+const FIRST_CFG: &str = "no-forward-switch-cond;no-switch-range-to-icmp;no-switch-to-arithmetic;\
+    no-switch-to-lookup;keep-loops;no-hoist-common-insts;\
+    no-hoist-loads-stores-with-cond-faulting;no-sink-common-insts;no-speculate-unpredictables";
+const MIDDLE_CFG: &str = "no-forward-switch-cond;switch-range-to-icmp;no-switch-to-arithmetic;\
+    no-switch-to-lookup;keep-loops;no-hoist-common-insts;\
+    no-hoist-loads-stores-with-cond-faulting;no-sink-common-insts;no-speculate-unpredictables";
+const JOINING_CFG: &str = "no-forward-switch-cond;switch-range-to-icmp;switch-to-arithmetic;\
+    no-switch-to-lookup;keep-loops;hoist-common-insts;\
+    no-hoist-loads-stores-with-cond-faulting;sink-common-insts;no-speculate-unpredictables";
+const LOWERING_CFG: &str = "forward-switch-cond;switch-range-to-icmp;switch-to-arithmetic;\
+    switch-to-lookup;no-keep-loops;hoist-common-insts;\
+    no-hoist-loads-stores-with-cond-faulting;sink-common-insts;no-speculate-unpredictables";
+const LAST_CFG: &str = "no-forward-switch-cond;switch-range-to-icmp;switch-to-arithmetic;\
+    no-switch-to-lookup;keep-loops;no-hoist-common-insts;\
+    hoist-loads-stores-with-cond-faulting;no-sink-common-insts;speculate-unpredictables";
+const COMBINE: &str = "instcombine<max-iterations=1;no-verify-fixpoint>";
+const ROTATE: &str = "loop-rotate<header-duplication;no-prepare-for-lto>";
+const VECTORIZE: &str = "loop-vectorize<no-interleave-forced-only;no-vectorize-forced-only;>";
+
+fn simplify_cfg(how: &str) -> String {
+    format!("simplifycfg<{CFG}{how}>")
+}
+
+/// LLVM's default pipeline at `level`, such as `O3`.
+pub(crate) fn whole(level: &str) -> String {
+    format!("default<{level}>")
+}
+
+/// What comes before inlining.
+fn early() -> String {
+    let first = simplify_cfg(FIRST_CFG);
+    format!(
+        "inferattrs,coro-early,\
+         function<eager-inv>(ee-instrument<>,lower-expect,{first},sroa<modify-cfg>,early-cse<>),\
+         always-inline"
+    )
+}
+
+/// Simplifies callees, bottom-up.
+pub(crate) fn callees() -> String {
+    let (early, middle) = (early(), simplify_cfg(MIDDLE_CFG));
+    format!(
+        "{early},\
+         cgscc(inline,function<eager-inv;no-rerun>(sroa<modify-cfg>,early-cse<memssa>,\
+         {COMBINE},{middle},loop({ROTATE},loop-unroll-full),sroa<modify-cfg>)),globaldce"
+    )
+}
+
+/// All of tier 2.
+pub(crate) fn optimized() -> String {
+    let [middle, joining, lowering, last] =
+        [MIDDLE_CFG, JOINING_CFG, LOWERING_CFG, LAST_CFG].map(simplify_cfg);
+    let early = early();
+    format!(
+        "{early},require<globals-aa>,function(invalidate<aa>),require<profile-summary>,\
+         cgscc(devirt<4>(inline,function<eager-inv;no-rerun>(\
+         sroa<modify-cfg>,early-cse<memssa>,jump-threading,correlated-propagation,{middle},\
+         {COMBINE},aggressive-instcombine,libcalls-shrinkwrap,tailcallelim,{middle},\
+         reassociate,constraint-elimination,\
+         loop-mssa(loop-instsimplify,loop-simplifycfg,{ROTATE},licm<allowspeculation>,\
+         simple-loop-unswitch<no-nontrivial;trivial>),{middle},{COMBINE},\
+         loop(loop-idiom,indvars,loop-deletion,loop-unroll-full),sroa<modify-cfg>,\
+         mldst-motion<no-split-footer-bb>,gvn<>,sccp,bdce,{COMBINE},jump-threading,adce,\
+         memcpyopt,dse,move-auto-init,loop-mssa(licm<allowspeculation>),coro-elide,{joining}),\
+         function-attrs)),coro-cleanup,\
+         elim-avail-extern,globaldce,recompute-globalsaa,\
+         function<eager-inv>(drop-unnecessary-assumes,float2int,lower-constant-intrinsics,\
+         loop({ROTATE},loop-deletion),loop-distribute,{VECTORIZE},drop-unnecessary-assumes,\
+         infer-alignment,loop-load-elim,{COMBINE},{lowering},slp-vectorizer,vector-combine,\
+         loop-unroll<O2>,sroa<preserve-cfg>,{COMBINE},loop-mssa(licm<allowspeculation>),\
+         alignment-from-assumptions,loop-sink,div-rem-pairs,{last}),\
+         alloc-token,globaldce,constmerge,rel-lookup-table-converter"
+    )
+}
+
+/// The default pipeline up to where it has inlined and simplified.
+pub(crate) fn first_half(level: &str) -> String {
+    format!("thinlto-pre-link<{level}>")
+}
+
+/// The default pipeline from where bodies of candidates are dropped.
+pub(crate) fn second_half(level: &str) -> String {
+    let [lowering, last] = [LOWERING_CFG, LAST_CFG].map(simplify_cfg);
+    let reduce = if level == "O3" { "chr," } else { "" };
+    format!(
+        "coro-cleanup,elim-avail-extern,globaldce,rpo-function-attrs,recompute-globalsaa,\
+         function<eager-inv>(drop-unnecessary-assumes,float2int,lower-constant-intrinsics,{reduce}\
+         loop({ROTATE},loop-deletion),loop-distribute,inject-tli-mappings,{VECTORIZE},\
+         drop-unnecessary-assumes,infer-alignment,loop-load-elim,{COMBINE},{lowering},\
+         slp-vectorizer,vector-combine,{COMBINE},loop-unroll<{level}>,transform-warning,\
+         sroa<preserve-cfg>,infer-alignment,{COMBINE},loop-mssa(licm<allowspeculation>),\
+         alignment-from-assumptions,loop-sink,instsimplify,div-rem-pairs,tailcallelim,{last}),\
+         globaldce,constmerge,rel-lookup-table-converter"
+    )
+}
