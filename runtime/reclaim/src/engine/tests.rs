@@ -402,7 +402,7 @@ fn steps_are_bounded_and_cycles_are_rare() {
     assert!(spent > Nanos::from_us(900), "{spent}");
     // A new reason comes at once, but the cycle's time was one part in a hundred.
     bench.born(2_001..=3_000);
-    bench.retire(2_001..=2_450);
+    bench.retire(2_001..=2_350);
     let until = Nanos(spent.0 * 100);
     assert_eq!(bench.step(), Step::Idle { until: Some(until) });
     bench.now = until - Nanos(1);
@@ -410,7 +410,7 @@ fn steps_are_bounded_and_cycles_are_rare() {
     // Shortage does not wait, unless the last time was in vain.
     bench.note(Note::Short(1)).unwrap();
     let (summary, _) = bench.cycle();
-    assert_eq!((summary.reason, summary.freed.blocks), (Reason::Short, 450));
+    assert_eq!((summary.reason, summary.freed.blocks), (Reason::Short, 350));
     bench.engine.charge(Nanos::from_us(1));
     bench.note(Note::Short(1)).unwrap();
     bench.env.no_flip = true;
