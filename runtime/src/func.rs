@@ -16,7 +16,7 @@ use crate::service;
 impl Core {
     /// The IR type of a function that is behind a stub.
     pub(crate) fn function_type(&self, id: FunctionId) -> Result<String, Error> {
-        let name = || format!("function {}", id.index());
+        let name = || self.name_of(id).to_owned();
         let function = self
             .function(id)
             .ok_or_else(|| Error::NotAFunction { name: name() })?;

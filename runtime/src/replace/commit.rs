@@ -283,9 +283,16 @@ impl Core {
                 continue;
             };
             let (next, news) = self.next(id, change.next);
+            let fresh = match &next {
+                Next::Code { version, .. } => Some(*version),
+                _ => None,
+            };
             let committed = stage.commit(next, |entry| self.store(id, entry));
-            // Refused if the function was removed meanwhile.
-            let Ok(committed) = committed else { continue };
+            let Ok(committed) = committed else {
+                // The function was removed meanwhile.
+                garbage.released.extend(fresh.map(|version| (id, version)));
+                continue;
+            };
             let old = committed.kept.map(|kept| Old::new(self, id, kept));
             told.push((id, news, old.as_ref().and_then(Old::version)));
             kept.extend(old.map(|old| (id, old)));
