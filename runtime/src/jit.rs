@@ -458,6 +458,12 @@ impl Jit {
     /// stacks, alternate signal stacks, and in JIT'd code those of `makecontext`, are
     /// known. Usable on any thread.
     ///
+    /// What a program does in assembly of its own, or a library that was loaded after the
+    /// session was made, is noticed: then all memory is searched for such stacks
+    /// ([`Event::StacksSearched`](crate::Event::StacksSearched)). Whoever registers all of them
+    /// saves that by the setting `stacks` ([`Stacks::Told`](crate::Stacks::Told)). Fibers of
+    /// code that was there before the session have to be registered.
+    ///
     /// ```
     /// let jit = uruk::Jit::new()?;
     /// let memory = vec![0u64; 8192];

@@ -134,6 +134,8 @@ fn fork_after(steps: usize) -> bool {
     // SAFETY: the child uses the session, which is made for that, and `_exit`.
     let id = unsafe { libc::fork() };
     if id == 0 {
+        // If the parent fails, its end is the last one, and nobody waits for ever.
+        drop(tell);
         let wrong = child(&jit, &functions, &entries, busy, told.as_raw_fd());
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(wrong) };
