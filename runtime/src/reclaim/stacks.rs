@@ -287,11 +287,11 @@ impl Core {
             let data = [Pool::ReadOnly, Pool::ReadWrite].map(|pool| self.heap.pool_range(pool));
             self.heap.contains(at) && !data.iter().any(|data| data.contains(&at))
         };
-        search.look_at_process(&ours);
+        search.look_at_process(ours);
         let searching = search.searching.load(Ordering::Relaxed);
         roots.search_memory(if searching { search.limit } else { 0 });
         let report = roots.scan(wanted, within);
-        search.look_at_process(&ours);
+        search.look_at_process(ours);
         if search.blind.load(Ordering::Relaxed) {
             return None;
         }
@@ -337,9 +337,10 @@ mod tests {
     use super::*;
 
     fn search(stacks: Stacks) -> StackSearch {
-        let mut config = Config::default();
-        config.stacks = stacks;
-        StackSearch::new(&config)
+        StackSearch::new(&Config {
+            stacks,
+            ..Config::default()
+        })
     }
 
     fn searching(search: &StackSearch) -> bool {
