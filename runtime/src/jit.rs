@@ -458,11 +458,7 @@ impl Jit {
     /// stacks, alternate signal stacks, and in JIT'd code those of `makecontext`, are
     /// known. Usable on any thread.
     ///
-    /// What a program does in assembly of its own, or a library that was loaded after the
-    /// session was made, is noticed: then all memory is searched for such stacks
-    /// ([`Event::StacksSearched`](crate::Event::StacksSearched)). Whoever registers all of them
-    /// saves that by the setting `stacks` ([`Stacks::Told`](crate::Stacks::Told)). Fibers of
-    /// code that was there before the session have to be registered.
+    /// For code that switches stacks itself all memory is searched, or not: [`Stacks`](crate::Stacks).
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
