@@ -172,10 +172,10 @@ macro_rules! signatures {
             /// Calls the published version.
             #[allow(clippy::too_many_arguments, reason = "as many as the function has")]
             pub fn call(&self, $($name: $ty),*) -> R {
+                let _inside = Inside::begin();
                 // SAFETY: a slot holds ready code or a trampoline that leads to it, and
                 // the type was compared on acquiring; the rest was promised there.
                 // `C-unwind`, as C++ code may throw through the call.
-                let _inside = Inside::begin();
                 let function = unsafe {
                     std::mem::transmute::<u64, extern "C-unwind" fn($($ty),*) -> R>(self.entry())
                 };

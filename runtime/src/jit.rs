@@ -458,6 +458,8 @@ impl Jit {
     /// stacks, alternate signal stacks, and in JIT'd code those of `makecontext`, are
     /// known. Usable on any thread.
     ///
+    /// For code that switches stacks itself all memory is searched, or not: [`Stacks`](crate::Stacks).
+    ///
     /// ```
     /// let jit = uruk::Jit::new()?;
     /// let memory = vec![0u64; 8192];

@@ -59,7 +59,7 @@ pub(crate) fn find(code: &[u8], start: u64, bounds: &[u64]) -> Option<u64> {
 
 /// False: no instruction in `code` writes `rsp` or `esp` but by push, pop, call, return,
 /// addition or a mask. Data may be among it.
-pub(crate) fn suspicious(code: &[u8]) -> bool {
+fn suspicious(code: &[u8]) -> bool {
     let mut before = 0u8;
     for pair in code.windows(2) {
         let (opcode, modrm) = (pair[0], pair[1]);

@@ -203,3 +203,35 @@ fn code_that_switches_stacks_is_noticed() {
         println!("{name}: {told:?}, {:?}", began.elapsed());
     }
 }
+
+/// Processes that share the memory are no threads: nobody can ask them.
+#[test]
+fn a_program_that_uses_clone_keeps_its_code() {
+    let _alone = ALONE.lock();
+    let jit = builder("auto").build().expect("a session");
+    jit.add_ir(
+        "m",
+        "declare i32 @clone(ptr, ptr, i32, ptr)
+         define i64 @f(i64 %x) {
+           %c = icmp eq i64 %x, 0
+           br i1 %c, label %go, label %stay
+         go:
+           %r = call i32 @clone(ptr null, ptr null, i32 0, ptr null)
+           ret i64 0
+         stay:
+           ret i64 %x
+         }",
+    )
+    .expect("valid IR");
+    // SAFETY: the function above.
+    let f = unsafe { jit.function::<extern "C" fn(u64) -> u64>("f") }.expect("typed");
+    assert_eq!(f.call(5), 5);
+    for tier in [Tier::Baseline, Tier::Optimized, Tier::Baseline] {
+        jit.compile_at("f", tier).expect("a function");
+        assert!(
+            !jit.reclaim(ReclaimKind::Evacuate, SOON),
+            "it ended for good"
+        );
+    }
+    assert_eq!((jit.stats().memory.freed, f.call(6)), (0, 6));
+}

@@ -1,5 +1,5 @@
 //! The project's own commands: `cargo xtask demo | test | bench | csmith | lint | model |
-//! setup`.
+//! sanitize | setup`.
 //!
 //! Each makes sure that LLVM 22 is there, installs it where that is the custom of
 //! the system, and calls cargo with the environment that finds it. This package
@@ -8,6 +8,7 @@
 mod cargo;
 mod install;
 mod llvm;
+mod sanitize;
 mod system;
 mod totals;
 
@@ -58,6 +59,12 @@ enum Task {
     Lint,
     /// Run the models of the lock-free parts under loom.
     Model,
+    /// Run the tests that can run under AddressSanitizer.
+    Sanitize {
+        /// Passed on to `cargo test`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Only make sure that everything the tests need is installed.
     Setup,
 }
@@ -76,7 +83,7 @@ fn run(task: Task) -> anyhow::Result<()> {
     let purpose = match task {
         Task::Demo { .. } => Purpose::Run,
         Task::Test { .. } | Task::Csmith { .. } | Task::Setup => Purpose::Test,
-        Task::Bench { .. } | Task::Lint | Task::Model => Purpose::Run,
+        Task::Bench { .. } | Task::Lint | Task::Model | Task::Sanitize { .. } => Purpose::Run,
     };
     let cargo = Cargo::new(install::ensure(purpose)?)?;
     match task {
@@ -86,6 +93,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Csmith { seeds, first } => csmith(&cargo, seeds, first),
         Task::Lint => lint(&cargo),
         Task::Model => model(&cargo),
+        Task::Sanitize { args } => sanitize::run(&cargo, &args),
         Task::Setup => Ok(()),
     }
 }

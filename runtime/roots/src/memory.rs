@@ -9,7 +9,7 @@
 //! |---|---|
 //! | readable, writable, private, or shared without a file | yes |
 //! | of that, pages never touched | no: `pagemap` has neither bit 63 (present) nor 62 (swapped) |
-//! | `[stack]`, while the first thread lives | no: its walk reads what is in use |
+//! | `[stack]`, if the first thread was walked | no: that read what is in use |
 //! | stacks of exempt threads, buffers of this scan | no |
 //! | shared with a file | no: nobody puts stacks there |
 //!

@@ -274,7 +274,12 @@ impl Scan<'_> {
     ) -> Result<(), ScanTrouble> {
         let threads = &self.report.threads;
         let first = threads.iter().find(|thread| thread.tid == looker.pid);
-        let but_main = first.is_some_and(|first| first.how.answered() && first.how != How::Gone);
+        // Not of a thread that was left alone: a fiber's stack may be among its variables.
+        let walked = |how: How| match how {
+            How::Running { .. } | How::Blocked { .. } | How::Caller { .. } => true,
+            How::Exempt | How::Outside | How::Gone | How::Unanswered { .. } => false,
+        };
+        let but_main = first.is_some_and(|first| walked(first.how));
         let stacks = exempt.iter().filter(|&&tid| tid != looker.pid);
         let stacks = stacks.filter_map(|&tid| {
             let [own, _] = looker.maps.own(sys::robust_list(tid), false);

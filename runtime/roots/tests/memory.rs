@@ -64,7 +64,6 @@ impl Hidden {
 }
 
 fn search(roots: &Roots, code: &Hidden) -> Report {
-    #[expect(clippy::single_range_in_vec_init, reason = "a list of one range")]
     let wanted = Wanted::new(vec![code.range()]).expect("sorted");
     // This thread knows the address.
     let _exempt = roots.exempt_current_thread();

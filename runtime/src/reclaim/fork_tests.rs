@@ -134,6 +134,8 @@ fn fork_after(steps: usize) -> bool {
     // SAFETY: the child uses the session, which is made for that, and `_exit`.
     let id = unsafe { libc::fork() };
     if id == 0 {
+        // If the parent fails, its end is the last one, and nobody waits for ever.
+        drop(tell);
         let wrong = child(&jit, &functions, &entries, busy, told.as_raw_fd());
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(wrong) };
@@ -148,10 +150,8 @@ fn fork_after(steps: usize) -> bool {
     }
     let entries: Vec<u64> = functions.iter().map(Func::entry).collect();
     // SAFETY: writes one byte.
-    assert_eq!(
-        unsafe { libc::write(tell.as_raw_fd(), [1u8].as_ptr().cast(), 1) },
-        1
-    );
+    let written = unsafe { libc::write(tell.as_raw_fd(), [1u8].as_ptr().cast(), 1) };
+    assert_eq!(written, 1);
     let mut status = 0;
     // SAFETY: a child of ours.
     unsafe { libc::waitpid(id, &mut status, 0) };

@@ -13,6 +13,9 @@
 //! | executable memory of no file and not ours: code that the program made itself | before and after each scan |
 //! | a thread on a stack nobody told of | by a scan |
 //!
+//! A program that uses `clone` may make processes that share its memory and are no threads of
+//! it: nobody can ask them, and reclaim ends.
+//!
 //! All but the last are seen before code on such a stack can be left there and freed: code that
 //! switches was linked, or mapped, before it ran. What comes while a scan is under way is seen
 //! behind it, and the scan's answer is dropped. Not seen: libraries that were there before the
@@ -75,7 +78,7 @@ pub(crate) struct StackSearch {
     /// A cause that was not told yet.
     cause: Mutex<Option<String>>,
     known: Mutex<Known>,
-    /// The program is on stacks that were to be told and were not.
+    /// No scan can prove anything. Relaxed, as `searching`.
     pub(crate) blind: AtomicBool,
 }
 
@@ -134,7 +137,7 @@ impl StackSearch {
 
     /// A function is linked, with what it needs, at `start`; `body` is the function itself.
     pub(crate) fn note_function(&self, name: &str, linked: &Linked, start: u64, body: Range<u64>) {
-        if !self.wanted() || !switches::suspicious(&linked.code) {
+        if !self.wanted() {
             return;
         }
         // The rest of the segment are constants.
@@ -152,6 +155,9 @@ impl StackSearch {
 
     /// Something is linked against `name`.
     pub(crate) fn note_import(&self, name: &str) {
+        if name == "clone" && !self.blind.swap(true, Ordering::Relaxed) {
+            warn!("the program makes processes by `clone`: no code is freed from now on");
+        }
         let part = match name {
             "sigaltstack" => ALTERNATE,
             "longjmp" | "_longjmp" | "siglongjmp" | "__longjmp_chk" => JUMP,
@@ -281,11 +287,14 @@ impl Core {
             let data = [Pool::ReadOnly, Pool::ReadWrite].map(|pool| self.heap.pool_range(pool));
             self.heap.contains(at) && !data.iter().any(|data| data.contains(&at))
         };
-        search.look_at_process(&ours);
+        search.look_at_process(ours);
         let searching = search.searching.load(Ordering::Relaxed);
         roots.search_memory(if searching { search.limit } else { 0 });
         let report = roots.scan(wanted, within);
-        search.look_at_process(&ours);
+        search.look_at_process(ours);
+        if search.blind.load(Ordering::Relaxed) {
+            return None;
+        }
         if let Some(sp) = report.unknown_stack {
             match search.choice {
                 Stacks::Told => {
@@ -328,9 +337,10 @@ mod tests {
     use super::*;
 
     fn search(stacks: Stacks) -> StackSearch {
-        let mut config = Config::default();
-        config.stacks = stacks;
-        StackSearch::new(&config)
+        StackSearch::new(&Config {
+            stacks,
+            ..Config::default()
+        })
     }
 
     fn searching(search: &StackSearch) -> bool {
