@@ -17,8 +17,8 @@
 //! `_Unwind_Find_FDE` and forwards it to [`find_fde`].
 //!
 //! Reading order: [`jit`](Jit) (the handle), `load` and `bind` (files to image),
-//! `materialize` (image to code), `service` (first calls, fork), `program` (a whole
-//! program), `guest` (what its code gets from us).
+//! `materialize` (image to code), `cross` (bodies of other modules), `service` (first
+//! calls, fork), `program` (a whole program), `guest` (what its code gets from us).
 
 #![deny(missing_docs)]
 
