@@ -45,7 +45,7 @@ uruk_settings::settings! {
         " Prior: how many times faster tier 3 is than tier 2.";
     cost_baseline: Nanos = Nanos::from_us(80), Nanos(1) => Nanos::from_ms(60_000),
         " Prior: compile time of an empty function at tier 1.";
-    cost_optimized: Nanos = Nanos::from_us(700), Nanos(1) => Nanos::from_ms(60_000),
+    cost_optimized: Nanos = Nanos::from_us(800), Nanos(1) => Nanos::from_ms(60_000),
         " Prior: compile time of an empty function at tier 2.";
     cost_guided: Nanos = Nanos::from_us(1800), Nanos(1) => Nanos::from_ms(60_000),
         " Prior: compile time of an empty function at tier 3.";
@@ -55,7 +55,7 @@ uruk_settings::settings! {
         " Prior: compile time of each IR instruction at tier 2.";
     instruction_guided: Nanos = Nanos::from_us(100), Nanos(0) => Nanos::from_ms(60_000),
         " Prior: compile time of each IR instruction at tier 3.";
-    part_optimized: Nanos = Nanos::from_us(1000), Nanos(0) => Nanos::from_ms(60_000),
+    part_optimized: Nanos = Nanos::from_us(2500), Nanos(0) => Nanos::from_ms(60_000),
         " Prior: compile time of a loop, and of each of two calls, at tier 2.";
     part_guided: Nanos = Nanos::from_ms(12), Nanos(0) => Nanos::from_ms(60_000),
         " Prior: compile time of a loop, and of each of two calls, at tier 3.";

@@ -38,7 +38,7 @@ const LONGEST: f64 = 64.0;
 /// Standard deviation of a compile's time, as a part of what is expected. Measured: 0.4.
 const SPREAD: f64 = 0.4;
 /// Standard deviation of each coefficient of the prior, as a part of it.
-const UNCERTAIN: Row = [2.0, 0.5, 2.0];
+const UNCERTAIN: Row = [2.0, 0.5, 1.0];
 /// A coefficient is learned to be at most this many times the prior, or the prior over it;
 /// one observation counts as at most this many times what was expected.
 const OUTLIER: f64 = 16.0;
@@ -222,7 +222,7 @@ mod tests {
             let took = Nanos::from_f64(truth(&of));
             costs.learn(Tier::Optimized, &of, took);
         }
-        // The prior says 0.38, 2.3 and 0.67 of them.
+        // The prior says 0.41, 2.4 and 0.8 of them.
         for of in [facts(10, 0, 0), facts(9000, 50, 7), facts(100, 1, 0)] {
             let ratio = costs.expect(Tier::Optimized, &of) / truth(&of);
             assert!((0.7..1.25).contains(&ratio), "{of:?}: {ratio}");
