@@ -321,3 +321,50 @@ fn data_is_flat_as_well() {
         assert_eq!((stats.read_only.used, stats.read_write.retired), (0, 0));
     }
 }
+
+/// Many at a time: as one by one, next to each other; those that live on between runs of
+/// dead neighbours stay as they are, and what does not fit is left out.
+#[test]
+fn many_come_next_to_each_other_and_go_around_those_that_live() {
+    for heap in [
+        with(BackingChoice::Dual, Freed::Reuse),
+        with(BackingChoice::Flip, Freed::Reuse),
+    ] {
+        let unit = if heap.backing() == Backing::Flip {
+            PAGE
+        } else {
+            208
+        };
+        let drafts = heap.allocate_all(Pool::Code, &[(200, 16); 100]);
+        assert_eq!(drafts.len(), 100);
+        let code: Vec<Sealed> = (0..)
+            .zip(drafts)
+            .map(|(number, mut draft)| {
+                draft.write(0, &returning(number)).unwrap();
+                draft.seal().unwrap()
+            })
+            .collect();
+        assert!(
+            code.windows(2)
+                .all(|two| two[0].address() + unit as u64 == two[1].address())
+        );
+        let before = heap.stats().code.sum();
+        assert_eq!(before.used, 100 * unit);
+        let (kept, dead): (Vec<_>, Vec<_>) = code
+            .into_iter()
+            .partition(|code| call(code.address()) % 10 == 3);
+        let retired = heap.retire(dead);
+        assert_eq!(heap.stats().code.sum().retired, 90 * unit);
+        // SAFETY: nobody calls them any more.
+        assert_eq!(unsafe { heap.free(retired) }.freed, 90 * unit);
+        let after = heap.stats().code.sum();
+        assert_eq!((after.used, after.retired), (10 * unit, 0));
+        for (number, code) in kept.iter().enumerate() {
+            assert_eq!(call(code.address()), 10 * number as u32 + 3);
+        }
+        let bad = heap.allocate_all(Pool::Code, &[(16, 16), (16, 3), (16, 16)]);
+        assert_eq!(bad.len(), 1, "up to the first that is refused");
+        let capacity = after.capacity;
+        assert!(heap.allocate_all(Pool::Code, &[(capacity, 16)]).is_empty());
+    }
+}
