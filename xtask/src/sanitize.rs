@@ -15,7 +15,7 @@ use crate::cargo::Cargo;
 
 /// Packages, and which of their test binaries run.
 const RUNS: [(&[&str], &[&str]); 2] = [
-    (&["uruk-roots"], &["--lib"]),
+    (&["uruk-roots", "uruk-unwind", "uruk-report"], &["--lib"]),
     (&["uruk-heap", "uruk-reclaim"], &["--lib", "--tests"]),
 ];
 
