@@ -267,7 +267,7 @@ fn syntax_errors_have_line_and_column() {
         panic!("parsed");
     };
     assert!(
-        error.to_string().starts_with("bad.ll: bad.ll:2:3: error:"),
+        error.to_string().starts_with("bad.ll:2:3: error:"),
         "{error}"
     );
 }
