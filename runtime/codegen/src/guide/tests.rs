@@ -7,6 +7,7 @@ use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyModule};
 use inkwell::llvm_sys::core::LLVMPrintModuleToString;
 
 use crate::bitcode::Bitcode;
+use crate::candidates::Wanted;
 use crate::compile::{Compile, Counters, Tier};
 use crate::context::take_message;
 use crate::extract::Extraction;
@@ -54,7 +55,7 @@ fn id(reader: &Reader, name: &str) -> SymbolId {
 fn unit(reader: &mut Reader, how: &Compile, function: &str) -> (String, Option<Probes>, String) {
     let plan = plan_alone(reader.summary());
     let function = id(reader, function);
-    reader.stock(&plan, function, how);
+    reader.stock(&plan, Wanted::CalleesOf(function), how);
     let reader = &*reader;
     let mut extraction = Extraction::new(reader, &plan, "unit", how).expect("prepared");
     let body = extraction.add_function(function).expect("copied");
