@@ -46,8 +46,8 @@ use crate::survey::{Scan, scan};
 ///
 /// Of a unit's time a third to a half is code generation of what was inlined. With `each`
 /// at 250 and `kept` at 45 Lua's compiles take 0.85 of the time and sqlite's 0.88, but C
-/// n-body runs at 0.84 of its speed: `attract` is not inlined. Rust hash-mix runs at 1.6
-/// then: it is slow at tier 2 because of what is inlined.
+/// n-body runs at 0.84 of its speed, most likely as `attract` is not inlined. Rust hash-mix runs 1.6
+/// times faster then; why was not looked into.
 struct Bounds {
     /// [`Scan::cost`] of one candidate.
     each: u32,
