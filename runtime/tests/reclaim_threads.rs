@@ -40,7 +40,8 @@ fn block_all_signals() {
     }
 }
 
-/// Makes old versions of `name`, and says how many were freed.
+/// Makes old versions of `name`, and says how many were freed. Tiers are paused: a better
+/// version that came meanwhile would refuse these.
 fn freed_by(jit: &Jit, name: &str) -> u64 {
     let before = jit.stats().memory.freed;
     for tier in [Tier::Baseline, Tier::Optimized, Tier::Baseline] {
@@ -73,6 +74,7 @@ fn a_func_only_thread_is_asked_nothing_outside_of_its_calls() {
     static IN: AtomicBool = AtomicBool::new(false);
     static STEP: AtomicI32 = AtomicI32::new(0);
     let jit = builder("told").build().expect("a session");
+    jit.pause_tiers();
     jit.add_ir("m", SPIN).expect("valid IR");
     type Spin = extern "C" fn(*const AtomicBool, *const AtomicBool) -> u64;
     // SAFETY: the functions above.
@@ -185,6 +187,7 @@ fn code_that_switches_stacks_is_noticed() {
             }
         }));
         let jit = jit.build().expect("a session");
+        jit.pause_tiers();
         jit.add_ir(name, text).expect("valid IR");
         // SAFETY: the function above.
         let f = unsafe { jit.function::<extern "C" fn(u64) -> u64>("f") }.expect("typed");
@@ -209,6 +212,7 @@ fn code_that_switches_stacks_is_noticed() {
 fn a_program_that_uses_clone_keeps_its_code() {
     let _alone = ALONE.lock();
     let jit = builder("auto").build().expect("a session");
+    jit.pause_tiers();
     jit.add_ir(
         "m",
         "declare i32 @clone(ptr, ptr, i32, ptr)
