@@ -52,7 +52,14 @@
 //! ```
 //!
 //! so that one sample in a function that ran for a microsecond changes nothing, and after
-//! many samples they alone count.
+//! many samples they alone count. A body that is inlined by `alwaysinline` is not counted:
+//! the count of such a wrapper can be short by a factor of ten thousand, and then even
+//! hundreds of samples weigh little against the prior. So `m` is at least what the samples
+//! say by themselves, less two standard deviations:
+//!
+//! ```text
+//! m >= (n - 2 * sqrt(n)) * period / counted,  n = sampled / period
+//! ```
 
 use crate::config::Config;
 use crate::ids::{Nanos, Tier};
@@ -108,8 +115,14 @@ pub fn event_time(facts: &Facts, config: &Config) -> f64 {
 /// `period` the time one sample stands for, `sampled` and `counted` what both measures say
 /// of the same stretch.
 pub fn correction(common: f64, period: f64, sampled: f64, counted: f64) -> f64 {
-    let strength = PRIOR_SAMPLES * period.max(1.0);
-    (strength + sampled) / (strength / common + counted)
+    let period = period.max(1.0);
+    let strength = PRIOR_SAMPLES * period;
+    let likely = (strength + sampled) / (strength / common + counted);
+    let least = sampled - 2.0 * (sampled * period).sqrt();
+    match counted > 0.0 {
+        true => likely.max(least / counted),
+        false => likely,
+    }
 }
 
 /// Processors occupied, from the sum of times that decays with time constant `window` and
@@ -324,6 +337,9 @@ mod tests {
         // Hundreds of samples decide.
         let m = correction(1.0, period, 500.0 * period, 100.0 * period);
         assert!(m > 4.8 && m < 5.0, "{m}");
+        // Also where the counters see next to nothing.
+        let m = correction(1.0, period, 200.0 * period, 50e3);
+        assert!(m * 50e3 > 170.0 * period, "{m}");
         // No samples in a long time: it runs less than its counters say.
         assert!(correction(1.0, period, 0.0, 400.0 * period) < 0.011);
     }
