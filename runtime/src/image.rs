@@ -183,7 +183,7 @@ impl Core {
         let starts = drafts.placement(tls_place);
         let stacks = &self.reclaim.stacks;
         entries.extend(linked.fdes.iter().map(|row| row.start));
-        stacks.note_code(&names_of_files(image), &linked.code, starts.code, entries);
+        stacks.note_code(|| names_of_files(image), &linked.code, starts.code, entries);
         drafts.write(&linked)?;
         let memory = drafts.seal()?;
         self.register_rows(&linked.fdes, c"")?;

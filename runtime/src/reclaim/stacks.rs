@@ -125,13 +125,22 @@ impl StackSearch {
 
     /// Code of `files` is about to be made executable at `start`, nothing else among it;
     /// functions begin at `bounds`.
-    pub(crate) fn note_code(&self, files: &str, code: &[u8], start: u64, mut bounds: Vec<u64>) {
+    pub(crate) fn note_code(
+        &self,
+        files: impl FnOnce() -> String,
+        code: &[u8],
+        start: u64,
+        mut bounds: Vec<u64>,
+    ) {
         if !self.wanted() {
             return;
         }
         bounds.sort_unstable();
         if let Some(at) = switches::find(code, start, &bounds) {
-            self.begin(|| format!("{files}, at {at:#x}, loads its stack pointer from elsewhere"));
+            self.begin(|| {
+                let files = files();
+                format!("{files}, at {at:#x}, loads its stack pointer from elsewhere")
+            });
         }
     }
 
