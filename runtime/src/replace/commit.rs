@@ -110,7 +110,10 @@ impl Core {
         level: Level,
     ) -> Result<Done, (Error, Vec<Change>)> {
         let members: HashSet<FunctionId> = changes.iter().map(|change| change.id).collect();
-        let plans = self.next_plans(&changes);
+        let plans = {
+            let _pass = service::enter();
+            self.next_plans(&changes)
+        };
         let deadline = match level {
             Level::Immediate => None,
             Level::Quiescent { wait } => Some(Instant::now() + wait),
