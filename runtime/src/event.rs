@@ -7,9 +7,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use uruk_locks::RwLock;
 use uruk_report::Recorder;
 use uruk_stubs::FunctionId;
 pub use uruk_tiering::Tier;

@@ -35,12 +35,13 @@ mod reserve;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
 
 use reserve::{fill_static, take_static, thread_pointer};
+use uruk_locks::{Mutex, MutexGuard};
 
 /// Marks a module word of ours; libc counts modules from one.
 const OURS: u64 = 1 << 63;
@@ -212,6 +213,8 @@ pub(crate) fn fill(place: Place, image: Vec<u8>, size: usize, align: usize) {
         fill_static(offset, &image, size);
         return;
     }
+    // Threads of the program find it made: a child of fork would wait for who makes it.
+    key();
     let module = place.module;
     let template = Box::new(Template {
         module,

@@ -27,14 +27,15 @@
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use object::{Object, ObjectSection, SectionKind};
 use tracing::warn;
 use uruk_heap::Pool;
 use uruk_link::Linked;
+use uruk_locks::Mutex;
 use uruk_reclaim::{Config, Stacks};
 use uruk_roots::{Report, Roots, Wanted};
 
