@@ -345,6 +345,7 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service;
 
     fn search(stacks: Stacks) -> StackSearch {
         StackSearch::new(&Config {
@@ -359,6 +360,7 @@ mod tests {
 
     #[test]
     fn names_are_sorted_and_pairs_count_together() {
+        let _pass = service::enter();
         assert!(NAMES.is_sorted());
         let pair = search(Stacks::Auto);
         for name in ["longjmp", "printf", "siglongjmp", "main"] {
@@ -379,6 +381,7 @@ mod tests {
 
     #[test]
     fn code_that_the_program_makes_itself() {
+        let _pass = service::enter();
         let search = search(Stacks::Auto);
         // Other tests of the process make code as well, which is the reason for `ours`.
         let before = foreign_code(|_| false).expect("proc");
@@ -403,6 +406,7 @@ mod tests {
 
     #[test]
     fn libraries_are_told_apart() {
+        let _pass = service::enter();
         let path = |name: &str| {
             let found = foreign_code(|_| false).expect("proc");
             found.files.into_iter().find(|path| path.contains(name))
