@@ -72,8 +72,10 @@ fn pair(factor: u64) -> String {
     multiply("left", factor) + &multiply("right", factor)
 }
 
-/// One thing after the other; `number` is of this call and no other of the process.
-const ALL: [(&str, fn(&Jit, &mut Random, u64)); 13] = [
+/// Something to do; the number is of this call and no other of the process.
+type Act = fn(&Jit, &mut Random, u64);
+
+const ALL: [(&str, Act); 13] = [
     ("call", |jit, random, _| {
         let i = random.below(MOVING);
         let moving = function(jit, &format!("moving{i}"));
