@@ -155,7 +155,8 @@ pub enum Event {
     },
 }
 
-/// Called with each event, on the thread it happens on; must not call into the session.
+/// Called with each event, on the thread it happens on; must not call into the session, nor
+/// fork, nor wait for a thread that does.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// The listeners of a session, the recorder among them.

@@ -12,8 +12,8 @@
 //!   closed before it is empty.
 //! - The gate's own lock is held by the forking thread from the moment the gate is empty
 //!   until both sides are whole.
-//! - A thread that forks inside (a listener's) does not wait for itself. What it holds
-//!   then it goes on to open on both sides.
+//! - A thread that forks inside does not wait for itself. Listeners must not fork all the
+//!   same: they may be called under a lock that the two sides take.
 //!
 //! A worker in which LLVM reports a fatal error never returns: its function fails,
 //! another worker takes its place, and it is counted out.
