@@ -9,11 +9,12 @@
 //! that no fork happens meanwhile; sleeping threads are parked, which holds no lock.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::{debug, info, warn};
 use uruk_codegen::{Counters, fatal};
+use uruk_locks::MutexGuard;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Decision, Nanos, Outcome, Publication, Purpose, Tier, VersionId};
 
@@ -285,8 +286,6 @@ impl Core {
             let core = Arc::clone(self);
             move |message: &str| {
                 core.lose_worker();
-                service::leave_lost();
-                let _pass = service::enter();
                 let versions = core.tiers.versions.of(request.function);
                 versions.fail(request.version);
                 core.tell_failed(request, &core.fatal(request.function, message));
@@ -304,6 +303,7 @@ impl Core {
                     warn!(%cause, "no background worker in place of the one LLVM took down");
                     core.tiers.jobs().workers -= 1;
                 }
+                service::leave_lost();
             }
         };
         fatal::guard(on_fatal, || {

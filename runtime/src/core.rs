@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use uruk_codegen::{Bitcode, CodegenError, FactStore, ModulePlan, ReaderPool, SymbolId};
 use uruk_heap::{Heap, HeapConfig};
 use uruk_link::{Need, Resolved};
+use uruk_locks::{Mutex, RwLock};
 use uruk_session::Dylib;
 use uruk_stubs::{FunctionId, StubTable};
 use uruk_unwind::{RegionHandle, Row};
@@ -175,6 +176,15 @@ pub(crate) struct Core {
     pub(crate) region: Arc<RegionHandle>,
     pub(crate) stubs: Arc<StubTable>,
     pub(crate) heap: Heap,
+    end: service::End,
+}
+
+/// What goes with a session takes locks of the process. Whoever drops the last handle has a
+/// pass until all fields are gone.
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.end.begin();
+    }
 }
 
 impl Core {
@@ -232,6 +242,7 @@ impl Core {
             lost_worker: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             jobs,
+            end: service::End::default(),
         };
         Ok(Arc::new(core))
     }

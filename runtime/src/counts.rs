@@ -9,10 +9,11 @@
 //! | counter words | guest code | plain; read relaxed |
 //! | `chunks` | `Counts::address` | under the lock |
 
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uruk_heap::{Heap, HeapError, Pool, Sealed};
+use uruk_locks::{Mutex, MutexGuard};
 use uruk_stubs::FunctionId;
 
 /// Functions a chunk holds the counters of.

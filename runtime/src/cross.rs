@@ -25,11 +25,12 @@
 //! LLVM never runs under the lock of [`Parcels`]: it may take its thread down.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use tracing::debug;
 use uruk_codegen::{Compile, ModulePlan, Offer, Parcel, SymbolId, Tier};
+use uruk_locks::{Mutex, MutexGuard};
 use uruk_session::Dylib;
 use uruk_stubs::FunctionId;
 

@@ -50,6 +50,7 @@ impl Dylib {
     /// # Errors
     /// One of the dylibs was removed.
     pub fn add_to_link_order(&self, other: &Dylib) -> Result<(), Error> {
+        let _busy = service::enter();
         Ok(self
             .dylib
             .add_to_link_order(&other.dylib, Visibility::Exported)?)
@@ -69,7 +70,7 @@ impl Dylib {
     /// # Errors
     /// A syntax error with line and column; otherwise as [`Jit::add_bitcode`].
     pub fn add_ir(&self, name: &str, text: &str) -> Result<(), Error> {
-        self.add_source(Source::Bitcode(Bitcode::from_ir_text(name, text)?))
+        self.add_source(Source::text(name, text)?)
     }
 
     /// Adds a module built with inkwell; it is copied.
@@ -110,6 +111,7 @@ impl Dylib {
     /// # Errors
     /// The name is defined already.
     pub unsafe fn define(&self, name: &str, address: *const ()) -> Result<(), Error> {
+        let _busy = service::enter();
         let core = self.jit.core();
         let definition = Definition::Address(address as u64);
         let tracker = self.dylib.default_tracker()?;
@@ -124,6 +126,7 @@ impl Dylib {
     /// # Errors
     /// [`Error::MissingSymbols`].
     pub fn lookup(&self, name: &str) -> Result<u64, Error> {
+        let _busy = service::enter();
         let found = self.jit.core().address_of(&self.dylib, name);
         found.ok_or_else(|| crate::error::missing(name))
     }
@@ -202,6 +205,7 @@ impl Dylib {
     }
 
     fn id_of(&self, name: &str) -> Result<FunctionId, Error> {
+        let _busy = service::enter();
         match self.jit.core().names.find(&self.dylib, name) {
             Some(Definition::Function { id }) => Ok(id),
             Some(_) => Err(Error::NotAFunction {
@@ -212,6 +216,7 @@ impl Dylib {
     }
 
     fn add_source(&self, source: Source) -> Result<(), Error> {
+        let _busy = service::enter();
         let tracker = self.dylib.default_tracker()?;
         self.jit.core().add(&tracker, source)
     }

@@ -7,9 +7,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use uruk_locks::RwLock;
 use uruk_report::Recorder;
 use uruk_stubs::FunctionId;
 pub use uruk_tiering::Tier;
@@ -154,7 +155,8 @@ pub enum Event {
     },
 }
 
-/// Called with each event, on the thread it happens on; must not call into the session.
+/// Called with each event, on the thread it happens on; must not call into the session, nor
+/// fork, nor wait for a thread that does.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// The listeners of a session, the recorder among them.

@@ -16,11 +16,11 @@ use crate::service;
 impl Core {
     /// The IR type of a function that is behind a stub.
     pub(crate) fn function_type(&self, id: FunctionId) -> Result<String, Error> {
+        let _busy = service::enter();
         let name = || self.name_of(id).to_owned();
         let function = self
             .function(id)
             .ok_or_else(|| Error::NotAFunction { name: name() })?;
-        let _busy = service::enter();
         let reader = function.module.readers.reader()?;
         debug_assert_eq!(
             reader.summary().symbols[function.symbol.index()].kind,

@@ -15,12 +15,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tracing::debug;
 use uruk_codegen::{Compile, Counters, Probes, Profile, SymbolId};
 use uruk_heap::Sealed;
+use uruk_locks::{Mutex, MutexGuard};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Publication, Purpose, Tier, VersionId};
 

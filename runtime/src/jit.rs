@@ -9,7 +9,6 @@ use std::time::Duration;
 use uruk_heap::{BackingChoice, HeapConfig};
 use uruk_profiler::{Choice as SamplingChoice, Sizes as SamplingSizes};
 use uruk_reclaim::{Config as ReclaimConfig, Kind as ReclaimKind};
-use uruk_roots::StackId;
 use uruk_stubs::FailureHandler;
 use uruk_tiering::{Config as PolicyConfig, Tier};
 
@@ -20,6 +19,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::event::Listener;
 use crate::func::{Func, Signature};
+use crate::reclaim::RegisteredStack;
 use crate::service;
 #[cfg(doc)]
 use crate::stats::MemoryStats;
@@ -167,6 +167,8 @@ impl JitBuilder {
             heap.backing = BackingChoice::Flip;
         }
         let tools = Tools::new(&self.tools)?;
+        // Until the session is known to whoever forks.
+        let _pass = service::begin();
         let core = Core::new(heap, jobs, tiers, tools, self.reclaim)?;
         if let Some(count) = self.replacements_kept {
             core.replacing.keep_sets(count);
@@ -217,27 +219,6 @@ impl Drop for Shared {
     }
 }
 
-/// A stack that is scanned for return addresses while this lives; made by
-/// [`Jit::register_stack`].
-pub struct RegisteredStack {
-    core: Arc<Core>,
-    id: Option<StackId>,
-}
-
-impl fmt::Debug for RegisteredStack {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RegisteredStack").field(&self.id).finish()
-    }
-}
-
-impl Drop for RegisteredStack {
-    fn drop(&mut self) {
-        if let (Some(id), Ok(roots)) = (self.id.take(), self.core.roots()) {
-            roots.unregister_stack(id);
-        }
-    }
-}
-
 impl Jit {
     /// A session with default settings.
     ///
@@ -266,6 +247,7 @@ impl Jit {
     /// # Errors
     /// The name is taken.
     pub fn create_dylib(&self, name: &str) -> Result<Dylib, Error> {
+        let _busy = service::enter();
         let dylib = self.shared.core.names.create_dylib(name)?;
         Ok(Dylib {
             jit: self.clone(),
@@ -278,6 +260,7 @@ impl Jit {
     /// # Errors
     /// The dynamic loader's message.
     pub fn add_library(&self, name: &str) -> Result<(), Error> {
+        let _busy = service::enter();
         let mut process = self
             .shared
             .core
@@ -411,14 +394,17 @@ impl Jit {
     /// As calling any function of the modules.
     pub unsafe fn initialize(&self) {
         let core = &self.shared.core;
-        let pending =
-            std::mem::take(&mut *core.pending.lock().unwrap_or_else(PoisonError::into_inner));
+        let pending = {
+            let _busy = service::enter();
+            std::mem::take(&mut *core.pending.lock().unwrap_or_else(PoisonError::into_inner))
+        };
         for hooks in pending.into_values() {
             // SAFETY: by the caller's promise; an empty argument vector ends itself.
             unsafe {
                 hooks.resolve_ifuncs(core);
                 hooks.run_constructors(0, [std::ptr::null()].as_ptr(), [std::ptr::null()].as_ptr());
             }
+            let _busy = service::enter();
             let mut held = core
                 .destructors
                 .lock()
@@ -433,12 +419,14 @@ impl Jit {
     /// As calling any function of the modules.
     pub unsafe fn deinitialize(&self) {
         let core = &self.shared.core;
-        let destructors = std::mem::take(
-            &mut *core
+        let destructors = {
+            let _busy = service::enter();
+            let mut held = core
                 .destructors
                 .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+                .unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *held)
+        };
         for &address in destructors.values().rev().flatten() {
             // SAFETY: by the caller's promise.
             unsafe { uruk_stubs::call_void(address) };
@@ -479,12 +467,8 @@ impl Jit {
     /// already, or no signal is left for the scan of threads.
     pub unsafe fn register_stack(&self, stack: Range<u64>) -> Result<RegisteredStack, Error> {
         let core = &self.shared.core;
-        let register = || core.roots()?.register_stack(stack);
-        let id = register().map_err(Arc::new)?;
-        Ok(RegisteredStack {
-            core: Arc::clone(core),
-            id: Some(id),
-        })
+        let _busy = service::enter();
+        RegisteredStack::new(core, stack)
     }
 
     /// What the session has done so far.

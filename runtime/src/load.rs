@@ -18,6 +18,7 @@ use crate::error::{Error, Missing};
 use crate::hooks::{Hook, Target};
 use crate::names::{Definition, Name};
 use crate::program::Mode;
+use crate::service;
 use crate::stats::Counters;
 
 /// Functions and variables of libraries that programs are known to replace.
@@ -61,6 +62,13 @@ impl Source {
         Source::from_bytes(&file, bytes)
     }
 
+    /// IR text.
+    pub(crate) fn text(file: &str, text: &str) -> Result<Source, Error> {
+        // LLVM reads it, whose own locks a child of fork would find held.
+        let _busy = service::enter();
+        Ok(Source::Bitcode(Bitcode::from_ir_text(file, text)?))
+    }
+
     /// Tells what `bytes` are: bitcode (raw or wrapped), an ELF object, IR text.
     pub(crate) fn from_bytes(file: &str, bytes: Vec<u8>) -> Result<Source, Error> {
         if bytes.starts_with(b"BC\xC0\xDE") || bytes.starts_with(&[0xDE, 0xC0, 0x17, 0x0B]) {
@@ -73,9 +81,7 @@ impl Source {
             });
         }
         match std::str::from_utf8(&bytes) {
-            Ok(text) if !text.trim().is_empty() && !text.contains('\0') => {
-                Ok(Source::Bitcode(Bitcode::from_ir_text(file, text)?))
-            }
+            Ok(text) if !text.trim().is_empty() && !text.contains('\0') => Source::text(file, text),
             _ => Err(Error::UnknownFormat {
                 file: file.to_owned(),
             }),

@@ -2,7 +2,7 @@
 //! Publishing it is `versions`' affair; what is not compiled function by function is
 //! `image`'s.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use uruk_codegen::{
@@ -10,6 +10,7 @@ use uruk_codegen::{
 };
 use uruk_heap::Pool;
 use uruk_link::{Graph, LayoutOptions, Object, Resolved};
+use uruk_locks::Mutex;
 use uruk_session::{Flags, Interface, Responsibility, SessionError, Symbol, Tracker, Unit};
 use uruk_stubs::FunctionId;
 

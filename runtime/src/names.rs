@@ -7,8 +7,9 @@
 //! Thread-locals have no address and are kept beside.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
+use uruk_locks::RwLock;
 use uruk_session::{
     AbsoluteSymbols, Ask, Dylib, DylibId, Flags, Lookup, PoolConfig, Session, SessionConfig,
     SessionError, Symbol, Tracker, Visibility,

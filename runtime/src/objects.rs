@@ -16,9 +16,10 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use uruk_link::{Graph, Kind as LinkKind, Object, Place};
+use uruk_locks::{Mutex, MutexGuard};
 use uruk_session::{Dylib, DylibId, Tracker};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Entry, Purpose, Tier, VersionId};

@@ -104,6 +104,7 @@ impl Program {
     pub fn load(jit: &Jit, files: &[PathBuf], options: ProgramOptions) -> Result<Program, Error> {
         let core = Arc::clone(jit.core());
         core.become_program();
+        let _busy = service::enter();
         core.set_dump_asm(&options.dump_asm);
         let sources = files
             .iter()

@@ -16,17 +16,19 @@ mod environment;
 #[cfg(test)]
 mod fork_tests;
 mod notes;
+mod registered;
 mod shared;
 mod stacks;
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::{debug, info, warn};
 use uruk_heap::HeapError;
+use uruk_locks::{Mutex, MutexGuard};
 use uruk_reclaim::{Block, BlockId, Config, Engine, Kind, Nanos, Span, Step};
 use uruk_roots::{Roots, RootsError};
 use uruk_stubs::FunctionId;
@@ -41,6 +43,7 @@ use crate::tiers::clock;
 
 use environment::{Hands, space_of};
 pub(crate) use notes::{Note, Notes};
+pub use registered::RegisteredStack;
 use stacks::StackSearch;
 
 /// Notes are left to gather for so long, unless somebody waits.

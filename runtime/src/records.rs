@@ -6,9 +6,10 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use uruk_locks::{Mutex, MutexGuard};
 use uruk_reclaim::IdMap;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{FunctionVersions, Tier, VersionId, VersionIds};

@@ -7,10 +7,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use uruk_heap::Sealed;
 use uruk_link::Resolved;
+use uruk_locks::RwLock;
 use uruk_reclaim::Fixed;
 use uruk_session::{Resource, Tracker};
 use uruk_stubs::FunctionId;
@@ -24,6 +25,7 @@ use crate::hooks::Hooks;
 use crate::load::Source;
 use crate::program::Mode;
 use crate::reclaim::Notes;
+use crate::service;
 use crate::tiers::key;
 
 /// The memory of an image's data and of its functions that have no versions. It goes
@@ -66,6 +68,7 @@ impl Holding {
 
 impl Drop for Holding {
     fn drop(&mut self) {
+        let _pass = service::enter();
         let mut owners = self
             .owners
             .ranges
@@ -111,6 +114,7 @@ impl Owners {
 impl Core {
     /// Adds an input under `tracker`: all of it, or nothing.
     pub(crate) fn add(self: &Arc<Self>, tracker: &Tracker, source: Source) -> Result<(), Error> {
+        let _pass = service::enter();
         let own = tracker.dylib().create_tracker()?;
         let loaded = self.load_and_start(&own, vec![source], Mode::Lazy);
         let (image, started) = match loaded {

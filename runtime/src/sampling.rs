@@ -6,10 +6,11 @@
 //! gate.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, PoisonError};
 use std::time::Duration;
 
 use tracing::info;
+use uruk_locks::{Mutex, MutexGuard};
 use uruk_profiler::{AddressMap, Choice, Excluded, Found, Sampler, Settings, Sizes, Summary};
 use uruk_reclaim::Edge;
 use uruk_stubs::FunctionId;

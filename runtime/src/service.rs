@@ -3,24 +3,34 @@
 //!
 //! A worker blocks all signals: guest handlers must never run on its stack. Around
 //! a request it holds a pass of the gate; `fork` closes the gate, so that at the
-//! moment of the fork nobody is inside LLVM or holds any lock, and the child can go
-//! on with workers of its own.
+//! moment of the fork no other thread is inside LLVM or holds any lock, and the child
+//! can go on with workers of its own. Locks are `uruk_locks`': a debug build ends where
+//! one is taken without a pass.
 //!
-//! A worker in which LLVM reports a fatal error never returns: it is counted out, its
-//! function fails, and another worker takes its place.
+//! - A thread with a pass gets more without asking: the gate counts threads. So a thread
+//!   inside may wait for others that are inside or have yet to come in: the gate is not
+//!   closed before it is empty.
+//! - The gate's own lock is held by the forking thread from the moment the gate is empty
+//!   until both sides are whole.
+//! - A thread that forks inside does not wait for itself. Listeners must not fork all the
+//!   same: they may be called under a lock that the two sides take.
+//!
+//! A worker in which LLVM reports a fatal error never returns: its function fails,
+//! another worker takes its place, and it is counted out.
 //!
 //! | field | writer | meaning |
 //! |---|---|---|
-//! | `GateState::inside` | whoever compiles, or on behalf of who is lost | passes given |
-//! | `GateState::closed` | the forking thread | no pass is given |
+//! | `GateState::inside` | whoever comes in or leaves, lost threads last | threads inside |
+//! | `GateState::awaited` | whoever waits for that to fall | to be told when it does |
 
 use std::cell::Cell;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tracing::error;
 use uruk_codegen::fatal;
+use uruk_locks::Cover;
 use uruk_session::SessionError;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Purpose, Tier};
@@ -41,22 +51,22 @@ pub(crate) const LAST_COMPILES: Duration = Duration::from_secs(10);
 static GATE: Gate = Gate {
     state: Mutex::new(GateState {
         inside: 0,
-        closed: false,
+        awaited: 0,
     }),
-    changed: Condvar::new(),
+    left: Condvar::new(),
 };
-static SESSIONS: Mutex<Vec<Weak<Core>>> = Mutex::new(Vec::new());
+static SESSIONS: uruk_locks::Mutex<Vec<Weak<Core>>> = uruk_locks::Mutex::new(Vec::new());
 
-/// Counts who compiles; closed around `fork`. Not a read-write lock, because a thread
-/// that LLVM took down must be counted out by others (see [`Pass::leave_for`]).
+/// Counts who is inside; its lock is held around `fork`. Not a read-write lock, because a
+/// thread that LLVM took down must be counted out by what is left of it ([`leave_lost`]).
 struct Gate {
     state: Mutex<GateState>,
-    changed: Condvar,
+    left: Condvar,
 }
 
 struct GateState {
     inside: usize,
-    closed: bool,
+    awaited: usize,
 }
 
 impl Gate {
@@ -64,57 +74,82 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, GateState>) -> MutexGuard<'a, GateState> {
-        self.changed
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn leave(&self) {
-        self.lock().inside -= 1;
-        self.changed.notify_all();
-    }
-
-    fn close(&self) {
         let mut state = self.lock();
-        while state.closed || state.inside != 0 {
-            state = self.wait(state);
+        state.inside -= 1;
+        if state.awaited != 0 {
+            self.left.notify_all();
         }
-        state.closed = true;
     }
 
-    fn open(&self) {
-        self.lock().closed = false;
-        self.changed.notify_all();
+    /// Waits until no more than `own` threads are inside, at most for `limit`, and keeps
+    /// others out. Who gives up waiting keeps them out, too.
+    fn close(&self, own: usize, limit: Option<Duration>) -> MutexGuard<'_, GateState> {
+        let mut state = self.lock();
+        state.awaited += 1;
+        let late = |state: &mut GateState| state.inside > own;
+        // A poisoned lock is as good as any: nothing panics under it.
+        let mut state = match limit {
+            None => self.left.wait_while(state, late),
+            Some(limit) => match self.left.wait_timeout_while(state, limit, late) {
+                Ok((state, _)) => Ok(state),
+                Err(poisoned) => Ok(poisoned.into_inner().0),
+            },
+        }
+        .unwrap_or_else(PoisonError::into_inner);
+        state.awaited -= 1;
+        state
     }
 }
 
-/// The right to compile; no fork happens while it is held.
-pub(crate) struct Pass(());
+/// The right to take locks, and to compile; no other thread forks while it is held. It
+/// stays on its thread.
+pub(crate) struct Pass {
+    cover: ManuallyDrop<Cover>,
+}
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        GATE.leave();
+        // SAFETY: not used after this. First, as it checks that no lock is held any more.
+        unsafe { ManuallyDrop::drop(&mut self.cover) };
+        if uruk_locks::covers() == 0 {
+            GATE.leave();
+        }
     }
 }
 
 /// Waits until no fork is under way.
 pub(crate) fn enter() -> Pass {
-    let mut state = GATE.lock();
-    while state.closed {
-        state = GATE.wait(state);
+    if uruk_locks::covers() == 0 {
+        GATE.lock().inside += 1;
     }
-    state.inside += 1;
-    Pass(())
+    Pass {
+        cover: ManuallyDrop::new(Cover::new()),
+    }
 }
 
-/// Waits until nobody compiles or tells what was compiled, at most for `limit`.
+/// The pass of a value that is dropped, as its last field.
+#[derive(Default)]
+pub(crate) struct End(Option<Passing>);
+
+impl End {
+    /// To be called by the value's `drop`, before its fields go.
+    pub(crate) fn begin(&mut self) {
+        self.0 = Some(Passing(enter()));
+    }
+}
+
+/// A pass in a value that may change its thread.
+struct Passing(Pass);
+
+// SAFETY: it is made when the value is dropped, and goes before that ends, on one thread.
+unsafe impl Send for Passing {}
+// SAFETY: a shared one allows nothing.
+unsafe impl Sync for Passing {}
+
+/// Waits until nobody else compiles or tells what was compiled, at most for `limit`.
 pub(crate) fn settle(limit: Duration) {
-    let state = GATE.lock();
-    // A limit that passes and a poisoned lock are the same to a caller: go on.
-    let _ = GATE
-        .changed
-        .wait_timeout_while(state, limit, |state| state.inside != 0);
+    drop(GATE.close(usize::from(uruk_locks::covers() != 0), Some(limit)));
 }
 
 /// The sessions there are; the list is not locked any more.
@@ -128,11 +163,14 @@ fn sessions() -> Vec<Arc<Core>> {
 /// runs. The command has no need, it never destroys LLVM's objects.
 pub(crate) fn wait_at_exit() {
     extern "C" fn at_exit() {
-        for core in &sessions() {
-            let _pass = enter();
+        let pass = enter();
+        let sessions = sessions();
+        for core in &sessions {
             core.tiers.pause(true);
             core.tiers.drop_jobs();
         }
+        drop(sessions);
+        drop(pass);
         settle(LAST_COMPILES);
     }
     static ONCE: Once = Once::new();
@@ -142,9 +180,11 @@ pub(crate) fn wait_at_exit() {
     });
 }
 
-/// On behalf of a thread that LLVM took down inside its pass.
+/// The last a thread does that LLVM took down inside its pass: it never gives that back.
 pub(crate) fn leave_lost() {
-    GATE.leave();
+    if uruk_locks::covers() != 0 {
+        GATE.leave();
+    }
 }
 
 /// Runs `work` on a thread that is given up should LLVM report a fatal error in it;
@@ -159,9 +199,9 @@ pub(crate) fn sacrificial<R: Send + 'static>(
     spawn_thread(name.to_owned(), move || {
         let on_fatal = move |message: &str| {
             let error = lost(message);
-            GATE.leave();
             // Nobody is left to tell if the receiver is gone.
             let _ = to_lose.send(Err(error));
+            leave_lost();
         };
         let result = fatal::guard(on_fatal, move || {
             let _busy = enter();
@@ -214,14 +254,25 @@ thread_local! {
     static FORK: Cell<Option<ForkState>> = const { Cell::new(None) };
 }
 
-/// What the forking thread holds between `prepare` and the other side.
+/// What the forking thread holds between `prepare` and the other side; goes in order.
 struct ForkState {
     sessions: Vec<Arc<Core>>,
+    _cover: Cover,
+    _closed: MutexGuard<'static, GateState>,
 }
 
-/// Starts the workers of a session and keeps it informed of forks.
-pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
+/// The pass under which a session is made and started.
+pub(crate) fn begin() -> Pass {
     register_fork_handlers();
+    let pass = enter();
+    // Installs handlers once, which a child of fork would wait for.
+    fatal::guard(|_| {}, || {});
+    pass
+}
+
+/// Starts the workers of a session and keeps it informed of forks. Under a pass, held since
+/// before the session was made.
+pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
     SESSIONS
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -269,13 +320,13 @@ fn answer(core: &Arc<Core>, id: FunctionId) {
         move |message: &str| {
             core.lose_worker();
             core.tiers.versions.of(id).fail(version);
-            leave_lost();
             core.tell_lost(message);
             core.fail(id, &core.fatal(id, message));
             // Without a worker in its place later calls wait for ever.
             if let Err(cause) = spawn(&core, 1) {
                 error!(%cause, "no worker to replace the one LLVM took down");
             }
+            leave_lost();
         }
     };
     fatal::guard(on_fatal, || {
@@ -323,20 +374,29 @@ fn register_fork_handlers() {
         // SAFETY: three functions that live as long as the process. Registered before
         // any guest code runs: ours then run last before a fork and first after it.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
+        uruk_locks::demand();
     });
 }
 
 unsafe extern "C" fn before_fork() {
+    let closed = GATE.close(usize::from(uruk_locks::covers() != 0), None);
+    let cover = Cover::new();
     let sessions = sessions();
-    GATE.close();
     for core in &sessions {
-        if !core.lost_worker() {
-            core.names.session().pool().quiesce();
+        let pool = core.names.session().pool();
+        match core.lost_worker() {
+            false => pool.quiesce(),
+            true => pool.quiesce_but_for_tasks(),
         }
         core.heap.before_fork();
     }
     uruk_unwind::before_fork();
-    FORK.with(|cell| cell.set(Some(ForkState { sessions })));
+    let state = ForkState {
+        sessions,
+        _cover: cover,
+        _closed: closed,
+    };
+    FORK.with(|cell| cell.set(Some(state)));
 }
 
 unsafe extern "C" fn in_parent() {
@@ -345,11 +405,8 @@ unsafe extern "C" fn in_parent() {
         for core in &state.sessions {
             core.heap.after_fork_parent();
             core.reclaim.after_fork_parent();
-            if !core.lost_worker() {
-                core.names.session().pool().resume();
-            }
+            core.names.session().pool().resume();
         }
-        GATE.open();
     }
 }
 
@@ -373,9 +430,8 @@ unsafe extern "C" fn in_child() {
         core.events.after_fork_child();
         core.tools.after_fork_child();
     }
-    GATE.open();
     for core in &state.sessions {
-        // One worker: most children call `exec` soon.
+        // One worker: most children call `exec` soon. It comes in when the gate is open.
         if let Err(cause) = spawn(core, 1).and_then(|()| background::start(core)) {
             error!(%cause, "no compile worker after fork");
         }

@@ -13,11 +13,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
 
 use uruk_codegen::{Compile, Counters};
+use uruk_locks::{Mutex, MutexGuard};
 use uruk_profiler::{Choice, Sizes};
 use uruk_reclaim::IdMap;
 use uruk_stubs::FunctionId;

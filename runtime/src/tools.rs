@@ -6,10 +6,11 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use tracing::warn;
 use uruk_link::Linked;
+use uruk_locks::{Mutex, MutexGuard};
 use uruk_profiler::outputs::symfile::{Frames, Symbol};
 use uruk_profiler::outputs::{
     Code, JitDump, Lines, OutputError, PERF_MAP_FOLDER, PerfMap, gdb, symfile,

@@ -42,6 +42,7 @@ impl Dylib {
     /// # Errors
     /// The dylib was removed.
     pub fn create_tracker(&self) -> Result<Tracker, Error> {
+        let _pass = service::enter();
         Ok(Tracker {
             jit: self.jit.clone(),
             tracker: self.dylib.create_tracker()?,
@@ -114,7 +115,7 @@ impl Tracker {
     /// # Errors
     /// As there, and that the tracker was removed.
     pub fn add_ir(&self, name: &str, text: &str) -> Result<(), Error> {
-        self.add(Source::Bitcode(Bitcode::from_ir_text(name, text)?))
+        self.add(Source::text(name, text)?)
     }
 
     /// [`Dylib::add_module`], under this tracker.
@@ -172,6 +173,7 @@ impl Tracker {
     }
 
     fn add(&self, source: Source) -> Result<(), Error> {
+        let _pass = service::enter();
         if self.tracker.is_defunct() {
             return Err(uruk_session::SessionError::TrackerDefunct {
                 dylib: self.tracker.dylib().name().into(),

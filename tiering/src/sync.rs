@@ -1,9 +1,8 @@
 //! The primitives of this package, in one place so that a model checker can stand in
 //! for them (`--cfg loom`).
 //!
-//! The lock is std's, one futex word: whatever a `fork` finds is whole. It is not
-//! poisoned by a panic, because the state under it is changed only after the last step
-//! that can fail.
+//! No `fork` finds the lock held (`uruk_locks`). It is not poisoned by a panic, because
+//! the state under it is changed only after the last step that can fail.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
@@ -12,9 +11,9 @@ pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(loom)]
 use loom::sync as raw;
-#[cfg(not(loom))]
-use std::sync as raw;
 use std::sync::PoisonError;
+#[cfg(not(loom))]
+use uruk_locks as raw;
 
 /// A lock that is not poisoned by panics.
 #[derive(Debug, Default)]

@@ -4,25 +4,27 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 18] = [
+const LAYERS: [(&str, &[&str]); 19] = [
+    ("runtime/locks", &[]),
     ("runtime/link", &[]),
     ("runtime/heap", &[]),
     ("runtime/unwind", &[]),
     ("runtime/session", &[]),
-    ("runtime/codegen", &[]),
-    ("runtime/report", &[]),
+    ("runtime/codegen", &["uruk-locks"]),
+    ("runtime/report", &["uruk-locks"]),
     ("runtime/settings", &[]),
-    ("runtime/reclaim", &["uruk-settings"]),
-    ("runtime/roots", &[]),
+    ("runtime/reclaim", &["uruk-locks", "uruk-settings"]),
+    ("runtime/roots", &["uruk-locks"]),
     ("stubs", &["uruk-heap"]),
-    ("tiering", &["uruk-settings"]),
-    ("profiler", &[]),
+    ("tiering", &["uruk-locks", "uruk-settings"]),
+    ("profiler", &["uruk-locks"]),
     (
         "runtime",
         &[
             "uruk-codegen",
             "uruk-heap",
             "uruk-link",
+            "uruk-locks",
             "uruk-profiler",
             "uruk-reclaim",
             "uruk-roots",
@@ -151,4 +153,48 @@ fn thinking_packages_forbid_unsafe_code() {
         let library = text(&root().join(folder).join("src/lib.rs"));
         assert!(library.contains("#![forbid(unsafe_code)]"), "{folder}");
     }
+}
+
+/// Files of the library that may use `std`'s locks, and why no child of `fork` waits for them.
+const STD_LOCKS: [(&str, &str); 8] = [
+    ("runtime/locks/src/lock.rs", "wraps them"),
+    ("runtime/src/service.rs", "the gate: held by who forks"),
+    ("runtime/src/cli/", "the command, where no session is"),
+    ("runtime/heap/src/", "held by who forks"),
+    ("runtime/session/src/sync.rs", "behind a gate of its own"),
+    ("runtime/unwind/src/", "held by who forks"),
+    ("profiler/src/fake.rs", "samples of tests"),
+    ("/tests.rs", "tests"),
+];
+
+#[test]
+fn locks_are_those_that_no_fork_finds_held() {
+    let folders = ["runtime/", "stubs/", "tiering/", "profiler/"];
+    let kinds = ["Mutex", "RwLock", "Condvar"];
+    let mut findings = Vec::new();
+    let mut used = 0;
+    for path in files(&[".rs"]) {
+        let name = path.strip_prefix(root()).unwrap_or(&path);
+        let name = name.display().to_string();
+        let library = folders.iter().any(|folder| name.starts_with(folder));
+        if !library || !name.contains("src/") {
+            continue;
+        }
+        let text = text(&path);
+        // What comes before a file's tests; imports over several lines are one statement.
+        let code = text.split("#[cfg(test)]\nmod").next().unwrap_or_default();
+        for statement in code.split(';') {
+            let Some((_, imported)) = statement.split_once("std::sync::") else {
+                continue;
+            };
+            if kinds.iter().any(|kind| imported.contains(kind)) {
+                used += 1;
+                if !STD_LOCKS.iter().any(|(allowed, _)| name.contains(allowed)) {
+                    findings.push(format!("{name}: a lock of std's, not of uruk-locks"));
+                }
+            }
+        }
+    }
+    assert!(used > 3, "the search finds nothing");
+    report(findings);
 }

@@ -21,7 +21,9 @@
 #![expect(unsafe_code, reason = "a list of raw pointers that debuggers read")]
 
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+
+use uruk_locks::{Mutex, MutexGuard};
 
 const NO_ACTION: u32 = 0;
 const REGISTER: u32 = 1;

@@ -24,7 +24,7 @@
 
 mod infer;
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use inkwell::llvm_sys::core::{
     LLVMAddAttributeAtIndex, LLVMCreateEnumAttribute, LLVMGetCalledFunctionType,
@@ -35,6 +35,7 @@ use inkwell::llvm_sys::core::{
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use rustc_hash::{FxHashMap, FxHashSet};
+use uruk_locks::{Mutex, MutexGuard};
 
 use crate::body::is_call;
 use crate::extract::Extraction;

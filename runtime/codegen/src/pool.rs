@@ -10,7 +10,9 @@
 //! thread may hold locked at the moment of a `fork`.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
+
+use uruk_locks::{Condvar, Mutex, MutexGuard};
 
 use crate::bitcode::Bitcode;
 use crate::error::CodegenError;

@@ -8,15 +8,14 @@
 //!   unreachable, and after the note `Born` of the same block.
 //! - The length is bounded by the blocks there are: each is born, and retired, once.
 //!
-//! The lock is one futex word: whatever a `fork` finds is whole. Who forks must hold off
-//! pushes (`fork` waits at the same gate as publications).
+//! No `fork` finds the lock held (`uruk_locks`).
 
 use std::sync::PoisonError;
 
 #[cfg(loom)]
 use loom::sync::Mutex;
 #[cfg(not(loom))]
-use std::sync::Mutex;
+use uruk_locks::Mutex;
 
 use crate::block::Block;
 use crate::ids::{BlockId, GroupId};

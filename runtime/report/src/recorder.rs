@@ -15,8 +15,10 @@
 //! | `on` | `new`, `finish`, `forget` | relaxed: only says whether to take the lock |
 //! | `state` | all others | under the lock |
 
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use uruk_locks::{Mutex, MutexGuard};
 
 use crate::draft::Draft;
 use crate::limits::Limits;

@@ -15,6 +15,8 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::sync::Arc;
 
+use uruk_locks::Mutex;
+
 use crate::error::RootsError;
 use crate::hits::Hits;
 use crate::maps::Maps;
@@ -67,7 +69,7 @@ pub(crate) static INTERRUPTED: AtomicU64 = AtomicU64::new(0);
 static SIGNAL: AtomicU32 = AtomicU32::new(0);
 
 /// Installing happens once.
-static INSTALLING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+static INSTALLING: Mutex<()> = Mutex::new(());
 
 extern "C" fn handler(_signal: c_int, _info: *mut libc::siginfo_t, context: *mut c_void) {
     let began = sys::now_ns();

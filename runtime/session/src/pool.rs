@@ -419,6 +419,13 @@ impl Pool {
         self.0.gate.close();
     }
 
+    /// As [`Pool::quiesce`], but waits for no task: for where one will never end, and
+    /// the caller knows that no other runs.
+    pub fn quiesce_but_for_tasks(&self) {
+        self.inner(|inner| inner.held = true);
+        self.0.gate.close();
+    }
+
     /// Lets tasks run again after `quiesce`.
     pub fn resume(&self) {
         self.0.gate.open();

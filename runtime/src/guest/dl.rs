@@ -40,11 +40,15 @@ pub(crate) fn installed() -> Option<&'static dyn Symbols> {
 /// True if `handle` means the global scope or the main program.
 fn is_global(handle: *mut c_void) -> bool {
     static MAIN: OnceLock<usize> = OnceLock::new();
-    let main = *MAIN.get_or_init(|| {
-        // SAFETY: asks for the main program's own handle.
-        unsafe { libc::dlopen(std::ptr::null(), libc::RTLD_LAZY) as usize }
-    });
-    handle.is_null() || handle as usize == main
+    let main = || {
+        // A child of fork would wait for who asks.
+        let _busy = service::enter();
+        MAIN.get_or_init(|| {
+            // SAFETY: asks for the main program's own handle.
+            unsafe { libc::dlopen(std::ptr::null(), libc::RTLD_LAZY) as usize }
+        })
+    };
+    handle.is_null() || handle as usize == *MAIN.get().unwrap_or_else(main)
 }
 
 /// `dlsym` as guest code sees it.

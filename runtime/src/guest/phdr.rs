@@ -47,7 +47,12 @@ pub(crate) unsafe extern "C" fn guest_dl_iterate_phdr(
         return result;
     }
     static SHOWN: OnceLock<Option<Shown>> = OnceLock::new();
-    let Some(shown) = SHOWN.get_or_init(make) else {
+    let shown = SHOWN.get().unwrap_or_else(|| {
+        // A child of fork would wait for who makes it.
+        let _busy = service::enter();
+        SHOWN.get_or_init(make)
+    });
+    let Some(shown) = shown else {
         return 0;
     };
     // SAFETY: a record of zeros is valid; the fields set below are all it says.
@@ -64,11 +69,7 @@ fn make() -> Option<Shown> {
     let symbols = dl::installed()?;
     let code = symbols.code_range();
     let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
-    let functions = {
-        let _busy = service::enter();
-        symbols.functions()
-    };
-    for (start, end, name) in functions {
+    for (start, end, name) in symbols.functions() {
         object.add_symbol(Symbol {
             name: name.to_bytes().to_vec(),
             value: start - code.start,

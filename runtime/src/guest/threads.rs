@@ -7,8 +7,10 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
+
+use uruk_locks::{Mutex, MutexGuard};
 
 use crate::sampling::EXCLUDED;
 use crate::service::{self, Pass};
@@ -63,6 +65,8 @@ pub(crate) fn mark_ours() -> Mark {
     let id = unsafe { libc::gettid() };
     let guest = Arc::new(AtomicBool::new(false));
     GUEST.set(Some(Arc::clone(&guest)));
+    // Also for the list of who is excluded, which is made when it is first used.
+    let _pass = service::enter();
     ours().list.push((id, guest));
     // One too many is sampled, which costs accuracy only.
     EXCLUDED.add(id);
@@ -71,6 +75,7 @@ pub(crate) fn mark_ours() -> Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
+        let _pass = service::enter();
         EXCLUDED.remove(self.0);
         GUEST.take();
         ours().list.retain(|&(id, _)| id != self.0);

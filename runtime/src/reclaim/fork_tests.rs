@@ -128,7 +128,10 @@ fn fork_after(steps: usize) -> bool {
             return false;
         }
     }
-    let busy = jit.core().reclaim.state().engine.is_busy();
+    let busy = {
+        let _pass = service::enter();
+        jit.core().reclaim.state().engine.is_busy()
+    };
     let entries: Vec<u64> = functions.iter().map(Func::entry).collect();
     let (told, tell) = std::io::pipe().expect("a pipe");
     // SAFETY: the child uses the session, which is made for that, and `_exit`.
@@ -160,6 +163,7 @@ fn fork_after(steps: usize) -> bool {
         right_at(&entries) && right(&functions),
         "what the child left"
     );
+    let _pass = service::enter();
     assert_eq!(jit.core().reclaim_stats().forked, u64::from(busy));
     true
 }

@@ -6,11 +6,12 @@
 //! processor away. A first call is never held up.
 
 use std::collections::VecDeque;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use uruk_locks::{Mutex, MutexGuard};
 use uruk_reclaim::Kind;
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
@@ -116,9 +117,11 @@ impl Notes {
 #[cfg(test)]
 mod tests {
     use super::{BACKLOG, Duration, Instant, Notes, Ordering, TOLL, VersionId};
+    use crate::service;
 
     #[test]
     fn who_publishes_pays_while_notes_are_not_read() {
+        let _pass = service::enter();
         let notes = Notes::default();
         let paid = || {
             let start = Instant::now();
@@ -136,6 +139,7 @@ mod tests {
         assert!(paid_beyond >= TOLL, "beyond it: {paid_beyond:?}");
         std::thread::scope(|scope| {
             scope.spawn(|| {
+                let _pass = service::enter();
                 std::thread::sleep(Duration::from_micros(100));
                 assert_eq!(notes.take().len(), BACKLOG + 1);
             });

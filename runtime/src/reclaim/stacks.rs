@@ -27,14 +27,15 @@
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use object::{Object, ObjectSection, SectionKind};
 use tracing::warn;
 use uruk_heap::Pool;
 use uruk_link::Linked;
+use uruk_locks::Mutex;
 use uruk_reclaim::{Config, Stacks};
 use uruk_roots::{Report, Roots, Wanted};
 
@@ -344,6 +345,7 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service;
 
     fn search(stacks: Stacks) -> StackSearch {
         StackSearch::new(&Config {
@@ -358,6 +360,7 @@ mod tests {
 
     #[test]
     fn names_are_sorted_and_pairs_count_together() {
+        let _pass = service::enter();
         assert!(NAMES.is_sorted());
         let pair = search(Stacks::Auto);
         for name in ["longjmp", "printf", "siglongjmp", "main"] {
@@ -378,6 +381,7 @@ mod tests {
 
     #[test]
     fn code_that_the_program_makes_itself() {
+        let _pass = service::enter();
         let search = search(Stacks::Auto);
         // Other tests of the process make code as well, which is the reason for `ours`.
         let before = foreign_code(|_| false).expect("proc");
@@ -402,6 +406,7 @@ mod tests {
 
     #[test]
     fn libraries_are_told_apart() {
+        let _pass = service::enter();
         let path = |name: &str| {
             let found = foreign_code(|_| false).expect("proc");
             found.files.into_iter().find(|path| path.contains(name))

@@ -12,6 +12,7 @@ use uruk_stubs::FunctionId;
 use crate::core::{Core, Module};
 use crate::guest::exit;
 use crate::load::function_base;
+use crate::service;
 
 use super::plan::Planned;
 
@@ -97,6 +98,7 @@ impl Core {
             // SAFETY: the handler takes the list, and is part of this executable.
             unsafe { exit::at_exit_with(run_at_exit, list.cast::<c_void>()) };
         } else {
+            let _pass = service::enter();
             let mut held = self
                 .destructors
                 .lock()

@@ -455,7 +455,9 @@ impl Core {
             back: moved.clone(),
             ..Way::default()
         };
-        match self.commit_set(changes.collect(), way, Level::Immediate) {
+        let committed = self.commit_set(changes.collect(), way, Level::Immediate);
+        let _pass = service::enter();
+        match committed {
             Ok(done) => Ok(done
                 .set
                 .before
@@ -471,7 +473,6 @@ impl Core {
                         What::Code(_) | What::Object(_) | What::Unbound => None,
                     },
                 });
-                let _pass = service::enter();
                 self.replacing.file(state::Set {
                     number,
                     before: before.collect(),

@@ -2,9 +2,10 @@
 //! nothing refers to yet. Whatever fails here leaves the program as it was.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use uruk_codegen::{Bitcode, CodegenError, Kind, Layout, Linkage, SymbolId};
+use uruk_locks::{Mutex, MutexGuard};
 use uruk_session::{Dylib, Tracker};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Purpose, Tier};
@@ -120,7 +121,7 @@ impl Staging {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<FunctionId>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<FunctionId>> {
         self.stubs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

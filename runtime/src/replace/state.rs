@@ -17,9 +17,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
-use std::sync::{RwLockWriteGuard, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
+use uruk_locks::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use uruk_session::{Dylib, DylibId, Tracker};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Entry, Kept, VersionId};
@@ -88,6 +88,7 @@ impl Old {
 impl Drop for Old {
     fn drop(&mut self) {
         if let (Some(kept), Some(core)) = (&self.kept, self.core.upgrade()) {
+            let _pass = service::enter();
             core.retire_version(self.id, kept.version());
         }
     }

@@ -1,0 +1,28 @@
+//! Locks that no `fork` may find held, and the check of it.
+//!
+//! A child of `fork` has one thread. A lock that another thread held at that moment stays
+//! locked there for ever. So a thread takes these locks only under a [`Cover`], and `fork`
+//! waits until no other thread has one: the façade gives covers out at its gate.
+//!
+//! Invariants, checked wherever `debug_assertions` are on, from [`demand`] on:
+//! 1. A thread that takes a lock has a cover.
+//! 2. A thread whose last cover goes holds no lock.
+//!
+//! What breaks one is said on standard error, with a backtrace, and ends the process: the
+//! thread may hold what a child of the next fork waits for. Without `debug_assertions`, and
+//! before `demand`, the locks are `std`'s: one futex word each, nothing process-wide.
+//!
+//! Covers and held locks are counted by thread ([`count`]). Neither can leave its thread.
+//!
+//! Packages whose locks are not of this kind say themselves what keeps a fork away:
+//! `uruk-session` closes a gate of its own around each stay under a lock; `uruk-heap` and
+//! `uruk-unwind` have the forking thread take theirs.
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod count;
+mod lock;
+
+pub use count::{Cover, covers, demand};
+pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};

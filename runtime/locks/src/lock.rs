@@ -1,0 +1,160 @@
+//! `std`'s locks, counted.
+//!
+//! A guard is counted before its lock is taken and until after the lock is open again:
+//! fields drop in order.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{self, LockResult, PoisonError};
+
+use crate::count::Held;
+
+/// Puts what came out of a lock, poisoned or not, into a guard of ours.
+fn wrap<G, W>(result: LockResult<G>, with: impl FnOnce(G) -> W) -> LockResult<W> {
+    match result {
+        Ok(guard) => Ok(with(guard)),
+        Err(poisoned) => Err(PoisonError::new(with(poisoned.into_inner()))),
+    }
+}
+
+/// As [`std::sync::Mutex`].
+#[derive(Debug, Default)]
+pub struct Mutex<T>(sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// Open.
+    pub const fn new(value: T) -> Mutex<T> {
+        Mutex(sync::Mutex::new(value))
+    }
+
+    /// Waits for the lock and takes it.
+    ///
+    /// # Errors
+    /// A thread panicked under it; the guard is in the error.
+    pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        let held = Held::new();
+        wrap(self.0.lock(), |guard| MutexGuard { guard, held })
+    }
+
+    /// What is in it.
+    ///
+    /// # Errors
+    /// As [`Mutex::lock`].
+    pub fn into_inner(self) -> LockResult<T> {
+        self.0.into_inner()
+    }
+}
+
+/// As [`std::sync::MutexGuard`].
+#[derive(Debug)]
+pub struct MutexGuard<'a, T> {
+    guard: sync::MutexGuard<'a, T>,
+    held: Held,
+}
+
+/// As [`std::sync::RwLock`].
+#[derive(Debug, Default)]
+pub struct RwLock<T>(sync::RwLock<T>);
+
+impl<T> RwLock<T> {
+    /// Open.
+    pub const fn new(value: T) -> RwLock<T> {
+        RwLock(sync::RwLock::new(value))
+    }
+
+    /// Waits until nobody writes, and keeps writers away.
+    ///
+    /// # Errors
+    /// As [`Mutex::lock`].
+    pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
+        let held = Held::new();
+        wrap(self.0.read(), |guard| RwLockReadGuard {
+            guard,
+            _held: held,
+        })
+    }
+
+    /// Waits until it is alone.
+    ///
+    /// # Errors
+    /// As [`Mutex::lock`].
+    pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
+        let held = Held::new();
+        wrap(self.0.write(), |guard| RwLockWriteGuard {
+            guard,
+            _held: held,
+        })
+    }
+}
+
+/// As [`std::sync::RwLockReadGuard`].
+#[derive(Debug)]
+pub struct RwLockReadGuard<'a, T> {
+    guard: sync::RwLockReadGuard<'a, T>,
+    _held: Held,
+}
+
+/// As [`std::sync::RwLockWriteGuard`].
+#[derive(Debug)]
+pub struct RwLockWriteGuard<'a, T> {
+    guard: sync::RwLockWriteGuard<'a, T>,
+    _held: Held,
+}
+
+macro_rules! derefs {
+    ($($guard:ident),*) => {$(
+        impl<T> Deref for $guard<'_, T> {
+            type Target = T;
+
+            #[inline]
+            fn deref(&self) -> &T {
+                &self.guard
+            }
+        }
+    )*};
+}
+
+derefs!(MutexGuard, RwLockReadGuard, RwLockWriteGuard);
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+impl<T> DerefMut for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+/// As [`std::sync::Condvar`]. Who waits keeps its cover: a fork waits for whoever wakes it.
+#[derive(Debug, Default)]
+pub struct Condvar(sync::Condvar);
+
+impl Condvar {
+    /// Nobody waits.
+    pub const fn new() -> Condvar {
+        Condvar(sync::Condvar::new())
+    }
+
+    /// Opens the lock, waits, and takes it again.
+    ///
+    /// # Errors
+    /// As [`Mutex::lock`].
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+        let MutexGuard { guard, held } = guard;
+        wrap(self.0.wait(guard), |guard| MutexGuard { guard, held })
+    }
+
+    /// Wakes one.
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    /// Wakes all.
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}

@@ -1,0 +1,107 @@
+//! The check fires where it must and nowhere else. What it ends is a child process: this
+//! test's binary again, told by a variable what to do.
+
+use std::process::Command;
+use std::sync::PoisonError;
+
+use uruk_locks::{Condvar, Cover, Mutex, RwLock, covers, demand};
+
+const WHAT: &str = "URUK_LOCKS_WHAT";
+
+static LOCK: Mutex<u32> = Mutex::new(0);
+static SHARED: RwLock<u32> = RwLock::new(0);
+
+fn touch() {
+    *LOCK.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+}
+
+fn act(what: &str) {
+    match what {
+        "before" => touch(),
+        "mutex" => {
+            demand();
+            touch();
+        }
+        "read" => {
+            demand();
+            drop(SHARED.read());
+        }
+        "write" => {
+            demand();
+            drop(SHARED.write());
+        }
+        "outlived" => {
+            demand();
+            let cover = Cover::new();
+            let held = LOCK.lock();
+            drop(cover);
+            drop(held);
+        }
+        "inherited" => {
+            demand();
+            let _cover = Cover::new();
+            // A cover is its thread's only; the panic is the child's end otherwise.
+            let _ = std::thread::spawn(touch).join();
+        }
+        "covered" => {
+            demand();
+            let outer = Cover::new();
+            let inner = Cover::new();
+            assert_eq!(covers(), 2);
+            let held = LOCK.lock();
+            drop(inner);
+            drop(held);
+            drop(SHARED.read());
+            drop(SHARED.write());
+            drop(outer);
+            assert_eq!(covers(), 0);
+        }
+        "waited" => {
+            demand();
+            static CHANGED: Condvar = Condvar::new();
+            let waiting = std::thread::spawn(|| {
+                let _cover = Cover::new();
+                let mut held = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+                while *held == 0 {
+                    held = CHANGED.wait(held).unwrap_or_else(PoisonError::into_inner);
+                }
+            });
+            let cover = Cover::new();
+            touch();
+            drop(cover);
+            CHANGED.notify_all();
+            waiting.join().expect("no check fires");
+        }
+        _ => unreachable!("{what}"),
+    }
+}
+
+#[test]
+fn a_lock_outside_a_cover_ends_the_process() {
+    if let Ok(what) = std::env::var(WHAT) {
+        return act(&what);
+    }
+    let run = |what: &str| {
+        let this = std::env::current_exe().expect("known");
+        let mut command = Command::new(this);
+        command.args(["--exact", "a_lock_outside_a_cover_ends_the_process"]);
+        let output = command.env(WHAT, what).output().expect("started");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), said)
+    };
+    let checked = cfg!(debug_assertions);
+    for (what, fires) in [
+        ("before", false),
+        ("mutex", true),
+        ("read", true),
+        ("write", true),
+        ("outlived", true),
+        ("inherited", true),
+        ("covered", false),
+        ("waited", false),
+    ] {
+        let (good, said) = run(what);
+        assert_eq!(good, !(fires && checked), "{what}: {said}");
+        assert_eq!(said.contains("a child of fork"), fires && checked, "{what}");
+    }
+}
