@@ -27,6 +27,7 @@ use crate::service;
 use crate::tiers::Tiers;
 use crate::tiers::{Control, Job, Jobs, clock, key, nanos, process_time};
 use crate::versions::Request;
+use crate::warmth::{Turn, Warmth};
 
 /// Niceness of background workers: the program, and first calls, go before them; beside
 /// a thread of the program on the same processor they still get a quarter of it.
@@ -86,20 +87,17 @@ fn control(core: &Arc<Core>) {
 /// A background worker: waits for jobs until the session ends.
 fn work(core: &Arc<Core>) {
     lower_priority();
+    service::widen_heap();
     while !core.is_stopping() {
-        let job = {
+        let turn = {
             let _pass = service::enter();
-            let mut jobs = core.tiers.jobs();
-            let job = jobs.waiting.pop_front();
-            if job.is_none() {
-                jobs.idle.push(std::thread::current());
-            }
-            job
+            Turn::next(&mut core.tiers.jobs())
         };
-        match job {
-            Some(job) => core.run_job(job),
+        match turn {
+            Turn::Compile(job) => core.run_job(job),
+            Turn::WarmUp => core.warm_up(),
             // Woken for nothing it lines up again; it is in line once.
-            None => {
+            Turn::Wait => {
                 // Whoever ends the session before this thread lined up does not wake it.
                 if !core.is_stopping() {
                     std::thread::park();
@@ -241,12 +239,16 @@ impl Core {
             worker.unpark();
             return;
         }
+        // Another worker would do again what that one does, and both would take longer.
+        if jobs.warmth == Warmth::Warming && jobs.waiting.len() == 1 {
+            return;
+        }
         self.add_worker(jobs);
     }
 
     /// Has a first worker ready before there is a job: a program that runs for longer than
     /// the first interval between looks will have one, and its hot function need not wait
-    /// for a thread to start.
+    /// for a thread to start, nor for LLVM's first compile at tier 2 if there are loops.
     fn prepare_worker(self: &Arc<Self>) {
         let running = !self.tiers.control().watched.is_empty();
         let jobs = self.tiers.jobs();
@@ -256,7 +258,7 @@ impl Core {
     }
 
     /// Starts a worker if there may be another.
-    fn add_worker(self: &Arc<Self>, mut jobs: MutexGuard<'_, Jobs>) {
+    pub(crate) fn add_worker(self: &Arc<Self>, mut jobs: MutexGuard<'_, Jobs>) {
         if jobs.workers >= self.tiers.background_jobs() {
             return;
         }

@@ -60,6 +60,7 @@ mod tiers;
 mod tools;
 mod tracker;
 mod versions;
+mod warmth;
 
 pub use crate::dylib::Dylib;
 pub use crate::error::{Error, Missing};

@@ -305,6 +305,28 @@ pub(crate) fn spawn_thread(name: String, run: impl FnOnce() + Send + 'static) ->
     })
 }
 
+/// Has the C library give the calling thread room for a compile at once, the first time it
+/// is called there: the heap of a thread other than the first grows by a page at a time, with
+/// a system call for each. Pages are still only used when they are written to.
+pub(crate) fn widen_heap() {
+    /// Less than what is mapped by itself (128 KiB).
+    const PIECE: usize = 120 << 10;
+    /// 2 MiB in all: what a first compile takes.
+    const PIECES: usize = 17;
+    thread_local! {
+        static WIDE: Cell<bool> = const { Cell::new(false) };
+    }
+    if WIDE.replace(true) {
+        return;
+    }
+    // SAFETY: allocates; null is a piece, too.
+    let pieces = [(); PIECES].map(|()| unsafe { libc::malloc(PIECE) });
+    for piece in std::hint::black_box(pieces) {
+        // SAFETY: allocated above, and used by nobody.
+        unsafe { libc::free(piece) };
+    }
+}
+
 fn serve(core: &Arc<Core>) {
     while !core.is_stopping() {
         if let Some(id) = core.stubs.wait_request(None) {
@@ -314,6 +336,7 @@ fn serve(core: &Arc<Core>) {
 }
 
 fn answer(core: &Arc<Core>, id: FunctionId) {
+    widen_heap();
     let version = core.tiers.versions.ids.next();
     let on_fatal = {
         let core = Arc::clone(core);

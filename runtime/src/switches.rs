@@ -17,11 +17,14 @@
 //! jumps: `mov`, `lea`, `add`, `sub` and `and` keep it, any other write and, for registers that a
 //! call may change, a call end it. Slots are told apart by register and displacement.
 //! A mistake one way makes a search of memory where none is needed. The other way: assembly
-//! that switches stacks by adding a difference, or through a register that held a pointer into
-//! the old stack on another path.
+//! that switches stacks by adding a difference, through a register that held a pointer into
+//! the old stack on another path, or by `pop rsp` right behind a constant that ends in 0xf2 or
+//! 0xf3, 0x0f.
 //!
 //! Nearly no code has the bytes of such a write: [`suspicious`] looks for them, at
-//! about a byte in a nanosecond, and only then code is decoded.
+//! about a byte in a nanosecond, and only then code is decoded. The first decoder of a process
+//! makes tables of 360 KB in 0.8 ms, so subtractions of floating-point numbers, whose opcode
+//! is that of `pop rsp`, are told apart by their prefixes.
 
 use iced_x86::{
     Decoder, DecoderOptions, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic,
@@ -57,11 +60,16 @@ pub(crate) fn find(code: &[u8], start: u64, bounds: &[u64]) -> Option<u64> {
     None
 }
 
+/// Makes the tables of the decoder, which the first use would.
+pub(crate) fn prepare() {
+    let _ = find(&[0x5c], 0, &[0]);
+}
+
 /// False: no instruction in `code` writes `rsp` or `esp` but by push, pop, call, return,
 /// addition or a mask. Data may be among it.
 fn suspicious(code: &[u8]) -> bool {
     let mut before = 0u8;
-    for pair in code.windows(2) {
+    for (at, pair) in code.windows(2).enumerate() {
         let (opcode, modrm) = (pair[0], pair[1]);
         // Extensions of the register fields, if there is a prefix for that.
         let rex = if before & 0xf0 == 0x40 { before } else { 0 };
@@ -78,7 +86,7 @@ fn suspicious(code: &[u8]) -> bool {
             0xc7 | 0x8f => in_rm,
             0xbc => rex & 8 != 0 && rex & 1 == 0,
             // pop rsp; with 0x24 behind it is the operand `[rsp + ..]` of another one.
-            0x5c => modrm != 0x24 && rex & 1 == 0,
+            0x5c => modrm != 0x24 && rex & 1 == 0 && !subtracts(&code[..at]),
             // cmov.
             0x40..=0x4f => before == 0x0f && in_reg,
             // leave needs a frame pointer that was changed.
@@ -91,6 +99,14 @@ fn suspicious(code: &[u8]) -> bool {
     }
     code.last()
         .is_some_and(|&last| last == 0x5c || last == 0x94)
+}
+
+/// True for what comes before the opcode of `subss` and `subsd`.
+fn subtracts(before: &[u8]) -> bool {
+    matches!(
+        before,
+        [.., 0xf2 | 0xf3, 0x0f] | [.., 0xf2 | 0xf3, 0x40..=0x4f, 0x0f]
+    )
 }
 
 /// What is known to be made from the stack pointer.
@@ -349,5 +365,12 @@ mod tests {
             0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0x48, 0x89, 0x5c, 0x24, 8, 0x5d, 0xc3,
         ];
         assert!(!suspicious(&code));
+        // subsd xmm0, xmm1; subss xmm9, xmm2
+        assert!(!suspicious(&[
+            0xf2, 0x0f, 0x5c, 0xc1, 0xf3, 0x44, 0x0f, 0x5c, 0xca
+        ]));
+        // pop rsp, behind `and al, 15` and behind nothing
+        assert!(suspicious(&[0x24, 0x0f, 0x5c, 0xc3]));
+        assert!(suspicious(&[0x5c, 0xc3]));
     }
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
 
-use uruk_codegen::{Compile, Counters};
+use uruk_codegen::{Compile, Counters, warm};
 use uruk_locks::{Mutex, MutexGuard};
 use uruk_profiler::{Choice, Sizes};
 use uruk_reclaim::IdMap;
@@ -29,6 +29,7 @@ use crate::guided::Profiles;
 use crate::records::Versions;
 use crate::sampling::Sampling;
 use crate::versions::{Made, Request};
+use crate::warmth::{self, Warmth};
 
 /// How functions are compiled over their life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -152,6 +153,7 @@ pub(crate) struct Jobs {
     pub(crate) waiting: VecDeque<Job>,
     pub(crate) idle: Vec<Thread>,
     pub(crate) workers: usize,
+    pub(crate) warmth: Warmth,
 }
 
 impl TierState {
@@ -298,6 +300,9 @@ impl TierState {
         }
         if !self.is_auto() {
             return;
+        }
+        if made.facts.loops != 0 && self.settings.policy.cpus > 1 {
+            warmth::want(&mut self.jobs(), warm::is_cold());
         }
         let mut control = self.control();
         // Better code may have been published meanwhile, and told before.

@@ -34,33 +34,7 @@ impl Bitcode {
     /// [`CodegenError::Syntax`] with line and column.
     pub fn from_ir_text(name: &str, text: &str) -> Result<Bitcode, CodegenError> {
         let context = LlvmContext::new();
-        let c_name = c_name(name);
-        // LLVM's IR lexer needs the terminating zero that `MemoryBuffer` promises.
-        let mut terminated = Vec::with_capacity(text.len() + 1);
-        terminated.extend_from_slice(text.as_bytes());
-        terminated.push(0);
-        // SAFETY: `terminated` outlives the parse, which does not keep the buffer.
-        let buffer = unsafe { Buffer::view(&terminated[..text.len()], &c_name) };
-        let mut module: LLVMModuleRef = std::ptr::null_mut();
-        let mut message = std::ptr::null_mut();
-        // SAFETY: live context and buffer; the buffer stays ours.
-        let failed = unsafe {
-            LLVMParseIRInContext2(context.raw(), buffer.raw(), &mut module, &mut message)
-        };
-        if failed != 0 {
-            // SAFETY: on failure the message is ours.
-            let told = unsafe { take_message(message) };
-            let message = match told.strip_prefix(&format!("{name}:")) {
-                Some(rest) => rest.trim_end().to_owned(),
-                None => format!(" {}", told.trim_end()),
-            };
-            return Err(CodegenError::Syntax {
-                module: name.to_owned(),
-                message,
-            });
-        }
-        // SAFETY: a fresh module, ours.
-        let module = unsafe { OwnedModule::new(module) };
+        let module = parse(&context, name, text)?;
         // SAFETY: a live module; the buffer is ours.
         let out = unsafe { Buffer::from_raw(LLVMWriteBitcodeToMemoryBuffer(module.raw())) };
         Ok(Bitcode::new(name, out.bytes()))
@@ -75,4 +49,41 @@ impl Bitcode {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
+}
+
+/// Reads IR text.
+///
+/// # Errors
+/// [`CodegenError::Syntax`] with line and column.
+pub(crate) fn parse(
+    context: &LlvmContext,
+    name: &str,
+    text: &str,
+) -> Result<OwnedModule, CodegenError> {
+    let c_name = c_name(name);
+    // LLVM's IR lexer needs the terminating zero that `MemoryBuffer` promises.
+    let mut terminated = Vec::with_capacity(text.len() + 1);
+    terminated.extend_from_slice(text.as_bytes());
+    terminated.push(0);
+    // SAFETY: `terminated` outlives the parse, which does not keep the buffer.
+    let buffer = unsafe { Buffer::view(&terminated[..text.len()], &c_name) };
+    let mut module: LLVMModuleRef = std::ptr::null_mut();
+    let mut message = std::ptr::null_mut();
+    // SAFETY: live context and buffer; the buffer stays ours.
+    let failed =
+        unsafe { LLVMParseIRInContext2(context.raw(), buffer.raw(), &mut module, &mut message) };
+    if failed != 0 {
+        // SAFETY: on failure the message is ours.
+        let told = unsafe { take_message(message) };
+        let message = match told.strip_prefix(&format!("{name}:")) {
+            Some(rest) => rest.trim_end().to_owned(),
+            None => format!(" {}", told.trim_end()),
+        };
+        return Err(CodegenError::Syntax {
+            module: name.to_owned(),
+            message,
+        });
+    }
+    // SAFETY: a fresh module, ours.
+    Ok(unsafe { OwnedModule::new(module) })
 }

@@ -4,7 +4,6 @@
 //! tier it was asked for; its settings are fixed when it is made and never go through LLVM's process-wide
 //! options.
 
-use std::mem::ManuallyDrop;
 use std::sync::Once;
 
 use inkwell::llvm_sys::core::LLVMSetTarget;
@@ -41,19 +40,17 @@ fn level(tier: Tier) -> LLVMCodeGenOptLevel {
     }
 }
 
-/// A target machine, its data layout and its pipeline. For modules of one context.
-pub(crate) struct Emitter {
-    // Dropped by hand, before the machine it was made of.
-    pipeline: ManuallyDrop<Pipeline>,
-    machine: LLVMTargetMachineRef,
+/// A target machine and its data layout. Knows no context.
+pub(crate) struct Machine {
+    raw: LLVMTargetMachineRef,
     layout: LLVMTargetDataRef,
 }
 
 // SAFETY: a target machine has no thread affinity and is used by its owner only.
-unsafe impl Send for Emitter {}
+unsafe impl Send for Machine {}
 
-impl Emitter {
-    pub(crate) fn new(tier: Tier) -> Result<Emitter, CodegenError> {
+impl Machine {
+    pub(crate) fn new(tier: Tier) -> Result<Machine, CodegenError> {
         initialize();
         let mut target = std::ptr::null_mut();
         let mut message = std::ptr::null_mut();
@@ -84,16 +81,46 @@ impl Emitter {
         }
         // SAFETY: a live machine.
         let layout = unsafe { LLVMCreateTargetDataLayout(machine) };
-        let Some(pipeline) = Pipeline::new(machine) else {
+        Ok(Machine {
+            raw: machine,
+            layout,
+        })
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // SAFETY: created in `new`, disposed once; pipelines made of it are gone.
+        unsafe {
+            LLVMDisposeTargetData(self.layout);
+            LLVMDisposeTargetMachine(self.raw);
+        }
+    }
+}
+
+/// A target machine and its pipeline. For modules of one context.
+pub(crate) struct Emitter {
+    // Dropped before the machine it was made of.
+    pipeline: Pipeline,
+    machine: Machine,
+}
+
+// SAFETY: as a machine; the pipeline goes with it.
+unsafe impl Send for Emitter {}
+
+impl Emitter {
+    pub(crate) fn new(machine: Machine) -> Result<Emitter, CodegenError> {
+        let Some(pipeline) = Pipeline::new(machine.raw) else {
             return Err(CodegenError::NoTarget {
                 message: String::from("it emits no objects"),
             });
         };
-        Ok(Emitter {
-            pipeline: ManuallyDrop::new(pipeline),
-            machine,
-            layout,
-        })
+        Ok(Emitter { pipeline, machine })
+    }
+
+    /// The machine, for another context.
+    pub(crate) fn into_machine(self) -> Machine {
+        self.machine
     }
 
     /// Gives a fresh module the machine's triple and layout.
@@ -101,7 +128,7 @@ impl Emitter {
         // SAFETY: a live module; both are copied.
         unsafe {
             LLVMSetTarget(module, TRIPLE.as_ptr());
-            LLVMSetModuleDataLayout(module, self.layout);
+            LLVMSetModuleDataLayout(module, self.machine.layout);
         }
     }
 
@@ -116,7 +143,7 @@ impl Emitter {
             // A section for static linkers, made of entry counts; the streamer that is
             // kept does not forget the entries of the module before.
             LLVMPassBuilderOptionsSetCallGraphProfile(options, 0);
-            let error = LLVMRunPasses(module, pipeline.as_ptr(), self.machine, options);
+            let error = LLVMRunPasses(module, pipeline.as_ptr(), self.machine.raw, options);
             LLVMDisposePassBuilderOptions(options);
             error
         };
@@ -137,27 +164,16 @@ impl Emitter {
     /// After a module with assembly: `MCContext::reset` keeps the table of local labels
     /// (`1:`), whose symbols it frees.
     pub(crate) fn renew(&mut self) -> bool {
-        let Some(fresh) = Pipeline::new(self.machine) else {
+        let Some(fresh) = Pipeline::new(self.machine.raw) else {
             return false;
         };
-        *self.pipeline = fresh;
+        self.pipeline = fresh;
         true
     }
 
     /// Emits a module to a relocatable object.
     pub(crate) fn emit(&mut self, module: LLVMModuleRef) -> Vec<u8> {
         self.pipeline.emit(module)
-    }
-}
-
-impl Drop for Emitter {
-    fn drop(&mut self) {
-        // SAFETY: created in `new`, disposed once, the pipeline before its machine.
-        unsafe {
-            ManuallyDrop::drop(&mut self.pipeline);
-            LLVMDisposeTargetData(self.layout);
-            LLVMDisposeTargetMachine(self.machine);
-        }
     }
 }
 

@@ -21,7 +21,7 @@
 //! `candidates`, `survey`, `library`, `parcel` and `foreign` (bodies for other modules, and
 //! from them), [`facts`], `optimize` and `passes` (tiers 2 and 3), `shape`
 //! (loops and counters), `labels`, [`profile`], `probe` and `guide` (what code counts about itself, and
-//! its use at tier 3), `lines` (for debuggers), [`emit`] and `pipeline`, [`pool`], `query`
+//! its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`], [`pool`], `query`
 //! and `interface` (questions about a module), [`fatal`].
 
 #![deny(missing_docs)]
@@ -37,6 +37,7 @@ pub mod pool;
 pub mod profile;
 pub mod reader;
 pub mod summary;
+pub mod warm;
 
 mod bitcode;
 mod body;

@@ -35,6 +35,7 @@ use inkwell::llvm_sys::prelude::LLVMValueRef;
 use inkwell::llvm_sys::target_machine::{LLVMGetHostCPUFeatures, LLVMGetHostCPUName};
 
 use crate::compile::Tier;
+use crate::context::LlvmContext;
 use crate::emit::Emitter;
 use crate::extract::{Extraction, Unit, has_function_attribute};
 use crate::globals::add_function_attribute;
@@ -46,6 +47,20 @@ use crate::summary::Linkage;
 struct Host {
     cpu: String,
     features: String,
+}
+
+/// What every CPU for this target has, whether or not the host's list names it.
+const ABI: [&str; 6] = ["+cx8", "+fxsr", "+mmx", "+sse", "+sse2", "+x87"];
+
+impl Host {
+    /// True if features that a function asks for change nothing here.
+    fn has(&self, own: &str) -> bool {
+        let there = |one| self.features.split(',').any(|other| other == one);
+        own.is_empty()
+            || own
+                .split(',')
+                .all(|one| ABI.contains(&one) || (one.starts_with('+') && there(one)))
+    }
 }
 
 fn host() -> &'static Host {
@@ -80,48 +95,54 @@ impl Extraction<'_> {
             }
         }
         if !wide {
-            let host = host();
-            let own = string_attribute(new, "target-features");
-            let features = match own.is_empty() {
-                true => host.features.clone(),
-                // The later of two mentions counts: what the function asks for or
-                // forbids, it gets.
-                false => format!("{},{own}", host.features),
-            };
-            self.set_string_attribute(new, "target-cpu", &host.cpu);
-            self.set_string_attribute(new, "target-features", &features);
-            // SAFETY: a live function; pointer and length describe the name.
-            unsafe {
-                LLVMRemoveStringAttributeAtIndex(
-                    new,
-                    LLVMAttributeFunctionIndex,
-                    c"tune-cpu".as_ptr(),
-                    "tune-cpu".len() as u32,
-                );
-            }
+            for_host(self.reader.context(), new);
         }
         // A loop that copies is made a call of `memcpy`, unless the function is named
         // so; the body of the program's own `memcpy` has another name here.
         let id = self.reader.table().index[&old];
         let info = &self.reader.summary().symbols[id.index()];
         if info.linkage != Linkage::Local {
-            self.set_string_attribute(new, &format!("no-builtin-{}", info.name), "");
+            let builtin = format!("no-builtin-{}", info.name);
+            set_string_attribute(self.reader.context(), new, &builtin, "");
         }
     }
+}
 
-    fn set_string_attribute(&self, function: LLVMValueRef, key: &str, value: &str) {
-        // SAFETY: live function and context; pointers and lengths describe the strings.
-        // An attribute of the same key is replaced.
-        unsafe {
-            let attribute = LLVMCreateStringAttribute(
-                self.reader.context().raw(),
-                key.as_ptr().cast(),
-                key.len() as u32,
-                value.as_ptr().cast(),
-                value.len() as u32,
-            );
-            add_function_attribute(function, attribute);
-        }
+/// Lets a function use all that the host's CPU has.
+pub(crate) fn for_host(context: &LlvmContext, function: LLVMValueRef) {
+    let host = host();
+    let own = string_attribute(function, "target-features");
+    let features = match host.has(&own) {
+        // Each text gets tables of its own in the target machine.
+        true => host.features.clone(),
+        // The later of two mentions counts: what the function asks for or forbids, it gets.
+        false => format!("{},{own}", host.features),
+    };
+    set_string_attribute(context, function, "target-cpu", &host.cpu);
+    set_string_attribute(context, function, "target-features", &features);
+    // SAFETY: a live function; pointer and length describe the name.
+    unsafe {
+        LLVMRemoveStringAttributeAtIndex(
+            function,
+            LLVMAttributeFunctionIndex,
+            c"tune-cpu".as_ptr(),
+            "tune-cpu".len() as u32,
+        );
+    }
+}
+
+fn set_string_attribute(context: &LlvmContext, function: LLVMValueRef, key: &str, value: &str) {
+    // SAFETY: live function and context; pointers and lengths describe the strings. An
+    // attribute of the same key is replaced.
+    unsafe {
+        let attribute = LLVMCreateStringAttribute(
+            context.raw(),
+            key.as_ptr().cast(),
+            key.len() as u32,
+            value.as_ptr().cast(),
+            value.len() as u32,
+        );
+        add_function_attribute(function, attribute);
     }
 }
 
@@ -200,5 +221,33 @@ pub(crate) fn simplify(emitter: &mut Emitter, unit: &Unit) -> Result<(), String>
 fn shield(unit: &Unit) {
     for &function in &unit.kept {
         add_function_attribute(function, unit.optnone);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Host;
+
+    #[test]
+    fn what_the_host_has_needs_no_mention() {
+        let host = Host {
+            cpu: String::from("made-up"),
+            features: String::from("+sse3,-avx,+popcnt"),
+        };
+        let check = |own: &str| host.has(own);
+        assert!(check(""));
+        assert!(check("+cx8,+sse2,+x87"));
+        assert!(check("+popcnt,+sse3"));
+        for own in [
+            "+avx",
+            "-avx",
+            "-sse3",
+            "+sse2,-sse3",
+            "+sse",
+            "popcnt",
+            "+sse3,",
+        ] {
+            assert_eq!(check(own), own == "+sse", "{own}");
+        }
     }
 }

@@ -37,6 +37,7 @@ use crate::optimize;
 use crate::plan::ModulePlan;
 use crate::scan;
 use crate::summary::{ModuleSummary, SymbolId};
+use crate::warm;
 
 unsafe extern "C" {
     /// `llvm::GlobalValue::materialize()`: reads one body of a lazy module. It is
@@ -88,6 +89,21 @@ pub struct Reader {
 // moved between threads whole and used by one at a time (`&mut`).
 unsafe impl Send for Reader {}
 
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if self.sound {
+            let tiers = [Tier::Baseline, Tier::Optimized, Tier::Guided];
+            let emitters = self.emitters.iter_mut().map(Option::take);
+            warm::keep(
+                tiers
+                    .into_iter()
+                    .zip(emitters)
+                    .filter_map(|(t, e)| Some((t, e?))),
+            );
+        }
+    }
+}
+
 impl Reader {
     /// Reads the symbol table of `bitcode`.
     ///
@@ -102,7 +118,7 @@ impl Reader {
         bitcode: &Bitcode,
         summary: Option<Arc<ModuleSummary>>,
     ) -> Result<Reader, CodegenError> {
-        let emitter = Emitter::new(Tier::Baseline)?;
+        let emitter = warm::emitter(Tier::Baseline)?;
         let context = LlvmContext::new();
         let module = read_lazily(&context, bitcode)?;
         check_target(&module, bitcode)?;
@@ -232,7 +248,7 @@ impl Reader {
         let place = &mut self.emitters[tier as usize - 1];
         let emitter = match place {
             Some(emitter) => emitter,
-            None => place.insert(Emitter::new(tier)?),
+            None => place.insert(warm::emitter(tier)?),
         };
         let fail = |message| CodegenError::Emit {
             module: self.bitcode.name().to_owned(),

@@ -1,0 +1,127 @@
+//! A first compile at tier 2 ahead of need.
+//!
+//! The first compile of a process takes twice what later ones take: pages of LLVM's code
+//! are mapped by faults, and a target machine makes its tables for the host's CPU (1 MB)
+//! when a function first asks for them. [`warm_up`] compiles a small built-in function and
+//! keeps the target machine: the next reader that needs one of tier 2 takes it. A machine
+//! finds its tables by a function's CPU and features, which `optimize` writes in one way
+//! for all functions that want no more than the host has, and by the width of vectors that
+//! clang notes; the built-in function is as clang's.
+//!
+//! One machine of each tier is kept, also of readers that go: a session, or a module that
+//! replaces another, begins with the machines of one before. A pipeline goes with the
+//! context it served; a machine knows none.
+//!
+//! Nobody waits for the lock: a child of `fork` may find it held for good, and then makes
+//! machines of its own.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use inkwell::llvm_sys::core::LLVMGetNamedFunction;
+
+use crate::bitcode;
+use crate::compile::Tier;
+use crate::context::{LlvmContext, OwnedModule};
+use crate::emit::{Emitter, Machine};
+use crate::error::CodegenError;
+use crate::optimize;
+use crate::passes;
+
+/// IR of the function that is compiled.
+const TEXT: &str = include_str!("warm.ll");
+const NAME: &str = "warm";
+
+/// Some reader has compiled at tier 2, or [`warm_up`] was called. Relaxed: a hint, and
+/// whoever sees it late compiles once in vain.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Machines that belong to no reader, by tier.
+static SPARE: Mutex<[Option<Machine>; 3]> = Mutex::new([None, None, None]);
+
+/// True until something is compiled at tier 2 in this process.
+pub fn is_cold() -> bool {
+    !BEGUN.load(Ordering::Relaxed)
+}
+
+/// True while a machine of tier 2 is kept for the next reader.
+pub fn is_ready() -> bool {
+    spare().is_some_and(|spare| spare[Tier::Optimized as usize - 1].is_some())
+}
+
+/// Compiles a small function at tier 2 and keeps what the next compile can use, as far as
+/// it comes until `wanted` says that there is something else to do. Nothing is done if
+/// something was compiled already. A step takes 0.5 to 2 ms.
+///
+/// # Errors
+/// An error reported by LLVM.
+pub fn warm_up(wanted: impl Fn() -> bool) -> Result<(), CodegenError> {
+    if BEGUN.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
+    let context = LlvmContext::new();
+    let mut emitter = Emitter::new(Machine::new(Tier::Optimized)?)?;
+    if !wanted() {
+        let done = compile(&context, &mut emitter, wanted)?;
+        if let Some(message) = context.take_errors().or(done.err()) {
+            return Err(CodegenError::Emit {
+                module: NAME.to_owned(),
+                unit: NAME.to_owned(),
+                message,
+            });
+        }
+    }
+    keep([(Tier::Optimized, emitter)]);
+    Ok(())
+}
+
+/// Passes and emission; LLVM's word if either fails.
+fn compile(
+    context: &LlvmContext,
+    emitter: &mut Emitter,
+    wanted: impl Fn() -> bool,
+) -> Result<Result<(), String>, CodegenError> {
+    let module: OwnedModule = bitcode::parse(context, NAME, TEXT)?;
+    emitter.prepare(module.raw());
+    // SAFETY: a live module and a C string.
+    let function = unsafe { LLVMGetNamedFunction(module.raw(), c"warm".as_ptr()) };
+    if !function.is_null() {
+        optimize::for_host(context, function);
+    }
+    if let Err(message) = emitter.run_passes(module.raw(), &passes::optimized()) {
+        return Ok(Err(message));
+    }
+    if !wanted() {
+        emitter.emit(module.raw());
+    }
+    Ok(Ok(()))
+}
+
+/// The emitter for a reader that has none of this tier.
+pub(crate) fn emitter(tier: Tier) -> Result<Emitter, CodegenError> {
+    if tier == Tier::Optimized {
+        BEGUN.store(true, Ordering::Relaxed);
+    }
+    let kept = spare().and_then(|mut spare| spare[tier as usize - 1].take());
+    Emitter::new(kept.map_or_else(|| Machine::new(tier), Ok)?)
+}
+
+/// Keeps the machines of emitters nobody needs any more, whose context is still there.
+pub(crate) fn keep(emitters: impl IntoIterator<Item = (Tier, Emitter)>) {
+    for (tier, emitter) in emitters {
+        let machine = emitter.into_machine();
+        let Some(mut spare) = spare() else { return };
+        let place = &mut spare[tier as usize - 1];
+        if place.is_none() {
+            *place = Some(machine);
+        }
+    }
+}
+
+fn spare() -> Option<MutexGuard<'static, [Option<Machine>; 3]>> {
+    match SPARE.try_lock() {
+        Ok(spare) => Some(spare),
+        Err(TryLockError::Poisoned(spare)) => Some(spare.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
