@@ -14,10 +14,12 @@ use super::world::{Reclaimer, World, body};
 use crate::bench::{Bench, progress};
 use crate::clock;
 use crate::row::{Figure, Row, Target, Unit};
-use crate::tiny_object::function_object;
+use crate::tiny_object::functions_object;
 
 /// Threads that call.
 pub const CALLERS: usize = 2;
+/// A function of a set with the hot one.
+const BESIDE: &str = "f0";
 /// Calls between two looks at the clock.
 const BATCH: u64 = 1_000;
 /// Turns of a call's loop: a call takes about 20 ns.
@@ -173,12 +175,17 @@ fn call(stub: u64, line: &Line, stop: &AtomicBool) {
 }
 
 /// Slowdown of callers at 1,000 replacements a second, of linked code, with a compile
-/// each, and of sets behind a gate at which they wait.
+/// each, and of sets.
 ///
 /// # Errors
 /// No memory for code, or a compile fails.
 pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
-    Ok(vec![linked(bench)?, compiled(bench)?, gated(bench)?])
+    Ok(vec![
+        linked(bench)?,
+        compiled(bench)?,
+        replaced(bench, &[HOT])?,
+        replaced(bench, &[HOT, BESIDE])?,
+    ])
 }
 
 fn linked(bench: &Bench) -> Result<Row> {
@@ -213,18 +220,17 @@ fn compiled(bench: &Bench) -> Result<Row> {
     Ok(row)
 }
 
-/// Sets of one function, from object files, by `Dylib::replace`: callers park at the gate.
-/// The clock on the wall counts, and the processor of whoever replaces: on a machine with
-/// fewer free processors than threads the row says more about that than about the gate.
-fn gated(bench: &Bench) -> Result<Row> {
-    let jit = program(0)?;
+/// Sets from object files, by `Dylib::replace`. One function is exchanged by a store into
+/// its slot; at the gate before several, callers wait.
+fn replaced(bench: &Bench, set: &[&str]) -> Result<Row> {
+    let jit = program(1)?;
     jit.compile_at(HOT, Tier::Baseline)?;
     let stub = jit.lookup(HOT)?;
     let mut closed = Vec::new();
     let measured = Callers::during(stub, |callers| {
         compare(bench, callers, Of::Own, |number| {
             let code = body(7 + number as u32, TURNS, 16);
-            let object = function_object(HOT, &code)?;
+            let object = functions_object(set, &code)?;
             let new = Replacement::object("hot.o", object);
             let replaced = jit.main().replace(new)?;
             closed.push(replaced.closed.as_secs_f64() * 1e6);
@@ -239,7 +245,11 @@ fn gated(bench: &Bench) -> Result<Row> {
         of(0.99),
         closed.len()
     );
-    let row = measured.row("  by `replace`, at whose gate callers wait", &gate);
+    let name = match set.len() {
+        1 => "  by `replace`, one function",
+        _ => "  by `replace`, two functions: callers wait at the gate",
+    };
+    let row = measured.row(name, &gate);
     drop(jit);
     clock::until_one_thread();
     Ok(row)
