@@ -47,6 +47,21 @@ impl Moment {
     }
 }
 
+/// The kernel's id of the calling thread.
+pub fn thread_id() -> i32 {
+    // SAFETY: cannot fail.
+    unsafe { libc::gettid() }
+}
+
+/// Nanoseconds in which a thread of this process was ready to run and others had its
+/// processor.
+pub fn delay_ns_of(tid: i32) -> f64 {
+    let path = format!("/proc/self/task/{tid}/schedstat");
+    let schedstat = std::fs::read_to_string(path).unwrap_or_default();
+    let delay = schedstat.split(' ').nth(1);
+    delay.and_then(|word| word.parse().ok()).unwrap_or(0.0)
+}
+
 /// Ticks of the time stamp counter, after all earlier instructions.
 pub fn ticks() -> u64 {
     #[allow(unused_unsafe, reason = "safe in newer compilers than our oldest")]

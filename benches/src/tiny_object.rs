@@ -67,24 +67,27 @@ pub fn tiny_object(name: &str) -> Result<Vec<u8>, object::write::Error> {
     object.write()
 }
 
-/// An object with nothing but a function.
+/// An object with nothing but functions, all of the same code, each in a section of its own.
 ///
 /// # Errors
 /// None is expected; what the writer reports.
-pub fn function_object(name: &str, code: &[u8]) -> Result<Vec<u8>, object::write::Error> {
+pub fn functions_object(names: &[&str], code: &[u8]) -> Result<Vec<u8>, object::write::Error> {
     let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
-    let text = object.add_section(Vec::new(), b".text".into(), SectionKind::Text);
-    object.append_section_data(text, code, 16);
-    object.add_symbol(Symbol {
-        name: name.into(),
-        value: 0,
-        size: code.len() as u64,
-        kind: SymbolKind::Text,
-        scope: SymbolScope::Dynamic,
-        weak: false,
-        section: SymbolSection::Section(text),
-        flags: SymbolFlags::None,
-    });
+    for name in names {
+        let section = format!(".text.{name}").into_bytes();
+        let text = object.add_section(Vec::new(), section, SectionKind::Text);
+        object.append_section_data(text, code, 16);
+        object.add_symbol(Symbol {
+            name: (*name).into(),
+            value: 0,
+            size: code.len() as u64,
+            kind: SymbolKind::Text,
+            scope: SymbolScope::Dynamic,
+            weak: false,
+            section: SymbolSection::Section(text),
+            flags: SymbolFlags::None,
+        });
+    }
     object.write()
 }
 

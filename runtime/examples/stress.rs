@@ -32,6 +32,8 @@ fn main() -> ExitCode {
         publications: 1_000_000,
         seed: 1,
         sets: 2,
+        wide: 1,
+        replacements: 0,
         limit: Duration::from_secs(7 * 86_400),
     };
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -41,9 +43,13 @@ fn main() -> ExitCode {
             ("--publications", Some(value)) => plan.publications = value,
             ("--seed", Some(value)) => plan.seed = value,
             ("--sets", Some(value)) => plan.sets = value,
+            ("--wide", Some(value)) => plan.wide = value,
+            ("--replacements", Some(value)) => plan.replacements = value,
             ("--seconds", Some(value)) => plan.limit = Duration::from_secs(value),
             _ => {
-                eprintln!("usage: stress [--publications N] [--seed N] [--sets N] [--seconds N]");
+                eprintln!(
+                    "usage: stress [--publications N] [--seed N] [--sets N] [--wide N] [--replacements N] [--seconds N]"
+                );
                 return ExitCode::from(2);
             }
         }

@@ -17,6 +17,7 @@ use uruk_stubs::{FunctionId, StubTable};
 use uruk_unwind::{RegionHandle, Row};
 
 use crate::bind::display_name;
+use crate::bodies::{Bodies, Extent};
 use crate::cross::Parcels;
 use crate::error::Error;
 use crate::event::Events;
@@ -152,8 +153,7 @@ pub(crate) struct Core {
     pub(crate) images: AtomicU64,
     pub(crate) functions: RwLock<Vec<Option<Body>>>,
     pub(crate) objects: Objects,
-    /// Bodies by start address: size and name.
-    bodies: RwLock<BTreeMap<u64, (u64, &'static CStr)>>,
+    bodies: RwLock<Bodies>,
     pub(crate) counters: Counters,
     pub(crate) events: Events,
     pub(crate) tiers: TierState,
@@ -400,43 +400,30 @@ impl Core {
     /// Name and start of the body that holds `pc`.
     pub(crate) fn function_name_at(&self, pc: u64) -> Option<(&'static CStr, u64)> {
         let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
-        let (&start, &(size, name)) = bodies.range(..=pc).next_back()?;
-        let end = start + size;
-        (pc < end).then_some((name, start))
+        bodies.at(pc).map(|(start, _, name)| (name, start))
     }
 
     /// All bodies there are: start, end and name.
     pub(crate) fn bodies(&self) -> Vec<(u64, u64, &'static CStr)> {
         let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
-        bodies
-            .iter()
-            .map(|(&start, &(size, name))| (start, start + size, name))
-            .collect()
+        bodies.iter().collect()
     }
 
     /// Forgets the bodies in these ranges.
     pub(crate) fn remove_bodies(&self, ranges: impl IntoIterator<Item = std::ops::Range<u64>>) {
         let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
-        for range in ranges {
-            let gone: Vec<u64> = bodies.range(range).map(|(&start, _)| start).collect();
-            for start in gone {
-                bodies.remove(&start);
-            }
-        }
+        ranges.into_iter().for_each(|range| bodies.remove(range));
     }
 
     /// Records where a body lies.
     pub(crate) fn add_body(&self, start: u64, end: u64, name: &'static CStr) {
-        self.add_bodies([(start, (end, name))]);
+        self.add_bodies([(start, end, name)]);
     }
 
-    /// Records where bodies lie: start, and end and name.
-    pub(crate) fn add_bodies(&self, some: impl IntoIterator<Item = (u64, (u64, &'static CStr))>) {
+    /// Records where bodies lie.
+    pub(crate) fn add_bodies(&self, some: impl IntoIterator<Item = Extent>) {
         let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
-        // An end could be taken for a return address.
-        let sized =
-            |(start, (end, name)): (u64, (u64, _))| (start, (end.saturating_sub(start), name));
-        bodies.extend(some.into_iter().map(sized));
+        bodies.add(some);
     }
 }
 

@@ -25,6 +25,7 @@
 mod background;
 mod bind;
 mod blocks;
+mod bodies;
 mod core;
 mod counts;
 mod cross;

@@ -138,10 +138,10 @@ fn who_stays_in_old_code_is_named_and_the_old_set_goes_on() {
         let refused = jit
             .main()
             .replace(quiescent(NEW, Duration::from_millis(400)));
-        let Err(Error::Replace(cause)) = refused else {
-            panic!("replaced under a running member")
+        let Err(Error::Replace(cause)) = &refused else {
+            panic!("replaced under a running member: {refused:?}")
         };
-        let ReplaceError::StillRunning { activations } = &*cause else {
+        let ReplaceError::StillRunning { activations } = &**cause else {
             panic!("{cause}")
         };
         let spinner = activations.iter().find(|held| held.thread == "spinner");

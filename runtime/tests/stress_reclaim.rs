@@ -1,6 +1,6 @@
-//! `stress_reclaim/body.rs`, bounded: 100,000 publications where the library is built with
-//! optimization and without assertions, else 6 seconds of it. The example `stress` runs it
-//! for long.
+//! `stress_reclaim/body.rs`, bounded: 100,000 functions replaced, and 100,000 publications
+//! besides where the library is built with optimization and without assertions, else 6
+//! seconds of it. The example `stress` runs it for long.
 //!
 //! `URUK_STRESS_SEED` is the seed (1).
 
@@ -31,6 +31,8 @@ fn nothing_is_wrong_while_code_comes_moves_and_goes() {
         publications: 100_000,
         seed,
         sets: 2,
+        wide: 4,
+        replacements: 100_000,
         limit: Duration::from_secs(if release { 120 } else { 6 }),
     };
     let outcome = body::run(&plan).expect("no error");
@@ -43,6 +45,7 @@ fn nothing_is_wrong_while_code_comes_moves_and_goes() {
         replaced.immediate > 10 && replaced.rolled_back > 2,
         "{outcome:#?}"
     );
+    assert!(replaced.all() >= 100_000, "{outcome:#?}");
     assert!(replaced.quiescent + replaced.given_up > 2, "{outcome:#?}");
     // What lives is the same throughout; what is held must not grow with time.
     let most = start.held.max(middle.held) + (256 << 10);

@@ -22,6 +22,11 @@
 //!   only threads whose stack holds old code, and change what is kept to new code only
 //!   when no stack does: then none of them is under way.
 //!
+//! # Waiting
+//! Who comes to a closed gate looks at it for a few microseconds before it sleeps: a set
+//! whose code is there already is behind the gate for less than a sleep and a wake take.
+//! Not on a machine with one processor, where nobody could open it meanwhile.
+//!
 //! # Signal handlers
 //! A handler that interrupts a parked thread and calls a member parks as well, as a
 //! second entry of the same thread (the same entry for the same function); letting the
@@ -160,10 +165,12 @@ impl Shared {
     }
 
     /// Opens the gate before a set whose members are given with what they open to.
-    pub(crate) fn open_all(&self, set: impl Iterator<Item = (FunctionId, Target)>) {
+    pub(crate) fn open_all(&self, set: impl ExactSizeIterator<Item = (FunctionId, Target)>) {
+        // Nothing is allocated between two members.
+        let mut waited: Vec<FunctionId> = Vec::with_capacity(set.len());
         let opened = set.filter(|&(function, to)| self.open(function, to));
+        waited.extend(opened.map(|(function, _)| function));
         // Woken when all are open: they would park again at the next one.
-        let waited: Vec<FunctionId> = opened.map(|(function, _)| function).collect();
         for function in waited {
             self.waiting.wake_all(self.cells.get(function).futex());
         }
@@ -171,7 +178,7 @@ impl Shared {
 }
 
 #[cfg(not(loom))]
-pub use handle::Gate;
+pub use handle::{Gate, ReadyGate};
 
 #[cfg(not(loom))]
 mod handle {
@@ -191,6 +198,16 @@ mod handle {
         number: u32,
     }
 
+    /// A gate that can close at once. Dropping it lets another be made ready.
+    #[derive(Debug)]
+    #[must_use = "no other gate closes until it is closed and opened, or dropped"]
+    pub struct ReadyGate {
+        /// Without members yet.
+        gate: Gate,
+        /// In ascending order; each has its kept word.
+        set: Vec<FunctionId>,
+    }
+
     impl StubTable {
         /// Closes a gate before all of a set: when this returns, no call of a member
         /// starts until the gate opens; callers park. Calls that began before go on.
@@ -201,35 +218,59 @@ mod handle {
         /// [`StubError::Twice`], [`StubError::Released`], [`StubError::GateClosed`],
         /// [`StubError::Heap`]; nothing changed then.
         pub fn close_gate(self: &Arc<Self>, set: &[FunctionId]) -> Result<Gate, StubError> {
-            let mut members = set.to_vec();
-            members.sort_unstable();
-            if let Some(twice) = members.windows(2).find(|pair| pair[0] == pair[1]) {
+            let ready = self.ready_gate(set)?;
+            let members = ready.set.clone();
+            let gate = ready.close();
+            // Dropping the gate opens what was closed.
+            let closed = |member| gate.members.binary_search(member).is_ok();
+            match members.iter().find(|&member| !closed(member)) {
+                Some(&released) => Err(StubError::Released(released)),
+                None => Ok(gate),
+            }
+        }
+
+        /// Does everything for a gate before a set that can fail or takes time, so that
+        /// [`ReadyGate::close`] is a few stores for each member.
+        ///
+        /// # Errors
+        /// As for [`StubTable::close_gate`].
+        pub fn ready_gate(self: &Arc<Self>, set: &[FunctionId]) -> Result<ReadyGate, StubError> {
+            let mut set = set.to_vec();
+            set.sort_unstable();
+            if let Some(twice) = set.windows(2).find(|pair| pair[0] == pair[1]) {
                 return Err(StubError::Twice(twice[0]));
             }
             let shared = self.shared();
-            for &function in &members {
+            for &function in &set {
                 let gone = |kind| matches!(kind, Kind::Vacant | Kind::Quarantined);
                 if !self.handed_out(function) || gone(shared.cells.get(function).word().kind()) {
                     return Err(StubError::Released(function));
                 }
             }
             let number = shared.claim_gate().ok_or(StubError::GateClosed)?;
-            let mut gate = Gate {
+            let gate = Gate {
                 table: Arc::clone(self),
-                members: Vec::with_capacity(members.len()),
+                members: Vec::with_capacity(set.len()),
                 number,
             };
-            // Dropping the gate opens what was closed so far.
-            for &function in &members {
+            for &function in &set {
                 self.ensure_kept(function)?;
             }
-            for function in members {
-                if !shared.close(function) {
-                    return Err(StubError::Released(function));
+            Ok(ReadyGate { gate, set })
+        }
+    }
+
+    impl ReadyGate {
+        /// Closes it; see [`StubTable::close_gate`]. Functions that were released since it
+        /// was made are no members.
+        pub fn close(self) -> Gate {
+            let ReadyGate { mut gate, set } = self;
+            for function in set {
+                if gate.table.shared().close(function) {
+                    gate.members.push(function);
                 }
-                gate.members.push(function);
             }
-            Ok(gate)
+            gate
         }
     }
 

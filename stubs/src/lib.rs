@@ -100,7 +100,7 @@ pub use cfi::UnwindRow;
 pub use error::StubError;
 pub use function::{FunctionId, Functions};
 #[cfg(not(loom))]
-pub use gate::{Gate, Parked, Target};
+pub use gate::{Gate, Parked, ReadyGate, Target};
 #[cfg(not(loom))]
 pub use guest::{FAILURE_STATUS, FailureHandler};
 #[cfg(not(loom))]

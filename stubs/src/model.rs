@@ -33,6 +33,7 @@ fn table(functions: u32) -> Arc<Shared> {
         gate: AtomicU32::new(0),
         gates: AtomicU32::new(0),
         free: TaggedList::default(),
+        looks_at_gate: 1,
         failure_handler: AtomicU64::new(1),
         heap_base: HEAP_BASE,
         heap_size: 0x1000,

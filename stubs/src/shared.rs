@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     /// The number of the closed gate, zero for none. Acquire and release;
     /// partner: itself.
     pub(crate) gate: AtomicU32,
+    /// How often who comes to a closed gate looks at it before it sleeps.
+    pub(crate) looks_at_gate: u32,
     /// Gates closed so far. Relaxed: `gate` publishes it.
     pub(crate) gates: AtomicU32,
     /// Cells that may be handed out again.

@@ -20,3 +20,11 @@ pub(crate) fn spin(turn: u32) {
         crate::sys::sched_yield();
     }
 }
+
+/// One turn of a loop that looks for another thread's change. Async-signal-safe.
+pub(crate) fn look_again() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    std::hint::spin_loop();
+}

@@ -1,6 +1,6 @@
 //! Threads that call one function without end, and what replacing it costs them.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,12 @@ use super::world::{Reclaimer, World, body};
 use crate::bench::{Bench, progress};
 use crate::clock;
 use crate::row::{Figure, Row, Target, Unit};
-use crate::tiny_object::function_object;
+use crate::tiny_object::functions_object;
 
 /// Threads that call.
 pub const CALLERS: usize = 2;
+/// A function of a set with the hot one.
+const BESIDE: &str = "f0";
 /// Calls between two looks at the clock.
 const BATCH: u64 = 1_000;
 /// Turns of a call's loop: a call takes about 20 ns.
@@ -46,6 +48,8 @@ struct Line {
     cpu_ns: AtomicU64,
     /// An answer was older than the one before it.
     back: AtomicBool,
+    /// The kernel's id of the thread.
+    tid: AtomicI32,
 }
 
 /// What all callers did so far.
@@ -55,16 +59,37 @@ pub struct Done {
     calls: [f64; CALLERS],
     /// Processor time of each, in nanoseconds.
     cpu: [f64; CALLERS],
+    /// How long each was ready while others had its processor, in nanoseconds.
+    delay: [f64; CALLERS],
     at: Instant,
 }
 
-/// What a call takes.
+/// What counts of a call's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     /// Of the processor.
     Processor,
-    /// By the clock on the wall, waiting included.
-    Wall,
+    /// By the clock on the wall, but for the time in which the caller was ready and others
+    /// had its processor: of the processor, and asleep.
+    Own,
+}
+
+/// Nanoseconds of a call, the mean of the callers.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    processor: f64,
+    /// Ready, without a processor.
+    queued: f64,
+    wall: f64,
+}
+
+impl Taken {
+    fn of(self, of: Of) -> f64 {
+        match of {
+            Of::Processor => self.processor,
+            Of::Own => self.wall - self.queued,
+        }
+    }
 }
 
 impl Done {
@@ -73,18 +98,18 @@ impl Done {
         self.cpu.iter().sum::<f64>() - earlier.cpu.iter().sum::<f64>()
     }
 
-    /// Nanoseconds of processor time for a call since `earlier`; the mean of the callers.
-    fn call_ns_since(&self, earlier: &Done) -> f64 {
-        let each = (0..CALLERS)
-            .map(|one| (self.cpu[one] - earlier.cpu[one]) / (self.calls[one] - earlier.calls[one]));
-        each.sum::<f64>() / CALLERS as f64
-    }
-
-    /// Nanoseconds by the clock for a call since `earlier`; of all callers together, times
-    /// their number.
-    fn wall_ns_since(&self, earlier: &Done) -> f64 {
-        let calls = self.calls.iter().sum::<f64>() - earlier.calls.iter().sum::<f64>();
-        self.at.duration_since(earlier.at).as_nanos() as f64 * CALLERS as f64 / calls
+    fn call_since(&self, earlier: &Done) -> Taken {
+        let calls = |one: usize| self.calls[one] - earlier.calls[one];
+        let wall = self.at.duration_since(earlier.at).as_nanos() as f64;
+        let mean = |of: &dyn Fn(usize) -> f64| {
+            let each = (0..CALLERS).map(|one| of(one) / calls(one));
+            each.sum::<f64>() / CALLERS as f64
+        };
+        Taken {
+            processor: mean(&|one| self.cpu[one] - earlier.cpu[one]),
+            queued: mean(&|one| self.delay[one] - earlier.delay[one]),
+            wall: mean(&|_| wall),
+        }
     }
 }
 
@@ -123,6 +148,9 @@ impl Callers {
         Done {
             calls: std::array::from_fn(|one| get(&self.lines[one].calls)),
             cpu: std::array::from_fn(|one| get(&self.lines[one].cpu_ns)),
+            delay: std::array::from_fn(|one| {
+                clock::delay_ns_of(self.lines[one].tid.load(Ordering::Relaxed))
+            }),
             at: Instant::now(),
         }
     }
@@ -130,6 +158,7 @@ impl Callers {
 
 fn call(stub: u64, line: &Line, stop: &AtomicBool) {
     let mut newest = 0;
+    line.tid.store(clock::thread_id(), Ordering::Relaxed);
     while !stop.load(Ordering::Relaxed) {
         for _ in 0..BATCH {
             // SAFETY: the stub of a function without arguments that has code.
@@ -146,12 +175,17 @@ fn call(stub: u64, line: &Line, stop: &AtomicBool) {
 }
 
 /// Slowdown of callers at 1,000 replacements a second, of linked code, with a compile
-/// each, and of sets behind a gate at which they wait.
+/// each, and of sets.
 ///
 /// # Errors
 /// No memory for code, or a compile fails.
 pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
-    Ok(vec![linked(bench)?, compiled(bench)?, gated(bench)?])
+    Ok(vec![
+        linked(bench)?,
+        compiled(bench)?,
+        replaced(bench, &[HOT])?,
+        replaced(bench, &[HOT, BESIDE])?,
+    ])
 }
 
 fn linked(bench: &Bench) -> Result<Row> {
@@ -186,18 +220,17 @@ fn compiled(bench: &Bench) -> Result<Row> {
     Ok(row)
 }
 
-/// Sets of one function, from object files, by `Dylib::replace`: callers park at the gate.
-/// The clock on the wall counts, and the processor of whoever replaces: on a machine with
-/// fewer free processors than threads the row says more about that than about the gate.
-fn gated(bench: &Bench) -> Result<Row> {
-    let jit = program(0)?;
+/// Sets from object files, by `Dylib::replace`. One function is exchanged by a store into
+/// its slot; at the gate before several, callers wait.
+fn replaced(bench: &Bench, set: &[&str]) -> Result<Row> {
+    let jit = program(1)?;
     jit.compile_at(HOT, Tier::Baseline)?;
     let stub = jit.lookup(HOT)?;
     let mut closed = Vec::new();
     let measured = Callers::during(stub, |callers| {
-        compare(bench, callers, Of::Wall, |number| {
+        compare(bench, callers, Of::Own, |number| {
             let code = body(7 + number as u32, TURNS, 16);
-            let object = function_object(HOT, &code)?;
+            let object = functions_object(set, &code)?;
             let new = Replacement::object("hot.o", object);
             let replaced = jit.main().replace(new)?;
             closed.push(replaced.closed.as_secs_f64() * 1e6);
@@ -212,7 +245,11 @@ fn gated(bench: &Bench) -> Result<Row> {
         of(0.99),
         closed.len()
     );
-    let row = measured.row("  by `replace`, at whose gate callers wait", &gate);
+    let name = match set.len() {
+        1 => "  by `replace`, one function",
+        _ => "  by `replace`, two functions: callers wait at the gate",
+    };
+    let row = measured.row(name, &gate);
     drop(jit);
     clock::until_one_thread();
     Ok(row)
@@ -222,6 +259,8 @@ struct Compared {
     of: Of,
     slowdown: Vec<f64>,
     noise: Vec<f64>,
+    /// Of the processor, asleep, ready without a processor, and all of it.
+    parts: [Vec<f64>; 4],
     rate: f64,
 }
 
@@ -237,33 +276,41 @@ fn compare(
         of,
         slowdown: Vec::new(),
         noise: Vec::new(),
+        parts: Default::default(),
         rate: 0.0,
     };
     let (mut number, mut busy) = (0, 0.0);
     for _ in 0..bench.rounds(60) {
-        let (before, _) = window(callers, of, |_| Ok(()))?;
-        let (with, took) = window(callers, of, |_| {
+        let (before, _) = window(callers, |_| Ok(()))?;
+        let (with, took) = window(callers, |_| {
             number += 1;
             replace(number)
         })?;
         busy += took;
-        let (after, _) = window(callers, of, |_| Ok(()))?;
-        let per_cent = |ratio: f64| (ratio - 1.0) * 100.0;
+        let (after, _) = window(callers, |_| Ok(()))?;
+        let without = |part: &dyn Fn(&Taken) -> f64| (part(&before) + part(&after)) / 2.0;
+        let slowdown = (with.of(of) / without(&|taken| taken.of(of)) - 1.0) * 100.0;
+        compared.slowdown.push(slowdown);
         compared
-            .slowdown
-            .push(per_cent(2.0 * with / (before + after)));
-        compared.noise.push(per_cent(after / before));
+            .noise
+            .push((after.of(of) / before.of(of) - 1.0) * 100.0);
+        let whole = without(&|taken| taken.wall);
+        let parts: [&dyn Fn(&Taken) -> f64; 4] = [
+            &|taken| taken.processor,
+            &|taken| taken.wall - taken.queued - taken.processor,
+            &|taken| taken.queued,
+            &|taken| taken.wall,
+        ];
+        for (part, figures) in parts.iter().zip(&mut compared.parts) {
+            figures.push((part(&with) - without(part)) / whole * 100.0);
+        }
     }
     compared.rate = number as f64 / busy;
     Ok(compared)
 }
 
-/// Does `work` at the pace for one window: nanoseconds of a call meanwhile, and seconds.
-fn window(
-    callers: &Callers,
-    of: Of,
-    mut work: impl FnMut(usize) -> Result<()>,
-) -> Result<(f64, f64)> {
+/// Does `work` at the pace for one window: what a call took meanwhile, and seconds.
+fn window(callers: &Callers, mut work: impl FnMut(usize) -> Result<()>) -> Result<(Taken, f64)> {
     let (start, earlier) = (Instant::now(), callers.done());
     let mut done = 0;
     while start.elapsed() < WINDOW {
@@ -275,26 +322,30 @@ fn window(
         let due = Duration::from_secs_f64(done as f64 / PACE);
         thread::sleep(due.saturating_sub(start.elapsed()));
     }
-    let done = callers.done();
-    let ns = match of {
-        Of::Processor => done.call_ns_since(&earlier),
-        Of::Wall => done.wall_ns_since(&earlier),
-    };
-    Ok((ns, start.elapsed().as_secs_f64()))
+    let taken = callers.done().call_since(&earlier);
+    Ok((taken, start.elapsed().as_secs_f64()))
 }
 
 impl Compared {
     fn row(self, name: &str, more: &str) -> Row {
+        let parts = self
+            .parts
+            .map(|figures| Figure::of(figures).median().unwrap_or(f64::NAN));
         let note = format!(
             "{} of a call on {CALLERS} threads, windows of {} ms with {:.0} replacements a \
              second between windows without, in which the same thread wakes as often; `A and A`: the window \
-             after over the one before{more}",
+             after over the one before; of the clock's time {:+.1} % are the caller's processor, {:+.1} % \
+             asleep, {:+.1} % ready while others had the processor, {:+.1} % all of it{more}",
             match self.of {
                 Of::Processor => "processor time",
-                Of::Wall => "time",
+                Of::Own => "processor time and sleep",
             },
             WINDOW.as_millis(),
-            self.rate
+            self.rate,
+            parts[0],
+            parts[1],
+            parts[2],
+            parts[3],
         );
         Row::new(name, Unit::PerCent, Figure::of(self.slowdown))
             .peer("A and A", Figure::of(self.noise))

@@ -41,7 +41,9 @@ struct Gap(AtomicU64);
 pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
     let heap = Heap::new(HeapConfig::default())?;
     let code = stubs::trivial(&heap)?;
-    let roots = Roots::new(heap.pool_range(Pool::Code), Config::default())?;
+    let mut config = Config::default();
+    config.time_work = true;
+    let roots = Roots::new(heap.pool_range(Pool::Code), config)?;
     let wanted = Wanted::new(std::iter::once(code..code + 16).collect())?;
     let stop = AtomicBool::new(false);
     let gaps: [Gap; THREADS] = Default::default();
@@ -72,6 +74,7 @@ struct Scans {
     gaps: Vec<f64>,
     quiet: Vec<f64>,
     handlers: Vec<f64>,
+    worked: Vec<f64>,
     deliveries: Vec<f64>,
     scanned: u64,
     blocked: usize,
@@ -90,9 +93,12 @@ impl Scans {
                 How::Running {
                     delivered_in,
                     answered_in,
+                    worked_for,
                     scanned,
+                    ..
                 } => {
                     self.handlers.push(us(answered_in));
+                    self.worked.extend(worked_for.map(us));
                     self.deliveries.push(us(delivered_in));
                     self.scanned = self.scanned.max(scanned);
                 }
@@ -118,6 +124,7 @@ impl Scans {
             &mut self.gaps,
             &mut self.quiet,
             &mut self.handlers,
+            &mut self.worked,
             &mut self.deliveries,
         ];
         for figures in figures {
@@ -143,6 +150,10 @@ impl Scans {
              within {} us",
             spread(&self.handlers)
         );
+        let worked = format!(
+            "the same by the thread's own processor clock: within {} us",
+            spread(&self.worked)
+        );
         let delivery = format!("the same, within {} us", spread(&self.deliveries));
         Ok(vec![
             Row::new(
@@ -152,6 +163,13 @@ impl Scans {
             )
             .target(Target::AtMost(LIMIT))
             .note(wall),
+            Row::new(
+                "  of that, work",
+                Unit::Us,
+                Figure::of([quantile(&self.worked, 0.99)]),
+            )
+            .target(Target::AtMost(LIMIT))
+            .note(worked),
             Row::new("  with the kernel's delivery", Unit::Us, longest)
                 .peer("without a scan", quiet)
                 .note(note),

@@ -56,25 +56,31 @@ fn threads(count: usize, bytes: usize, sleep: bool, stop: &Arc<AtomicBool>) {
     std::thread::sleep(Duration::from_millis(20));
 }
 
-fn handshakes(reports: &[Report]) -> (Vec<Duration>, Vec<Duration>, u64) {
-    let (mut delivered, mut answered, mut bytes) = (Vec::new(), Vec::new(), 0);
+fn handshakes(reports: &[Report]) -> ([Vec<Duration>; 3], u64) {
+    let [mut delivered, mut answered, mut worked] = [const { Vec::new() }; 3];
+    let mut bytes = 0;
     for thread in reports.iter().flat_map(|report| &report.threads) {
         if let How::Running {
             delivered_in,
             answered_in,
+            worked_for,
             scanned,
+            ..
         } = thread.how
         {
             delivered.push(delivered_in);
             answered.push(answered_in);
+            worked.extend(worked_for);
             bytes = bytes.max(scanned);
         }
     }
-    (delivered, answered, bytes)
+    ([delivered, answered, worked], bytes)
 }
 
 fn main() {
-    let roots = Roots::new(0x4000_0000..0x6000_0000, Config::default()).expect("a scanner");
+    let mut config = Config::default();
+    config.time_work = true;
+    let roots = Roots::new(0x4000_0000..0x6000_0000, config).expect("a scanner");
     let wanted = (0..1000u64).map(|i| 0x4a00_0000 + i * 4096..0x4a00_0100 + i * 4096);
     let wanted = Wanted::new(wanted.collect()).expect("sorted");
     let scan = || roots.scan(&wanted, Duration::from_secs(10));
@@ -82,7 +88,7 @@ fn main() {
         let stop = Arc::new(AtomicBool::new(false));
         threads(1, kib << 10, false, &stop);
         let reports: Vec<Report> = (0..500).map(|_| scan()).collect();
-        let (delivered, answered, bytes) = handshakes(&reports);
+        let ([delivered, answered, worked], bytes) = handshakes(&reports);
         println!(
             "one running thread, {} KiB, {} answers",
             bytes >> 10,
@@ -90,6 +96,7 @@ fn main() {
         );
         println!("  delivery by the kernel: {}", quantiles(delivered));
         println!("  in the handler:         {}", quantiles(answered));
+        println!("  of that, processor time: {}", quantiles(worked));
         stop.store(true, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -51,6 +51,9 @@ pub(crate) struct Work {
     pub(crate) outcome: Option<Result<u64, Trouble>>,
     /// Time from the handler's first instruction to its answer.
     pub(crate) handler_ns: u64,
+    /// Processor time of the scan, if it is [`timed`](Work::timed).
+    pub(crate) worked_ns: Option<u64>,
+    pub(crate) timed: bool,
     /// When the handler began.
     pub(crate) began_ns: u64,
 }
@@ -199,6 +202,7 @@ fn answer_aside(context: &libc::ucontext_t, work: &mut Work, began: u64) {
 }
 
 fn answer(context: &libc::ucontext_t, work: &mut Work, began: u64) {
+    let worked = work.timed.then(sys::thread_ns);
     for &register in context.uc_mcontext.gregs.iter().take(17) {
         work.hits.note(register as u64);
     }
@@ -219,6 +223,7 @@ fn answer(context: &libc::ucontext_t, work: &mut Work, began: u64) {
     let sp = register(context, libc::REG_RSP);
     work.outcome = Some(walk(&mut memory, &ground, sp, &mut work.hits));
     work.began_ns = began;
+    work.worked_ns = worked.map(|before| sys::thread_ns().wrapping_sub(before));
     work.handler_ns = sys::now_ns().wrapping_sub(began);
 }
 

@@ -70,6 +70,12 @@ impl Hits {
         self.overflowed
     }
 
+    /// The range: its start negated, and its size.
+    #[inline(always)]
+    pub(crate) fn range(&self) -> (u64, u64) {
+        (self.minus_low, self.size)
+    }
+
     /// Whether `word` is in the range.
     #[inline(always)]
     pub(crate) fn wants(&self, word: u64) -> bool {

@@ -54,7 +54,7 @@
 //!
 //! # Map, in reading order
 //! `report`: question and answer. `hits`: the words found. `scratch`: where stacks are copied to. `maps`: where stacks end.
-//! `walk`: one thread's stacks. `task`: what `/proc` says. `look`: a sleeping thread.
+//! `walk`: one thread's stacks. `words`: the loop over words. `task`: what `/proc` says. `look`: a sleeping thread.
 //! `slot`: request and answer. `handler`, `rewind`: the signal. `settle`: running
 //! threads. `stacks`, `contexts`, `exempt`, `entries`, `turn`: tables. `memory`: stacks nobody told of. `roots`: the whole scan. `barrier`:
 //! `membarrier`.
@@ -105,6 +105,8 @@ mod task;
 mod turn;
 #[cfg(not(loom))]
 mod walk;
+#[cfg(not(loom))]
+mod words;
 
 #[cfg(not(loom))]
 pub use barrier::{BarrierError, fence_all_threads, serialize_cores};

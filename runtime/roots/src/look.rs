@@ -57,6 +57,8 @@ pub(crate) enum Look {
 pub(crate) struct Looker<'a> {
     pub(crate) pid: i32,
     pub(crate) limit: u64,
+    /// Running threads measure their processor time.
+    pub(crate) timed: bool,
     pub(crate) hits: Hits,
     pub(crate) maps: Arc<Maps>,
     range: Range<u64>,
@@ -69,6 +71,7 @@ impl<'a> Looker<'a> {
         Ok(Self {
             pid: sys::getpid(),
             limit,
+            timed: false,
             hits: Hits::new(&range, Hits::FIRST),
             maps: Arc::new(Maps::take(stacks.ranges())?),
             range,

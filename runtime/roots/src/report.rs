@@ -148,6 +148,9 @@ pub enum How {
         delivered_in: Duration,
         /// In the handler.
         answered_in: Duration,
+        /// Processor time of the scan, if [`Config::time_work`](crate::Config::time_work)
+        /// says so: the rest others had the processor.
+        worked_for: Option<Duration>,
         /// Bytes of stack.
         scanned: u64,
     },

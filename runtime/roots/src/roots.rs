@@ -41,6 +41,9 @@ pub struct Config {
     /// How long a running thread may have the signal blocked, or wait for a child of
     /// `vfork`, before the scan goes on without it; default 20 ms.
     pub patience: Duration,
+    /// Running threads say how much processor time their scan took, for two system calls
+    /// more; default no.
+    pub time_work: bool,
 }
 
 impl Default for Config {
@@ -51,6 +54,7 @@ impl Default for Config {
             registered_stacks: 4096,
             exempt_threads: 256,
             patience: Duration::from_millis(20),
+            time_work: false,
         }
     }
 }
@@ -226,6 +230,7 @@ impl Scan<'_> {
         let limit = roots.config.stack_limit;
         let mut looker =
             Looker::new(range, limit, &roots.stacks).map_err(|error| no_proc(&error))?;
+        looker.timed = roots.config.time_work;
         self.registered(&mut looker)?;
         self.contexts(&mut looker)?;
         let exempt: HashSet<i32> = roots.exempt.all().into_iter().collect();

@@ -147,6 +147,7 @@ impl<'b> Settling<'_, 'b> {
                 let how = How::Running {
                     delivered_in: Duration::from_nanos(work.began_ns.saturating_sub(posted_ns)),
                     answered_in: Duration::from_nanos(work.handler_ns),
+                    worked_for: work.worked_ns.map(Duration::from_nanos),
                     scanned,
                 };
                 Some((how, Some(work.hits)))
@@ -204,6 +205,8 @@ impl<'b> Settling<'_, 'b> {
             stack: Scratch::new(STACK),
             outcome: None,
             handler_ns: 0,
+            worked_ns: None,
+            timed: self.looker.timed,
             began_ns: 0,
         });
         let posted_ns = sys::now_ns();
@@ -307,6 +310,7 @@ impl<'b> Settling<'_, 'b> {
                         let how = How::Running {
                             delivered_in: Duration::from_nanos(delivered),
                             answered_in: Duration::from_nanos(work.handler_ns),
+                            worked_for: work.worked_ns.map(Duration::from_nanos),
                             scanned,
                         };
                         return (how, Some(work.hits));

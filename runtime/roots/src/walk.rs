@@ -28,6 +28,7 @@
 use crate::contexts::note_elsewhere;
 use crate::hits::Hits;
 use crate::maps::Maps;
+use crate::words::scan_words;
 
 /// `gregs[REG_CSGSFS]` of code that runs in 64-bit mode: cs 0x33, ss 0x2b; the kernel
 /// writes 0 for fs and gs.
@@ -227,39 +228,6 @@ fn scan_span(
         }
     }
     Ok(())
-}
-
-/// Notes the hits among `words` up to the first mark: how many words were read, and
-/// whether the last one is a mark.
-#[inline(never)]
-pub(crate) fn scan_words(words: &[u64], hits: &mut Hits) -> (usize, bool) {
-    let mut chunks = words.chunks_exact(8);
-    let mut read = 0usize;
-    for chunk in &mut chunks {
-        let mut found = false;
-        for &word in chunk {
-            found |= hits.wants(word) | (word == FRAME_MARK);
-        }
-        if found && let Some(mark) = slowly(chunk, hits) {
-            return (read.wrapping_add(mark).wrapping_add(1), true);
-        }
-        read = read.wrapping_add(8);
-    }
-    match slowly(chunks.remainder(), hits) {
-        Some(mark) => (read.wrapping_add(mark).wrapping_add(1), true),
-        None => (words.len(), false),
-    }
-}
-
-/// The index of the first mark, the hits before it noted.
-fn slowly(words: &[u64], hits: &mut Hits) -> Option<usize> {
-    for (index, &word) in words.iter().enumerate() {
-        hits.note(word);
-        if word == FRAME_MARK {
-            return Some(index);
-        }
-    }
-    None
 }
 
 /// Memory read through the kernel in chunks of the buffer.

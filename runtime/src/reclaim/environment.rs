@@ -160,7 +160,7 @@ impl Work<'_> {
         let (core, table) = (self.core, &self.hands.table);
         let views: Vec<View<'_>> = copies.iter().filter_map(|&(_, id)| table.get(id)).collect();
         core.register_copies(&views)?;
-        let body = |copy: &View<'_>| (copy.entry(), (copy.body_end(), copy.shape.name));
+        let body = |copy: &View<'_>| (copy.entry(), copy.body_end(), copy.shape.name);
         core.add_bodies(views.iter().map(body));
         let born = |copy: &View<'_>| {
             let Shape {

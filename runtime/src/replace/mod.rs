@@ -13,7 +13,7 @@
 //! - No version is published that depends on something replaced since it was begun.
 //!
 //! Reading order: `plan` (names), `prepare` (checks, code), `object` (the same of machine
-//! code), `migrate` (variables), `hooks` (constructors), `commit` (the instant),
+//! code), `migrate` (variables), `hooks` (constructors), `commit` and `publish` (the instant),
 //! `dependents`, `quiet` (who runs old code), `watch` (files), `state` (locks, epochs,
 //! history), `error`.
 
@@ -26,6 +26,7 @@ mod migrate;
 mod object;
 mod plan;
 mod prepare;
+mod publish;
 mod quiet;
 mod state;
 mod watch;

@@ -21,9 +21,10 @@
 //!
 //! Threads of ours never run code of the program and are left out.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use uruk_reclaim::BlockId;
@@ -106,10 +107,19 @@ impl Core {
     /// is replaced in part.
     fn old_objects(&self, members: &HashSet<FunctionId>) -> Vec<(Range<u64>, FunctionId, BlockId)> {
         let codes = self.objects.code_of(|id| members.contains(&id));
+        // Once for each object: it has as many functions as it likes.
+        let mut seen = HashMap::new();
         let ranges = codes.into_iter().filter_map(|(id, code)| {
-            let (all, block) = self.block_of(code.holding.code()?)?;
-            let functions = code.file.functions.get();
-            let whole = functions.is_none_or(|ids| ids.iter().all(|id| members.contains(id)));
+            let known = seen.entry(Arc::as_ptr(&code.holding));
+            let (whole, all, block) = known
+                .or_insert_with(|| {
+                    let (all, block) = self.block_of(code.holding.code()?)?;
+                    let functions = code.file.functions.get();
+                    let whole =
+                        functions.is_none_or(|ids| ids.iter().all(|id| members.contains(id)));
+                    Some((whole, all, block))
+                })
+                .clone()?;
             Some((if whole { all } else { code.range }, id, block))
         });
         ranges.collect()

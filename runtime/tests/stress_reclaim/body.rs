@@ -6,10 +6,15 @@
 //! exceptions, and sleep. Those that go sleep inside code that is removed meanwhile, then
 //! read data of the same module. Those that are replaced come in sets, at one instant or
 //! when nobody is inside, and go back: a call of the first sees one set only, and its
-//! generation is one that was there while the call ran. All is chosen by one seed.
+//! generation is one that was there while the call ran. A wide set is linked code, of which
+//! hundreds of functions are exchanged at a time. All is chosen by one seed.
 
+#[path = "random.rs"]
+mod random;
 #[path = "text.rs"]
 mod text;
+#[path = "wide.rs"]
+mod wide;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +25,9 @@ use uruk::{
     Replacement, Tier, Tracker,
 };
 
+use random::Random;
 use text::{STAYING, going, replaced, right, text};
+use wide::{WIDTH, Wide};
 
 /// Modules that come and go.
 const GOING: u64 = 4;
@@ -30,6 +37,9 @@ const SETS: u64 = 4;
 
 const THREADS: u64 = 8;
 
+/// Sets that the library keeps to roll back.
+const KEPT: usize = 8;
+
 /// What is asked for.
 pub struct Plan {
     /// Versions to publish, those that move counted.
@@ -37,7 +47,11 @@ pub struct Plan {
     pub seed: u64,
     /// Sets to exchange for each 8 recompiles and one removal.
     pub sets: u64,
-    /// Ends earlier then.
+    /// Wide sets, likewise.
+    pub wide: u64,
+    /// Functions to replace, at least.
+    pub replacements: u64,
+    /// Ends earlier then, but not before the replacements are done.
     pub limit: Duration,
 }
 
@@ -75,23 +89,16 @@ pub struct Replaced {
     /// Waited for old code in vain.
     pub given_up: u64,
     pub rolled_back: u64,
-    /// Functions, in all.
+    /// Functions of these, in all.
     pub functions: u64,
+    /// Wide sets, put in place or rolled back.
+    pub wide: u64,
 }
 
-/// splitmix64: a step for each number.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+impl Replaced {
+    /// Functions whose code was exchanged, each as often as it was.
+    pub fn all(&self) -> u64 {
+        self.functions + self.wide * WIDTH
     }
 }
 
@@ -120,6 +127,7 @@ struct Scene {
     jit: Jit,
     staying: Vec<Staying>,
     exchanged: Vec<Exchanged>,
+    wide: Wide,
     /// The latest generation of any set.
     newest: AtomicU64,
     /// Sets that can be rolled back, with the generations before them.
@@ -161,12 +169,14 @@ impl Scene {
                 generation: AtomicU64::new(0),
             });
         }
+        let wide = Wide::new(&jit)?;
         let going = (0..GOING).map(|_| Mutex::new(None)).collect();
         let stop = AtomicBool::new(false);
         Ok(Scene {
             jit,
             staying,
             exchanged,
+            wide,
             newest: AtomicU64::new(0),
             history: Mutex::default(),
             going,
@@ -184,6 +194,8 @@ impl Scene {
                 self.call_going(random.below(GOING), x);
             } else if kind <= 2 {
                 self.call_exchanged(random.below(SETS), x);
+            } else if kind == 3 {
+                (0..64).for_each(|_| self.wide.call(random.next()));
             } else {
                 let i = random.below(STAYING);
                 let got = self.staying[i as usize].call(x);
@@ -232,7 +244,10 @@ impl Scene {
         if random.below(4) == 0
             && let Some((place, before)) = history.pop()
         {
-            let set = &self.exchanged[place as usize];
+            let Some(set) = self.exchanged.get(place as usize) else {
+                done.wide += 1;
+                return self.wide.roll_back(&self.jit, before);
+            };
             set.changes.fetch_add(1, Ordering::SeqCst);
             let functions = self.jit.rollback()?;
             set.generation.store(before, Ordering::SeqCst);
@@ -257,11 +272,8 @@ impl Scene {
         let done_now = match outcome {
             Ok(replaced) => {
                 done.functions += (replaced.functions.len() + replaced.dependents.len()) as u64;
-                history.push((place, set.generation.swap(generation, Ordering::SeqCst)));
-                // The library keeps the last 8.
-                if history.len() > 8 {
-                    history.remove(0);
-                }
+                let before = set.generation.swap(generation, Ordering::SeqCst);
+                remember(&mut history, place, before);
                 Ok(if quiescent {
                     &mut done.quiescent
                 } else {
@@ -275,6 +287,24 @@ impl Scene {
         };
         set.changes.fetch_add(1, Ordering::SeqCst);
         *done_now? += 1;
+        Ok(())
+    }
+
+    /// Puts a wide set in place, and rolls back three of four at once.
+    fn exchange_wide(&self, random: &mut Random, done: &mut Replaced) -> Result<(), Error> {
+        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let generation = self.newest.fetch_add(1, Ordering::SeqCst) + 1;
+        let before = self.wide.replace(&self.jit, generation)?;
+        done.wide += 1;
+        if random.below(4) == 0 {
+            remember(&mut history, SETS, before);
+            return Ok(());
+        }
+        self.wide.roll_back(&self.jit, before)?;
+        done.wide += 1;
+        // It took the place of the oldest that was kept.
+        let surplus = (history.len() + 1).saturating_sub(KEPT);
+        history.drain(..surplus);
         Ok(())
     }
 
@@ -344,6 +374,10 @@ impl Scene {
             let moved = self.jit.stats().memory.moved.0;
             let part = (compiled + moved + replaced.functions) as f64 / plan.publications as f64;
             let part = part.max(began.elapsed().as_secs_f64() / plan.limit.as_secs_f64());
+            let part = match plan.replacements {
+                0 => part,
+                asked => part.min(replaced.all() as f64 / asked as f64),
+            };
             if part >= 0.5 && middle.is_none() {
                 middle = Some(self.memory());
             }
@@ -370,10 +404,21 @@ impl Scene {
             for _ in 0..plan.sets {
                 self.exchange(&mut random, &mut replaced)?;
             }
+            for _ in 0..plan.wide {
+                self.exchange_wide(&mut random, &mut replaced)?;
+            }
             removed += 1;
             assert!(!self.stop.load(Ordering::Relaxed), "a caller is gone");
             self.replace(random.below(GOING), removed)?;
         }
+    }
+}
+
+/// Notes a set that can be rolled back; of `SETS`, the wide one.
+fn remember(history: &mut Vec<(u64, u64)>, place: u64, before: u64) {
+    history.push((place, before));
+    if history.len() > KEPT {
+        history.remove(0);
     }
 }
 

@@ -1,0 +1,360 @@
+//! The second half of a commit: what is ready becomes the program.
+//!
+//! Nobody publishes meanwhile ([`Committing`]), and nothing here can fail, but that a function
+//! was removed: it is left out. Between the closing of the gate and its opening there are the
+//! stores of the set and nothing that takes as long as there are functions, nor LLVM, nor a
+//! callback; but [`Move::fill`](super::migrate::Move::fill) of an embedder, where storage
+//! changes. Whoever waits at the gate waits for that long.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use uruk_stubs::{FunctionId, Gate, ReadyGate};
+use uruk_tiering::{CommitError, Committed, Entry, FirstCode, Next, Stage, Tier, VersionId};
+
+use crate::core::Core;
+use crate::counts::Count;
+use crate::error::Error;
+use crate::event::Event;
+use crate::tiers::{key, nanos};
+use crate::versions::Made;
+
+use super::commit::{Change, Way, What};
+use super::dependents::Plans;
+use super::error::ReplaceError;
+use super::prepare::Code;
+use super::state::{Before, Committing, Old};
+
+/// What keeps calls of a set away.
+pub(super) enum Barrier {
+    /// Nothing: the set is one slot.
+    Store,
+    Ready(ReadyGate),
+    Closed(Gate, Instant),
+}
+
+impl Barrier {
+    pub(super) fn close(self) -> Barrier {
+        match self {
+            Barrier::Ready(gate) => {
+                let since = Instant::now();
+                Barrier::Closed(gate.close(), since)
+            }
+            other => other,
+        }
+    }
+
+    /// How long it was closed.
+    fn open(self) -> Duration {
+        match self {
+            Barrier::Closed(gate, since) => {
+                // All members are named once, and gated: it can only open to what is kept.
+                let _ = gate.open(&[]);
+                since.elapsed()
+            }
+            Barrier::Store | Barrier::Ready(_) => Duration::ZERO,
+        }
+    }
+}
+
+/// A set of which nobody else exchanges code.
+pub(super) struct Staged {
+    stages: HashMap<FunctionId, Stage>,
+    pub(super) barrier: Barrier,
+}
+
+/// A function that is about to be committed.
+struct Step {
+    id: FunctionId,
+    stage: Stage,
+    next: Next,
+    /// The version that is new.
+    fresh: Option<VersionId>,
+    news: Option<News>,
+}
+
+/// A function that was.
+struct Stepped {
+    id: FunctionId,
+    outcome: Result<Committed, CommitError>,
+    fresh: Option<VersionId>,
+    news: Option<News>,
+}
+
+/// Code that a commit leaves without use; retired once the gate is open.
+#[derive(Default)]
+pub(super) struct Garbage {
+    pub(super) released: Vec<(FunctionId, VersionId)>,
+    pub(super) old: Vec<Old>,
+}
+impl Core {
+    /// Stages functions, and makes ready the gate before them if they need one.
+    pub(super) fn stage(&self, mut ids: Vec<FunctionId>, alone: bool) -> Result<Staged, Error> {
+        ids.sort_unstable_by_key(|id| id.index());
+        let mut stages = HashMap::with_capacity(ids.len());
+        for &id in &ids {
+            let stage = self.tiers.versions.of(id).stage().map_err(|cause| {
+                Error::from(ReplaceError::Protocol {
+                    function: self.name_of(id).to_owned(),
+                    message: cause.to_string(),
+                })
+            })?;
+            stages.insert(id, stage);
+        }
+        let barrier = match alone && ids.len() == 1 {
+            true => Barrier::Store,
+            false => Barrier::Ready(self.stubs.ready_gate(&ids)?),
+        };
+        Ok(Staged { stages, barrier })
+    }
+
+    /// Opens the gate to the old code, and publishes what was held back.
+    pub(super) fn abandon(self: &Arc<Self>, staged: Staged) {
+        drop(staged.barrier);
+        for (id, stage) in staged.stages {
+            let versions = self.tiers.versions.of(id);
+            for ticket in stage.abandon() {
+                // Whoever made it was told that it is late: a better one is asked for again.
+                versions.cancel(ticket.version);
+                self.retire_version(id, ticket.version);
+            }
+        }
+    }
+
+    /// Steps 4 to 8.
+    #[expect(clippy::too_many_arguments, reason = "what a commit is about")]
+    pub(super) fn publish_set(
+        self: &Arc<Self>,
+        changes: Vec<Change>,
+        staged: Staged,
+        way: &Way,
+        members: &HashSet<FunctionId>,
+        plans: &Plans,
+        committing: &mut Committing<'_>,
+        garbage: &mut Garbage,
+    ) -> Published {
+        let Staged {
+            mut stages,
+            barrier,
+        } = staged;
+        let mut before = Vec::new();
+        for change in &changes {
+            let old = self.body(change.id);
+            self.set_body(change.id, change.body.clone());
+            before.extend(old.map(|body| (change.id, body)));
+        }
+        for (module, plan) in plans {
+            module.set_plan(Arc::clone(plan));
+        }
+        let number = committing.outdate(members.iter().copied());
+        let steps = changes.into_iter().filter_map(|change| {
+            let stage = stages.remove(&change.id)?;
+            Some(self.ready(change.id, stage, change.next))
+        });
+        let steps: Vec<Step> = steps.collect();
+        let mut stepped = Vec::with_capacity(steps.len());
+        let barrier = barrier.close();
+        stepped.extend(steps.into_iter().map(|step| {
+            Stepped {
+                id: step.id,
+                outcome: step
+                    .stage
+                    .commit(step.next, |entry| self.store(step.id, entry)),
+                fresh: step.fresh,
+                news: step.news,
+            }
+        }));
+        way.moves.iter().for_each(|step| self.relocate(&step.moved));
+        way.back.iter().for_each(|moved| self.move_back(moved));
+        let closed = barrier.open();
+        let (told, mut kept) = self.settle(stepped, garbage);
+        let before = before
+            .into_iter()
+            .filter(|(id, _)| members.contains(id))
+            .map(|(id, body)| Before {
+                id,
+                body,
+                kept: kept.remove(&id),
+            });
+        let before = before.collect();
+        // What dependents ran: nobody goes back to it.
+        garbage.old.extend(kept.into_values());
+        Published {
+            before,
+            number,
+            told,
+            closed,
+        }
+    }
+
+    fn ready(&self, id: FunctionId, stage: Stage, what: What) -> Step {
+        let (next, news) = self.next(id, what);
+        let fresh = match &next {
+            Next::Code { version, .. } => Some(*version),
+            _ => None,
+        };
+        Step {
+            id,
+            stage,
+            next,
+            fresh,
+            news,
+        }
+    }
+
+    /// What is to be said of each function, and what it ran before.
+    fn settle(
+        self: &Arc<Self>,
+        stepped: Vec<Stepped>,
+        garbage: &mut Garbage,
+    ) -> (Vec<Told>, HashMap<FunctionId, Old>) {
+        let mut told = Vec::with_capacity(stepped.len());
+        let mut kept: HashMap<FunctionId, Old> = HashMap::new();
+        for one in stepped {
+            let id = one.id;
+            let Ok(committed) = one.outcome else {
+                // The function was removed meanwhile.
+                let fresh = one.fresh.map(|version| (id, version));
+                garbage.released.extend(fresh);
+                continue;
+            };
+            let old = committed.kept.map(|kept| Old::new(self, id, kept));
+            told.push((id, one.news, old.as_ref().and_then(Old::version)));
+            kept.extend(old.map(|old| (id, old)));
+            let released = committed.released.map(|version| (id, version));
+            garbage.released.extend(released);
+        }
+        (told, kept)
+    }
+
+    /// Puts an entry into a slot, or the trampoline.
+    fn store(&self, id: FunctionId, entry: Option<Entry>) -> bool {
+        match entry {
+            Some(entry) => self.stubs.publish(id, entry.0),
+            None => {
+                // Whoever waits already is answered with code of the new body.
+                self.stubs.unpublish(id);
+                true
+            }
+        }
+    }
+
+    /// Files code that is about to be published; what it is for the protocol, and for the
+    /// controller.
+    fn next(&self, id: FunctionId, what: What) -> (Next, Option<News>) {
+        match what {
+            What::Code(code) => {
+                let Code {
+                    request,
+                    built,
+                    depends,
+                } = *code;
+                let Some(built) = built.take() else {
+                    return (Next::Unbound, None);
+                };
+                let made = self.made(request, &built);
+                let next = Next::Code {
+                    version: request.version,
+                    tier: request.tier,
+                    entry: Entry(built.entry),
+                };
+                self.file(request, built, depends);
+                (next, Some(News::Made(request.tier, Box::new(made))))
+            }
+            What::Object(code) => {
+                let version = self.tiers.versions.ids.next();
+                let entry = Entry(code.range.start);
+                self.objects.file(version, id, code);
+                let tier = Tier::Baseline;
+                let next = Next::Code {
+                    version,
+                    tier,
+                    entry,
+                };
+                (next, None)
+            }
+            What::Restored(old) => {
+                let Some(kept) = old.into_kept() else {
+                    return (Next::Unbound, None);
+                };
+                let (version, tier) = (kept.version(), kept.view().tier);
+                let counts = tier == Tier::Baseline && self.tiers.counts_at_baseline();
+                self.tiers.profiles.forget(id);
+                if self.objects.has(version) {
+                    return (Next::Restored(kept), None);
+                }
+                (
+                    Next::Restored(kept),
+                    Some(News::Restored(version, tier, counts)),
+                )
+            }
+            What::Unbound => (Next::Unbound, None),
+        }
+    }
+
+    pub(super) fn tell_replaced(
+        &self,
+        id: FunctionId,
+        news: Option<News>,
+        replaced: Option<VersionId>,
+    ) {
+        let now = self.events.now();
+        self.tiers.profiles.forget(id);
+        let mut control = self.tiers.control();
+        control.controller.replaced(key(id));
+        let (version, tier) = match news {
+            None => {
+                control.watch(id, false, Count::default());
+                return;
+            }
+            Some(News::Made(tier, made)) => {
+                control.watch(id, made.counts, self.tiers.counts.now(id));
+                let first = FirstCode {
+                    version: made.version,
+                    tier,
+                    facts: made.facts,
+                    compile: nanos(made.compiling + made.linking),
+                    counters: made.counts,
+                };
+                if self.tiers.is_auto() {
+                    control.controller.on_compiled(nanos(now), key(id), &first);
+                }
+                (made.version, tier)
+            }
+            Some(News::Restored(version, tier, counts)) => {
+                control.watch(id, counts, self.tiers.counts.now(id));
+                let controller = &mut control.controller;
+                controller.reverted(nanos(now), key(id), version, tier, counts);
+                (version, tier)
+            }
+        };
+        drop(control);
+        self.events.tell(|| Event::Published {
+            id,
+            function: self.name_of(id),
+            version: version.0,
+            tier,
+            replaced: replaced.and_then(|before| Some((before.0, self.tier_of(id, before)?))),
+            at: now,
+        });
+    }
+}
+
+/// What a commit leaves.
+pub(super) struct Published {
+    pub(super) before: Vec<Before>,
+    pub(super) number: u64,
+    pub(super) told: Vec<Told>,
+    pub(super) closed: Duration,
+}
+
+/// What is said of a function once the set is there: what runs, and what ran.
+pub(super) type Told = (FunctionId, Option<News>, Option<VersionId>);
+
+/// What the controller is told.
+pub(super) enum News {
+    Made(Tier, Box<Made>),
+    /// Version, tier, and whether it counts.
+    Restored(VersionId, Tier, bool),
+}
