@@ -22,7 +22,7 @@ use crate::stacks::{StackId, Stacks};
 use crate::sync::Ordering;
 use crate::sys;
 use crate::task;
-use crate::turn::Turn;
+use crate::turn::TURN;
 use crate::walk::{RED_ZONE, Trouble};
 
 /// Settings of a scanner.
@@ -67,7 +67,6 @@ pub struct Roots {
     signal: i32,
     stacks: Stacks,
     exempt: Arc<Exempt>,
-    turn: Turn,
     /// Bytes of memory that a search may read; 0: none is made. Relaxed: whoever turns it
     /// on scans after that.
     search: AtomicU64,
@@ -99,7 +98,6 @@ impl Roots {
             signal,
             stacks: Stacks::new(config.registered_stacks),
             exempt: Arc::new(Exempt::new(config.exempt_threads)),
-            turn: Turn::default(),
             search: AtomicU64::new(0),
             config,
         })
@@ -148,7 +146,8 @@ impl Roots {
     }
 
     /// Which of the wanted ranges any thread may still execute or return into. Takes at
-    /// most about `within`; what is not scanned then keeps everything.
+    /// most about `within`, once other scans of the process have ended; what is not scanned
+    /// then keeps everything.
     ///
     /// A range that is not kept in a complete report stays so, provided that nothing
     /// outside of stacks and registers leads into it any more (no slot, no table), and
@@ -166,8 +165,8 @@ impl Roots {
 
     #[inline(never)]
     fn scan_below(&self, caller: &[u64; 7], wanted: &Wanted, within: Duration) -> Report {
+        let _turn = TURN.take();
         let began = Instant::now();
-        let _turn = self.turn.take();
         let counts = || {
             (
                 REPEATED.load(Ordering::Relaxed),

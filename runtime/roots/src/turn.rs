@@ -1,4 +1,6 @@
-//! One scan at a time, and none that a child of `fork` could inherit.
+//! One scan of the process at a time, whoever's it is, and none that a child of `fork`
+//! could inherit. Requests to threads have places that all scanners of the process share
+//! (`slot`): a second requester would take the first one's answers.
 //!
 //! The word holds the process id of the scanning process, 0 when nobody scans. A child
 //! finds its parent's id there and takes the turn over.
@@ -7,8 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::sys;
 
-/// The turn.
-#[derive(Debug, Default)]
+/// The turn of the process.
+pub(crate) static TURN: Turn = Turn(AtomicU32::new(0));
+
+/// A turn.
+#[derive(Debug)]
 pub(crate) struct Turn(AtomicU32);
 
 /// Evidence of having the turn.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Holder, ROOTS, address, alone, check_keeps, handle, of, scan, scan_within, wanted};
-use uruk_roots::{How, Why};
+use uruk_roots::{Config, How, Roots, Wanted, Why};
 
 /// Every thread makes the next one, and ends when that one holds the word as well: at
 /// each moment somebody holds it. Whoever lists once misses it sooner or later.
@@ -407,4 +407,41 @@ fn counted_threads_are_left_alone_outside() {
         matches!(thread.how, How::Running { .. }) && thread.keeps.contains(&6) && report.kept[6]
     });
     holder.stop();
+}
+
+/// Scanners of several sessions ask the same threads.
+#[test]
+fn scanners_do_not_take_each_others_answers() {
+    let _alone = alone();
+    let holders = [1, 2, 3].map(|i| {
+        Holder::start(move |stop| {
+            let words = [black_box(address(i))];
+            stop.ready();
+            while !stop.is_set() {
+                black_box(&words);
+            }
+        })
+    });
+    let until = Instant::now() + Duration::from_secs(1);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let other = Roots::new(0x1000_0000..0x2000_0000, Config::default());
+                let other = other.expect("a scanner");
+                let nobody = Wanted::new(vec![0x1000_1000..0x1000_2000]).expect("sorted");
+                while Instant::now() < until {
+                    let report = other.scan(&nobody, Duration::from_secs(8));
+                    assert!(report.complete, "{report:#?}");
+                }
+            });
+        }
+        while Instant::now() < until {
+            let report = scan();
+            assert!(
+                report.complete && report.kept[1..4] == [true; 3],
+                "{report:#?}"
+            );
+        }
+    });
+    holders.into_iter().for_each(Holder::stop);
 }
