@@ -73,7 +73,7 @@ const OPTIMIZED: Bounds = Bounds {
     each: 450,
     kept: 100,
     factor: 4,
-    least: 1_000,
+    least: 5_000,
     most: 15_000,
 };
 
@@ -82,7 +82,7 @@ const GUIDED: Bounds = Bounds {
     each: 1_000,
     kept: 300,
     factor: 4,
-    least: 2_000,
+    least: 5_000,
     most: 40_000,
 };
 
@@ -110,6 +110,22 @@ pub(crate) struct Found {
     pub(crate) callees: Vec<LLVMValueRef>,
 }
 
+/// What is to be simplified for a unit.
+pub(crate) struct Missing {
+    pub(crate) found: Vec<Found>,
+    /// Candidates that were left out because the budget was spent.
+    pub(crate) left_out: FxHashSet<LLVMValueRef>,
+}
+
+/// What was found out about a candidate.
+enum Look {
+    Taken(Scan),
+    /// It cannot be one, or is larger than any may be.
+    Never,
+    /// The unit has no budget for it.
+    Spent,
+}
+
 impl Extraction<'_> {
     /// Reads the root and its candidates, and defines the latter: as they are in the
     /// library, or, with a profile of their own, as they are.
@@ -132,7 +148,7 @@ impl Extraction<'_> {
                 self.define_kept(old)?;
                 continue;
             }
-            let Some(mut scan) = self.look_at(old, &bounds, &mut budget) else {
+            let Look::Taken(mut scan) = self.look_at(old, &bounds, &mut budget) else {
                 continue;
             };
             self.prefer(&mut scan, old);
@@ -146,23 +162,23 @@ impl Extraction<'_> {
         Ok(scan)
     }
 
-    /// What is wanted and the library does not know.
-    pub(crate) fn missing_candidates(
-        &mut self,
-        wanted: Wanted,
-    ) -> Result<Vec<Found>, CodegenError> {
+    /// What is wanted and the library does not know, or not well.
+    pub(crate) fn missing_candidates(&mut self, wanted: Wanted) -> Result<Missing, CodegenError> {
+        let mut missing = Missing {
+            found: Vec::new(),
+            left_out: FxHashSet::default(),
+        };
         let (Wanted::CalleesOf(root) | Wanted::Body(root)) = wanted;
         let root = self.reader.table().values[root.index()];
         self.read_bodies(root)?;
         let mut scan = scan(root);
         self.prefer(&mut scan, root);
         if has_function_attribute(root, self.reader.kinds().presplit_coroutine) {
-            return Ok(Vec::new());
+            return Ok(missing);
         }
         let bounds = self.bounds();
         let mut budget = bounds.budget(scan.instructions);
         let mut seen = FxHashSet::default();
-        let mut missing = Vec::new();
         let first = match wanted {
             Wanted::Body(_) => vec![root],
             Wanted::CalleesOf(_) => {
@@ -177,8 +193,13 @@ impl Extraction<'_> {
             if !seen.insert(old) || self.reader.library().knows(symbol) {
                 continue;
             }
-            let Some(mut scan) = self.look_at(old, &bounds, &mut budget) else {
-                continue;
+            let mut scan = match self.look_at(old, &bounds, &mut budget) {
+                Look::Taken(scan) => scan,
+                Look::Never => continue,
+                Look::Spent => {
+                    missing.left_out.insert(old);
+                    continue;
+                }
             };
             let profiled = self.has_profile(old);
             if profiled {
@@ -189,7 +210,7 @@ impl Extraction<'_> {
                 found.extend(callees.iter().map(|&callee| (callee, depth + 1)));
             }
             if !profiled {
-                missing.push(Found {
+                missing.found.push(Found {
                     function: old,
                     wide: scan.wide,
                     callees,
@@ -216,18 +237,23 @@ impl Extraction<'_> {
         symbol.is_some_and(|symbol| self.how.profiles.contains_key(symbol))
     }
 
-    /// Reads a candidate's body; `None` if it cannot be one, or is beyond the bounds.
-    fn look_at(&mut self, old: LLVMValueRef, bounds: &Bounds, budget: &mut u32) -> Option<Scan> {
+    /// Reads a candidate's body, and charges the budget for it.
+    fn look_at(&mut self, old: LLVMValueRef, bounds: &Bounds, budget: &mut u32) -> Look {
         // A body that cannot be read is an error where it is compiled itself.
-        self.read_bodies(old).ok()?;
+        if self.read_bodies(old).is_err() {
+            return Look::Never;
+        }
         let scan = scan(old);
         if scan.labels || scan.cost > bounds.each || (scan.frame && self.is_unoptimized(old)) {
-            return None;
+            return Look::Never;
         }
         if scan.cost > TINY {
-            *budget = budget.checked_sub(scan.instructions)?;
+            let Some(left) = budget.checked_sub(scan.instructions) else {
+                return Look::Spent;
+            };
+            *budget = left;
         }
-        Some(scan)
+        Look::Taken(scan)
     }
 
     /// True for what clang compiled at -O0, where it marks every function `noinline`: the

@@ -15,6 +15,9 @@
 //! - Globals of shelves stand for globals of the reader's module, function by function:
 //!   a copy names what the unit's own plan says. A body that mentions anything else (a
 //!   string that a pass has made) is not kept.
+//! - Whose callees did not fit into the budget of the unit that wanted it is *short*:
+//!   calls stay in it that a compiler of whole programs would have inlined. A later unit
+//!   that wants it makes it again with its own budget, [`MOST_REMAKES`] times.
 //! - Shelves hold no more than [`MOST_INSTRUCTIONS`]; then all of them go.
 
 use inkwell::llvm_sys::LLVMValueKind;
@@ -27,7 +30,7 @@ use inkwell::llvm_sys::core::{
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::candidates::Wanted;
+use crate::candidates::{Missing, Wanted};
 use crate::compile::{Compile, DependenceKind, Tier};
 use crate::context::OwnedModule;
 use crate::error::CodegenError;
@@ -40,6 +43,9 @@ use crate::summary::SymbolId;
 /// Instructions kept in all: some 20 MB.
 const MOST_INSTRUCTIONS: usize = 100_000;
 
+/// How often a short entry is made again.
+const MOST_REMAKES: u8 = 2;
+
 /// One simplified function.
 pub(crate) struct Entry {
     /// Its definition on a shelf.
@@ -48,6 +54,10 @@ pub(crate) struct Entry {
     pub(crate) instructions: u32,
     /// What it was made of, itself included.
     pub(crate) uses: Vec<Use>,
+    /// A candidate that it calls, or that was inlined calls, was left out.
+    short: bool,
+    /// How often it was made again.
+    remakes: u8,
 }
 
 /// Something of the module that a simplified body was made of.
@@ -82,9 +92,26 @@ impl Library {
         entry.uses.iter().all(holds).then_some(entry)
     }
 
-    /// True if it was tried already whether `symbol` can be kept.
+    /// True if there is nothing to be gained by another try to keep `symbol`.
     pub(crate) fn knows(&self, symbol: SymbolId) -> bool {
-        self.entries.contains_key(&symbol)
+        let known = self.entries.get(&symbol);
+        known.is_some_and(|entry| {
+            let entry = entry.as_ref();
+            entry.is_none_or(|entry| !entry.short || entry.remakes == MOST_REMAKES)
+        })
+    }
+
+    fn is_short(&self, symbol: SymbolId) -> bool {
+        let entry = self.entries.get(&symbol).and_then(Option::as_ref);
+        entry.is_some_and(|entry| entry.short)
+    }
+
+    /// Puts what became of `symbol` into its place.
+    fn file(&mut self, symbol: SymbolId, mut entry: Entry) {
+        let old = self.entries.get(&symbol).and_then(Option::as_ref);
+        entry.remakes = old.map_or(0, |old| old.remakes);
+        self.instructions += entry.instructions as usize;
+        self.entries.insert(symbol, Some(entry));
     }
 
     /// The global of the reader's module for which one of a shelf stands.
@@ -113,6 +140,8 @@ struct Member {
     name: String,
     /// Symbols of the candidates it calls.
     callees: Vec<SymbolId>,
+    /// One of them is not at hand, though it could be.
+    short: bool,
 }
 
 impl Reader {
@@ -132,15 +161,13 @@ impl Reader {
         let made = self.simplify(plan, wanted, how, &mut tried);
         let library = self.library_mut();
         for symbol in tried {
-            library.entries.entry(symbol).or_insert(None);
+            if let Some(entry) = library.entries.entry(symbol).or_insert(None) {
+                entry.remakes += 1;
+            }
         }
         if let Ok(Some((module, entries, homes))) = made {
-            library.instructions += entries
-                .iter()
-                .map(|(_, entry)| entry.instructions as usize)
-                .sum::<usize>();
             for (symbol, entry) in entries {
-                library.entries.insert(symbol, Some(entry));
+                library.file(symbol, entry);
             }
             library.homes.extend(homes);
             library.shelves.push(module);
@@ -178,22 +205,31 @@ impl Reader {
         tried: &mut Vec<SymbolId>,
     ) -> Result<Option<Batch>, CodegenError> {
         let mut extraction = Extraction::new(self, plan, "callees", how)?;
-        let missing = extraction.missing_candidates(wanted)?;
-        if missing.is_empty() {
+        let Missing { found, left_out } = extraction.missing_candidates(wanted)?;
+        if found.is_empty() {
             return Ok(None);
         }
         let symbol = |old: &LLVMValueRef| self.table().index[old];
-        tried.extend(missing.iter().map(|found| symbol(&found.function)));
+        tried.extend(found.iter().map(|found| symbol(&found.function)));
+        let made: FxHashSet<SymbolId> = tried.iter().copied().collect();
         let mut members = Vec::new();
-        for found in missing {
+        for found in found {
             let name = extraction.define_candidate(found.function, found.wide)?;
+            let is_short = |callee: &LLVMValueRef| {
+                let symbol = symbol(callee);
+                left_out.contains(callee)
+                    || (!made.contains(&symbol) && self.library().is_short(symbol))
+            };
             members.push(Member {
                 symbol: symbol(&found.function),
                 name,
                 callees: found.callees.iter().map(symbol).collect(),
+                short: found.callees.iter().any(is_short),
             });
             for &callee in &found.callees {
-                extraction.define_kept(callee)?;
+                if !made.contains(&symbol(&callee)) {
+                    extraction.define_kept(callee)?;
+                }
             }
         }
         extraction.copy_pending()?;
@@ -250,7 +286,9 @@ impl Reader {
                 continue;
             };
             let mut uses = common.clone();
+            let mut short = false;
             for symbol in closure(member.symbol, &by_symbol) {
+                short |= by_symbol.get(&symbol).is_some_and(|member| member.short);
                 uses.insert(used(symbol, DependenceKind::Body));
                 if !by_symbol.contains_key(&symbol)
                     && let Some(entry) = self.library().entry(plan, symbol)
@@ -264,6 +302,8 @@ impl Reader {
                     function,
                     instructions,
                     uses: uses.into_iter().collect(),
+                    short,
+                    remakes: 0,
                 },
             ));
         }
