@@ -178,10 +178,10 @@ pub(crate) fn run(emitter: &Emitter, unit: &Unit, tier: Tier) -> Result<(), Stri
         Tier::Optimized => "O2",
         Tier::Guided => "O3",
     };
-    if unit.candidates.is_empty() {
-        let passes = match tier == Tier::Optimized && !unit.has_coroutines {
-            true => passes::optimized(),
-            false => passes::whole(level),
+    if unit.candidates.is_empty() && (tier == Tier::Optimized || unit.has_coroutines) {
+        let passes = match unit.has_coroutines {
+            true => passes::whole(level),
+            false => passes::optimized(),
         };
         emitter.run_passes(module, &passes)?;
     } else {
