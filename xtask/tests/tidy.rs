@@ -156,10 +156,11 @@ fn thinking_packages_forbid_unsafe_code() {
 }
 
 /// Files of the library that may use `std`'s locks, and why no child of `fork` waits for them.
-const STD_LOCKS: [(&str, &str); 8] = [
+const STD_LOCKS: [(&str, &str); 9] = [
     ("runtime/locks/src/lock.rs", "wraps them"),
     ("runtime/src/service.rs", "the gate: held by who forks"),
     ("runtime/src/cli/", "the command, where no session is"),
+    ("runtime/codegen/src/warm.rs", "nobody waits for it"),
     ("runtime/heap/src/", "held by who forks"),
     ("runtime/session/src/sync.rs", "behind a gate of its own"),
     ("runtime/unwind/src/", "held by who forks"),

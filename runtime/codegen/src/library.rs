@@ -44,7 +44,7 @@ use crate::summary::SymbolId;
 const MOST_INSTRUCTIONS: usize = 100_000;
 
 /// How often a short entry is made again.
-const MOST_REMAKES: u8 = 2;
+const MOST_REMAKES: u8 = 1;
 
 /// One simplified function.
 pub(crate) struct Entry {
