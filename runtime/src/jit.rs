@@ -161,9 +161,11 @@ impl JitBuilder {
         // Half of the processors: the program has something to do, too.
         tiers.policy.jobs = u32::try_from(jobs.min(cpus.div_ceil(2))).unwrap_or(u32::MAX);
         let mut heap = self.heap;
-        if self.tools.gdb && heap.backing == BackingChoice::Auto {
+        let private = self.tools.gdb || self.tools.perf_map;
+        if private && heap.backing == BackingChoice::Auto {
             // A debugger writes breakpoints through the kernel, which copies pages of
-            // private memory for it and refuses those of a shared file.
+            // private memory for it and refuses those of a shared file. perf asks a map
+            // for the names of private memory only, a file for those of others.
             heap.backing = BackingChoice::Flip;
         }
         let tools = Tools::new(&self.tools)?;

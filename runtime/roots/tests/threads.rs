@@ -428,7 +428,8 @@ fn scanners_do_not_take_each_others_answers() {
             scope.spawn(|| {
                 let other = Roots::new(0x1000_0000..0x2000_0000, Config::default());
                 let other = other.expect("a scanner");
-                let nobody = Wanted::new(vec![0x1000_1000..0x1000_2000]).expect("sorted");
+                let nobody = Wanted::new(std::iter::once(0x1000_1000..0x1000_2000).collect())
+                    .expect("sorted");
                 while Instant::now() < until {
                     let report = other.scan(&nobody, Duration::from_secs(8));
                     assert!(report.complete, "{report:#?}");
