@@ -221,7 +221,9 @@ fn samples_that_find_no_room_are_counted_and_told() {
         }
         let lost = |event: &Event| matches!(event, Event::Samples { lost, .. } if *lost > 0);
         let start = Instant::now();
-        while !any(&log, lost) && start.elapsed() < PATIENCE {
+        // On a busy machine samples are lost long before the better code is there.
+        let better = || jit.tier("f3").expect("known") >= Some(Tier::Optimized);
+        while !(any(&log, lost) && better()) && start.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(10));
         }
         stop.store(true, Ordering::Relaxed);
