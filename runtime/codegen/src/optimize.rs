@@ -5,8 +5,8 @@
 //! registers: which ones would change). The target machine itself stays at the ABI's
 //! baseline; a function's subtarget comes from its attributes.
 //!
-//! Passes (`passes` has their texts): tier 2 has a pipeline of its own, tier 3 LLVM's.
-//! With candidates in the unit that is run in two halves. The first ends where inlining and
+//! Passes (`passes` has their texts): tier 2 has a pipeline of its own, tier 3 LLVM's
+//! in two halves, as has a unit with profiled candidates. The first ends where inlining and
 //! simplification do; candidates are `weak_odr` definitions in it. Between the halves they
 //! become `available_externally`, and the second, which vectorizes and lowers, begins by
 //! dropping their bodies: nothing is spent on them, and calls that are left go through

@@ -93,6 +93,7 @@ pub(super) struct Done {
     /// What the set replaced, and what depended on it.
     pub(super) old: OldCode,
 }
+
 impl Core {
     /// Commits a set; see the module. If it fails, the changes come back.
     pub(super) fn commit_set(

@@ -88,6 +88,7 @@ pub(super) struct Garbage {
     pub(super) released: Vec<(FunctionId, VersionId)>,
     pub(super) old: Vec<Old>,
 }
+
 impl Core {
     /// Stages functions, and makes ready the gate before them if they need one.
     pub(super) fn stage(&self, mut ids: Vec<FunctionId>, alone: bool) -> Result<Staged, Error> {
