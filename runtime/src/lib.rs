@@ -48,6 +48,7 @@ mod names;
 mod objects;
 mod process;
 mod program;
+mod rare;
 mod reclaim;
 mod recording;
 mod records;

@@ -35,6 +35,8 @@ pub(crate) struct Version {
     pub(crate) samples: u64,
     /// Functions it took bodies or facts from.
     pub(crate) depends: Arc<[FunctionId]>,
+    /// Those of its module whose bodies were in sight.
+    pub(crate) bodies: Arc<[FunctionId]>,
     /// What it is removed by.
     pub(crate) unit: Option<BodyTracker>,
 }
@@ -165,6 +167,26 @@ impl Versions {
         let records = self.lock();
         let of = |id: FunctionId| Some(Arc::clone(&records.get(&id.index())?.versions));
         functions.into_iter().map(|id| of(id?)).collect()
+    }
+
+    /// The tier of what calls of `function` reach; `None` if it was never compiled.
+    pub(crate) fn tier(&self, function: FunctionId) -> Option<Tier> {
+        let records = self.lock();
+        let record = records.get(&function.index())?;
+        let published = record.versions.published()?;
+        let mut built = record.built.iter();
+        built.find(|v| v.id == published.id).map(|v| v.tier)
+    }
+
+    /// Whose bodies may be inlined in what calls of `function` reach.
+    pub(crate) fn bodies(&self, function: FunctionId) -> Arc<[FunctionId]> {
+        let records = self.lock();
+        let record = records.get(&function.index());
+        let published = record.and_then(|record| {
+            let published = record.versions.published()?;
+            record.built.iter().find(|v| v.id == published.id)
+        });
+        published.map_or_else(Arc::default, |version| Arc::clone(&version.bodies))
     }
 
     /// The versions of `function`.

@@ -139,6 +139,10 @@ impl Core {
         let mut request = request;
         let lines = self.tools.want_lines();
         let how = how.knowing(self.knowledge(&request)).with_lines(lines);
+        let how = match request.purpose {
+            Purpose::Change if self.tiers.counts_at_baseline() => how.sparing(self.rare(id)),
+            _ => how,
+        };
         let mut built = match self.build_version(id, how.clone()) {
             Err(Error::Heap(cause)) if self.reclaim_for_more(&cause) => {
                 self.build_version(id, how)?
@@ -256,6 +260,7 @@ impl Core {
             _ => built.code.moves.is_none().then_some(Fixed::Referenced),
         };
         let code = built.code.range();
+        let bodies = self.bodies_in_sight(request.function, &built);
         let (function, version) = (Some(request.function), request.version);
         self.reclaim.notes.live(Piece {
             function,
@@ -276,6 +281,7 @@ impl Core {
             time: built.compiling + built.linking,
             samples: 0,
             depends,
+            bodies,
             unit: built.unit,
         });
     }

@@ -6,8 +6,9 @@
 //! from `alwaysinline` functions it calls, and from candidates. They are found
 //! breadth-first, nearest first, until a bound is met: the estimated cost of one,
 //! instructions of all together (a multiple of the root's), and depth. Tiny ones are
-//! free. All bodies are read before anything is copied, see
-//! [`Extraction::read_bodies`].
+//! free, and all that is taken of functions that are known to be hardly called
+//! ([`Rare`](crate::Rare)): a call that passes the address of a local should still go. All
+//! bodies are read before anything is copied, see [`Extraction::read_bodies`].
 //!
 //! A candidate is taken from the `library`, where it was simplified with its own
 //! candidates. One with a profile of its own is taken as it is, so that its counts are
@@ -116,6 +117,8 @@ pub(crate) struct Missing {
     pub(crate) found: Vec<Found>,
     /// Candidates that were left out because the budget was spent.
     pub(crate) left_out: FxHashSet<LLVMValueRef>,
+    /// Those that were because they are rare.
+    pub(crate) rare: FxHashSet<LLVMValueRef>,
 }
 
 /// What was found out about a candidate.
@@ -125,6 +128,8 @@ enum Look {
     Never,
     /// The unit has no budget for it.
     Spent,
+    /// It is seldom called, and not tiny.
+    Rare,
 }
 
 impl Extraction<'_> {
@@ -168,6 +173,7 @@ impl Extraction<'_> {
         let mut missing = Missing {
             found: Vec::new(),
             left_out: FxHashSet::default(),
+            rare: FxHashSet::default(),
         };
         let (Wanted::CalleesOf(root) | Wanted::Body(root)) = wanted;
         let root = self.reader.table().values[root.index()];
@@ -191,7 +197,7 @@ impl Extraction<'_> {
             first.into_iter().map(|old| (old, 1)).collect();
         while let Some((old, depth)) = found.pop_front() {
             let symbol = self.reader.table().index[&old];
-            if !seen.insert(old) || self.reader.library().knows(symbol) {
+            if !seen.insert(old) || self.reader.library().knows(symbol, &self.how.rare) {
                 continue;
             }
             let mut scan = match self.look_at(old, &bounds, &mut budget) {
@@ -199,6 +205,10 @@ impl Extraction<'_> {
                 Look::Never => continue,
                 Look::Spent => {
                     missing.left_out.insert(old);
+                    continue;
+                }
+                Look::Rare => {
+                    missing.rare.insert(old);
                     continue;
                 }
             };
@@ -249,6 +259,9 @@ impl Extraction<'_> {
             return Look::Never;
         }
         if scan.cost > TINY {
+            if self.how.rare.has(self.reader.table().index[&old]) {
+                return Look::Rare;
+            }
             let Some(left) = budget.checked_sub(scan.instructions) else {
                 return Look::Spent;
             };
@@ -353,7 +366,11 @@ impl Extraction<'_> {
         let Some(entry) = reader.library().entry(self.plan, id) else {
             return Ok(());
         };
-        if self.with_labels.contains_key(&old) || entry.instructions > self.bounds().kept {
+        let most = match self.how.rare.has(id) {
+            true => TINY_KEPT,
+            false => self.bounds().kept,
+        };
+        if self.with_labels.contains_key(&old) || entry.instructions > most {
             return Ok(());
         }
         let name = self.plan.import(id).name.to_string();

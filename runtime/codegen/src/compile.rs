@@ -4,6 +4,7 @@
 //! because nothing of it goes through LLVM's process-wide options.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use crate::candidates::Wanted;
@@ -73,6 +74,36 @@ impl Knowledge {
     }
 }
 
+/// Which functions of a module are seldom called, by whoever counts: of these nothing
+/// but tiny bodies is copied along. A function may become one or cease to be one at any
+/// time; code is the same but for what is inlined.
+#[derive(Clone, Default)]
+pub struct Rare(Option<Arc<IsRare>>);
+
+type IsRare = dyn Fn(SymbolId) -> bool + Send + Sync;
+
+impl Rare {
+    /// Those of which `is_rare` says so.
+    pub fn new(is_rare: impl Fn(SymbolId) -> bool + Send + Sync + 'static) -> Rare {
+        Rare(Some(Arc::new(is_rare)))
+    }
+
+    /// Whether `function` is one; without knowledge none is.
+    pub fn has(&self, function: SymbolId) -> bool {
+        self.0.as_ref().is_some_and(|is_rare| is_rare(function))
+    }
+}
+
+impl fmt::Debug for Rare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() {
+            "Rare(known)"
+        } else {
+            "Rare(unknown)"
+        })
+    }
+}
+
 /// Settings of one compile.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -101,6 +132,8 @@ pub struct Compile {
     pub facts: Knowledge,
     /// Write line tables, for debuggers, where the bitcode has any.
     pub lines: bool,
+    /// Functions that are hardly worth inlining.
+    pub rare: Rare,
 }
 
 impl Compile {
@@ -117,6 +150,7 @@ impl Compile {
             offered_targets: Arc::default(),
             facts: Knowledge::Declared,
             lines: false,
+            rare: Rare::default(),
         }
     }
 
@@ -150,6 +184,13 @@ impl Compile {
     #[must_use]
     pub fn with_lines(mut self, lines: bool) -> Compile {
         self.lines = lines;
+        self
+    }
+
+    /// With these functions left out, unless they are tiny.
+    #[must_use]
+    pub fn sparing(mut self, rare: Rare) -> Compile {
+        self.rare = rare;
         self
     }
 

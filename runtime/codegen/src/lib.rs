@@ -64,7 +64,7 @@ mod survey;
 
 pub use bitcode::Bitcode;
 pub use compile::{
-    COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Knowledge, Tier,
+    COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Knowledge, Rare, Tier,
 };
 pub use emit::{host_cpu, llvm_version};
 pub use error::CodegenError;

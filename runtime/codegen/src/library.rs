@@ -17,7 +17,9 @@
 //!   string that a pass has made) is not kept.
 //! - Whose callees did not fit into the budget of the unit that wanted it is *short*:
 //!   calls stay in it that a compiler of whole programs would have inlined. A later unit
-//!   that wants it makes it again with its own budget, [`MOST_REMAKES`] times.
+//!   that wants it makes it again with its own budget, [`MOST_REMAKES`] times. The same
+//!   holds of one whose callees were left out as they were rare ([`Rare`]), once one of
+//!   these no longer is, [`MOST_WARMED`] times.
 //! - Shelves hold no more than [`MOST_INSTRUCTIONS`]; then all of them go.
 
 use inkwell::llvm_sys::LLVMValueKind;
@@ -31,7 +33,7 @@ use inkwell::llvm_sys::prelude::LLVMValueRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::candidates::{Missing, Wanted};
-use crate::compile::{Compile, DependenceKind, Tier};
+use crate::compile::{Compile, DependenceKind, Rare, Tier};
 use crate::context::OwnedModule;
 use crate::error::CodegenError;
 use crate::extract::{Extraction, Unit};
@@ -46,6 +48,10 @@ const MOST_INSTRUCTIONS: usize = 100_000;
 /// How often a short entry is made again.
 const MOST_REMAKES: u8 = 1;
 
+/// How often an entry was made, at most, when it is made again for a callee that is no
+/// longer rare.
+const MOST_WARMED: u8 = 4;
+
 /// One simplified function.
 pub(crate) struct Entry {
     /// Its definition on a shelf.
@@ -56,6 +62,8 @@ pub(crate) struct Entry {
     pub(crate) uses: Vec<Use>,
     /// A candidate that it calls, or that was inlined calls, was left out.
     short: bool,
+    /// Candidates that it calls, or that was inlined calls, which were rare then.
+    rare: Vec<SymbolId>,
     /// How often it was made again.
     remakes: u8,
 }
@@ -93,11 +101,14 @@ impl Library {
     }
 
     /// True if there is nothing to be gained by another try to keep `symbol`.
-    pub(crate) fn knows(&self, symbol: SymbolId) -> bool {
+    pub(crate) fn knows(&self, symbol: SymbolId, rare: &Rare) -> bool {
         let known = self.entries.get(&symbol);
         known.is_some_and(|entry| {
-            let entry = entry.as_ref();
-            entry.is_none_or(|entry| !entry.short || entry.remakes == MOST_REMAKES)
+            let warmed = |entry: &Entry| entry.rare.iter().any(|&callee| !rare.has(callee));
+            entry.as_ref().is_none_or(|entry| {
+                (!entry.short || entry.remakes >= MOST_REMAKES)
+                    && (entry.remakes >= MOST_WARMED || !warmed(entry))
+            })
         })
     }
 
@@ -142,6 +153,8 @@ struct Member {
     callees: Vec<SymbolId>,
     /// One of them is not at hand, though it could be.
     short: bool,
+    /// Those that are not at hand because they are rare.
+    rare: Vec<SymbolId>,
 }
 
 impl Reader {
@@ -205,7 +218,11 @@ impl Reader {
         tried: &mut Vec<SymbolId>,
     ) -> Result<Option<Batch>, CodegenError> {
         let mut extraction = Extraction::new(self, plan, "callees", how)?;
-        let Missing { found, left_out } = extraction.missing_candidates(wanted)?;
+        let Missing {
+            found,
+            left_out,
+            rare,
+        } = extraction.missing_candidates(wanted)?;
         if found.is_empty() {
             return Ok(None);
         }
@@ -220,11 +237,13 @@ impl Reader {
                 left_out.contains(callee)
                     || (!made.contains(&symbol) && self.library().is_short(symbol))
             };
+            let is_rare = |callee: &&LLVMValueRef| rare.contains(*callee);
             members.push(Member {
                 symbol: symbol(&found.function),
                 name,
                 callees: found.callees.iter().map(symbol).collect(),
                 short: found.callees.iter().any(is_short),
+                rare: found.callees.iter().filter(is_rare).map(symbol).collect(),
             });
             for &callee in &found.callees {
                 if !made.contains(&symbol(&callee)) {
@@ -286,15 +305,19 @@ impl Reader {
                 continue;
             };
             let mut uses = common.clone();
-            let mut short = false;
+            let (mut short, mut rare) = (false, FxHashSet::default());
             for symbol in closure(member.symbol, &by_symbol) {
-                short |= by_symbol.get(&symbol).is_some_and(|member| member.short);
-                uses.insert(used(symbol, DependenceKind::Body));
-                if !by_symbol.contains_key(&symbol)
-                    && let Some(entry) = self.library().entry(plan, symbol)
-                {
+                if let Some(member) = by_symbol.get(&symbol) {
+                    short |= member.short;
+                    rare.extend(&member.rare);
+                } else if let Some(entry) = self.library().entry(plan, symbol) {
                     uses.extend(entry.uses.iter().copied());
+                    rare.extend(&entry.rare);
+                } else {
+                    // Its body was not in sight.
+                    continue;
                 }
+                uses.insert(used(symbol, DependenceKind::Body));
             }
             entries.push((
                 member.symbol,
@@ -303,6 +326,7 @@ impl Reader {
                     instructions,
                     uses: uses.into_iter().collect(),
                     short,
+                    rare: rare.into_iter().collect(),
                     remakes: 0,
                 },
             ));

@@ -3,7 +3,7 @@
 mod support;
 
 use support::{describe, disassemble, id, plan, reader};
-use uruk_codegen::{Compile, Compiled, Reader, Tier};
+use uruk_codegen::{Compile, Compiled, DependenceKind, Rare, Reader, Tier};
 
 fn compile(reader: &mut Reader, function: &str) -> Compiled {
     let (plan, function) = (plan(reader), id(reader, function));
@@ -124,4 +124,54 @@ fn unoptimized_functions_that_ask_for_their_frame_are_not_inlined() {
         let calls = describe(&out.object).contains("caller by type 41");
         assert_eq!(calls, !inlined, "{attributes}");
     }
+}
+
+/// A body of `count` multiplications: tiny are those of a few.
+fn long(name: &str, count: usize) -> String {
+    let mut text = format!("define internal i32 @{name}(i32 %x) {{\n%v0 = mul i32 %x, 3\n");
+    for i in 1..count {
+        let before = i - 1;
+        text += &format!("%v{i} = mul i32 %v{before}, %x\n");
+    }
+    text + &format!("ret i32 %v{}\n}}\n", count - 1)
+}
+
+#[test]
+fn rare_callees_are_called_unless_they_are_tiny() {
+    let ir = long("large", 30)
+        + &long("tiny", 5)
+        + "define internal i32 @middle(i32 %x) {
+             %y = call i32 @large(i32 %x) %z = add i32 %y, 7 ret i32 %z
+           }
+           define i32 @f(i32 %x) {
+             %y = call i32 @middle(i32 %x) %z = call i32 @tiny(i32 %y) ret i32 %z
+           }
+           define i32 @g(i32 %x) {
+             %y = call i32 @large(i32 %x) %z = call i32 @middle(i32 %y) ret i32 %z
+           }";
+    let mut reader = reader(&ir);
+    let (plan, large) = (plan(&reader), id(&reader, "large"));
+    let tiny = id(&reader, "tiny");
+    let mut made = |function: &str, rare: Rare| {
+        let how = Compile::at(Tier::Optimized).sparing(rare);
+        let function = id(&reader, function);
+        let mut out = reader.compile(&plan, function, &how).expect("compiles");
+        out.depends.retain(|on| on.kind == DependenceKind::Body);
+        (describe(&out.object), depends(&reader, &out))
+    };
+    let all_are = || Rare::new(|_| true);
+    let calls_large = "defines uruk.body.f\nlarge by type 41";
+    let (object, used) = made("f", all_are());
+    assert_eq!(object, calls_large);
+    assert_eq!(used, ["tiny", "middle"]);
+    // What was made without it serves as long as it is rare.
+    let (object, _) = made("f", Rare::new(move |id| id == large || id == tiny));
+    assert_eq!(object, calls_large);
+    // Not rare, it is inlined where it was not; also into `middle`, which is there already.
+    let (object, used) = made("g", Rare::new(move |id| id == tiny));
+    assert_eq!(object, "defines uruk.body.g");
+    assert_eq!(used, ["large", "middle"]);
+    // It is in the library now, and still not worth inlining for who hardly calls it.
+    let (object, _) = made("g", all_are());
+    assert!(object.contains("large by type 41"), "{object}");
 }

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use uruk_codegen::{Dependence, Kind, Linkage, ModulePlan};
+use uruk_codegen::{Dependence, DependenceKind, Kind, Linkage, ModulePlan};
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 
@@ -34,6 +34,20 @@ impl Core {
         match self.function(id) {
             Some(function) => self.depends_of(&function, &function.module.plan(), built),
             None => Arc::default(),
+        }
+    }
+
+    /// Those of its own module whose bodies were in sight.
+    pub(crate) fn bodies_in_sight(&self, id: FunctionId, built: &Built) -> Arc<[FunctionId]> {
+        let depends = built.compiled.depends.iter().copied();
+        let bodies: Vec<Dependence> = depends
+            .filter(|on| on.kind == DependenceKind::Body)
+            .collect();
+        match self.function(id) {
+            Some(function) if !bodies.is_empty() => {
+                self.functions_of(&function.module, &function.module.plan(), &bodies)
+            }
+            _ => Arc::default(),
         }
     }
 
