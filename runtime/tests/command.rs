@@ -112,17 +112,16 @@ fn printed_settings_are_those_of_a_run() {
     for line in ["jobs = 1".to_owned(), format!("cpus = {cpus}")] {
         assert!(text.lines().any(|other| other == line), "{line}: {text}");
     }
-    // Each of them can be set, and is printed as it was set.
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let (name, value) = line.split_once(" = ").expect("NAME = VALUE");
-        if !["jobs", "cpus"].contains(&name) {
-            let setting = format!("{name}={value}");
-            assert_eq!(
-                print(&["run", "--print-config", "--jobs", "1", "--set", &setting]),
-                text
-            );
-        }
-    }
+    // What is printed can be set, and is printed the same again.
+    let settings = text.lines().filter(|line| !line.starts_with('#'));
+    let settings = settings.map(|line| line.split_once(" = ").expect("NAME = VALUE"));
+    let settings = settings.filter(|(name, _)| !["jobs", "cpus"].contains(name));
+    let settings: Vec<String> = settings
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let mut words = vec!["run", "--print-config", "--jobs", "1"];
+    words.extend(settings.iter().flat_map(|setting| ["--set", setting]));
+    assert_eq!(print(&words), text);
     let set = print(&[
         "run",
         "--print-config",
