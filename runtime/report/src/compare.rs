@@ -144,6 +144,12 @@ impl Row {
         Spread::of(self.runs.iter().map(|run| run.wall))
     }
 
+    /// `± 1.2 %` of the wall time; none for a single run, which has no spread.
+    pub(crate) fn shown_spread(&self) -> Option<String> {
+        let wall = self.wall().filter(|_| self.runs.len() > 1)?;
+        Some(format!("±\u{a0}{}", crate::units::percent(wall.relative())))
+    }
+
     /// CPU time.
     pub fn cpu(&self) -> Option<Spread> {
         Spread::of(self.runs.iter().map(|run| run.cpu))
@@ -193,7 +199,7 @@ impl Comparison {
             table.row([
                 row.name.clone(),
                 wall.map_or_else(dash, |spread| time(spread.median)),
-                wall.map_or_else(dash, |spread| shown_spread(&spread)),
+                row.shown_spread().unwrap_or_else(dash),
                 row.cpu().map_or_else(dash, |spread| time(spread.median)),
                 row.build.map_or_else(dash, time),
                 self.speed(row)
@@ -204,11 +210,6 @@ impl Comparison {
         }
         table.render()
     }
-}
-
-/// `± 1.2 %`.
-pub(crate) fn shown_spread(spread: &Spread) -> String {
-    format!("±\u{a0}{}", crate::units::percent(spread.relative()))
 }
 
 #[cfg(test)]
@@ -241,6 +242,13 @@ mod tests {
         assert_eq!(huge.map(|s| s.median.0), Some(u64::MAX));
         let spread = Spread::of([Nanos(90), Nanos(100), Nanos(120)]).expect("three");
         assert!((spread.relative() - 0.15).abs() < 1e-12);
+    }
+
+    #[test]
+    fn one_run_has_no_spread() {
+        assert_eq!(row("tiered", &[90], Output::Same).shown_spread(), None);
+        let two = row("tiered", &[90, 110], Output::Same).shown_spread();
+        assert_eq!(two.as_deref(), Some("±\u{a0}10.0\u{a0}%"));
     }
 
     #[test]
