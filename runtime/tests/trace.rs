@@ -39,18 +39,43 @@ const SOURCE: &str = r#"
     }
 "#;
 
+/// A `main` that is entered once and has a loop in a loop.
+const NESTED: &str = "
+    define i32 @main(i32 %argc) {
+    entry:
+      br label %outer
+    outer:
+      %i = phi i32 [ 0, %entry ], [ %i1, %next ]
+      br label %inner
+    inner:
+      %j = phi i32 [ 0, %outer ], [ %j1, %inner ]
+      %s = phi i32 [ %argc, %outer ], [ %s1, %inner ]
+      %s1 = mul i32 %s, %i
+      %j1 = add i32 %j, 1
+      %last = icmp eq i32 %j1, 10
+      br i1 %last, label %next, label %inner
+    next:
+      %i1 = add i32 %i, 1
+      %end = icmp eq i32 %i1, 10
+      br i1 %end, label %done, label %outer
+    done:
+      %r = mul i32 %s1, 0
+      ret i32 %r
+    }
+";
+
 /// A folder of a test's own, with the program, whose name is odd on purpose.
-fn folder(test: &str) -> (PathBuf, PathBuf) {
+fn folder(test: &str, source: &str) -> (PathBuf, PathBuf) {
     let folder = std::env::temp_dir().join(format!("uruk-{test}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let program = folder.join("program \u{7f}.ll");
-    std::fs::write(&program, SOURCE).unwrap();
+    std::fs::write(&program, source).unwrap();
     (folder, program)
 }
 
 #[test]
 fn a_trace_of_a_run_is_read() {
-    let (folder, program) = folder("trace");
+    let (folder, program) = folder("trace", SOURCE);
     let trace = folder.join("trace.json");
     let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));
     let status = uruk
@@ -69,7 +94,7 @@ fn a_trace_of_a_run_is_read() {
 
 #[test]
 fn what_a_run_is_said_to_have_done_is_what_it_did() {
-    let (folder, program) = folder("stats");
+    let (folder, program) = folder("stats", SOURCE);
     let page = folder.join("page.html");
     let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));
     let output = uruk
@@ -119,6 +144,30 @@ fn what_a_run_is_said_to_have_done_is_what_it_did() {
         assert!(page.contains(&code), "no code of tier {tier}");
     }
     assert!(!page.contains("http://") && !page.contains("https://"));
+}
+
+#[test]
+fn only_a_main_with_nested_loops_starts_at_tier_2() {
+    for (name, source, tier) in [("nested", NESTED, 2), ("simple", SOURCE, 1)] {
+        let (folder, program) = folder(name, source);
+        let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));
+        // Nothing moves up.
+        let words = [
+            "run",
+            "--stats=json",
+            "--set",
+            "lindy=0",
+            "--set",
+            "outlook=0ns",
+        ];
+        let output = uruk.args(words).arg(&program).output().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(output.status.success());
+        let stats: Value = serde_json::from_slice(&output.stderr).unwrap();
+        let hottest = stats["run"]["hottest"].as_array().unwrap();
+        let main = hottest.iter().find(|function| function["name"] == "main");
+        assert_eq!(main.unwrap()["tier"], tier, "{stats}");
+    }
 }
 
 #[test]
