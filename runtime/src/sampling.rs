@@ -6,6 +6,7 @@
 //! gate.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, LazyLock, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ use uruk_tiering::{Nanos, Tier, VersionId};
 
 use crate::core::Core;
 use crate::event::{Event, Hit};
-use crate::tiers::{key, nanos, process_time};
+use crate::jit::JitBuilder;
+use crate::tiers::{TierSettings, Tiers, key, nanos, process_time};
 
 /// Processor time of the process after which sampling starts.
 const START_AFTER: Duration = Duration::from_millis(60);
@@ -44,6 +46,7 @@ pub(crate) static EXCLUDED: LazyLock<Arc<Excluded>> = LazyLock::new(Arc::default
 pub(crate) struct Sampling {
     choice: Choice,
     sizes: Sizes,
+    rates: Settings,
     map: AddressMap,
     state: Mutex<State>,
 }
@@ -72,13 +75,28 @@ struct State {
     neighbours: HashMap<(u32, u32), u64>,
 }
 
+impl JitBuilder {
+    /// How often samples are taken, and what share of the processor time that may cost:
+    /// in the burst at the start, and afterwards.
+    #[must_use]
+    pub fn sampling_rates(mut self, rates: Settings) -> JitBuilder {
+        self.tiers.rates = rates;
+        self
+    }
+}
+
 impl Sampling {
-    /// Of a session whose code lies in `size` bytes at `base`.
-    pub(crate) fn new(choice: Choice, sizes: Sizes, base: u64, size: u64) -> Sampling {
+    /// Of a session whose code lies at `code`; off where nothing moves between tiers.
+    pub(crate) fn new(settings: &TierSettings, code: Range<u64>) -> Sampling {
+        let choice = match settings.tiers {
+            Tiers::Auto => settings.sampling,
+            Tiers::Fixed(_) | Tiers::Churn => Choice::Off,
+        };
         Sampling {
             choice,
-            sizes,
-            map: AddressMap::new(base, size, MAP_LIMIT),
+            sizes: settings.sizes,
+            rates: settings.rates,
+            map: AddressMap::new(code.start, code.end - code.start, MAP_LIMIT),
             state: Mutex::default(),
         }
     }
@@ -88,7 +106,7 @@ impl Sampling {
     }
 
     /// Says which version lies at `range`, before it can run.
-    pub(crate) fn add_code(&self, range: std::ops::Range<u64>, id: FunctionId, version: VersionId) {
+    pub(crate) fn add_code(&self, range: Range<u64>, id: FunctionId, version: VersionId) {
         if self.choice == Choice::Off {
             return;
         }
@@ -101,7 +119,7 @@ impl Sampling {
     /// [`Sampling::add_code`] for several versions.
     pub(crate) fn add_codes(
         &self,
-        codes: impl IntoIterator<Item = (std::ops::Range<u64>, FunctionId, VersionId)>,
+        codes: impl IntoIterator<Item = (Range<u64>, FunctionId, VersionId)>,
     ) {
         if self.choice == Choice::Off {
             return;
@@ -113,7 +131,7 @@ impl Sampling {
     }
 
     /// Says that the code in these ranges is gone.
-    pub(crate) fn remove_codes(&self, ranges: &[std::ops::Range<u64>]) {
+    pub(crate) fn remove_codes(&self, ranges: &[Range<u64>]) {
         if self.choice != Choice::Off {
             self.map.retire_all(ranges, uruk_profiler::now());
         }
@@ -326,7 +344,7 @@ impl Core {
         let mut source = None;
         let sampler = opened.source.and_then(|opened| {
             let kind = opened.kind();
-            match Sampler::start(opened, Settings::default()) {
+            match Sampler::start(opened, sampling.rates) {
                 Ok(sampler) => {
                     source = Some(kind.to_string());
                     Some(sampler)
