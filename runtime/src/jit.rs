@@ -99,8 +99,8 @@ impl JitBuilder {
         self
     }
 
-    /// Where samples come from that rank functions. Default: the first source that
-    /// works.
+    /// Where samples come from that rank functions, under [`Tiers::Auto`]. Default: the first
+    /// source that works.
     #[must_use]
     pub fn sampling(mut self, sampling: SamplingChoice) -> JitBuilder {
         self.tiers.sampling = sampling;

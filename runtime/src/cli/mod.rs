@@ -82,7 +82,7 @@ struct Run {
     /// Inline no function of one file into another.
     #[arg(long)]
     modules_apart: bool,
-    /// Where samples come from that rank functions; `auto` takes the first that works, `perf`
+    /// Where samples come from that rank functions, with `--tiers auto`; `auto` takes the first that works, `perf`
     /// cycles where there are any, else the software clock.
     #[arg(long, value_name = "SOURCE", value_enum, default_value_t = SamplingSource::Auto)]
     sampling: SamplingSource,
