@@ -125,12 +125,12 @@ pub enum Event {
     Samples {
         /// When.
         at: Duration,
-        /// Samples outside of the program's compiled functions.
-        elsewhere: u64,
-        /// Samples in versions, with their tiers.
-        versions: Vec<(u64, Tier, u32)>,
-        /// Samples the kernel had no room for.
+        /// What was found, in the order of time.
+        hits: Vec<Hit>,
+        /// Samples there was no room for.
         lost: u64,
+        /// Threads that cannot be sampled now: they block the signal, or a limit is reached.
+        uncovered: usize,
         /// Samples asked for per second of a thread's processor time.
         rate: u32,
         /// Share of the process's processor time that sampling took so far.
@@ -153,6 +153,18 @@ pub enum Event {
         /// When.
         at: Duration,
     },
+}
+
+/// Samples that were taken within a millisecond in the same code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Hit {
+    /// When, counted from the start of the session.
+    pub at: Duration,
+    /// Number and tier of the version; `None` outside of the program's compiled functions.
+    pub code: Option<(u64, Tier)>,
+    /// How many.
+    pub count: u32,
 }
 
 /// Called with each event, on the thread it happens on; must not call into the session, nor

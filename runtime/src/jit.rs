@@ -51,7 +51,9 @@ impl fmt::Debug for JitBuilder {
 }
 
 impl JitBuilder {
-    /// Compile threads, at least one. Default: the number of CPUs.
+    /// Threads that compile for first calls, at least one. Default: the number of CPUs.
+    /// As many again, but for half of the CPUs at most, compile better versions at low
+    /// priority.
     #[must_use]
     pub fn jobs(mut self, jobs: usize) -> JitBuilder {
         self.jobs = Some(jobs);
@@ -97,8 +99,8 @@ impl JitBuilder {
         self
     }
 
-    /// Where samples come from that rank functions. Default: the first source that
-    /// works.
+    /// Where samples come from that rank functions, under [`Tiers::Auto`]. Default: the first
+    /// source that works.
     #[must_use]
     pub fn sampling(mut self, sampling: SamplingChoice) -> JitBuilder {
         self.tiers.sampling = sampling;
@@ -149,17 +151,28 @@ impl JitBuilder {
         self
     }
 
+    /// The settings of the tiering policy that a session would have: with its `jobs` and
+    /// this machine's `cpus`.
+    pub fn effective_policy(&self) -> PolicyConfig {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let jobs = self.jobs.unwrap_or(cpus).max(1);
+        PolicyConfig {
+            cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
+            // Half of the processors: the program has something to do, too.
+            jobs: u32::try_from(jobs.min(cpus.div_ceil(2))).unwrap_or(u32::MAX),
+            ..self.tiers.policy.clone()
+        }
+    }
+
     /// Reserves memory and starts the compile threads.
     ///
     /// # Errors
     /// No address space, no permission for executable memory, no thread.
     pub fn build(self) -> Result<Jit, Error> {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let jobs = self.jobs.unwrap_or(cpus).max(1);
+        let policy = self.effective_policy();
+        let jobs = self.jobs.unwrap_or(policy.cpus as usize).max(1);
         let mut tiers = self.tiers;
-        tiers.policy.cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
-        // Half of the processors: the program has something to do, too.
-        tiers.policy.jobs = u32::try_from(jobs.min(cpus.div_ceil(2))).unwrap_or(u32::MAX);
+        tiers.policy = policy;
         let mut heap = self.heap;
         let private = self.tools.gdb || self.tools.perf_map;
         if private && heap.backing == BackingChoice::Auto {

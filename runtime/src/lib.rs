@@ -17,8 +17,10 @@
 //! `_Unwind_Find_FDE` and forwards it to [`find_fde`].
 //!
 //! Reading order: [`jit`](Jit) (the handle), `load` and `bind` (files to image),
-//! `materialize` (image to code), `cross` (bodies of other modules), `service` (first
-//! calls, fork), `program` (a whole program), `guest` (what its code gets from us).
+//! `materialize` (image to code), `versions` (a version made and published), `service` (first
+//! calls, fork), `tiers` and `background` (better versions), `sampling`, `guided`, `cross`
+//! (bodies of other modules), `replace`, `reclaim`, `removal`, `program` (a whole program),
+//! `guest` (what its code gets from us), `event`, `stats` and `recording` (what is told).
 
 #![deny(missing_docs)]
 
@@ -66,7 +68,7 @@ mod warmth;
 
 pub use crate::dylib::Dylib;
 pub use crate::error::{Error, Missing};
-pub use crate::event::{Event, Listener, Tier};
+pub use crate::event::{Event, Hit, Listener, Tier};
 pub use crate::func::{Func, FuncOnlyThread, Signature, Value};
 pub use crate::guest::exit::register_exit_handler;
 pub use crate::jit::{Jit, JitBuilder};
@@ -81,7 +83,9 @@ pub use inkwell;
 pub use uruk_codegen::{CodegenError, llvm_version};
 pub use uruk_heap::{BackingChoice, Freed, HeapConfig, HeapError};
 pub use uruk_link::LinkError;
-pub use uruk_profiler::{Choice as SamplingChoice, Sizes as SamplingSizes};
+pub use uruk_profiler::{
+    Choice as SamplingChoice, Settings as SamplingRates, Sizes as SamplingSizes,
+};
 pub use uruk_reclaim::{Config as ReclaimConfig, Kind as ReclaimKind, Stacks};
 pub use uruk_session::SessionError;
 pub use uruk_stubs::{FailureHandler, FunctionId};

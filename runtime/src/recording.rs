@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use uruk_report::{self as report, Drain, Ending, Hit, Limits, Recorder, Recording};
+use uruk_report::{self as report, Drain, Ending, Limits, Recorder, Recording};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Tier, VersionId};
 
 use crate::core::Core;
 use crate::disassemble;
-use crate::event::Event;
+use crate::event::{Event, Hit};
 use crate::tiers::process_time;
 
 /// Functions whose disassembly goes into a report.
@@ -128,29 +128,26 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
         }),
         Event::Samples {
             at,
-            elsewhere,
-            versions,
+            hits,
             lost,
+            uncovered,
             rate,
             overhead,
             queue,
         } => {
-            let time = nanos(*at);
-            let other = (*elsewhere > 0).then(|| Hit {
-                time,
-                code: None,
-                count: u32::try_from(*elsewhere).unwrap_or(u32::MAX),
-            });
-            let known = versions.iter().map(|&(version, tier, count)| Hit {
-                time,
-                code: Some((report::VersionId(version), tier_of(tier))),
-                count,
-            });
-            let hits: Vec<Hit> = known.chain(other).collect();
+            let hit = |hit: &Hit| report::Hit {
+                time: nanos(hit.at),
+                code: hit
+                    .code
+                    .map(|(version, tier)| (report::VersionId(version), tier_of(tier))),
+                count: hit.count,
+            };
+            let hits: Vec<report::Hit> = hits.iter().map(hit).collect();
             recorder.drained(&Drain {
-                time,
+                time: nanos(*at),
                 hits: &hits,
                 lost: *lost,
+                uncovered: *uncovered as u64,
                 rate_hz: f64::from(*rate),
                 overhead: *overhead,
                 queue: *queue as u64,
@@ -174,6 +171,7 @@ impl Core {
     /// Ends the recording; `with_code` adds the disassembly of the hottest functions.
     pub(crate) fn finish_recording(&self, with_code: bool, status: i32) -> Option<Recording> {
         let recorder = self.events.recorder()?;
+        self.tell_all_samples();
         for (id, entries) in self.tiers.entries() {
             recorder.entries(key(id), entries);
         }

@@ -6,19 +6,23 @@
 //! gate.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, LazyLock, PoisonError};
 use std::time::Duration;
 
 use tracing::info;
 use uruk_locks::{Mutex, MutexGuard};
-use uruk_profiler::{AddressMap, Choice, Excluded, Found, Sampler, Settings, Sizes, Summary};
+use uruk_profiler::{
+    AddressMap, Choice, Excluded, Found, Sample, Sampler, Settings, Sizes, Summary,
+};
 use uruk_reclaim::Edge;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Nanos, Tier, VersionId};
 
 use crate::core::Core;
-use crate::event::Event;
-use crate::tiers::{key, process_time};
+use crate::event::{Event, Hit};
+use crate::jit::JitBuilder;
+use crate::tiers::{TierSettings, Tiers, key, nanos, process_time};
 
 /// Processor time of the process after which sampling starts.
 const START_AFTER: Duration = Duration::from_millis(60);
@@ -32,6 +36,9 @@ const NEIGHBOURS: usize = 1 << 14;
 /// Time between two [`Event::Samples`].
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
+/// Samples in the same code that were taken within such a time are told together.
+const TOGETHER_NS: u64 = 1_000_000;
+
 /// Threads of ours, which are not sampled.
 pub(crate) static EXCLUDED: LazyLock<Arc<Excluded>> = LazyLock::new(Arc::default);
 
@@ -39,6 +46,7 @@ pub(crate) static EXCLUDED: LazyLock<Arc<Excluded>> = LazyLock::new(Arc::default
 pub(crate) struct Sampling {
     choice: Choice,
     sizes: Sizes,
+    rates: Settings,
     map: AddressMap,
     state: Mutex<State>,
 }
@@ -53,7 +61,10 @@ struct State {
     /// When to drain next.
     due: Duration,
     told: Duration,
-    period: Tally,
+    /// Tell what there is at the next drain.
+    tell_now: bool,
+    /// Samples that were not told yet.
+    hits: Vec<Hit>,
     /// Lost ones that were told.
     lost: u64,
     /// Threads that are not sampled though they should be, as told.
@@ -64,20 +75,28 @@ struct State {
     neighbours: HashMap<(u32, u32), u64>,
 }
 
-/// Samples since they were told.
-#[derive(Default)]
-struct Tally {
-    elsewhere: u64,
-    versions: HashMap<u64, (Tier, u32)>,
+impl JitBuilder {
+    /// How often samples are taken, and what share of the processor time that may cost:
+    /// in the burst at the start, and afterwards.
+    #[must_use]
+    pub fn sampling_rates(mut self, rates: Settings) -> JitBuilder {
+        self.tiers.rates = rates;
+        self
+    }
 }
 
 impl Sampling {
-    /// Of a session whose code lies in `size` bytes at `base`.
-    pub(crate) fn new(choice: Choice, sizes: Sizes, base: u64, size: u64) -> Sampling {
+    /// Of a session whose code lies at `code`; off where nothing moves between tiers.
+    pub(crate) fn new(settings: &TierSettings, code: Range<u64>) -> Sampling {
+        let choice = match settings.tiers {
+            Tiers::Auto => settings.sampling,
+            Tiers::Fixed(_) | Tiers::Churn => Choice::Off,
+        };
         Sampling {
             choice,
-            sizes,
-            map: AddressMap::new(base, size, MAP_LIMIT),
+            sizes: settings.sizes,
+            rates: settings.rates,
+            map: AddressMap::new(code.start, code.end - code.start, MAP_LIMIT),
             state: Mutex::default(),
         }
     }
@@ -87,7 +106,7 @@ impl Sampling {
     }
 
     /// Says which version lies at `range`, before it can run.
-    pub(crate) fn add_code(&self, range: std::ops::Range<u64>, id: FunctionId, version: VersionId) {
+    pub(crate) fn add_code(&self, range: Range<u64>, id: FunctionId, version: VersionId) {
         if self.choice == Choice::Off {
             return;
         }
@@ -100,7 +119,7 @@ impl Sampling {
     /// [`Sampling::add_code`] for several versions.
     pub(crate) fn add_codes(
         &self,
-        codes: impl IntoIterator<Item = (std::ops::Range<u64>, FunctionId, VersionId)>,
+        codes: impl IntoIterator<Item = (Range<u64>, FunctionId, VersionId)>,
     ) {
         if self.choice == Choice::Off {
             return;
@@ -112,7 +131,7 @@ impl Sampling {
     }
 
     /// Says that the code in these ranges is gone.
-    pub(crate) fn remove_codes(&self, ranges: &[std::ops::Range<u64>]) {
+    pub(crate) fn remove_codes(&self, ranges: &[Range<u64>]) {
         if self.choice != Choice::Off {
             self.map.retire_all(ranges, uruk_profiler::now());
         }
@@ -140,11 +159,46 @@ impl Sampling {
     }
 }
 
-/// Samples of one version in one drain.
+/// Samples of one version, or of other code, in one drain.
 #[derive(Default)]
 struct Heap {
     samples: u32,
     time: u64,
+    /// How many were taken when: number of the [`TOGETHER_NS`] on the sampler's clock.
+    taken: Vec<(u64, u32)>,
+}
+
+impl Heap {
+    fn add(&mut self, sample: &Sample) {
+        self.samples += 1;
+        self.time += sample.weight;
+        let at = sample.time / TOGETHER_NS;
+        match self.taken.last_mut() {
+            Some((last, count)) if *last == at => *count += 1,
+            _ => self.taken.push((at, 1)),
+        }
+    }
+}
+
+/// The session's clock and the sampler's at one moment.
+#[derive(Clone, Copy)]
+struct Clocks {
+    session: Duration,
+    sampler_ns: u64,
+}
+
+impl Clocks {
+    /// When the samples of `heap` were taken; those of the present drain are not later.
+    fn hits(self, heap: &Heap, code: Option<(VersionId, Tier)>) -> impl Iterator<Item = Hit> {
+        heap.taken.iter().map(move |&(at, count)| {
+            let ago = self.sampler_ns.saturating_sub(at * TOGETHER_NS);
+            Hit {
+                at: self.session.saturating_sub(Duration::from_nanos(ago)),
+                code: code.map(|(version, tier)| (version.0, tier)),
+                count,
+            }
+        })
+    }
 }
 
 impl Core {
@@ -154,10 +208,26 @@ impl Core {
         self.drain_samples();
     }
 
+    /// Drains all samples there are and tells them, at the end of a recording.
+    pub(crate) fn tell_all_samples(&self) {
+        {
+            let mut state = self.tiers.sampling.lock();
+            if state.sampler.is_none() {
+                return;
+            }
+            state.tell_now = true;
+        }
+        self.drain_all_samples();
+    }
+
     /// Drains samples, if it is time to, and reports them to the controller.
     pub(crate) fn drain_samples(&self) {
         let sampling = &self.tiers.sampling;
-        let now = self.events.now();
+        let clocks = Clocks {
+            session: self.events.now(),
+            sampler_ns: uruk_profiler::now(),
+        };
+        let now = clocks.session;
         let mut state = sampling.lock();
         if sampling.choice == Choice::Off || now < state.due {
             return;
@@ -189,13 +259,11 @@ impl Core {
             last.clear();
         }
         let mut found: HashMap<u64, Heap> = HashMap::new();
-        let mut elsewhere = 0;
+        let mut elsewhere = Heap::default();
         let wait = sampler.tick(
             &mut |sample| match sampling.map.find(sample.pc, sample.time) {
                 Found::Tag(tag) => {
-                    let heap = found.entry(tag).or_default();
-                    heap.samples += 1;
-                    heap.time += sample.weight;
+                    found.entry(tag).or_default().add(&sample);
                     let (function, _) = untag(tag);
                     let before = last.insert(sample.tid, function);
                     if let Some(before) = before.filter(|&before| before != function) {
@@ -205,7 +273,7 @@ impl Core {
                         }
                     }
                 }
-                Found::Unknown => elsewhere += 1,
+                Found::Unknown => elsewhere.add(&sample),
                 Found::Stale => {}
             },
         );
@@ -218,50 +286,51 @@ impl Core {
                 continue;
             };
             if let Some(tier) = self.tiers.versions.add_samples(id, version, heap.samples) {
-                let known = state.period.versions.entry(version.0);
-                known.or_insert((tier, 0)).1 += heap.samples;
+                state.hits.extend(clocks.hits(&heap, Some((version, tier))));
             }
             let time = Nanos(heap.time);
-            let at = Nanos(now.as_nanos() as u64);
+            let at = nanos(now);
             self.tiers
                 .on_samples(at, key(id), version, heap.samples, time);
         }
+        state.hits.extend(clocks.hits(&elsewhere, None));
         let period = (summary.hz > 0).then(|| Nanos(1_000_000_000 / u64::from(summary.hz)));
         self.tiers.on_sampling(period);
-        state.period.elsewhere += elsewhere;
-        if now - state.told >= TELL_EVERY {
-            let Tally {
-                elsewhere,
-                versions,
-            } = std::mem::take(&mut state.period);
-            let lost = summary.drained.lost - state.lost;
-            state.lost = summary.drained.lost;
-            state.told = now;
-            let uncovered = summary.coverage.uncovered;
-            let uncovered_before = std::mem::replace(&mut state.uncovered, uncovered);
-            drop(state);
-            if lost > 0 {
-                info!(lost, "samples were lost: no room for them");
-            }
-            if uncovered != uncovered_before {
-                info!(
-                    threads = uncovered,
-                    "not sampled: blocked signals or a limit"
-                );
-            }
-            self.events.tell(|| Event::Samples {
+        if std::mem::take(&mut state.tell_now) || now - state.told >= TELL_EVERY {
+            self.tell_samples(state, now, &summary);
+        }
+    }
+
+    /// Tells the samples that were not told yet, as of `now`.
+    fn tell_samples(&self, mut state: MutexGuard<'_, State>, now: Duration, summary: &Summary) {
+        let mut hits = std::mem::take(&mut state.hits);
+        let lost = summary.drained.lost - state.lost;
+        state.lost = summary.drained.lost;
+        state.told = now;
+        let uncovered = summary.coverage.uncovered;
+        let uncovered_before = std::mem::replace(&mut state.uncovered, uncovered);
+        drop(state);
+        if lost > 0 {
+            info!(lost, "samples were lost: no room for them");
+        }
+        if uncovered != uncovered_before {
+            info!(
+                threads = uncovered,
+                "not sampled: blocked signals or a limit"
+            );
+        }
+        self.events.tell(|| {
+            hits.sort_unstable_by_key(|hit| hit.at);
+            Event::Samples {
                 at: now,
-                elsewhere,
-                versions: versions
-                    .into_iter()
-                    .map(|(version, (tier, count))| (version, tier, count))
-                    .collect(),
+                hits,
                 lost,
+                uncovered,
                 rate: summary.hz,
                 overhead: summary.overhead(),
                 queue: self.tiers.queue_length(),
-            });
-        }
+            }
+        });
     }
 
     fn open_sampler(&self) -> Option<Sampler> {
@@ -275,7 +344,7 @@ impl Core {
         let mut source = None;
         let sampler = opened.source.and_then(|opened| {
             let kind = opened.kind();
-            match Sampler::start(opened, Settings::default()) {
+            match Sampler::start(opened, sampling.rates) {
                 Ok(sampler) => {
                     source = Some(kind.to_string());
                     Some(sampler)

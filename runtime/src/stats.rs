@@ -208,8 +208,7 @@ impl Stats {
                  \x20 functions             {:>10.1} ms\n\
                  \x20 linking               {:>10.1} ms\n\
                  load time                {:>10.1} ms\n\
-                 code                     {:>10} bytes\n\
-                 wall time                {:>10.1} ms\n{}\n{}",
+                 code                     {:>10} bytes\n{}\n{}",
                 self.functions,
                 self.compiled,
                 self.functions.saturating_sub(self.compiled + self.failed),
@@ -219,7 +218,6 @@ impl Stats {
                 ms(self.link_time),
                 ms(self.load_time),
                 self.code_bytes,
-                ms(self.wall_time),
                 self.memory.table(),
                 uruk_report::text::run(recording, HOTTEST),
             ),

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use uruk_codegen::{Compile, Counters, warm};
 use uruk_locks::{Mutex, MutexGuard};
-use uruk_profiler::{Choice, Sizes};
+use uruk_profiler::{Choice, Settings, Sizes};
 use uruk_reclaim::IdMap;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Config, Controller, FirstCode, Nanos, Tier, VersionId};
@@ -58,6 +58,7 @@ pub(crate) struct TierSettings {
     pub(crate) policy: Config,
     pub(crate) sampling: Choice,
     pub(crate) sizes: Sizes,
+    pub(crate) rates: Settings,
 }
 
 /// What a session knows of tiers.
@@ -159,18 +160,14 @@ pub(crate) struct Jobs {
 impl TierState {
     /// Of a session whose code lies in `code`.
     pub(crate) fn new(settings: TierSettings, code: Range<u64>) -> TierState {
-        let sizes = settings.sizes;
-        let choice = match settings.tiers {
-            Tiers::Auto => settings.sampling,
-            Tiers::Fixed(_) | Tiers::Churn => Choice::Off,
-        };
+        let sampling = Sampling::new(&settings, code);
         let versions = Versions::default();
         let controller = Controller::new(&settings.policy, Arc::clone(&versions.ids));
         TierState {
             settings,
             counts: Counts::default(),
             versions,
-            sampling: Sampling::new(choice, sizes, code.start, code.end - code.start),
+            sampling,
             profiles: Profiles::default(),
             control: Mutex::new(Control {
                 controller,

@@ -1,7 +1,9 @@
 //! Wrong uses of the command: what it says, and its exit status.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 const PROGRAM: &str = "define i32 @main() { ret i32 7 }\n";
 
@@ -64,6 +66,11 @@ fn what_is_wrong_is_said_with_what_to_do() {
             &["no setting \"jobz\"", "--print-config"],
         ),
         (
+            "run --set jobs=2 program.ll",
+            2,
+            &["`jobs` follows from --jobs and this machine"],
+        ),
+        (
             "run --set reclaim.jobs=1 program.ll",
             2,
             &["reclaim: there is no setting \"jobs\""],
@@ -91,6 +98,128 @@ fn what_is_wrong_is_said_with_what_to_do() {
         }
         assert!(said.lines().count() <= 8, "{words}: {said}");
     }
+}
+
+#[test]
+fn printed_settings_are_those_of_a_run() {
+    let print = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uruk"));
+        let output = command.args(words).output().expect("uruk starts");
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let text = print(&["run", "--print-config", "--jobs", "1"]);
+    let cpus = std::thread::available_parallelism().expect("a number");
+    for line in ["jobs = 1".to_owned(), format!("cpus = {cpus}")] {
+        assert!(text.lines().any(|other| other == line), "{line}: {text}");
+    }
+    // What is printed can be set, and is printed the same again.
+    let settings = text.lines().filter(|line| !line.starts_with('#'));
+    let settings = settings.map(|line| line.split_once(" = ").expect("NAME = VALUE"));
+    let settings = settings.filter(|(name, _)| !["jobs", "cpus"].contains(name));
+    let settings: Vec<String> = settings
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let mut words = vec!["run", "--print-config", "--jobs", "1"];
+    words.extend(settings.iter().flat_map(|setting| ["--set", setting]));
+    assert_eq!(print(&words), text);
+    let set = print(&[
+        "run",
+        "--print-config",
+        "--set",
+        "lindy=2",
+        "--set",
+        "reclaim.interval=5ms",
+    ]);
+    assert!(
+        set.contains("\nlindy = 2\n") && set.contains("\nreclaim.interval = 5ms\n"),
+        "{set}"
+    );
+}
+
+/// Calls a function that is hot at once, for a second or so.
+const BUSY: &str = "
+define i64 @hot(i64 %n) noinline {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %s = phi i64 [ 1, %entry ], [ %more, %loop ]
+  %product = mul i64 %s, 6364136223846793005
+  %more = xor i64 %product, %i
+  %next = add i64 %i, 1
+  %end = icmp eq i64 %next, %n
+  br i1 %end, label %done, label %loop
+done:
+  ret i64 %more
+}
+define i32 @main() {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %r = call i64 @hot(i64 100000)
+  %next = add i64 %i, 1
+  %end = icmp eq i64 %next, 20000
+  br i1 %end, label %done, label %loop
+done:
+  ret i32 0
+}
+";
+
+/// Name and niceness of each thread of a process.
+fn threads(process: u32) -> Vec<(String, i64)> {
+    let folder = std::fs::read_dir(format!("/proc/{process}/task"));
+    let stats = folder.into_iter().flatten().flatten();
+    let stats = stats.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    let thread = |stat: String| {
+        let (name, fields) = stat.split_once('(')?.1.rsplit_once(") ")?;
+        let nice = fields.split(' ').nth(16)?.parse().ok()?;
+        Some((name.to_owned(), nice))
+    };
+    stats.filter_map(thread).collect()
+}
+
+#[test]
+fn compile_threads_are_as_many_as_was_asked_for_and_those_behind_give_way() {
+    const JOBS: usize = 3;
+    const ENOUGH: Duration = Duration::from_millis(500);
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("busy.ll");
+    std::fs::write(&file, BUSY).expect("a file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uruk"));
+    command
+        .args(["run", "--jobs", &JOBS.to_string()])
+        .arg(&file);
+    let mut child = command.spawn().expect("uruk starts");
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let start = Instant::now();
+    // By name: a thread that is just being made has that of its maker.
+    let (mut first, mut behind, mut nice) = (BTreeSet::new(), BTreeSet::new(), None);
+    while child.try_wait().expect("a child").is_none() {
+        let mut last = None;
+        for (name, niceness) in threads(child.id()) {
+            let numbered = |prefix| {
+                let number = name.strip_prefix(prefix).map(str::parse::<u32>);
+                number.is_some_and(|number| number.is_ok())
+            };
+            if numbered("uruk-opt-") {
+                last = last.max(Some(niceness));
+                behind.insert(name);
+            } else if numbered("uruk-") {
+                first.insert(name);
+            }
+        }
+        // A thread has its name before it has its priority.
+        nice = last.or(nice);
+        if nice == Some(5) && first.len() == JOBS && start.elapsed() > ENOUGH {
+            child.kill().expect("a child of ours");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(first.len(), JOBS, "{first:?}");
+    let limit = JOBS.min(cpus.div_ceil(2));
+    assert!((1..=limit).contains(&behind.len()), "{behind:?}");
+    assert_eq!(nice, Some(5));
 }
 
 #[test]

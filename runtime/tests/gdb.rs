@@ -6,6 +6,9 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use uruk::{Jit, ReclaimKind, ToolSettings};
 
 /// What clang writes at -O0 for a function of four lines and a `main` of three.
 const SOURCE: &str = r#"
@@ -111,6 +114,75 @@ fn debug(source: &str, name: &str, options: &[&str], commands: &[&str]) -> Optio
             eprintln!("skipped, gdb does not start: {error}");
             None
         }
+    }
+}
+
+/// The list that debuggers read, as the GDB manual lays it out.
+#[repr(C)]
+struct Descriptor {
+    version: u32,
+    action: u32,
+    relevant: *const Entry,
+    first: *const Entry,
+}
+
+#[repr(C)]
+struct Entry {
+    next: *const Entry,
+    previous: *const Entry,
+    file: *const u8,
+    file_bytes: u64,
+}
+
+unsafe extern "C" {
+    static __jit_debug_descriptor: Descriptor;
+}
+
+/// Files in the list of this process.
+fn registered() -> usize {
+    // SAFETY: the list is whole while nothing is compiled or freed; volatile, because it
+    // changes behind the compiler's back.
+    let mut entry = unsafe { (&raw const __jit_debug_descriptor.first).read_volatile() };
+    let mut count = 0;
+    while !entry.is_null() {
+        count += 1;
+        // SAFETY: as above.
+        entry = unsafe { (&raw const (*entry).next).read_volatile() };
+    }
+    count
+}
+
+#[test]
+fn what_is_removed_is_no_longer_registered() {
+    const LIMIT: Duration = Duration::from_secs(30);
+    let mut tools = ToolSettings::default();
+    tools.gdb = true;
+    let jit = Jit::builder().tools(tools).build().unwrap();
+    jit.pause_tiers();
+    let before = registered();
+    let text = "define i32 @gone(i32 %x) { %y = add i32 %x, 1 ret i32 %y }";
+    // On a thread that ends: words on a stack that look like return addresses hold code.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let tracker = jit.main().create_tracker().unwrap();
+            tracker.add_ir("m", text).unwrap();
+            // SAFETY: a plain function of the module above.
+            let gone = unsafe { jit.function::<extern "C" fn(i32) -> i32>("gone") }.unwrap();
+            assert_eq!(gone.call(1), 2);
+            assert!(registered() > before);
+            // SAFETY: nobody keeps an address of its data.
+            unsafe { tracker.remove() }.unwrap();
+        });
+    });
+    let start = Instant::now();
+    while registered() != before {
+        assert!(
+            start.elapsed() < LIMIT,
+            "{} of {before}: {:?}",
+            registered(),
+            jit.stats()
+        );
+        jit.reclaim(ReclaimKind::Sweep, LIMIT);
     }
 }
 

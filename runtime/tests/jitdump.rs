@@ -1,5 +1,6 @@
 //! `uruk run --jitdump`: the records that `perf inject --jit` reads.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -50,12 +51,22 @@ fn text_at(bytes: &[u8], at: usize) -> String {
     String::from_utf8(bytes[at..at + end].to_vec()).unwrap()
 }
 
-/// Reads a dump, record by record (`jitdump-specification.txt`).
-fn read(dump: &[u8]) -> Vec<Loaded> {
+/// The records of a dump (`jitdump-specification.txt`).
+fn records(dump: &[u8]) -> Vec<&[u8]> {
     let mut at = u32_at(dump, 8) as usize;
-    let (mut all, mut lines) = (Vec::new(), Vec::new());
+    let mut records = Vec::new();
     while at < dump.len() {
         let record = &dump[at..at + u32_at(dump, at + 4) as usize];
+        records.push(record);
+        at += record.len();
+    }
+    records
+}
+
+/// Reads the functions of a dump, record by record.
+fn read(dump: &[u8]) -> Vec<Loaded> {
+    let (mut all, mut lines) = (Vec::new(), Vec::new());
+    for record in records(dump) {
         match u32_at(record, 0) {
             0 => {
                 let (start, size) = (u64_at(record, 32), u64_at(record, 40));
@@ -78,9 +89,67 @@ fn read(dump: &[u8]) -> Vec<Loaded> {
             }
             _ => {}
         }
-        at += record.len();
     }
     all
+}
+
+/// Many functions, each called once, with time between for code to be moved.
+fn many() -> String {
+    let mut text = String::from("declare i32 @usleep(i32)\n");
+    let mut main = String::new();
+    for i in 0..60 {
+        let factor = 2 * i + 3;
+        text += &format!(
+            "define i32 @f{i}(i32 %x) noinline {{ %y = mul i32 %x, {factor} ret i32 %y }}\n"
+        );
+        main +=
+            &format!("  %r{i} = call i32 @f{i}(i32 {i})\n  %w{i} = call i32 @usleep(i32 2000)\n");
+    }
+    text + &format!("define i32 @main() {{\n{main}  ret i32 0\n}}\n")
+}
+
+#[test]
+fn a_dump_follows_code_that_moves() {
+    let folder = std::env::temp_dir().join(format!("uruk-jitdump-move-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file: PathBuf = folder.join("program.ll");
+    std::fs::write(&file, many()).unwrap();
+    let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));
+    let option = format!("--jitdump={}", folder.display());
+    uruk.args(["run", "--tiers=churn", &option]);
+    for setting in ["evacuate_every=8", "interval=0ns", "cpu_fraction=1"] {
+        uruk.arg(format!("--set=reclaim.{setting}"));
+    }
+    let child = uruk.arg(&file).spawn().unwrap();
+    let dump = folder.join(format!("jit-{}.dump", child.id()));
+    let status = child.wait_with_output().unwrap().status;
+    assert_eq!(status.code(), Some(0));
+    let dump = std::fs::read(&dump).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    // By index: where the code is, and its size.
+    let (mut places, mut moves) = (HashMap::new(), 0);
+    for record in records(&dump) {
+        match u32_at(record, 0) {
+            0 => {
+                let (start, size, index) =
+                    (u64_at(record, 32), u64_at(record, 40), u64_at(record, 48));
+                assert_eq!(places.insert(index, (start, size)), None);
+            }
+            1 => {
+                let (old, new) = (u64_at(record, 32), u64_at(record, 40));
+                let (size, index) = (u64_at(record, 48), u64_at(record, 56));
+                assert_eq!(u64_at(record, 24), new);
+                assert_eq!(places.insert(index, (new, size)), Some((old, size)));
+                moves += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(
+        places.len() > 60 && moves > 0,
+        "{} loads, {moves} moves",
+        places.len()
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What goes wrong while functions move between tiers, and the session that goes on:
 //! LLVM dies in a compile that was asked for, memory runs out in the middle of a
-//! tier-up, samples find no room.
+//! tier-up, better code is slower, samples find no room.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -193,6 +193,107 @@ fn memory_that_runs_out_in_a_tier_up_costs_only_the_better_version() {
     let failed = jit.add_ir("n", "@big = global [200000 x i8] zeroinitializer");
     assert!(matches!(failed, Err(Error::Heap(_))), "{failed:?}");
     check(11);
+}
+
+/// An entry does as much as `amount` says.
+const WORK: &str = "
+@amount = global i64 4000
+define i64 @work(i64 %x) {
+entry:
+  %n = load volatile i64, ptr @amount
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %y = phi i64 [ %x, %entry ], [ %mixed, %loop ]
+  %product = mul i64 %y, 6364136223846793005
+  %high = lshr i64 %product, 29
+  %mixed = xor i64 %product, %high
+  %next = add i64 %i, 1
+  %done = icmp uge i64 %next, %n
+  br i1 %done, label %exit, label %loop
+exit:
+  ret i64 %mixed
+}";
+
+fn worked(mut x: u64, amount: u64) -> u64 {
+    for _ in 0..amount {
+        x = x.wrapping_mul(6364136223846793005);
+        x ^= x >> 29;
+    }
+    x
+}
+
+#[test]
+fn what_turns_out_slower_is_taken_back_and_told() {
+    let (jit, log) = logged(Jit::builder());
+    jit.add_ir("m", WORK).expect("valid IR");
+    // SAFETY: a plain function of the module above.
+    let work = unsafe { jit.function::<extern "C" fn(u64) -> u64>("work") }.expect("typed");
+    let amount = jit.lookup("amount").expect("a variable") as *mut u64;
+    let check = |amount| (0..20).for_each(|x| assert_eq!(work.call(x), worked(x, amount)));
+    // The version to compare with is measured first.
+    jit.pause_tiers();
+    wait_until("samples at tier 1", || {
+        check(4000);
+        jit.stats().samples.0 >= 60
+    });
+    jit.resume_tiers();
+    wait_until("tier 2", || {
+        check(4000);
+        jit.tier("work").expect("known") >= Some(Tier::Optimized)
+    });
+    // From now on an entry takes many times longer, as if the new code were to blame.
+    let more = 60_000;
+    // SAFETY: a live variable of the module, which nothing else writes.
+    unsafe { amount.write_volatile(more) };
+    let reverted = |event: &Event| {
+        matches!(
+            event,
+            Event::Reverted {
+                function: "work",
+                tier: Tier::Baseline,
+                ..
+            }
+        )
+    };
+    wait_until("the way back", || {
+        check(more);
+        any(&log, reverted)
+    });
+    assert_eq!(jit.tier("work").expect("known"), Some(Tier::Baseline));
+    check(more);
+}
+
+#[test]
+fn samples_are_told_with_the_times_they_were_taken_at() {
+    let (jit, log) = logged(Jit::builder());
+    jit.add_ir("m", WORK).expect("valid IR");
+    // SAFETY: a plain function of the module above.
+    let work = unsafe { jit.function::<extern "C" fn(u64) -> u64>("work") }.expect("typed");
+    let drains = || {
+        let log = log.lock().expect("not poisoned");
+        let drains = log.iter().filter_map(|event| match event {
+            Event::Samples { at, hits, .. } if !hits.is_empty() => Some((*at, hits.clone())),
+            _ => None,
+        });
+        drains.collect::<Vec<_>>()
+    };
+    wait_until("samples of some time", || {
+        (0..100).for_each(|x| assert_eq!(work.call(x), worked(x, 4000)));
+        drains().len() >= 5
+    });
+    let (mut before, mut times) = (Duration::ZERO, 0);
+    for (at, hits) in drains() {
+        let first = hits[0].at;
+        assert!(
+            first > before.saturating_sub(Duration::from_millis(1)),
+            "{first:?}"
+        );
+        assert!(hits.is_sorted_by_key(|hit| hit.at) && hits[hits.len() - 1].at <= at);
+        times += hits.chunk_by(|one, other| one.at == other.at).count();
+        before = at;
+    }
+    assert!(times >= 20, "{times} different times");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use uruk::{Event, Jit, JitBuilder, PolicyConfig, SamplingChoice, Tier, Tiers};
+use uruk::{Event, Jit, JitBuilder, PolicyConfig, SamplingChoice, SamplingRates, Tier, Tiers};
 
 /// Longest wait for something that happens in the background.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -227,6 +227,34 @@ fn results_are_the_same_bits_in_every_tier() {
     if std::arch::is_x86_feature_detected!("fma") {
         assert_ne!(dot(true, Tier::Optimized), s.to_bits());
     }
+}
+
+#[test]
+fn the_rate_of_samples_is_the_embedders() {
+    let rates = SamplingRates {
+        burst_ns: 0,
+        steady_hz: 31,
+        ..SamplingRates::default()
+    };
+    let (jit, log) = logged(Jit::builder().sampling_rates(rates));
+    jit.add_ir("m", SUM).unwrap();
+    // SAFETY: a plain function of the module above.
+    let sum = unsafe { jit.function::<extern "C" fn(i64) -> i64>("sum").unwrap() };
+    let rates = || {
+        let log = log.lock().unwrap();
+        let rates = log.iter().filter_map(|event| match event {
+            Event::Samples { rate, .. } => Some(*rate),
+            _ => None,
+        });
+        rates.collect::<Vec<_>>()
+    };
+    wait_until("samples are told", || {
+        sum.call(10_000);
+        rates().len() >= 3
+    });
+    let rates = rates();
+    assert!(rates.iter().all(|rate| *rate <= 31), "{rates:?}");
+    assert!(rates.contains(&31), "{rates:?}");
 }
 
 #[test]

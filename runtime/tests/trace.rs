@@ -1,6 +1,10 @@
-//! `uruk run --trace`: what it writes is what Perfetto reads.
+//! `uruk run --trace`, `--report` and `--stats`: what they tell of a run. What the trace
+//! holds is what Perfetto reads.
 
+use std::path::PathBuf;
 use std::process::Command;
+
+use serde_json::Value;
 
 #[path = "../report/tests/perfetto/mod.rs"]
 mod perfetto;
@@ -35,12 +39,44 @@ const SOURCE: &str = r#"
     }
 "#;
 
+/// A `main` that is entered once and has a loop in a loop.
+const NESTED: &str = "
+    define i32 @main(i32 %argc) {
+    entry:
+      br label %outer
+    outer:
+      %i = phi i32 [ 0, %entry ], [ %i1, %next ]
+      br label %inner
+    inner:
+      %j = phi i32 [ 0, %outer ], [ %j1, %inner ]
+      %s = phi i32 [ %argc, %outer ], [ %s1, %inner ]
+      %s1 = mul i32 %s, %i
+      %j1 = add i32 %j, 1
+      %last = icmp eq i32 %j1, 10
+      br i1 %last, label %next, label %inner
+    next:
+      %i1 = add i32 %i, 1
+      %end = icmp eq i32 %i1, 10
+      br i1 %end, label %done, label %outer
+    done:
+      %r = mul i32 %s1, 0
+      ret i32 %r
+    }
+";
+
+/// A folder of a test's own, with the program, whose name is odd on purpose.
+fn folder(test: &str, source: &str) -> (PathBuf, PathBuf) {
+    let folder = std::env::temp_dir().join(format!("uruk-{test}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let program = folder.join("program \u{7f}.ll");
+    std::fs::write(&program, source).unwrap();
+    (folder, program)
+}
+
 #[test]
 fn a_trace_of_a_run_is_read() {
-    let folder = std::env::temp_dir().join(format!("uruk-trace-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let (program, trace) = (folder.join("program \u{7f}.ll"), folder.join("trace.json"));
-    std::fs::write(&program, SOURCE).unwrap();
+    let (folder, program) = folder("trace", SOURCE);
+    let trace = folder.join("trace.json");
     let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));
     let status = uruk
         .args(["run", "--trace"])
@@ -54,6 +90,84 @@ fn a_trace_of_a_run_is_read() {
     // Two functions compiled and published, at least; two processes with their tracks.
     assert!(seen.spans >= 4 && seen.instants >= 2, "{seen:?}");
     assert!(seen.metadata >= 6, "{seen:?}");
+}
+
+#[test]
+fn what_a_run_is_said_to_have_done_is_what_it_did() {
+    let (folder, program) = folder("stats", SOURCE);
+    let page = folder.join("page.html");
+    let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));
+    let output = uruk
+        .args(["run", "--stats=json", "--report"])
+        .arg(&page)
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let page = std::fs::read_to_string(&page).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+
+    let stats: Value = serde_json::from_slice(&output.stderr).unwrap();
+    let run = &stats["run"];
+    let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{stats}"));
+    assert_eq!((number(&run["defined"]), number(&run["compiled"])), (2, 2));
+    let tiers = run["tiers"].as_array().unwrap();
+    assert_eq!((tiers.len(), number(&tiers[0]["compiled"])), (3, 2));
+    assert!(number(&tiers[1]["compiled"]) >= 1 && number(&tiers[1]["code_bytes"]) > 0);
+    let published: u64 = tiers.iter().map(|tier| number(&tier["published"])).sum();
+    assert_eq!(published, 2);
+    let within: u64 = tiers.iter().map(|tier| number(&tier["samples"])).sum();
+    assert_eq!(number(&run["samples"]), within + number(&run["outside"]));
+    assert!(run["sampling"].is_string() && within > 0, "{run}");
+    let overhead = run["sampling_overhead"].as_f64().unwrap();
+    assert!(overhead > 0.0 && overhead < 0.5, "{run}");
+    let hot = &run["hottest"][0];
+    assert_eq!(hot["name"], "hot");
+    assert!(
+        number(&hot["tier"]) >= 2 && number(&hot["versions"]) >= 2,
+        "{run}"
+    );
+    // Code of tier 2 may count no entries.
+    assert!(
+        (1..20_000).contains(&number(&hot["calls_counted"])),
+        "{run}"
+    );
+
+    for part in ["warm-up", "tiers", "functions", "compile"] {
+        assert!(
+            page.contains(&format!("aria-labelledby=\"{part}\"")),
+            "{part}"
+        );
+    }
+    for tier in 1..=number(&hot["tier"]) {
+        let code = format!("aria-label=\"Machine code at tier {tier}\"");
+        assert!(page.contains(&code), "no code of tier {tier}");
+    }
+    assert!(!page.contains("http://") && !page.contains("https://"));
+}
+
+#[test]
+fn only_a_main_with_nested_loops_starts_at_tier_2() {
+    for (name, source, tier) in [("nested", NESTED, 2), ("simple", SOURCE, 1)] {
+        let (folder, program) = folder(name, source);
+        let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));
+        // Nothing moves up.
+        let words = [
+            "run",
+            "--stats=json",
+            "--set",
+            "lindy=0",
+            "--set",
+            "outlook=0ns",
+        ];
+        let output = uruk.args(words).arg(&program).output().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(output.status.success());
+        let stats: Value = serde_json::from_slice(&output.stderr).unwrap();
+        let hottest = stats["run"]["hottest"].as_array().unwrap();
+        let main = hottest.iter().find(|function| function["name"] == "main");
+        assert_eq!(main.unwrap()["tier"], tier, "{stats}");
+    }
 }
 
 #[test]

@@ -268,6 +268,7 @@ fn samples(recorder: &Recorder, random: &mut Random, live: &[Live]) {
             time: Nanos(now),
             hits: &hits,
             lost: u64::from(random.below(400) == 0),
+            uncovered: 0,
             rate_hz,
             overhead,
             queue: if now < 700 * MS { random.below(9) } else { 0 },

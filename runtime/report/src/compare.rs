@@ -144,6 +144,12 @@ impl Row {
         Spread::of(self.runs.iter().map(|run| run.wall))
     }
 
+    /// `± 1.2 %` of the wall time; none for a single run, which has no spread.
+    pub(crate) fn shown_spread(&self) -> Option<String> {
+        let wall = self.wall().filter(|_| self.runs.len() > 1)?;
+        Some(format!("±\u{a0}{}", crate::units::percent(wall.relative())))
+    }
+
     /// CPU time.
     pub fn cpu(&self) -> Option<Spread> {
         Spread::of(self.runs.iter().map(|run| run.cpu))
@@ -193,7 +199,7 @@ impl Comparison {
             table.row([
                 row.name.clone(),
                 wall.map_or_else(dash, |spread| time(spread.median)),
-                wall.map_or_else(dash, |spread| shown_spread(&spread)),
+                row.shown_spread().unwrap_or_else(dash),
                 row.cpu().map_or_else(dash, |spread| time(spread.median)),
                 row.build.map_or_else(dash, time),
                 self.speed(row)
@@ -204,11 +210,6 @@ impl Comparison {
         }
         table.render()
     }
-}
-
-/// `± 1.2 %`.
-pub(crate) fn shown_spread(spread: &Spread) -> String {
-    format!("±\u{a0}{}", crate::units::percent(spread.relative()))
 }
 
 #[cfg(test)]
@@ -244,6 +245,13 @@ mod tests {
     }
 
     #[test]
+    fn one_run_has_no_spread() {
+        assert_eq!(row("tiered", &[90], Output::Same).shown_spread(), None);
+        let two = row("tiered", &[90, 110], Output::Same).shown_spread();
+        assert_eq!(two.as_deref(), Some("±\u{a0}10.0\u{a0}%"));
+    }
+
+    #[test]
     fn wrong_output_has_no_speed() {
         let how = "line 3".to_owned();
         let comparison = Comparison {
@@ -271,8 +279,8 @@ mod tests {
         let expected = "\
 way           wall   spread      CPU  build  speed (clang -O2 = 1)  runs  output
 tiered     51.0 ms  ± 2.0 %  45.9 ms      -                   2.00     3  same
-tier 1      100 ms  ± 0.0 %  90.0 ms      -                      -     1  differs: line 3
-clang -O2   102 ms  ± 0.0 %  91.8 ms      -                   1.00     1  same
+tier 1      100 ms        -  90.0 ms      -                      -     1  differs: line 3
+clang -O2   102 ms        -  91.8 ms      -                   1.00     1  same
 clang -O3        -        -        -      -                      -     0  skipped: no clang
 ";
         assert_eq!(comparison.render(), expected);

@@ -249,11 +249,14 @@ impl Draft {
             overhead,
             queue,
             lost,
+            uncovered,
             ..
         } = *drain;
         let now = self.at(drain.time);
         self.timeline.gauge(now, rate_hz, overhead, queue, lost);
-        self.recording.totals.lost += lost;
+        let totals = &mut self.recording.totals;
+        totals.lost += lost;
+        totals.uncovered = totals.uncovered.max(uncovered);
         for hit in drain.hits {
             let (time, count) = (self.at(hit.time), u64::from(hit.count));
             let limit = self.limits.versions_in_period;

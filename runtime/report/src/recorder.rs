@@ -35,9 +35,11 @@ pub struct Drain<'a> {
     pub hits: &'a [Hit],
     /// Samples the source has lost since the last time.
     pub lost: u64,
+    /// Threads the source cannot sample now.
+    pub uncovered: u64,
     /// Samples per second that are asked for.
     pub rate_hz: f64,
-    /// Measured cost of sampling, as a part of the program's CPU time.
+    /// Measured cost of sampling so far, as a part of the program's CPU time so far.
     pub overhead: f64,
     /// Length of the compile queue.
     pub queue: u64,

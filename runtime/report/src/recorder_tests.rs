@@ -50,6 +50,7 @@ fn drain<'a>(ms: u64, hits: &'a [Hit]) -> Drain<'a> {
         time: at(ms),
         hits,
         lost: 0,
+        uncovered: 0,
         rate_hz: 1000.0,
         overhead: 0.001,
         queue: 0,

@@ -280,7 +280,7 @@ pub struct Period {
     pub lost: u64,
     /// Samples per second that were asked for; the last setting of the period.
     pub rate_hz: f64,
-    /// Measured cost of sampling, as a part of the program's CPU time.
+    /// Measured cost of sampling until then, as a part of the program's CPU time until then.
     pub overhead: f64,
     /// Longest compile queue.
     pub queue: u64,
@@ -386,6 +386,8 @@ pub struct Totals {
     pub samples: [u64; 4],
     /// Samples the source lost.
     pub lost: u64,
+    /// Threads that could not be sampled at the same time, at most.
+    pub uncovered: u64,
 }
 
 /// One run, from start to end.

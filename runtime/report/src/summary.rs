@@ -80,8 +80,8 @@ pub struct Summary {
     pub samples: u64,
     /// Samples in our code.
     pub own_samples: u64,
-    /// Mean measured cost of sampling, over the time samples were taken; none
-    /// without sampling.
+    /// Measured cost of sampling, as a part of the CPU time since it began; none without
+    /// sampling.
     pub overhead: Option<f64>,
     /// When the run was at its peak.
     pub peak: Result<Peak, PeakUnknown>,
@@ -134,15 +134,10 @@ impl Summary {
     }
 }
 
-/// Mean of the measured cost, weighted by time.
+/// The measured cost of all of the run, as it was told last.
 fn overhead(periods: &[Period]) -> Option<f64> {
-    let measured = || periods.iter().filter(|period| period.rate_hz > 0.0);
-    let width = |period: &Period| period.end.since(period.start).as_secs();
-    let time: f64 = measured().map(width).sum();
-    let cost: f64 = measured()
-        .map(|period| period.overhead * width(period))
-        .sum();
-    (time > 0.0).then(|| cost / time)
+    let mut measured = periods.iter().rev().filter(|period| period.rate_hz > 0.0);
+    measured.next().map(|period| period.overhead)
 }
 
 /// Neighbouring periods together, for drawing.
@@ -357,12 +352,13 @@ mod tests {
     }
 
     #[test]
-    fn the_cost_of_sampling_is_weighted_by_time() {
-        let mut run = periods(2, 0);
-        run[1].end = Nanos(4_000_000);
-        run[1].overhead = 0.0;
-        let mean = overhead(&run).expect("a rate was set");
-        assert!((mean - 0.001).abs() < 1e-12, "{mean}");
+    fn the_cost_of_sampling_is_that_of_the_whole_run() {
+        // Each period tells the cost so far: after a burst it falls.
+        let mut run = periods(3, 0);
+        run[0].overhead = 0.02;
+        run[1].overhead = 0.006;
+        run[2].rate_hz = 0.0;
+        assert_eq!(overhead(&run), Some(0.006));
         assert_eq!(overhead(&[]), None);
     }
 }

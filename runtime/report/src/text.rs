@@ -141,11 +141,15 @@ fn sampling(recording: &Recording, summary: &Summary) -> String {
     let Some(source) = &recording.sampling.source else {
         let because = |(name, reason): &(String, String)| format!("; {name}: {reason}");
         let rejected: String = recording.sampling.rejected.iter().map(because).collect();
-        return format!("off{rejected}");
+        return format!("not begun{rejected}");
     };
     let mut text = format!("{source}, {}", units::things(summary.samples, "sample"));
     if recording.totals.lost > 0 {
         let _ = write!(text, ", {} lost", units::count(recording.totals.lost));
+    }
+    if recording.totals.uncovered > 0 {
+        let threads = units::things(recording.totals.uncovered, "thread");
+        let _ = write!(text, ", {threads} not sampled");
     }
     if let Some(overhead) = summary.overhead {
         let _ = write!(text, ", cost {} of the CPU time", units::percent(overhead));
@@ -183,17 +187,20 @@ fn functions(recording: &Recording, summary: &Summary, hottest: usize) -> Table 
         ("tier", right),
         ("samples", right),
         ("share", right),
-        ("calls", right),
+        ("calls counted", right),
         ("versions", right),
         ("compile ms", right),
     ]);
     for function in recording.functions.iter().take(hottest) {
-        let share = units::ratio(function.samples as f64, summary.samples as f64);
+        let share = match summary.samples {
+            0 => "-".to_owned(),
+            all => units::percent(units::ratio(function.samples as f64, all as f64)),
+        };
         table.row([
             crate::limits::without_middle(&function.name, NAME_WIDTH),
             tier_number(function),
             units::count(function.samples),
-            units::percent(share),
+            share,
             function.entries.map_or("-".to_owned(), units::count),
             function.versions.len().to_string(),
             units::ms(function.compile()),
@@ -219,7 +226,7 @@ pub fn json(recording: &Recording, hottest: usize) -> String {
         name: function.name.clone(),
         tier: function.published().map(|version| version.tier.number()),
         samples: function.samples,
-        calls: function.entries,
+        calls_counted: function.entries,
         versions: function.versions.len(),
         code_bytes: function.published().map(|version| version.code_bytes),
         compile_ns: function.compile().0,
@@ -239,6 +246,7 @@ pub fn json(recording: &Recording, hottest: usize) -> String {
         samples: summary.samples,
         outside: recording.totals.samples[0],
         lost: recording.totals.lost,
+        threads_not_sampled: recording.totals.uncovered,
         sampling_overhead: summary.overhead,
         hottest: recording.functions.iter().take(hottest).map(hot).collect(),
     };
@@ -274,6 +282,7 @@ struct Figures {
     samples: u64,
     outside: u64,
     lost: u64,
+    threads_not_sampled: u64,
     sampling_overhead: Option<f64>,
     hottest: Vec<Hot>,
 }
@@ -293,7 +302,7 @@ struct Hot {
     name: String,
     tier: Option<usize>,
     samples: u64,
-    calls: Option<u64>,
+    calls_counted: Option<u64>,
     versions: usize,
     code_bytes: Option<u64>,
     compile_ns: u64,
@@ -320,7 +329,7 @@ mod tests {
             text.contains("time to peak      not known: no samples\n"),
             "{text}"
         );
-        assert!(text.contains("sampling          off\n"), "{text}");
+        assert!(text.contains("sampling          not begun\n"), "{text}");
         assert!(!text.contains("hottest"), "{text}");
         let json: serde_json::Value =
             serde_json::from_str(&json(&Recording::default(), 5)).expect("JSON");

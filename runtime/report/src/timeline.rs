@@ -41,6 +41,8 @@ fn period_of(time: Nanos) -> (u64, Nanos, Nanos) {
 #[derive(Debug)]
 struct Slot {
     period: Period,
+    /// The state of the profiler and of the queue was noted in it.
+    gauged: bool,
     /// Unordered; at most `versions_in_period`.
     versions: Vec<(VersionId, u64)>,
 }
@@ -60,6 +62,7 @@ impl Timeline {
                 end,
                 ..Period::default()
             },
+            gauged: false,
             versions: Vec::new(),
         })
     }
@@ -85,7 +88,7 @@ impl Timeline {
         }
     }
 
-    /// Notes the state of the profiler and of the queue.
+    /// Notes the state of the profiler and of the queue, as it was since the last time.
     pub(crate) fn gauge(
         &mut self,
         time: Nanos,
@@ -94,7 +97,9 @@ impl Timeline {
         queue: u64,
         lost: u64,
     ) {
-        let period = &mut self.slot(time).period;
+        let slot = self.slot(time);
+        slot.gauged = true;
+        let period = &mut slot.period;
         period.rate_hz = rate_hz;
         period.overhead = overhead;
         period.queue = period.queue.max(queue);
@@ -103,7 +108,20 @@ impl Timeline {
 
     /// The periods in order, the last one ending with the run.
     /// `settled` says which versions were still published then.
-    pub(crate) fn finish(self, wall: Nanos, settled: impl Fn(VersionId) -> bool) -> Vec<Period> {
+    pub(crate) fn finish(
+        mut self,
+        wall: Nanos,
+        settled: impl Fn(VersionId) -> bool,
+    ) -> Vec<Period> {
+        // Samples are told some time after they were taken, the state only then.
+        let mut told: Option<(f64, f64, u64)> = None;
+        for Slot { period, gauged, .. } in self.slots.values_mut().rev() {
+            if *gauged {
+                told = Some((period.rate_hz, period.overhead, period.queue));
+            } else if let Some((rate_hz, overhead, queue)) = told {
+                (period.rate_hz, period.overhead, period.queue) = (rate_hz, overhead, queue);
+            }
+        }
         let close = |slot: Slot| {
             let counted = slot.versions.iter().filter(|(id, _)| settled(*id));
             let mut period = slot.period;
@@ -157,5 +175,21 @@ mod tests {
         assert_eq!((period.samples, period.settled), ([7, 0, 10, 0], 6));
         assert_eq!((period.lost, period.queue, period.rate_hz), (3, 4, 50.0));
         assert_eq!(period.end, Nanos(500_000));
+    }
+
+    #[test]
+    fn the_state_of_the_profiler_holds_back_to_the_time_before() {
+        let mut timeline = Timeline::default();
+        let ms = |ms: u64| Nanos(ms * 1_000_000);
+        timeline.gauge(ms(10), 997.0, 0.02, 3, 0);
+        for at in [12, 40, 61] {
+            timeline.hit(ms(at), None, 1, 3);
+        }
+        timeline.gauge(ms(61), 97.0, 0.01, 1, 5);
+        let periods = timeline.finish(ms(100), |_| true);
+        let told = |p: &Period| (p.rate_hz, p.overhead, p.queue, p.lost);
+        let told: Vec<_> = periods.iter().map(told).collect();
+        let (later, last) = ((97.0, 0.01, 1, 0), (97.0, 0.01, 1, 5));
+        assert_eq!(told, [(997.0, 0.02, 3, 0), later, later, last]);
     }
 }

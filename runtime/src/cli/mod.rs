@@ -53,7 +53,8 @@ struct Run {
     /// Compile everything before the program starts.
     #[arg(long)]
     eager: bool,
-    /// Compile threads, at most. Default: the number of CPUs.
+    /// Threads that compile for first calls, at most; default: the number of CPUs. As many
+    /// again, but for half of the CPUs at most, compile better versions.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     jobs: Option<u32>,
     /// The function to start at.
@@ -81,7 +82,8 @@ struct Run {
     /// Inline no function of one file into another.
     #[arg(long)]
     modules_apart: bool,
-    /// Where samples come from that rank functions; `auto` takes the first that works.
+    /// Where samples come from that rank functions, with `--tiers auto`; `auto` takes the first that works, `perf`
+    /// cycles where there are any, else the software clock.
     #[arg(long, value_name = "SOURCE", value_enum, default_value_t = SamplingSource::Auto)]
     sampling: SamplingSource,
     /// Write perf-PID.map, from which `perf report` takes the names of functions.
@@ -149,6 +151,7 @@ impl From<TiersChoice> for Tiers {
 enum SamplingSource {
     Auto,
     Perf,
+    CpuClock,
     Timers,
     Off,
 }
@@ -158,6 +161,7 @@ impl From<SamplingSource> for SamplingChoice {
         match source {
             SamplingSource::Auto => SamplingChoice::Auto,
             SamplingSource::Perf => SamplingChoice::Perf,
+            SamplingSource::CpuClock => SamplingChoice::CpuClock,
             SamplingSource::Timers => SamplingChoice::Timers,
             SamplingSource::Off => SamplingChoice::Off,
         }
@@ -259,14 +263,12 @@ fn run_program(run: Run) -> i32 {
         }
     }
     if run.print_config {
-        print!("{policy}");
-        let lines = reclaim.to_string();
-        for line in lines.lines() {
-            match line.starts_with('#') {
-                true => println!("{line}"),
-                false => println!("{RECLAIM}{line}"),
-            }
-        }
+        let builder = Jit::builder().policy(policy);
+        let builder = match run.jobs {
+            Some(jobs) => builder.jobs(jobs as usize),
+            None => builder,
+        };
+        print_config(&builder.effective_policy(), &reclaim);
         return 0;
     }
     init_tracing(run.verbose);
@@ -348,6 +350,16 @@ fn tip(error: &Error, files: &[PathBuf]) -> Option<&'static str> {
 /// Before the names of settings of reclaim; others are the tiering policy's.
 const RECLAIM: &str = "reclaim.";
 
+fn print_config(policy: &PolicyConfig, reclaim: &ReclaimConfig) {
+    print!("{policy}");
+    for line in reclaim.to_string().lines() {
+        match line.starts_with('#') {
+            true => println!("{line}"),
+            false => println!("{RECLAIM}{line}"),
+        }
+    }
+}
+
 fn set(
     policy: &mut PolicyConfig,
     reclaim: &mut ReclaimConfig,
@@ -356,6 +368,12 @@ fn set(
     let Some((name, value)) = setting.split_once('=') else {
         return Err(format!("`{setting}` is not NAME=VALUE"));
     };
+    if ["jobs", "cpus"].contains(&name.trim()) {
+        return Err(format!(
+            "`{}` follows from --jobs and this machine",
+            name.trim()
+        ));
+    }
     match name.trim().strip_prefix(RECLAIM) {
         Some(name) => reclaim
             .set(name, value)

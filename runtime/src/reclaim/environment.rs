@@ -356,13 +356,17 @@ impl Environment for Work<'_> {
             answer.pins.extend(keeps.map(|range| Pin { range, thread }));
         }
         for thread in report.threads {
+            // Ours are in no code, and what they know of the blocks is no root. They block all
+            // signals, and are read where they sleep.
+            if idle.contains(&thread.tid) {
+                answer.threads += 1;
+                continue;
+            }
             let id = ThreadId(thread.tid);
             let keeps = thread.keeps.into_iter();
             let pin = |range| Pin { range, thread: id };
             answer.pins.extend(keeps.map(pin));
             match thread.how {
-                // Ours block all signals.
-                How::Unanswered { .. } if idle.contains(&thread.tid) => answer.threads += 1,
                 How::Unanswered { why } => answer.missing.push(Missing {
                     thread: id,
                     why: silence(why),

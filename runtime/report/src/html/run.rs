@@ -84,8 +84,6 @@ fn figures(recording: &Recording, summary: &Summary) -> Markup {
         "of {} in the program",
         things(recording.defined, "function")
     );
-    let share = ratio(summary.compile().as_secs(), recording.cpu.as_secs());
-    let compile_remark = format!("{} of the CPU time", percent(share));
     let retired = match summary.retired {
         0 => "nothing replaced so far".to_owned(),
         _ => format!("{} of it replaced since", bytes(summary.retired_bytes)),
@@ -96,7 +94,7 @@ fn figures(recording: &Recording, summary: &Summary) -> Markup {
             (figure("Time to peak", &peak, &peak_remark))
             (figure("In optimized code", &optimized, &optimized_remark))
             (figure("Functions compiled", &count(summary.compiled_functions), &defined))
-            (figure("Compile time", &time(summary.compile()), &compile_remark))
+            (figure("Compile time", &time(summary.compile()), "on the clock, all workers together"))
             (figure("Machine code", &bytes(summary.code_bytes()), &retired))
             (first_calls(recording))
             (sampling(recording, summary))
@@ -145,7 +143,7 @@ fn first_calls(recording: &Recording) -> Markup {
 
 fn sampling(recording: &Recording, summary: &Summary) -> Markup {
     let Some(source) = &recording.sampling.source else {
-        return figure("Cost of sampling", "–", "sampling was off");
+        return figure("Cost of sampling", "–", "sampling did not begin");
     };
     let samples = things(summary.samples, "sample");
     let lost = recording.totals.lost;
@@ -178,6 +176,12 @@ fn notices(recording: &Recording) -> Markup {
     if lost_share > 0.05 {
         notices.push(format!("{} of the samples were lost.", percent(lost_share)));
     }
+    if totals.uncovered > 0 {
+        let threads = things(totals.uncovered, "thread");
+        notices.push(format!(
+            "{threads} could not be sampled: signals are blocked there, or a limit was reached."
+        ));
+    }
     html! {
         @if !notices.is_empty() {
             ul.notices { @for notice in &notices { li { (notice) } } }
@@ -189,7 +193,7 @@ fn notices(recording: &Recording) -> Markup {
 fn no_samples(recording: &Recording) -> Markup {
     let reason = match &recording.sampling.source {
         None if recording.sampling.rejected.is_empty() => {
-            "Sampling was off, so it is not known where the program spent its time."
+            "Sampling did not begin: it was off, or the run used too little processor time for it. So it is not known where the program spent its time."
         }
         None => {
             "No way of sampling could be used (see above), so it is not known where the program spent its time."

@@ -111,7 +111,7 @@ fn an_empty_run_says_why_there_is_nothing() {
     check_nesting(&page);
     check_alone(&page);
     for text in [
-        "Sampling was off",
+        "Sampling did not begin",
         "Nothing was compiled.",
         "Nothing of note happened.",
         "not known: no samples",

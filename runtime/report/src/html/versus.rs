@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::plot::{self, Scale};
 use super::{base_name, command_line, date};
-use crate::compare::{Comparison, Iteration, Output, Row, Side, shown_spread};
+use crate::compare::{Comparison, Iteration, Output, Row, Side};
 use crate::recording::Nanos;
 use crate::units::{count, ratio, time};
 
@@ -121,7 +121,7 @@ fn table(comparison: &Comparison) -> Markup {
                             tr {
                                 th.text scope="row" { (row.name) }
                                 td { (wall.map_or_else(dash, |spread| time(spread.median))) }
-                                td { (wall.map_or_else(dash, |spread| shown_spread(&spread))) }
+                                td { (row.shown_spread().unwrap_or_else(dash)) }
                                 td { (row.cpu().map_or_else(dash, |spread| time(spread.median))) }
                                 td { (row.build.map_or_else(dash, time)) }
                                 @if reference.is_some() {
