@@ -110,7 +110,7 @@ impl Core {
         Ok(Staged { stages, barrier })
     }
 
-    /// Opens the gate to the old code, and publishes what was held back.
+    /// Opens the gate to the old code, and drops what was held back.
     pub(super) fn abandon(self: &Arc<Self>, staged: Staged) {
         drop(staged.barrier);
         for (id, stage) in staged.stages {

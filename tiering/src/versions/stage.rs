@@ -14,9 +14,9 @@
 //! | `withdraw` | as ever | what is removed is removed |
 //! | `stage` | [`StageError::Staged`] | sets exclude each other |
 //!
-//! Holding rather than dropping: a replacement that waits for old code to end may be
-//! abandoned and tried again for as long as the function is hot, and a function whose
-//! versions were dropped each time would never get a better one.
+//! A version that gets ready meanwhile is held rather than dropped: who abandons the set
+//! may publish it ([`Stage::abandon`] gives it back). The runtime cancels it, because its
+//! maker was told that it is late and the policy asks for another.
 //!
 //! # The order that makes a set whole
 //! `store` of a commit runs under the function's lock, as every store does. Before a
