@@ -31,6 +31,7 @@ mod bodies;
 mod core;
 mod counts;
 mod cross;
+mod diary;
 mod disassemble;
 mod drafts;
 mod dylib;

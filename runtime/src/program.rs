@@ -219,8 +219,14 @@ impl Outputs {
     /// Writes what was asked for; what cannot be written is said on standard error, and
     /// changes nothing about the exit status.
     fn write(&self, core: &Core, status: i32) {
+        if self.process != std::process::id() {
+            return;
+        }
+        if let Err(cause) = core.end_policy_record() {
+            eprintln!("uruk: the record of the policy's inputs is not whole: {cause}");
+        }
         // The end of a run waits for nobody if nobody is to be told of it.
-        if self.process != std::process::id() || core.events.recorder().is_none() {
+        if core.events.recorder().is_none() {
             return;
         }
         // Callers go on before the worker has said what it published for them.

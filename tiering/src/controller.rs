@@ -29,7 +29,9 @@ use crate::policy::{self, Facts, Measured, Prospect, correction, cost_weight, pr
 use crate::polls::Polls;
 use crate::queue::{Heat, Queue};
 use crate::stats::{Learned, Stats};
+use crate::stream::Input;
 
+mod diary;
 mod pages;
 mod results;
 mod steer;
@@ -41,6 +43,7 @@ mod words;
 
 pub use words::{Decision, FirstCode, FunctionView, Outcome, Reason};
 
+use diary::Diary;
 use pages::Pages;
 use results::Trial;
 
@@ -95,6 +98,7 @@ pub struct Controller {
     hold_until: Nanos,
     memory_failures: u32,
     stats: Stats,
+    diary: Option<Diary>,
 }
 
 impl Controller {
@@ -121,6 +125,7 @@ impl Controller {
             hold_until: Nanos::ZERO,
             memory_failures: 0,
             stats: Stats::default(),
+            diary: None,
             ids,
             config,
         }
@@ -145,6 +150,7 @@ impl Controller {
     /// Should other code have been published and reported meanwhile, only the facts are
     /// taken.
     pub fn on_compiled(&mut self, now: Nanos, function: FunctionId, first: &FirstCode) {
+        self.note(now, || Input::Compiled(function, *first));
         self.add_load(now, first.compile.as_f64());
         self.costs.learn(first.tier, &first.facts, first.compile);
         self.stats.first[first.tier.index()] += 1;
@@ -164,6 +170,7 @@ impl Controller {
 
     /// The counters of a function went up by so much.
     pub fn on_counters(&mut self, now: Nanos, function: FunctionId, entries: u64, loops: u64) {
+        self.note(now, || Input::Counters(function, entries, loops));
         let config = &self.config;
         let Some(activity) = self.functions.get_mut(function) else {
             self.stats.untracked += 1;
@@ -205,6 +212,7 @@ impl Controller {
     /// the counters of the same look. From the first call on the load is measured and not
     /// summed up from counters, which are off by some factor until samples correct them.
     pub fn on_processor_time(&mut self, now: Nanos, used: Nanos) {
+        self.note(now, || Input::ProcessorTime(used));
         let compiling = (now - self.load_at).as_f64() * self.outstanding.len() as f64;
         let used = (used.as_f64() - compiling).max(0.0);
         if !std::mem::replace(&mut self.load_measured, true) {
@@ -225,6 +233,7 @@ impl Controller {
         samples: u32,
         time: Nanos,
     ) {
+        self.note(now, || Input::Samples(function, version, samples, time));
         let Some(activity) = self.functions.get_mut(function) else {
             self.stats.untracked += 1;
             return;
@@ -246,6 +255,9 @@ impl Controller {
     /// Sampling was switched on, with the time one sample stands for, or off (`None`), or
     /// its rate changed.
     pub fn on_sampling(&mut self, period: Option<Nanos>) {
+        if period != self.calibration.period() {
+            self.note(Nanos::ZERO, || Input::Sampling(period));
+        }
         self.calibration.set_period(period);
     }
 
@@ -290,6 +302,7 @@ impl Controller {
     /// Looking at the counters once, until `now`, took so long; it is done less often if
     /// that is long.
     pub fn polled(&mut self, now: Nanos, took: Nanos) {
+        self.flush_recording();
         self.polls.looked(now, took, &self.config);
     }
 

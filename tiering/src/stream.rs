@@ -20,6 +20,7 @@
 //! | `counters` | f entries loops |
 //! | `samples` | f v count ns |
 //! | `sampling` | ns (0: off) |
+//! | `processor` | ns |
 //! | `published` | f v tier ns counters |
 //! | `late`, `failed` | f v tier ns |
 //! | `cancelled`, `nomemory` | f v tier |
@@ -53,6 +54,8 @@ pub enum Input {
     Samples(FunctionId, VersionId, u32, Nanos),
     /// [`Controller::on_sampling`]
     Sampling(Option<Nanos>),
+    /// [`Controller::on_processor_time`]
+    ProcessorTime(Nanos),
     /// [`Controller::finished`], with function and tier for the reader
     Finished(FunctionId, VersionId, Tier, Outcome),
     /// [`Controller::reverted`]: whether it has counters
@@ -83,6 +86,7 @@ impl Input {
                 controller.on_samples(now, function, version, samples, time);
             }
             Input::Sampling(period) => controller.on_sampling(period),
+            Input::ProcessorTime(used) => controller.on_processor_time(now, used),
             Input::Finished(_, version, _, outcome) => controller.finished(now, version, outcome),
             Input::Reverted(function, version, tier, counters) => {
                 controller.reverted(now, function, version, tier, counters);
@@ -137,6 +141,7 @@ impl fmt::Display for Input {
             Input::Sampling(period) => {
                 write!(f, "sampling ns={}", period.unwrap_or(Nanos::ZERO).0)
             }
+            Input::ProcessorTime(used) => write!(f, "processor ns={}", used.0),
             Input::Finished(function, version, tier, outcome) => {
                 let place = format!("{function} {version} tier={}", tier.number());
                 match outcome {
@@ -210,6 +215,14 @@ impl<W: Write> Recorder<W> {
             Some(_) => self.writer.write_all(line.as_bytes()),
             None => writeln!(self.writer, "# cut here: the limit was reached"),
         }
+    }
+
+    /// Hands on what the writer keeps back.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
     }
 
     /// Ends the stream.
@@ -393,6 +406,7 @@ fn parse_line(line: &str) -> Result<(Nanos, Input), Problem> {
             Input::Samples(function, version, words.small("count=")?, words.time()?)
         }
         "sampling" => Input::Sampling(Some(words.time()?).filter(|&time| time != Nanos::ZERO)),
+        "processor" => Input::ProcessorTime(words.time()?),
         "published" | "late" | "failed" | "cancelled" | "nomemory" => {
             let (function, version, tier) = (words.function()?, words.version()?, words.tier()?);
             Input::Finished(function, version, tier, outcome(kind, &mut words)?)

@@ -33,6 +33,7 @@ fn inputs(random: &mut Random) -> Vec<Input> {
         Input::Samples(function, version, random.bits() as u32, compile),
         Input::Sampling(None),
         Input::Sampling(Some(Nanos(random.bits() | 1))),
+        Input::ProcessorTime(compile),
         finished(Outcome::Published { compile, counters }),
         finished(Outcome::Late { compile }),
         finished(Outcome::Failed { compile }),

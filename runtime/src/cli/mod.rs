@@ -70,6 +70,10 @@ struct Run {
     /// Write a page about the run to a file: time to peak, tiers, hottest functions.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Write what the tiering policy is told to a file, which `cargo run -p uruk-tiering
+    /// --example simulate -- FILE` replays under other settings.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// How functions are compiled: `auto` begins at tier 1 and moves what is hot to
     /// tiers 2 and 3; a number compiles every function at that tier when it is first
     /// called.
@@ -273,7 +277,7 @@ fn run_program(run: Run) -> i32 {
     }
     init_tracing(run.verbose);
     // Said now, not when the run that they are about is over.
-    for file in run.trace.iter().chain(&run.report) {
+    for file in run.trace.iter().chain(&run.report).chain(&run.record) {
         let opened = File::options().append(true).create(true).open(file);
         if let Err(error) = opened {
             eprintln!("uruk: {} cannot be written: {error}", file.display());
@@ -312,7 +316,16 @@ fn run_program(run: Run) -> i32 {
     if let Some(jobs) = run.jobs {
         builder = builder.jobs(jobs as usize);
     }
+    let record = match run.record.as_deref().map(File::create).transpose() {
+        Ok(record) => record,
+        Err(error) => return fail(&error),
+    };
     let program = builder.build().and_then(|jit| {
+        if let Some(record) = record
+            && let Err(error) = jit.record_policy(record)
+        {
+            eprintln!("uruk: --record: {error}");
+        }
         let program = Program::load(&jit, &run.files, options)?;
         if !run.watch.is_empty() {
             jit.watch(&run.watch)?;

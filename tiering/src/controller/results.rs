@@ -3,6 +3,7 @@
 use crate::activity::{Activity, Place, Wish};
 use crate::ids::{FunctionId, Nanos, Tier, VersionId};
 use crate::policy::{Measured, compare, is_slower};
+use crate::stream::Input;
 
 use super::{Controller, Decision, Job, Outcome, Reason};
 
@@ -30,6 +31,8 @@ impl Controller {
             return;
         };
         let job = self.outstanding.swap_remove(index);
+        let (function, tier) = (job.function, job.tier);
+        self.note(now, || Input::Finished(function, version, tier, outcome));
         if !matches!(outcome, Outcome::NoMemory | Outcome::Cancelled) {
             self.memory_failures = 0;
         }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use crate::activity::{Place, Wish};
 use crate::ids::{FunctionId, Nanos, Tier, VersionId};
+use crate::stream::Input;
 
 use super::{Controller, Decision, Job, Reason};
 
@@ -16,6 +17,7 @@ impl Controller {
     /// while paused. False if too many requests wait or the function is not watched.
     /// Nothing happens if it runs at that tier already, or is pinned to another.
     pub fn request(&mut self, function: FunctionId, tier: Tier) -> bool {
+        self.note(Nanos::ZERO, || Input::Request(function, tier));
         self.want(function, tier, Reason::Requested)
     }
 
@@ -23,6 +25,7 @@ impl Controller {
     /// another tier it is compiled anew. False if that could not be asked for; the pin
     /// holds all the same for what is compiled later.
     pub fn pin(&mut self, function: FunctionId, tier: Option<Tier>) -> bool {
+        self.note(Nanos::ZERO, || Input::Pin(function, tier));
         let Some(activity) = self.functions.make(function) else {
             self.stats.untracked += 1;
             return false;
@@ -45,6 +48,7 @@ impl Controller {
     /// Takes a function one tier down; it needs four times as good reasons to come up
     /// again. False if it is at the lowest, has no code, or too many requests wait.
     pub fn demote(&mut self, function: FunctionId) -> bool {
+        self.note(Nanos::ZERO, || Input::Demote(function));
         let Some(activity) = self.functions.get_mut(function) else {
             return false;
         };
@@ -66,6 +70,7 @@ impl Controller {
         tier: Tier,
         counters: bool,
     ) {
+        self.note(now, || Input::Reverted(function, version, tier, counters));
         self.trials.remove(&function);
         if let Some(activity) = self.functions.get_mut(function) {
             activity.run(now, version, tier, counters);
@@ -76,6 +81,7 @@ impl Controller {
     /// is forgotten, and what is under way is cancelled. Pins and requests stay. The next
     /// code is reported by `on_compiled`, or by `finished` if it was requested.
     pub fn replaced(&mut self, function: FunctionId) {
+        self.note(Nanos::ZERO, || Input::Replaced(function));
         self.stats.replaced += 1;
         self.trials.remove(&function);
         let Some(activity) = self.functions.get_mut(function) else {
@@ -103,11 +109,13 @@ impl Controller {
     /// Starts nothing by itself from now on; requests are still served, and measuring goes
     /// on.
     pub fn pause(&mut self) {
+        self.note(Nanos::ZERO, || Input::Pause);
         self.paused = true;
     }
 
     /// Ends a pause.
     pub fn resume(&mut self) {
+        self.note(Nanos::ZERO, || Input::Resume);
         self.paused = false;
     }
 
@@ -119,6 +127,7 @@ impl Controller {
     /// In the child of a `fork`: the workers are gone, and what they had under way will
     /// never finish. Their functions may be compiled again.
     pub fn abandon(&mut self) {
+        self.forget_recording();
         self.orders.clear();
         for job in std::mem::take(&mut self.outstanding) {
             self.stats.cancelled += 1;

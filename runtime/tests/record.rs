@@ -1,0 +1,93 @@
+//! What the tiering policy was told in a run, written down and replayed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use uruk_tiering::simulator::{Machine, Replay, Truth};
+use uruk_tiering::stream::{Input, parse};
+use uruk_tiering::{Config, Nanos, Outcome, Tier};
+
+/// Squares are summed up again and again, for long enough to be noticed.
+const PROGRAM: &str = "
+define i64 @sum(i64 %n) noinline {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %s = phi i64 [ 0, %entry ], [ %more, %loop ]
+  %square = mul i64 %i, %i
+  %odd = xor i64 %s, %i
+  %more = add i64 %odd, %square
+  %next = add i64 %i, 1
+  %done = icmp eq i64 %next, %n
+  br i1 %done, label %exit, label %loop
+exit:
+  ret i64 %more
+}
+define i32 @main() {
+entry:
+  br label %loop
+loop:
+  %i = phi i32 [ 0, %entry ], [ %next, %loop ]
+  %s = call i64 @sum(i64 100000)
+  %next = add i32 %i, 1
+  %done = icmp eq i32 %next, 4000
+  br i1 %done, label %exit, label %loop
+exit:
+  ret i32 0
+}";
+
+/// A folder of its own, with the program.
+fn folder(test: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("uruk-record-{test}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("sum.ll"), PROGRAM).expect("written");
+    folder
+}
+
+fn run(options: &[&str], program: &Path) -> std::process::Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uruk"));
+    let command = command.arg("run").args(options).arg(program);
+    command.output().expect("uruk starts")
+}
+
+#[test]
+fn a_recorded_run_can_be_replayed() {
+    let folder = folder("whole");
+    let (program, record) = (folder.join("sum.ll"), folder.join("record"));
+    let option = format!("--record={}", record.display());
+    // `main` has one loop: both start at tier 1.
+    let output = run(&[&option], &program);
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(&record).expect("written");
+    let inputs = parse(&text).expect("whole lines");
+    let published = inputs.iter().any(|(_, input)| {
+        matches!(
+            input,
+            Input::Finished(_, _, Tier::Optimized, Outcome::Published { .. })
+        )
+    });
+    let counted = inputs
+        .iter()
+        .filter(|(_, input)| matches!(input, Input::Counters(..)));
+    assert!(published && counted.count() > 2, "{text}");
+    let config = Config::default();
+    let mut machine = Machine::new(&config, Truth::default(), Replay::new(inputs), 1);
+    machine.run(Nanos::from_ms(60_000));
+    assert!(
+        machine.controller.stats().promoted[1] > 0,
+        "{:?}",
+        machine.log
+    );
+}
+
+#[test]
+fn a_record_that_cannot_be_written_is_an_error_at_once() {
+    let folder = folder("refused");
+    let program = folder.join("sum.ll");
+    let output = run(&["--record=/nowhere/record"], &program);
+    assert_eq!(output.status.code(), Some(125));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("/nowhere/record cannot be written"), "{text}");
+    std::fs::remove_dir_all(&folder).expect("ours");
+}
