@@ -42,6 +42,7 @@ mod guided;
 mod hooks;
 mod image;
 mod jit;
+mod jobs;
 mod load;
 mod materialize;
 mod names;
