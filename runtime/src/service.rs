@@ -12,6 +12,7 @@
 //!   closed before it is empty.
 //! - The gate's own lock is held by the forking thread from the moment the gate is empty
 //!   until both sides are whole.
+//! - A fork that has waited for a while has background compiles interrupted (`jobs`).
 //! - A thread that forks inside does not wait for itself. Listeners must not fork all the
 //!   same: they may be called under a lock that the two sides take.
 //!
