@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::{debug, info, warn};
-use uruk_codegen::{Counters, fatal};
+use uruk_codegen::{Cancellation, Counters, fatal};
 use uruk_locks::MutexGuard;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Decision, Nanos, Outcome, Publication, Purpose, Tier, VersionId};
@@ -22,12 +22,13 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::event::Event;
 use crate::guided::Step;
+use crate::jobs::{Job, Jobs};
 use crate::service;
 #[cfg(doc)]
 use crate::tiers::Tiers;
-use crate::tiers::{Control, Job, Jobs, clock, key, nanos, process_time};
+use crate::tiers::{Control, clock, key, nanos, process_time};
 use crate::versions::Request;
-use crate::warmth::{Turn, Warmth};
+use crate::warmth::Turn;
 
 /// Niceness of background workers: the program, and first calls, go before them; beside
 /// a thread of the program on the same processor they still get a quarter of it.
@@ -50,7 +51,7 @@ pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
 }
 
 /// What was published in the background.
-struct Runs {
+pub(crate) struct Runs {
     request: Request,
     /// Whether the code counts its entries and back edges.
     counters: bool,
@@ -145,8 +146,8 @@ impl Core {
         for decision in decisions {
             self.carry_out(decision);
         }
-        for request in self.tiers.profiles.due(self.events.now()) {
-            self.put_job(request, false);
+        for (request, decided) in self.tiers.profiles.due(self.events.now()) {
+            self.put_job(request, decided, false);
         }
         Duration::from_nanos(interval.0)
     }
@@ -168,7 +169,7 @@ impl Core {
                         tier,
                         purpose: Purpose::Change,
                     };
-                    self.put_job(request, counters);
+                    self.put_job(request, version, counters);
                 }
                 None => self.job_ended(version, Outcome::Cancelled, None),
             },
@@ -193,15 +194,17 @@ impl Core {
             Some(_) => Purpose::Change,
             None => Purpose::First,
         };
-        let made = self.make(
-            Request {
-                function: id,
-                version,
-                tier,
-                purpose,
-            },
-            None,
-        )?;
+        let request = Request {
+            function: id,
+            version,
+            tier,
+            purpose,
+        };
+        let made = match self.make(request, None, &Cancellation::new()) {
+            // It was replaced or removed meanwhile, as if right after the compile.
+            Err(cause) if cause.is_cancelled() => return Ok(()),
+            made => made?,
+        };
         if let Publication::Published { .. } = made.publication {
             let now = self.events.now();
             match purpose {
@@ -226,24 +229,6 @@ impl Core {
             }
         }
         Ok(())
-    }
-
-    fn put_job(self: &Arc<Self>, request: Request, counters: bool) {
-        let mut jobs = self.tiers.jobs();
-        jobs.waiting.push_back(Job {
-            request,
-            queued: self.events.now(),
-            counters,
-        });
-        if let Some(worker) = jobs.idle.pop() {
-            worker.unpark();
-            return;
-        }
-        // Another worker would do again what that one does, and both would take longer.
-        if jobs.warmth == Warmth::Warming && jobs.waiting.len() == 1 {
-            return;
-        }
-        self.add_worker(jobs);
     }
 
     /// Has a first worker ready before there is a job: a program that runs for longer than
@@ -284,10 +269,13 @@ impl Core {
         let Job {
             request, queued, ..
         } = job;
+        let cancel = job.cancel.clone();
         let on_fatal = {
             let core = Arc::clone(self);
+            let cancel = cancel.clone();
             move |message: &str| {
                 core.lose_worker();
+                core.tiers.jobs().ended(&cancel);
                 let versions = core.tiers.versions.of(request.function);
                 versions.fail(request.version);
                 core.tell_failed(request, &core.fatal(request.function, message));
@@ -311,19 +299,24 @@ impl Core {
         fatal::guard(on_fatal, || {
             let _busy = service::enter();
             let before = thread_time();
-            let first = self.profile_first(request, queued);
+            let first = self.profile_first(request, queued, &cancel);
             let (request, result) = match first {
                 Ok(Step::Later) => {
+                    self.tiers.jobs().ended(&cancel);
                     let spent = thread_time().saturating_sub(before);
                     return self.tiers.profiles.charge(request.version, spent);
                 }
                 Ok(Step::Now(request)) if job.counters => {
                     let how = self.tiers.how(request.tier).counting(Counters::Entry);
-                    (request, self.make_as(request, how, Some(queued)))
+                    (request, self.make_as(request, how, Some(queued), &cancel))
                 }
-                Ok(Step::Now(request)) => (request, self.make(request, Some(queued))),
+                Ok(Step::Now(request)) => (request, self.make(request, Some(queued), &cancel)),
                 Err(cause) => (request, Err(cause)),
             };
+            let interrupted = self.tiers.jobs().ended(&cancel);
+            if interrupted && matches!(&result, Err(cause) if cause.is_cancelled()) {
+                return self.put_again(request, job);
+            }
             let decided = self.tiers.profiles.decided(request.version);
             let spent = thread_time().saturating_sub(before);
             let compile = nanos(spent + decided.spent);
@@ -344,6 +337,7 @@ impl Core {
                     (Outcome::NoMemory, None)
                 }
                 Err(Error::Version { late: true, .. }) => (Outcome::Late { compile }, None),
+                Err(cause) if cause.is_cancelled() => (Outcome::Cancelled, None),
                 Err(cause) => {
                     let function = self.name_of(request.function);
                     info!(function, %cause, "a background compile failed");
@@ -357,7 +351,12 @@ impl Core {
 
     /// Tells the controller that the compile it asked for as `decided` has ended, and
     /// what runs now if that was published. Starts what comes next.
-    fn job_ended(self: &Arc<Self>, decided: VersionId, outcome: Outcome, runs: Option<Runs>) {
+    pub(crate) fn job_ended(
+        self: &Arc<Self>,
+        decided: VersionId,
+        outcome: Outcome,
+        runs: Option<Runs>,
+    ) {
         let now = nanos(self.events.now());
         let mut next = Vec::new();
         {
@@ -390,22 +389,6 @@ impl Core {
         }
         for decision in next {
             self.carry_out(decision);
-        }
-    }
-
-    fn cancel(self: &Arc<Self>, function: uruk_tiering::FunctionId, version: VersionId) {
-        let waited = {
-            let mut jobs = self.tiers.jobs();
-            let before = jobs.waiting.len();
-            jobs.waiting.retain(|job| job.request.version != version);
-            jobs.waiting.len() != before
-        };
-        if let Some(id) = self.stubs.function(function.0) {
-            // One that is being compiled is late then, and dropped.
-            self.tiers.versions.of(id).cancel(version);
-        }
-        if self.tiers.profiles.cancel(version) || waited {
-            self.job_ended(version, Outcome::Cancelled, None);
         }
     }
 

@@ -29,7 +29,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use tracing::debug;
-use uruk_codegen::{Compile, ModulePlan, Offer, Parcel, SymbolId, Tier};
+use uruk_codegen::{Cancellation, Compile, ModulePlan, Offer, Parcel, SymbolId, Tier};
 use uruk_locks::{Mutex, MutexGuard};
 use uruk_session::Dylib;
 use uruk_stubs::FunctionId;
@@ -176,6 +176,7 @@ impl Core {
             Ok(built) if self.offers_hold(&crossing, &built.compiled.taken) => return Ok(built),
             Ok(built) => self.discard(body.id, built),
             Err(Error::Heap(cause)) => return Err(Error::Heap(cause)),
+            Err(cause) if cause.is_cancelled() => return Err(cause),
             // What was offered may have been removed meanwhile.
             Err(_) => {}
         }
@@ -185,7 +186,7 @@ impl Core {
     /// What is offered to a compile of `body`.
     ///
     /// # Errors
-    /// A body of its own module that cannot be read.
+    /// A body of its own module that cannot be read; that the compile was cancelled.
     fn crossing(&self, body: &BodyOf, how: &Compile) -> Result<Crossing, Error> {
         let mut crossing = Crossing::default();
         let alone = how.alone || how.tier == Tier::Baseline || !body.crosses;
@@ -193,7 +194,11 @@ impl Core {
             return Ok(crossing);
         }
         let mut wanted = self.wanted(body, how)?;
+        let cancel = how.cancel.as_ref();
         while let Some(next) = wanted.pop_front() {
+            if cancel.is_some_and(Cancellation::is_cancelled) {
+                return Err(self.cancelled(body.id));
+            }
             self.offer(body, how, next, &mut wanted, &mut crossing);
         }
         Ok(crossing)
@@ -205,6 +210,7 @@ impl Core {
         let mut reader = module.readers.reader()?;
         let symbols = match reader.wanted(&body.plan, *symbol, how) {
             Ok(symbols) => symbols,
+            Err(cause) if cause.is_cancelled() => return Err(cause.into()),
             Err(cause) => {
                 reader.discard();
                 return Err(cause.into());
@@ -306,7 +312,7 @@ impl Core {
         let kept = match module.parcels.get(plan.number, *symbol) {
             Some(kept) if kept.parcel.is_some() || kept.tier >= how.tier => kept,
             _ => {
-                let kept = self.pack(module, *symbol, &plan, how);
+                let kept = self.pack(module, *symbol, &plan, how)?;
                 module.parcels.keep(plan.number, *symbol, kept.clone());
                 kept
             }
@@ -320,28 +326,32 @@ impl Core {
         symbol: SymbolId,
         plan: &ModulePlan,
         how: &Compile,
-    ) -> Kept {
+    ) -> Option<Kept> {
         let made = module.readers.reader().and_then(|mut reader| {
             let made = reader.parcel(plan, symbol, how);
-            if made.is_err() {
+            if made.as_ref().is_err_and(|cause| !cause.is_cancelled()) {
                 reader.discard();
             }
             made
         });
-        let parcel = made.unwrap_or_else(|cause| {
-            // It is told where the function is compiled itself.
-            debug!(%cause, "nothing to inline elsewhere");
-            None
-        });
+        let parcel = match made {
+            Ok(parcel) => parcel,
+            Err(cause) if cause.is_cancelled() => return None,
+            Err(cause) => {
+                // It is told where the function is compiled itself.
+                debug!(%cause, "nothing to inline elsewhere");
+                None
+            }
+        };
         let depends = match &parcel {
             Some(parcel) => self.functions_of(module, plan, parcel.uses()),
             None => Arc::default(),
         };
-        Kept {
+        Some(Kept {
             parcel: parcel.map(Arc::new),
             tier: how.tier,
             depends,
-        }
+        })
     }
 
     /// Whether all that `parcel` mentions means in `own`, where it can be found there,

@@ -134,6 +134,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// True if a compile ended because somebody wanted it to.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        matches!(self, Error::Codegen(cause) if cause.is_cancelled())
+    }
+}
+
 /// An undefined symbol and who needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {

@@ -99,6 +99,20 @@ pub enum Event {
         /// When.
         at: Duration,
     },
+    /// A compile was ended early: its function was replaced, removed, or is wanted at
+    /// another tier; the session ends; or a fork could not wait, and it begins again.
+    Cancelled {
+        /// The function.
+        id: FunctionId,
+        /// Its name.
+        function: &'static str,
+        /// The version.
+        version: u64,
+        /// How it was to be compiled.
+        tier: Tier,
+        /// When.
+        at: Duration,
+    },
     /// A version turned out worse than the one before, which runs again.
     Reverted {
         /// The function.

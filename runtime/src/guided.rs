@@ -19,7 +19,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tracing::debug;
-use uruk_codegen::{Compile, Counters, Probes, Profile, SymbolId};
+use uruk_codegen::{Cancellation, Compile, Counters, Probes, Profile, SymbolId};
 use uruk_heap::Sealed;
 use uruk_locks::{Mutex, MutexGuard};
 use uruk_stubs::FunctionId;
@@ -166,8 +166,8 @@ impl Profiles {
         state.decided.clear();
     }
 
-    /// Guided compiles that have counted enough by `now`.
-    pub(crate) fn due(&self, now: Duration) -> Vec<Request> {
+    /// Guided compiles that have counted enough by `now`, and what the controller asked for.
+    pub(crate) fn due(&self, now: Duration) -> Vec<(Request, VersionId)> {
         let mut state = self.lock();
         let State {
             counting,
@@ -193,7 +193,7 @@ impl Profiles {
                 spent: held.spent,
             };
             decided.insert(held.request.version, came);
-            due.push(held.request);
+            due.push((held.request, held.decided));
             false
         });
         due
@@ -205,11 +205,12 @@ impl Core {
     /// version that counts one.
     ///
     /// # Errors
-    /// As the compile of that version.
+    /// As the compile of that version; that it was cancelled.
     pub(crate) fn profile_first(
         self: &Arc<Self>,
         request: Request,
         queued: Duration,
+        cancel: &Cancellation,
     ) -> Result<Step, Error> {
         let profiles = &self.tiers.profiles;
         let known = {
@@ -225,7 +226,7 @@ impl Core {
             ..request
         };
         let how = self.tiers.how(Tier::Optimized).counting(Counters::Full);
-        let made = self.make_as(counting, how, Some(queued))?;
+        let made = self.make_as(counting, how, Some(queued), cancel)?;
         if let Publication::Dropped(late) = made.publication {
             return Err(Error::Version {
                 message: late.to_string(),
@@ -238,6 +239,11 @@ impl Core {
             ..request
         };
         let mut state = profiles.lock();
+        // Whoever cancels does so first, and then looks for what counts.
+        if cancel.is_cancelled() {
+            drop(state);
+            return Err(self.cancelled(request.function));
+        }
         match made.words {
             Some(words) => {
                 state.counting.push(Counting {

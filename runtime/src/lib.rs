@@ -45,6 +45,7 @@ mod guided;
 mod hooks;
 mod image;
 mod jit;
+mod jobs;
 mod load;
 mod materialize;
 mod names;

@@ -231,6 +231,8 @@ impl Core {
         let mut reader = function.module.readers.reader()?;
         match reader.compile(&body.plan, function.symbol, how) {
             Ok(compiled) => Ok(compiled),
+            // What the reader keeps is as good as before.
+            Err(error) if error.is_cancelled() => Err(error.into()),
             Err(error) => {
                 reader.discard();
                 Err(error.into())

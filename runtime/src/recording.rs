@@ -107,6 +107,12 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
             let version = report::VersionId(*version);
             recorder.dropped(nanos(*at), key(*id), version, "too late");
         }
+        Event::Cancelled {
+            id, version, at, ..
+        } => {
+            let version = report::VersionId(*version);
+            recorder.dropped(nanos(*at), key(*id), version, "cancelled");
+        }
         Event::Answered {
             function,
             worker,

@@ -244,7 +244,9 @@ impl Core {
         // slot closed.
         match versions.stage() {
             Ok(stage) => {
-                let _ = stage.commit(Next::Unbound, |_| self.stubs.release(id));
+                if let Ok(done) = stage.commit(Next::Unbound, |_| self.stubs.release(id)) {
+                    self.tiers.under_way.cancel(&done.dropped);
+                }
             }
             Err(_) => {
                 versions.withdraw(|| ());

@@ -12,6 +12,7 @@
 //!   closed before it is empty.
 //! - The gate's own lock is held by the forking thread from the moment the gate is empty
 //!   until both sides are whole.
+//! - A fork that has waited for a while has background compiles interrupted (`jobs`).
 //! - A thread that forks inside does not wait for itself. Listeners must not fork all the
 //!   same: they may be called under a lock that the two sides take.
 //!
@@ -40,6 +41,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::event::Event;
 use crate::guest::threads;
+use crate::jobs::PATIENCE;
 use crate::versions::{Request, worker_name};
 
 /// Stack of a worker. LLVM's passes recurse over expressions and blocks.
@@ -85,7 +87,15 @@ impl Gate {
     /// Waits until no more than `own` threads are inside, at most for `limit`, and keeps
     /// others out. Who gives up waiting keeps them out, too.
     fn close(&self, own: usize, limit: Option<Duration>) -> MutexGuard<'_, GateState> {
-        let mut state = self.lock();
+        self.wait(self.lock(), own, limit)
+    }
+
+    fn wait<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, GateState>,
+        own: usize,
+        limit: Option<Duration>,
+    ) -> MutexGuard<'a, GateState> {
         state.awaited += 1;
         let late = |state: &mut GateState| state.inside > own;
         // A poisoned lock is as good as any: nothing panics under it.
@@ -402,8 +412,17 @@ fn register_fork_handlers() {
 }
 
 unsafe extern "C" fn before_fork() {
-    let closed = GATE.close(usize::from(uruk_locks::covers() != 0), None);
+    let own = usize::from(uruk_locks::covers() != 0);
+    let mut closed = GATE.close(own, Some(PATIENCE));
     let cover = Cover::new();
+    if closed.inside > own {
+        // Who forks inside may hold any lock; others hold none, and those who do never
+        // wait for the gate.
+        if own == 0 {
+            sessions().iter().for_each(|core| core.interrupt_jobs());
+        }
+        closed = GATE.wait(closed, own, None);
+    }
     let sessions = sessions();
     for core in &sessions {
         let pool = core.names.session().pool();

@@ -30,6 +30,7 @@ pub(crate) struct Counters {
     pub(crate) functions: AtomicU64,
     pub(crate) compiled: AtomicU64,
     pub(crate) failed: AtomicU64,
+    pub(crate) cancelled: AtomicU64,
     pub(crate) emit_ns: AtomicU64,
     pub(crate) link_ns: AtomicU64,
     pub(crate) load_ns: AtomicU64,
@@ -45,6 +46,7 @@ impl Default for Counters {
             functions: zero(),
             compiled: zero(),
             failed: zero(),
+            cancelled: zero(),
             emit_ns: zero(),
             link_ns: zero(),
             load_ns: zero(),
@@ -80,6 +82,7 @@ impl Counters {
             functions: get(&self.functions),
             compiled: get(&self.compiled),
             failed: get(&self.failed),
+            cancelled: get(&self.cancelled),
             load_time: time(&self.load_ns),
             data_time: time(&self.data_ns),
             emit_time: time(&self.emit_ns),
@@ -106,6 +109,8 @@ pub struct Stats {
     pub compiled: u64,
     /// Functions whose body failed to compile.
     pub failed: u64,
+    /// Compiles that were ended early: see [`Event::Cancelled`](crate::Event::Cancelled).
+    pub cancelled: u64,
     /// Reading symbol tables and binding them.
     pub load_time: Duration,
     /// Compiling and linking data.
@@ -183,12 +188,13 @@ impl Stats {
         let compile = ms(self.data_time + self.emit_time + self.link_time);
         match format {
             StatsFormat::Json => format!(
-                "{{\"functions\":{},\"compiled\":{},\"failed\":{},\"compile_ms\":{compile:.3},\
+                "{{\"functions\":{},\"compiled\":{},\"failed\":{},\"cancelled\":{},\"compile_ms\":{compile:.3},\
                  \"load_ms\":{:.3},\"data_ms\":{:.3},\"emit_ms\":{:.3},\"link_ms\":{:.3},\
                  \"code_bytes\":{},\"wall_ms\":{:.3},\"memory\":{},\"run\":{}}}\n",
                 self.functions,
                 self.compiled,
                 self.failed,
+                self.cancelled,
                 ms(self.load_time),
                 ms(self.data_time),
                 ms(self.emit_time),
@@ -203,6 +209,7 @@ impl Stats {
                  \x20 compiled              {:>10}\n\
                  \x20 never needed          {:>10}\n\
                  \x20 failed                {:>10}\n\
+                 compiles cancelled       {:>10}\n\
                  compile time             {compile:>10.1} ms\n\
                  \x20 data                  {:>10.1} ms\n\
                  \x20 functions             {:>10.1} ms\n\
@@ -213,6 +220,7 @@ impl Stats {
                 self.compiled,
                 self.functions.saturating_sub(self.compiled + self.failed),
                 self.failed,
+                self.cancelled,
                 ms(self.data_time),
                 ms(self.emit_time),
                 ms(self.link_time),

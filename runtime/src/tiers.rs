@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | `TierState::control` | the controller is told or asked something | `Counts`, `Versions` |
 //! | `TierState::jobs` | a job is put or taken | nothing |
+//! | `TierState::under_way` | a version is begun, ended or cancelled | nothing |
 //! | `TierState::churned` | a function is put or taken | nothing |
 
 use std::collections::{HashMap, VecDeque};
@@ -26,10 +27,11 @@ use uruk_tiering::{Config, Controller, FirstCode, Nanos, Tier, VersionId};
 
 use crate::counts::{Count, Counts};
 use crate::guided::Profiles;
+use crate::jobs::{Jobs, UnderWay};
 use crate::records::Versions;
 use crate::sampling::Sampling;
-use crate::versions::{Made, Request};
-use crate::warmth::{self, Warmth};
+use crate::versions::Made;
+use crate::warmth;
 
 /// How functions are compiled over their life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -70,6 +72,7 @@ pub(crate) struct TierState {
     pub(crate) profiles: Profiles,
     control: Mutex<Control>,
     jobs: Mutex<Jobs>,
+    pub(crate) under_way: UnderWay,
     /// When the controller's thread looks again, in ns since the session was made;
     /// `u64::MAX` while it is awake. A hint: who sees too late a time wakes it in vain.
     pub(crate) asleep_until: AtomicU64,
@@ -139,24 +142,6 @@ impl Watched {
     }
 }
 
-/// A compile in the background.
-#[derive(Clone, Copy)]
-pub(crate) struct Job {
-    pub(crate) request: Request,
-    pub(crate) queued: Duration,
-    /// The code shall count its entries.
-    pub(crate) counters: bool,
-}
-
-/// What waits for background workers, and who they are.
-#[derive(Default)]
-pub(crate) struct Jobs {
-    pub(crate) waiting: VecDeque<Job>,
-    pub(crate) idle: Vec<Thread>,
-    pub(crate) workers: usize,
-    pub(crate) warmth: Warmth,
-}
-
 impl TierState {
     /// Of a session whose code lies in `code`.
     pub(crate) fn new(settings: TierSettings, code: Range<u64>) -> TierState {
@@ -176,6 +161,7 @@ impl TierState {
                 processor: process_time(),
             }),
             jobs: Mutex::default(),
+            under_way: UnderWay::default(),
             asleep_until: AtomicU64::new(u64::MAX),
             thread: Mutex::new(None),
             entry_point: AtomicUsize::new(0),
@@ -397,9 +383,9 @@ impl TierState {
         }
     }
 
-    /// Forgets the jobs that nobody has begun; at the end of the process.
+    /// Cancels all jobs, at the end of the process.
     pub(crate) fn drop_jobs(&self) {
-        self.jobs().waiting.clear();
+        self.jobs().close();
     }
 
     /// Functions that wait for a better version.
@@ -416,10 +402,12 @@ impl TierState {
         }
     }
 
-    /// Tells the threads to end; they are woken to see it.
+    /// Tells the threads to end, and their compiles; they are woken to see it.
     pub(crate) fn stop(&self) {
         self.wake();
-        for worker in &self.jobs().idle {
+        let mut jobs = self.jobs();
+        jobs.close();
+        for worker in &jobs.idle {
             worker.unpark();
         }
     }
@@ -427,6 +415,7 @@ impl TierState {
     /// In the child of a fork: no thread of ours is left, nothing under way will end.
     pub(crate) fn after_fork_child(&self) {
         *self.jobs() = Jobs::default();
+        self.under_way.after_fork_child();
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.asleep_until.store(u64::MAX, Ordering::Relaxed);
         self.control().controller.abandon();

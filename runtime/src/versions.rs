@@ -5,9 +5,10 @@
 //! without use is retired.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use uruk_codegen::{Compile, Knowledge, Labels};
+use uruk_codegen::{Cancellation, Compile, Knowledge, Labels};
 use uruk_reclaim::Fixed;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{
@@ -51,17 +52,18 @@ impl Core {
     /// Compiles a version, links it, and publishes it unless that is too late.
     ///
     /// # Errors
-    /// The compile's own; what was published before runs on.
+    /// The compile's own, and that it was cancelled; what was published before runs on.
     pub(crate) fn make(
         self: &Arc<Self>,
         request: Request,
         queued: Option<Duration>,
+        cancel: &Cancellation,
     ) -> Result<Made, Error> {
         let mut how = self.tiers.how(request.tier);
         if request.tier == Tier::Guided {
             how = self.guide(request.function, how);
         }
-        self.make_as(request, how, queued)
+        self.make_as(request, how, queued, cancel)
     }
 
     /// As [`Core::make`], with settings of its own.
@@ -73,6 +75,7 @@ impl Core {
         request: Request,
         how: Compile,
         queued: Option<Duration>,
+        cancel: &Cancellation,
     ) -> Result<Made, Error> {
         let versions = self.tiers.versions.of(request.function);
         if let Some(Body::Object(object)) = self.body(request.function) {
@@ -91,13 +94,18 @@ impl Core {
                 late: true,
             });
         }
+        let _entered = self.tiers.under_way.enter(request.version, cancel);
         let ticket = versions
             .request(request.version, request.tier, request.purpose)
             .map_err(refused)?;
-        self.make_requested(request, how, &versions, ticket, queued)
+        self.make_requested(request, how.cancelled_by(cancel), &versions, ticket, queued)
             .inspect_err(|cause| {
-                versions.fail(request.version);
+                match cause.is_cancelled() {
+                    true => versions.cancel(request.version),
+                    false => versions.fail(request.version),
+                };
                 match cause {
+                    cause if cause.is_cancelled() => self.tell_cancelled(request),
                     Error::Version { late: true, .. } => self.tell_dropped(request),
                     cause => self.tell_failed(request, cause),
                 }
@@ -138,6 +146,7 @@ impl Core {
         let epoch = self.replacing.epoch();
         let mut request = request;
         let lines = self.tools.want_lines();
+        let cancel = how.cancel.clone();
         let how = how.knowing(self.knowledge(&request)).with_lines(lines);
         let how = match request.purpose {
             Purpose::Change if self.tiers.counts_at_baseline() => how.sparing(self.rare(id)),
@@ -155,7 +164,8 @@ impl Core {
             if best != request.tier {
                 // There is no second chance.
                 request.tier = best;
-                let how = self.tiers.how(best);
+                let mut how = self.tiers.how(best);
+                how.cancel = cancel;
                 let how = how.knowing(self.knowledge(&request)).with_lines(lines);
                 let first = std::mem::replace(&mut built, self.build_version(id, how)?);
                 self.discard(id, first);
@@ -321,11 +331,11 @@ impl Core {
             purpose: Purpose::First,
         };
         let made = loop {
-            let made = self.make(first, None);
+            let made = self.make(first, None, &Cancellation::new());
             let outdated = match &made {
                 Ok(made) => made.publication == Publication::Dropped(Late::Replaced),
                 Err(Error::Version { late, .. }) => *late,
-                Err(_) => false,
+                Err(cause) => cause.is_cancelled(),
             };
             if !outdated || self.stubs.entry(id).is_some() || self.is_stopping() {
                 break made;
@@ -340,6 +350,7 @@ impl Core {
             }
             // Whoever came first has published code; it will do.
             (Err(Error::Version { late: true, .. }), Some(entry)) => Ok(entry),
+            (Err(cause), Some(entry)) if cause.is_cancelled() => Ok(entry),
             (Err(cause), _) => Err(cause),
         }
     }
@@ -382,6 +393,17 @@ impl Core {
             id: request.function,
             function: self.name_of(request.function),
             version: request.version.0,
+            at: self.events.now(),
+        });
+    }
+
+    fn tell_cancelled(&self, request: Request) {
+        self.counters.cancelled.fetch_add(1, Ordering::Relaxed);
+        self.events.tell(|| Event::Cancelled {
+            id: request.function,
+            function: self.name_of(request.function),
+            version: request.version.0,
+            tier: request.tier,
             at: self.events.now(),
         });
     }

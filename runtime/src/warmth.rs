@@ -17,9 +17,9 @@ use tracing::warn;
 use uruk_codegen::{fatal, warm};
 
 use crate::core::Core;
+use crate::jobs::{Job, Jobs};
 use crate::service;
 use crate::switches;
-use crate::tiers::{Job, Jobs};
 
 /// Whether LLVM was made ready for a first compile in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,7 +45,7 @@ pub(crate) enum Turn {
 impl Turn {
     /// Of the calling worker, which is in line if it is to wait.
     pub(crate) fn next(jobs: &mut Jobs) -> Turn {
-        if let Some(job) = jobs.waiting.pop_front() {
+        if let Some(job) = jobs.take() {
             return Turn::Compile(job);
         }
         if jobs.warmth == Warmth::Wanted {
@@ -111,7 +111,7 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::{Turn, Warmth, want};
-    use crate::tiers::Jobs;
+    use crate::jobs::Jobs;
 
     #[test]
     fn a_worker_warms_up_once_and_then_waits() {

@@ -76,6 +76,8 @@ impl Extraction<'_> {
 
     pub(crate) fn copy_pending(&mut self) -> Result<(), CodegenError> {
         while let Some((old, new)) = self.pending.pop_front() {
+            // Between two bodies: what is half copied has operands in two modules.
+            self.reader.proceed(self.unit_name())?;
             self.copy_body(old, new)?;
         }
         Ok(())

@@ -108,6 +108,7 @@ pub(crate) enum Wanted {
 pub(crate) struct Found {
     pub(crate) function: LLVMValueRef,
     pub(crate) wide: bool,
+    pub(crate) instructions: u32,
     /// The candidates it calls.
     pub(crate) callees: Vec<LLVMValueRef>,
 }
@@ -224,6 +225,7 @@ impl Extraction<'_> {
                 missing.found.push(Found {
                     function: old,
                     wide: scan.wide,
+                    instructions: scan.instructions,
                     callees,
                 });
             }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::cancel::Cancellation;
 use crate::candidates::Wanted;
 use crate::error::CodegenError;
 use crate::extract::{Extraction, Unit, has_function_attribute};
@@ -134,6 +135,8 @@ pub struct Compile {
     pub lines: bool,
     /// Functions that are hardly worth inlining.
     pub rare: Rare,
+    /// Ends it early.
+    pub cancel: Option<Cancellation>,
 }
 
 impl Compile {
@@ -151,6 +154,7 @@ impl Compile {
             facts: Knowledge::Declared,
             lines: false,
             rare: Rare::default(),
+            cancel: None,
         }
     }
 
@@ -191,6 +195,13 @@ impl Compile {
     #[must_use]
     pub fn sparing(mut self, rare: Rare) -> Compile {
         self.rare = rare;
+        self
+    }
+
+    /// Ended early when `token` is cancelled.
+    #[must_use]
+    pub fn cancelled_by(mut self, token: &Cancellation) -> Compile {
+        self.cancel = Some(token.clone());
         self
     }
 
@@ -280,21 +291,26 @@ impl Reader {
     ///
     /// # Errors
     /// An unreadable or invalid body, a construct that cannot be extracted, an
-    /// error reported by LLVM.
+    /// error reported by LLVM; that it was cancelled, after which the reader is as good as
+    /// before.
     pub fn compile(
         &mut self,
         plan: &ModulePlan,
         function: SymbolId,
         how: &Compile,
     ) -> Result<Compiled, CodegenError> {
-        let (result, copied) = self.try_compile(plan, function, how);
-        if result.is_ok() || !copied {
-            return result;
-        }
-        // The error may lie in what was copied along.
-        let mut how = how.clone();
-        how.alone = true;
-        self.try_compile(plan, function, &how).0
+        self.watched(how, |reader| {
+            let (result, copied) = reader.try_compile(plan, function, how);
+            match result {
+                // The error may lie in what was copied along.
+                Err(cause) if copied && !cause.is_cancelled() => {
+                    let mut how = how.clone();
+                    how.alone = true;
+                    reader.try_compile(plan, function, &how).0
+                }
+                result => result,
+            }
+        })
     }
 
     /// The result, and whether callees were copied along.
@@ -312,6 +328,7 @@ impl Reader {
             self.unpack(&how.offers);
         }
         let result = (|| {
+            self.proceed(&name)?;
             let mut extraction = Extraction::new(self, plan, &name, how)?;
             let body = extraction.add_function(function)?;
             // SAFETY: the copy of a function with a body, in a live module.
@@ -337,11 +354,13 @@ impl Reader {
                 false => unsafe { labels::of(body) },
             };
             copied &= !unit.candidates.is_empty() || !unit.kept.is_empty();
+            let size = shape.instructions + unit.candidate_instructions;
+            self.context().gate().expect(size);
             let object = self.emit(&unit, &name, how.tier)?;
             Ok(Compiled {
                 object,
                 instructions: shape.instructions,
-                unit_instructions: shape.instructions + unit.candidate_instructions,
+                unit_instructions: size,
                 loops: shape.loops(),
                 nested: shape.nested,
                 labels,

@@ -18,10 +18,13 @@ use inkwell::llvm_sys::prelude::{
     LLVMContextRef, LLVMDiagnosticInfoRef, LLVMMemoryBufferRef, LLVMModuleRef,
 };
 
+use crate::gate::Gate;
+
 /// Owns a context and the error messages LLVM reported in it.
 pub(crate) struct LlvmContext {
     raw: LLVMContextRef,
     errors: Box<RefCell<Vec<String>>>,
+    gate: Box<Gate>,
 }
 
 // SAFETY: a context has no thread affinity; it must only never be used by two
@@ -39,11 +42,19 @@ impl LlvmContext {
         // SAFETY: `opaque` points into the box, which lives until the context is
         // disposed in `drop`.
         unsafe { LLVMContextSetDiagnosticHandler(raw, Some(on_diagnostic), opaque) };
-        LlvmContext { raw, errors }
+        let gate = Gate::new();
+        // SAFETY: as above; the box is dropped after the context.
+        unsafe { gate.attach(raw) };
+        LlvmContext { raw, errors, gate }
     }
 
     pub(crate) fn raw(&self) -> LLVMContextRef {
         self.raw
+    }
+
+    /// What decides which passes run.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     /// The errors reported since the last call, joined; `None` if there were none.

@@ -68,10 +68,27 @@ pub enum CodegenError {
         /// LLVM's message.
         message: String,
     },
+    /// Somebody [cancelled](crate::Cancellation) the compile; whatever was compiling is as
+    /// it was before.
+    #[error("{module}: the compile of `{unit}` was cancelled")]
+    Cancelled {
+        /// Name of the input.
+        module: String,
+        /// What was being compiled.
+        unit: String,
+    },
     /// LLVM has no usable x86-64 target.
     #[error("no x86-64 target in this LLVM: {message}")]
     NoTarget {
         /// LLVM's message.
         message: String,
     },
+}
+
+impl CodegenError {
+    /// True if the compile ended because somebody wanted it to.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, CodegenError::Cancelled { .. })
+    }
 }

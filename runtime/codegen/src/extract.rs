@@ -402,6 +402,10 @@ impl<'a> Extraction<'a> {
         }
     }
 
+    pub(crate) fn unit_name(&self) -> &str {
+        &self.unit_name
+    }
+
     pub(crate) fn unsupported(&self, construct: &str) -> CodegenError {
         CodegenError::Unsupported {
             module: self.reader.name().to_owned(),

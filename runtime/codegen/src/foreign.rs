@@ -63,7 +63,7 @@ impl Reader {
     /// its own callees, in the order of their first call.
     ///
     /// # Errors
-    /// A body that cannot be read.
+    /// A body that cannot be read; that it was cancelled.
     pub fn wanted(
         &mut self,
         plan: &ModulePlan,
@@ -73,10 +73,13 @@ impl Reader {
         if how.tier == Tier::Baseline || how.alone {
             return Ok(Vec::new());
         }
-        self.stock(plan, Wanted::CalleesOf(function), how);
-        let mut extraction = Extraction::new(self, plan, "callees", how)?;
-        let root = self.table().values[function.index()];
-        extraction.wanted(root)
+        self.watched(how, |reader| {
+            reader.stock(plan, Wanted::CalleesOf(function), how);
+            reader.proceed("callees")?;
+            let mut extraction = Extraction::new(reader, plan, "callees", how)?;
+            let root = reader.table().values[function.index()];
+            extraction.wanted(root)
+        })
     }
 
     /// Parses the parcels among `offers` that are not there; what cannot be parsed is not
@@ -88,6 +91,9 @@ impl Reader {
         for Offer { parcel, .. } in offers {
             if self.foreign().parsed.contains_key(&parcel.number) {
                 continue;
+            }
+            if self.context().gate().look() {
+                return;
             }
             if let Some(parsed) = self.parse(parcel) {
                 let foreign = self.foreign_mut();

@@ -17,15 +17,16 @@
 //!
 //! Reading order: [`summary`] (what a module holds, as plain data),
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
-//! answered), [`reader`], `extract`, `globals`, `body` and `constant` (the copy),
+//! answered), [`reader`], `table`, `extract`, `globals`, `body` and `constant` (the copy),
 //! `candidates`, `survey`, `library`, `parcel` and `foreign` (bodies for other modules, and
 //! from them), [`facts`], `optimize` and `passes` (tiers 2 and 3), `shape`
 //! (loops and counters), `labels`, [`profile`], `probe` and `guide` (what code counts about itself, and
 //! its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`], [`pool`], `query`
-//! and `interface` (questions about a module), [`fatal`].
+//! and `interface` (questions about a module), [`cancel`] and `gate`, [`fatal`].
 
 #![deny(missing_docs)]
 
+pub mod cancel;
 pub mod compile;
 pub mod emit;
 pub mod error;
@@ -46,6 +47,7 @@ mod constant;
 mod context;
 mod extract;
 mod foreign;
+mod gate;
 mod globals;
 mod guide;
 mod interface;
@@ -61,8 +63,10 @@ mod query;
 mod scan;
 mod shape;
 mod survey;
+mod table;
 
 pub use bitcode::Bitcode;
+pub use cancel::Cancellation;
 pub use compile::{
     COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Knowledge, Rare, Tier,
 };

@@ -172,6 +172,10 @@ impl Reader {
         }
         let mut tried = Vec::new();
         let made = self.simplify(plan, wanted, how, &mut tried);
+        if self.is_cancelled() {
+            // A body that was not read for that reason is none the worse.
+            return;
+        }
         let library = self.library_mut();
         for symbol in tried {
             if let Some(entry) = library.entries.entry(symbol).or_insert(None) {
@@ -205,6 +209,9 @@ impl Reader {
         let Some(batch) = self.gather(plan, wanted, how, tried)? else {
             return Ok(None);
         };
+        self.context()
+            .gate()
+            .expect(batch.unit.candidate_instructions);
         self.run(&batch.unit, "callees", Tier::Optimized, optimize::simplify)?;
         Ok(Some(self.shelve(plan, batch)))
     }
@@ -230,6 +237,7 @@ impl Reader {
         tried.extend(found.iter().map(|found| symbol(&found.function)));
         let made: FxHashSet<SymbolId> = tried.iter().copied().collect();
         let mut members = Vec::new();
+        let instructions: u32 = found.iter().map(|found| found.instructions).sum();
         for found in found {
             let name = extraction.define_candidate(found.function, found.wide)?;
             let is_short = |callee: &LLVMValueRef| {
@@ -251,6 +259,7 @@ impl Reader {
                 }
             }
         }
+        extraction.candidate_instructions += instructions;
         extraction.copy_pending()?;
         let (unit, homes) = extraction.finish_with_homes()?;
         Ok(Some(Batch {

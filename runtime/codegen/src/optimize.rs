@@ -38,9 +38,10 @@ use crate::compile::Tier;
 use crate::context::LlvmContext;
 use crate::emit::Emitter;
 use crate::extract::{Extraction, Unit, has_function_attribute};
+use crate::gate::Gate;
 use crate::globals::add_function_attribute;
 use crate::passes;
-use crate::reader::c_name;
+use crate::reader::{Stop, c_name};
 use crate::summary::Linkage;
 
 /// The CPU this process runs on.
@@ -167,14 +168,14 @@ fn string_attribute(function: LLVMValueRef, key: &str) -> String {
 }
 
 /// Runs the passes of `tier` on a unit.
-pub(crate) fn run(emitter: &Emitter, unit: &Unit, tier: Tier) -> Result<(), String> {
+pub(crate) fn run(gate: &Gate, emitter: &Emitter, unit: &Unit, tier: Tier) -> Result<(), Stop> {
     let module = unit.module.raw();
     shield(unit);
     if unit.has_matrices {
         emitter.run_passes(module, "function(lower-matrix-intrinsics)")?;
     }
     let level = match tier {
-        Tier::Baseline => return emitter.run_passes(module, "default<O0>"),
+        Tier::Baseline => return Ok(emitter.run_passes(module, "default<O0>")?),
         Tier::Optimized => "O2",
         Tier::Guided => "O3",
     };
@@ -186,6 +187,9 @@ pub(crate) fn run(emitter: &Emitter, unit: &Unit, tier: Tier) -> Result<(), Stri
         emitter.run_passes(module, &passes)?;
     } else {
         emitter.run_passes(module, &passes::first_half(level))?;
+        if gate.look() {
+            return Err(Stop::Cancelled);
+        }
         for (_, name) in &unit.candidates {
             let name = c_name(name);
             // SAFETY: a live module; passes may have removed the function.
@@ -207,13 +211,13 @@ pub(crate) fn run(emitter: &Emitter, unit: &Unit, tier: Tier) -> Result<(), Stri
 }
 
 /// Simplifies functions that are to be inlined elsewhere.
-pub(crate) fn simplify(emitter: &mut Emitter, unit: &Unit) -> Result<(), String> {
+pub(crate) fn simplify(_: &Gate, emitter: &mut Emitter, unit: &Unit) -> Result<(), Stop> {
     shield(unit);
     let module = unit.module.raw();
     if unit.has_matrices {
         emitter.run_passes(module, "function(lower-matrix-intrinsics)")?;
     }
-    emitter.run_passes(module, &passes::callees())
+    Ok(emitter.run_passes(module, &passes::callees())?)
 }
 
 /// Keeps passes from bodies that are simplified already. The verifier wants `noinline`

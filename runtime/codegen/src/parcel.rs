@@ -116,8 +116,24 @@ impl Reader {
     /// contraction.
     ///
     /// # Errors
-    /// A body that cannot be read; an error reported by LLVM.
+    /// A body that cannot be read; an error reported by LLVM; that it was cancelled.
     pub fn parcel(
+        &mut self,
+        plan: &ModulePlan,
+        function: SymbolId,
+        how: &Compile,
+    ) -> Result<Option<Parcel>, CodegenError> {
+        self.watched(how, |reader| {
+            let made = reader.try_parcel(plan, function, how);
+            match reader.is_cancelled() {
+                // What was not simplified for that reason could travel all the same.
+                true => Err(reader.cancelled("parcel")),
+                false => made,
+            }
+        })
+    }
+
+    fn try_parcel(
         &mut self,
         plan: &ModulePlan,
         function: SymbolId,

@@ -10,33 +10,29 @@ use std::cell::RefCell;
 use std::ffi::CString;
 use std::sync::Arc;
 
-use inkwell::llvm_sys::LLVMValueKind;
 use inkwell::llvm_sys::analysis::{
     LLVMVerifierFailureAction, LLVMVerifyFunction, LLVMVerifyModule,
 };
 use inkwell::llvm_sys::bit_reader::LLVMGetBitcodeModuleInContext2;
-use inkwell::llvm_sys::core::{
-    LLVMGetFirstFunction, LLVMGetFirstGlobal, LLVMGetFirstGlobalAlias, LLVMGetFirstGlobalIFunc,
-    LLVMGetIntrinsicID, LLVMGetModuleInlineAsm, LLVMGetNextFunction, LLVMGetNextGlobal,
-    LLVMGetNextGlobalAlias, LLVMGetNextGlobalIFunc, LLVMGetTarget, LLVMGetValueKind,
-    LLVMGetValueName2,
-};
+use inkwell::llvm_sys::core::{LLVMGetModuleInlineAsm, LLVMGetTarget, LLVMGetValueName2};
 use inkwell::llvm_sys::error::{LLVMDisposeErrorMessage, LLVMErrorRef, LLVMGetErrorMessage};
 use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMValueRef};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use crate::bitcode::Bitcode;
 use crate::compile::{Compile, Tier};
 use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
 use crate::emit::Emitter;
 use crate::error::CodegenError;
-use crate::extract::{AttributeKinds, Extraction, Unit, has_function_attribute};
+use crate::extract::{AttributeKinds, Extraction, Unit};
 use crate::foreign::Foreign;
+use crate::gate::Gate;
 use crate::library::Library;
 use crate::optimize;
 use crate::plan::ModulePlan;
 use crate::scan;
 use crate::summary::{ModuleSummary, SymbolId};
+use crate::table::SymbolTable;
 use crate::warm;
 
 unsafe extern "C" {
@@ -47,22 +43,26 @@ unsafe extern "C" {
     fn llvm_materialize(out: *mut LLVMErrorRef, value: LLVMValueRef) -> *mut LLVMErrorRef;
 }
 
-/// The module's globals in a fixed order: functions, variables, aliases, ifuncs.
-pub(crate) struct SymbolTable {
-    pub(crate) values: Vec<LLVMValueRef>,
-    pub(crate) index: FxHashMap<LLVMValueRef, SymbolId>,
-    /// Declarations of `llvm.fmuladd`.
-    pub(crate) fmuladd: Vec<LLVMValueRef>,
-    /// True if any function is `alwaysinline`.
-    pub(crate) has_always_inline: bool,
-}
-
 /// Whether a body is checked after reading. It is, wherever it can be: see
 /// `Extraction::read_bodies`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verify {
     Yes,
     No,
+}
+
+/// Why work on a unit was not done.
+pub(crate) enum Stop {
+    /// LLVM's message.
+    Failed(String),
+    /// Nobody wants it.
+    Cancelled,
+}
+
+impl From<String> for Stop {
+    fn from(message: String) -> Stop {
+        Stop::Failed(message)
+    }
 }
 
 /// A lazily read module in a context of its own.
@@ -123,7 +123,7 @@ impl Reader {
         let module = read_lazily(&context, bitcode)?;
         check_target(&module, bitcode)?;
         let kinds = AttributeKinds::new(context.raw());
-        let table = symbol_table(&module, kinds.always_inline);
+        let table = SymbolTable::new(&module, kinds.always_inline);
         let summary = match summary {
             Some(summary) => summary,
             None => {
@@ -229,12 +229,47 @@ impl Reader {
         tier: Tier,
     ) -> Result<Vec<u8>, CodegenError> {
         self.compiles += 1;
-        self.run(unit, name, tier, |emitter, unit| {
+        self.run(unit, name, tier, |gate, emitter, unit| {
             if unit.needs_passes || tier > Tier::Baseline {
-                optimize::run(emitter, unit, tier)?;
+                optimize::run(gate, emitter, unit, tier)?;
+            }
+            if gate.look() {
+                return Err(Stop::Cancelled);
             }
             Ok(emitter.emit(unit.module.raw()))
         })
+    }
+
+    /// Lets `work` be done that the token of `how` ends.
+    pub(crate) fn watched<T>(
+        &mut self,
+        how: &Compile,
+        work: impl FnOnce(&mut Reader) -> Result<T, CodegenError>,
+    ) -> Result<T, CodegenError> {
+        self.context.gate().watch(how.cancel.clone());
+        let result = work(self);
+        self.context.gate().watch(None);
+        result
+    }
+
+    /// Goes on with `unit`, unless what it is for was cancelled.
+    pub(crate) fn proceed(&self, unit: &str) -> Result<(), CodegenError> {
+        match self.context.gate().look() {
+            false => Ok(()),
+            true => Err(self.cancelled(unit)),
+        }
+    }
+
+    /// True if whatever failed since may have failed because it was cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.context.gate().is_cancelled()
+    }
+
+    pub(crate) fn cancelled(&self, unit: &str) -> CodegenError {
+        CodegenError::Cancelled {
+            module: self.bitcode.name().to_owned(),
+            unit: unit.to_owned(),
+        }
     }
 
     /// Lets `work` be done on a unit with the emitter of `tier`.
@@ -243,8 +278,9 @@ impl Reader {
         unit: &Unit,
         name: &str,
         tier: Tier,
-        work: impl FnOnce(&mut Emitter, &Unit) -> Result<T, String>,
+        work: impl FnOnce(&Gate, &mut Emitter, &Unit) -> Result<T, Stop>,
     ) -> Result<T, CodegenError> {
+        self.proceed(name)?;
         let place = &mut self.emitters[tier as usize - 1];
         let emitter = match place {
             Some(emitter) => emitter,
@@ -255,17 +291,22 @@ impl Reader {
             unit: name.to_owned(),
             message,
         };
-        let done = work(emitter, unit).map_err(&fail)?;
+        let done = work(self.context.gate(), emitter, unit);
+        if let Err(Stop::Failed(message)) = done {
+            return Err(fail(message));
+        }
         if unit.has_asm && !emitter.renew() {
             self.sound = false;
         }
         // Emission always says it succeeded; an error in the context counts.
-        match self.context.take_errors() {
-            None => Ok(done),
-            Some(message) => {
-                self.sound = false;
-                Err(fail(message))
-            }
+        let error = self.context.take_errors();
+        self.sound &= error.is_none();
+        match (done, error) {
+            // Passes were left out: neither the result nor an error says anything.
+            _ if self.is_cancelled() => Err(self.cancelled(name)),
+            (_, Some(message)) => Err(fail(message)),
+            (Ok(done), None) => Ok(done),
+            (Err(_), None) => Err(self.cancelled(name)),
         }
     }
 
@@ -298,6 +339,7 @@ impl Reader {
         if self.verified.borrow().contains(&function) {
             return Ok(());
         }
+        self.proceed(&value_name(function))?;
         let fail = |message| CodegenError::Body {
             module: self.bitcode.name().to_owned(),
             function: value_name(function),
@@ -450,45 +492,4 @@ fn check_target(module: &OwnedModule, bitcode: &Bitcode) -> Result<(), CodegenEr
         module: bitcode.name().to_owned(),
         triple: triple.into_owned(),
     })
-}
-
-fn symbol_table(module: &OwnedModule, always_inline: u32) -> SymbolTable {
-    type First = unsafe extern "C" fn(LLVMModuleRef) -> LLVMValueRef;
-    type Next = unsafe extern "C" fn(LLVMValueRef) -> LLVMValueRef;
-    let lists: [(First, Next); 4] = [
-        (LLVMGetFirstFunction, LLVMGetNextFunction),
-        (LLVMGetFirstGlobal, LLVMGetNextGlobal),
-        (LLVMGetFirstGlobalAlias, LLVMGetNextGlobalAlias),
-        (LLVMGetFirstGlobalIFunc, LLVMGetNextGlobalIFunc),
-    ];
-    let mut values = Vec::new();
-    for (first, next) in lists {
-        // SAFETY: walks a list of a live module to its null end.
-        let mut value = unsafe { first(module.raw()) };
-        while !value.is_null() {
-            values.push(value);
-            // SAFETY: as above.
-            value = unsafe { next(value) };
-        }
-    }
-    let index = values
-        .iter()
-        .enumerate()
-        .map(|(i, &v)| (v, SymbolId(i as u32)))
-        .collect();
-    // SAFETY: a live global.
-    let is_function = |v| unsafe { LLVMGetValueKind(v) } == LLVMValueKind::LLVMFunctionValueKind;
-    let functions = || values.iter().copied().filter(|&v| is_function(v));
-    let fmuladd = functions()
-        // SAFETY: a live function.
-        .filter(|&v| unsafe { LLVMGetIntrinsicID(v) } != 0)
-        .filter(|&v| value_name(v).starts_with("llvm.fmuladd."))
-        .collect();
-    let has_always_inline = functions().any(|v| has_function_attribute(v, always_inline));
-    SymbolTable {
-        index,
-        fmuladd,
-        has_always_inline,
-        values,
-    }
 }

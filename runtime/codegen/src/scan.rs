@@ -15,8 +15,9 @@ use inkwell::llvm_sys::{LLVMLinkage, LLVMValueKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::extract::has_function_attribute;
-use crate::reader::{SymbolTable, value_name};
+use crate::reader::value_name;
 use crate::summary::{Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo};
+use crate::table::SymbolTable;
 
 /// Reads the summary of the module behind `table`.
 pub(crate) fn summarize(table: &SymbolTable, always_inline: u32) -> ModuleSummary {

@@ -175,3 +175,64 @@ fn rare_callees_are_called_unless_they_are_tiny() {
     let (object, _) = made("g", all_are());
     assert!(object.contains("large by type 41"), "{object}");
 }
+
+/// `middle` calls `leaf`. The budget of `wide` and `wider` is spent on other callees by the
+/// time it comes to `leaf`, that of `narrow` is not.
+fn layers() -> String {
+    let numbers = |count: usize, first: &str| -> String {
+        let step = |i: usize| match i {
+            0 => format!("%n0 = mul i32 {first}, 3\n"),
+            _ => format!("%n{i} = xor i32 %n{0}, {i}{i}\n", i - 1),
+        };
+        (0..count).map(step).collect()
+    };
+    // The library knows the callees of `wide` by the time `wider` comes, so that has its own.
+    // Freezes cost nothing to inline, but are instructions that a budget counts.
+    let freezes: String = (0..2_470)
+        .map(|i| format!("%f{i} = freeze i32 %x\n"))
+        .collect();
+    let heavy = format!("{freezes} ret i32 %n14");
+    let callee = |name: &str, body: &str| {
+        let text = numbers(15, "%x");
+        format!("define internal i32 @{name}(i32 %x) {{ {text} {body} }}\n")
+    };
+    let root = |name: &str, others: &[&str]| {
+        let call = |other: &&str| format!("%{other} = call i32 @{other}(i32 %x)\n");
+        let others: String = others.iter().map(call).collect();
+        format!(
+            "define i32 @{name}(i32 %x) {{ {others} %y = call i32 @middle(i32 %x) ret i32 %y }}\n"
+        )
+    };
+    [
+        callee("leaf", "ret i32 %n14"),
+        callee("one", &heavy),
+        callee("two", &heavy),
+        callee("three", &heavy),
+        callee("four", &heavy),
+        callee("middle", "%y = call i32 @leaf(i32 %n14) ret i32 %y"),
+        root("wide", &["one", "two"]),
+        root("wider", &["three", "four"]),
+        root("narrow", &[]),
+    ]
+    .concat()
+}
+
+#[test]
+fn what_a_budget_left_out_is_made_up_for_once() {
+    let calls = |out: &Compiled| describe(&out.object).contains("leaf by type 41");
+    let ir = layers();
+    // Whoever has the budget for it inlines both.
+    assert!(!calls(&compile(&mut reader(&ir), "narrow")));
+
+    let mut shared = reader(&ir);
+    assert!(calls(&compile(&mut shared, "wide")), "its budget is spent");
+    assert!(!calls(&compile(&mut shared, "narrow")), "made again");
+    // What it is now serves those, too, who could not have made it.
+    assert!(!calls(&compile(&mut shared, "wider")));
+
+    // A second try that has no better budget is the last.
+    let mut shared = reader(&ir);
+    assert!(calls(&compile(&mut shared, "wide")));
+    assert!(calls(&compile(&mut shared, "wider")));
+    assert!(calls(&compile(&mut shared, "narrow")), "made again twice");
+}

@@ -220,6 +220,7 @@ impl Core {
                 garbage.released.extend(fresh);
                 continue;
             };
+            self.tiers.under_way.cancel(&committed.dropped);
             let old = committed.kept.map(|kept| Old::new(self, id, kept));
             told.push((id, one.news, old.as_ref().and_then(Old::version)));
             kept.extend(old.map(|old| (id, old)));

@@ -93,6 +93,9 @@ pub(crate) fn infer(reader: &Reader, plan: &ModulePlan, root: SymbolId, how: &Co
         let nothing = |&id: &SymbolId| (id, Summary::default());
         chosen.iter().map(nothing).collect()
     });
+    if reader.is_cancelled() {
+        return;
+    }
     // What LLVM may have said of these bodies is no error of the function to come.
     reader.context().take_errors();
     store.keep(generation, graph.used, found);

@@ -1,0 +1,140 @@
+//! LLVM's question before each pass: shall it run?
+//!
+//! `llvm::OptPassGate` belongs to a context. Both pass managers ask it before every pass
+//! that can be left out, the one of IR passes and the one of code generation; LLVM's own
+//! (`-opt-bisect-limit`) is a debugging tool that leaves out all passes after the n-th. This
+//! one leaves out all passes once a compile is cancelled, so that `LLVMRunPasses` and
+//! emission return soon, from wherever they are; what they leave is valid and of no use.
+//! Passes that are required (selection of instructions, allocation of registers) run on.
+//!
+//! Asking costs the IR pass manager the names of pass and function, so it is enabled for
+//! units of [`LARGE`] instructions only; smaller ones are done within milliseconds.
+//! LLVM-C has no setter: `LLVMContext::setOptPassGate` is C++. The gate is laid out by hand
+//! as the Itanium ABI has it: a pointer to the table of virtual functions, which are both
+//! destructors, `shouldRunPass` and `isEnabled`. Layout and names are those of LLVM 22.1,
+//! whose library version the symbol carries.
+//!
+//! Invariants:
+//! - The gate outlives its context, and is used by the thread that uses the context.
+//! - LLVM never destroys it.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+
+use inkwell::llvm_sys::prelude::LLVMContextRef;
+
+use crate::cancel::Cancellation;
+
+unsafe extern "C" {
+    #[link_name = "_ZN4llvm11LLVMContext14setOptPassGateERNS_11OptPassGateE"]
+    fn set_opt_pass_gate(context: LLVMContextRef, gate: *const c_void);
+}
+
+/// Instructions of a unit from which on each pass is asked for.
+pub(crate) const LARGE: u32 = 400;
+
+/// A virtual table from its address point on. Behind `shouldRunPass`: two strings, each
+/// passed as pointer and length in two registers.
+#[repr(C)]
+struct Table {
+    destroy: extern "C" fn(*const Gate),
+    delete: extern "C" fn(*const Gate),
+    should_run: extern "C" fn(*const Gate, *const u8, usize, *const u8, usize) -> bool,
+    is_enabled: extern "C" fn(*const Gate) -> bool,
+}
+
+/// A table with what comes before the address point.
+#[repr(C)]
+struct Whole {
+    offset_to_top: isize,
+    type_information: *const c_void,
+    table: Table,
+}
+
+// SAFETY: constant; its one pointer is null.
+unsafe impl Sync for Whole {}
+
+static TABLE: Whole = Whole {
+    offset_to_top: 0,
+    type_information: std::ptr::null(),
+    table: Table {
+        destroy: never,
+        delete: never,
+        should_run,
+        is_enabled,
+    },
+};
+
+/// `llvm::OptPassGate`, and the token it goes by.
+#[repr(C)]
+pub(crate) struct Gate {
+    table: *const Table,
+    token: RefCell<Option<Cancellation>>,
+    enabled: Cell<bool>,
+}
+
+const _: () = assert!(std::mem::offset_of!(Gate, table) == 0 && size_of::<Table>() == 32);
+
+impl Gate {
+    /// One that leaves out nothing.
+    pub(crate) fn new() -> Box<Gate> {
+        Box::new(Gate {
+            table: &raw const TABLE.table,
+            token: RefCell::default(),
+            enabled: Cell::new(false),
+        })
+    }
+
+    /// Has LLVM ask it.
+    ///
+    /// # Safety
+    /// `context` is live, and the gate outlives it where it is.
+    pub(crate) unsafe fn attach(&self, context: LLVMContextRef) {
+        // SAFETY: by the caller's promise; the layout is that of the class.
+        unsafe { set_opt_pass_gate(context, std::ptr::from_ref(self).cast()) };
+    }
+
+    /// The token that counts from now on.
+    pub(crate) fn watch(&self, token: Option<Cancellation>) {
+        *self.token.borrow_mut() = token;
+        self.enabled.set(false);
+    }
+
+    /// Says how large the unit is that passes run on next.
+    pub(crate) fn expect(&self, instructions: u32) {
+        let watched = self.token.borrow().is_some();
+        self.enabled.set(watched && instructions >= LARGE);
+    }
+
+    /// True if the compile is to end; a look at the token.
+    pub(crate) fn look(&self) -> bool {
+        let token = self.token.borrow();
+        token.as_ref().is_some_and(Cancellation::look)
+    }
+
+    /// True if a look would end the compile, or has.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        let token = self.token.borrow();
+        token.as_ref().is_some_and(Cancellation::is_cancelled)
+    }
+}
+
+extern "C" fn never(_: *const Gate) {}
+
+extern "C" fn should_run(
+    gate: *const Gate,
+    _pass: *const u8,
+    _pass_length: usize,
+    _unit: *const u8,
+    _unit_length: usize,
+) -> bool {
+    // SAFETY: the gate of the context, which is alive while its context is.
+    let gate = unsafe { &*gate };
+    !gate.look()
+}
+
+extern "C" fn is_enabled(gate: *const Gate) -> bool {
+    // SAFETY: as above.
+    let gate = unsafe { &*gate };
+    gate.enabled.get()
+}

@@ -1,0 +1,46 @@
+//! What the pipelines of tiers 2 and 3 make of loops.
+
+mod support;
+
+use support::{disassemble, id, plan, reader};
+use uruk_codegen::{Compile, Tier};
+
+/// The inner loop of spectral-norm: divisions that depend on nothing but the counter, and a
+/// sum whose order is fixed. It is unrolled four times whatever the CPU.
+const SUMS: &str = "
+    define double @f(ptr %u, i32 %n, i32 %i) {
+    entry: br label %loop
+    loop:
+      %j = phi i32 [ 0, %entry ], [ %next, %loop ]
+      %s = phi double [ 0.0, %entry ], [ %sum, %loop ]
+      %t = add i32 %i, %j
+      %t1 = add i32 %t, 1
+      %p = mul i32 %t, %t1
+      %h = lshr i32 %p, 1
+      %q = add i32 %h, %i
+      %q1 = add i32 %q, 1
+      %d = sitofp i32 %q1 to double
+      %r = fdiv double 1.0, %d
+      %k = zext i32 %j to i64
+      %a = getelementptr double, ptr %u, i64 %k
+      %v = load double, ptr %a
+      %m = fmul double %r, %v
+      %sum = fadd double %s, %m
+      %next = add nuw nsw i32 %j, 1
+      %more = icmp slt i32 %next, %n
+      br i1 %more, label %loop, label %end, !llvm.loop !0
+    end: ret double %sum
+    }
+    !0 = distinct !{!0, !1}
+    !1 = !{!\"llvm.loop.unroll.count\", i32 4}";
+
+#[test]
+fn what_unrolling_puts_side_by_side_is_packed() {
+    for tier in [Tier::Optimized, Tier::Guided] {
+        let mut reader = reader(SUMS);
+        let (plan, f) = (plan(&reader), id(&reader, "f"));
+        let out = reader.compile(&plan, f, &Compile::at(tier));
+        let code = disassemble(&out.expect("compiles").object);
+        assert!(code.contains("divpd"), "{tier:?}:\n{code}");
+    }
+}
