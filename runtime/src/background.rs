@@ -47,7 +47,7 @@ pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
         return Ok(());
     }
     let core = Arc::clone(core);
-    service::spawn_thread(String::from("uruk-tiers"), move || control(&core))
+    crate::thread::spawn(String::from("uruk-tiers"), move || control(&core))
 }
 
 /// What was published in the background.
@@ -261,7 +261,7 @@ impl Core {
 
     fn spawn_worker(self: &Arc<Self>, name: String) -> Result<(), Error> {
         let core = Arc::clone(self);
-        service::spawn_thread(name, move || work(&core))
+        crate::thread::spawn(name, move || work(&core))
     }
 
     /// Compiles and publishes one version in the background.

@@ -62,6 +62,7 @@ mod sampling;
 mod service;
 mod stats;
 mod switches;
+mod thread;
 mod tiers;
 mod tools;
 mod tracker;

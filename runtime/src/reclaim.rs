@@ -174,7 +174,7 @@ impl Core {
             return;
         }
         let core = Arc::clone(self);
-        let spawned = service::spawn_thread(String::from("uruk-reclaim"), move || run(&core));
+        let spawned = crate::thread::spawn(String::from("uruk-reclaim"), move || run(&core));
         if let Err(cause) = spawned {
             reclaim.started.store(false, Ordering::Relaxed);
             warn!(%cause, "no thread to reclaim code with: it stays");

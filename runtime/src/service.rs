@@ -42,10 +42,8 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::guest::threads;
 use crate::jobs::PATIENCE;
-use crate::versions::{Request, worker_name};
-
-/// Stack of a worker. LLVM's passes recurse over expressions and blocks.
-const WORKER_STACK: usize = 16 << 20;
+use crate::thread;
+use crate::versions::Request;
 
 /// How long the end of a session, or of the process, waits for compiles under way.
 pub(crate) const LAST_COMPILES: Duration = Duration::from_secs(10);
@@ -206,7 +204,7 @@ pub(crate) fn sacrificial<R: Send + 'static>(
 ) -> Result<R, Error> {
     let (sender, receiver) = std::sync::mpsc::channel();
     let to_lose = sender.clone();
-    spawn_thread(name.to_owned(), move || {
+    thread::spawn(name.to_owned(), move || {
         let on_fatal = move |message: &str| {
             let error = lost(message);
             // Nobody is left to tell if the receiver is gone.
@@ -294,24 +292,7 @@ pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
 fn spawn(core: &Arc<Core>, count: usize) -> Result<(), Error> {
     (0..count).try_for_each(|index| {
         let core = Arc::clone(core);
-        spawn_thread(format!("uruk-{index}"), move || serve(&core))
-    })
-}
-
-/// Starts a thread of ours: all signals blocked, a stack LLVM's recursion fits on.
-pub(crate) fn spawn_thread(name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-    let restore = block_signals();
-    let spawned = std::thread::Builder::new()
-        .name(name)
-        .stack_size(WORKER_STACK)
-        .spawn(move || {
-            let _mark = threads::mark_ours();
-            run();
-        });
-    restore_signals(&restore);
-    spawned.map(drop).map_err(|cause| Error::File {
-        file: String::from("compile worker"),
-        cause: Arc::new(cause),
+        thread::spawn(format!("uruk-{index}"), move || serve(&core))
     })
 }
 
@@ -373,7 +354,7 @@ fn answer(core: &Arc<Core>, id: FunctionId) {
             Ok(_) => core.events.tell(|| Event::Answered {
                 id,
                 function: core.name_of(id),
-                worker: worker_name(),
+                worker: thread::name(),
                 taken,
                 at: core.events.now(),
             }),
@@ -385,7 +366,7 @@ fn answer(core: &Arc<Core>, id: FunctionId) {
     });
 }
 
-fn block_signals() -> libc::sigset_t {
+pub(crate) fn block_signals() -> libc::sigset_t {
     let mut all = MaybeUninit::uninit();
     let mut old = MaybeUninit::uninit();
     // SAFETY: fills both sets; the mask is the calling thread's own.
@@ -396,7 +377,7 @@ fn block_signals() -> libc::sigset_t {
     }
 }
 
-fn restore_signals(old: &libc::sigset_t) {
+pub(crate) fn restore_signals(old: &libc::sigset_t) {
     // SAFETY: a set `block_signals` returned.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old, std::ptr::null_mut()) };
 }

@@ -253,7 +253,7 @@ impl Core {
             function: self.name_of(request.function),
             version: request.version.0,
             tier: request.tier,
-            worker: worker_name(),
+            worker: crate::thread::name(),
             queued,
             started,
             compiling: built.compiling,
@@ -421,10 +421,6 @@ impl Core {
             .and_then(|body| body.name().to_str().ok())
             .unwrap_or("?")
     }
-}
-
-pub(crate) fn worker_name() -> String {
-    std::thread::current().name().unwrap_or("caller").to_owned()
 }
 
 /// A step that the function's state refuses.

@@ -135,16 +135,13 @@ unsafe extern "C" fn on_main_thread_exit(value: *mut c_void) {
         return;
     }
     // If no thread can be made the process stays, which is the lesser evil.
-    let _ = std::thread::Builder::new()
-        .name(String::from("uruk-exit"))
-        .spawn(|| {
-            let _mark = mark_ours();
-            while program_threads() {
-                std::thread::sleep(WATCH_INTERVAL);
-            }
-            // SAFETY: what the C library does when the last thread ends.
-            unsafe { libc::exit(0) }
-        });
+    let _ = crate::thread::spawn(String::from("uruk-exit"), || {
+        while program_threads() {
+            std::thread::sleep(WATCH_INTERVAL);
+        }
+        // SAFETY: what the C library does when the last thread ends.
+        unsafe { libc::exit(0) }
+    });
 }
 
 /// True while a thread of the program is left; the main thread does not count.

@@ -64,7 +64,7 @@ impl Jit {
     pub fn watch(&self, files: &[PathBuf]) -> Result<(), Error> {
         let mut watched: Vec<Watched> = files.iter().map(|file| Watched::new(file)).collect();
         let jit = self.clone();
-        service::spawn_thread(String::from("uruk-watch"), move || {
+        crate::thread::spawn(String::from("uruk-watch"), move || {
             loop {
                 std::thread::sleep(INTERVAL);
                 for file in &mut watched {

@@ -1,0 +1,141 @@
+//! Threads of ours.
+//!
+//! They are made by the C library and not by `std`, which enters each thread that starts
+//! or ends in a list under a lock of its own (`stack_overflow`, for the message about an
+//! overflow, which threads with all signals blocked never give): in the child of a `fork`
+//! at such a moment no thread could be started. The C library's own locks are open in a
+//! child.
+//!
+//! A panic ends its thread only, as with `std`.
+
+use std::cell::OnceCell;
+use std::ffi::{CString, c_void};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::guest::threads;
+use crate::service::{block_signals, restore_signals};
+
+/// Stack of a thread. LLVM's passes recurse over expressions and blocks.
+const STACK: usize = 16 << 20;
+
+/// Bytes of a name that the kernel keeps.
+const KEPT: usize = 15;
+
+thread_local! {
+    static NAME: OnceCell<String> = const { OnceCell::new() };
+}
+
+/// What a thread begins with.
+struct Start {
+    name: String,
+    run: Box<dyn FnOnce() + Send>,
+}
+
+/// Starts a thread of ours: all signals blocked, a stack LLVM's recursion fits on.
+pub(crate) fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    let run = Box::new(run);
+    let start = Box::into_raw(Box::new(Start { name, run }));
+    let restore = block_signals();
+    // SAFETY: nobody has seen `start` yet.
+    let created = unsafe { create(start) };
+    restore_signals(&restore);
+    created.map_err(|cause| {
+        // SAFETY: made above; no thread has it.
+        drop(unsafe { Box::from_raw(start) });
+        Error::File {
+            file: String::from("compile worker"),
+            cause: Arc::new(cause),
+        }
+    })
+}
+
+/// # Safety
+/// `start` is a box of the caller's, which goes to the thread if there is one.
+unsafe fn create(start: *mut Start) -> io::Result<()> {
+    let done = |code: i32| match code {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    };
+    // SAFETY: attributes are plain data, initialized before use and destroyed after; the
+    // thread gets a function of the right type, and by the caller's promise its argument.
+    unsafe {
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        done(libc::pthread_attr_init(&mut attributes))?;
+        let mut thread: libc::pthread_t = 0;
+        let detached = libc::PTHREAD_CREATE_DETACHED;
+        let created = done(libc::pthread_attr_setstacksize(&mut attributes, STACK))
+            .and_then(|()| done(libc::pthread_attr_setdetachstate(&mut attributes, detached)))
+            .and_then(|()| {
+                done(libc::pthread_create(
+                    &mut thread,
+                    &attributes,
+                    begin,
+                    start.cast(),
+                ))
+            });
+        libc::pthread_attr_destroy(&mut attributes);
+        created
+    }
+}
+
+extern "C" fn begin(start: *mut c_void) -> *mut c_void {
+    // SAFETY: the box that `spawn` made for this thread alone.
+    let Start { name, run } = *unsafe { Box::from_raw(start.cast::<Start>()) };
+    let short = &name.as_bytes()[..name.len().min(KEPT)];
+    if let Ok(short) = CString::new(short) {
+        // SAFETY: the calling thread and a C string that the kernel copies.
+        unsafe { libc::pthread_setname_np(libc::pthread_self(), short.as_ptr()) };
+    }
+    NAME.with(|kept| drop(kept.set(name)));
+    let _mark = threads::mark_ours();
+    // The hook has said what there is to say.
+    drop(catch_unwind(AssertUnwindSafe(run)));
+    null_mut()
+}
+
+/// The name of the calling thread; `caller` for one without.
+pub(crate) fn name() -> String {
+    let ours = NAME.with(|kept| kept.get().cloned());
+    ours.unwrap_or_else(|| {
+        let current = std::thread::current();
+        current.name().unwrap_or("caller").to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::{name, spawn};
+
+    #[test]
+    fn threads_have_names_block_signals_and_may_panic() {
+        let (sender, receiver) = mpsc::channel();
+        let told = sender.clone();
+        spawn(String::from("uruk-of-a-long-name"), move || {
+            let short = std::fs::read_to_string("/proc/thread-self/comm");
+            let status = std::fs::read_to_string("/proc/thread-self/status");
+            let _ = told.send((name(), short.expect("there"), status.expect("there")));
+            std::panic::panic_any("a panic of the test's");
+        })
+        .expect("a thread");
+        let (long, short, status) = receiver.recv().expect("told");
+        assert_eq!(long, "uruk-of-a-long-name");
+        assert_eq!(short, "uruk-of-a-long-\n");
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        let blocked = u64::from_str_radix(blocked.expect("a line").trim(), 16);
+        // All but SIGKILL, SIGSTOP and the two of the C library's own.
+        let asked_for = !(1 << 8 | 1 << 18 | 0b11 << 31);
+        assert_eq!(blocked.expect("a number") & asked_for, asked_for);
+        // The process is there to start another.
+        spawn(String::from("next"), move || {
+            drop(sender.send(Default::default()))
+        })
+        .expect("a thread");
+        receiver.recv().expect("told");
+    }
+}
