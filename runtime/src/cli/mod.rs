@@ -115,6 +115,10 @@ struct Run {
     /// the file changes, and say so on standard error. May be given several times.
     #[arg(long, value_name = "FILE", conflicts_with = "eager")]
     watch: Vec<PathBuf>,
+    /// A shared library the program needs besides those of C, C++ and Rust: a path, or a name
+    /// as the dynamic loader takes it, such as `libz.so.1`. May be given several times.
+    #[arg(short, long, value_name = "NAME")]
+    library: Vec<String>,
     /// Log what happens on standard error; twice for more.
     #[arg(short, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -326,6 +330,9 @@ fn run_program(run: Run) -> i32 {
         {
             eprintln!("uruk: --record: {error}");
         }
+        for library in &run.library {
+            jit.add_library(library)?;
+        }
         let program = Program::load(&jit, &run.files, options)?;
         if !run.watch.is_empty() {
             jit.watch(&run.watch)?;
@@ -355,6 +362,9 @@ fn tip(error: &Error, files: &[PathBuf]) -> Option<&'static str> {
         Error::Codegen(CodegenError::Syntax { module, .. }) if !module.ends_with(".ll") => Some(
             "neither bitcode nor an ELF object, so it was read as IR text; bitcode is made by `clang -c -emit-llvm`",
         ),
+        Error::MissingSymbols { .. } => {
+            Some("`--library NAME` adds a shared library of the program, such as `libz.so.1`")
+        }
         Error::NoEntry { .. } => Some("`--entry NAME` starts at another function"),
         _ => None,
     }
