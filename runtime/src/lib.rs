@@ -80,7 +80,9 @@ pub use inkwell;
 pub use uruk_codegen::{CodegenError, llvm_version};
 pub use uruk_heap::{BackingChoice, Freed, HeapConfig, HeapError};
 pub use uruk_link::LinkError;
-pub use uruk_profiler::{Choice as SamplingChoice, Sizes as SamplingSizes};
+pub use uruk_profiler::{
+    Choice as SamplingChoice, Settings as SamplingSettings, Sizes as SamplingSizes,
+};
 pub use uruk_reclaim::{Config as ReclaimConfig, Kind as ReclaimKind, Stacks};
 pub use uruk_session::SessionError;
 pub use uruk_stubs::{FailureHandler, FunctionId};

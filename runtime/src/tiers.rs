@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use uruk_codegen::{Compile, Counters, warm};
 use uruk_locks::{Mutex, MutexGuard};
-use uruk_profiler::{Choice, Sizes};
+use uruk_profiler::{Choice, Settings as Rates, Sizes};
 use uruk_reclaim::IdMap;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Config, Controller, FirstCode, Nanos, Tier, VersionId};
@@ -58,6 +58,7 @@ pub(crate) struct TierSettings {
     pub(crate) policy: Config,
     pub(crate) sampling: Choice,
     pub(crate) sizes: Sizes,
+    pub(crate) rates: Rates,
 }
 
 /// What a session knows of tiers.
@@ -159,7 +160,7 @@ pub(crate) struct Jobs {
 impl TierState {
     /// Of a session whose code lies in `code`.
     pub(crate) fn new(settings: TierSettings, code: Range<u64>) -> TierState {
-        let sizes = settings.sizes;
+        let (sizes, rates) = (settings.sizes, settings.rates);
         let choice = match settings.tiers {
             Tiers::Auto => settings.sampling,
             Tiers::Fixed(_) | Tiers::Churn => Choice::Off,
@@ -170,7 +171,7 @@ impl TierState {
             settings,
             counts: Counts::default(),
             versions,
-            sampling: Sampling::new(choice, sizes, code.start, code.end - code.start),
+            sampling: Sampling::new(choice, sizes, rates, code.start, code.end - code.start),
             profiles: Profiles::default(),
             control: Mutex::new(Control {
                 controller,
