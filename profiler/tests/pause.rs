@@ -147,6 +147,27 @@ fn shares_of_a_rate_are_of_the_time_between_pauses() {
 }
 
 #[test]
+fn a_rate_that_wavers_is_sampled() {
+    let _alone = alone();
+    let Some(mut source) = plain(Choice::CpuClock) else {
+        return;
+    };
+    source.start(RATES).unwrap();
+    for rates in [[95, 94], [97, 96], [50, 48]] {
+        let (mut samples, mut cpu_ns) = (Vec::new(), 0);
+        drain(&mut *source);
+        for hz in rates.into_iter().cycle().take(24) {
+            source.set_rate(hz);
+            cpu_ns += burn(20);
+            samples.extend(of(&drain(&mut *source), current_tid()));
+        }
+        let share = share(&samples, cpu_ns);
+        eprintln!("{rates:?}: {} samples, {share:.3}", samples.len());
+        assert!((0.6..1.5).contains(&share), "{rates:?}: {share}");
+    }
+}
+
+#[test]
 fn threads_that_begin_in_a_pause_are_sampled_after_it() {
     let _alone = alone();
     for choice in BOTH {

@@ -77,7 +77,7 @@ enum Source {
     /// Not opened yet.
     #[default]
     Later,
-    Open(Sampler),
+    Open(Box<Sampler>),
     /// Nothing works here.
     Nothing,
 }
@@ -461,7 +461,7 @@ impl Core {
             rejected,
             at: self.events.now(),
         });
-        sampler.map_or(Source::Nothing, Source::Open)
+        sampler.map_or(Source::Nothing, |sampler| Source::Open(Box::new(sampler)))
     }
 }
 

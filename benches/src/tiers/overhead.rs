@@ -28,7 +28,7 @@ const WORKLOADS: [(Workload, &str); 4] = [
 /// The one that is also run at ten times the rate.
 const SANITY: usize = 3;
 /// Of a process.
-const LIMIT: std::time::Duration = std::time::Duration::from_secs(100);
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(150);
 
 /// Limits in per cent.
 const STEADY_LIMIT: f64 = 0.5;

@@ -344,6 +344,18 @@ impl Running {
         self.switch(paused);
     }
 
+    /// Changes the share. A share below 1 begins with an interval that is sampled, and one
+    /// that was below 1 before goes on where it was: a rate that wavers is sampled as one
+    /// that does not.
+    fn set_share(&mut self, share: f64) {
+        let before = std::mem::replace(&mut self.share, share);
+        let partial = |share: f64| share > 0.0 && share < 1.0;
+        if !(partial(share) && partial(before)) {
+            self.chosen = share > 0.0;
+            self.owed = 0.0;
+        }
+    }
+
     /// Switches the set in use as the interval and the pause say.
     fn switch(&mut self, paused: bool) {
         let on = self.chosen && !paused;
@@ -382,9 +394,8 @@ impl Source for Perf {
             running.burst = None;
         }
         let most = running.set().hz;
-        running.share = f64::from(hz.min(most)) / f64::from(most);
-        running.owed = 0.0;
-        running.next_interval(self.paused);
+        running.set_share(f64::from(hz.min(most)) / f64::from(most));
+        running.switch(self.paused);
         hz.min(most)
     }
 
