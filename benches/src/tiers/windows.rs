@@ -382,9 +382,11 @@ pub fn run(words: &[String]) -> Result<()> {
     };
     let rate = Rate::ALL.into_iter().find(|one| one.name() == rate);
     let rate = rate.context("no such rate")?;
-    let mut policy = PolicyConfig::default();
-    // Looks at counters, and so drains, often enough to fall into windows of their kind.
-    policy.poll_max = Nanos::from_ms(10);
+    let policy = PolicyConfig {
+        // Looks at counters, and so drains, often enough to fall into windows of their kind.
+        poll_max: Nanos::from_ms(10),
+        ..PolicyConfig::default()
+    };
     // Before there are threads, which inherit it. Where it is refused, others disturb more.
     // SAFETY: a plain call about this thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
