@@ -69,6 +69,10 @@ struct Arguments {
     /// Add, look up and remove objects, print what that took, and stop.
     #[arg(long, value_name = "WHO", hide = true)]
     removal_by: Option<Who>,
+    /// Run a guest in windows with and without sampling at a rate, print what that costs,
+    /// and stop.
+    #[arg(long, value_names = ["RATE", "FILE", "ARGS"], num_args = 3.., hide = true)]
+    windows: Option<Vec<String>>,
 }
 
 /// Batches of objects that are linked to see what memory they take.
@@ -83,6 +87,9 @@ fn main() -> Result<()> {
     if let Some(who) = arguments.removal_by {
         print!("{}", who.measure()?);
         return Ok(());
+    }
+    if let Some(words) = arguments.windows {
+        return tiers::windows::run(&words);
     }
     let mut experiments = catalogue::all();
     if !arguments.only.is_empty() {

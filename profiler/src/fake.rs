@@ -25,6 +25,9 @@ pub struct Fake {
     capacity: usize,
     cost_ns: u64,
     running: bool,
+    paused: bool,
+    /// Fed before the pause, not drained yet.
+    kept: VecDeque<Sample>,
     hz: u32,
 }
 
@@ -45,9 +48,18 @@ impl Fake {
             capacity,
             cost_ns,
             running: false,
+            paused: false,
+            kept: VecDeque::new(),
             hz: 0,
         };
         (fake, feed)
+    }
+}
+
+impl Fake {
+    fn take_fed(&self) -> VecDeque<Sample> {
+        let mut queue = self.feed.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *queue)
     }
 }
 
@@ -70,6 +82,7 @@ impl Source for Fake {
 
     fn stop(&mut self) {
         self.running = false;
+        self.kept.clear();
     }
 
     fn set_rate(&mut self, hz: u32) -> u32 {
@@ -77,15 +90,30 @@ impl Source for Fake {
         hz
     }
 
+    fn pause(&mut self) {
+        if !std::mem::replace(&mut self.paused, true) {
+            let fed = self.take_fed();
+            if self.running && self.hz > 0 {
+                self.kept.extend(fed);
+            }
+        }
+    }
+
+    fn resume(&mut self) {
+        if std::mem::replace(&mut self.paused, false) {
+            // Nobody took a sample at the time.
+            self.take_fed();
+        }
+    }
+
     fn drain(&mut self, sink: &mut dyn FnMut(Sample)) -> Drained {
-        let mut queue = self.feed.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let samples = std::mem::take(&mut *queue);
-        drop(queue);
+        let fed = self.take_fed();
+        let mut samples = std::mem::take(&mut self.kept);
+        if self.running && self.hz > 0 && !self.paused {
+            samples.extend(fed);
+        }
         let mut drained = Drained::default();
         for sample in samples {
-            if !self.running || self.hz == 0 {
-                continue;
-            }
             if drained.samples as usize == self.capacity {
                 drained.lost += 1;
             } else {

@@ -451,19 +451,21 @@ mod tests {
     fn readers_see_only_what_was_there() {
         // Tags count the uses of a range, and births are ten times the tag.
         let map = map(64);
-        let rounds = 20_000;
+        let (rounds, begin) = (20_000, std::sync::Barrier::new(3));
         map.insert(BASE..BASE + 0x1800, 0, 0).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
+                begin.wait();
                 for tag in 1..=rounds {
                     map.insert(BASE..BASE + 0x1800, tag, tag * 10).unwrap();
                     map.forget_before((tag * 10).saturating_sub(100));
                 }
             });
             for offset in [0, 0x1234] {
-                let map = &map;
+                let (map, begin) = (&map, &begin);
                 scope.spawn(move || {
                     let (mut last, mut seen) = (0, 0);
+                    begin.wait();
                     while last < rounds {
                         let time = last * 10 + 5;
                         match map.find(BASE + offset, time) {

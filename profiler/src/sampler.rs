@@ -1,5 +1,9 @@
 //! A running source with its rate control: what a profiling thread calls in a loop.
 //!
+//! [`Sampler::pause`] stops the samples and the clocks of the rate control: an interval
+//! between two steps is made of running time only, so a pause is no idleness, the burst
+//! goes on afterwards, and a share of processor time is one of the time sampled.
+//!
 //! ```no_run
 //! # use std::sync::Arc;
 //! # use uruk_profiler::{Choice, Excluded, Sampler, Settings, Sizes, open};
@@ -17,7 +21,7 @@
 
 use std::time::Duration;
 
-use crate::rate::{Interval, RateControl, Settings};
+use crate::rate::{IDLE_WAIT_NS, Interval, RateControl, Settings};
 use crate::sample::{Kind, Sample};
 use crate::source::{Coverage, Drained, Rates, Source, SourceError};
 use crate::threads;
@@ -27,7 +31,7 @@ use crate::threads;
 pub struct Summary {
     /// The source.
     pub kind: Kind,
-    /// Present rate, samples per second of a thread's CPU time.
+    /// Present rate, samples per second of a thread's CPU time; 0 in a pause.
     pub hz: u32,
     /// Samples given to sinks, of excluded threads, and lost.
     pub drained: Drained,
@@ -37,7 +41,7 @@ pub struct Summary {
     pub sampling_ns: u64,
     /// CPU time of draining and the sinks, nanoseconds.
     pub draining_ns: u64,
-    /// CPU time of the process since the start, nanoseconds.
+    /// CPU time of the process since the start, without that in pauses, nanoseconds.
     pub process_ns: u64,
     /// What is reached.
     pub coverage: Coverage,
@@ -57,10 +61,21 @@ pub struct Sampler {
     control: RateControl,
     settings: Settings,
     hz: u32,
-    at: Readings,
-    began_ns: u64,
+    clock: Clock,
+    /// What happened since the last step of the control, up to where `clock` began.
+    interval: Interval,
+    /// CPU time of the process up to there, since the start.
+    process_ns: u64,
     drained: Drained,
     draining_ns: u64,
+}
+
+/// Whether time counts.
+#[derive(Clone, Copy)]
+enum Clock {
+    /// Since then.
+    Running(Readings),
+    Paused,
 }
 
 /// The clocks at one moment.
@@ -92,42 +107,81 @@ impl Sampler {
         let control = RateControl::new(settings, source.cost_ns());
         let rates = control.rates();
         source.start(rates)?;
-        let at = Readings::take();
         Ok(Sampler {
             source,
             control,
             settings,
             hz: rates.burst_hz,
-            at,
-            began_ns: at.process_ns,
+            clock: Clock::Running(Readings::take()),
+            interval: Interval::default(),
+            process_ns: 0,
             drained: Drained::default(),
             draining_ns: 0,
         })
     }
 
     /// Drains into `sink`, covers new threads and adapts the rate. To be called again
-    /// after the time it returns; calls before that do no harm.
+    /// after the time it returns; calls before that do no harm. In a pause it drains, and
+    /// that is all: once is enough.
     pub fn tick(&mut self, sink: &mut dyn FnMut(Sample)) -> Duration {
         let own = own_cpu();
         let drained = self.source.drain(sink);
-        self.source.refresh();
-        let now = Readings::take();
+        let running = !self.is_paused();
+        if running {
+            self.source.refresh();
+        }
+        self.count_time();
         let own_ns = own_cpu() - own;
-        let decision = self.control.step(&Interval {
-            wall_ns: now.wall_ns - self.at.wall_ns,
-            process_ns: now.process_ns.saturating_sub(self.at.process_ns),
-            own_ns,
-            samples: drained.samples + drained.excluded,
-            lost: drained.lost,
-        });
-        self.at = now;
         self.drained.add(drained);
         self.draining_ns += own_ns;
+        self.interval.own_ns += own_ns;
+        self.interval.samples += drained.samples + drained.excluded;
+        self.interval.lost += drained.lost;
+        if !running {
+            return Duration::from_nanos(IDLE_WAIT_NS);
+        }
+        let decision = self.control.step(&std::mem::take(&mut self.interval));
         if decision.hz != self.hz {
             self.source.set_rate(decision.hz);
             self.hz = decision.hz;
         }
         Duration::from_nanos(decision.wait_ns)
+    }
+
+    /// Takes no samples until [`Sampler::resume`]; what was taken stays to be drained by
+    /// [`Sampler::tick`].
+    pub fn pause(&mut self) {
+        self.source.pause();
+        self.count_time();
+        self.clock = Clock::Paused;
+    }
+
+    /// Ends [`Sampler::pause`], for threads that began meanwhile as well. The rate is the
+    /// one of before.
+    pub fn resume(&mut self) {
+        if self.is_paused() {
+            self.source.resume();
+            self.source.refresh();
+            self.clock = Clock::Running(Readings::take());
+        }
+    }
+
+    /// Whether no samples are taken.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        matches!(self.clock, Clock::Paused)
+    }
+
+    /// Adds the time since the last call to the interval, if it counts.
+    fn count_time(&mut self) {
+        if let Clock::Running(since) = self.clock {
+            let now = Readings::take();
+            let process_ns = now.process_ns.saturating_sub(since.process_ns);
+            self.interval.wall_ns += now.wall_ns - since.wall_ns;
+            self.interval.process_ns += process_ns;
+            self.process_ns += process_ns;
+            self.clock = Clock::Running(now);
+        }
     }
 
     /// Numbers so far.
@@ -139,21 +193,28 @@ impl Sampler {
             lost,
         } = self.drained;
         let cost_ns = self.source.cost_ns();
+        let (hz, uncounted_ns) = match self.clock {
+            Clock::Running(since) => {
+                let now = Readings::take();
+                (self.hz, now.process_ns.saturating_sub(since.process_ns))
+            }
+            Clock::Paused => (0, 0),
+        };
         Summary {
             kind: self.source.kind(),
-            hz: self.hz,
+            hz,
             drained: self.drained,
             cost_ns,
             sampling_ns: (samples + excluded + lost) * cost_ns,
             draining_ns: self.draining_ns,
-            process_ns: Readings::take().process_ns.saturating_sub(self.began_ns),
+            process_ns: self.process_ns + uncounted_ns,
             coverage: self.source.coverage(),
         }
     }
 
     /// In the child of a fork, on the thread that is left: starts over, with the
-    /// steady rate. Totals begin at zero. The parent's sampler must not have been in
-    /// use at the fork.
+    /// steady rate; paused, if the parent was. Totals begin at zero. The parent's sampler
+    /// must not have been in use at the fork.
     ///
     /// # Errors
     /// The source does not start in the child.
@@ -170,8 +231,11 @@ impl Sampler {
             burst_hz: steady_hz,
             steady_hz,
         })?;
-        self.at = Readings::take();
-        self.began_ns = self.at.process_ns;
+        if !self.is_paused() {
+            self.clock = Clock::Running(Readings::take());
+        }
+        self.interval = Interval::default();
+        self.process_ns = 0;
         self.drained = Drained::default();
         self.draining_ns = 0;
         Ok(())
@@ -209,5 +273,54 @@ mod tests {
         feed.push(sample(9));
         sampler.tick(&mut |sample| got.push(sample.pc));
         assert_eq!(got, [0, 1, 2, 9]);
+    }
+
+    #[test]
+    fn a_pause_keeps_what_was_taken_and_takes_nothing() {
+        let (fake, feed) = Fake::new(16, 10_000);
+        let mut sampler = Sampler::start(Box::new(fake), Settings::default()).unwrap();
+        let mut got = Vec::new();
+        feed.push(sample(1));
+        sampler.pause();
+        assert!(sampler.is_paused() && sampler.summary().hz == 0);
+        feed.push(sample(2));
+        sampler.tick(&mut |sample| got.push(sample.pc));
+        feed.push(sample(3));
+        sampler.resume();
+        feed.push(sample(4));
+        sampler.tick(&mut |sample| got.push(sample.pc));
+        assert_eq!(got, [1, 4]);
+        assert_eq!(sampler.summary().hz, 499);
+    }
+
+    #[test]
+    fn paused_time_counts_for_nothing() {
+        let settings = Settings {
+            burst_ns: 100_000_000,
+            ..Settings::default()
+        };
+        let mut sampler = Sampler::start(Box::new(Fake::default()), settings).unwrap();
+        sampler.pause();
+        let before = sampler.summary().process_ns;
+        let begin = own_cpu();
+        while own_cpu() - begin < 120_000_000 {}
+        sampler.tick(&mut |_| ());
+        sampler.pause();
+        assert_eq!(sampler.summary().process_ns, before);
+        sampler.resume();
+        sampler.tick(&mut |_| ());
+        assert_eq!(sampler.summary().hz, 499, "the burst goes on");
+        // Two parts of running time, with a pause between them, end it.
+        let run = |ns: u64| {
+            let begin = own_cpu();
+            while own_cpu() - begin < ns {}
+        };
+        run(60_000_000);
+        sampler.pause();
+        sampler.resume();
+        run(60_000_000);
+        sampler.tick(&mut |_| ());
+        assert_eq!(sampler.summary().hz, 97, "the burst is over");
+        assert!(sampler.summary().process_ns >= 120_000_000);
     }
 }

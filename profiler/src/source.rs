@@ -201,6 +201,18 @@ pub trait Source: Send {
     /// drained before may get the weights of the new rate.
     fn set_rate(&mut self, hz: u32) -> u32;
 
+    /// Takes no samples until [`Source::resume`]; what was taken stays to be drained. What
+    /// is left of the interval to the next sample is kept, so that pauses, however many,
+    /// change nothing about how often running threads are sampled between them. A source
+    /// that is not started will start paused. The rate may be changed meanwhile. Not for
+    /// the child of a fork before [`Source::after_fork_child`]: there it only says how the
+    /// source starts.
+    fn pause(&mut self);
+
+    /// Ends [`Source::pause`]. Threads that began meanwhile are sampled from the next
+    /// [`Source::refresh`] on, at the latest.
+    fn resume(&mut self);
+
     /// Gives what was sampled since the last drain to `sink`.
     fn drain(&mut self, sink: &mut dyn FnMut(Sample)) -> Drained;
 
@@ -212,7 +224,7 @@ pub trait Source: Send {
     fn coverage(&self) -> Coverage;
 
     /// In the child of a fork: forgets what belongs to the parent. The source is
-    /// stopped then and may be started.
+    /// stopped then and may be started; if it was paused it starts paused.
     fn after_fork_child(&mut self);
 }
 

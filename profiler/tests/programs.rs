@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use common::{BOTH, alone, burn, drain, of, plain, sleep};
+use common::{BOTH, alone, burn, drain, in_child, of, plain, sleep};
 use uruk_profiler::outputs::{Code, JitDump, PerfMap};
 use uruk_profiler::{
     Choice, Excluded, Kind, Rates, Sampler, Settings, Sizes, SourceError, current_tid, open,
@@ -42,22 +42,6 @@ fn our_signals() -> Vec<i32> {
     let theirs = on_foreign as *const () as usize;
     let ours = |&signal: &i32| ![libc::SIG_DFL, theirs].contains(&action(signal).sa_sigaction);
     (libc::SIGRTMIN()..=libc::SIGRTMAX()).filter(ours).collect()
-}
-
-/// Runs `body` in the child of a fork and gives the wait status.
-fn in_child(body: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the child ends without running anything of the test harness.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    if child == 0 {
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-        // SAFETY: as above.
-        unsafe { libc::_exit(i32::from(!matches!(result, Ok(true)))) };
-    }
-    let mut status = 0;
-    // SAFETY: a valid out pointer; retried if a signal of a test comes.
-    while unsafe { libc::waitpid(child, &mut status, 0) } < 0 {}
-    status
 }
 
 #[test]

@@ -209,11 +209,11 @@ fn stopping_and_starting_again() {
         for _ in 0..3 {
             source.start(RATES).unwrap();
             assert!(source.coverage().threads >= 1);
-            burn(50);
-            assert!(
-                of(&drain(&mut *source), current_tid()).len() >= 4,
-                "{choice:?}"
-            );
+            let cpu_ns = burn(100);
+            // On a busy machine a timer's samples are few and stand for much.
+            let mine = of(&drain(&mut *source), current_tid());
+            let weight: u64 = mine.iter().map(|sample| sample.weight).sum();
+            assert!(weight > cpu_ns / 4, "{choice:?}: {weight} of {cpu_ns} ns");
             source.stop();
             burn(20);
             assert_eq!(source.coverage().threads, 0);

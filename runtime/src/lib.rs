@@ -87,7 +87,7 @@ pub use uruk_codegen::{CodegenError, llvm_version};
 pub use uruk_heap::{BackingChoice, Freed, HeapConfig, HeapError};
 pub use uruk_link::LinkError;
 pub use uruk_profiler::{
-    Choice as SamplingChoice, Settings as SamplingRates, Sizes as SamplingSizes,
+    Choice as SamplingChoice, Settings as SamplingSettings, Sizes as SamplingSizes,
 };
 pub use uruk_reclaim::{Config as ReclaimConfig, Kind as ReclaimKind, Stacks};
 pub use uruk_session::SessionError;

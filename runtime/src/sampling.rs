@@ -2,8 +2,12 @@
 //!
 //! Sampling starts once the program has used some processor time: a short run is not
 //! worth the few milliseconds it takes to open a source, and entry counters already
-//! find what is hot by then. Used by the controller's thread only, under a pass of the
-//! gate.
+//! find what is hot by then. Drained by the controller's thread and by what frees code,
+//! paused and resumed by anybody, under a lock and a pass of the gate.
+//!
+//! A pause stops the clock of the drains as well: one that was due in `left` is due in
+//! `left` after the pause. What was taken before a pause is drained once it has lasted for
+//! [`REST_AFTER`].
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,7 +25,8 @@ use uruk_tiering::{Nanos, Tier, VersionId};
 
 use crate::core::Core;
 use crate::event::{Event, Hit};
-use crate::jit::JitBuilder;
+use crate::jit::{Jit, JitBuilder};
+use crate::service;
 use crate::tiers::{TierSettings, Tiers, key, nanos, process_time};
 
 /// Processor time of the process after which sampling starts.
@@ -32,6 +37,9 @@ const MAP_LIMIT: usize = 1 << 20;
 
 /// Pairs of functions, and threads, of which it is known who was seen beside whom.
 const NEIGHBOURS: usize = 1 << 14;
+
+/// How long a pause lasts when what was taken before it is drained.
+const REST_AFTER: Duration = Duration::from_millis(100);
 
 /// Time between two [`Event::Samples`].
 const TELL_EVERY: Duration = Duration::from_millis(100);
@@ -53,13 +61,10 @@ pub(crate) struct Sampling {
 
 #[derive(Default)]
 struct State {
-    sampler: Option<Sampler>,
-    /// Opening was tried.
-    opened: bool,
+    source: Source,
     /// The process is a fork's child since.
     forked: bool,
-    /// When to drain next.
-    due: Duration,
+    clock: Clock,
     told: Duration,
     /// Tell what there is at the next drain.
     tell_now: bool,
@@ -75,13 +80,87 @@ struct State {
     neighbours: HashMap<(u32, u32), u64>,
 }
 
-impl JitBuilder {
-    /// How often samples are taken, and what share of the processor time that may cost:
-    /// in the burst at the start, and afterwards.
-    #[must_use]
-    pub fn sampling_rates(mut self, rates: Settings) -> JitBuilder {
-        self.tiers.rates = rates;
-        self
+/// What samples.
+#[derive(Default)]
+enum Source {
+    /// Not opened yet.
+    #[default]
+    Later,
+    Open(Box<Sampler>),
+    /// Nothing works here.
+    Nothing,
+}
+
+impl Source {
+    fn sampler(&self) -> Option<&Sampler> {
+        match self {
+            Source::Open(sampler) => Some(sampler),
+            Source::Later | Source::Nothing => None,
+        }
+    }
+}
+
+/// Whether samples are taken, and when they are drained.
+enum Clock {
+    /// Next drained then.
+    Running { due: Duration },
+    Paused {
+        /// What was left until a drain was due.
+        left: Duration,
+        /// When to drain what was taken before; nothing once that is done.
+        rest: Option<Duration>,
+    },
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        let due = Duration::ZERO;
+        Clock::Running { due }
+    }
+}
+
+impl Clock {
+    fn is_paused(&self) -> bool {
+        matches!(self, Clock::Paused { .. })
+    }
+
+    fn is_due(&self, now: Duration) -> bool {
+        match *self {
+            Clock::Running { due } => now >= due,
+            Clock::Paused { rest, .. } => rest.is_some_and(|rest| now >= rest),
+        }
+    }
+
+    /// Asks for a drain at once.
+    fn hurry(&mut self) {
+        match self {
+            Clock::Running { due } => *due = Duration::ZERO,
+            Clock::Paused { rest, .. } => *rest = Some(Duration::ZERO),
+        }
+    }
+
+    /// After a drain: the next is due after `wait`.
+    fn drained(&mut self, now: Duration, wait: Duration) {
+        match self {
+            Clock::Running { due } => *due = now + wait,
+            Clock::Paused { rest, .. } => *rest = None,
+        }
+    }
+
+    fn pause(&mut self, now: Duration) {
+        if let Clock::Running { due } = *self {
+            *self = Clock::Paused {
+                left: due.saturating_sub(now),
+                rest: Some(now + REST_AFTER),
+            };
+        }
+    }
+
+    fn resume(&mut self, now: Duration) {
+        if let Clock::Paused { left, .. } = *self {
+            let due = now + left;
+            *self = Clock::Running { due };
+        }
     }
 }
 
@@ -155,7 +234,78 @@ impl Sampling {
 
     /// What was found and what it cost so far; `None` if nothing is sampled.
     pub(crate) fn summary(&self) -> Option<Summary> {
-        Some(self.lock().sampler.as_ref()?.summary())
+        Some(self.lock().source.sampler()?.summary())
+    }
+}
+
+impl State {
+    /// In the child of a fork, starts over before anything else.
+    fn follow_fork(&mut self) {
+        if std::mem::take(&mut self.forked)
+            && let Source::Open(sampler) = &mut self.source
+            && let Err(cause) = sampler.restart_in_child()
+        {
+            tracing::debug!(%cause, "no samples in the child of a fork");
+            self.source = Source::Nothing;
+        }
+    }
+
+    fn pause(&mut self, now: Duration) {
+        self.follow_fork();
+        self.clock.pause(now);
+        if let Source::Open(sampler) = &mut self.source {
+            sampler.pause();
+        }
+    }
+
+    fn resume(&mut self, now: Duration) {
+        self.follow_fork();
+        self.clock.resume(now);
+        if let Source::Open(sampler) = &mut self.source {
+            sampler.resume();
+        }
+    }
+}
+
+impl JitBuilder {
+    /// Rates of sampling and the shares of processor time it may take.
+    #[must_use]
+    pub fn sampling_settings(mut self, settings: Settings) -> JitBuilder {
+        self.tiers.rates = settings;
+        self
+    }
+}
+
+impl Jit {
+    /// Takes no samples until [`Jit::resume_sampling`]: no thread is interrupted
+    /// for it. What was taken before still counts; functions are ranked by counters alone
+    /// meanwhile. Nothing is opened in a session that has not
+    /// begun to sample. The child of a fork is as paused as its parent.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.pause_sampling();
+    /// // What must not be disturbed.
+    /// jit.resume_sampling();
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    pub fn pause_sampling(&self) {
+        let _busy = service::enter();
+        let core = self.core();
+        let now = core.events.now();
+        let mut state = core.tiers.sampling.lock();
+        state.pause(now);
+        // Under the lock, as drains tell it.
+        core.tiers.on_sampling(None);
+    }
+
+    /// Ends [`Jit::pause_sampling`], at the rate of before: a pause is not taken for
+    /// idleness, and a burst that it broke off goes on.
+    pub fn resume_sampling(&self) {
+        let _busy = service::enter();
+        let core = self.core();
+        let now = core.events.now();
+        core.tiers.sampling.lock().resume(now);
     }
 }
 
@@ -204,7 +354,7 @@ impl Clocks {
 impl Core {
     /// Drains all samples there are.
     pub(crate) fn drain_all_samples(&self) {
-        self.tiers.sampling.lock().due = Duration::ZERO;
+        self.tiers.sampling.lock().clock.hurry();
         self.drain_samples();
     }
 
@@ -212,7 +362,7 @@ impl Core {
     pub(crate) fn tell_all_samples(&self) {
         {
             let mut state = self.tiers.sampling.lock();
-            if state.sampler.is_none() {
+            if state.source.sampler().is_none() {
                 return;
             }
             state.tell_now = true;
@@ -229,30 +379,24 @@ impl Core {
         };
         let now = clocks.session;
         let mut state = sampling.lock();
-        if sampling.choice == Choice::Off || now < state.due {
+        if sampling.choice == Choice::Off || !state.clock.is_due(now) {
             return;
         }
-        if !state.opened {
-            if process_time() < START_AFTER {
+        if let Source::Later = state.source {
+            if state.clock.is_paused() || process_time() < START_AFTER {
                 return;
             }
-            state.opened = true;
-            state.sampler = self.open_sampler();
+            state.source = self.open_sampler();
         }
-        if std::mem::take(&mut state.forked)
-            && let Some(sampler) = &mut state.sampler
-            && let Err(cause) = sampler.restart_in_child()
-        {
-            tracing::debug!(%cause, "no samples in the child of a fork");
-            state.sampler = None;
-        }
+        state.follow_fork();
         let State {
-            sampler,
+            source,
+            clock,
             last,
             neighbours,
             ..
         } = &mut *state;
-        let Some(sampler) = sampler else {
+        let Source::Open(sampler) = source else {
             return;
         };
         if last.len() > NEIGHBOURS {
@@ -279,7 +423,7 @@ impl Core {
         );
         let summary = sampler.summary();
         sampling.map.forget_before(uruk_profiler::now());
-        state.due = now + wait;
+        clock.drained(now, wait);
         for (tag, heap) in found {
             let (id, version) = untag(tag);
             let Some(id) = self.stubs.function(id) else {
@@ -333,7 +477,7 @@ impl Core {
         });
     }
 
-    fn open_sampler(&self) -> Option<Sampler> {
+    fn open_sampler(&self) -> Source {
         let sampling = &self.tiers.sampling;
         let opened = uruk_profiler::open(sampling.choice, sampling.sizes, &EXCLUDED);
         let mut rejected: Vec<_> = opened
@@ -367,7 +511,7 @@ impl Core {
             rejected,
             at: self.events.now(),
         });
-        sampler
+        sampler.map_or(Source::Nothing, |sampler| Source::Open(Box::new(sampler)))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use uruk::{Event, Jit, JitBuilder, PolicyConfig, SamplingChoice, SamplingRates, Tier, Tiers};
+use uruk::{Event, Jit, JitBuilder, PolicyConfig, SamplingChoice, SamplingSettings, Tier, Tiers};
 
 /// Longest wait for something that happens in the background.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -231,12 +231,12 @@ fn results_are_the_same_bits_in_every_tier() {
 
 #[test]
 fn the_rate_of_samples_is_the_embedders() {
-    let rates = SamplingRates {
+    let rates = SamplingSettings {
         burst_ns: 0,
         steady_hz: 31,
-        ..SamplingRates::default()
+        ..SamplingSettings::default()
     };
-    let (jit, log) = logged(Jit::builder().sampling_rates(rates));
+    let (jit, log) = logged(Jit::builder().sampling_settings(rates));
     jit.add_ir("m", SUM).unwrap();
     // SAFETY: a plain function of the module above.
     let sum = unsafe { jit.function::<extern "C" fn(i64) -> i64>("sum").unwrap() };

@@ -4,10 +4,12 @@
 //! processes that run in turns (`trial`); where the level changes is found, not
 //! assumed (`changes`). `steady` compares with native code, `whole_run` with `lli` and
 //! with compiling first; `promotion` is about the first milliseconds (`trace`),
-//! `publication` and `waiting` about the moment itself, `overhead` about what watching costs.
+//! `publication` and `waiting` about the moment itself, `overhead` about what watching costs
+//! (`windows`: with and without, in one process; `estimate`: of small differences).
 
 mod changes;
 mod curve;
+mod estimate;
 mod trace;
 mod trial;
 
@@ -17,5 +19,6 @@ pub mod publication;
 pub mod steady;
 pub mod waiting;
 pub mod whole_run;
+pub mod windows;
 
 pub use curve::{Curve, csv};

@@ -20,6 +20,9 @@
 //! intervals between drains, spread evenly; weights make up for it, so the ring is to
 //! be drained before the rate is changed.
 //!
+//! A pause switches the set in use off. An event that is off keeps what is left of its
+//! interval, and one inherited meanwhile is off, too, until its parent is switched on.
+//!
 //! # Invariants
 //! - A set of events covers a thread on all CPUs or not at all.
 //! - Samples of another process are dropped: before Linux 5.13 children of a fork
@@ -69,6 +72,7 @@ pub(crate) struct Perf {
     sizes: Sizes,
     excluded: Arc<Excluded>,
     running: Option<Running>,
+    paused: bool,
     scratch: Vec<u8>,
 }
 
@@ -87,12 +91,42 @@ struct Running {
     share: f64,
     /// Intervals owed to sampling, below 1 (see `next_interval`).
     owed: f64,
+    /// Whether the present interval is sampled, pauses apart.
+    chosen: bool,
 }
 
+/// A thread that may have no events.
 #[derive(Debug)]
 struct Suspect {
     tid: i32,
+    /// The thread's clock when it was first suspected, moved on by pauses.
     cpu_ns: u64,
+    /// The thread's clock when the pause began, if there is one.
+    paused_ns: u64,
+}
+
+impl Suspect {
+    fn new(tid: i32) -> Suspect {
+        let cpu_ns = threads::read_clock(threads::cpu_clock(tid)).unwrap_or(0);
+        Suspect {
+            tid,
+            cpu_ns,
+            paused_ns: cpu_ns,
+        }
+    }
+
+    fn pause(&mut self) {
+        self.paused_ns = self.clock().unwrap_or(self.paused_ns);
+    }
+
+    fn resume(&mut self) {
+        let now = self.clock().unwrap_or(self.paused_ns);
+        self.cpu_ns += now.saturating_sub(self.paused_ns);
+    }
+
+    fn clock(&self) -> Option<u64> {
+        threads::read_clock(threads::cpu_clock(self.tid))
+    }
 }
 
 impl Perf {
@@ -116,6 +150,7 @@ impl Perf {
             sizes,
             excluded,
             running: None,
+            paused: false,
             scratch: Vec::new(),
         };
         perf.calibrate()?;
@@ -189,6 +224,24 @@ impl Perf {
         }
     }
 
+    /// Pauses or goes on. In a fork's child events and rings are the parent's.
+    fn switch_pause(&mut self, paused: bool) {
+        let before = std::mem::replace(&mut self.paused, paused);
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        if before == paused || running.process != threads::process_id() {
+            return;
+        }
+        running.switch(paused);
+        for suspect in &mut running.suspects {
+            match paused {
+                true => suspect.pause(),
+                false => suspect.resume(),
+            }
+        }
+    }
+
     fn descriptor_limit(&self) -> usize {
         let half = usize::try_from(event::descriptor_limit() / 2).unwrap_or(usize::MAX);
         self.sizes.descriptors.min(half)
@@ -233,6 +286,7 @@ impl Perf {
             suspects: Vec::new(),
             share: 1.0,
             owed: 0.0,
+            chosen: true,
         };
         let mut refused = None;
         for &tid in &first {
@@ -245,10 +299,7 @@ impl Perf {
             return Err(error);
         }
         let late = |tid: &i32| wanted(tid) && !first.contains(tid);
-        let suspects = threads::list().into_iter().filter(late).map(|tid| Suspect {
-            tid,
-            cpu_ns: threads::read_clock(threads::cpu_clock(tid)).unwrap_or(0),
-        });
+        let suspects = threads::list().into_iter().filter(late).map(Suspect::new);
         running.suspects = suspects.take(MAX_SUSPECTS).collect();
         Ok(running)
     }
@@ -284,12 +335,30 @@ impl Running {
 
     /// Decides whether the next interval is sampled. Over many intervals the share of
     /// those that are is `share`, evenly spread (Bresenham's line).
-    fn next_interval(&mut self) {
+    fn next_interval(&mut self, paused: bool) {
         self.owed += self.share;
-        let on = self.owed >= 1.0 - 1e-9;
-        if on {
+        self.chosen = self.owed >= 1.0 - 1e-9;
+        if self.chosen {
             self.owed -= 1.0;
         }
+        self.switch(paused);
+    }
+
+    /// Changes the share. A share below 1 begins with an interval that is sampled, and one
+    /// that was below 1 before goes on where it was: a rate that wavers is sampled as one
+    /// that does not.
+    fn set_share(&mut self, share: f64) {
+        let before = std::mem::replace(&mut self.share, share);
+        let partial = |share: f64| share > 0.0 && share < 1.0;
+        if !(partial(share) && partial(before)) {
+            self.chosen = share > 0.0;
+            self.owed = 0.0;
+        }
+    }
+
+    /// Switches the set in use as the interval and the pause say.
+    fn switch(&mut self, paused: bool) {
+        let on = self.chosen && !paused;
         self.set().set_enabled(on);
     }
 }
@@ -306,7 +375,7 @@ impl Source for Perf {
     fn start(&mut self, rates: Rates) -> Result<(), SourceError> {
         if self.running.is_none() {
             let mut running = self.open_all(rates)?;
-            running.set().set_enabled(true);
+            running.switch(self.paused);
             self.running = Some(running);
         }
         Ok(())
@@ -325,10 +394,17 @@ impl Source for Perf {
             running.burst = None;
         }
         let most = running.set().hz;
-        running.share = f64::from(hz.min(most)) / f64::from(most);
-        running.owed = 0.0;
-        running.next_interval();
+        running.set_share(f64::from(hz.min(most)) / f64::from(most));
+        running.switch(self.paused);
         hz.min(most)
+    }
+
+    fn pause(&mut self) {
+        self.switch_pause(true);
+    }
+
+    fn resume(&mut self) {
+        self.switch_pause(false);
     }
 
     fn drain(&mut self, sink: &mut dyn FnMut(Sample)) -> Drained {
@@ -364,8 +440,8 @@ impl Source for Perf {
             });
             drained.lost += lost;
         }
-        if running.share < 1.0 {
-            running.next_interval();
+        if running.share < 1.0 && !self.paused {
+            running.next_interval(false);
         }
         drained
     }
@@ -379,10 +455,14 @@ impl Source for Perf {
             self.reopen();
             return;
         }
+        if self.paused {
+            // Nobody is sampled: no sample says nothing about a suspect.
+            return;
+        }
         let hz = f64::from(running.set().hz) * running.share.max(0.01);
         let believed = (SUSPECT_PERIODS as f64 * 1e9 / hz) as u64;
         for suspect in std::mem::take(&mut running.suspects) {
-            let Some(cpu_ns) = threads::read_clock(threads::cpu_clock(suspect.tid)) else {
+            let Some(cpu_ns) = suspect.clock() else {
                 continue;
             };
             if cpu_ns.saturating_sub(suspect.cpu_ns) <= believed {

@@ -14,6 +14,7 @@
 //! - No system call of the program returns `EINTR` because of us (`handler`).
 //! - Timers of a parent are never deleted in the child of a fork.
 //! - If the program takes our signal for itself, another one is used.
+//! - A pause disarms timers; a signal that is on its way then is a sample like others.
 
 mod handler;
 mod timer;
@@ -57,6 +58,7 @@ pub(crate) struct Timers {
     most: usize,
     excluded: Arc<Excluded>,
     running: Option<Running>,
+    paused: bool,
 }
 
 #[derive(Debug)]
@@ -93,6 +95,7 @@ impl Timers {
             most: sizes.timers,
             excluded,
             running: None,
+            paused: false,
         })
     }
 
@@ -131,8 +134,10 @@ impl Timers {
                 continue;
             }
             match Timer::create(tid, self.signal) {
-                Ok(timer) => {
-                    timer.arm(running.interval_ns);
+                Ok(mut timer) => {
+                    if !self.paused {
+                        timer.arm(running.interval_ns);
+                    }
                     running.timers.insert(tid, timer);
                 }
                 Err(error) => {
@@ -145,6 +150,13 @@ impl Timers {
             Some(error) if running.timers.is_empty() => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// What runs, if this process started it: in a fork's child the timers' numbers are
+    /// nobody's, or the program's.
+    fn own(&mut self) -> Option<&mut Running> {
+        let running = self.running.as_mut();
+        running.filter(|running| running.process == threads::process_id())
     }
 
     fn delete_all(&mut self) {
@@ -260,11 +272,36 @@ impl Source for Timers {
         if running.interval_ns != interval_ns {
             running.interval_ns = interval_ns;
             handler::set_interval(interval_ns);
-            for timer in running.timers.values() {
-                timer.arm(interval_ns);
+            if !self.paused {
+                for timer in running.timers.values_mut() {
+                    timer.arm(interval_ns);
+                }
             }
         }
         hz
+    }
+
+    fn pause(&mut self) {
+        if !std::mem::replace(&mut self.paused, true)
+            && let Some(running) = self.own()
+        {
+            running.timers.values_mut().for_each(Timer::break_off);
+        }
+    }
+
+    fn resume(&mut self) {
+        if !std::mem::replace(&mut self.paused, false) || self.own().is_none() {
+            return;
+        }
+        // Before timers send it: the program may have taken it meanwhile.
+        self.keep_signal();
+        if let Some(running) = self.own() {
+            let interval_ns = running.interval_ns;
+            let timers = running.timers.values_mut();
+            timers.for_each(|timer| timer.arm(interval_ns));
+            // As many threads as before may be others.
+            running.more = true;
+        }
     }
 
     fn drain(&mut self, sink: &mut dyn FnMut(Sample)) -> Drained {

@@ -9,7 +9,11 @@ use crate::timers::handler;
 /// A timer of the process that made it. Not deleted by dropping: in the child of a
 /// fork the number is nobody's, or the program's.
 #[derive(Debug)]
-pub(super) struct Timer(libc::timer_t);
+pub(super) struct Timer {
+    id: libc::timer_t,
+    /// Of an interval that a pause broke off, nanoseconds; 0 for none.
+    left_ns: u64,
+}
 
 // SAFETY: a number of the process, not of a thread.
 unsafe impl Send for Timer {}
@@ -26,29 +30,56 @@ impl Timer {
         let mut timer: libc::timer_t = ptr::null_mut();
         // SAFETY: valid structures; the signal has our handler.
         if unsafe { libc::timer_create(threads::cpu_clock(tid), &mut event, &mut timer) } == 0 {
-            return Ok(Timer(timer));
+            return Ok(Timer {
+                id: timer,
+                left_ns: 0,
+            });
         }
         let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
         Err(SourceError::Timer { tid, signal, errno })
     }
 
-    /// Arms the timer; an interval of 0 disarms it.
-    pub(super) fn arm(&self, interval_ns: u64) {
-        let interval = libc::timespec {
-            tv_sec: (interval_ns / 1_000_000_000) as i64,
-            tv_nsec: (interval_ns % 1_000_000_000) as i64,
+    /// Arms the timer; an interval of 0 disarms it. The interval that a pause broke off
+    /// is finished first.
+    pub(super) fn arm(&mut self, interval_ns: u64) {
+        let first_ns = match std::mem::take(&mut self.left_ns) {
+            0 => interval_ns,
+            left_ns => left_ns.min(interval_ns),
+        };
+        self.set(first_ns, interval_ns);
+    }
+
+    /// Disarms the timer, and keeps what is left of the interval for [`Timer::arm`].
+    pub(super) fn break_off(&mut self) {
+        let left = self.set(0, 0);
+        if left > 0 {
+            self.left_ns = left;
+        }
+    }
+
+    /// Sets the times to the first expiry and between expiries; the time that was left to
+    /// the next one.
+    fn set(&self, first_ns: u64, interval_ns: u64) -> u64 {
+        let time = |ns: u64| libc::timespec {
+            tv_sec: (ns / 1_000_000_000) as i64,
+            tv_nsec: (ns % 1_000_000_000) as i64,
         };
         let setting = libc::itimerspec {
-            it_interval: interval,
-            it_value: interval,
+            it_interval: time(interval_ns),
+            it_value: time(first_ns),
         };
-        // SAFETY: our timer, which this process made. It fails only for a thread that
-        // is gone.
-        unsafe { libc::timer_settime(self.0, 0, &setting, ptr::null_mut()) };
+        let mut before = libc::itimerspec {
+            it_interval: time(0),
+            it_value: time(0),
+        };
+        // SAFETY: our timer, which this process made; valid structures. It fails only for
+        // a thread that is gone.
+        unsafe { libc::timer_settime(self.id, 0, &setting, &mut before) };
+        before.it_value.tv_sec as u64 * 1_000_000_000 + before.it_value.tv_nsec as u64
     }
 
     pub(super) fn delete(self) {
         // SAFETY: our timer, which this process made.
-        unsafe { libc::timer_delete(self.0) };
+        unsafe { libc::timer_delete(self.id) };
     }
 }

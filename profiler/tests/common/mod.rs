@@ -71,3 +71,19 @@ pub fn of(samples: &[Sample], tid: i32) -> Vec<Sample> {
 pub fn sleep(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
+
+/// Runs `body` in the child of a fork and gives the wait status.
+pub fn in_child(body: impl FnOnce() -> bool) -> i32 {
+    // SAFETY: the child ends without running anything of the test harness.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        // SAFETY: as above.
+        unsafe { libc::_exit(i32::from(!matches!(result, Ok(true)))) };
+    }
+    let mut status = 0;
+    // SAFETY: a valid out pointer; retried if a signal of a test comes.
+    while unsafe { libc::waitpid(child, &mut status, 0) } < 0 {}
+    status
+}
