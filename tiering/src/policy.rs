@@ -86,10 +86,16 @@ pub struct Facts {
     pub entry_point: bool,
 }
 
+/// Instructions of a function that may start above tier 1: with them its compile takes
+/// some 60 ms. A larger `main` reads options and calls others; redis-benchmark's took 1.4 s,
+/// of which `--help` needed nothing.
+pub const START_LIMIT: u32 = 1_000;
+
 /// At which tier a function starts.
 ///
 /// ```text
-/// Optimized  if entry_point and nested and limit >= Optimized
+/// Optimized  if entry_point and nested and instructions <= START_LIMIT
+///               and limit >= Optimized
 /// Baseline   else
 /// ```
 ///
@@ -98,7 +104,7 @@ pub struct Facts {
 /// at tier 1 whatever their loops: of 2,635 functions of sqlite 798 have some, and at 3 to
 /// 8 ms each they would cost seconds.
 pub fn start_tier(facts: &Facts, limit: Tier) -> Tier {
-    match facts.entry_point && facts.nested {
+    match facts.entry_point && facts.nested && facts.instructions <= START_LIMIT {
         true => limit.min(Tier::Optimized),
         false => Tier::Baseline,
     }
@@ -267,6 +273,12 @@ mod tests {
         };
         let start = |facts: Facts| start_tier(&facts, Tier::Guided);
         assert_eq!(start(facts(true, true)), Tier::Optimized);
+        let of = |instructions| Facts {
+            instructions,
+            ..facts(true, true)
+        };
+        assert_eq!(start(of(START_LIMIT)), Tier::Optimized);
+        assert_eq!(start(of(START_LIMIT + 1)), Tier::Baseline);
         assert_eq!(start(facts(true, false)), Tier::Baseline);
         assert_eq!(start(facts(false, true)), Tier::Baseline);
         assert_eq!(
