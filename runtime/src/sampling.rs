@@ -23,6 +23,10 @@ use uruk_reclaim::Edge;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Nanos, Tier, VersionId};
 
+mod clock;
+
+use clock::Clock;
+
 use crate::core::Core;
 use crate::event::{Event, Hit};
 use crate::jit::{Jit, JitBuilder};
@@ -37,9 +41,6 @@ const MAP_LIMIT: usize = 1 << 20;
 
 /// Pairs of functions, and threads, of which it is known who was seen beside whom.
 const NEIGHBOURS: usize = 1 << 14;
-
-/// How long a pause lasts when what was taken before it is drained.
-const REST_AFTER: Duration = Duration::from_millis(100);
 
 /// Time between two [`Event::Samples`].
 const TELL_EVERY: Duration = Duration::from_millis(100);
@@ -96,70 +97,6 @@ impl Source {
         match self {
             Source::Open(sampler) => Some(sampler),
             Source::Later | Source::Nothing => None,
-        }
-    }
-}
-
-/// Whether samples are taken, and when they are drained.
-enum Clock {
-    /// Next drained then.
-    Running { due: Duration },
-    Paused {
-        /// What was left until a drain was due.
-        left: Duration,
-        /// When to drain what was taken before; nothing once that is done.
-        rest: Option<Duration>,
-    },
-}
-
-impl Default for Clock {
-    fn default() -> Clock {
-        let due = Duration::ZERO;
-        Clock::Running { due }
-    }
-}
-
-impl Clock {
-    fn is_paused(&self) -> bool {
-        matches!(self, Clock::Paused { .. })
-    }
-
-    fn is_due(&self, now: Duration) -> bool {
-        match *self {
-            Clock::Running { due } => now >= due,
-            Clock::Paused { rest, .. } => rest.is_some_and(|rest| now >= rest),
-        }
-    }
-
-    /// Asks for a drain at once.
-    fn hurry(&mut self) {
-        match self {
-            Clock::Running { due } => *due = Duration::ZERO,
-            Clock::Paused { rest, .. } => *rest = Some(Duration::ZERO),
-        }
-    }
-
-    /// After a drain: the next is due after `wait`.
-    fn drained(&mut self, now: Duration, wait: Duration) {
-        match self {
-            Clock::Running { due } => *due = now + wait,
-            Clock::Paused { rest, .. } => *rest = None,
-        }
-    }
-
-    fn pause(&mut self, now: Duration) {
-        if let Clock::Running { due } = *self {
-            *self = Clock::Paused {
-                left: due.saturating_sub(now),
-                rest: Some(now + REST_AFTER),
-            };
-        }
-    }
-
-    fn resume(&mut self, now: Duration) {
-        if let Clock::Paused { left, .. } = *self {
-            let due = now + left;
-            *self = Clock::Running { due };
         }
     }
 }

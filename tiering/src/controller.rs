@@ -400,7 +400,12 @@ impl Controller {
             return None;
         }
         if to == Tier::Guided {
-            let seen = activity.measured().samples >= config.guided_samples;
+            // A trial that is under way comes to a first judgement.
+            let least = match self.trials.contains_key(&function) {
+                true => config.guided_samples.max(config.trial_samples),
+                false => config.guided_samples,
+            };
+            let seen = activity.measured().samples >= least;
             if !seen || activity.age(now) < config.guided_after {
                 return None;
             }
