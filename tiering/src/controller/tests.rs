@@ -363,6 +363,46 @@ fn slower_code_is_taken_back() {
 }
 
 #[test]
+fn a_trial_is_judged_before_tier_3() {
+    let mut controller = controller(|config| config.speedup_guided = 3.0);
+    let period = Nanos::from_ms(5);
+    controller.on_sampling(Some(period));
+    first(&mut controller, Nanos::ZERO, F, 2_000);
+    let mut now = 0;
+    let mut tick = |controller: &mut Controller| {
+        now += 5;
+        let at = Nanos::from_ms(now);
+        let (version, _) = controller.view(F).unwrap().version.unwrap();
+        controller.on_samples(at, F, version, 1, period);
+        controller.on_counters(at, F, 125_000, 0);
+        at
+    };
+    // Measured well enough at tier 1 for a comparison.
+    let version = loop {
+        let at = tick(&mut controller);
+        if controller.view(F).unwrap().samples >= controller.config.trial_samples
+            && let Some(Decision::Compile { version, .. }) = controller.next(at)
+        {
+            break version;
+        }
+    };
+    let (compile, counters) = (Nanos::from_ms(1), true);
+    let outcome = Outcome::Published { compile, counters };
+    let at = tick(&mut controller);
+    controller.finished(at, version, outcome);
+    let samples = loop {
+        let at = tick(&mut controller);
+        if let Some(decision) = controller.next(at) {
+            let tier = Tier::Guided;
+            assert!(matches!(decision, Decision::Compile { tier: to, .. } if to == tier));
+            break controller.view(F).unwrap().samples;
+        }
+        assert!(at < Nanos::from_ms(5000), "never");
+    };
+    assert_eq!(samples, controller.config.trial_samples);
+}
+
+#[test]
 fn functions_beyond_the_limit_are_left_alone() {
     let mut controller = controller(|config| config.max_functions = 10);
     let far = FunctionId(u32::MAX);
