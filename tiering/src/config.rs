@@ -37,7 +37,7 @@ uruk_settings::settings! {
         " Time constant with which the past of a function is forgotten.";
     lindy: f64 = 1.0, 0.0 => 100.0,
         " Time a function is expected to go on running, per time it has run.";
-    outlook: Nanos = Nanos::from_ms(5), Nanos::ZERO => Nanos::from_ms(60_000),
+    outlook: Nanos = Nanos::from_ms(10), Nanos::ZERO => Nanos::from_ms(60_000),
         " Time a program is expected to go on as now, whatever its past.";
     speedup_optimized: f64 = 2.5, 1.0 => 1000.0,
         " Prior: how many times faster tier 2 is than tier 1.";

@@ -245,7 +245,7 @@ fn a_pin_wins_over_the_policy() {
 fn a_demoted_function_needs_better_reasons() {
     let mut controller = controller(|_| {});
     assert!(!controller.demote(F));
-    first(&mut controller, Nanos::ZERO, F, 100);
+    first(&mut controller, Nanos::ZERO, F, 300);
     assert!(!controller.demote(F), "nothing below");
     busy(&mut controller, F, 0, 1);
     let (_, version, ..) = compile(&mut controller, Nanos::from_ms(1));
