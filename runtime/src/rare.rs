@@ -11,7 +11,8 @@
 //! `MinInlineFrequencyRatio`).
 //!
 //! Not rare is what does not count: code above tier 1, which was worth a compile itself, and
-//! bodies in the published version of `f`, whose calls there are not counted any more. Nothing is known of callees before `f` has counted [`LEAST`] events.
+//! bodies in the published version of `f`, whose calls there are not counted any more.
+//! Nothing is known of callees before `f` has counted [`LEAST`] events.
 
 use std::sync::Arc;
 
