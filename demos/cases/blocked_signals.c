@@ -7,6 +7,7 @@
 // log: sampling .. source .. timers
 // log: not sampled: blocked signals or a limit
 // log: Published .. "hot" .. tier: Optimized
+// hazard: signals
 #define _GNU_SOURCE
 #include "parts/hot.h"
 #include <pthread.h>

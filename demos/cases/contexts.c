@@ -1,5 +1,6 @@
 // Fibers by makecontext and swapcontext, each calling new functions.
 // gate: D
+// hazard: stacks
 #include <stdio.h>
 #include <stdlib.h>
 #include <ucontext.h>

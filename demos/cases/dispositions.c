@@ -1,6 +1,7 @@
 // What a program finds when it starts: signal dispositions, mask, alternate stack,
 // open files, threads, and limits are those of a natively linked program.
 // gate: D
+// hazard: signals
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>

@@ -6,6 +6,7 @@
 // options: -vv --sampling off --set cost_optimized=1us --set instruction_optimized=0ns --set lindy=100 --set outlook=1s
 // log: decides .. Compile
 // no-log: Published .. "large" .. tier: Optimized
+// hazard: threads
 #define _GNU_SOURCE
 #include "parts/hot.h"
 #include <dirent.h>

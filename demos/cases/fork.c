@@ -4,6 +4,7 @@
 // gate: D
 // timeout: 90
 // repeat: 3
+// hazard: fork
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

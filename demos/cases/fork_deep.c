@@ -2,6 +2,7 @@
 // and ending by exit with its handlers.
 // status: 10
 // gate: D
+// hazard: fork
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>

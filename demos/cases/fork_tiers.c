@@ -9,6 +9,7 @@
 // log: Published .. "only_in_parent" .. tier: Optimized
 // log: Published .. "only_in_child" .. tier: Optimized
 // log: Published .. "only_in_grandchild" .. tier: Optimized
+// hazard: fork
 #include "parts/hot.h"
 #include <pthread.h>
 #include <stdatomic.h>

@@ -2,6 +2,7 @@
 // other threads keep calling new functions.
 // flags: -pthread
 // gate: D
+// hazard: signals
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>

@@ -7,6 +7,7 @@
 // vary: --sampling timers
 // timeout: 120
 // log: Published .. "hot" .. tier: Optimized
+// hazard: threads
 #include "parts/hot.h"
 #include <pthread.h>
 #include <stdatomic.h>

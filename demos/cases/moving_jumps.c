@@ -2,6 +2,7 @@
 // were, too.
 // levels: O1-no-passes O2
 // modes: lazy moving
+// hazard: stacks
 #include <setjmp.h>
 #include <unistd.h>
 #include "parts/fresh.h"

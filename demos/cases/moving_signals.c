@@ -2,6 +2,7 @@
 // and freed before the handlers return.
 // levels: O1-no-passes O2
 // modes: lazy moving
+// hazard: signals
 #define _GNU_SOURCE
 #include <signal.h>
 #include <unistd.h>

@@ -3,6 +3,7 @@
 // flags: -pthread
 // levels: O1-no-passes O2
 // modes: lazy moving
+// hazard: threads
 #include <poll.h>
 #include <pthread.h>
 #include <unistd.h>

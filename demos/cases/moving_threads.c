@@ -2,6 +2,7 @@
 // flags: -pthread
 // levels: O1-no-passes
 // modes: lazy moving
+// hazard: threads
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>

@@ -1,6 +1,7 @@
 // Fibers on stacks from malloc that the program switches in assembly of its own, inlined
 // into functions: nobody is told of the stacks, and code on them moves meanwhile.
 // gate: D
+// hazard: stacks
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 // Fibers on mapped stacks, switched by a function in module-level assembly that keeps where
 // it goes on in the context, as libraries for coroutines do.
 // gate: D
+// hazard: stacks
 #include <stdio.h>
 #include <sys/mman.h>
 

@@ -2,6 +2,7 @@
 // ever new functions must not touch what it interrupted.
 // gate: D
 // timeout: 90
+// hazard: signals
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 // Signals to the process go to the thread that waits for them.
 // flags: -pthread
 // gate: D
+// hazard: signals
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 // First calls on stacks of 16 KiB: a thread's, a makecontext's, a signal's.
 // flags: -pthread
 // gate: D
+// hazard: signals
 #define _GNU_SOURCE
 #include <limits.h>
 #include <pthread.h>

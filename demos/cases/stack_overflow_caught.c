@@ -1,6 +1,7 @@
 // The stack overflows, more than once, at ever other depths of first calls; a handler on
 // its own stack leaves by siglongjmp and the program goes on.
 // gate: D
+// hazard: stacks
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
 // flags: -pthread
 // gate: C
 // repeat: 5
+// hazard: threads
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-//! The project's own commands: `cargo xtask demo | test | bench | csmith | lint | model |
-//! sanitize | setup`.
+//! The project's own commands: `cargo xtask demo | test | bench | csmith | stress | lint |
+//! model | sanitize | setup`.
 //!
 //! Each makes sure that LLVM 22 is there, installs it where that is the custom of
 //! the system, and calls cargo with the environment that finds it. This package
@@ -55,6 +55,14 @@ enum Task {
         #[arg(long, default_value_t = 1)]
         first: u64,
     },
+    /// Repeat the cases whose faults show in some runs only.
+    Stress {
+        /// For how long.
+        #[arg(long, default_value_t = 60.0)]
+        minutes: f64,
+        /// Parts of case names or of hazards; all cases with a hazard otherwise.
+        names: Vec<String>,
+    },
     /// Check formatting and run clippy, where the toolchain has them.
     Lint,
     /// Run the models of the lock-free parts under loom.
@@ -82,7 +90,9 @@ fn main() -> ExitCode {
 fn run(task: Task) -> anyhow::Result<()> {
     let purpose = match task {
         Task::Demo { .. } => Purpose::Run,
-        Task::Test { .. } | Task::Csmith { .. } | Task::Setup => Purpose::Test,
+        Task::Test { .. } | Task::Csmith { .. } | Task::Stress { .. } | Task::Setup => {
+            Purpose::Test
+        }
         Task::Bench { .. } | Task::Lint | Task::Model | Task::Sanitize { .. } => Purpose::Run,
     };
     let cargo = Cargo::new(install::ensure(purpose)?)?;
@@ -91,6 +101,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Test { args } => test(&cargo, &args),
         Task::Bench { args } => bench(&cargo, &args),
         Task::Csmith { seeds, first } => csmith(&cargo, seeds, first),
+        Task::Stress { minutes, names } => stress(&cargo, minutes, &names),
         Task::Lint => lint(&cargo),
         Task::Model => model(&cargo),
         Task::Sanitize { args } => sanitize::run(&cargo, &args),
@@ -140,6 +151,14 @@ fn csmith(cargo: &Cargo, seeds: u64, first: u64) -> anyhow::Result<()> {
         "--include-ignored",
     ];
     totals::show(&cargo, &words)
+}
+
+fn stress(cargo: &Cargo, minutes: f64, names: &[String]) -> anyhow::Result<()> {
+    cargo.run("build", &["--release", "-p", "uruk", "-p", "uruk-e2e"])?;
+    let cargo = cargo
+        .with_env("URUK_BIN", cargo.built("release", "uruk"))
+        .with_env("URUK_STRESS_MINUTES", minutes.to_string());
+    cargo.run_built("release", "uruk-stress", names)
 }
 
 /// Loom replaces the atomics of a package when it is compiled for it, so the models

@@ -23,6 +23,7 @@
 //! | `no-log: A .. B` | it has no such line |
 //! | `repeat: N` | runs under test, each compared (for races) |
 //! | `timeout: SECONDS` | instead of 30 |
+//! | `hazard: NAME` | it is about what goes wrong in some runs only: the long stress repeats it |
 //! | `gate: C` | the gate at which the case must pass |
 //! | `known-failure: REASON` | the case must fail; it is an error if it passes |
 //! | `known-failure[lazy O2]: REASON` | only in trials with all these words |
@@ -61,6 +62,8 @@ pub struct Case {
     pub gate: Gate,
     /// Trials that must fail.
     pub known_failures: Vec<KnownFailure>,
+    /// What goes wrong in some runs only, if the case is about that.
+    pub hazard: Option<String>,
 }
 
 /// Trials that must fail for now.
@@ -164,6 +167,7 @@ impl Case {
             link_flags: Vec::new(),
             gate: Gate::FIRST,
             known_failures: Vec::new(),
+            hazard: None,
         }
     }
 
@@ -215,6 +219,7 @@ impl Case {
                 let seconds = value.parse().map_err(|_| "not a number of seconds")?;
                 self.plan.limit = Duration::from_secs(seconds);
             }
+            "hazard" if !value.is_empty() => self.hazard = Some(value.to_owned()),
             "gate" => self.gate = Gate::parse(value).ok_or("not a gate")?,
             _ => return self.apply_known_failure(key, value),
         }

@@ -8,6 +8,8 @@
 //! - `bad_input`: damaged and contradictory files, options that make no sense;
 //! - `random_programs`: what csmith writes, seed by seed.
 //!
+//! The program `uruk-stress` repeats the cases whose faults show in some runs only.
+//!
 //! The command under test is `URUK_BIN`, else the workspace's own `uruk`, which
 //! is built first. `URUK_GATE` overrides the gate in `demos/cases/GATE`: cases
 //! of later gates are ignored (`--include-ignored` runs them).
@@ -26,6 +28,7 @@ pub mod case_suite;
 pub mod gate;
 pub mod guest_suite;
 pub mod random_suite;
+pub mod stress_suite;
 pub mod subject;
 pub mod trial;
 pub mod verdict;

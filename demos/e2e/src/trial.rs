@@ -260,6 +260,15 @@ impl Reference {
     /// # Errors
     /// What differs, and how to run both sides by hand.
     pub fn compare(&self, bench: &Bench, mode: Mode) -> Result<(), String> {
+        self.compare_as(bench, mode, 0)
+    }
+
+    /// As [`Reference::compare`], for trials that run several times at once: each of these
+    /// has a number of its own.
+    ///
+    /// # Errors
+    /// As [`Reference::compare`].
+    pub fn compare_as(&self, bench: &Bench, mode: Mode, number: usize) -> Result<(), String> {
         let (plan, native) = (&self.plan, self.native(bench)?);
         let built = self.building.built(bench)?;
         let whole = [built.bitcode.clone()];
@@ -277,7 +286,8 @@ impl Reference {
             let options = [&plan.options, more].concat();
             let job = bench.subject.run(mode, &options, files, &plan.args, limit);
             for round in 1..=plan.repeat {
-                let ours = self.execute(bench, job.clone(), mode.name())?;
+                let who = format!("{}-{number}", mode.name());
+                let ours = self.execute(bench, job.clone(), &who)?;
                 let text = verdict::difference(native, &ours, plan.with_stderr);
                 if let Some(text) = text.or_else(|| verdict::unsaid(&ours, &plan.log)) {
                     let line = job.command_line();
