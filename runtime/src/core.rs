@@ -370,6 +370,9 @@ impl Core {
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
         if self.is_program() {
             eprintln!("uruk: {cause}");
+            if cause.wants_low_addresses() {
+                eprintln!("  tip: {}", crate::room::LOW_ADDRESSES);
+            }
         }
         self.stubs.fail(id);
     }

@@ -135,6 +135,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// True if code of the small non-PIC model lies above 2 GiB, where its fields of 32 bits
+    /// cannot hold addresses: see [`JitBuilder::low_addresses`](crate::JitBuilder).
+    pub fn wants_low_addresses(&self) -> bool {
+        matches!(self, Error::Link(cause) if cause.wants_low_addresses())
+    }
+
     /// True if a compile ended because somebody wanted it to.
     pub(crate) fn is_cancelled(&self) -> bool {
         matches!(self, Error::Codegen(cause) if cause.is_cancelled())

@@ -31,7 +31,7 @@ use crate::tools::{ToolSettings, Tools};
 #[derive(Clone, Default)]
 pub struct JitBuilder {
     jobs: Option<usize>,
-    heap: HeapConfig,
+    pub(crate) heap: HeapConfig,
     on_failure: Option<FailureHandler>,
     pub(crate) tiers: TierSettings,
     tools: ToolSettings,

@@ -421,18 +421,18 @@ fn reserve(config: &HeapConfig) -> Result<(Memory, Spans), HeapError> {
         BackingChoice::Dual => &[Backing::Dual],
         BackingChoice::Flip => &[Backing::Flip],
     };
-    let mut size = clamp_reservation(config.reservation);
+    let mut size = clamp_reservation(config.reservation, config.place);
     let mut refused = Errno::PERM;
     'backing: for &backing in backings {
         loop {
-            match Memory::new(size, backing) {
+            match Memory::new(size, config.place, backing) {
                 Ok(made) => return Ok(made),
                 Err(Refusal::Executable(errno)) => {
                     refused = errno;
                     continue 'backing;
                 }
                 Err(Refusal::Space(_)) if size > MIN_RESERVATION => {
-                    size = clamp_reservation(size / 2);
+                    size = clamp_reservation(size / 2, config.place);
                 }
                 Err(Refusal::Space(errno)) => {
                     return Err(HeapError::Reserve {

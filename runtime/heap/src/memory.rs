@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! - [`Memory`] owns `layout.base..+size` and, with [`Backing::Dual`], the
-//!   alias `alias..+shared` outside it, from creation to drop. Nothing is ever
-//!   unmapped in between, only mapped over, so no foreign mapping can land
-//!   inside.
+//!   alias `alias..+shared` outside it with a closed page before and after it, from
+//!   creation to drop. Nothing is ever unmapped in between, only mapped over, so no
+//!   foreign mapping can land inside.
 //! - Byte `a` of the shared part is written at `a - shared.start + alias`. With
 //!   [`Backing::Flip`] the alias is the address itself.
 //! - Rust never has a `&mut` to this memory, and a `&` only to sealed code or
@@ -24,14 +24,15 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{MembarrierCommand, membarrier};
 
-use crate::config::Backing;
-use crate::layout::{LOW_BASE, Layout, PAGE, page_up};
+use crate::config::{Backing, Place};
+use crate::layout::{Layout, PAGE, page_up};
+use crate::place;
 use crate::spans::{Kind, Spans};
 
 /// Kernel mappings of a heap with [`Backing::Dual`] that was not inherited
-/// through `fork`: guard, slots, stubs with code, read-only, read-write, guard,
-/// and the alias.
-pub const DUAL_MAPPINGS: usize = 7;
+/// through `fork`: guard, slots, stubs with code, read-only, read-write, guard; and
+/// guard, alias, guard.
+pub const DUAL_MAPPINGS: usize = 9;
 
 /// From this size on, dirty private memory is given to the kernel and comes
 /// back as zero pages on demand instead of being overwritten with zeros. A
@@ -72,22 +73,13 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// Reserves `size` bytes and maps the regions.
-    pub(crate) fn new(size: usize, backing: Backing) -> Result<(Memory, Spans), Refusal> {
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // Below 2 GiB if it can be had: there, objects of the small non-PIC model
-        // (`R_X86_64_32`, `R_X86_64_32S`) reach everything as in a static program.
-        let low = ptr::with_exposed_provenance_mut(LOW_BASE);
-        let at_low = flags | MapFlags::FIXED_NOREPLACE;
-        // SAFETY: a new mapping that replaces none.
-        let base = unsafe { rustix::mm::mmap_anonymous(low, size, ProtFlags::empty(), at_low) }
-            .or_else(|_| {
-                // SAFETY: a new mapping at an address of the kernel's choice.
-                unsafe {
-                    rustix::mm::mmap_anonymous(ptr::null_mut(), size, ProtFlags::empty(), flags)
-                }
-            })
-            .map_err(Refusal::Space)?;
-        let layout = Layout::new(base.expose_provenance(), size);
+    pub(crate) fn new(
+        size: usize,
+        place: Place,
+        backing: Backing,
+    ) -> Result<(Memory, Spans), Refusal> {
+        let base = place::reserve(size, place).map_err(Refusal::Space)?;
+        let layout = Layout::new(base, size);
         let alias = layout.shared().start;
         // From here on the reservation is unmapped by drop.
         let mut memory = Memory {
@@ -118,13 +110,12 @@ impl Memory {
             self.map_view(&file, view.clone(), kind).map_err(refusal)?;
             spans.set(view, kind);
         }
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let alias = unsafe {
-            let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-            rustix::mm::mmap(ptr::null_mut(), shared.len(), READ_WRITE, flags, &file, 0)
-        }
-        .map_err(Refusal::Space)?;
-        self.alias = alias.expose_provenance();
+        let hole =
+            place::reserve(shared.len() + 2 * PAGE, Place::Random).map_err(Refusal::Space)?;
+        self.alias = hole + PAGE;
+        spans.set(hole..hole + shared.len() + 2 * PAGE, Kind::Closed);
+        self.map_view(&file, shared.clone(), Kind::Alias(0))
+            .map_err(refusal)?;
         spans.set(self.alias_of(&shared), Kind::Alias(0));
         Ok(())
     }
@@ -384,10 +375,10 @@ impl Drop for Memory {
     fn drop(&mut self) {
         let shared = self.layout.shared();
         if self.alias != shared.start {
-            let alias = ptr::with_exposed_provenance_mut(self.alias);
-            // SAFETY: the alias is ours, mapped since creation without holes;
-            // every draft keeps the memory alive, so nobody writes through it.
-            let unmapped = unsafe { rustix::mm::munmap(alias, shared.len()) };
+            let hole = ptr::with_exposed_provenance_mut(self.alias - PAGE);
+            // SAFETY: the alias and its guards are ours, mapped since creation without
+            // holes; every draft keeps the memory alive, so nobody writes through it.
+            let unmapped = unsafe { rustix::mm::munmap(hole, shared.len() + 2 * PAGE) };
             debug_assert!(unmapped.is_ok());
         }
         let base = ptr::with_exposed_provenance_mut(self.layout.base);
