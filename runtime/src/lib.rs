@@ -86,7 +86,7 @@ pub use crate::tools::ToolSettings;
 pub use crate::tracker::{Removal, Tracker};
 pub use inkwell;
 pub use uruk_codegen::{CodegenError, llvm_version};
-pub use uruk_heap::{BackingChoice, Freed, HeapConfig, HeapError, Place};
+pub use uruk_heap::{BackingChoice, Freed, HeapConfig, HeapError, Place, Room};
 pub use uruk_link::LinkError;
 pub use uruk_profiler::{
     Choice as SamplingChoice, Settings as SamplingSettings, Sizes as SamplingSizes,

@@ -7,8 +7,9 @@ use crate::layout::MAX_RESERVATION;
 #[non_exhaustive]
 pub struct HeapConfig {
     /// Bytes of address space to reserve, clamped to [`MIN_RESERVATION`]
-    /// ..= [`MAX_RESERVATION`](crate::MAX_RESERVATION), less with [`Place::Low`]. When the kernel refuses
-    /// (`RLIMIT_AS`, containers), the heap halves it and retries down to
+    /// ..= [`MAX_RESERVATION`](crate::MAX_RESERVATION), less with [`Place::Low`]. Where address space is
+    /// limited (`RLIMIT_AS`), the heap takes a share of what is left of it
+    /// ([`Room`](crate::Room)); when the kernel refuses, it halves that and retries down to
     /// [`MIN_RESERVATION`]. Address space is not memory: nothing is used until
     /// it is touched.
     ///

@@ -24,6 +24,7 @@ use crate::layout::{MIN_RESERVATION, PAGE, clamp_reservation, page_up};
 use crate::memory::{Memory, Refusal};
 use crate::pool::{GRANULE, Grant, PoolState, PoolStats};
 use crate::reclaim::Quarantine;
+use crate::room::Room;
 use crate::space::{Space, SpaceStats};
 use crate::spans::Spans;
 use crate::stub_region::StubRegion;
@@ -413,15 +414,16 @@ impl State {
     }
 }
 
-/// Reserves the largest size the kernel gives, with the first backing it
-/// allows.
+/// Reserves the largest size the kernel gives and a limited address space has
+/// room for, with the first backing it allows.
 fn reserve(config: &HeapConfig) -> Result<(Memory, Spans), HeapError> {
     let backings: &[Backing] = match config.backing {
         BackingChoice::Auto => &[Backing::Dual, Backing::Flip],
         BackingChoice::Dual => &[Backing::Dual],
         BackingChoice::Flip => &[Backing::Flip],
     };
-    let mut size = clamp_reservation(config.reservation, config.place);
+    let most = Room::now().map_or(usize::MAX, |room| room.reservation());
+    let mut size = clamp_reservation(config.reservation.min(most), config.place);
     let mut refused = Errno::PERM;
     'backing: for &backing in backings {
         loop {

@@ -36,7 +36,7 @@
 //! # Map, in reading order
 //! `config`, `error`: what goes in and what can fail. `layout`: where regions
 //! lie. `space`: code spaces; `pool`: data; `freelist`, `spans`: all pure bookkeeping.
-//! `place`: where it is reserved. `memory`: the system calls. `heap`: the heap, its lock, allocation. `draft`:
+//! `room`: how much is reserved; `place`: where. `memory`: the system calls. `heap`: the heap, its lock, allocation. `draft`:
 //! ownership of one allocation. `reclaim`: retired code back to free pages. `stub_region`: slots and stubs. `fork`: the two sides of a fork.
 
 #![deny(missing_docs)]
@@ -52,6 +52,7 @@ mod memory;
 mod place;
 mod pool;
 mod reclaim;
+mod room;
 mod space;
 mod spans;
 mod stub_region;
@@ -64,6 +65,7 @@ pub use layout::{MAX_LOW_RESERVATION, MAX_RESERVATION, MIN_RESERVATION, PAGE};
 pub use memory::DUAL_MAPPINGS;
 pub use pool::PoolStats;
 pub use reclaim::{Reclaimed, Retired};
+pub use room::Room;
 pub use rustix::io::Errno;
 pub use space::SpaceStats;
 pub use stub_region::{StubPage, StubRegion};

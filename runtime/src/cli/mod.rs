@@ -313,6 +313,7 @@ fn run_program(run: Run) -> i32 {
     tools.gdb = run.gdb;
     let mut heap = HeapConfig::default();
     heap.freed = run.freed.into();
+    crate::memory::spare();
     let mut inputs = run.files.iter().chain(&run.watch);
     let low = run.low_addresses || inputs.any(|file| needs_low_addresses(file));
     let mut builder = Jit::builder()
