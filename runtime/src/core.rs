@@ -361,7 +361,7 @@ impl Core {
                 f.module.readers.bitcode().name().to_owned()
             }),
             unit: function.map_or_else(String::new, |f| f.name.to_string_lossy().into_owned()),
-            message: message.to_owned(),
+            message: crate::room::with_limits(message),
         })
     }
 

@@ -215,7 +215,7 @@ macro_rules! shared {
 shared!(LinkError => Link, HeapError => Heap, StubError => Stub, ReplaceError => Replace);
 
 /// A limit of address space in words, in the unit of `ulimit`.
-fn limits(limit: usize, used: usize, needed: Option<usize>) -> String {
+pub(crate) fn limits(limit: usize, used: usize, needed: Option<usize>) -> String {
     let kb = |bytes: usize| bytes.div_ceil(1024);
     let text = format!(
         "the process may map {} kB (see `ulimit -v` and `-d`), {} of which are taken",

@@ -19,7 +19,7 @@ use std::path::Path;
 use uruk_heap::{Place, Room};
 use uruk_link::Object;
 
-use crate::error::Error;
+use crate::error::{Error, limits};
 use crate::jit::JitBuilder;
 use crate::thread::{self, STACK};
 
@@ -45,6 +45,16 @@ pub(crate) fn check() -> Result<(), Error> {
         }),
         _ => Ok(()),
     }
+}
+
+/// What LLVM says of a failed allocation, with the limit that may be why.
+pub(crate) fn with_limits(message: &str) -> String {
+    // "Allocation failed", "Buffer allocation failed".
+    let room = Room::now().filter(|_| message.contains("llocation failed"));
+    room.map_or_else(
+        || message.to_owned(),
+        |room| format!("{message}: {}", limits(room.limit, room.used, None)),
+    )
 }
 
 /// Sets the stack of threads to come to what there is room for, and gives how many of
