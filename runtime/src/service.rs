@@ -329,9 +329,17 @@ pub(crate) fn widen_heap() {
 }
 
 fn serve(core: &Arc<Core>) {
+    // Without a controller somebody has to see that nothing is compiled any more.
+    let watches = !core.tiers.is_auto();
+    let mut patience = watches.then_some(room::REST);
     while !core.is_stopping() {
-        if let Some(id) = core.stubs.wait_request(None) {
-            answer(core, id);
+        match core.stubs.wait_request(patience) {
+            Some(id) => {
+                answer(core, id);
+                patience = watches.then_some(room::REST);
+            }
+            None if patience.is_some() && core.heap.rest() => patience = None,
+            None => {}
         }
     }
 }

@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use uruk::{Jit, Tier, Tiers};
 
 #[path = "support/clang.rs"]
 mod clang;
@@ -111,6 +114,41 @@ fn code_that_needs_low_addresses_says_so_or_shows_it() {
         assert_eq!(output.status.code(), Some(42), "{output:?}");
     }
     assert!(!uruk::needs_low_addresses(&path));
+}
+
+/// Protections of the mappings of code memory, but for those of code and constants.
+fn aliases() -> Vec<String> {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("there");
+    let lines = maps.lines().filter(|line| line.contains("memfd:uruk"));
+    let protections = lines.filter_map(|line| line.split(' ').nth(1).map(str::to_owned));
+    protections
+        .filter(|kind| !["r-xs", "r--s"].contains(&&**kind))
+        .collect()
+}
+
+/// The only test of this file with a session in its own process.
+#[test]
+fn code_cannot_be_written_when_nothing_is_compiled() {
+    for tiers in [Tiers::Auto, Tiers::Fixed(Tier::Baseline)] {
+        let jit = Jit::builder().tiers(tiers).build().expect("a session");
+        let ir = "define i32 @a() { ret i32 1 } define i32 @b() { ret i32 2 }";
+        jit.add_ir("m", ir).expect("valid IR");
+        for (name, result) in [("a", 1), ("b", 2)] {
+            // SAFETY: the function above.
+            let function = unsafe { jit.function::<extern "C" fn() -> i32>(name) };
+            assert_eq!(function.expect("typed").call(), result);
+            let closed = || {
+                let aliases = aliases();
+                assert_eq!(aliases.len(), 1, "{aliases:?}");
+                aliases[0] == "---s"
+            };
+            let begun = Instant::now();
+            while !closed() {
+                assert!(begun.elapsed() < Duration::from_secs(60), "it stays open");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
 }
 
 /// `uruk` where `bytes` of address space are all there is.

@@ -299,6 +299,14 @@ impl Heap {
         StubRegion::new(self.inner.clone())
     }
 
+    /// Closes the alias, through which code is written, if nothing was written since the
+    /// last call; the next write opens it. True if there is nothing left to do until then.
+    /// To be called now and then when little is compiled. In a child of a fork, and with
+    /// [`Backing::Flip`], there is nothing to do.
+    pub fn rest(&self) -> bool {
+        self.inner.memory.rest()
+    }
+
     /// Counts at this moment.
     pub fn stats(&self) -> HeapStats {
         let state = self.inner.lock();

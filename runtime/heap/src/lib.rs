@@ -36,7 +36,8 @@
 //! # Map, in reading order
 //! `config`, `error`: what goes in and what can fail. `layout`: where regions
 //! lie. `space`: code spaces; `pool`: data; `freelist`, `spans`: all pure bookkeeping.
-//! `room`: how much is reserved; `place`: where. `memory`: the system calls. `heap`: the heap, its lock, allocation. `draft`:
+//! `room`: how much is reserved; `place`: where. `memory`: the system calls; `opening`: when the
+//! alias can be written. `heap`: the heap, its lock, allocation. `draft`:
 //! ownership of one allocation. `reclaim`: retired code back to free pages. `stub_region`: slots and stubs. `fork`: the two sides of a fork.
 
 #![deny(missing_docs)]
@@ -49,6 +50,7 @@ mod freelist;
 mod heap;
 mod layout;
 mod memory;
+mod opening;
 mod place;
 mod pool;
 mod reclaim;

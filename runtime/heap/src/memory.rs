@@ -26,6 +26,7 @@ use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::config::{Backing, Place};
 use crate::layout::{Layout, PAGE, page_up};
+use crate::opening::{Opening, Writer};
 use crate::place;
 use crate::spans::{Kind, Spans};
 
@@ -66,6 +67,7 @@ pub(crate) struct Memory {
     pub(crate) layout: Layout,
     pub(crate) backing: Backing,
     alias: usize,
+    opening: Opening,
     /// Whether `membarrier` can serialise all cores that run this process. Written
     /// before other threads exist, in [`Memory::new`] and in the child of a fork.
     sync_core: AtomicBool,
@@ -86,6 +88,7 @@ impl Memory {
             layout,
             backing,
             alias,
+            opening: Opening::new(backing != Backing::Dual),
             sync_core: AtomicBool::new(false),
         };
         memory.register_sync_core();
@@ -167,6 +170,8 @@ impl Memory {
     ) -> Result<(), Errno> {
         let shared = self.layout.shared();
         let alias = self.alias_of(&shared);
+        // It comes in pieces from here on, most of which must never be opened.
+        self.opening.keep();
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         let (start, len) = self.own(&alias);
         // First of all, so that a failure below cannot leave a way to write into
@@ -222,8 +227,9 @@ impl Memory {
     ///    writable (flipped, or of this generation), and no other thread
     ///    accesses them.
     pub(crate) unsafe fn write(&self, start: usize, bytes: &[u8]) {
-        let place = self.alias_of(&(start..start + bytes.len())).start;
-        let target = ptr::with_exposed_provenance_mut::<u8>(place);
+        let range = start..start + bytes.len();
+        let _writer = self.writer(&range);
+        let target = ptr::with_exposed_provenance_mut::<u8>(self.alias_of(&range).start);
         // SAFETY: duty 1; `bytes` cannot overlap memory that has no `&`.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) };
     }
@@ -258,6 +264,7 @@ impl Memory {
     /// # Safety
     /// As for [`Memory::write`].
     unsafe fn fill_zero(&self, range: Range<usize>) {
+        let _writer = self.writer(&range);
         let place = self.alias_of(&range);
         let target = ptr::with_exposed_provenance_mut::<u8>(place.start);
         // SAFETY: the caller's duty.
@@ -280,6 +287,7 @@ impl Memory {
     /// (Linux 5.14); their contents stay.
     pub(crate) fn populate(&self, range: Range<usize>) {
         if self.backing == Backing::Dual {
+            let _writer = self.writer(&range);
             let (start, len) = self.own(&self.alias_of(&range));
             // Refused after a fork, where the pages are another process's, and by old
             // kernels: writes fault then, or are refused themselves.
@@ -294,6 +302,7 @@ impl Memory {
     /// As for [`Memory::write`], for retired code that no thread executes; with
     /// [`Backing::Dual`].
     pub(crate) unsafe fn trap(&self, range: Range<usize>) {
+        let _writer = self.writer(&range);
         let place = self.alias_of(&range);
         let target = ptr::with_exposed_provenance_mut::<u8>(place.start);
         // SAFETY: the caller's duty.
@@ -312,6 +321,7 @@ impl Memory {
             true => Advice::LinuxRemove,
             false => Advice::LinuxDontNeed,
         };
+        let _writer = self.writer(&range);
         let (start, len) = self.own(&self.alias_of(&range));
         // SAFETY: duty 1; whole pages, which read as zero afterwards.
         if unsafe { rustix::mm::madvise(start, len, advice) }.is_ok() {
@@ -345,6 +355,37 @@ impl Memory {
     /// instructions fetched before. `false` if the kernel cannot.
     pub(crate) fn sync_core(&self) -> bool {
         self.can_sync_core() && membarrier(MembarrierCommand::PrivateExpeditedSyncCore).is_ok()
+    }
+
+    /// Opens the alias, if that is where `range` is written, until what it gives is dropped.
+    fn writer(&self, range: &Range<usize>) -> Writer<'_> {
+        if !self.layout.shared().contains(&range.start) || self.backing != Backing::Dual {
+            return Writer::of_private();
+        }
+        self.opening.write(|| {
+            let opened = self.protect_alias(MprotectFlags::READ | MprotectFlags::WRITE);
+            // It could be written before, and is one mapping, which nothing splits.
+            assert!(opened.is_ok(), "the alias cannot be opened: {opened:?}");
+        })
+    }
+
+    /// Closes the alias if nothing was written through it since the last call. True if
+    /// there is nothing left to do until the next write.
+    pub(crate) fn rest(&self) -> bool {
+        self.opening.rest(|| {
+            let (start, len) = self.own(&self.alias_of(&self.layout.shared()));
+            // Only so that opening finds no pages to go through; these stay in the memfd.
+            // SAFETY: ours, and nobody is writing: `Opening` saw to it.
+            let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxDontNeed) };
+            self.protect_alias(MprotectFlags::empty()).is_ok()
+        })
+    }
+
+    fn protect_alias(&self, protection: MprotectFlags) -> Result<(), Errno> {
+        let (start, len) = self.own(&self.alias_of(&self.layout.shared()));
+        // SAFETY: ours; `Opening` lets one thread at a time here, and closes only what
+        // nobody writes.
+        unsafe { rustix::mm::mprotect(start, len, protection) }
     }
 
     /// Where a range is written.

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use uruk_heap::{BackingChoice, Heap, HeapConfig, MAX_LOW_RESERVATION, PAGE, Place};
+use uruk_heap::{BackingChoice, Heap, HeapConfig, MAX_LOW_RESERVATION, PAGE, Place, Pool};
 
 mod support;
 
-use support::{Mapping, all_mappings, call, function, wait};
+use support::{Mapping, all_mappings, call, fork, function, wait};
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -65,6 +65,62 @@ fn the_alias_is_guarded() {
         assert!(guard.end - guard.start >= PAGE as u64);
     }
     drop(heap);
+}
+
+/// Protection of the only alias there is.
+fn protection() -> String {
+    let all = all_mappings();
+    let of_file = |m: &&Mapping| m.name.contains("uruk");
+    let mut kinds = all
+        .into_iter()
+        .filter(|m| of_file(&m))
+        .map(|m| m.protection);
+    kinds
+        .find(|kind| !["r-xs", "r--s"].contains(&&**kind))
+        .unwrap()
+}
+
+#[test]
+fn the_alias_is_closed_when_nothing_is_written() {
+    let _turn = TURN.lock();
+    let heap = made(Place::Random);
+    let code = function(&heap, 4).unwrap();
+    assert_eq!(protection(), "rw-s");
+    assert!(!heap.rest(), "something was written");
+    assert!(heap.rest());
+    assert_eq!(protection(), "---s");
+    assert!(heap.rest());
+    assert_eq!(call(code.address()), 4);
+    // Every kind of write opens it.
+    assert_eq!(call(function(&heap, 5).unwrap().address()), 5);
+    assert_eq!(protection(), "rw-s");
+    for write in [
+        |heap: &Heap| {
+            heap.stub_region()
+                .commit_stub_pages(0, &[0xcc; PAGE], 2)
+                .unwrap()
+        },
+        |heap: &Heap| drop(heap.allocate_all(Pool::Code, &[(9 * PAGE, 16)])),
+        |heap: &Heap| {
+            let code = function(heap, 6).unwrap();
+            while !heap.rest() {}
+            // SAFETY: nobody calls it.
+            unsafe { heap.free([code.retire()]) };
+        },
+    ] {
+        while !heap.rest() {}
+        assert_eq!(protection(), "---s");
+        write(&heap);
+    }
+    assert_eq!(call(code.address()), 4);
+    // A child writes into pages of its own, and cannot close what is in pieces.
+    while !heap.rest() {}
+    wait(fork(&heap, || {
+        assert!(heap.rest());
+        assert_eq!(call(function(&heap, 7).unwrap().address()), 7);
+        Ok(())
+    }));
+    assert_eq!(call(function(&heap, 8).unwrap().address()), 8);
 }
 
 #[test]
