@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::guided::Step;
 use crate::jobs::{Job, Jobs};
+use crate::room::REST;
 use crate::service;
 #[cfg(doc)]
 use crate::tiers::Tiers;
@@ -69,7 +70,12 @@ fn control(core: &Arc<Core>) {
         *thread = Some(std::thread::current());
     }
     let mut slept = false;
+    let mut rested = core.events.now();
     while !core.is_stopping() {
+        if core.events.now() - rested >= REST {
+            rested = core.events.now();
+            core.heap.rest();
+        }
         let interval = {
             let _pass = service::enter();
             // Not in a process that is over by then, nor in a fork's child that is.

@@ -361,7 +361,7 @@ impl Core {
                 f.module.readers.bitcode().name().to_owned()
             }),
             unit: function.map_or_else(String::new, |f| f.name.to_string_lossy().into_owned()),
-            message: message.to_owned(),
+            message: crate::room::with_limits(message),
         })
     }
 
@@ -370,6 +370,9 @@ impl Core {
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
         if self.is_program() {
             eprintln!("uruk: {cause}");
+            if cause.wants_low_addresses() {
+                eprintln!("  tip: {}", crate::room::LOW_ADDRESSES);
+            }
         }
         self.stubs.fail(id);
     }

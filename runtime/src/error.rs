@@ -22,6 +22,30 @@ pub enum Error {
         /// The system's error.
         cause: Arc<std::io::Error>,
     },
+    /// Address space is limited, and what is left is too little to begin with.
+    #[error("{}", limits(*.limit, *.used, Some(*.needed)))]
+    Room {
+        /// Bytes that the process may map (`ulimit -v`, or `-d`).
+        limit: usize,
+        /// Bytes of it that are taken.
+        used: usize,
+        /// Bytes that were needed on top of them.
+        needed: usize,
+    },
+    /// A thread cannot be started.
+    #[error(
+        "thread {name} cannot be started{}",
+        .room.map_or_else(String::new, |left| format!(": {}", limits(left.limit, left.used, None)))
+    )]
+    Thread {
+        /// The thread.
+        name: String,
+        /// The limit of address space, if there is one.
+        room: Option<uruk_heap::Room>,
+        /// The system's error.
+        #[source]
+        cause: Arc<std::io::Error>,
+    },
     /// An input is neither bitcode, IR text nor an ELF object.
     #[error("{file}: not LLVM bitcode, LLVM IR or an ELF object")]
     UnknownFormat {
@@ -135,6 +159,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// True if code of the small non-PIC model lies above 2 GiB, where its fields of 32 bits
+    /// cannot hold addresses: see [`JitBuilder::low_addresses`](crate::JitBuilder).
+    pub fn wants_low_addresses(&self) -> bool {
+        matches!(self, Error::Link(cause) if cause.wants_low_addresses())
+    }
+
     /// True if a compile ended because somebody wanted it to.
     pub(crate) fn is_cancelled(&self) -> bool {
         matches!(self, Error::Codegen(cause) if cause.is_cancelled())
@@ -183,3 +213,17 @@ macro_rules! shared {
 }
 
 shared!(LinkError => Link, HeapError => Heap, StubError => Stub, ReplaceError => Replace);
+
+/// A limit of address space in words, in the unit of `ulimit`.
+pub(crate) fn limits(limit: usize, used: usize, needed: Option<usize>) -> String {
+    let kb = |bytes: usize| bytes.div_ceil(1024);
+    let text = format!(
+        "the process may map {} kB (see `ulimit -v` and `-d`), {} of which are taken",
+        kb(limit),
+        kb(used)
+    );
+    match needed {
+        None => text,
+        Some(needed) => format!("{text}; at least {} are needed", kb(used + needed)),
+    }
+}

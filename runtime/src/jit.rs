@@ -20,6 +20,7 @@ use crate::event::Event;
 use crate::event::Listener;
 use crate::func::{Func, Signature};
 use crate::reclaim::RegisteredStack;
+use crate::room;
 use crate::service;
 #[cfg(doc)]
 use crate::stats::MemoryStats;
@@ -31,7 +32,7 @@ use crate::tools::{ToolSettings, Tools};
 #[derive(Clone, Default)]
 pub struct JitBuilder {
     jobs: Option<usize>,
-    heap: HeapConfig,
+    pub(crate) heap: HeapConfig,
     on_failure: Option<FailureHandler>,
     pub(crate) tiers: TierSettings,
     tools: ToolSettings,
@@ -167,7 +168,7 @@ impl JitBuilder {
     /// Reserves memory and starts the compile threads.
     ///
     /// # Errors
-    /// No address space, no permission for executable memory, no thread.
+    /// No address space ([`Error::Room`] where it is limited), no permission for executable memory, no thread.
     pub fn build(self) -> Result<Jit, Error> {
         let policy = self.effective_policy();
         let jobs = self.jobs.unwrap_or(policy.cpus as usize).max(1);
@@ -184,6 +185,7 @@ impl JitBuilder {
         let tools = Tools::new(&self.tools)?;
         // Until the session is known to whoever forks.
         let _pass = service::begin();
+        room::check()?;
         let core = Core::new(heap, jobs, tiers, tools, self.reclaim)?;
         if let Some(count) = self.replacements_kept {
             core.replacing.keep_sets(count);

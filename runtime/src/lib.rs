@@ -58,6 +58,7 @@ mod recording;
 mod records;
 mod removal;
 mod replace;
+mod room;
 mod sampling;
 mod service;
 mod stats;
@@ -78,13 +79,14 @@ pub use crate::jit::{Jit, JitBuilder};
 pub use crate::program::{Mode, Program, ProgramOptions};
 pub use crate::reclaim::RegisteredStack;
 pub use crate::replace::{Activation, Level, ReplaceError, Replaced, Replacement};
+pub use crate::room::needs_low_addresses;
 pub use crate::stats::{MemoryStats, Stats, StatsFormat, TierStats};
 pub use crate::tiers::Tiers;
 pub use crate::tools::ToolSettings;
 pub use crate::tracker::{Removal, Tracker};
 pub use inkwell;
 pub use uruk_codegen::{CodegenError, llvm_version};
-pub use uruk_heap::{BackingChoice, Freed, HeapConfig, HeapError};
+pub use uruk_heap::{BackingChoice, Freed, HeapConfig, HeapError, Place, Room};
 pub use uruk_link::LinkError;
 pub use uruk_profiler::{
     Choice as SamplingChoice, Settings as SamplingSettings, Sizes as SamplingSizes,

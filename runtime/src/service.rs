@@ -29,7 +29,7 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use tracing::error;
+use tracing::{error, warn};
 use uruk_codegen::fatal;
 use uruk_locks::Cover;
 use uruk_session::SessionError;
@@ -42,6 +42,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::guest::threads;
 use crate::jobs::PATIENCE;
+use crate::room;
 use crate::thread;
 use crate::versions::Request;
 
@@ -285,15 +286,24 @@ pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .push(Arc::downgrade(core));
-    spawn(core, core.jobs)?;
+    spawn(core, room::threads(core.jobs))?;
     background::start(core)
 }
 
+/// Starts `count` workers, or as many of them as can be had.
 fn spawn(core: &Arc<Core>, count: usize) -> Result<(), Error> {
-    (0..count).try_for_each(|index| {
-        let core = Arc::clone(core);
-        thread::spawn(format!("uruk-{index}"), move || serve(&core))
-    })
+    for index in 0..count {
+        let served = Arc::clone(core);
+        match thread::spawn(format!("uruk-{index}"), move || serve(&served)) {
+            Err(cause) if index == 0 => return Err(cause),
+            Err(cause) => {
+                warn!(asked = count, had = index, %cause, "fewer compile workers");
+                break;
+            }
+            Ok(()) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Has the C library give the calling thread room for a compile at once, the first time it
@@ -319,9 +329,17 @@ pub(crate) fn widen_heap() {
 }
 
 fn serve(core: &Arc<Core>) {
+    // Without a controller somebody has to see that nothing is compiled any more.
+    let watches = !core.tiers.is_auto();
+    let mut patience = watches.then_some(room::REST);
     while !core.is_stopping() {
-        if let Some(id) = core.stubs.wait_request(None) {
-            answer(core, id);
+        match core.stubs.wait_request(patience) {
+            Some(id) => {
+                answer(core, id);
+                patience = watches.then_some(room::REST);
+            }
+            None if patience.is_some() && core.heap.rest() => patience = None,
+            None => {}
         }
     }
 }

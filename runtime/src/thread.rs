@@ -14,13 +14,20 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use uruk_heap::Room;
 
 use crate::error::Error;
 use crate::guest::threads;
 use crate::service::{block_signals, restore_signals};
 
 /// Stack of a thread. LLVM's passes recurse over expressions and blocks.
-const STACK: usize = 16 << 20;
+pub(crate) const STACK: usize = 16 << 20;
+
+/// Less than [`STACK`] where address space is limited. Set under a pass when a session is
+/// made; a thread that starts with an older one is as good, so relaxed.
+static STACK_NOW: AtomicUsize = AtomicUsize::new(STACK);
 
 /// Bytes of a name that the kernel keeps.
 const KEPT: usize = 15;
@@ -35,10 +42,19 @@ struct Start {
     run: Box<dyn FnOnce() + Send>,
 }
 
+/// Sets the stack of threads to come, a multiple of a page.
+pub(crate) fn set_stack(bytes: usize) {
+    STACK_NOW.store(bytes, Ordering::Relaxed);
+}
+
 /// Starts a thread of ours: all signals blocked, a stack LLVM's recursion fits on.
 pub(crate) fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     let run = Box::new(run);
-    let start = Box::into_raw(Box::new(Start { name, run }));
+    let start = Start {
+        name: name.clone(),
+        run,
+    };
+    let start = Box::into_raw(Box::new(start));
     let restore = block_signals();
     // SAFETY: nobody has seen `start` yet.
     let created = unsafe { create(start) };
@@ -46,8 +62,9 @@ pub(crate) fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result
     created.map_err(|cause| {
         // SAFETY: made above; no thread has it.
         drop(unsafe { Box::from_raw(start) });
-        Error::File {
-            file: String::from("compile worker"),
+        Error::Thread {
+            name,
+            room: Room::now(),
             cause: Arc::new(cause),
         }
     })
@@ -66,8 +83,9 @@ unsafe fn create(start: *mut Start) -> io::Result<()> {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
         done(libc::pthread_attr_init(&mut attributes))?;
         let mut thread: libc::pthread_t = 0;
+        let stack = STACK_NOW.load(Ordering::Relaxed);
         let detached = libc::PTHREAD_CREATE_DETACHED;
-        let created = done(libc::pthread_attr_setstacksize(&mut attributes, STACK))
+        let created = done(libc::pthread_attr_setstacksize(&mut attributes, stack))
             .and_then(|()| done(libc::pthread_attr_setdetachstate(&mut attributes, detached)))
             .and_then(|()| {
                 done(libc::pthread_create(

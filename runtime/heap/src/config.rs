@@ -7,13 +7,16 @@ use crate::layout::MAX_RESERVATION;
 #[non_exhaustive]
 pub struct HeapConfig {
     /// Bytes of address space to reserve, clamped to [`MIN_RESERVATION`]
-    /// ..= [`MAX_RESERVATION`](crate::MAX_RESERVATION). When the kernel refuses
-    /// (`RLIMIT_AS`, containers), the heap halves it and retries down to
+    /// ..= [`MAX_RESERVATION`](crate::MAX_RESERVATION), less with [`Place::Low`]. Where address space is
+    /// limited (`RLIMIT_AS`), the heap takes a share of what is left of it
+    /// ([`Room`](crate::Room)); when the kernel refuses, it halves that and retries down to
     /// [`MIN_RESERVATION`]. Address space is not memory: nothing is used until
     /// it is touched.
     ///
     /// [`MIN_RESERVATION`]: crate::MIN_RESERVATION
     pub reservation: usize,
+    /// Where the reservation lies.
+    pub place: Place,
     /// The most bytes the heap may hold (handed out, retired and wasted, over
     /// all pools together; slots and stubs are not counted). `None`: only the
     /// capacity of the pools limits.
@@ -28,11 +31,28 @@ impl Default for HeapConfig {
     fn default() -> HeapConfig {
         HeapConfig {
             reservation: MAX_RESERVATION,
+            place: Place::Random,
             limit: None,
             backing: BackingChoice::Auto,
             freed: Freed::Reuse,
         }
     }
+}
+
+/// Which addresses a heap gets. Both are chosen at random, unless randomization is off for
+/// the process, as under a debugger.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Place {
+    /// Anywhere.
+    #[default]
+    Random,
+    /// Below 2 GiB, where code of the small non-PIC model, whose fields of 32 bits hold
+    /// addresses (`R_X86_64_32`, `R_X86_64_32S`), reaches everything as in a static
+    /// program. Such a reservation is at most
+    /// [`MAX_LOW_RESERVATION`](crate::MAX_LOW_RESERVATION) bytes, and there is room for
+    /// few of them in a process.
+    Low,
 }
 
 /// What becomes of code memory after [`Heap::free`](crate::Heap::free). The last two

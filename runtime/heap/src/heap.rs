@@ -24,6 +24,7 @@ use crate::layout::{MIN_RESERVATION, PAGE, clamp_reservation, page_up};
 use crate::memory::{Memory, Refusal};
 use crate::pool::{GRANULE, Grant, PoolState, PoolStats};
 use crate::reclaim::Quarantine;
+use crate::room::Room;
 use crate::space::{Space, SpaceStats};
 use crate::spans::Spans;
 use crate::stub_region::StubRegion;
@@ -298,6 +299,14 @@ impl Heap {
         StubRegion::new(self.inner.clone())
     }
 
+    /// Closes the alias, through which code is written, if nothing was written since the
+    /// last call; the next write opens it. True if there is nothing left to do until then.
+    /// To be called now and then when little is compiled. In a child of a fork, and with
+    /// [`Backing::Flip`], there is nothing to do.
+    pub fn rest(&self) -> bool {
+        self.inner.memory.rest()
+    }
+
     /// Counts at this moment.
     pub fn stats(&self) -> HeapStats {
         let state = self.inner.lock();
@@ -413,26 +422,27 @@ impl State {
     }
 }
 
-/// Reserves the largest size the kernel gives, with the first backing it
-/// allows.
+/// Reserves the largest size the kernel gives and a limited address space has
+/// room for, with the first backing it allows.
 fn reserve(config: &HeapConfig) -> Result<(Memory, Spans), HeapError> {
     let backings: &[Backing] = match config.backing {
         BackingChoice::Auto => &[Backing::Dual, Backing::Flip],
         BackingChoice::Dual => &[Backing::Dual],
         BackingChoice::Flip => &[Backing::Flip],
     };
-    let mut size = clamp_reservation(config.reservation);
+    let most = Room::now().map_or(usize::MAX, |room| room.reservation());
+    let mut size = clamp_reservation(config.reservation.min(most), config.place);
     let mut refused = Errno::PERM;
     'backing: for &backing in backings {
         loop {
-            match Memory::new(size, backing) {
+            match Memory::new(size, config.place, backing) {
                 Ok(made) => return Ok(made),
                 Err(Refusal::Executable(errno)) => {
                     refused = errno;
                     continue 'backing;
                 }
                 Err(Refusal::Space(_)) if size > MIN_RESERVATION => {
-                    size = clamp_reservation(size / 2);
+                    size = clamp_reservation(size / 2, config.place);
                 }
                 Err(Refusal::Space(errno)) => {
                     return Err(HeapError::Reserve {

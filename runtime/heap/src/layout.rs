@@ -18,16 +18,24 @@
 
 use std::ops::Range;
 
+use crate::config::Place;
+
 /// Size of a page. x86-64 Linux has no other base page.
 pub const PAGE: usize = 4096;
 
-/// The largest reservation: 2 GiB less 64 MiB, so that it fits below 2 GiB, and
-/// `target + addend - place` fits a signed 32-bit field for all addends up to 1 MiB.
-pub const MAX_RESERVATION: usize = (1 << 31) - LOW_BASE;
+/// The largest reservation: `target + addend - place` fits a signed 32-bit field for
+/// all addends up to 1 MiB, and then some.
+pub const MAX_RESERVATION: usize = HIGHEST_LOW - LOW_BASE;
 
-/// Where a reservation starts if it can be below 2 GiB. What lies before it stays
+/// The largest reservation below 2 GiB, which leaves room to choose its place.
+pub const MAX_LOW_RESERVATION: usize = 3 << 29;
+
+/// The lowest address of a reservation below 2 GiB. What lies before it stays
 /// unmapped, so that large offsets from a null pointer still fault.
 pub(crate) const LOW_BASE: usize = 64 << 20;
+
+/// One past the last address that a sign-extended 32-bit field holds.
+pub(crate) const HIGHEST_LOW: usize = 1 << 31;
 
 /// The smallest reservation that is tried.
 pub const MIN_RESERVATION: usize = 4 << 20;
@@ -48,8 +56,12 @@ pub(crate) struct Layout {
 }
 
 /// The nearest size a heap can have.
-pub(crate) fn clamp_reservation(asked: usize) -> usize {
-    asked.clamp(MIN_RESERVATION, MAX_RESERVATION) & !(PAGE - 1)
+pub(crate) fn clamp_reservation(asked: usize, place: Place) -> usize {
+    let most = match place {
+        Place::Random => MAX_RESERVATION,
+        Place::Low => MAX_LOW_RESERVATION,
+    };
+    asked.clamp(MIN_RESERVATION, most) & !(PAGE - 1)
 }
 
 /// `n` rounded up to whole pages.
@@ -102,8 +114,9 @@ mod tests {
             5 << 20,
             (33 << 20) + PAGE,
             MAX_RESERVATION,
-            clamp_reservation(usize::MAX),
-            clamp_reservation(0),
+            MAX_LOW_RESERVATION,
+            clamp_reservation(usize::MAX, Place::Random),
+            clamp_reservation(0, Place::Low),
         ] {
             let l = Layout::new(7 * PAGE, size);
             let all = [

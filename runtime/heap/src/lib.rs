@@ -15,7 +15,7 @@
 //! ```
 //!
 //! # Invariants
-//! - **Reach.** Everything lies in one reservation below 2 GiB: every rel32
+//! - **Reach.** Everything lies in one reservation of less than 2 GiB: every rel32
 //!   from anywhere in it to anywhere in it fits ([`MAX_RESERVATION`]).
 //! - **W^X.** No virtual address is writable and executable at the same time.
 //!   With [`Backing::Dual`] code is written through a second mapping of the
@@ -36,7 +36,8 @@
 //! # Map, in reading order
 //! `config`, `error`: what goes in and what can fail. `layout`: where regions
 //! lie. `space`: code spaces; `pool`: data; `freelist`, `spans`: all pure bookkeeping.
-//! `memory`: the system calls. `heap`: the heap, its lock, allocation. `draft`:
+//! `room`: how much is reserved; `place`: where. `memory`: the system calls; `opening`: when the
+//! alias can be written. `heap`: the heap, its lock, allocation. `draft`:
 //! ownership of one allocation. `reclaim`: retired code back to free pages. `stub_region`: slots and stubs. `fork`: the two sides of a fork.
 
 #![deny(missing_docs)]
@@ -49,20 +50,24 @@ mod freelist;
 mod heap;
 mod layout;
 mod memory;
+mod opening;
+mod place;
 mod pool;
 mod reclaim;
+mod room;
 mod space;
 mod spans;
 mod stub_region;
 
-pub use config::{Backing, BackingChoice, Freed, HeapConfig};
+pub use config::{Backing, BackingChoice, Freed, HeapConfig, Place};
 pub use draft::{Draft, Sealed};
 pub use error::HeapError;
 pub use heap::{CodeStats, Heap, HeapStats, Pool};
-pub use layout::{MAX_RESERVATION, MIN_RESERVATION, PAGE};
+pub use layout::{MAX_LOW_RESERVATION, MAX_RESERVATION, MIN_RESERVATION, PAGE};
 pub use memory::DUAL_MAPPINGS;
 pub use pool::PoolStats;
 pub use reclaim::{Reclaimed, Retired};
+pub use room::Room;
 pub use rustix::io::Errno;
 pub use space::SpaceStats;
 pub use stub_region::{StubPage, StubRegion};

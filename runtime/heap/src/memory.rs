@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! - [`Memory`] owns `layout.base..+size` and, with [`Backing::Dual`], the
-//!   alias `alias..+shared` outside it, from creation to drop. Nothing is ever
-//!   unmapped in between, only mapped over, so no foreign mapping can land
-//!   inside.
+//!   alias `alias..+shared` outside it with a closed page before and after it, from
+//!   creation to drop. Nothing is ever unmapped in between, only mapped over, so no
+//!   foreign mapping can land inside.
 //! - Byte `a` of the shared part is written at `a - shared.start + alias`. With
 //!   [`Backing::Flip`] the alias is the address itself.
 //! - Rust never has a `&mut` to this memory, and a `&` only to sealed code or
@@ -24,14 +24,16 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{MembarrierCommand, membarrier};
 
-use crate::config::Backing;
-use crate::layout::{LOW_BASE, Layout, PAGE, page_up};
+use crate::config::{Backing, Place};
+use crate::layout::{Layout, PAGE, page_up};
+use crate::opening::{Opening, Writer};
+use crate::place;
 use crate::spans::{Kind, Spans};
 
 /// Kernel mappings of a heap with [`Backing::Dual`] that was not inherited
-/// through `fork`: guard, slots, stubs with code, read-only, read-write, guard,
-/// and the alias.
-pub const DUAL_MAPPINGS: usize = 7;
+/// through `fork`: guard, slots, stubs with code, read-only, read-write, guard; and
+/// guard, alias, guard.
+pub const DUAL_MAPPINGS: usize = 9;
 
 /// From this size on, dirty private memory is given to the kernel and comes
 /// back as zero pages on demand instead of being overwritten with zeros. A
@@ -65,6 +67,7 @@ pub(crate) struct Memory {
     pub(crate) layout: Layout,
     pub(crate) backing: Backing,
     alias: usize,
+    opening: Opening,
     /// Whether `membarrier` can serialise all cores that run this process. Written
     /// before other threads exist, in [`Memory::new`] and in the child of a fork.
     sync_core: AtomicBool,
@@ -72,28 +75,20 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// Reserves `size` bytes and maps the regions.
-    pub(crate) fn new(size: usize, backing: Backing) -> Result<(Memory, Spans), Refusal> {
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // Below 2 GiB if it can be had: there, objects of the small non-PIC model
-        // (`R_X86_64_32`, `R_X86_64_32S`) reach everything as in a static program.
-        let low = ptr::with_exposed_provenance_mut(LOW_BASE);
-        let at_low = flags | MapFlags::FIXED_NOREPLACE;
-        // SAFETY: a new mapping that replaces none.
-        let base = unsafe { rustix::mm::mmap_anonymous(low, size, ProtFlags::empty(), at_low) }
-            .or_else(|_| {
-                // SAFETY: a new mapping at an address of the kernel's choice.
-                unsafe {
-                    rustix::mm::mmap_anonymous(ptr::null_mut(), size, ProtFlags::empty(), flags)
-                }
-            })
-            .map_err(Refusal::Space)?;
-        let layout = Layout::new(base.expose_provenance(), size);
+    pub(crate) fn new(
+        size: usize,
+        place: Place,
+        backing: Backing,
+    ) -> Result<(Memory, Spans), Refusal> {
+        let base = place::reserve(size, place).map_err(Refusal::Space)?;
+        let layout = Layout::new(base, size);
         let alias = layout.shared().start;
         // From here on the reservation is unmapped by drop.
         let mut memory = Memory {
             layout,
             backing,
             alias,
+            opening: Opening::new(backing != Backing::Dual),
             sync_core: AtomicBool::new(false),
         };
         memory.register_sync_core();
@@ -118,13 +113,12 @@ impl Memory {
             self.map_view(&file, view.clone(), kind).map_err(refusal)?;
             spans.set(view, kind);
         }
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let alias = unsafe {
-            let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-            rustix::mm::mmap(ptr::null_mut(), shared.len(), READ_WRITE, flags, &file, 0)
-        }
-        .map_err(Refusal::Space)?;
-        self.alias = alias.expose_provenance();
+        let hole =
+            place::reserve(shared.len() + 2 * PAGE, Place::Random).map_err(Refusal::Space)?;
+        self.alias = hole + PAGE;
+        spans.set(hole..hole + shared.len() + 2 * PAGE, Kind::Closed);
+        self.map_view(&file, shared.clone(), Kind::Alias(0))
+            .map_err(refusal)?;
         spans.set(self.alias_of(&shared), Kind::Alias(0));
         Ok(())
     }
@@ -176,6 +170,8 @@ impl Memory {
     ) -> Result<(), Errno> {
         let shared = self.layout.shared();
         let alias = self.alias_of(&shared);
+        // It comes in pieces from here on, most of which must never be opened.
+        self.opening.keep();
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         let (start, len) = self.own(&alias);
         // First of all, so that a failure below cannot leave a way to write into
@@ -231,8 +227,9 @@ impl Memory {
     ///    writable (flipped, or of this generation), and no other thread
     ///    accesses them.
     pub(crate) unsafe fn write(&self, start: usize, bytes: &[u8]) {
-        let place = self.alias_of(&(start..start + bytes.len())).start;
-        let target = ptr::with_exposed_provenance_mut::<u8>(place);
+        let range = start..start + bytes.len();
+        let _writer = self.writer(&range);
+        let target = ptr::with_exposed_provenance_mut::<u8>(self.alias_of(&range).start);
         // SAFETY: duty 1; `bytes` cannot overlap memory that has no `&`.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) };
     }
@@ -267,6 +264,7 @@ impl Memory {
     /// # Safety
     /// As for [`Memory::write`].
     unsafe fn fill_zero(&self, range: Range<usize>) {
+        let _writer = self.writer(&range);
         let place = self.alias_of(&range);
         let target = ptr::with_exposed_provenance_mut::<u8>(place.start);
         // SAFETY: the caller's duty.
@@ -289,6 +287,7 @@ impl Memory {
     /// (Linux 5.14); their contents stay.
     pub(crate) fn populate(&self, range: Range<usize>) {
         if self.backing == Backing::Dual {
+            let _writer = self.writer(&range);
             let (start, len) = self.own(&self.alias_of(&range));
             // Refused after a fork, where the pages are another process's, and by old
             // kernels: writes fault then, or are refused themselves.
@@ -303,6 +302,7 @@ impl Memory {
     /// As for [`Memory::write`], for retired code that no thread executes; with
     /// [`Backing::Dual`].
     pub(crate) unsafe fn trap(&self, range: Range<usize>) {
+        let _writer = self.writer(&range);
         let place = self.alias_of(&range);
         let target = ptr::with_exposed_provenance_mut::<u8>(place.start);
         // SAFETY: the caller's duty.
@@ -321,6 +321,7 @@ impl Memory {
             true => Advice::LinuxRemove,
             false => Advice::LinuxDontNeed,
         };
+        let _writer = self.writer(&range);
         let (start, len) = self.own(&self.alias_of(&range));
         // SAFETY: duty 1; whole pages, which read as zero afterwards.
         if unsafe { rustix::mm::madvise(start, len, advice) }.is_ok() {
@@ -356,6 +357,37 @@ impl Memory {
         self.can_sync_core() && membarrier(MembarrierCommand::PrivateExpeditedSyncCore).is_ok()
     }
 
+    /// Opens the alias, if that is where `range` is written, until what it gives is dropped.
+    fn writer(&self, range: &Range<usize>) -> Writer<'_> {
+        if !self.layout.shared().contains(&range.start) || self.backing != Backing::Dual {
+            return Writer::of_private();
+        }
+        self.opening.write(|| {
+            let opened = self.protect_alias(MprotectFlags::READ | MprotectFlags::WRITE);
+            // It could be written before, and is one mapping, which nothing splits.
+            assert!(opened.is_ok(), "the alias cannot be opened: {opened:?}");
+        })
+    }
+
+    /// Closes the alias if nothing was written through it since the last call. True if
+    /// there is nothing left to do until the next write.
+    pub(crate) fn rest(&self) -> bool {
+        self.opening.rest(|| {
+            let (start, len) = self.own(&self.alias_of(&self.layout.shared()));
+            // Only so that opening finds no pages to go through; these stay in the memfd.
+            // SAFETY: ours, and nobody is writing: `Opening` saw to it.
+            let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxDontNeed) };
+            self.protect_alias(MprotectFlags::empty()).is_ok()
+        })
+    }
+
+    fn protect_alias(&self, protection: MprotectFlags) -> Result<(), Errno> {
+        let (start, len) = self.own(&self.alias_of(&self.layout.shared()));
+        // SAFETY: ours; `Opening` lets one thread at a time here, and closes only what
+        // nobody writes.
+        unsafe { rustix::mm::mprotect(start, len, protection) }
+    }
+
     /// Where a range is written.
     fn alias_of(&self, range: &Range<usize>) -> Range<usize> {
         let shared = self.layout.shared();
@@ -384,10 +416,10 @@ impl Drop for Memory {
     fn drop(&mut self) {
         let shared = self.layout.shared();
         if self.alias != shared.start {
-            let alias = ptr::with_exposed_provenance_mut(self.alias);
-            // SAFETY: the alias is ours, mapped since creation without holes;
-            // every draft keeps the memory alive, so nobody writes through it.
-            let unmapped = unsafe { rustix::mm::munmap(alias, shared.len()) };
+            let hole = ptr::with_exposed_provenance_mut(self.alias - PAGE);
+            // SAFETY: the alias and its guards are ours, mapped since creation without
+            // holes; every draft keeps the memory alive, so nobody writes through it.
+            let unmapped = unsafe { rustix::mm::munmap(hole, shared.len() + 2 * PAGE) };
             debug_assert!(unmapped.is_ok());
         }
         let base = ptr::with_exposed_provenance_mut(self.layout.base);

@@ -139,6 +139,20 @@ pub enum LinkError {
     Missing(Vec<Missing>),
 }
 
+impl LinkError {
+    /// Whether a field of less than 64 bits could not hold an address, so that the object
+    /// has to lie below 2 GiB: see [`Object::needs_low_addresses`](crate::Object).
+    pub fn wants_low_addresses(&self) -> bool {
+        match self {
+            LinkError::Relocation { site, problem } => {
+                let address = ["R_X86_64_32", "R_X86_64_32S"].contains(&&*site.relocation);
+                address && matches!(problem, Problem::OutOfRange { .. })
+            }
+            _ => false,
+        }
+    }
+}
+
 /// One place in an object file that a relocation changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {

@@ -12,7 +12,8 @@ use object::read::StringTable;
 use object::read::elf::{FileHeader, SectionHeader, SectionTable, Sym, SymbolTable};
 
 use crate::error::LinkError;
-use crate::section::{Class, Presence, Section, SectionId, classify};
+use crate::relocation::{self, Expression};
+use crate::section::{Class, Presence, Rela, Section, SectionId, classify};
 use crate::symbol::{Bind, Kind, Origin, Symbol, SymbolId};
 
 /// The largest alignment a section may ask for: a huge page.
@@ -59,6 +60,18 @@ impl<'d> Object<'d> {
     /// What errors call this object.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether a part of the program holds addresses in fields of less than 64 bits, as code
+    /// of the small non-PIC model does: it has to lie below 2 GiB.
+    pub fn needs_low_addresses(&self) -> bool {
+        let short = |relocation: &Rela| {
+            let rule = relocation::rule(relocation.r_type(LE, false).0);
+            rule.is_some_and(|rule| rule.expression == Expression::Absolute && rule.width < 8)
+        };
+        // Records in sections that are dropped are not kept.
+        let mut all = self.sections.iter().flat_map(|section| section.relocations);
+        all.any(short)
     }
 
     /// How it was compiled, if the compiler was asked to record that: words that end with

@@ -11,6 +11,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use uruk::{
     CodegenError, EXIT_FAILURE, Error, Freed, HeapConfig, Jit, Mode, PolicyConfig, Program,
     ProgramOptions, ReclaimConfig, SamplingChoice, StatsFormat, Tier, Tiers, ToolSettings,
+    needs_low_addresses,
 };
 
 /// A lazy JIT runtime with hot patching for LLVM IR.
@@ -115,6 +116,10 @@ struct Run {
     /// the file changes, and say so on standard error. May be given several times.
     #[arg(long, value_name = "FILE", conflicts_with = "eager")]
     watch: Vec<PathBuf>,
+    /// Place the program below 2 GiB, as code of the small non-PIC model needs. Done by itself
+    /// for object files that show it; bitcode with such inline assembly does not.
+    #[arg(long)]
+    low_addresses: bool,
     /// A shared library the program needs besides those of C, C++ and Rust: a path, or a name
     /// as the dynamic loader takes it, such as `libz.so.1`. May be given several times.
     #[arg(short, long, value_name = "NAME")]
@@ -308,8 +313,12 @@ fn run_program(run: Run) -> i32 {
     tools.gdb = run.gdb;
     let mut heap = HeapConfig::default();
     heap.freed = run.freed.into();
+    crate::memory::spare();
+    let mut inputs = run.files.iter().chain(&run.watch);
+    let low = run.low_addresses || inputs.any(|file| needs_low_addresses(file));
     let mut builder = Jit::builder()
         .heap(heap)
+        .low_addresses(low)
         .tiers(run.tiers.into())
         .sampling(run.sampling.into())
         .policy(policy)
@@ -364,6 +373,9 @@ fn tip(error: &Error, files: &[PathBuf]) -> Option<&'static str> {
         ),
         Error::MissingSymbols { .. } => {
             Some("`--library NAME` adds a shared library of the program, such as `libz.so.1`")
+        }
+        _ if error.wants_low_addresses() => {
+            Some("`--low-addresses` places the program below 2 GiB")
         }
         Error::NoEntry { .. } => Some("`--entry NAME` starts at another function"),
         _ => None,
