@@ -1,8 +1,10 @@
 //! The memory of versions: what is known of each piece, and moving it.
 //!
-//! A version is one allocation of code memory: text, private constants, unwind records
-//! and exception tables. Data that only this version uses (the words of its probes)
-//! lives as long, however often the code moves.
+//! A version is one allocation of code memory: text, what only its own instructions and the
+//! unwinder read (pools of literals, jump tables, GOT words, unwind records, exception
+//! tables). Data that only this version writes (the words of its probes) lives as long,
+//! however often the code moves. Constants that others may read lie with the module's
+//! (`constants`), and stay.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -15,6 +17,7 @@ use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 use uruk_unwind::Row;
 
+use crate::constants::Constants;
 use crate::core::Core;
 use crate::error::Error;
 use crate::guest::tls;
@@ -48,6 +51,8 @@ pub(crate) struct Rest {
     _uses: Uses,
     /// Kept for the code that uses them.
     _thread_locals: Option<tls::Owned>,
+    /// Kept for the code that refers to them, should the module go before it.
+    _constants: Option<Arc<Constants>>,
 }
 
 impl Rest {
@@ -57,12 +62,19 @@ impl Rest {
             _words: words,
             _uses: uses,
             _thread_locals: None,
+            _constants: None,
         }
     }
 
     /// The same, with the thread-locals of its code.
     pub(crate) fn with_thread_locals(mut self, thread_locals: Option<tls::Owned>) -> Rest {
         self._thread_locals = thread_locals;
+        self
+    }
+
+    /// The same, with the constants its code refers to.
+    pub(crate) fn with_constants(mut self, constants: Option<Arc<Constants>>) -> Rest {
+        self._constants = constants;
         self
     }
 }

@@ -18,6 +18,7 @@ use uruk_unwind::{RegionHandle, Row};
 
 use crate::bind::display_name;
 use crate::bodies::{Bodies, Extent};
+use crate::constants::Shared;
 use crate::cross::Parcels;
 use crate::error::Error;
 use crate::event::Events;
@@ -47,6 +48,8 @@ pub(crate) struct Module {
     pub(crate) inherited: Locals,
     /// What it offers to the inliners of others.
     pub(crate) parcels: Parcels,
+    /// What LLVM made for its functions and outlives their versions.
+    pub(crate) constants: Shared,
     definitions: OnceLock<HashMap<Box<str>, SymbolId>>,
     interprocedural: OnceLock<Option<String>>,
 }
@@ -63,6 +66,7 @@ impl Module {
             dylib: dylib.clone(),
             inherited: Locals::default(),
             parcels: Parcels::default(),
+            constants: Shared::default(),
             definitions: OnceLock::new(),
             interprocedural: OnceLock::new(),
         })

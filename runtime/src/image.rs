@@ -205,6 +205,11 @@ impl Core {
             },
             memory,
             uses,
+            image
+                .modules
+                .iter()
+                .map(|(_, m)| m.constants.hand_over())
+                .collect(),
             stays,
         )?;
         self.names.define(tracker, names)?;

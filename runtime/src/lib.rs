@@ -28,6 +28,7 @@ mod background;
 mod bind;
 mod blocks;
 mod bodies;
+mod constants;
 mod core;
 mod counts;
 mod cross;

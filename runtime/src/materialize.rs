@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use uruk_codegen::{
-    BODY_PREFIX, COUNTERS, CodegenError, Compile, Compiled, Labels, ModulePlan, PROBES,
+    APART, BODY_PREFIX, COUNTERS, CodegenError, Compile, Compiled, Labels, ModulePlan, PROBES,
 };
 use uruk_heap::Pool;
 use uruk_link::{Graph, LayoutOptions, Object, Resolved};
@@ -256,16 +256,20 @@ impl Core {
         let graph = Graph::new(vec![Object::parse(file, &object)?])?;
         let laid = graph.layout(&LayoutOptions {
             merge_read_only: true,
+            apart: Some(APART),
             ..Default::default()
         })?;
+        let dylib = &function.module.dylib;
+        let mut uses = Uses::default();
+        let find = |name: &str, need| self.resolve(crossing.dylib_of(dylib, name), name, need);
+        let constants = self.place_constants(&laid, function, id, find, &mut uses)?;
         let mut drafts = self.allocate(&laid)?;
-        let placed = laid.place(drafts.placement(None))?;
+        let placed = laid.place_with(drafts.placement(None), constants.addresses)?;
         let body = format!("{BODY_PREFIX}{link_name}");
         let entry = placed
             .definitions()
             .find(|(d, _)| d.name == body)
             .map(|(d, address)| (address, address + d.size));
-        let dylib = &function.module.dylib;
         let counters = match compiled.counts {
             true => Some(self.tiers.counts.address(&self.heap, id)?),
             false => None,
@@ -280,12 +284,11 @@ impl Core {
             }
             None => None,
         };
-        let mut uses = Uses::default();
         let linked = placed.fix_up(|name, need| match (name, counters, &words) {
             (COUNTERS, Some(at), _) => Some(Resolved::at(at)),
             (PROBES, _, Some(words)) => Some(Resolved::at(words.address())),
             _ => {
-                let resolved = self.resolve(crossing.dylib_of(dylib, name), name, need)?;
+                let resolved = find(name, need)?;
                 self.note_use(&resolved, &mut uses);
                 Some(resolved)
             }
@@ -329,7 +332,7 @@ impl Core {
             rows: linked.fdes,
             name: function.name,
             moves: movable.then_some(linked.moves),
-            rest: Arc::new(Rest::new(data, words.clone(), uses)),
+            rest: Arc::new(Rest::new(data, words.clone(), uses).with_constants(constants.held)),
         };
         Ok(Built {
             unit: None,

@@ -154,7 +154,8 @@ impl Tracker {
     ///
     /// # Safety
     /// 1. Nobody keeps using addresses of its data, or of functions of object files,
-    ///    that the program or its host took.
+    ///    that the program or its host took. A call that is the last thing a function of it
+    ///    does may still be using its arguments: its strings are data.
     ///
     /// # Errors
     /// It was removed before.

@@ -138,6 +138,8 @@ pub(crate) struct Unit {
     pub(crate) promoted: u32,
     /// Which of the bodies that were offered are in the unit.
     pub(crate) taken: Vec<usize>,
+    /// True if its code may go before the module does: it is a version of a function.
+    pub(crate) is_version: bool,
 }
 
 pub(crate) struct Builder(pub(crate) LLVMBuilderRef);
@@ -190,6 +192,7 @@ pub(crate) struct Extraction<'a> {
     pub(crate) promoted: u32,
     /// Bodies of other modules defined here, by their place among those offered.
     pub(crate) taken: Vec<usize>,
+    is_version: bool,
 }
 
 impl<'a> Extraction<'a> {
@@ -242,6 +245,7 @@ impl<'a> Extraction<'a> {
             guided_functions: 0,
             promoted: 0,
             taken: Vec::new(),
+            is_version: false,
         })
     }
 
@@ -265,6 +269,7 @@ impl<'a> Extraction<'a> {
         }
         self.pending.push_back((old, new));
         self.copy_pending()?;
+        self.is_version = true;
         Ok(new)
     }
 
@@ -399,6 +404,7 @@ impl<'a> Extraction<'a> {
             guided_functions: self.guided_functions,
             promoted: self.promoted,
             taken: self.taken,
+            is_version: self.is_version,
         }
     }
 

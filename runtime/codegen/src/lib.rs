@@ -19,7 +19,7 @@
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
 //! answered), [`reader`], `table`, `extract`, `globals`, `body` and `constant` (the copy),
 //! `candidates`, `survey`, `library`, `parcel` and `foreign` (bodies for other modules, and
-//! from them), [`facts`], `optimize` and `passes` (tiers 2 and 3), `shape`
+//! from them), [`facts`], `optimize` and `passes` (tiers 2 and 3), `apart` (constants), `shape`
 //! (loops and counters), `labels`, [`profile`], `probe` and `guide` (what code counts about itself, and
 //! its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`], [`pool`], `query`
 //! and `interface` (questions about a module), [`cancel`] and `gate`, [`fatal`].
@@ -40,6 +40,7 @@ pub mod reader;
 pub mod summary;
 pub mod warm;
 
+mod apart;
 mod bitcode;
 mod body;
 mod candidates;
@@ -65,6 +66,7 @@ mod shape;
 mod survey;
 mod table;
 
+pub use apart::{APART, is_shared, stays_with_code};
 pub use bitcode::Bitcode;
 pub use cancel::Cancellation;
 pub use compile::{

@@ -19,6 +19,7 @@ use inkwell::llvm_sys::error::{LLVMDisposeErrorMessage, LLVMErrorRef, LLVMGetErr
 use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMValueRef};
 use rustc_hash::FxHashSet;
 
+use crate::apart;
 use crate::bitcode::Bitcode;
 use crate::compile::{Compile, Tier};
 use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
@@ -236,7 +237,7 @@ impl Reader {
             if gate.look() {
                 return Err(Stop::Cancelled);
             }
-            Ok(emitter.emit(unit.module.raw()))
+            Ok(apart::emit(emitter, unit))
         })
     }
 

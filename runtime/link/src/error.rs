@@ -233,6 +233,10 @@ pub enum Problem {
     /// Position-relative inside the template of thread-locals, which has no address.
     #[error("position-relative inside the thread-local template")]
     RelativeInTemplate,
+    /// A constant that lies apart from the image refers to a part of it, or to a constant
+    /// that refers to it in turn.
+    #[error("a constant apart from the image refers to what may go before it")]
+    IntoImage,
 }
 
 /// A name nobody defines.

@@ -375,13 +375,14 @@ impl Fixer<'_, '_> {
             Origin::Section(_) if here.kind == Kind::Ifunc => {
                 placed.plt_entry(symbol).ok_or(Problem::Discarded)
             }
-            Origin::Section(id) => {
-                let home = placed.laid.homes.sections[id.index()].ok_or(Problem::Discarded)?;
-                if home.region == Region::Tls {
-                    return Err(Problem::ThreadLocal);
+            Origin::Section(id) => match placed.laid.homes.sections[id.index()] {
+                Some(home) if home.region == Region::Tls => Err(Problem::ThreadLocal),
+                Some(home) => Ok(placed.linear(home).plus(here.value)),
+                None => {
+                    let start = placed.constant(id).ok_or(Problem::Discarded)?;
+                    Ok(Linear::fixed(start).plus(here.value))
                 }
-                Ok(placed.linear(home).plus(here.value))
-            }
+            },
         }
     }
 

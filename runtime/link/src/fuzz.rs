@@ -77,6 +77,7 @@ fn link_objects(files: &[&[u8]], prune: bool, code: u64) -> Result<(Linked, bool
     let options = LayoutOptions {
         merge_read_only: prune,
         max_size: 16 << 20,
+        apart: prune.then_some(".rodata.str"),
         ..LayoutOptions::default()
     };
     let laid = graph.layout(&options)?;
@@ -92,7 +93,15 @@ fn link_objects(files: &[&[u8]], prune: bool, code: u64) -> Result<(Linked, bool
         read_write: 0x3000_0000,
         tls: Some(tls),
     };
-    let placed = laid.place(at)?;
+    let mut apart = Vec::new();
+    for (number, constant) in laid.constants().iter().enumerate() {
+        let address = 0x5000_0000 + 0x100_0000 * number as u64;
+        let targets = vec![0x4000_0000; constant.references.len()];
+        let bytes = laid.fill(constant, address, &targets)?;
+        assert_eq!(bytes.len(), constant.bytes.len(), "a constant grew");
+        apart.push(address);
+    }
+    let placed = laid.place_with(at, apart)?;
     let definitions = placed.definitions().count();
     assert!(
         definitions <= files.iter().map(|file| file.len()).sum(),

@@ -7,12 +7,15 @@
 //! | read-write | GOT, ifunc words, data; then the zero-filled tail: `.bss`, common |
 //! | thread-local template | `.tdata`; then the zero-filled tail `.tbss` |
 //!
+//! Constants that lie apart (`apart.rs`) are in no segment.
+//!
 //! Within one row sections keep the order of objects and of sections in them;
 //! those that `__start_` and `__stop_` symbols bound come last, side by side.
 //! The zero-filled tails exist as numbers only, never as bytes.
 
 use std::fmt;
 
+use crate::apart::{self, Constant};
 use crate::error::LinkError;
 use crate::got::{self, PLT_ENTRY, Plan};
 use crate::graph::Graph;
@@ -34,6 +37,9 @@ pub struct LayoutOptions {
     pub max_size: u64,
     /// Fill in [`crate::Linked::map`].
     pub map: bool,
+    /// Constants in sections whose names begin with this lie apart from the image: see
+    /// [`Laid::constants`].
+    pub apart: Option<&'static str>,
 }
 
 impl Default for LayoutOptions {
@@ -43,6 +49,7 @@ impl Default for LayoutOptions {
             segments_near: true,
             max_size: 1 << 30,
             map: false,
+            apart: None,
         }
     }
 }
@@ -148,6 +155,7 @@ pub struct Laid<'d> {
     pub(crate) read_write: Cursor,
     pub(crate) template: Cursor,
     pub(crate) map: bool,
+    pub(crate) apart: Vec<Constant<'d>>,
 }
 
 impl<'d> Graph<'d> {
@@ -174,6 +182,7 @@ impl<'d> Graph<'d> {
     ) -> Result<Laid<'d>, LinkError> {
         let live = self.live_records();
         let plan = got::plan(&self, &live, options, &mut hint)?;
+        let apart = apart::find(&self, options, &plan)?;
         Layouter::new(&self, options).run(&plan, &live).map(
             |(homes, [code, read_only, read_write, template])| Laid {
                 graph: self,
@@ -184,6 +193,7 @@ impl<'d> Graph<'d> {
                 read_write,
                 template,
                 map: options.map,
+                apart,
             },
         )
     }
@@ -374,7 +384,9 @@ impl<'g, 'd> Layouter<'g, 'd> {
     ) -> Result<(), LinkError> {
         let graph = self.graph;
         for (index, section) in graph.sections.iter().enumerate() {
-            let meant = is_meant(section.class) && section.is_placed();
+            let apart = self.options.apart;
+            let apart = apart.is_some_and(|prefix| apart::is_apart(section, prefix));
+            let meant = is_meant(section.class) && section.is_placed() && !apart;
             if meant && (graph.bounds.is_empty() || !section.is_bounded()) {
                 self.sections[index] = Some(cursor.put(section.size, section.align)?);
             }

@@ -15,7 +15,7 @@
 //! |---|---|---|---|
 //! | parse | bytes | [`Object`] | `object.rs`, `section.rs`, `symbol.rs` |
 //! | join | objects | [`Graph`] | `graph.rs`, `frames.rs`, `preempt.rs`, `prune.rs` |
-//! | lay out | graph | [`Laid`] | `layout.rs`, `got.rs` |
+//! | lay out | graph | [`Laid`] | `layout.rs`, `got.rs`, `apart.rs` |
 //! | place | addresses | [`Placed`] | `placed.rs` |
 //! | fix up | addresses of externals | [`Linked`] | `fixup.rs`, `evaluate.rs`, `relocation.rs`, `relax.rs`, `unwind.rs` |
 //! | move | another address | the same bytes, [`relocate`]d | `linear.rs`, `record.rs`, `moves.rs` |
@@ -59,6 +59,7 @@ mod resolve;
 mod preempt;
 mod prune;
 
+mod apart;
 mod got;
 mod layout;
 
@@ -81,6 +82,7 @@ mod linked;
 
 pub mod fuzz;
 
+pub use apart::{Constant, Reference, Referent};
 pub use error::{LinkError, Missing, Needer, Problem, Site};
 pub use graph::{Graph, Undefined};
 pub use layout::{Hint, Laid, LayoutOptions, Segment, SegmentShape, TlsShape};

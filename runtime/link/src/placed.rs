@@ -4,6 +4,7 @@ use crate::error::LinkError;
 use crate::got::PLT_ENTRY;
 use crate::layout::{Cursor, Home, Laid, Region, Segment};
 use crate::linear::Linear;
+use crate::section::SectionId;
 use crate::symbol::{Definition, Kind, Origin, SymbolId};
 
 /// Addresses for the segments of an image, as the running code sees them. An
@@ -35,6 +36,8 @@ pub struct TlsPlace {
 pub struct Placed<'d> {
     pub(crate) laid: Laid<'d>,
     pub(crate) at: Placement,
+    /// Addresses of the constants that lie apart, by number.
+    pub(crate) apart: Vec<u64>,
 }
 
 impl<'d> Laid<'d> {
@@ -45,10 +48,24 @@ impl<'d> Laid<'d> {
     /// An address that breaks the segment's alignment, or an end beyond the
     /// address space.
     pub fn place(self, at: Placement) -> Result<Placed<'d>, LinkError> {
+        self.place_with(at, Vec::new())
+    }
+
+    /// Gives the segments their addresses, and says where the [`Laid::constants`] lie. What
+    /// refers to a constant without an address is an error of its relocation.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Laid::place`].
+    pub fn place_with(self, at: Placement, apart: Vec<u64>) -> Result<Placed<'d>, LinkError> {
         check(Segment::Code, &self.code, at.code)?;
         check(Segment::ReadOnly, &self.read_only, at.read_only)?;
         check(Segment::ReadWrite, &self.read_write, at.read_write)?;
-        Ok(Placed { laid: self, at })
+        Ok(Placed {
+            laid: self,
+            at,
+            apart,
+        })
     }
 }
 
@@ -90,13 +107,22 @@ impl<'d> Placed<'d> {
                 {
                     return entry.value;
                 }
-                let home = self.laid.homes.sections[section.index()];
-                home.map_or(0, |home| self.address(home).wrapping_add(symbol.value))
+                let start = match self.laid.homes.sections[section.index()] {
+                    Some(home) => Some(self.address(home)),
+                    None => self.constant(section),
+                };
+                start.map_or(0, |start| start.wrapping_add(symbol.value))
             }
             Origin::Common => self.common(id).map_or(0, |at| at.value),
             Origin::Absolute => symbol.value,
             Origin::Undefined | Origin::Bound { .. } | Origin::GotBase | Origin::TemplateBase => 0,
         }
+    }
+
+    /// Address of a section that lies apart.
+    pub(crate) fn constant(&self, section: SectionId) -> Option<u64> {
+        let number = self.laid.number_of(section)?;
+        self.apart.get(number).copied()
     }
 
     /// Address of a home; in the template, its offset there.

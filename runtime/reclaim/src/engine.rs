@@ -12,6 +12,10 @@
 //! sweep:                                           | choose, fence, scan | drain, unregister, free
 //! ```
 //!
+//! While scans prove nothing (no `/proc`, a thread that never answers), copies would only
+//! add to what is held: every original stays. An evacuation then begins with a scan, and
+//! ends there if that proves nothing either.
+//!
 //! Invariants:
 //! - A block is freed only as [`crate::Dead`], which `proof` or a swing that was
 //!   refused made it, and after `drain_samples` and `unregister`.
@@ -99,6 +103,8 @@ struct Group {
 #[derive(Debug)]
 enum Phase {
     Idle,
+    /// Of an evacuation: whether anything can be proved.
+    Probing,
     Copying(VecDeque<BlockId>),
     Proving,
     Freeing,
@@ -139,6 +145,8 @@ pub struct Engine {
     in_vain: bool,
     published: u64,
     residue: u64,
+    /// The last scan failed, or proved nothing of any block.
+    barren: bool,
     last_start: Option<Nanos>,
     last_spent: Nanos,
     stats: Stats,
@@ -167,6 +175,7 @@ impl Engine {
             in_vain: false,
             published: 0,
             residue: 0,
+            barren: false,
             last_start: None,
             last_spent: Nanos::ZERO,
             stats: Stats::default(),
@@ -200,6 +209,12 @@ impl Engine {
         self.release_some(env);
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Idle => return self.begin(env, now),
+            Phase::Probing => {
+                self.prove(env, now);
+                if !self.barren {
+                    self.evacuate(env);
+                }
+            }
             Phase::Copying(queue) => self.copy_some(env, queue, now),
             Phase::Proving => self.prove(env, now),
             Phase::Freeing => {
@@ -278,6 +293,10 @@ impl Engine {
         self.start(kind, reason, now);
         match kind {
             Kind::Sweep => self.phase = Phase::Proving,
+            Kind::Evacuate if self.barren => {
+                self.published = 0;
+                self.phase = Phase::Probing;
+            }
             Kind::Evacuate => self.evacuate(env),
         }
         Step::Working

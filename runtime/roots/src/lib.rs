@@ -17,6 +17,10 @@
 //! whenever something else runs. Stacks nobody runs on (fibers) are registered, or searched
 //! for in all memory ([`Roots::search_memory`]).
 //!
+//! What is proved is that nobody executes a range, not that nobody reads it: a register
+//! that keeps an address as data may be out of sight (`look`). Data that code outside of a
+//! range may read does not belong in it.
+//!
 //! A fiber may be handed from thread to thread during a scan. Its stack is read after
 //! all threads: code on it that ran when its thread was scanned and was suspended since
 //! has left its return address there, also if it runs again by then: the word stays

@@ -9,9 +9,15 @@
 //! rbx, rbp, r12 to r15 of a sleeping thread are not shown by the kernel. Nobody
 //! returns or jumps through them without being on the stack as well: a frame that
 //! called somebody has its own return address there, and the innermost code, which made
-//! the system call, is the program counter, which is shown. What is only in such a
-//! register is a pointer kept as data; generated code has no pointers into code but
-//! return addresses (function addresses are stubs').
+//! the system call, is the program counter, which is shown. Generated code has no other
+//! pointers into code (function addresses are stubs').
+//!
+//! That is an argument about code. A pointer kept as data may be in such a register and
+//! nowhere else: `puts`, called last by a function that is then on no stack, waits for its
+//! stream's lock with the address of the text in rbx. So a range must hold nothing that
+//! anybody reads but its own code and who unwinds through it: a thread that is about to
+//! read it is found in the code. Whoever asks about ranges sees to it (in a session
+//! `uruk_codegen`'s `apart` and `constants` of the library).
 //!
 //! rdi, rsi, rdx, r10, r8 and r9 are shown and are scanned: `vfork` keeps its return
 //! address in rdi while the child runs on the same stack and overwrites the word there.

@@ -173,6 +173,8 @@ impl Engine {
         self.phase = Phase::Freeing;
         let chosen = self.choose(now);
         if chosen.is_empty() {
+            // If nothing is retired, nothing failed to be proved.
+            self.barren &= !self.waiting.is_empty();
             return;
         }
         let span = |id: &BlockId| Some((self.blocks.get(*id)?.block.span, *id));
@@ -186,6 +188,7 @@ impl Engine {
                     self.put_off(id, now);
                 }
                 if let NoProof::Failed(error) = why {
+                    self.barren = true;
                     self.stats.failed += 1;
                     self.end(End::NoProof(error));
                 }
@@ -204,6 +207,12 @@ impl Engine {
         self.stats.longest_handshake = self.stats.longest_handshake.max(answer.longest_handshake);
         self.stats.missing = answer.missing;
         self.stats.missing.truncate(self.config.listed as usize);
+        if verdicts.iter().all(|verdict| *verdict == Verdict::Unknown) {
+            self.barren = true;
+        } else if std::mem::take(&mut self.barren) {
+            // What could not be evacuated meanwhile can be now.
+            self.residue = 0;
+        }
         let (mut pinned, mut unproved) = (0, 0);
         for (id, verdict) in ids.into_iter().zip(verdicts) {
             match verdict {

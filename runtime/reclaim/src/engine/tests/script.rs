@@ -21,6 +21,7 @@ pub(super) struct Script {
     pub(super) fork_in_scan: bool,
     pub(super) no_flip: bool,
     pub(super) no_fence: bool,
+    pub(super) no_scan: bool,
     pub(super) room: Option<u64>,
     pub(super) fixed: BTreeSet<BlockId>,
     pub(super) superseded: BTreeSet<BlockId>,
@@ -99,6 +100,9 @@ impl Environment for Script {
     fn scan(&mut self, ranges: &[Span]) -> Result<ScanAnswer, EnvironmentError> {
         assert!(ranges.is_sorted());
         let _ = write!(self.log, "scan {} ", ranges.len());
+        if self.no_scan {
+            return Err(EnvironmentError::NoScan("told so".to_owned()));
+        }
         self.generation += u64::from(self.fork_in_scan);
         let held = |(range, span): (usize, &Span)| {
             let thread = ThreadId(*self.held.get(&span.start)?);

@@ -1,0 +1,252 @@
+//! Constants apart: sections that an image refers to and that lie outside of it.
+//!
+//! A section whose name begins with [`LayoutOptions::apart`] is in no segment. It becomes a
+//! [`Constant`], for which the caller finds a place: of its own, or one that an equal
+//! constant of another image has already. It may stay there when the image goes.
+//!
+//! # Invariants
+//! - A constant refers to symbols from outside, to itself, and to constants before it in
+//!   [`Laid::constants`], by address or by distance. Anything else is
+//!   [`Problem::IntoImage`]: it would point to what may go before it.
+//! - Its bytes are a function of its own address and of what a [`Constant`] shows, with the
+//!   addresses of what it refers to. Constants for which these are equal may share a place.
+
+use object::LittleEndian;
+
+use crate::error::{LinkError, Problem};
+use crate::got::Plan;
+use crate::graph::Graph;
+use crate::layout::{Laid, LayoutOptions, Region};
+use crate::relocation::{self, Expression};
+use crate::section::{Class, Rela, Section, SectionId};
+use crate::symbol::{Bind, Need, Origin};
+
+/// A section that lies apart from the image.
+#[derive(Debug, Clone)]
+pub struct Constant<'d> {
+    /// The section's name.
+    pub name: &'d str,
+    /// Alignment in bytes, a power of two.
+    pub align: usize,
+    /// Its bytes, before the fields of its references are filled.
+    pub bytes: &'d [u8],
+    /// What it refers to, in the order of the object.
+    pub references: Vec<Reference<'d>>,
+    section: SectionId,
+}
+
+/// A field of a constant.
+#[derive(Debug, Clone)]
+pub struct Reference<'d> {
+    /// Where the field is.
+    pub offset: u64,
+    /// The ELF type of its relocation.
+    pub kind: u32,
+    /// What is added to the address of what it refers to.
+    pub addend: i64,
+    /// What it refers to.
+    pub to: Referent<'d>,
+    relocation: Rela,
+}
+
+/// What a constant refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Referent<'d> {
+    /// A symbol from outside.
+    External {
+        /// Its name.
+        name: &'d str,
+        /// What the image needs of it.
+        need: Need,
+    },
+    /// A constant before this one, by its number.
+    Constant(usize),
+    /// The constant itself.
+    Itself,
+}
+
+/// The sections of `graph` that lie apart, each after those it refers to.
+pub(crate) fn find<'d>(
+    graph: &Graph<'d>,
+    options: &LayoutOptions,
+    plan: &Plan,
+) -> Result<Vec<Constant<'d>>, LinkError> {
+    let Some(prefix) = options.apart else {
+        return Ok(Vec::new());
+    };
+    let sections = graph.sections.iter().enumerate();
+    let mut left: Vec<SectionId> = sections
+        .filter(|(_, section)| is_apart(section, prefix))
+        .map(|(index, _)| SectionId(index as u32))
+        .collect();
+    let mut found = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let before = found.len();
+        let mut refused = None;
+        for id in std::mem::take(&mut left) {
+            match constant(graph, plan, &found, id) {
+                Ok(constant) => found.push(constant),
+                Err(why) => {
+                    left.push(id);
+                    refused.get_or_insert(why);
+                }
+            }
+        }
+        if let (Some(why), true) = (refused, found.len() == before) {
+            return Err(why);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a section lies apart under that prefix.
+pub(crate) fn is_apart(section: &Section<'_>, prefix: &str) -> bool {
+    matches!(section.class, Class::ReadOnly | Class::RelRo)
+        && section.is_placed()
+        && section.name.starts_with(prefix)
+}
+
+/// The constant of a section, if all it refers to is among those `before` it.
+fn constant<'d>(
+    graph: &Graph<'d>,
+    plan: &Plan,
+    before: &[Constant<'d>],
+    id: SectionId,
+) -> Result<Constant<'d>, LinkError> {
+    let section = &graph.sections[id.index()];
+    let reference = |relocation: &'d Rela| {
+        let kind = relocation.r_type(LittleEndian, false).0;
+        let rule = relocation::rule(kind).ok_or(Problem::UnknownType(kind))?;
+        if !matches!(rule.expression, Expression::Absolute | Expression::Relative) {
+            return Err(Problem::IntoImage);
+        }
+        let target = graph.target(section.object, relocation)?;
+        let symbol = &graph.symbols[target.index()];
+        let addend = relocation.r_addend.get(LittleEndian);
+        let (to, addend) = match symbol.origin {
+            Origin::Section(at) if at == id => {
+                (Referent::Itself, addend.wrapping_add(symbol.value as i64))
+            }
+            Origin::Section(at) => {
+                let number = before.iter().position(|other| other.section == at);
+                let number = number.ok_or(Problem::IntoImage)?;
+                let addend = addend.wrapping_add(symbol.value as i64);
+                (Referent::Constant(number), addend)
+            }
+            Origin::Undefined if symbol.bind != Bind::Local => {
+                let need = plan.entry(target).and_then(|entry| entry.external);
+                let (name, need) = (symbol.name, need.ok_or(Problem::NotPlanned)?);
+                (Referent::External { name, need }, addend)
+            }
+            _ => return Err(Problem::IntoImage),
+        };
+        Ok(Reference {
+            offset: relocation.r_offset.get(LittleEndian),
+            kind,
+            addend,
+            to,
+            relocation: *relocation,
+        })
+    };
+    let references = section.relocations.iter().map(|relocation| {
+        reference(relocation).map_err(|why| graph.relocation_error(id, relocation, why))
+    });
+    Ok(Constant {
+        name: section.name,
+        align: section.align.max(1) as usize,
+        bytes: section.data,
+        references: references.collect::<Result<_, _>>()?,
+        section: id,
+    })
+}
+
+impl<'d> Laid<'d> {
+    /// The constants that lie apart from the image, each after those it refers to.
+    pub fn constants(&self) -> &[Constant<'d>] {
+        &self.apart
+    }
+
+    /// The constants in the code segment: the names of their sections, and whether they are
+    /// tables of addresses in its text, or of distances to it, and nothing else.
+    pub fn constants_inside(&self) -> impl Iterator<Item = (&'d str, bool)> + '_ {
+        let sections = self.graph.sections.iter().zip(&self.homes.sections);
+        sections.filter_map(|(section, home)| {
+            let constant = matches!(section.class, Class::ReadOnly | Class::RelRo);
+            let inside = home.is_some_and(|home| home.region == Region::Code);
+            (constant && inside).then(|| (section.name, self.is_table(section)))
+        })
+    }
+
+    fn is_table(&self, section: &Section<'_>) -> bool {
+        let mut covered = 0;
+        for relocation in section.relocations {
+            let kind = relocation.r_type(LittleEndian, false).0;
+            let width = relocation::rule(kind).map_or(0, |rule| rule.width as u64);
+            let target = self.graph.target(section.object, relocation);
+            let origin = target.map(|id| self.graph.symbols[id.index()].origin);
+            match origin {
+                Ok(Origin::Section(id)) if self.graph.sections[id.index()].class == Class::Text => {
+                    covered += width;
+                }
+                _ => return false,
+            }
+        }
+        covered == section.size
+    }
+
+    /// The number of the constant that a section is.
+    pub(crate) fn number_of(&self, id: SectionId) -> Option<usize> {
+        self.apart.iter().position(|other| other.section == id)
+    }
+
+    /// The bytes of `constant` at the address `at`, where its references go to `targets`:
+    /// for each the address of what it refers to, which is not asked for of itself.
+    ///
+    /// # Errors
+    ///
+    /// A value that does not fit into its field.
+    pub fn fill(
+        &self,
+        constant: &Constant<'d>,
+        at: u64,
+        targets: &[u64],
+    ) -> Result<Vec<u8>, LinkError> {
+        let mut bytes = constant.bytes.to_vec();
+        for (reference, &target) in constant.references.iter().zip(targets) {
+            let target = match reference.to {
+                Referent::Itself => at,
+                _ => target,
+            };
+            fill_one(&mut bytes, reference, at, target).map_err(|problem| {
+                let (section, relocation) = (constant.section, &reference.relocation);
+                self.graph.relocation_error(section, relocation, problem)
+            })?;
+        }
+        Ok(bytes)
+    }
+}
+
+fn fill_one(bytes: &mut [u8], reference: &Reference<'_>, at: u64, to: u64) -> Result<(), Problem> {
+    let Reference {
+        offset,
+        kind,
+        addend,
+        ..
+    } = *reference;
+    let rule = relocation::rule(kind).ok_or(Problem::UnknownType(kind))?;
+    let mut value = to.wrapping_add(addend as u64);
+    if rule.expression == Expression::Relative {
+        value = value.wrapping_sub(at.wrapping_add(offset));
+    }
+    if !rule.takes(value) {
+        return Err(Problem::OutOfRange {
+            value: value as i64,
+            bits: 8 * rule.width as u32,
+        });
+    }
+    let field = usize::try_from(offset).ok();
+    let field = field.and_then(|start| bytes.get_mut(start..)?.get_mut(..rule.width));
+    let field = field.ok_or(Problem::OutsideSection)?;
+    field.copy_from_slice(&value.to_le_bytes()[..rule.width]);
+    Ok(())
+}
