@@ -13,8 +13,10 @@
 //! meanwhile; between steps the pass is given back.
 
 mod environment;
+mod foreign;
 #[cfg(test)]
 mod fork_tests;
+mod library;
 mod notes;
 mod registered;
 mod shared;

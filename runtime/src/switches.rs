@@ -22,7 +22,7 @@
 //! 0xf3, 0x0f.
 //!
 //! Nearly no code has the bytes of such a write: [`suspicious`] looks for them, at
-//! about a byte in a nanosecond, and only then code is decoded. The first decoder of a process
+//! about a byte in a nanosecond, and only then a function is decoded. The first decoder of a process
 //! makes tables of 360 KB in 0.8 ms, so subtractions of floating-point numbers, whose opcode
 //! is that of `pop rsp`, are told apart by their prefixes.
 
@@ -37,10 +37,7 @@ const SLOTS: usize = 64;
 /// Where `code`, which lies at `start`, first goes to another stack. Functions begin at
 /// `bounds`, sorted.
 pub(crate) fn find(code: &[u8], start: u64, bounds: &[u64]) -> Option<u64> {
-    if !suspicious(code) {
-        return None;
-    }
-    let mut track = Track::new();
+    let mut track = None;
     // Data before a function must not swallow its beginning: each part is decoded for itself.
     let end = start.wrapping_add(code.len() as u64);
     let within = bounds
@@ -50,10 +47,13 @@ pub(crate) fn find(code: &[u8], start: u64, bounds: &[u64]) -> Option<u64> {
     let mut from = start;
     for to in within.chain([end]) {
         let part = code.get((from - start) as usize..(to - start) as usize)?;
-        track.forget();
-        let mut decoder = Decoder::with_ip(64, part, from, DecoderOptions::NONE);
-        if let Some(found) = decoder.iter().find(|instruction| track.step(instruction)) {
-            return Some(found.ip());
+        if suspicious(part) {
+            let track = track.get_or_insert_with(Track::new);
+            track.forget();
+            let mut decoder = Decoder::with_ip(64, part, from, DecoderOptions::NONE);
+            if let Some(found) = decoder.iter().find(|instruction| track.step(instruction)) {
+                return Some(found.ip());
+            }
         }
         from = to;
     }
