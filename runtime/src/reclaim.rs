@@ -47,6 +47,7 @@ use environment::{Hands, space_of};
 pub(crate) use notes::{Note, Notes};
 pub use registered::RegisteredStack;
 use stacks::StackSearch;
+pub(crate) use stacks::note_asked;
 
 /// Notes are left to gather for so long, unless somebody waits.
 const GATHER: Duration = Duration::from_millis(5);

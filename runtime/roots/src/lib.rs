@@ -94,9 +94,9 @@ mod roots;
 mod scratch;
 #[cfg(not(loom))]
 mod settle;
-mod slot;
 #[cfg(not(loom))]
 mod sharers;
+mod slot;
 #[cfg(not(loom))]
 mod stacks;
 mod sync;

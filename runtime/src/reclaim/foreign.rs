@@ -157,3 +157,24 @@ fn unwinder() -> u64 {
     }
     _Unwind_RaiseException as *const () as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::foreign_code;
+
+    #[test]
+    fn what_is_trusted() {
+        let found = foreign_code(|_| false).expect("proc");
+        let trusted = found.trusted();
+        let is_trusted = |name: &str| {
+            let mut files = found.files.iter().filter(|file| file.path.contains(name));
+            files.all(|file| trusted.contains(&file.key))
+        };
+        for name in ["/libc.so", "/ld-linux", "/libgcc_s", "/libLLVM", "/libz.so"] {
+            assert!(is_trusted(name), "{name}");
+        }
+        let own: Vec<_> = found.files.iter().filter(|file| file.is_own()).collect();
+        assert_eq!(own.len(), 1);
+        assert!(!trusted.contains(&own[0].key));
+    }
+}

@@ -41,6 +41,11 @@ pub(super) const FIBERS: [&str; 16] = [
 /// libraries have the C library's own.
 pub(super) const CONTEXTS: [&str; 3] = ["makecontext", "setcontext", "swapcontext"];
 
+/// Whether `name` is one of them.
+pub(super) fn goes_elsewhere(name: &str) -> bool {
+    CONTEXTS.contains(&name) || FIBERS.binary_search(&name).is_ok()
+}
+
 /// Parts of a pair: together they make a stack and go to it.
 pub(super) const ALTERNATE: u8 = 1;
 pub(super) const JUMP: u8 = 2;
@@ -120,7 +125,7 @@ pub(super) fn look(path: &str, code: bool) -> Option<Signs> {
                 continue;
             };
             signs.pair |= part_of_pair(name);
-            if CONTEXTS.contains(&name) || FIBERS.binary_search(&name).is_ok() {
+            if goes_elsewhere(name) {
                 signs.switches = Some(format!("uses {name}"));
                 return Some(signs);
             }
@@ -137,10 +142,15 @@ pub(super) fn look(path: &str, code: bool) -> Option<Signs> {
 fn find_switch(elf: &Elf<'_>) -> Option<Option<u64>> {
     let tables = [elf.elf_dynamic_symbol_table(), elf.elf_symbol_table()];
     let symbols = tables.iter().flat_map(|table| table.iter());
-    let mut bounds: Vec<u64> = symbols.map(|symbol| symbol.st_value(LittleEndian)).collect();
+    let mut bounds: Vec<u64> = symbols
+        .map(|symbol| symbol.st_value(LittleEndian))
+        .collect();
     bounds.sort_unstable();
     bounds.dedup();
-    for section in elf.sections().filter(|section| section.kind() == SectionKind::Text) {
+    for section in elf
+        .sections()
+        .filter(|section| section.kind() == SectionKind::Text)
+    {
         let code = section.data().ok()?;
         let (start, end) = (section.address(), section.address() + section.size());
         let from = bounds.partition_point(|&bound| bound < start);
@@ -154,21 +164,39 @@ fn find_switch(elf: &Elf<'_>) -> Option<Option<u64>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::super::foreign::foreign_code;
+    use super::{ALTERNATE, CONTEXTS, FIBERS, JUMP, Signs, links, look, part_of_pair};
+
+    fn path(name: &str) -> String {
+        let found = foreign_code(|_| false).expect("proc").files;
+        let found = found.into_iter().find(|file| file.path.contains(name));
+        found.expect("mapped").path
+    }
 
     #[test]
-    fn hits() {
-        for path in std::env::var("HITS").unwrap_or_default().split_whitespace() {
-            let at = std::time::Instant::now();
-            let links = links(path);
-            let t0 = at.elapsed();
-            let at = std::time::Instant::now();
-            let names = look(path, false);
-            let t1 = at.elapsed();
-            let at = std::time::Instant::now();
-            let all = look(path, true);
-            let t2 = at.elapsed();
-            println!("{path} {:?} {t0:?} {t1:?} {t2:?} {names:?} {all:?}", links.and_then(|l| l.name));
-        }
+    fn names_are_sorted() {
+        assert!(FIBERS.is_sorted() && CONTEXTS.is_sorted());
+        assert_eq!(part_of_pair("sigaltstack"), ALTERNATE);
+        assert_eq!(part_of_pair("siglongjmp"), JUMP);
+        assert_eq!(part_of_pair("setjmp"), 0);
+    }
+
+    #[test]
+    fn libraries_are_told_apart() {
+        // Whoever looked at it would think so; nobody does.
+        let signs = look(&path("libc.so"), false).expect("readable");
+        assert!(signs.switches.is_some_and(|sign| sign.ends_with("context")));
+        let plain = Some(Signs::default());
+        assert_eq!(look(&path("libm.so"), true), plain);
+        assert_eq!(look("/no such file", true), None);
+        assert_eq!(look("/dev/null", true), None);
+        assert_eq!(look("/proc/self/maps", false), None);
+    }
+
+    #[test]
+    fn files_say_what_they_need() {
+        let links = links(&path("libm.so")).expect("readable");
+        assert_eq!(links.name.as_deref(), Some("libm.so.6"));
+        assert!(links.needs.contains(&String::from("libc.so.6")));
     }
 }
