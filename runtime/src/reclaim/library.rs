@@ -12,7 +12,7 @@ use std::fs::File;
 
 use object::elf::{DT_NEEDED, DT_SONAME, FileHeader64};
 use object::read::ReadCache;
-use object::read::elf::{ElfFile64, FileHeader, SectionHeader, Sym};
+use object::read::elf::{ElfFile64, ElfSection64, FileHeader, SectionHeader, Sym};
 use object::{LittleEndian, Object, ObjectSection, SectionKind};
 
 use crate::switches;
@@ -145,12 +145,14 @@ fn find_switch(elf: &Elf<'_>) -> Option<Option<u64>> {
     let mut bounds: Vec<u64> = symbols
         .map(|symbol| symbol.st_value(LittleEndian))
         .collect();
+    if let Some(index) = elf.section_by_name(".eh_frame_hdr") {
+        bounds.extend(rows(index.data().ok()?, index.address()));
+    }
     bounds.sort_unstable();
     bounds.dedup();
-    for section in elf
-        .sections()
-        .filter(|section| section.kind() == SectionKind::Text)
-    {
+    let text =
+        |section: &ElfSection64<'_, '_, LittleEndian, _>| section.kind() == SectionKind::Text;
+    for section in elf.sections().filter(text) {
         let code = section.data().ok()?;
         let (start, end) = (section.address(), section.address() + section.size());
         let from = bounds.partition_point(|&bound| bound < start);
@@ -160,6 +162,19 @@ fn find_switch(elf: &Elf<'_>) -> Option<Option<u64>> {
         }
     }
     Some(None)
+}
+
+/// Where functions begin by the index of their unwind rows, which lies at `address`: also those
+/// without symbols. Empty if it is of another form than linkers write.
+fn rows(index: &[u8], address: u64) -> impl Iterator<Item = u64> {
+    // Version, encodings of the two words before the table, encoding of the table: relative to
+    // the index, signed, four bytes.
+    let known = matches!(index, [1, _, 3, 0x3b, ..]);
+    let table = index.get(12..).filter(|_| known).unwrap_or_default();
+    table.chunks_exact(8).map(move |row| {
+        let start = i32::from_le_bytes([row[0], row[1], row[2], row[3]]);
+        address.wrapping_add_signed(i64::from(start))
+    })
 }
 
 #[cfg(test)]
