@@ -40,9 +40,9 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tracing::warn;
+use tracing::{debug, warn};
 use uruk_heap::Pool;
 use uruk_link::Linked;
 use uruk_locks::Mutex;
@@ -198,6 +198,13 @@ impl StackSearch {
     }
 
     fn look_at_files(&self, known: &mut Known, found: &Foreign) {
+        let (began, before) = (Instant::now(), known.files.len());
+        self.look_at_new(known, found);
+        let (files, took) = (known.files.len() - before, began.elapsed());
+        debug!(files, ?took, "looked at code of the process");
+    }
+
+    fn look_at_new(&self, known: &mut Known, found: &Foreign) {
         let Known { files, trusted, .. } = known;
         let trusted = trusted.get_or_insert_with(|| found.trusted());
         for file in &found.files {
