@@ -378,4 +378,15 @@ mod tests {
             assert!(error.contains("x.c:"), "{error}");
         }
     }
+
+    #[test]
+    fn libraries_need_the_next_one() {
+        let case = parse("// library: a.c b.c\n// opens: c.c\n").expect("valid");
+        let [linked, opened] = &case.libraries[..] else {
+            panic!("{:?}", case.libraries);
+        };
+        assert_eq!(linked.source, Path::new("folder/parts/a.c"));
+        assert_eq!(linked.needs[0].source, Path::new("folder/parts/b.c"));
+        assert!(!linked.opened && opened.opened && opened.needs.is_empty());
+    }
 }
