@@ -13,8 +13,10 @@
 //! meanwhile; between steps the pass is given back.
 
 mod environment;
+mod foreign;
 #[cfg(test)]
 mod fork_tests;
+mod library;
 mod notes;
 mod registered;
 mod shared;
@@ -45,6 +47,7 @@ use environment::{Hands, space_of};
 pub(crate) use notes::{Note, Notes};
 pub use registered::RegisteredStack;
 use stacks::StackSearch;
+pub(crate) use stacks::note_asked;
 
 /// Notes are left to gather for so long, unless somebody waits.
 const GATHER: Duration = Duration::from_millis(5);

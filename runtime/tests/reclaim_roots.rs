@@ -1,4 +1,4 @@
-//! Roots that an embedder knows of, code that does not answer, forks, and removal at bad
+//! Code that does not answer, forks, and removal at bad
 //! moments; freed code is closed, so that whoever executes it dies of it.
 
 use std::ffi::c_void;
@@ -37,87 +37,6 @@ extern "C" fn called_in_vain() -> u64 {
 
 extern "C" fn on_failure(_: FunctionId) -> u64 {
     called_in_vain as *const () as u64
-}
-
-/// Compiles and moves `name` until its first code is long gone, unless it is held.
-fn churn(jit: &Jit, name: &str) {
-    for tier in Tier::ALL.into_iter().cycle().take(9) {
-        jit.compile_at(name, tier).expect("a function");
-        assert!(jit.reclaim(ReclaimKind::Evacuate, SOON));
-    }
-}
-
-static HOME: AtomicU64 = AtomicU64::new(0);
-static AWAY: AtomicU64 = AtomicU64::new(0);
-
-unsafe extern "C" {
-    fn getcontext(context: *mut libc::ucontext_t) -> libc::c_int;
-    fn makecontext(context: *mut libc::ucontext_t, start: extern "C" fn(), count: libc::c_int, ...);
-    fn swapcontext(from: *mut libc::ucontext_t, to: *const libc::ucontext_t) -> libc::c_int;
-}
-
-/// Called by JIT'd code on the fiber.
-extern "C" fn go_home() {
-    let (away, home) = (AWAY.load(Ordering::Relaxed), HOME.load(Ordering::Relaxed));
-    // SAFETY: both are contexts of the test below.
-    unsafe { swapcontext(away as *mut _, home as *const _) };
-}
-
-static START: AtomicU64 = AtomicU64::new(0);
-static RESULT: AtomicU64 = AtomicU64::new(0);
-
-extern "C" fn fiber() {
-    // SAFETY: the JIT'd function of the test below.
-    let run: extern "C" fn(u64) -> u64 =
-        unsafe { std::mem::transmute(START.load(Ordering::Relaxed)) };
-    RESULT.store(run(40), Ordering::Relaxed);
-}
-
-#[test]
-fn a_fiber_whose_stack_is_registered_returns_into_its_code() {
-    let jit = jit();
-    // SAFETY: a function that takes and gives nothing.
-    unsafe { jit.define("go_home", go_home as *const ()) }.expect("a new name");
-    jit.add_ir(
-        "m",
-        "declare void @go_home()
-         define i64 @away(i64 %x) {
-           %y = add i64 %x, 1
-           call void @go_home()
-           %z = add i64 %y, 1
-           ret i64 %z
-         }",
-    )
-    .expect("valid IR");
-    START.store(jit.lookup("away").expect("defined"), Ordering::Relaxed);
-    let mut stack = vec![0u64; 16384];
-    let range = stack.as_ptr_range();
-    // SAFETY: the memory lives until the end of the test.
-    let held = unsafe { jit.register_stack(range.start as u64..range.end as u64) };
-    let held = held.expect("a place");
-    // SAFETY: contexts are integers and pointers.
-    let mut home: Box<libc::ucontext_t> = unsafe { Box::new(std::mem::zeroed()) };
-    // SAFETY: the same.
-    let mut away: Box<libc::ucontext_t> = unsafe { Box::new(std::mem::zeroed()) };
-    HOME.store(&raw mut *home as u64, Ordering::Relaxed);
-    AWAY.store(&raw mut *away as u64, Ordering::Relaxed);
-    // SAFETY: fills the context.
-    unsafe { getcontext(&mut *away) };
-    away.uc_stack.ss_sp = stack.as_mut_ptr().cast::<c_void>();
-    away.uc_stack.ss_size = stack.len() * 8;
-    away.uc_link = &raw mut *home;
-    // SAFETY: a filled context with a stack of its own.
-    unsafe { makecontext(&mut *away, fiber, 0) };
-    // SAFETY: two contexts; `go_home` comes back.
-    unsafe { swapcontext(&mut *home, &*away) };
-    churn(&jit, "away");
-    assert!(jit.stats().memory.pinned > 0, "the fiber holds its code");
-    // SAFETY: as above; the fiber's end comes back.
-    unsafe { swapcontext(&mut *home, &*away) };
-    assert_eq!(RESULT.load(Ordering::Relaxed), 42);
-    stack.fill(0);
-    drop(held);
-    assert!(jit.reclaim(ReclaimKind::Sweep, SOON));
 }
 
 static SPIN: AtomicBool = AtomicBool::new(true);

@@ -17,6 +17,8 @@
 //! | `link: -rdynamic` | arguments for linking the native executable |
 //! | `extra: second.c` | more sources, in `parts`; several files form one image |
 //! | `object: third.c` | the same, but the runtime gets an object file |
+//! | `library: a.c b.c` | a shared library from `parts` that needs the next one, and so on |
+//! | `opens: a.c b.c` | the same, but the program gets its path as an argument and opens it |
 //! | `options: --jobs 1` | more options for `uruk run` |
 //! | `vary: --sampling off` | the same runs once more with these options as well |
 //! | `log: A .. B` | standard error under test has a line with A and, after it, B |
@@ -36,7 +38,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use uruk_guests::execute::Ending;
-use uruk_guests::{Flavor, Language, Program, compile::Source};
+use uruk_guests::{Flavor, Language, Library, Program, compile::Source};
 
 use crate::gate::Gate;
 use crate::subject::Mode;
@@ -58,6 +60,8 @@ pub struct Case {
     pub flags: Vec<String>,
     /// Arguments for linking.
     pub link_flags: Vec<String>,
+    /// Shared libraries it uses.
+    pub libraries: Vec<Library>,
     /// The gate at which it must pass.
     pub gate: Gate,
     /// Trials that must fail.
@@ -165,6 +169,7 @@ impl Case {
             modes: Vec::new(),
             flags: Vec::new(),
             link_flags: Vec::new(),
+            libraries: Vec::new(),
             gate: Gate::FIRST,
             known_failures: Vec::new(),
             hazard: None,
@@ -207,13 +212,7 @@ impl Case {
                 present: key == "log",
                 ..LogLine::expected(value)
             }),
-            "extra" | "object" => {
-                let parts = path.parent().unwrap_or(Path::new(".")).join("parts");
-                self.sources.extend(words().map(|word| Source {
-                    path: parts.join(word),
-                    as_object: key == "object",
-                }));
-            }
+            "library" | "opens" | "extra" | "object" => self.add_parts(path, key, value),
             "repeat" => self.plan.repeat = value.parse().map_err(|_| "not a number")?,
             "timeout" => {
                 let seconds = value.parse().map_err(|_| "not a number of seconds")?;
@@ -224,6 +223,28 @@ impl Case {
             _ => return self.apply_known_failure(key, value),
         }
         Ok(())
+    }
+
+    /// Adds sources that lie beside the cases, of the program itself or of libraries.
+    fn add_parts(&mut self, path: &Path, key: &str, value: &str) {
+        let parts = path.parent().unwrap_or(Path::new(".")).join("parts");
+        let files = value.split_whitespace().map(|name| parts.join(name));
+        match key {
+            "library" | "opens" => {
+                let library = files.rev().fold(None, |needs, source| {
+                    Some(Library {
+                        source,
+                        needs: needs.into_iter().collect(),
+                        opened: key == "opens",
+                    })
+                });
+                self.libraries.extend(library);
+            }
+            _ => self.sources.extend(files.map(|path| Source {
+                path,
+                as_object: key == "object",
+            })),
+        }
     }
 
     fn apply_known_failure(&mut self, key: &str, value: &str) -> Result<(), &'static str> {
@@ -259,6 +280,7 @@ impl Case {
             include: Vec::new(),
             flags: self.flags.clone(),
             link_flags,
+            libraries: self.libraries.clone(),
         }
     }
 
@@ -360,5 +382,16 @@ mod tests {
             let error = parse(text).expect_err("a mistake").to_string();
             assert!(error.contains("x.c:"), "{error}");
         }
+    }
+
+    #[test]
+    fn libraries_need_the_next_one() {
+        let case = parse("// library: a.c b.c\n// opens: c.c\n").expect("valid");
+        let [linked, opened] = &case.libraries[..] else {
+            panic!("{:?}", case.libraries);
+        };
+        assert_eq!(linked.source, Path::new("folder/parts/a.c"));
+        assert_eq!(linked.needs[0].source, Path::new("folder/parts/b.c"));
+        assert!(!linked.opened && opened.opened && opened.needs.is_empty());
     }
 }

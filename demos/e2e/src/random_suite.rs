@@ -90,7 +90,7 @@ fn one(bench: Arc<Bench>, csmith: &Path, include: PathBuf, seed: u64) -> Result<
         sources: vec![Source::new(generate(csmith, &directory, seed)?)],
         include: vec![include],
         flags: vec!["-w".to_owned()],
-        link_flags: Vec::new(),
+        ..Program::default()
     };
     let plan = Plan {
         // With an argument, csmith's programs print every global on the way.

@@ -238,6 +238,7 @@ impl Reference {
         let built = self.building.built(bench)?;
         let mut job = Job::new(&built.native, self.plan.limit);
         job.args.extend(self.plan.args.iter().map(Into::into));
+        job.args.extend(built.opened.iter().map(Into::into));
         let native = self.execute(bench, job.clone(), "native")?;
         let Some(expected) = self.plan.ending else {
             return Ok(native);
@@ -281,10 +282,17 @@ impl Reference {
             Mode::Tiered | Mode::Moving => plan.limit * TIERED_FACTOR,
             _ => plan.limit,
         };
+        let mut args = plan.args.clone();
+        let shown = |path: &PathBuf| path.display().to_string();
+        args.extend(built.opened.iter().map(shown));
+        let libraries = built.libraries.iter();
+        let libraries: Vec<String> = libraries
+            .flat_map(|path| [String::from("--library"), shown(path)])
+            .collect();
         let variations = plan.variations.iter().map(Vec::as_slice);
         for more in std::iter::once(&[][..]).chain(variations) {
-            let options = [&plan.options, more].concat();
-            let job = bench.subject.run(mode, &options, files, &plan.args, limit);
+            let options = [&plan.options, more, &libraries].concat();
+            let job = bench.subject.run(mode, &options, files, &args, limit);
             for round in 1..=plan.repeat {
                 let who = format!("{}-{number}", mode.name());
                 let ours = self.execute(bench, job.clone(), &who)?;

@@ -7,6 +7,9 @@
 //! same IR: a difference between them is the runtime's. Rust programs are the
 //! exception, their executable is the one rustc links.
 //!
+//! A program may need shared libraries of its own ([`Library`]): code that is the same
+//! machine code on both sides.
+//!
 //! Every step is kept in the [`Cache`]; a second build only reads the sources.
 
 use std::fs;
@@ -43,6 +46,18 @@ pub struct Source {
     pub as_object: bool,
 }
 
+/// A shared library in C, compiled once for all flavors.
+#[derive(Clone, Debug, Default)]
+pub struct Library {
+    /// Its source.
+    pub source: PathBuf,
+    /// Libraries it is linked against.
+    pub needs: Vec<Library>,
+    /// The program opens it by the path that is its next argument, instead of being linked
+    /// against it.
+    pub opened: bool,
+}
+
 /// A program to compile.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
@@ -56,6 +71,8 @@ pub struct Program {
     pub flags: Vec<String>,
     /// Arguments for linking the executable.
     pub link_flags: Vec<String>,
+    /// Shared libraries it uses.
+    pub libraries: Vec<Library>,
 }
 
 /// A compiled program.
@@ -67,6 +84,10 @@ pub struct Built {
     pub bitcode: PathBuf,
     /// The native executable.
     pub native: PathBuf,
+    /// The shared libraries it is linked against.
+    pub libraries: Vec<PathBuf>,
+    /// Those that it opens.
+    pub opened: Vec<PathBuf>,
 }
 
 /// Gets the count of finished sources and of all.
@@ -127,14 +148,25 @@ impl Program {
         let units = self.build_units(tools, cache, flavor, &key, jobs, progress)?;
         let parts: Vec<PathBuf> = units.iter().map(|unit| unit.part.clone()).collect();
         let bitcode = self.link_bitcode(tools, cache, flavor, &key, &parts)?;
+        let (mut libraries, mut opened) = (Vec::new(), Vec::new());
+        for library in &self.libraries {
+            let built = library.build(tools, cache)?;
+            if library.opened {
+                opened.push(built);
+            } else {
+                libraries.push(built);
+            }
+        }
         let native = match self.sources.first().map(Source::language).transpose()? {
             Some(Language::Rust) => units[0].native.clone(),
-            _ => self.link_native(tools, cache, flavor, &key, &units)?,
+            _ => self.link_native(tools, cache, flavor, &key, &units, &libraries)?,
         };
         Ok(Built {
             parts,
             bitcode,
             native,
+            libraries,
+            opened,
         })
     }
 
@@ -270,11 +302,13 @@ impl Program {
         flavor: Flavor,
         key: &Key,
         units: &[Unit],
+        libraries: &[PathBuf],
     ) -> Result<PathBuf, GuestError> {
         let mut key = key.clone();
         for unit in units {
             key.add_file(&unit.native)?;
         }
+        key.add(libraries);
         let mut linker = &tools.clang;
         for source in &self.sources {
             if source.language()? == Language::Cxx {
@@ -286,9 +320,29 @@ impl Program {
             let mut command = Command::new(linker);
             command.args(flavor.pic.link_flags());
             command.args(units.iter().map(|unit| &unit.native));
+            command.args(libraries);
             command.args(&self.link_flags).arg("-lm");
             toolchain::run(command.arg("-o").arg(out)).map(drop)
         })
+    }
+}
+
+impl Library {
+    /// Compiles it, and what it needs. Without a name of its own it is found by its path.
+    fn build(&self, tools: &Toolchain, cache: &Cache) -> Result<PathBuf, GuestError> {
+        let needs = self.needs.iter().map(|needed| needed.build(tools, cache));
+        let needs = needs.collect::<Result<Vec<_>, _>>()?;
+        let mut key = Key::new((&tools.identity, &self.source, &needs));
+        key.add_file(&self.source)?;
+        let stem = self.source.file_stem().unwrap_or_default();
+        let name = format!("lib{}", stem.to_string_lossy());
+        let path = cache.artifact(&name, "so", &key, |out| {
+            let mut command = Command::new(&tools.clang);
+            command.args(["-O1", "-g", "-fPIC", "-shared", "-pthread"]);
+            command.arg(&self.source).args(&needs);
+            toolchain::run(command.arg("-o").arg(out)).map(drop)
+        })?;
+        fs::canonicalize(&path).map_err(GuestError::file("find", &path))
     }
 }
 

@@ -35,7 +35,7 @@ pub mod toolchain;
 pub mod workload;
 
 pub use cache::Cache;
-pub use compile::{Built, Language, Program};
+pub use compile::{Built, Language, Library, Program};
 pub use error::GuestError;
 pub use flavor::{Flavor, Level, Pic};
 pub use guest::{Guest, Run};

@@ -42,6 +42,7 @@
 //! | registered stacks | no `registered` | `registered_fiber` |
 //! | stacks of `makecontext` | no `contexts` | case `contexts.c` |
 //! | stacks nobody told of | no `memory` in `run` | `a_stack_nobody_told_of_is_found_in_memory`, cases `own_stacks*.c` |
+//! | processes that share the memory | no `sharers` in `run` | `a_process_on_this_memory`, case `library_process.c` |
 //! | own stack of a thread that left it | no `own` in `walk` | `left_its_own_stack`, case `contexts.c` |
 //! | stack that overflowed | no `own` in `walk` | case `stack_overflow_caught.c` |
 //! | a counted thread inside of a call | `outside` without `count` | `counted_threads_are_left_alone_outside` |
@@ -61,7 +62,7 @@
 //! `walk`: one thread's stacks. `words`: the loop over words. `task`: what `/proc` says. `look`: a sleeping thread.
 //! `slot`: request and answer. `handler`, `rewind`: the signal. `settle`: running
 //! threads. `stacks`, `contexts`, `exempt`, `entries`, `turn`: tables. `memory`: stacks nobody told of. `roots`: the whole scan. `barrier`:
-//! `membarrier`.
+//! `membarrier`. `sharers`: processes on this memory.
 
 #![deny(missing_docs)]
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
@@ -97,6 +98,8 @@ mod roots;
 mod scratch;
 #[cfg(not(loom))]
 mod settle;
+#[cfg(not(loom))]
+mod sharers;
 mod slot;
 #[cfg(not(loom))]
 mod stacks;

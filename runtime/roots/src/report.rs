@@ -112,6 +112,11 @@ pub enum ScanTrouble {
         /// Bytes found by then.
         bytes: u64,
     },
+    /// A process that is no thread of this one runs on its memory, or may do so.
+    SharedMemory {
+        /// Its id; 0 if nobody can say which one.
+        pid: i32,
+    },
 }
 
 /// One thread.

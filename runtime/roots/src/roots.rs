@@ -18,6 +18,7 @@ use crate::maps::note_fork;
 use crate::memory::{Search, Stop};
 use crate::report::{How, Report, ScanTrouble, StackReport, ThreadReport, Wanted};
 use crate::settle::{Asked, Settling};
+use crate::sharers;
 use crate::stacks::{StackId, Stacks};
 use crate::sync::Ordering;
 use crate::sys;
@@ -264,8 +265,12 @@ impl Scan<'_> {
             self.contexts(&mut looker)?;
         }
         match roots.search.load(Ordering::Relaxed) {
-            0 => Ok(()),
-            limit => self.memory(&mut looker, &exempt, limit),
+            0 => {}
+            limit => self.memory(&mut looker, &exempt, limit)?,
+        }
+        match sharers::find() {
+            None => Ok(()),
+            Some(pid) => Err(ScanTrouble::SharedMemory { pid }),
         }
     }
 

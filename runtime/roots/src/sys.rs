@@ -53,7 +53,15 @@ pub(crate) fn tgkill(pid: i32, tid: i32, signal: i32) -> bool {
     unsafe { call(libc::SYS_tgkill, args) == 0 }
 }
 
-/// Copies words at `from` in our own memory to `to`; the count of whole words copied.
+/// Whether the process has children, also such that `wait` does not speak of. Takes none.
+pub(crate) fn has_children() -> bool {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    let args = [libc::P_ALL as u64, 0, 0, options as u64, 0, 0];
+    // SAFETY: without a place for it nothing is written.
+    unsafe { call(libc::SYS_waitid, args) != -i64::from(libc::ECHILD) }
+}
+
+/// Copies words at `from` in the memory of `pid` to `to`; the count of whole words copied.
 /// Never faults: what cannot be read ends the copy.
 pub(crate) fn read_words(pid: i32, from: u64, to: &mut [u64]) -> usize {
     let bytes = (to.len() as u64).wrapping_mul(8);

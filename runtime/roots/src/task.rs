@@ -7,6 +7,7 @@
 //! | `TID/schedstat` | third number: how often the thread was put on a processor |
 //! | `TID/status` | the same as context switches, where schedstat is missing; blocked signals |
 //! | `TID/comm` | its name |
+//! | `TID/children` | processes that it made |
 //!
 //! Two listings of a directory may both lack a thread that lives all along: the kernel
 //! loses its place when the thread it stands at ends. [`list`] says whether the length
@@ -16,6 +17,9 @@ use std::io;
 use std::os::fd::AsFd;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
+
+/// Readings of a thread's children until they are given up: room for a million of them.
+const TRIES: usize = 16;
 
 /// How a thread looks from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +79,7 @@ fn read<'a>(tid: i32, file: &str, buffer: &'a mut [u8]) -> Result<&'a [u8], Unre
             0 => break,
             more => len += more,
         }
-        if file != "status" {
+        if !matches!(file, "status" | "children") {
             break;
         }
     }
@@ -85,6 +89,29 @@ fn read<'a>(tid: i32, file: &str, buffer: &'a mut [u8]) -> Result<&'a [u8], Unre
 /// Whether the thread is still there.
 pub(crate) fn exists(tid: i32) -> bool {
     crate::sys::tgkill(crate::sys::getpid(), tid, 0)
+}
+
+/// Processes that the thread made, or got from one that ended. The kernel may lose its place
+/// when one of them goes: two readings in a row must agree.
+pub(crate) fn children(tid: i32) -> Result<Vec<i32>, Unread> {
+    let mut buffer = vec![0; 4096];
+    let mut before: Option<Vec<i32>> = None;
+    for _ in 0..TRIES {
+        let size = buffer.len();
+        let text = read(tid, "children", &mut buffer)?;
+        if text.len() == size {
+            buffer.resize(size.saturating_mul(2), 0);
+            continue;
+        }
+        let found: Vec<i32> = words(text)
+            .filter_map(|pid| i32::try_from(pid).ok())
+            .collect();
+        if before.as_ref() == Some(&found) {
+            return Ok(found);
+        }
+        before = Some(found);
+    }
+    Err(Unread::Forbidden(libc::EAGAIN))
 }
 
 /// Where the thread is.

@@ -101,3 +101,46 @@ fn contexts_are_scanned_as_far_as_they_are_there() {
     let report = scan();
     assert!(report.complete && !report.kept[5], "{report:#?}");
 }
+
+/// What a process that `clone` makes runs on.
+const SHARED_STACK: usize = 64 << 10;
+
+extern "C" fn on_this_memory(stop: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: of the test below, which waits for the end of this.
+    let stop = unsafe { &*stop.cast::<std::sync::atomic::AtomicBool>() };
+    while !stop.load(std::sync::atomic::Ordering::Acquire) {
+        std::hint::spin_loop();
+    }
+    0
+}
+
+#[test]
+fn a_process_on_this_memory() {
+    let _alone = alone();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let mut stack = vec![0u128; SHARED_STACK / 16];
+    let top = stack.as_mut_ptr_range().end;
+    let given = (&raw const stop).cast_mut().cast::<libc::c_void>();
+    // SAFETY: a stack of its own; what runs there only looks at `stop`.
+    let child = unsafe {
+        libc::clone(
+            on_this_memory,
+            top.cast(),
+            libc::CLONE_VM | libc::SIGCHLD,
+            given,
+        )
+    };
+    assert!(child > 0, "clone");
+    let report = scan();
+    stop.store(true, std::sync::atomic::Ordering::Release);
+    let mut status = 0;
+    // SAFETY: a child of ours, which ends.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(
+        report.trouble,
+        Some(uruk_roots::ScanTrouble::SharedMemory { pid: child })
+    );
+    assert!(!report.complete && report.kept.iter().all(|&kept| kept));
+    assert_eq!(scan().trouble, None);
+    black_box(&stack);
+}

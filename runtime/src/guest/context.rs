@@ -4,15 +4,31 @@
 //! The function takes any number of arguments, which are left where they are: six
 //! registers are kept around the note, then the C library's function goes on with the
 //! caller's stack.
+//!
+//! That one is asked for by name: an executable that is linked against it says that its own
+//! code makes contexts ([`crate::reclaim`] looks at what files name).
 
 use std::arch::naked_asm;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The C library's function. Relaxed: written before the program gets the address of
+/// [`guest_makecontext`], always with the same value.
+static MAKECONTEXT: AtomicU64 = AtomicU64::new(0);
+
+/// The address of `makecontext` for the program; `None` where there is no such function.
+pub(crate) fn makecontext() -> Option<u64> {
+    // SAFETY: a C string.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"makecontext".as_ptr()) } as u64;
+    MAKECONTEXT.store(found, Ordering::Relaxed);
+    (found != 0).then_some(guest_makecontext as *const () as u64)
+}
 
 /// `makecontext` for the program.
 ///
 /// # Safety
 /// As `makecontext`.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn guest_makecontext() {
+unsafe extern "C" fn guest_makecontext() {
     naked_asm!(
         "push rdi",
         "push rsi",
@@ -30,9 +46,9 @@ pub(crate) unsafe extern "C" fn guest_makecontext() {
         "pop rdx",
         "pop rsi",
         "pop rdi",
-        "jmp qword ptr [rip + {makecontext}@GOTPCREL]",
+        "jmp qword ptr [rip + {makecontext}]",
         note = sym note,
-        makecontext = sym libc::makecontext,
+        makecontext = sym MAKECONTEXT,
     )
 }
 

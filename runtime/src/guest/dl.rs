@@ -71,6 +71,10 @@ pub(crate) unsafe extern "C" fn guest_dlsym(
             return address as *mut c_void;
         }
     }
+    if !name.is_null() {
+        // SAFETY: a C string by the caller's promise.
+        crate::reclaim::note_asked(unsafe { CStr::from_ptr(name) });
+    }
     // SAFETY: by the caller's promise.
     unsafe { libc::dlsym(handle, name) }
 }

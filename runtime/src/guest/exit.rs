@@ -55,8 +55,8 @@ pub unsafe fn register_exit_handler(
 }
 
 /// Any function of LLVM: tells which library it is in.
-const LLVM_FUNCTION: unsafe extern "C" fn() -> inkwell::llvm_sys::prelude::LLVMContextRef =
-    inkwell::llvm_sys::core::LLVMContextCreate;
+pub(crate) const LLVM_FUNCTION: unsafe extern "C" fn()
+    -> inkwell::llvm_sys::prelude::LLVMContextRef = inkwell::llvm_sys::core::LLVMContextCreate;
 
 /// The addresses of the library LLVM is in. LLVM registers thousands of handlers while
 /// it is loaded, so the answer is kept. Relaxed: both words are written with the same

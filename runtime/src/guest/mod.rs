@@ -41,11 +41,8 @@ pub(crate) fn overrides() -> Vec<(&'static str, u64)> {
             phdr::guest_dl_iterate_phdr as *const () as u64,
         ),
         ("dladdr", dl::guest_dladdr as *const () as u64),
-        (
-            "makecontext",
-            context::guest_makecontext as *const () as u64,
-        ),
     ];
+    symbols.extend(context::makecontext().map(|address| ("makecontext", address)));
     symbols.extend(exit::overrides());
     symbols.extend(libgcc());
     symbols

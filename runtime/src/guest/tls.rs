@@ -160,7 +160,8 @@ pub(crate) struct TlsIndex {
 }
 
 unsafe extern "C" {
-    fn __tls_get_addr(index: *const TlsIndex) -> *mut u8;
+    /// In the dynamic loader.
+    pub(crate) fn __tls_get_addr(index: *const TlsIndex) -> *mut u8;
 }
 
 /// A place for a template: its module word and, in static storage, its offset from

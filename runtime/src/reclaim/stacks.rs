@@ -7,65 +7,65 @@
 //! | what makes code suspect | seen |
 //! |---|---|
 //! | an instruction that loads `rsp` from elsewhere (`switches`), in functions, data, assembly and objects of modules | when it is linked |
-//! | the same in a library that was loaded after the session was made | before and after each scan |
-//! | a name of a known library for fibers ([`NAMES`]) | when something is linked against it |
-//! | `sigaltstack` together with `longjmp` or one of its kin | likewise |
-//! | executable memory of no file and not ours: code that the program made itself | before and after each scan |
+//! | a name of a known library for fibers ([`FIBERS`]) | when something is linked against it |
+//! | `sigaltstack` together with `longjmp` or one of its kin, in modules and libraries taken together | when linked, or as the next |
+//! | in a file of the process, library or executable: such an instruction, such a name, or one of the C library's contexts | before and after each scan, each file once |
+//! | one of these names, asked of `dlsym` by the program | the same |
+//! | executable memory of no file and not ours: code that the program made itself | the same |
 //! | a thread on a stack nobody told of | by a scan |
+//! | a process on this memory that is no thread | by a scan, which proves nothing while there is one |
 //!
-//! A program that uses `clone` may make processes that share its memory and are no threads of
-//! it: nobody can ask them, and reclaim ends.
+//! A program that uses `clone` may make such processes, of which not all are found (see
+//! `uruk_roots`), and reclaim ends.
 //!
-//! All but the last are seen before code on such a stack can be left there and freed: code that
-//! switches was linked, or mapped, before it ran. What comes while a scan is under way is seen
-//! behind it, and the scan's answer is dropped. Not seen: libraries that were there before the
-//! session, but for their names; what `switches` says it misses.
+//! # Why nothing is freed before it is seen
+//! Code rests on a stack nobody told of only after somebody went to that stack, by an instruction
+//! or by a function of the C library. Whoever did so was linked by us, or is code of the process:
+//! a file or made by the program. It was there when the scan began whose answer frees the code,
+//! and was looked at then; or it came while that scan was under way, is seen behind it, and the
+//! answer is dropped. What came and went in between has no code left to go back by. Files that
+//! were there before the session are looked at like others, at the first scan (`foreign` says
+//! which are trusted).
+//!
+//! Not seen: what `switches` says it misses; a library that asks `dlsym` for the C library's
+//! functions; one that writes another stack into a `jmp_buf`; assembly in the file that
+//! the runtime is in. Whoever has such code says `reclaim.stacks = always`.
 //!
 //! `reclaim.stacks` decides: `auto` as above; `always` searches from the start; `told` trusts
-//! whoever registers stacks, and reclaim ends if a thread is found on another.
+//! whoever registers stacks, and reclaim ends if a thread is found on another. With more memory
+//! than `reclaim.search_limit` a scan proves nothing, and no code is freed.
 
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use object::{Object, ObjectSection, SectionKind};
-use tracing::warn;
+use tracing::{debug, warn};
 use uruk_heap::Pool;
 use uruk_link::Linked;
 use uruk_locks::Mutex;
 use uruk_reclaim::{Config, Stacks};
 use uruk_roots::{Report, Roots, Wanted};
 
+use super::foreign::{Foreign, foreign_code};
+use super::library::{self, ALTERNATE, FIBERS, JUMP, Signs, goes_elsewhere, part_of_pair};
 use crate::core::Core;
 use crate::event::Event;
 use crate::switches;
 
-/// Functions that go to another stack, or make one for that, of libraries that are in use.
-const NAMES: [&str; 16] = [
-    "aco_create",
-    "aco_resume",
-    "co_active",
-    "co_create",
-    "co_derive",
-    "co_switch",
-    "coro_create",
-    "coro_transfer",
-    "jump_fcontext",
-    "make_fcontext",
-    "mco_create",
-    "mco_resume",
-    "mco_yield",
-    "ontop_fcontext",
-    "pth_spawn",
-    "st_thread_create",
-];
+/// The program asked for a function by name that goes to another stack, of which nobody tells.
+/// Relaxed: set before the program has its address, and read by a scan that comes later, or
+/// whose answer is dropped.
+static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Together they make a stack and go to it.
-const ALTERNATE: u8 = 1;
-const JUMP: u8 = 2;
+/// The program asks the loader for `name`. Usable in a signal handler.
+pub(crate) fn note_asked(name: &CStr) {
+    if name.to_str().is_ok_and(goes_elsewhere) {
+        ASKED.store(true, Ordering::Relaxed);
+    }
+}
 
 /// What is known of the program's stacks.
 pub(crate) struct StackSearch {
@@ -88,11 +88,13 @@ pub(crate) struct StackSearch {
 struct Known {
     mappings: u64,
     files: HashSet<String>,
+    /// Files that are not looked at; made at the first look.
+    trusted: Option<HashSet<String>>,
 }
 
 impl StackSearch {
     pub(crate) fn new(config: &Config) -> StackSearch {
-        let search = StackSearch {
+        StackSearch {
             choice: config.stacks,
             limit: config.search_limit,
             searching: AtomicBool::new(config.stacks == Stacks::Always),
@@ -100,16 +102,7 @@ impl StackSearch {
             cause: Mutex::new(None),
             known: Mutex::default(),
             blind: AtomicBool::new(false),
-        };
-        if search.choice == Stacks::Auto {
-            // What is there already is the embedder's.
-            let mut known = search.known.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(found) = foreign_code(|_| false) {
-                known.mappings = found.mappings;
-                known.files.extend(found.files);
-            }
         }
-        search
     }
 
     fn wanted(&self) -> bool {
@@ -168,17 +161,16 @@ impl StackSearch {
         if name == "clone" && !self.blind.swap(true, Ordering::Relaxed) {
             warn!("the program makes processes by `clone`: no code is freed from now on");
         }
-        let part = match name {
-            "sigaltstack" => ALTERNATE,
-            "longjmp" | "_longjmp" | "siglongjmp" | "__longjmp_chk" => JUMP,
-            _ => 0,
-        };
-        if part != 0 && self.pair.fetch_or(part, Ordering::Relaxed) | part == ALTERNATE | JUMP {
-            if self.wanted() {
-                self.begin(|| String::from("it uses sigaltstack and longjmp"));
-            }
-        } else if NAMES.binary_search(&name).is_ok() && self.wanted() {
+        if FIBERS.binary_search(&name).is_ok() && self.wanted() {
             self.begin(|| format!("it uses {name}"));
+        }
+        self.note_pair(part_of_pair(name));
+    }
+
+    fn note_pair(&self, part: u8) {
+        let both = |held: u8| held | part == ALTERNATE | JUMP;
+        if part != 0 && both(self.pair.fetch_or(part, Ordering::Relaxed)) && self.wanted() {
+            self.begin(|| String::from("it uses sigaltstack and longjmp"));
         }
     }
 
@@ -187,6 +179,9 @@ impl StackSearch {
     fn look_at_process(&self, ours: impl Fn(u64) -> bool) {
         if !self.wanted() {
             return;
+        }
+        if ASKED.load(Ordering::Relaxed) {
+            return self.begin(|| String::from("it asked for a function that goes to another"));
         }
         let Some(found) = foreign_code(ours) else {
             return self.begin(|| String::from("/proc/self/maps cannot be read"));
@@ -198,89 +193,36 @@ impl StackSearch {
         if let Some(at) = found.made {
             return self.begin(|| format!("it has code of no file, at {at:#x}"));
         }
-        for file in found.files {
-            if known.files.insert(file.clone()) && file_switches(&file) {
-                return self.begin(|| format!("{file} loads its stack pointer from elsewhere"));
-            }
-        }
+        self.look_at_files(&mut known, &found);
         known.mappings = found.mappings;
     }
-}
 
-/// Executable mappings of the process.
-struct Foreign {
-    /// A hash of them.
-    mappings: u64,
-    files: Vec<String>,
-    /// The first that is of no file.
-    made: Option<u64>,
-}
+    fn look_at_files(&self, known: &mut Known, found: &Foreign) {
+        let (began, before) = (Instant::now(), known.files.len());
+        self.look_at_new(known, found);
+        let (files, took) = (known.files.len() - before, began.elapsed());
+        debug!(files, ?took, "looked at code of the process");
+    }
 
-fn foreign_code(ours: impl Fn(u64) -> bool) -> Option<Foreign> {
-    let text = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let mut hasher = DefaultHasher::new();
-    let mut found = Foreign {
-        mappings: 0,
-        files: Vec::new(),
-        made: None,
-    };
-    for line in text.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let (Some(range), Some(permissions)) = (words.next(), words.next()) else {
-            continue;
-        };
-        if permissions.as_bytes().get(2) != Some(&b'x') {
-            continue;
-        }
-        let (start, _) = range.split_once('-')?;
-        let start = u64::from_str_radix(start, 16).ok()?;
-        if ours(start) {
-            continue;
-        }
-        range.hash(&mut hasher);
-        let path = words.nth(3);
-        path.hash(&mut hasher);
-        match path {
-            Some("[vdso]" | "[vsyscall]") => {}
-            // Of another session, which looks at its own code.
-            Some("/memfd:uruk") => {}
-            Some(path) if path.starts_with('/') => {
-                // The rest of a path with blanks.
-                let from = line.find(path).unwrap_or(line.len());
-                found.files.push(line[from..].to_owned());
+    fn look_at_new(&self, known: &mut Known, found: &Foreign) {
+        let Known { files, trusted, .. } = known;
+        let trusted = trusted.get_or_insert_with(|| found.trusted());
+        for file in &found.files {
+            if trusted.contains(&file.key) || !files.insert(file.key.clone()) {
+                continue;
             }
-            _ => found.made = found.made.or(Some(start)),
+            let own = file.is_own();
+            let Some(Signs { switches, pair }) = library::look(&file.path, !own) else {
+                return self.begin(|| format!("{} cannot be read", file.path));
+            };
+            if let Some(switches) = switches {
+                return self.begin(|| format!("{} {switches}", file.path));
+            }
+            if !own {
+                self.note_pair(pair);
+            }
         }
     }
-    found.mappings = hasher.finish();
-    Some(found)
-}
-
-/// Whether a library has code that goes to other stacks; true if nobody can say.
-fn file_switches(path: &str) -> bool {
-    let Ok(bytes) = std::fs::read(path) else {
-        return true;
-    };
-    let Ok(file) = object::File::parse(&*bytes) else {
-        return true;
-    };
-    let mut bounds: Vec<u64> = file
-        .dynamic_symbols()
-        .chain(file.symbols())
-        .map(|symbol| object::ObjectSymbol::address(&symbol))
-        .collect();
-    bounds.sort_unstable();
-    bounds.dedup();
-    let mut text = file.sections().filter(|s| s.kind() == SectionKind::Text);
-    text.any(|section| {
-        let Ok(code) = section.data() else {
-            return true;
-        };
-        let range = section.address()..section.address() + section.size();
-        let from = bounds.partition_point(|&bound| bound < range.start);
-        let to = bounds.partition_point(|&bound| bound < range.end);
-        switches::find(code, range.start, &bounds[from..to]).is_some()
-    })
 }
 
 impl Core {
@@ -359,9 +301,8 @@ mod tests {
     }
 
     #[test]
-    fn names_are_sorted_and_pairs_count_together() {
+    fn names_and_pairs_count() {
         let _pass = service::enter();
-        assert!(NAMES.is_sorted());
         let pair = search(Stacks::Auto);
         for name in ["longjmp", "printf", "siglongjmp", "main"] {
             pair.note_import(name);
@@ -369,7 +310,7 @@ mod tests {
         }
         pair.note_import("sigaltstack");
         assert!(searching(&pair));
-        for name in NAMES {
+        for name in FIBERS {
             let one = search(Stacks::Auto);
             one.note_import(name);
             assert!(searching(&one), "{name}");
@@ -402,18 +343,5 @@ mod tests {
         assert!(searching(&search));
         // SAFETY: the mapping above.
         unsafe { libc::munmap(page, 4096) };
-    }
-
-    #[test]
-    fn libraries_are_told_apart() {
-        let _pass = service::enter();
-        let path = |name: &str| {
-            let found = foreign_code(|_| false).expect("proc");
-            found.files.into_iter().find(|path| path.contains(name))
-        };
-        // `swapcontext` and `longjmp` are in it.
-        assert!(file_switches(&path("libc.so").expect("mapped")));
-        assert!(!file_switches(&path("libm.so").expect("mapped")));
-        assert!(file_switches("no such file"));
     }
 }

@@ -1,0 +1,11 @@
+// A library the program is linked against goes to alternate signal stacks by siglongjmp, and calls back.
+// library: fibers_signal.c
+// levels: O0 O1-no-passes O2
+// modes: lazy tiered moving
+// gate: D
+#define make fiber_make
+#define go fiber_go
+#define rest fiber_rest
+#include "parts/resting.h"
+
+int main(void) { call_fibers(); }

@@ -1,0 +1,180 @@
+//! Code of the process that is not of this session: which files it is in, and whose it is.
+//!
+//! Not every file is looked at. Trusted are
+//!
+//! | file | found by | why |
+//! |---|---|---|
+//! | the C library | the address of a function of it | it has all the ways to other stacks; whoever goes them names them |
+//! | the dynamic loader | the same | it calls functions on the stack it was called on |
+//! | libgcc | the address of its unwinder | it leaves frames for an older one on the same stack |
+//! | LLVM, and what it needs | the address of a function of it; `DT_NEEDED` and `DT_SONAME` | it has an alternate stack and `longjmp`, for crashes, and calls nothing of a program |
+//!
+//! Of the file that holds the runtime only the names are looked at, and not for the pair
+//! `sigaltstack` and `longjmp`: the runtime's own assembly loads its stack pointer, and `std`
+//! names `sigaltstack`. An embedder whose own code goes to other stacks registers them.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
+
+use super::library::{self, Links};
+use crate::guest::exit::LLVM_FUNCTION;
+use crate::guest::tls::__tls_get_addr;
+
+/// A file with executable mappings.
+pub(super) struct Mapped {
+    /// Its path; with ` (deleted)` behind it, if it is.
+    pub(super) path: String,
+    /// Device, inode and path: what it was, if another file gets the path.
+    pub(super) key: String,
+    ranges: Vec<Range<u64>>,
+}
+
+/// Executable mappings of the process.
+pub(super) struct Foreign {
+    /// A hash of them.
+    pub(super) mappings: u64,
+    pub(super) files: Vec<Mapped>,
+    /// The first that is of no file.
+    pub(super) made: Option<u64>,
+}
+
+/// The executable mappings but those that begin at `ours`; `None` if nobody can say.
+pub(super) fn foreign_code(ours: impl Fn(u64) -> bool) -> Option<Foreign> {
+    let text = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let mut hasher = DefaultHasher::new();
+    let mut found = Foreign {
+        mappings: 0,
+        files: Vec::new(),
+        made: None,
+    };
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(range), Some(permissions)) = (words.next(), words.next()) else {
+            continue;
+        };
+        if permissions.as_bytes().get(2) != Some(&b'x') {
+            continue;
+        }
+        let (start, end) = range.split_once('-')?;
+        let address = |text| u64::from_str_radix(text, 16).ok();
+        let (start, end) = (address(start)?, address(end)?);
+        if ours(start) {
+            continue;
+        }
+        let (_, device, inode) = (words.next(), words.next()?, words.next()?);
+        let path = words.next();
+        (range, device, inode, path).hash(&mut hasher);
+        match path {
+            Some("[vdso]" | "[vsyscall]") => {}
+            // Of another session, which looks at its own code.
+            Some("/memfd:uruk") => {}
+            Some(path) if path.starts_with('/') => {
+                // The rest of a path with blanks.
+                let from = line.find(path).unwrap_or(line.len());
+                let path = &line[from..];
+                found.add(path, format!("{device} {inode} {path}"), start..end);
+            }
+            _ => found.made = found.made.or(Some(start)),
+        }
+    }
+    found.mappings = hasher.finish();
+    Some(found)
+}
+
+impl Foreign {
+    fn add(&mut self, path: &str, key: String, range: Range<u64>) {
+        match self.files.iter_mut().find(|file| file.key == key) {
+            Some(file) => file.ranges.push(range),
+            None => self.files.push(Mapped {
+                path: path.to_owned(),
+                key,
+                ranges: vec![range],
+            }),
+        }
+    }
+
+    /// The files that are not looked at, by key.
+    pub(super) fn trusted(&self) -> HashSet<String> {
+        let llvm = LLVM_FUNCTION as *const () as u64;
+        let mut trusted: HashSet<String> = [c_library(), loader(), unwinder(), llvm]
+            .into_iter()
+            .filter_map(|address| self.holder(address))
+            .filter(|file| !file.is_own())
+            .map(|file| file.key.clone())
+            .collect();
+        let Some(llvm) = self.holder(llvm).filter(|file| !file.is_own()) else {
+            return trusted;
+        };
+        let mut known: Vec<(&Mapped, Links)> = Vec::new();
+        for file in &self.files {
+            known.extend(library::links(&file.path).map(|links| (file, links)));
+        }
+        let mut asked = vec![&llvm.key];
+        while let Some(key) = asked.pop() {
+            let needs = known.iter().filter(|(file, _)| file.key == *key);
+            for name in needs.flat_map(|(_, links)| &links.needs) {
+                let named = |links: &Links| links.name.as_ref() == Some(name);
+                let needed = known.iter().filter(|(_, links)| named(links));
+                for (file, _) in needed.filter(|(file, _)| !file.is_own()) {
+                    if trusted.insert(file.key.clone()) {
+                        asked.push(&file.key);
+                    }
+                }
+            }
+        }
+        trusted
+    }
+
+    fn holder(&self, address: u64) -> Option<&Mapped> {
+        self.files.iter().find(|file| file.holds(address))
+    }
+}
+
+impl Mapped {
+    fn holds(&self, address: u64) -> bool {
+        self.ranges.iter().any(|range| range.contains(&address))
+    }
+
+    /// Whether the runtime is in it.
+    pub(super) fn is_own(&self) -> bool {
+        self.holds(c_library as *const () as u64)
+    }
+}
+
+fn c_library() -> u64 {
+    libc::gnu_get_libc_version as *const () as u64
+}
+
+/// In the dynamic loader.
+fn loader() -> u64 {
+    __tls_get_addr as *const () as u64
+}
+
+fn unwinder() -> u64 {
+    unsafe extern "C" {
+        fn _Unwind_RaiseException();
+    }
+    _Unwind_RaiseException as *const () as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::foreign_code;
+
+    #[test]
+    fn what_is_trusted() {
+        let found = foreign_code(|_| false).expect("proc");
+        let trusted = found.trusted();
+        let is_trusted = |name: &str| {
+            let mut files = found.files.iter().filter(|file| file.path.contains(name));
+            files.all(|file| trusted.contains(&file.key))
+        };
+        for name in ["/libc.so", "/ld-linux", "/libgcc_s", "/libLLVM", "/libz.so"] {
+            assert!(is_trusted(name), "{name}");
+        }
+        let own: Vec<_> = found.files.iter().filter(|file| file.is_own()).collect();
+        assert_eq!(own.len(), 1);
+        assert!(!trusted.contains(&own[0].key));
+    }
+}
