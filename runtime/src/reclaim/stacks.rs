@@ -13,8 +13,8 @@
 //! | executable memory of no file and not ours: code that the program made itself | before and after each scan |
 //! | a thread on a stack nobody told of | by a scan |
 //!
-//! A program that uses `clone` may make processes that share its memory and are no threads of
-//! it: nobody can ask them, and reclaim ends.
+//! A program that uses `clone` may make a process that shares its memory and is no thread of
+//! it: nobody can ask that one, and reclaim ends when it is made (`guest::processes`).
 //!
 //! All but the last are seen before code on such a stack can be left there and freed: code that
 //! switches was linked, or mapped, before it ran. What comes while a scan is under way is seen
@@ -165,9 +165,6 @@ impl StackSearch {
 
     /// Something is linked against `name`.
     pub(crate) fn note_import(&self, name: &str) {
-        if name == "clone" && !self.blind.swap(true, Ordering::Relaxed) {
-            warn!("the program makes processes by `clone`: no code is freed from now on");
-        }
         let part = match name {
             "sigaltstack" => ALTERNATE,
             "longjmp" | "_longjmp" | "siglongjmp" | "__longjmp_chk" => JUMP,
