@@ -102,7 +102,10 @@ extern "C-unwind" fn begin(start: *mut c_void) -> c_int {
         held,
     } = unsafe { start.cast::<Start>().read() };
     drop(ManuallyDrop::into_inner(held));
-    run(argument)
+    let status = run(argument);
+    // The C library goes on with the system call.
+    threads::note_exit(status);
+    status
 }
 
 /// `syscall`: calls that copy the process, or end its main thread, are seen to first. All

@@ -3,7 +3,8 @@
 //! By `pthread_exit`: the C library ends the process with status 0 when its last thread ends.
 //! By the system call `exit`: the C library does not know, and the kernel ends the process
 //! with the last thread; its status is the main thread's before Linux 6.0, the last one's from
-//! then on, 0 if that returned from its function. Compile workers are threads too and
+//! then on, 0 if that returned from its function. Without any other thread it is the main
+//! thread's. Compile workers are threads too and
 //! would keep it alive for ever; so when the main thread is gone, a watcher waits until only
 //! threads of ours are left, and ends it then, in the way that it would have ended.
 //!
@@ -22,13 +23,13 @@ use std::time::Duration;
 use uruk_locks::{Mutex, MutexGuard};
 
 use crate::sampling::EXCLUDED;
-use crate::service::{self, Pass};
+use crate::service::{self, Pass, unseen};
 
 /// How often the watcher looks, once it has reason to.
 const WATCH_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How often somebody looks whether the main thread is there.
-pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often somebody looks whether the main thread is there. A look takes 20 us.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What is known of the main thread.
 static MAIN: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -157,8 +158,9 @@ fn begin_to_watch() -> bool {
 pub(crate) fn note_exit(status: c_int) {
     // SAFETY: both take nothing and cannot fail.
     let main = unsafe { libc::gettid() == libc::getpid() };
-    if main && begin_to_watch() {
-        watch(move || end_as_kernel(status));
+    // A process that is not whole has no threads of ours.
+    if main && !unseen::is_unseen() && begin_to_watch() {
+        end_by_kernel(status);
     }
 }
 
@@ -168,7 +170,7 @@ pub(crate) fn look_at_main_thread() {
         && let Some(status) = status_of_dead_main_thread()
         && begin_to_watch()
     {
-        watch(move || end_as_kernel(status));
+        end_by_kernel(status);
     }
 }
 
@@ -185,8 +187,13 @@ fn status_of_dead_main_thread() -> Option<c_int> {
     Some(code >> 8 & 0xff)
 }
 
-/// What the kernel does when the last thread ends, and the main thread left with `status`.
-fn end_as_kernel(status: c_int) {
+/// Ends the process when the last thread of the program ends, as the kernel does when the main
+/// thread left with `status`. Who ended before anybody looked was not there.
+fn end_by_kernel(status: c_int) {
+    if !program_threads() {
+        // SAFETY: runs nothing of the program.
+        unsafe { libc::_exit(status) }
+    }
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let major = release.split('.').next().and_then(|word| word.parse().ok());
     let status = if major.unwrap_or(6u32) >= 6 {
@@ -195,7 +202,7 @@ fn end_as_kernel(status: c_int) {
         status
     };
     // SAFETY: runs nothing of the program.
-    unsafe { libc::_exit(status) }
+    watch(move || unsafe { libc::_exit(status) });
 }
 
 unsafe extern "C" fn on_main_thread_exit(value: *mut c_void) {

@@ -20,9 +20,8 @@
 //! used any more: the child says so and ends. As with any child of a program with threads, the
 //! C library's allocator may be locked for ever; `fork` sees to that, the other ways do not.
 
-use std::sync::PoisonError;
-use std::sync::TryLockError;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{MutexGuard, PoisonError, TryLockError, Weak};
 
 use tracing::warn;
 use uruk_locks::Cover;
@@ -50,7 +49,7 @@ fn seen() -> &'static AtomicU32 {
 
 /// Whether this process is one that its parent's handlers did not see.
 #[inline]
-pub(super) fn is_unseen() -> bool {
+pub(crate) fn is_unseen() -> bool {
     seen().load(Ordering::Relaxed) == 0
 }
 
@@ -83,8 +82,8 @@ pub(super) fn prepare() {
 /// Nobody else is inside while it lives, and no handler runs on this thread. It is copied with
 /// the process: each side drops its own.
 pub(crate) struct Held {
-    _cover: Cover,
-    closed: Option<std::sync::MutexGuard<'static, GateState>>,
+    cover: Option<Cover>,
+    closed: Option<MutexGuard<'static, GateState>>,
     mask: libc::sigset_t,
 }
 
@@ -93,7 +92,7 @@ pub(crate) fn hold() -> Held {
     let mask = block_signals();
     let (closed, cover) = close_gate();
     Held {
-        _cover: cover,
+        cover: Some(cover),
         closed: Some(closed),
         mask,
     }
@@ -101,6 +100,7 @@ pub(crate) fn hold() -> Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
+        drop(self.cover.take());
         drop(self.closed.take());
         restore_signals(&self.mask);
     }
@@ -163,7 +163,7 @@ fn adopt() {
     let cover = Cover::new();
     let sessions: Vec<_> = {
         let held = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
-        held.iter().filter_map(std::sync::Weak::upgrade).collect()
+        held.iter().filter_map(Weak::upgrade).collect()
     };
     for core in &sessions {
         if !core.names.session().pool().quiesce_in_child() || !core.heap.try_before_fork() {
