@@ -214,6 +214,7 @@ impl Core {
             // SAFETY: the record is the stub table's own, in the heap it belongs to.
             let _ = unsafe { for_stubs.insert(&[row], &[]) };
         })?;
+        stubs.set_attendance(service::unseen::attend);
         let process = Arc::new(RwLock::new(Process::new()));
         let names = Names::new(&stubs, Arc::clone(&process))?;
         let main = names.create_dylib("main")?;

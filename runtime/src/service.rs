@@ -13,6 +13,7 @@
 //! - The gate's own lock is held by the forking thread from the moment the gate is empty
 //!   until both sides are whole.
 //! - A fork that has waited for a while has background compiles interrupted (`jobs`).
+//! - Children that are made past `fork` catch up later, where they can (`unseen`).
 //! - A thread that forks inside does not wait for itself. Listeners must not fork all the
 //!   same: they may be called under a lock that the two sides take.
 //!
@@ -23,6 +24,8 @@
 //! |---|---|---|
 //! | `GateState::inside` | whoever comes in or leaves, lost threads last | threads inside |
 //! | `GateState::awaited` | whoever waits for that to fall | to be told when it does |
+
+pub(crate) mod unseen;
 
 use std::cell::Cell;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -130,6 +133,7 @@ impl Drop for Pass {
 /// Waits until no fork is under way.
 pub(crate) fn enter() -> Pass {
     if uruk_locks::covers() == 0 {
+        unseen::attend();
         GATE.lock().inside += 1;
     }
     Pass {
@@ -294,7 +298,7 @@ pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
 fn spawn(core: &Arc<Core>, count: usize) -> Result<(), Error> {
     for index in 0..count {
         let served = Arc::clone(core);
-        match thread::spawn(format!("uruk-{index}"), move || serve(&served)) {
+        match thread::spawn(format!("uruk-{index}"), move || serve(&served, index == 0)) {
             Err(cause) if index == 0 => return Err(cause),
             Err(cause) => {
                 warn!(asked = count, had = index, %cause, "fewer compile workers");
@@ -328,18 +332,27 @@ pub(crate) fn widen_heap() {
     }
 }
 
-fn serve(core: &Arc<Core>) {
+/// A worker's life; the first one also looks after the main thread.
+fn serve(core: &Arc<Core>, first: bool) {
     // Without a controller somebody has to see that nothing is compiled any more.
-    let watches = !core.tiers.is_auto();
-    let mut patience = watches.then_some(room::REST);
+    let rests = !core.tiers.is_auto();
+    let idle = first.then_some(threads::LOOK_INTERVAL);
+    let busy = if rests { Some(room::REST) } else { idle };
+    let mut patience = busy;
     while !core.is_stopping() {
         match core.stubs.wait_request(patience) {
             Some(id) => {
                 answer(core, id);
-                patience = watches.then_some(room::REST);
+                patience = busy;
             }
-            None if patience.is_some() && core.heap.rest() => patience = None,
-            None => {}
+            None => {
+                if first {
+                    threads::look_at_main_thread();
+                }
+                if rests && core.heap.rest() {
+                    patience = idle;
+                }
+            }
         }
     }
 }
@@ -403,6 +416,7 @@ pub(crate) fn restore_signals(old: &libc::sigset_t) {
 fn register_fork_handlers() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {
+        unseen::prepare();
         // SAFETY: three functions that live as long as the process. Registered before
         // any guest code runs: ours then run last before a fork and first after it.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
@@ -410,7 +424,8 @@ fn register_fork_handlers() {
     });
 }
 
-unsafe extern "C" fn before_fork() {
+/// Waits until nobody else is inside, and keeps all out.
+fn close_gate() -> (MutexGuard<'static, GateState>, Cover) {
     let own = usize::from(uruk_locks::covers() != 0);
     let mut closed = GATE.close(own, Some(PATIENCE));
     let cover = Cover::new();
@@ -422,6 +437,13 @@ unsafe extern "C" fn before_fork() {
         }
         closed = GATE.wait(closed, own, None);
     }
+    (closed, cover)
+}
+
+unsafe extern "C" fn before_fork() {
+    // Also a child that is itself not whole yet.
+    unseen::attend();
+    let (closed, cover) = close_gate();
     let sessions = sessions();
     for core in &sessions {
         let pool = core.names.session().pool();
@@ -452,9 +474,14 @@ unsafe extern "C" fn in_parent() {
 }
 
 unsafe extern "C" fn in_child() {
-    let Some(state) = FORK.with(Cell::take) else {
-        return;
-    };
+    if let Some(state) = FORK.with(Cell::take) {
+        unseen::mark();
+        made_in_child(state);
+    }
+}
+
+/// Makes a child whole, with the locks that it was made under.
+fn made_in_child(state: ForkState) {
     uruk_unwind::after_fork();
     threads::after_fork_child();
     for core in &state.sessions {

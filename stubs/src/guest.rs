@@ -167,8 +167,26 @@ impl Shared {
         Some(entry)
     }
 
+    /// Makes sure that the service is there: not so in a child of a fork that nobody was
+    /// told of.
+    #[cfg(not(loom))]
+    fn attend(&self) {
+        // Partner: the release in `set_attendance`.
+        let ask = self.attendance.load(Ordering::Acquire) as usize;
+        if ask == 0 {
+            return;
+        }
+        let ask = std::ptr::with_exposed_provenance::<()>(ask);
+        // SAFETY: only functions of this type are ever stored.
+        let ask = unsafe { std::mem::transmute::<*const (), extern "C" fn()>(ask) };
+        ask();
+    }
+
     /// Sleeps until the state is no longer `word`; may return early.
     fn wait(&self, cell: &Cell, word: Word) {
+        // A handler that interrupted a wait may have made this process.
+        #[cfg(not(loom))]
+        self.attend();
         let word = if word.waiters() {
             word
         } else {
@@ -191,6 +209,7 @@ pub(crate) unsafe extern "C-unwind" fn resolve(shared: *const Shared, return_add
     // SAFETY: duty 1.
     let shared = unsafe { &*shared };
     let function = shared.cells.by_return_address(return_address);
+    shared.attend();
     match shared.resolve(function, crate::sys::thread_id) {
         Outcome::Code(entry) => entry,
         Outcome::Failed => {

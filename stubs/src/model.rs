@@ -35,6 +35,7 @@ fn table(functions: u32) -> Arc<Shared> {
         free: TaggedList::default(),
         looks_at_gate: 1,
         failure_handler: AtomicU64::new(1),
+        attendance: AtomicU64::new(0),
         heap_base: HEAP_BASE,
         heap_size: 0x1000,
     };

@@ -37,6 +37,9 @@ pub(crate) struct Shared {
     /// An `extern "C" fn(FunctionId) -> u64`, never zero. Release in
     /// `set_failure_handler`, acquire in the guest.
     pub(crate) failure_handler: AtomicU64,
+    /// Whom to ask, before anything is waited for, whether the service is there: an
+    /// `extern "C" fn()`, or zero. Release in `set_attendance`, acquire in the guest.
+    pub(crate) attendance: AtomicU64,
     /// First address of the heap; prepared entries are offsets from it.
     pub(crate) heap_base: u64,
     /// Size of the heap's reservation.

@@ -303,8 +303,17 @@ impl StubTable {
             .store(handler, Ordering::Release);
     }
 
+    /// Sets what a call that has to wait does first: `ask` sees to it that there is somebody to
+    /// wait for, in a child of a `fork` that nobody was told of. It runs on the guest thread
+    /// and stack, maybe in a signal handler, and may call [`StubTable::after_fork_child`].
+    pub fn set_attendance(&self, ask: extern "C" fn()) {
+        // Partner: the acquire in the guest's `attend`.
+        let ask = ask as *const () as usize as u64;
+        self.shared().attendance.store(ask, Ordering::Release);
+    }
+
     /// To be called in the child of a `fork` before anything else of the table,
-    /// while the child has one thread; after the heap's `after_fork_child`.
+    /// while no other thread of the child is past [`StubTable::set_attendance`]'s function; after the heap's `after_fork_child`.
     /// Requests whose service is gone are asked again. The parent needs nothing.
     ///
     /// At the moment of the `fork` no thread may be taking requests (waiting for

@@ -14,9 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config::Backing;
 use crate::error::HeapError;
-use crate::heap::{Inner, Pool, State};
+use crate::heap::{Granted, Inner, Pool, State};
 use crate::memory::Protection;
-use crate::pool::Grant;
 use crate::reclaim::Retired;
 
 /// One allocation: `held` bytes from `start`, of which `size` were asked.
@@ -26,6 +25,8 @@ struct Block {
     start: usize,
     size: usize,
     held: usize,
+    /// The epoch it was allocated in (`kin`).
+    born: u32,
 }
 
 /// Memory that is being written and that nobody else knows yet. Dropping it
@@ -117,6 +118,7 @@ impl Block {
             start: self.start,
             size: self.size,
             held: self.held,
+            born: self.born,
         }
     }
 }
@@ -125,7 +127,7 @@ impl Draft {
     pub(crate) fn new(
         inner: Arc<Inner>,
         pool: Pool,
-        grant: Grant,
+        grant: Granted,
         size: usize,
         held: usize,
     ) -> Result<Draft, HeapError> {
@@ -137,6 +139,7 @@ impl Draft {
             start,
             size,
             held,
+            born: grant.born,
         };
         if block.flips()
             && let Err(error) = block.protect("make writable", Protection::Writable)
@@ -331,13 +334,14 @@ impl Sealed {
         match self.block.pool {
             Pool::Code => {
                 let _ = self.retire();
-                return;
             }
-            Pool::ReadOnly => {}
-            // SAFETY: private memory that nobody accesses (duty 1).
-            Pool::ReadWrite => unsafe { self.block.inner.memory.discard(self.block.range()) },
+            Pool::ReadOnly | Pool::ReadWrite => {
+                let inner = Arc::clone(&self.block.inner);
+                let retired = self.retire();
+                // SAFETY: data that nobody of this process accesses (duty 1).
+                unsafe { inner.free(vec![retired]) };
+            }
         }
-        self.block.give_back();
     }
 }
 

@@ -10,10 +10,9 @@
 //!   for ever, never written, never reused. The alias of all of it is closed.
 //!   The page ranges above it get pages of a new memfd in the view and in the
 //!   alias, at the same addresses. A page that was used in part is abandoned.
-//! - **Parent**: what was handed out so far is frozen too: the child may be
-//!   executing it. Code that is freed in frozen pages is left as it is. The parent
-//!   keeps the memfd and goes on in pages that hold nothing: free runs, and
-//!   what lies behind the frozen part; for constants, in the last page as well.
+//! - **Parent**: it goes on where it was, also in the page that it was filling: what it
+//!   writes there the child sees and never uses. But whatever lived at the fork the child
+//!   may be executing or reading, as long as it lives: giving that back has to wait (`kin`).
 //!
 //! Private memory (slots, data; with [`Backing::Flip`] everything) is copied on
 //! write by the kernel and needs no care.
@@ -22,7 +21,10 @@
 //! another thread it does not exist in the child; the forking thread itself
 //! should have none, and gets [`HeapError::CrossedFork`] from it in the child.
 //!
-//! A `fork` that bypasses the handlers (`syscall(SYS_fork)`) is not covered.
+//! A child that was made without these calls (`syscall(SYS_fork)`) executes what it inherited
+//! like any other: its parent finds it by itself (`kin`). It has to catch up on the calls,
+//! both, before it uses the heap, with [`Heap::try_before_fork`]: until then whatever it
+//! would write goes into its parent's pages.
 
 use std::mem::{self, ManuallyDrop};
 use std::ops::Range;
@@ -32,7 +34,7 @@ use std::sync::atomic::Ordering;
 
 use crate::config::Backing;
 use crate::error::HeapError;
-use crate::heap::{ForkGuard, Heap, Inner, State};
+use crate::heap::{ForkGuard, Heap, Inner, Pool, State};
 use crate::layout::PAGE;
 
 thread_local! {
@@ -50,11 +52,26 @@ impl Heap {
     /// thread until then.
     pub fn before_fork(&self) {
         let inner = &*self.inner;
-        let me = thread_mark();
-        if inner.fork_owner.load(Ordering::Relaxed) == me {
-            return;
+        if inner.fork_owner.load(Ordering::Relaxed) != thread_mark() {
+            self.keep(inner.lock());
         }
-        let guard = ManuallyDrop::new(inner.lock());
+    }
+
+    /// As [`Heap::before_fork`], if nobody has the lock: in a child that was made without,
+    /// where who has it does not exist. Whether it was to be had.
+    pub fn try_before_fork(&self) -> bool {
+        let inner = &*self.inner;
+        if inner.fork_owner.load(Ordering::Relaxed) == thread_mark() {
+            return true;
+        }
+        let guard = inner.try_lock();
+        guard.map(|guard| self.keep(guard)).is_some()
+    }
+
+    /// Stores the lock until `after_fork_*`.
+    fn keep(&self, guard: MutexGuard<'_, State>) {
+        let inner = &*self.inner;
+        let guard = ManuallyDrop::new(guard);
         // SAFETY: only the lifetime changes. The guard refers to `inner`, in
         // which it is stored; it is either taken out again while a caller's
         // handle keeps `inner` alive, or never touched (ManuallyDrop).
@@ -63,20 +80,14 @@ impl Heap {
         // SAFETY: we hold the lock, so no other thread is between `before_fork`
         // and `after_fork_*`, and only such a thread accesses the cell.
         unsafe { *inner.fork_guard.get() = Some(guard) };
-        inner.fork_owner.store(me, Ordering::Relaxed);
+        inner.fork_owner.store(thread_mark(), Ordering::Relaxed);
     }
 
-    /// In the parent: freezes what the child inherited and releases the lock.
+    /// In the parent: notes that there is a child and releases the lock.
     /// Does nothing if this thread did not call [`Heap::before_fork`].
     pub fn after_fork_parent(&self) {
-        let Some(mut state) = self.inner.take_fork_guard() else {
-            return;
-        };
-        if self.inner.memory.backing == Backing::Dual {
-            for space in &mut state.code {
-                space.freeze_in_parent();
-            }
-            state.read_only.freeze_in_parent();
+        if let Some(mut state) = self.inner.take_fork_guard() {
+            state.kin.note_fork();
         }
     }
 
@@ -101,6 +112,7 @@ impl Heap {
         let state = &mut *guard;
         state.quarantine.forget();
         let unused = state.freeze_in_child(&memory.layout.stubs);
+        state.free_frozen();
         match memory.detach(&unused, generation, &mut state.spans) {
             Ok(()) => {
                 state.detached = None;
@@ -137,5 +149,19 @@ impl State {
             b.freeze_in_child(),
             self.read_only.freeze_in_child(),
         ]
+    }
+
+    /// Counts what waited for other children of the parent as dead. All of it is frozen.
+    fn free_frozen(&mut self) {
+        for block in self.kin.after_fork_child() {
+            match block.pool {
+                Pool::Code => self.code[block.space].free(block.start, block.held),
+                Pool::ReadOnly | Pool::ReadWrite => {
+                    let pool = self.data(block.pool);
+                    pool.unretire(block.held);
+                    pool.give_back(block.start, block.held);
+                }
+            }
+        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! # Locking
 //! One mutex guards all bookkeeping; it is held for tens of nanoseconds and
-//! never across a system call, except for stub pages and around `fork`. It is
+//! never across a system call, except for stub pages, around `fork`, and where children
+//! are looked for (`kin`). It is
 //! `std`'s futex mutex on purpose: `parking_lot` keeps its waiters in a global
 //! table whose buckets another thread may hold locked at the moment of a
 //! `fork`, and the child could then never unlock; `std`'s whole state is the
@@ -13,13 +14,14 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rustix::io::Errno;
 
 use crate::config::{Backing, BackingChoice, Freed, HeapConfig};
 use crate::draft::Draft;
 use crate::error::HeapError;
+use crate::kin::Kin;
 use crate::layout::{MIN_RESERVATION, PAGE, clamp_reservation, page_up};
 use crate::memory::{Memory, Refusal};
 use crate::pool::{GRANULE, Grant, PoolState, PoolStats};
@@ -88,6 +90,9 @@ pub struct CodeStats {
     pub flips: u64,
     /// Bytes that went back to the kernel, ever.
     pub given_back: usize,
+    /// Of what is retired, the bytes that are kept for other processes only: children, and
+    /// theirs, that were made while they were in use. Constants are counted, too.
+    pub waiting: usize,
     /// Whether freed code is used again: not with [`Freed::Poison`], nor on kernels
     /// without `membarrier(PRIVATE_EXPEDITED_SYNC_CORE)`.
     pub reuses: bool,
@@ -134,6 +139,15 @@ unsafe impl Sync for Inner {}
 // `Inner` on another thread does not touch it.
 unsafe impl Send for Inner {}
 
+/// Memory handed out by a pool, and in which epoch (`kin`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    pub(crate) start: usize,
+    /// As in [`Grant`].
+    pub(crate) dirty: usize,
+    pub(crate) born: u32,
+}
+
 /// What the lock guards.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -143,6 +157,7 @@ pub(crate) struct State {
     pub(crate) flips: u64,
     pub(crate) given_back: usize,
     pub(crate) quarantine: Quarantine,
+    pub(crate) kin: Kin,
     pub(crate) read_only: PoolState,
     pub(crate) read_write: PoolState,
     /// Stub pages that have their image are `0..stub_pages`.
@@ -167,6 +182,7 @@ impl Heap {
             flips: 0,
             given_back: 0,
             quarantine: Quarantine::default(),
+            kin: Kin::new(memory.backing == Backing::Dual),
             read_only: PoolState::new(layout.read_only.clone()),
             read_write: PoolState::new(layout.read_write.clone()),
             stub_pages: 0,
@@ -202,24 +218,14 @@ impl Heap {
         let unit = if paged { PAGE } else { GRANULE };
         // What no pool can have is left as it is, to be refused below.
         let asked = size.max(1).checked_next_multiple_of(unit).unwrap_or(size);
+        let align = align.max(unit);
         let attempt = || {
             let mut state = self.inner.lock();
-            let grant = state.allocate(pool, asked, align.max(unit), self.inner.limit);
-            // Pages that only need to be emptied.
-            let whole = if grant.is_err() {
-                state.take_whole()
-            } else {
-                Vec::new()
-            };
-            (grant, whole)
+            state.allocate(pool, asked, align, self.inner.limit)
         };
         let grant = match attempt() {
-            (Err(_), whole) if !whole.is_empty() => {
-                // SAFETY: pages of the limbo, in which nothing lives.
-                unsafe { self.inner.recycle(whole) };
-                attempt().0
-            }
-            (grant, _) => grant,
+            Err(_) if self.inner.make_room() => attempt(),
+            grant => grant,
         }?;
         let held = size.max(1).next_multiple_of(unit);
         Draft::new(self.inner.clone(), pool, grant, size, held)
@@ -316,6 +322,7 @@ impl Heap {
             current: state.current,
             flips: state.flips,
             given_back: state.given_back,
+            waiting: state.kin.waiting(),
             reuses: self.inner.freed != Freed::Poison && self.inner.memory.can_sync_core(),
         };
         let memfd = code.sum().resident + page_up(state.read_only.touched());
@@ -333,9 +340,20 @@ impl Heap {
 }
 
 impl Inner {
+    /// Gives back what only waits for it: blocks whose other users are gone, and pages that
+    /// only need to be emptied. Whether there was anything.
+    fn make_room(&self) -> bool {
+        let freed = self.free_waiting();
+        let whole = self.lock().take_whole();
+        let any = freed || !whole.is_empty();
+        // SAFETY: pages of the limbo, in which nothing lives.
+        unsafe { self.recycle(whole) };
+        any
+    }
+
     /// Has the kernel bring the pages of code about to be written, one call for as many as
     /// lie together: a fault costs twice as much as a page of a call.
-    fn populate(&self, grants: &[(Grant, usize, usize)]) {
+    fn populate(&self, grants: &[(Granted, usize, usize)]) {
         let mut runs: Vec<Range<usize>> = Vec::new();
         for (grant, _, held) in grants {
             let (start, end) = (grant.start & !(PAGE - 1), page_up(grant.start + held));
@@ -357,6 +375,15 @@ impl Inner {
     /// the state is better than taking the process down.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The bookkeeping, unless somebody has it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 
@@ -385,7 +412,7 @@ impl State {
         len: usize,
         align: usize,
         limit: Option<usize>,
-    ) -> Result<Grant, HeapError> {
+    ) -> Result<Granted, HeapError> {
         if let (Some(errno), true) = (self.detached, pool != Pool::ReadWrite) {
             return Err(HeapError::Detached { errno });
         }
@@ -412,13 +439,18 @@ impl State {
                 (grant, state.held(), state.retired(), state.capacity())
             }
         };
-        grant.ok_or(HeapError::OutOfSpace {
+        let Grant { start, dirty } = grant.ok_or(HeapError::OutOfSpace {
             pool,
             asked: len,
             held,
             retired,
             capacity,
-        })
+        })?;
+        let born = match pool {
+            Pool::Code | Pool::ReadOnly => self.kin.born(),
+            Pool::ReadWrite => 0,
+        };
+        Ok(Granted { start, dirty, born })
     }
 }
 

@@ -30,15 +30,16 @@
 //! - **Few mappings.** With [`Backing::Dual`] the heap is [`DUAL_MAPPINGS`]
 //!   kernel mappings however much is allocated; each generation of `fork` adds
 //!   a handful in the child. `vm.max_map_count` is no limit on functions.
-//! - **Fork.** The child never writes into pages of its parent, nor the other
-//!   way round (module `fork`).
+//! - **Fork.** The child never writes into pages of its parent; the parent changes nothing
+//!   that a living child may execute or read (modules `fork`, `kin`).
 //!
 //! # Map, in reading order
 //! `config`, `error`: what goes in and what can fail. `layout`: where regions
 //! lie. `space`: code spaces; `pool`: data; `freelist`, `spans`: all pure bookkeeping.
 //! `room`: how much is reserved; `place`: where. `memory`: the system calls; `opening`: when the
 //! alias can be written. `heap`: the heap, its lock, allocation. `draft`:
-//! ownership of one allocation. `reclaim`: retired code back to free pages. `stub_region`: slots and stubs. `fork`: the two sides of a fork.
+//! ownership of one allocation. `kin`: who else maps a block. `reclaim`: retired code back
+//! to free pages. `stub_region`: slots and stubs. `fork`: the two sides of a fork.
 
 #![deny(missing_docs)]
 
@@ -48,6 +49,7 @@ mod error;
 mod fork;
 mod freelist;
 mod heap;
+mod kin;
 mod layout;
 mod memory;
 mod opening;

@@ -6,8 +6,8 @@
 //! - Bytes at and above `fresh` were never handed out, so they are zero; below
 //!   it they may hold anything.
 //! - Free blocks lie in `frozen..top` and do not touch `top`.
-//! - Bytes below `frozen` may be mapped by another process (a `fork` happened)
-//!   and are never handed out again.
+//! - Bytes below `frozen` are the parent's (this is a child of `fork`) and are never
+//!   handed out again.
 //!
 //! `used + retired + wasted + free bytes == top - start` at all times.
 
@@ -132,16 +132,9 @@ impl PoolState {
         self.retired
     }
 
-    /// After a `fork`, in the parent: what was handed out so far may be mapped
-    /// by the child and is never handed out again.
-    pub(crate) fn freeze_in_parent(&mut self) {
-        self.frozen = self.top;
-        self.wasted += self.free.clear();
-    }
-
-    /// After a `fork`, in the child: like the parent, and the page that is
-    /// partly used is abandoned. Gives the range that is still unused; it must
-    /// be replaced by fresh zero pages.
+    /// After a `fork`, in the child: what was handed out so far is the parent's and is never
+    /// handed out again, and the page that is partly used is abandoned. Gives the range that
+    /// is still unused; it must be replaced by fresh zero pages.
     pub(crate) fn freeze_in_child(&mut self) -> Range<usize> {
         let boundary = page_up(self.top);
         self.wasted += boundary - self.top + self.free.clear();
@@ -234,12 +227,9 @@ mod tests {
         let a = pool.allocate(0x100, 16).unwrap().start;
         let b = pool.allocate(0x100, 16).unwrap().start;
         pool.give_back(a, 0x100);
-        pool.freeze_in_parent();
+        assert_eq!(pool.freeze_in_child(), 0x2000..0x10000);
         check(&pool);
         pool.give_back(b, 0x100);
-        check(&pool);
-        assert_eq!(pool.allocate(16, 16).unwrap().start, 0x1200);
-        assert_eq!(pool.freeze_in_child(), 0x2000..0x10000);
         check(&pool);
         let fresh = pool.allocate(16, 16).unwrap();
         assert_eq!(

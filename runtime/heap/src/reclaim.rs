@@ -4,6 +4,8 @@
 //! [`Retired`], and whoever has proved that it is dead gives a batch of them to
 //! [`Heap::free`]. In this order, for a batch:
 //!
+//! 0. What a child of this process may still execute or read is left as it is, until no such
+//!    process is left (`kin`); what waited so, and need not any more, joins the batch.
 //! 1. Neighbours are taken together. The bytes become `int3` through the alias; inherited
 //!    pages stay as they are.
 //! 2. One `membarrier(PRIVATE_EXPEDITED_SYNC_CORE)`: afterwards no core holds an
@@ -13,8 +15,8 @@
 //! 4. Without the lock those pages are given to the kernel. They read as zero now.
 //! 5. Under the lock they become free runs.
 //!
-//! A `fork` between the steps is harmless: the batch is dead in the child as well,
-//! and step 5 finds the pages frozen.
+//! A child that is made between the steps is harmless: the batch is dead in it as well. If
+//! it goes on with the batch itself, step 5 finds the pages frozen there.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -35,6 +37,8 @@ pub struct Retired {
     pub(crate) start: usize,
     pub(crate) size: usize,
     pub(crate) held: usize,
+    /// The epoch it was allocated in (`kin`).
+    pub(crate) born: u32,
 }
 
 impl Retired {
@@ -68,7 +72,8 @@ impl Retired {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reclaimed {
-    /// Taken back, with what was lost to rounding.
+    /// Taken back, with what was lost to rounding; also of earlier batches, see
+    /// [`Heap::free`].
     pub freed: usize,
     /// Whole pages that went back to the kernel and are free now.
     pub given_back: usize,
@@ -120,36 +125,74 @@ impl Heap {
     }
 
     /// Gives retired memory back. Costs one `membarrier` and one system call per run
-    /// of pages that became free, besides the filling.
+    /// of pages that became free, besides the filling; and two to see whether a child of this
+    /// process, or one of its children, was made while the memory was in use and lives: then it
+    /// is given back with a later batch, or when memory is short.
     ///
     /// # Safety
-    /// 1. No thread executes or reads the memory or can return into it: no register,
+    /// 1. No thread of this process executes or reads the memory or can return into it: no register,
     ///    stack or saved context of any thread holds an address in it that it will use.
     /// 2. Nothing refers to it: no slot, unwind row, table or data.
     /// 3. Samples taken while it was in use have been drained, or are not interpreted
     ///    by address any more.
     /// 4. Each value came from a [`Sealed`](crate::Sealed) of this heap.
     pub unsafe fn free(&self, batch: impl IntoIterator<Item = Retired>) -> Reclaimed {
-        let inner = &*self.inner;
+        // SAFETY: passed on.
+        unsafe { self.inner.free(batch.into_iter().collect()) }
+    }
+}
+
+impl Inner {
+    /// # Safety
+    /// As for [`Heap::free`].
+    pub(crate) unsafe fn free(&self, batch: Vec<Retired>) -> Reclaimed {
+        let (private, shared): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .partition(|block| block.pool == Pool::ReadWrite);
+        let mut done = Reclaimed::default();
+        for block in private {
+            done.freed += block.held;
+            // SAFETY: duties 1, 2 and 4.
+            unsafe { self.release_data(&block) };
+        }
+        let free = self.lock().kin.free(shared);
+        // SAFETY: passed on, for these; for those that waited, whoever gave them answered.
+        let shared = unsafe { self.free_shared(free) };
+        done.freed += shared.freed;
+        done.given_back = shared.given_back;
+        done
+    }
+
+    /// Frees what had to wait for other processes and need not any more. Whether that was
+    /// anything.
+    pub(crate) fn free_waiting(&self) -> bool {
+        let free = self.lock().kin.free(Vec::new());
+        // SAFETY: whoever gave them to `free` answered for it.
+        !free.is_empty() && unsafe { self.free_shared(free) } != Reclaimed::default()
+    }
+
+    /// # Safety
+    /// As for [`Heap::free`], and no other process executes or reads the blocks.
+    unsafe fn free_shared(&self, batch: Vec<Retired>) -> Reclaimed {
+        let mut done = Reclaimed::default();
         let (code, data): (Vec<_>, Vec<_>) = batch
             .into_iter()
             .partition(|block| block.pool == Pool::Code);
-        let mut done = Reclaimed::default();
         for block in data {
             done.freed += block.held;
-            // SAFETY: duties 1, 2 and 4.
-            unsafe { inner.release_data(&block) };
+            // SAFETY: passed on.
+            unsafe { self.release_data(&block) };
         }
         if code.is_empty() {
             return done;
         }
         done.freed += code.iter().map(|block| block.held).sum::<usize>();
-        let runs = inner.runs(code);
-        // SAFETY: duties 1 and 4.
-        unsafe { inner.fill_traps(&runs) };
-        let reuse = inner.freed != Freed::Poison && inner.memory.sync_core();
+        let runs = self.runs(code);
+        // SAFETY: passed on.
+        unsafe { self.fill_traps(&runs) };
+        let reuse = self.freed != Freed::Poison && self.memory.sync_core();
         let whole = {
-            let mut state = inner.lock();
+            let mut state = self.lock();
             for run in &runs {
                 let space = &mut state.code[run.space];
                 match reuse {
@@ -159,13 +202,11 @@ impl Heap {
             }
             state.take_whole()
         };
-        // SAFETY: pages of the limbo, of which each byte is dead (duty 1).
-        done.given_back = unsafe { inner.recycle(whole) };
+        // SAFETY: pages of the limbo, of which each byte is dead.
+        done.given_back = unsafe { self.recycle(whole) };
         done
     }
-}
 
-impl Inner {
     /// # Safety
     /// The block is retired data that nothing accesses or refers to.
     unsafe fn release_data(&self, block: &Retired) {

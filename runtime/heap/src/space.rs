@@ -14,7 +14,7 @@
 //!   window, to blocks, to dead bytes of a page that others still use, or to the limbo.
 //! - Pages whose bytes are all dead go through the limbo ([`Space::take_whole`]) and
 //!   come back as runs ([`Space::reuse`]) once the caller has emptied them.
-//! - Frozen pages (another process maps them) never become a run.
+//! - Frozen pages (the parent's, in a child of `fork`) never become a run.
 //!
 //! `used + retired + fragmented + frozen + limbo + window + runs == capacity`.
 
@@ -91,8 +91,8 @@ pub(crate) struct Space {
     dead: BTreeMap<usize, usize>,
     /// Pages that became wholly dead and that nobody has taken yet.
     whole: Vec<Range<usize>>,
-    /// Pages of another process too, ascending.
-    frozen: Vec<Range<usize>>,
+    /// Where the parent's pages end; the start of the space if none are.
+    frozen: usize,
     used: usize,
     retired: usize,
     fragmented: usize,
@@ -110,17 +110,17 @@ impl Space {
             limit: range.start,
         };
         Space {
-            range,
             runs,
             window,
             dead: BTreeMap::new(),
             whole: Vec::new(),
-            frozen: Vec::new(),
+            frozen: range.start,
             used: 0,
             retired: 0,
             fragmented: 0,
             frozen_bytes: 0,
             limbo: 0,
+            range,
         }
     }
 
@@ -253,10 +253,9 @@ impl Space {
         }
     }
 
-    /// Whether the page of `address` belongs to another process as well.
+    /// Whether the page of `address` is the parent's.
     pub(crate) fn is_frozen(&self, address: usize) -> bool {
-        let after = self.frozen.partition_point(|range| range.start <= address);
-        after > 0 && self.frozen[after - 1].end > address
+        address < self.frozen
     }
 
     /// Counts bytes as dead, page by page; pages that are wholly dead are listed.
@@ -316,47 +315,22 @@ impl Space {
     /// Makes pages of the limbo, which read as zero now, free.
     pub(crate) fn reuse(&mut self, run: Range<usize>) {
         self.limbo -= run.len();
-        // A fork may have come between.
-        if self.is_frozen(run.start) {
-            self.frozen_bytes += run.len();
-        } else {
-            self.runs.insert(run.start, run.len());
-        }
-    }
-
-    /// After a `fork`, in the parent: all but the free runs is the child's, too.
-    pub(crate) fn freeze_in_parent(&mut self) {
-        self.close();
-        let mut frozen = Vec::new();
-        let mut at = self.range.start;
-        for (start, len) in self.runs.iter() {
-            if at < start {
-                frozen.push(at..start);
-            }
-            at = start + len;
-        }
-        if at < self.range.end {
-            frozen.push(at..self.range.end);
-        }
-        self.frozen = frozen;
-        self.dead.clear();
-        self.frozen_bytes += std::mem::take(&mut self.fragmented);
-        let whole: usize = std::mem::take(&mut self.whole).iter().map(Range::len).sum();
-        self.limbo -= whole;
-        self.frozen_bytes += whole;
+        self.runs.insert(run.start, run.len());
     }
 
     /// After a `fork`, in the child: all but the last free run is the parent's. Gives
     /// that run; it must be replaced by fresh zero pages.
     pub(crate) fn freeze_in_child(&mut self) -> Range<usize> {
-        self.freeze_in_parent();
+        self.close();
+        self.dead.clear();
+        self.whole.clear();
         let end = self.range.end;
         let last = self.runs.take_ending_at(end).unwrap_or(end);
         // What another thread of the parent was giving back stays with the parent.
+        self.frozen_bytes += std::mem::take(&mut self.fragmented);
         self.frozen_bytes += self.runs.clear() + std::mem::take(&mut self.limbo);
         self.runs.insert(last, end - last);
-        self.frozen.clear();
-        self.frozen.push(self.range.start..last);
+        self.frozen = last;
         last..end
     }
 

@@ -61,40 +61,36 @@ fn a_dropped_draft_at_the_end_is_used_again_and_is_dirty() {
     space.give_back(first, 64);
     space.give_back(again.start, 7008);
     check(&space);
-    // What a closed window leaves dirty is emptied before it is used again.
-    space.freeze_in_parent();
+    // What a closed window leaves dirty is the parent's.
+    space.freeze_in_child();
     check(&space);
     assert_eq!(space.stats().used, 0);
     assert_eq!(space.stats().frozen, 2 * PAGE);
 }
 
 #[test]
-fn frozen_pages_are_not_reused_on_either_side() {
-    let mut parent = Space::new(BASE..BASE + (1 << 20));
-    let kept = parent.allocate(5000 & !15, 16).unwrap().start;
+fn frozen_pages_are_not_reused() {
+    let mut space = Space::new(BASE..BASE + (1 << 20));
+    let kept = space.allocate(5000 & !15, 16).unwrap().start;
     let low: Vec<usize> = (0..16)
-        .map(|_| parent.allocate(PAGE, PAGE).unwrap().start)
+        .map(|_| space.allocate(PAGE, PAGE).unwrap().start)
         .collect();
-    parent.retire(PAGE);
-    parent.free(low[3], PAGE);
-    recycle(&mut parent);
-    let free = parent.stats().free;
-    parent.freeze_in_parent();
-    check(&parent);
-    assert!(parent.stats().free + PAGE > free);
-    for &block in &low[4..6] {
-        assert!(parent.is_frozen(block));
-        parent.retire(PAGE);
-        parent.free(block, PAGE);
-    }
-    assert!(parent.take_whole().is_empty());
-    assert!(!parent.is_frozen(low[3]), "nothing lived there");
-    assert_eq!(parent.allocate(64, 16).unwrap().start, low[3]);
-    assert!(parent.is_frozen(kept));
-    let unused = parent.freeze_in_child();
-    check(&parent);
+    space.retire(PAGE);
+    space.free(low[3], PAGE);
+    recycle(&mut space);
+    let unused = space.freeze_in_child();
+    check(&space);
     assert!(unused.start > low[15] && unused.end == BASE + (1 << 20));
-    assert!(unused.contains(&parent.allocate(64, 16).unwrap().start));
+    for &block in &low[4..6] {
+        assert!(space.is_frozen(block));
+        space.retire(PAGE);
+        space.free(block, PAGE);
+    }
+    check(&space);
+    assert!(space.take_whole().is_empty());
+    assert!(space.is_frozen(kept) && space.is_frozen(low[3]));
+    let fresh = space.allocate(64, 16).unwrap().start;
+    assert!(unused.contains(&fresh) && !space.is_frozen(fresh));
 }
 
 /// A fork while another thread empties pages: they are the child's, too.
@@ -107,10 +103,7 @@ fn pages_in_the_limbo_at_a_fork_are_frozen() {
     let whole = space.take_whole();
     assert_eq!(whole.len(), 1);
     assert_eq!(whole[0], block..block + 4 * PAGE);
-    space.freeze_in_parent();
-    for run in whole {
-        space.reuse(run);
-    }
+    space.freeze_in_child();
     check(&space);
     let stats = space.stats();
     assert_eq!((stats.frozen, stats.quarantined), (4 * PAGE, 0));
@@ -177,7 +170,9 @@ fn a_random_life_agrees_with_a_map() {
             }
         }
         if step == 40_000 {
-            space.freeze_in_parent();
+            // Nobody is there to give these back.
+            limbo.clear();
+            space.freeze_in_child();
             for (page, frozen) in frozen.iter_mut().enumerate() {
                 *frozen = space.is_frozen(BASE + page * PAGE);
                 let granules = page * PAGE / 16..(page + 1) * PAGE / 16;

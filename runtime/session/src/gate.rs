@@ -59,6 +59,16 @@ impl Gate {
         }
     }
 
+    /// Closes the gate unless somebody is inside; whether it is closed.
+    pub(crate) fn try_close(&self) -> bool {
+        self.closed.store(true, Ordering::SeqCst);
+        let empty = self.inside.load(Ordering::SeqCst) == 0;
+        if !empty {
+            self.open();
+        }
+        empty
+    }
+
     /// Opens the gate.
     pub(crate) fn open(&self) {
         self.closed.store(false, Ordering::SeqCst);

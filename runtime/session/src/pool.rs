@@ -426,6 +426,18 @@ impl Pool {
         self.0.gate.close();
     }
 
+    /// As [`Pool::quiesce`] in a child of a `fork` that it did not come before, to be followed
+    /// by [`Pool::after_fork_child`]. False, and nothing changed: a thread that is not in this
+    /// process was inside a lock.
+    pub fn quiesce_in_child(&self) -> bool {
+        let empty = self.0.gate.try_close();
+        if empty {
+            self.0.gate.open();
+            self.quiesce_but_for_tasks();
+        }
+        empty
+    }
+
     /// Lets tasks run again after `quiesce`.
     pub fn resume(&self) {
         self.0.gate.open();

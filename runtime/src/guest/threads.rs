@@ -1,22 +1,44 @@
-//! The end of a program whose main thread left by `pthread_exit`.
+//! The end of a program whose main thread left before others did.
 //!
-//! The C library ends the process with status 0 when its last thread ends. Compile
-//! workers are threads too and would keep it alive for ever; so when the main thread
-//! is gone, a watcher waits until only threads of ours are left, and ends it then.
+//! By `pthread_exit`: the C library ends the process with status 0 when its last thread ends.
+//! By the system call `exit`: the C library does not know, and the kernel ends the process
+//! with the last thread; its status is the main thread's before Linux 6.0, the last one's from
+//! then on, 0 if that returned from its function. Without any other thread it is the main
+//! thread's. Compile workers are threads too and
+//! would keep it alive for ever; so when the main thread is gone, a watcher waits until only
+//! threads of ours are left, and ends it then, in the way that it would have ended.
+//!
+//! | main thread | noticed by |
+//! |---|---|
+//! | `pthread_exit` | the destructor of a key, in the last round |
+//! | `syscall(SYS_exit)` in the program's code | `guest::processes`, before it |
+//! | the same in a library, or an instruction | a worker's look at its state, each [`LOOK_INTERVAL`] |
 
 use std::cell::Cell;
-use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use uruk_locks::{Mutex, MutexGuard};
 
 use crate::sampling::EXCLUDED;
-use crate::service::{self, Pass};
+use crate::service::{self, Pass, unseen};
 
 /// How often the watcher looks, once it has reason to.
 const WATCH_INTERVAL: Duration = Duration::from_millis(1);
+
+/// How often somebody looks whether the main thread is there. A look takes 20 us.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What is known of the main thread.
+static MAIN: AtomicU8 = AtomicU8::new(UNKNOWN);
+/// It runs no program, or nobody asked.
+const UNKNOWN: u8 = 0;
+/// It runs the program.
+const RUNS: u8 = 1;
+/// It is gone, or about to go, and somebody waits for the others.
+const WATCHED: u8 = 2;
 
 /// Rounds of key destructors libc promises at least; the watcher starts in the last.
 const DESTRUCTOR_ROUNDS: u32 = 4;
@@ -123,6 +145,64 @@ pub(crate) fn watch_main_thread() {
     // SAFETY: a key of ours; the value is its own number, so the destructor can set
     // it again.
     unsafe { libc::pthread_setspecific(key, (key as usize + 1) as *mut c_void) };
+    MAIN.store(RUNS, Ordering::Relaxed);
+}
+
+/// Relaxed: who is first watches, whatever it has seen.
+fn begin_to_watch() -> bool {
+    let step = MAIN.compare_exchange(RUNS, WATCHED, Ordering::Relaxed, Ordering::Relaxed);
+    step.is_ok()
+}
+
+/// The calling thread is about to end by a system call.
+pub(crate) fn note_exit(status: c_int) {
+    // SAFETY: both take nothing and cannot fail.
+    let main = unsafe { libc::gettid() == libc::getpid() };
+    // A process that is not whole has no threads of ours.
+    if main && !unseen::is_unseen() && begin_to_watch() {
+        end_by_kernel(status);
+    }
+}
+
+/// Notices a main thread that ended by a system call that nobody saw.
+pub(crate) fn look_at_main_thread() {
+    if MAIN.load(Ordering::Relaxed) == RUNS
+        && let Some(status) = status_of_dead_main_thread()
+        && begin_to_watch()
+    {
+        end_by_kernel(status);
+    }
+}
+
+/// The main thread's exit status, once it is gone.
+fn status_of_dead_main_thread() -> Option<c_int> {
+    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // Behind the name, which may hold anything: the state is the third field.
+    let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
+    if fields.next()? != "Z" {
+        return None;
+    }
+    // The last of all fields, the 52nd, as `wait` gives it.
+    let code: c_int = fields.nth(48)?.parse().ok()?;
+    Some(code >> 8 & 0xff)
+}
+
+/// Ends the process when the last thread of the program ends, as the kernel does when the main
+/// thread left with `status`. Who ended before anybody looked was not there.
+fn end_by_kernel(status: c_int) {
+    if !program_threads() {
+        // SAFETY: runs nothing of the program.
+        unsafe { libc::_exit(status) }
+    }
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let major = release.split('.').next().and_then(|word| word.parse().ok());
+    let status = if major.unwrap_or(6u32) >= 6 {
+        0
+    } else {
+        status
+    };
+    // SAFETY: runs nothing of the program.
+    watch(move || unsafe { libc::_exit(status) });
 }
 
 unsafe extern "C" fn on_main_thread_exit(value: *mut c_void) {
@@ -134,13 +214,19 @@ unsafe extern "C" fn on_main_thread_exit(value: *mut c_void) {
         unsafe { libc::pthread_setspecific(key, value) };
         return;
     }
+    MAIN.store(WATCHED, Ordering::Relaxed);
+    // SAFETY: what the C library does when the last thread ends.
+    watch(|| unsafe { libc::exit(0) });
+}
+
+/// Waits for the last thread of the program, in the background, and ends the process.
+fn watch(end: impl FnOnce() + Send + 'static) {
     // If no thread can be made the process stays, which is the lesser evil.
-    let _ = crate::thread::spawn(String::from("uruk-exit"), || {
+    let _ = crate::thread::spawn(String::from("uruk-exit"), move || {
         while program_threads() {
             std::thread::sleep(WATCH_INTERVAL);
         }
-        // SAFETY: what the C library does when the last thread ends.
-        unsafe { libc::exit(0) }
+        end();
     });
 }
 

@@ -16,7 +16,7 @@
 //! | a process on this memory that is no thread | by a scan, which proves nothing while there is one |
 //!
 //! A program that uses `clone` may make such processes, of which not all are found (see
-//! `uruk_roots`), and reclaim ends.
+//! `uruk_roots`), and reclaim ends when it makes one (`guest::processes`).
 //!
 //! # Why nothing is freed before it is seen
 //! Code rests on a stack nobody told of only after somebody went to that stack, by an instruction
@@ -158,9 +158,6 @@ impl StackSearch {
 
     /// Something is linked against `name`.
     pub(crate) fn note_import(&self, name: &str) {
-        if name == "clone" && !self.blind.swap(true, Ordering::Relaxed) {
-            warn!("the program makes processes by `clone`: no code is freed from now on");
-        }
         if FIBERS.binary_search(&name).is_ok() && self.wanted() {
             self.begin(|| format!("it uses {name}"));
         }

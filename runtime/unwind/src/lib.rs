@@ -54,4 +54,5 @@ pub use node::{Found, Row, UnwindError};
 #[cfg(not(loom))]
 pub use registry::{
     MAX_REGIONS, RegionHandle, after_fork, before_fork, find, name_at, register_region,
+    try_before_fork,
 };

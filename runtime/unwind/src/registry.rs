@@ -14,7 +14,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::index::{Index, Writer};
 use crate::libgcc;
@@ -267,14 +267,32 @@ fn thread_mark() -> usize {
 /// Takes the mutex for the calling thread, before a `fork`. A second call
 /// without [`after_fork`] does nothing.
 pub fn before_fork() {
-    let me = thread_mark();
-    if FORK.owner.load(Ordering::Relaxed) == me {
+    if FORK.owner.load(Ordering::Relaxed) == thread_mark() {
         return;
     }
-    let guard = ManuallyDrop::new(changes());
+    keep(changes());
+}
+
+/// As [`before_fork`], if nobody has the mutex: in a child of a `fork` that it did not come
+/// before, where who has it does not exist. Whether it was to be had.
+pub fn try_before_fork() -> bool {
+    if FORK.owner.load(Ordering::Relaxed) == thread_mark() {
+        return true;
+    }
+    match CHANGES.try_lock() {
+        Ok(changes) => keep(changes),
+        Err(TryLockError::Poisoned(poisoned)) => keep(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => return false,
+    }
+    true
+}
+
+/// Stores the mutex until [`after_fork`].
+fn keep(changes: MutexGuard<'static, Changes>) {
+    let guard = ManuallyDrop::new(changes);
     // SAFETY: we hold the mutex, so no other thread is between the two calls.
     unsafe { *FORK.guard.get() = Some(guard) };
-    FORK.owner.store(me, Ordering::Relaxed);
+    FORK.owner.store(thread_mark(), Ordering::Relaxed);
 }
 
 /// Releases the mutex after a `fork`, in the parent and in the child. All

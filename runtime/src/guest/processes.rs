@@ -1,0 +1,232 @@
+//! `_Fork`, `clone` and `syscall` for the program: a child of theirs is made while nobody
+//! compiles, as one of `fork`, and can go on (`service::unseen`).
+//!
+//! Who shares its parent's memory for as long as that waits (`CLONE_VFORK`), and who is a
+//! thread, is none of our business.
+
+use std::arch::{asm, naked_asm};
+use std::ffi::{c_int, c_long, c_void};
+use std::mem::{ManuallyDrop, size_of_val};
+
+use super::threads;
+use crate::service::unseen::{self, Held};
+
+unsafe extern "C" {
+    fn _Fork() -> libc::pid_t;
+}
+
+type Run = extern "C-unwind" fn(*mut c_void) -> c_int;
+
+/// What [`guest_clone`]'s child begins with, on its own copy of the parent's stack.
+struct Start {
+    run: Run,
+    argument: *mut c_void,
+    held: ManuallyDrop<Held>,
+}
+
+unsafe extern "C-unwind" {
+    /// As `libc::clone`, with a function that may unwind.
+    fn clone(
+        run: Option<Run>,
+        stack: *mut c_void,
+        flags: c_int,
+        argument: *mut c_void,
+        parent: *mut libc::pid_t,
+        tls: *mut c_void,
+        child: *mut libc::pid_t,
+    ) -> c_int;
+}
+
+pub(crate) fn overrides() -> [(&'static str, u64); 4] {
+    [
+        ("_Fork", guest_quiet_fork as *const () as u64),
+        ("clone", guest_clone as *const () as u64),
+        ("__clone", guest_clone as *const () as u64),
+        ("syscall", guest_syscall as *const () as u64),
+    ]
+}
+
+extern "C" fn guest_quiet_fork() -> libc::pid_t {
+    let _held = unseen::hold();
+    // SAFETY: as `fork`, without handlers.
+    unsafe { _Fork() }
+}
+
+/// Whether a process made with `flags` has a copy of the memory, and this thread's locals.
+fn copies(flags: u64) -> bool {
+    flags & (libc::CLONE_VM | libc::CLONE_SETTLS) as u64 == 0
+}
+
+/// To be told of who has no copy.
+fn note(flags: u64) {
+    let known = (libc::CLONE_VFORK | libc::CLONE_THREAD) as u64;
+    if flags & libc::CLONE_VM as u64 != 0 && flags & known == 0 {
+        unseen::note_sharing();
+    }
+}
+
+/// # Safety
+/// As `clone`. The last three arguments may be missing.
+unsafe extern "C-unwind" fn guest_clone(
+    run: Option<Run>,
+    stack: *mut c_void,
+    flags: c_int,
+    argument: *mut c_void,
+    parent: *mut libc::pid_t,
+    tls: *mut c_void,
+    child: *mut libc::pid_t,
+) -> c_int {
+    let Some(run) = run.filter(|_| copies(flags as u64)) else {
+        note(flags as u64);
+        // SAFETY: the caller's.
+        return unsafe { clone(run, stack, flags, argument, parent, tls, child) };
+    };
+    let mut start = Start {
+        run,
+        argument,
+        held: ManuallyDrop::new(unseen::hold()),
+    };
+    let record = (&raw mut start).cast();
+    // SAFETY: the caller's; the child has a copy of the record.
+    let made = unsafe { clone(Some(begin), stack, flags, record, parent, tls, child) };
+    // SAFETY: this side's, dropped here only.
+    unsafe { ManuallyDrop::drop(&mut start.held) };
+    made
+}
+
+extern "C-unwind" fn begin(start: *mut c_void) -> c_int {
+    // SAFETY: the child's own copy of the record that `guest_clone` made.
+    let Start {
+        run,
+        argument,
+        held,
+    } = unsafe { start.cast::<Start>().read() };
+    drop(ManuallyDrop::into_inner(held));
+    let status = run(argument);
+    // The C library goes on with the system call.
+    threads::note_exit(status);
+    status
+}
+
+/// `syscall`: calls that copy the process, or end its main thread, are seen to first. All
+/// others go on where the C library's function begins, with registers and stack as they came.
+///
+/// # Safety
+/// As `syscall`.
+#[unsafe(naked)]
+unsafe extern "C" fn guest_syscall() {
+    naked_asm!(
+        "cmp rdi, {fork}",
+        "je 2f",
+        "cmp rdi, {clone}",
+        "je 2f",
+        "cmp rdi, {clone3}",
+        "je 2f",
+        "cmp rdi, {exit}",
+        "je 2f",
+        "3:",
+        "jmp qword ptr [rip + {syscall}@GOTPCREL]",
+        "2:",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        // Six words and the return address: one more for the alignment of calls.
+        "sub rsp, 8",
+        "call {copies}",
+        "add rsp, 8",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "test al, al",
+        "je 3b",
+        "jmp {copy}",
+        fork = const libc::SYS_fork,
+        clone = const libc::SYS_clone,
+        clone3 = const libc::SYS_clone3,
+        exit = const libc::SYS_exit,
+        syscall = sym libc::syscall,
+        copies = sym call_copies,
+        copy = sym copy_process,
+    )
+}
+
+/// Whether [`copy_process`] is to make the call. Not where a child goes on with another stack:
+/// its caller sees to that, and knows nothing of frames of ours.
+extern "C" fn call_copies(number: c_long, first: u64, second: u64) -> bool {
+    let (flags, stack) = match number {
+        libc::SYS_fork => return true,
+        libc::SYS_exit => {
+            threads::note_exit(first as c_int);
+            return false;
+        }
+        libc::SYS_clone => (first, second),
+        _ => match clone_arguments(first, second) {
+            Some(found) => found,
+            None => return false,
+        },
+    };
+    note(flags);
+    copies(flags) && stack == 0
+}
+
+/// Flags and stack of `clone3`, if they can be read: else the kernel says what is wrong.
+fn clone_arguments(at: u64, size: u64) -> Option<(u64, u64)> {
+    let mut words = [0u64; 8];
+    if size < size_of_val(&words) as u64 {
+        return None;
+    }
+    let local = libc::iovec {
+        iov_base: words.as_mut_ptr().cast(),
+        iov_len: size_of_val(&words),
+    };
+    let remote = libc::iovec {
+        iov_base: std::ptr::with_exposed_provenance_mut(at as usize),
+        ..local
+    };
+    // SAFETY: fills the words; what is read from is checked by the kernel.
+    let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    (read == size_of_val(&words) as isize).then_some((words[0], words[5]))
+}
+
+/// A call that copies the process, on this stack.
+///
+/// # Safety
+/// As the call.
+unsafe extern "C" fn copy_process(
+    number: c_long,
+    a: u64,
+    b: u64,
+    c: u64,
+    d: u64,
+    e: u64,
+) -> c_long {
+    let held = unseen::hold();
+    let result: c_long;
+    // SAFETY: the ABI of system calls; the child goes on with a copy of all of this.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") a,
+            in("rsi") b,
+            in("rdx") c,
+            in("r10") d,
+            in("r8") e,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    drop(held);
+    if result >= 0 {
+        return result;
+    }
+    // SAFETY: the calling thread's own.
+    unsafe { *libc::__errno_location() = -result as c_int };
+    -1
+}
