@@ -18,6 +18,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::guest::threads;
 use crate::service::{block_signals, restore_signals};
+use crate::shield;
 
 /// Stack of a thread. LLVM's passes recurse over expressions and blocks.
 const STACK: usize = 16 << 20;
@@ -85,6 +86,8 @@ unsafe fn create(start: *mut Start) -> io::Result<()> {
 extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     // SAFETY: the box that `spawn` made for this thread alone.
     let Start { name, run } = *unsafe { Box::from_raw(start.cast::<Start>()) };
+    // `spawn` blocks all signals, and the thread inherits that.
+    shield::never_interrupted();
     let short = &name.as_bytes()[..name.len().min(KEPT)];
     if let Ok(short) = CString::new(short) {
         // SAFETY: the calling thread and a C string that the kernel copies.
