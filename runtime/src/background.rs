@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 use uruk_codegen::{Cancellation, Counters, fatal};
 use uruk_locks::MutexGuard;
 use uruk_stubs::FunctionId;
@@ -23,12 +23,13 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::guided::Step;
 use crate::jobs::{Job, Jobs};
+use crate::panics;
 use crate::room::REST;
 use crate::service;
 #[cfg(doc)]
 use crate::tiers::Tiers;
 use crate::tiers::{Control, clock, key, nanos, process_time};
-use crate::versions::Request;
+use crate::versions::{Made, Request};
 use crate::warmth::Turn;
 
 /// Niceness of background workers: the program, and first calls, go before them; beside
@@ -41,6 +42,9 @@ const CHURNED_EACH: usize = 4;
 /// Functions with code from which on only one does: a program of a thousand functions
 /// is to end within seconds, too.
 const CHURNED_GENTLY: usize = 64;
+
+/// How long the controller does nothing after it panicked.
+const AFTER_PANIC: Duration = Duration::from_millis(100);
 
 /// Starts the controller's thread, if functions move between tiers.
 pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
@@ -71,19 +75,27 @@ fn control(core: &Arc<Core>) {
     }
     let mut slept = false;
     let mut rested = core.events.now();
-    while !core.is_stopping() {
+    let mut panics = 0;
+    while !core.is_stopping() && panics < panics::LIMIT {
         if core.events.now() - rested >= REST {
             rested = core.events.now();
             core.heap.rest();
         }
-        let interval = {
+        let mut interval = AFTER_PANIC;
+        let panic = {
             let _pass = service::enter();
-            // Not in a process that is over by then, nor in a fork's child that is.
-            if std::mem::replace(&mut slept, true) {
-                core.prepare_worker();
-            }
-            core.look()
+            panics::contained(|| {
+                // Not in a process that is over by then, nor in a fork's child that is.
+                if std::mem::replace(&mut slept, true) {
+                    core.prepare_worker();
+                }
+                interval = core.look();
+            })
         };
+        if let Some(panic) = panic {
+            panics += 1;
+            error!(panic, "a look at the counters panicked");
+        }
         let until = nanos(core.events.now() + interval).0;
         core.tiers.asleep_until.store(until, Ordering::Relaxed);
         std::thread::park_timeout(interval);
@@ -100,7 +112,7 @@ fn work(core: &Arc<Core>) {
             let _pass = service::enter();
             Turn::next(&mut core.tiers.jobs())
         };
-        match turn {
+        let panic = match turn {
             Turn::Compile(job) => core.run_job(job),
             Turn::WarmUp => core.warm_up(),
             // Woken for nothing it lines up again; it is in line once.
@@ -112,7 +124,12 @@ fn work(core: &Arc<Core>) {
                 let _pass = service::enter();
                 let me = std::thread::current().id();
                 core.tiers.jobs().idle.retain(|idle| idle.id() != me);
+                None
             }
+        };
+        if let Some(panic) = panic {
+            // LLVM's objects of this thread may be half changed.
+            return core.replace_background_worker(&panic);
         }
     }
 }
@@ -270,89 +287,125 @@ impl Core {
         crate::thread::spawn(name, move || work(&core))
     }
 
-    /// Compiles and publishes one version in the background.
-    fn run_job(self: &Arc<Self>, job: Job) {
-        let Job {
-            request, queued, ..
-        } = job;
+    /// Has another background worker take the place of the calling one, which ends.
+    fn replace_background_worker(self: &Arc<Self>, message: &str) {
+        let _pass = service::enter();
+        // A listener may be what panics.
+        panics::contained(|| self.tell_lost(message));
+        if let Err(cause) = self.spawn_worker(String::from("uruk-opt")) {
+            warn!(%cause, message, "no background worker in place of one that was lost");
+            self.tiers.jobs().workers -= 1;
+        }
+    }
+
+    /// Ends a job that did not come to its own end.
+    fn give_up_job(self: &Arc<Self>, request: Request, cancel: &Cancellation, cause: &Error) {
+        self.tiers.jobs().ended(cancel);
+        let versions = self.tiers.versions.of(request.function);
+        versions.fail(request.version);
+        panics::contained(|| self.tell_failed(request, cause));
+        let function = self.name_of(request.function);
+        warn!(function, %cause, "a background worker is lost; the function runs on as it is");
+        let compile = Nanos::ZERO;
+        let decided = self.tiers.profiles.decided(request.version);
+        self.job_ended(decided.version, Outcome::Failed { compile }, None);
+    }
+
+    /// Compiles and publishes one version in the background; the text of a panic.
+    fn run_job(self: &Arc<Self>, job: Job) -> Option<String> {
+        let request = job.request;
         let cancel = job.cancel.clone();
         let on_fatal = {
             let core = Arc::clone(self);
             let cancel = cancel.clone();
             move |message: &str| {
                 core.lose_worker();
-                core.tiers.jobs().ended(&cancel);
-                let versions = core.tiers.versions.of(request.function);
-                versions.fail(request.version);
-                core.tell_failed(request, &core.fatal(request.function, message));
-                core.tell_lost(message);
-                let function = core.name_of(request.function);
-                warn!(
-                    function,
-                    message, "LLVM took a background worker down; the function runs on as it is"
-                );
-                let compile = Nanos::ZERO;
-                let decided = core.tiers.profiles.decided(request.version);
-                core.job_ended(decided.version, Outcome::Failed { compile }, None);
-                let name = String::from("uruk-opt");
-                if let Err(cause) = core.spawn_worker(name) {
-                    warn!(%cause, "no background worker in place of the one LLVM took down");
-                    core.tiers.jobs().workers -= 1;
-                }
+                let cause = core.fatal(request.function, message);
+                core.give_up_job(request, &cancel, &cause);
+                core.replace_background_worker(message);
                 service::leave_lost();
             }
         };
-        fatal::guard(on_fatal, || {
+        let panic = fatal::guard(on_fatal, || {
             let _busy = service::enter();
-            let before = thread_time();
-            let first = self.profile_first(request, queued, &cancel);
-            let (request, result) = match first {
-                Ok(Step::Later) => {
-                    self.tiers.jobs().ended(&cancel);
-                    let spent = thread_time().saturating_sub(before);
-                    return self.tiers.profiles.charge(request.version, spent);
-                }
-                Ok(Step::Now(request)) if job.counters => {
-                    let how = self.tiers.how(request.tier).counting(Counters::Entry);
-                    (request, self.make_as(request, how, Some(queued), &cancel))
-                }
-                Ok(Step::Now(request)) => (request, self.make(request, Some(queued), &cancel)),
-                Err(cause) => (request, Err(cause)),
-            };
-            let interrupted = self.tiers.jobs().ended(&cancel);
-            if interrupted && matches!(&result, Err(cause) if cause.is_cancelled()) {
-                return self.put_again(request, job);
-            }
-            let decided = self.tiers.profiles.decided(request.version);
-            let spent = thread_time().saturating_sub(before);
-            let compile = nanos(spent + decided.spent);
-            let (outcome, runs) = match result {
-                Ok(made) => match made.publication {
-                    Publication::Published { .. } => {
-                        let counters = made.counts;
-                        let runs = Runs { request, counters };
-                        (Outcome::Published { compile, counters }, Some(runs))
-                    }
-                    Publication::Held | Publication::Dropped(_) => {
-                        (Outcome::Late { compile }, None)
-                    }
-                },
-                Err(Error::Heap(cause)) => {
-                    let function = self.name_of(request.function);
-                    info!(function, %cause, "no memory for a better version");
-                    (Outcome::NoMemory, None)
-                }
-                Err(Error::Version { late: true, .. }) => (Outcome::Late { compile }, None),
-                Err(cause) if cause.is_cancelled() => (Outcome::Cancelled, None),
-                Err(cause) => {
-                    let function = self.name_of(request.function);
-                    info!(function, %cause, "a background compile failed");
-                    (Outcome::Failed { compile }, None)
-                }
-            };
-            self.job_ended(decided.version, outcome, runs);
+            let result = panics::caught(|| Ok(self.do_job(job)));
+            result.unwrap_or_else(|cause| {
+                self.give_up_job(request, &cancel, &cause);
+                cause.panic().map(str::to_owned)
+            })
         });
-        self.pay_for_reclaim();
+        if panic.is_none() {
+            self.pay_for_reclaim();
+        }
+        panic
+    }
+
+    /// The text of a panic in the compile.
+    fn do_job(self: &Arc<Self>, job: Job) -> Option<String> {
+        let Job {
+            request, queued, ..
+        } = job;
+        let cancel = job.cancel.clone();
+        let before = thread_time();
+        let first = self.profile_first(request, queued, &cancel);
+        let (request, result) = match first {
+            Ok(Step::Later) => {
+                self.tiers.jobs().ended(&cancel);
+                let spent = thread_time().saturating_sub(before);
+                self.tiers.profiles.charge(request.version, spent);
+                return None;
+            }
+            Ok(Step::Now(request)) if job.counters => {
+                let how = self.tiers.how(request.tier).counting(Counters::Entry);
+                (request, self.make_as(request, how, Some(queued), &cancel))
+            }
+            Ok(Step::Now(request)) => (request, self.make(request, Some(queued), &cancel)),
+            Err(cause) => (request, Err(cause)),
+        };
+        let interrupted = self.tiers.jobs().ended(&cancel);
+        if interrupted && matches!(&result, Err(cause) if cause.is_cancelled()) {
+            self.put_again(request, job);
+            return None;
+        }
+        let panic = result.as_ref().err().and_then(Error::panic);
+        let panic = panic.map(str::to_owned);
+        let decided = self.tiers.profiles.decided(request.version);
+        let spent = thread_time().saturating_sub(before);
+        let compile = nanos(spent + decided.spent);
+        let (outcome, runs) = self.outcome(request, result, compile);
+        self.job_ended(decided.version, outcome, runs);
+        panic
+    }
+
+    /// What a compile in the background came to, and what runs now.
+    fn outcome(
+        &self,
+        request: Request,
+        result: Result<Made, Error>,
+        compile: Nanos,
+    ) -> (Outcome, Option<Runs>) {
+        match result {
+            Ok(made) => match made.publication {
+                Publication::Published { .. } => {
+                    let counters = made.counts;
+                    let runs = Runs { request, counters };
+                    (Outcome::Published { compile, counters }, Some(runs))
+                }
+                Publication::Held | Publication::Dropped(_) => (Outcome::Late { compile }, None),
+            },
+            Err(Error::Heap(cause)) => {
+                let function = self.name_of(request.function);
+                info!(function, %cause, "no memory for a better version");
+                (Outcome::NoMemory, None)
+            }
+            Err(Error::Version { late: true, .. }) => (Outcome::Late { compile }, None),
+            Err(cause) if cause.is_cancelled() => (Outcome::Cancelled, None),
+            Err(cause) => {
+                let function = self.name_of(request.function);
+                info!(function, %cause, "a background compile failed");
+                (Outcome::Failed { compile }, None)
+            }
+        }
     }
 
     /// Tells the controller that the compile it asked for as `decided` has ended, and

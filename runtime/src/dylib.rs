@@ -14,6 +14,7 @@ use crate::func::{Func, Signature};
 use crate::jit::Jit;
 use crate::load::Source;
 use crate::names::{Definition, Name};
+use crate::sacrificial;
 use crate::service;
 
 /// A named symbol table with a link order, like one dynamic library. A cheap handle
@@ -126,8 +127,12 @@ impl Dylib {
     /// # Errors
     /// [`Error::MissingSymbols`].
     pub fn lookup(&self, name: &str) -> Result<u64, Error> {
+        let core = self.jit.core();
+        if let Some(address) = core.names.ready_address(&self.dylib, name) {
+            return Ok(address);
+        }
         let _busy = service::enter();
-        let found = self.jit.core().address_of(&self.dylib, name);
+        let found = core.address_of(&self.dylib, name);
         found.ok_or_else(|| crate::error::missing(name))
     }
 
@@ -160,7 +165,7 @@ impl Dylib {
     /// # Errors
     /// Whatever its compile reports; the function stays as it was.
     pub fn compile(&self, name: &str) -> Result<(), Error> {
-        service::compile_now(self.jit.core(), self.id_of(name)?, None)
+        sacrificial::compile_now(self.jit.core(), self.id_of(name)?, None)
     }
 
     /// Compiles a function at a tier now and publishes the version, over whatever runs.
@@ -170,7 +175,7 @@ impl Dylib {
     /// # Errors
     /// Whatever its compile reports; what ran before runs on.
     pub fn compile_at(&self, name: &str, tier: Tier) -> Result<(), Error> {
-        service::compile_now(self.jit.core(), self.id_of(name)?, Some(tier))?;
+        sacrificial::compile_now(self.jit.core(), self.id_of(name)?, Some(tier))?;
         self.jit.core().pay_for_reclaim();
         Ok(())
     }

@@ -160,9 +160,10 @@ pub enum Event {
         /// When.
         at: Duration,
     },
-    /// LLVM reported a fatal error; its worker was given up and another one made.
+    /// LLVM reported a fatal error, or a compile panicked; the worker was given up and another
+    /// one made.
     WorkerLost {
-        /// LLVM's message.
+        /// LLVM's message, or the panic's text.
         message: String,
         /// When.
         at: Duration,
@@ -182,7 +183,8 @@ pub struct Hit {
 }
 
 /// Called with each event, on the thread it happens on; must not call into the session, nor
-/// fork, nor wait for a thread that does.
+/// fork, nor wait for a thread that does. Signals are held back meanwhile. If it panics, the
+/// compile that it is told of fails.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// The listeners of a session, the recorder among them.

@@ -22,6 +22,7 @@ use crate::guided::Words;
 use crate::load::{Image, Source};
 use crate::program::Mode;
 use crate::removal::Uses;
+use crate::sacrificial;
 use crate::service;
 use crate::tools::Body;
 
@@ -383,6 +384,6 @@ impl Core {
             let _pass = service::enter();
             return work();
         }
-        service::sacrificial("uruk-load", lost, work)
+        sacrificial::sacrificial("uruk-load", lost, work)
     }
 }

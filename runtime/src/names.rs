@@ -7,6 +7,7 @@
 //! Thread-locals have no address and are kept beside.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use uruk_locks::RwLock;
@@ -70,6 +71,8 @@ pub(crate) struct Names {
     dylibs: RwLock<Vec<Dylib>>,
     /// Data that lies elsewhere than its name was defined at: old address and new one.
     relocated: RwLock<HashMap<u64, u64>>,
+    /// True from the first such address on.
+    has_relocated: AtomicBool,
 }
 
 impl Names {
@@ -98,6 +101,7 @@ impl Names {
             thread_locals: RwLock::default(),
             dylibs: RwLock::default(),
             relocated: RwLock::default(),
+            has_relocated: AtomicBool::new(false),
         })
     }
 
@@ -200,6 +204,15 @@ impl Names {
         Some(Definition::Tls { module, offset })
     }
 
+    /// The address of what `dylib` itself defines, if it is ready. Takes no lock: it may be
+    /// called without a pass, which costs two system calls, and where handlers may run.
+    pub(crate) fn ready_address(&self, dylib: &Dylib, name: &str) -> Option<u64> {
+        let address = dylib.ready_name(name)?;
+        let is_there = || self.stubs.function_at(address).is_some();
+        // Relaxed: whoever asks while data moves gets one address or the other.
+        (!self.has_relocated.load(Ordering::Relaxed) || is_there()).then_some(address)
+    }
+
     /// True if `name` is defined in `dylib` itself, not only in its surroundings.
     pub(crate) fn is_own(&self, dylib: &Dylib, name: &str) -> bool {
         let symbol = self.session.intern(name);
@@ -212,6 +225,7 @@ impl Names {
             .relocated
             .write()
             .unwrap_or_else(PoisonError::into_inner);
+        self.has_relocated.store(true, Ordering::Relaxed);
         match new {
             Some(new) => relocated.insert(old, new),
             None => relocated.remove(&old),

@@ -2,11 +2,17 @@
 //!
 //! Lookups go library by library, never through the global scope: that would also
 //! offer the symbols of this executable and of LLVM. Thread-locals of libraries are
-//! answered with libc's own (module, offset) pair.
+//! answered with libc's own (module, offset) pair. Nor does a lookup take a lock of the dynamic
+//! loader's, but for thread-locals and the like ([`exports`](crate::exports)).
 
+use std::collections::HashMap;
 use std::ffi::{CString, c_int, c_void};
+use std::sync::PoisonError;
+
+use uruk_locks::Mutex;
 
 use crate::error::Error;
+use crate::exports::{Export, Scope, ask_loader};
 
 /// Libraries a compiler driver links by default for C, C++ and Rust programs.
 const DEFAULT_LIBRARIES: [&str; 5] = [
@@ -20,10 +26,15 @@ const DEFAULT_LIBRARIES: [&str; 5] = [
 /// The libraries symbols are looked up in, in order.
 pub(crate) struct Process {
     libraries: Vec<Library>,
+    /// Thread-locals that were found: a module that needs one is checked when it is added, so
+    /// that its compiles need not ask the loader.
+    thread_locals: Mutex<HashMap<Box<str>, (u64, u64)>>,
 }
 
 struct Library {
     handle: *mut c_void,
+    /// `None` if there are no tables that can be read: the loader is asked.
+    scope: Option<Scope>,
 }
 
 // SAFETY: a handle of the dynamic loader, whose functions are thread-safe.
@@ -38,7 +49,10 @@ impl Process {
             .iter()
             .filter_map(|name| open(name).ok())
             .collect();
-        Process { libraries }
+        Process {
+            libraries,
+            thread_locals: Mutex::default(),
+        }
     }
 
     /// Adds a library by file name or path.
@@ -55,14 +69,27 @@ impl Process {
     pub(crate) fn find(&self, name: &str) -> Option<u64> {
         let name = CString::new(name).ok()?;
         self.libraries.iter().find_map(|library| {
-            // SAFETY: a live handle and a C string.
-            let address = unsafe { libc::dlsym(library.handle, name.as_ptr()) };
-            (!address.is_null()).then_some(address as u64)
+            let found = match &library.scope {
+                Some(scope) => scope.find(&name)?,
+                None => Export::AskLoader,
+            };
+            match found {
+                Export::At(address) => Some(address),
+                // SAFETY: a live handle.
+                Export::AskLoader => unsafe { ask_loader(library.handle, &name) },
+            }
         })
     }
 
     /// The (module, offset) pair of a library's thread-local variable.
     pub(crate) fn find_tls(&self, name: &str) -> Option<(u64, u64)> {
+        let known = || {
+            let known = self.thread_locals.lock();
+            known.unwrap_or_else(PoisonError::into_inner)
+        };
+        if let Some(&found) = known().get(name) {
+            return Some(found);
+        }
         // For a thread-local, `dlsym` answers the calling thread's address, which
         // also makes sure that the thread has the library's block.
         let address = self.find(name)?;
@@ -74,7 +101,9 @@ impl Process {
         unsafe {
             libc::dl_iterate_phdr(Some(match_tls_block), (&raw mut search).cast::<c_void>());
         }
-        search.found
+        let found = search.found?;
+        known().insert(name.into(), found);
+        Some(found)
     }
 }
 
@@ -118,7 +147,9 @@ fn open(name: &str) -> Result<Library, Error> {
         let message = unsafe { std::ffi::CStr::from_ptr(libc::dlerror()) };
         return Err(fail(message.to_string_lossy().into_owned()));
     }
-    Ok(Library { handle })
+    // SAFETY: just opened, and never closed.
+    let scope = unsafe { Scope::of(handle) };
+    Ok(Library { handle, scope })
 }
 
 #[cfg(test)]

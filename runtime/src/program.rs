@@ -309,6 +309,11 @@ struct ProgramSymbols {
 }
 
 impl dl::Symbols for ProgramSymbols {
+    fn ready_address(&self, name: &str) -> Option<u64> {
+        let core = &self.core;
+        core.names.ready_address(&core.main, name)
+    }
+
     fn address(&self, name: &str) -> Option<u64> {
         // The process has names of its own that `dlsym` would find in another order.
         let core = &self.core;

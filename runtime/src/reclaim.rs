@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 use uruk_heap::HeapError;
 use uruk_locks::{Mutex, MutexGuard};
 use uruk_reclaim::{Block, BlockId, Config, Engine, Kind, Nanos, Span, Step};
@@ -39,6 +39,7 @@ use uruk_tiering::VersionId;
 use crate::blocks::{Piece, Table};
 use crate::core::Core;
 use crate::materialize::Built;
+use crate::panics;
 use crate::records::Version;
 use crate::service;
 use crate::tiers::clock;
@@ -72,6 +73,9 @@ pub(crate) struct Reclaim {
     /// Requests up to this one are done.
     answered: AtomicU64,
     started: AtomicBool,
+    /// A step panicked: what is known may be wrong. Relaxed: set by the thread that takes
+    /// steps; others see it late, and do not wait for long.
+    broken: AtomicBool,
     /// What is known of the program's stacks.
     pub(crate) stacks: StackSearch,
     /// Made when it is first needed: it takes a signal.
@@ -96,9 +100,15 @@ impl Reclaim {
             }),
             answered: AtomicU64::new(0),
             started: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
             stacks: StackSearch::new(config),
             roots: OnceLock::new(),
         }
+    }
+
+    /// No code is freed any more.
+    fn keeps_all(&self) -> bool {
+        self.stacks.blind.load(Ordering::Relaxed) || self.broken.load(Ordering::Relaxed)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -197,8 +207,7 @@ impl Core {
         };
         let start = Instant::now();
         while reclaim.answered.load(Ordering::Acquire) < ticket {
-            let blind = reclaim.stacks.blind.load(Ordering::Relaxed);
-            if start.elapsed() > limit || blind || self.is_stopping() {
+            if start.elapsed() > limit || reclaim.keeps_all() || self.is_stopping() {
                 return false;
             }
             std::thread::sleep(LOOK);
@@ -267,7 +276,11 @@ fn run(core: &Arc<Core>) {
     while !core.is_stopping() {
         let step = {
             let _pass = service::enter();
-            core.step()
+            panics::caught(|| Ok(core.step())).unwrap_or_else(|cause| {
+                error!(%cause, "reclaiming panicked: code stays from now on");
+                core.reclaim.broken.store(true, Ordering::Relaxed);
+                Step::Idle { until: None }
+            })
         };
         match step {
             Step::Working | Step::Finished(_) => {}
@@ -320,7 +333,7 @@ impl Core {
         let before = clock(libc::CLOCK_THREAD_CPUTIME_ID);
         let mut state = self.reclaim.state();
         self.read_notes(&mut state, now);
-        if self.reclaim.stacks.blind.load(Ordering::Relaxed) {
+        if self.reclaim.keeps_all() {
             return Step::Idle { until: None };
         }
         let State {

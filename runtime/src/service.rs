@@ -7,6 +7,9 @@
 //! can go on with workers of its own. Locks are `uruk_locks`': a debug build ends where
 //! one is taken without a pass.
 //!
+//! - Under a pass no handler of the program's runs (`shield`): it may wait for a worker,
+//!   which may wait for what the thread holds that the handler interrupted. Whoever waits for
+//!   another thread without holding a lock lets handlers run.
 //! - A thread with a pass gets more without asking: the gate counts threads. So a thread
 //!   inside may wait for others that are inside or have yet to come in: the gate is not
 //!   closed before it is empty.
@@ -30,14 +33,12 @@ pub(crate) mod unseen;
 use std::cell::Cell;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::{error, warn};
 use uruk_codegen::fatal;
 use uruk_locks::Cover;
-use uruk_session::SessionError;
 use uruk_stubs::FunctionId;
-use uruk_tiering::{Purpose, Tier};
 
 use crate::background;
 use crate::core::Core;
@@ -45,12 +46,16 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::guest::threads;
 use crate::jobs::PATIENCE;
+use crate::panics;
 use crate::room;
+use crate::shield::{self, Shield};
 use crate::thread;
-use crate::versions::Request;
 
 /// How long the end of a session, or of the process, waits for compiles under way.
 pub(crate) const LAST_COMPILES: Duration = Duration::from_secs(10);
+
+/// How long a look at the gate by a thread of the program takes, at most.
+const GLANCE: Duration = Duration::from_millis(1);
 
 static GATE: Gate = Gate {
     state: Mutex::new(GateState {
@@ -75,6 +80,7 @@ struct GateState {
 
 impl Gate {
     fn lock(&self) -> MutexGuard<'_, GateState> {
+        debug_assert!(!shield::is_interruptible(), "a handler would find it held");
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -114,10 +120,12 @@ impl Gate {
     }
 }
 
-/// The right to take locks, and to compile; no other thread forks while it is held. It
-/// stays on its thread.
+/// The right to take locks, and to compile; no other thread forks while it is held, and no
+/// handler of the program's runs on this one. It stays on its thread.
 pub(crate) struct Pass {
     cover: ManuallyDrop<Cover>,
+    /// Goes last.
+    _shield: Shield,
 }
 
 impl Drop for Pass {
@@ -132,18 +140,27 @@ impl Drop for Pass {
 
 /// Waits until no fork is under way.
 pub(crate) fn enter() -> Pass {
+    let shield = Shield::raise();
     if uruk_locks::covers() == 0 {
         unseen::attend();
         GATE.lock().inside += 1;
     }
     Pass {
         cover: ManuallyDrop::new(Cover::new()),
+        _shield: shield,
     }
 }
 
 /// The pass of a value that is dropped, as its last field.
 #[derive(Default)]
 pub(crate) struct End(Option<Passing>);
+
+impl Clone for End {
+    /// Another value's, which is not at its end.
+    fn clone(&self) -> End {
+        End::default()
+    }
+}
 
 impl End {
     /// To be called by the value's `drop`, before its fields go.
@@ -160,9 +177,19 @@ unsafe impl Send for Passing {}
 // SAFETY: a shared one allows nothing.
 unsafe impl Sync for Passing {}
 
-/// Waits until nobody else compiles or tells what was compiled, at most for `limit`.
+/// Waits until nobody else compiles or tells what was compiled, at most for `limit`. Signals
+/// of the calling thread are held back for [`GLANCE`] at a time.
 pub(crate) fn settle(limit: Duration) {
-    drop(GATE.close(usize::from(uruk_locks::covers() != 0), Some(limit)));
+    let start = Instant::now();
+    let own = usize::from(uruk_locks::covers() != 0);
+    loop {
+        let left = limit.saturating_sub(start.elapsed());
+        let _shield = Shield::raise();
+        let state = GATE.close(own, Some(left.min(GLANCE)));
+        if state.inside <= own || left.is_zero() {
+            return;
+        }
+    }
 }
 
 /// The sessions there are; the list is not locked any more.
@@ -200,69 +227,6 @@ pub(crate) fn leave_lost() {
     }
 }
 
-/// Runs `work` on a thread that is given up should LLVM report a fatal error in it;
-/// `lost` makes the error of LLVM's message.
-pub(crate) fn sacrificial<R: Send + 'static>(
-    name: &str,
-    lost: impl Fn(&str) -> Error + Send + 'static,
-    work: impl FnOnce() -> Result<R, Error> + Send + 'static,
-) -> Result<R, Error> {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let to_lose = sender.clone();
-    thread::spawn(name.to_owned(), move || {
-        let on_fatal = move |message: &str| {
-            let error = lost(message);
-            // Nobody is left to tell if the receiver is gone.
-            let _ = to_lose.send(Err(error));
-            leave_lost();
-        };
-        let result = fatal::guard(on_fatal, move || {
-            let _busy = enter();
-            work()
-        });
-        let _ = sender.send(result);
-    })?;
-    // Both senders gone without a word means that `work` panicked.
-    receiver.recv().unwrap_or_else(|_| {
-        Err(Error::Session(SessionError::Panicked {
-            text: "while loading or compiling".into(),
-        }))
-    })
-}
-
-/// Compiles a function now, on a thread that LLVM can take down: at `tier`, over
-/// whatever runs, or (`None`) at the tier of first code, unless it has code.
-pub(crate) fn compile_now(
-    core: &Arc<Core>,
-    id: FunctionId,
-    tier: Option<Tier>,
-) -> Result<(), Error> {
-    let version = core.tiers.versions.ids.next();
-    let request = Request {
-        function: id,
-        version,
-        tier: tier.unwrap_or(core.tiers.first()),
-        purpose: Purpose::First,
-    };
-    let lost = {
-        let core = Arc::clone(core);
-        move |message: &str| {
-            core.lose_worker();
-            core.tiers.versions.of(id).fail(version);
-            let error = core.fatal(id, message);
-            core.tell_failed(request, &error);
-            core.tell_lost(message);
-            error
-        }
-    };
-    let core = Arc::clone(core);
-    sacrificial("uruk-now", lost, move || match tier {
-        Some(tier) => core.compile_at(id, version, tier),
-        None if core.stubs.entry(id).is_some() => Ok(()),
-        None => core.materialize(id, version).map(drop),
-    })
-}
-
 thread_local! {
     static FORK: Cell<Option<ForkState>> = const { Cell::new(None) };
 }
@@ -272,6 +236,7 @@ struct ForkState {
     sessions: Vec<Arc<Core>>,
     _cover: Cover,
     _closed: MutexGuard<'static, GateState>,
+    _shield: Shield,
 }
 
 /// The pass under which a session is made and started.
@@ -342,7 +307,10 @@ fn serve(core: &Arc<Core>, first: bool) {
     while !core.is_stopping() {
         match core.stubs.wait_request(patience) {
             Some(id) => {
-                answer(core, id);
+                if let Some(panic) = answer(core, id) {
+                    replace_worker(core, &panic);
+                    return;
+                }
                 patience = busy;
             }
             None => {
@@ -357,7 +325,19 @@ fn serve(core: &Arc<Core>, first: bool) {
     }
 }
 
-fn answer(core: &Arc<Core>, id: FunctionId) {
+/// Says that the calling worker ends, and has another take its place, which also looks after
+/// the main thread: without one, later calls wait for ever.
+fn replace_worker(core: &Arc<Core>, message: &str) {
+    if let Err(cause) = spawn(core, 1) {
+        error!(%cause, message, "no worker in place of one that was lost");
+    }
+    let _pass = enter();
+    // A listener may be what panics.
+    panics::contained(|| core.tell_lost(message));
+}
+
+/// Answers a first call; the text of a panic, which leaves this thread in doubt.
+fn answer(core: &Arc<Core>, id: FunctionId) -> Option<String> {
     widen_heap();
     let version = core.tiers.versions.ids.next();
     let on_fatal = {
@@ -365,12 +345,8 @@ fn answer(core: &Arc<Core>, id: FunctionId) {
         move |message: &str| {
             core.lose_worker();
             core.tiers.versions.of(id).fail(version);
-            core.tell_lost(message);
             core.fail(id, &core.fatal(id, message));
-            // Without a worker in its place later calls wait for ever.
-            if let Err(cause) = spawn(&core, 1) {
-                error!(%cause, "no worker to replace the one LLVM took down");
-            }
+            replace_worker(&core, message);
             leave_lost();
         }
     };
@@ -378,23 +354,25 @@ fn answer(core: &Arc<Core>, id: FunctionId) {
         let _busy = enter();
         // The request may have been answered by a compile-ahead meanwhile.
         if core.stubs.entry(id).is_some() {
-            return;
+            return None;
         }
         let taken = core.events.now();
-        match core.churn().and_then(|()| core.materialize(id, version)) {
-            Ok(_) => core.events.tell(|| Event::Answered {
-                id,
-                function: core.name_of(id),
-                worker: thread::name(),
-                taken,
-                at: core.events.now(),
-            }),
-            Err(cause) => {
-                error!(function = core.name_of(id), %cause, "compile failed");
-                core.fail(id, &cause);
-            }
-        }
-    });
+        let made = panics::caught(|| core.churn().and_then(|()| core.materialize(id, version)));
+        let Err(cause) = made else {
+            return panics::contained(|| {
+                core.events.tell(|| Event::Answered {
+                    id,
+                    function: core.name_of(id),
+                    worker: thread::name(),
+                    taken,
+                    at: core.events.now(),
+                });
+            });
+        };
+        error!(function = core.name_of(id), %cause, "compile failed");
+        core.fail(id, &cause);
+        cause.panic().map(str::to_owned)
+    })
 }
 
 pub(crate) fn block_signals() -> libc::sigset_t {
@@ -420,7 +398,7 @@ fn register_fork_handlers() {
         // SAFETY: three functions that live as long as the process. Registered before
         // any guest code runs: ours then run last before a fork and first after it.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
-        uruk_locks::demand();
+        uruk_locks::demand(shield::is_interruptible);
     });
 }
 
@@ -441,6 +419,8 @@ fn close_gate() -> (MutexGuard<'static, GateState>, Cover) {
 }
 
 unsafe extern "C" fn before_fork() {
+    // Until both sides are whole: a handler would wait for workers, and they for the gate.
+    let shield = Shield::raise();
     // Also a child that is itself not whole yet.
     unseen::attend();
     let (closed, cover) = close_gate();
@@ -458,6 +438,7 @@ unsafe extern "C" fn before_fork() {
         sessions,
         _cover: cover,
         _closed: closed,
+        _shield: shield,
     };
     FORK.with(|cell| cell.set(Some(state)));
 }

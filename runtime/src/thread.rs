@@ -21,6 +21,7 @@ use uruk_heap::Room;
 use crate::error::Error;
 use crate::guest::threads;
 use crate::service::{block_signals, restore_signals};
+use crate::shield;
 
 /// Stack of a thread. LLVM's passes recurse over expressions and blocks.
 pub(crate) const STACK: usize = 16 << 20;
@@ -103,6 +104,8 @@ unsafe fn create(start: *mut Start) -> io::Result<()> {
 extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     // SAFETY: the box that `spawn` made for this thread alone.
     let Start { name, run } = *unsafe { Box::from_raw(start.cast::<Start>()) };
+    // `spawn` blocks all signals, and the thread inherits that.
+    shield::never_interrupted();
     let short = &name.as_bytes()[..name.len().min(KEPT)];
     if let Ok(short) = CString::new(short) {
         // SAFETY: the calling thread and a C string that the kernel copies.

@@ -27,7 +27,37 @@ use crate::service;
 #[derive(Clone)]
 pub struct Tracker {
     jit: Jit,
+    tracker: Tracked,
+}
+
+/// A handle of the session's that may go anywhere: the last one takes the session's lock.
+#[derive(Clone)]
+pub(crate) struct Tracked {
     tracker: uruk_session::Tracker,
+    end: service::End,
+}
+
+impl From<uruk_session::Tracker> for Tracked {
+    fn from(tracker: uruk_session::Tracker) -> Tracked {
+        Tracked {
+            tracker,
+            end: service::End::default(),
+        }
+    }
+}
+
+impl std::ops::Deref for Tracked {
+    type Target = uruk_session::Tracker;
+
+    fn deref(&self) -> &uruk_session::Tracker {
+        &self.tracker
+    }
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        self.end.begin();
+    }
 }
 
 impl std::fmt::Debug for Tracker {
@@ -45,7 +75,7 @@ impl Dylib {
         let _pass = service::enter();
         Ok(Tracker {
             jit: self.jit.clone(),
-            tracker: self.dylib.create_tracker()?,
+            tracker: self.dylib.create_tracker()?.into(),
         })
     }
 }

@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::guided::Words;
 use crate::materialize::Built;
+use crate::panics;
 use crate::records::Version;
 
 /// A version that was asked for.
@@ -98,8 +99,9 @@ impl Core {
         let ticket = versions
             .request(request.version, request.tier, request.purpose)
             .map_err(refused)?;
-        self.make_requested(request, how.cancelled_by(cancel), &versions, ticket, queued)
-            .inspect_err(|cause| {
+        let how = how.cancelled_by(cancel);
+        panics::caught(|| self.make_requested(request, how, &versions, ticket, queued)).inspect_err(
+            |cause| {
                 match cause.is_cancelled() {
                     true => versions.cancel(request.version),
                     false => versions.fail(request.version),
@@ -107,9 +109,13 @@ impl Core {
                 match cause {
                     cause if cause.is_cancelled() => self.tell_cancelled(request),
                     Error::Version { late: true, .. } => self.tell_dropped(request),
-                    cause => self.tell_failed(request, cause),
+                    cause => {
+                        // A listener may be what panics.
+                        panics::contained(|| self.tell_failed(request, cause));
+                    }
                 }
-            })
+            },
+        )
     }
 
     /// What a compile may assume of callees out of sight. Tier 3 has it inferred, unless

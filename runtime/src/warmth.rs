@@ -18,6 +18,7 @@ use uruk_codegen::{fatal, warm};
 
 use crate::core::Core;
 use crate::jobs::{Job, Jobs};
+use crate::panics;
 use crate::service;
 use crate::switches;
 
@@ -74,8 +75,9 @@ pub(crate) fn want(jobs: &mut Jobs, cold: bool) {
 }
 
 impl Core {
-    /// Makes LLVM ready, and the decoder that looks at code of tier 2, until there is a job.
-    pub(crate) fn warm_up(self: &Arc<Self>) {
+    /// Makes LLVM ready, and the decoder that looks at code of tier 2, until there is a job;
+    /// the text of a panic.
+    pub(crate) fn warm_up(self: &Arc<Self>) -> Option<String> {
         let on_fatal = {
             let core = Arc::clone(self);
             move |message: &str| {
@@ -98,13 +100,14 @@ impl Core {
         fatal::guard(on_fatal, || {
             let _busy = service::enter();
             let wanted = || self.is_stopping() || !self.tiers.jobs().waiting.is_empty();
-            match warm::warm_up(wanted) {
+            let panic = panics::contained(|| match warm::warm_up(wanted) {
                 Ok(()) if wanted() => {}
                 Ok(()) => switches::prepare(),
                 Err(cause) => warn!(%cause, "a first compile at tier 2 failed"),
-            }
+            });
             self.tiers.jobs().warmth = Warmth::Warm;
-        });
+            panic
+        })
     }
 }
 

@@ -219,3 +219,35 @@ fn who_runs_on_in_old_code_is_listed() {
     // It called the new `step` at the end.
     assert_eq!(old, 2);
 }
+
+/// A thread that rolls back holds addresses of code while it does, and waits for its turn
+/// right after: what it leaves on its stack must not look like a call that goes on.
+#[test]
+fn who_rolls_back_does_not_hold_up_who_waits() {
+    let jit = jit(&halves(0));
+    answer(&jit, "pair").call();
+    let stop = AtomicBool::new(false);
+    let rolled_back = AtomicU64::new(0);
+    let late: Vec<String> = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    match jit.rollback() {
+                        Ok(_) => rolled_back.fetch_add(1, Ordering::Relaxed),
+                        Err(_) => 0,
+                    };
+                }
+            });
+        }
+        let versions = 1..=30;
+        let late = versions.filter_map(|version| {
+            let new = quiescent(&halves(version), PATIENCE);
+            jit.main().replace(new).err().map(|cause| cause.to_string())
+        });
+        let late = late.collect();
+        stop.store(true, Ordering::Relaxed);
+        late
+    });
+    assert!(late.is_empty(), "{} of 30: {late:#?}", late.len());
+    assert!(rolled_back.load(Ordering::Relaxed) > 0);
+}

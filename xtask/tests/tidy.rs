@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 const LAYERS: [(&str, &[&str]); 19] = [
     ("runtime/locks", &[]),
     ("runtime/link", &[]),
-    ("runtime/heap", &[]),
-    ("runtime/unwind", &[]),
-    ("runtime/session", &[]),
+    ("runtime/heap", &["uruk-locks"]),
+    ("runtime/unwind", &["uruk-locks"]),
+    ("runtime/session", &["uruk-locks"]),
     ("runtime/codegen", &["uruk-locks"]),
     ("runtime/report", &["uruk-locks"]),
     ("runtime/settings", &[]),
@@ -156,9 +156,13 @@ fn thinking_packages_forbid_unsafe_code() {
 }
 
 /// Files of the library that may use `std`'s locks, and why no child of `fork` waits for them.
-const STD_LOCKS: [(&str, &str); 9] = [
+const STD_LOCKS: [(&str, &str); 10] = [
     ("runtime/locks/src/lock.rs", "wraps them"),
     ("runtime/src/service.rs", "the gate: held by who forks"),
+    (
+        "runtime/src/sacrificial.rs",
+        "one side is done with it before the other begins",
+    ),
     ("runtime/src/cli/", "the command, where no session is"),
     ("runtime/codegen/src/warm.rs", "nobody waits for it"),
     ("runtime/heap/src/", "held by who forks"),

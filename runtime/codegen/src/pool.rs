@@ -168,6 +168,8 @@ impl Drop for Lent {
         let kept = self
             .reader
             .take()
+            // A panic in the middle of a compile may leave its module half changed.
+            .filter(|_| !std::thread::panicking())
             .filter(|reader| reader.is_sound() && reader.compiles() < RECYCLE_AFTER);
         let mut state = self.ledger.lock();
         match kept {

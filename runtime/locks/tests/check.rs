@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::sync::PoisonError;
 
-use uruk_locks::{Condvar, Cover, Mutex, RwLock, covers, demand};
+use uruk_locks::{Condvar, Cover, Mutex, RwLock, check, covers, demand};
 
 const WHAT: &str = "URUK_LOCKS_WHAT";
 
@@ -19,45 +19,56 @@ fn act(what: &str) {
     match what {
         "before" => touch(),
         "mutex" => {
-            demand();
+            demand(|| false);
             touch();
         }
         "read" => {
-            demand();
+            demand(|| false);
             drop(SHARED.read());
         }
         "write" => {
-            demand();
+            demand(|| false);
             drop(SHARED.write());
         }
+        "other" => {
+            demand(|| false);
+            check();
+        }
+        "interruptible" => {
+            demand(|| true);
+            drop(Cover::new());
+        }
         "outlived" => {
-            demand();
+            demand(|| false);
             let cover = Cover::new();
             let held = LOCK.lock();
             drop(cover);
             drop(held);
         }
         "inherited" => {
-            demand();
+            demand(|| false);
             let _cover = Cover::new();
             // A cover is its thread's only; the panic is the child's end otherwise.
             let _ = std::thread::spawn(touch).join();
         }
         "covered" => {
-            demand();
+            demand(|| false);
             let outer = Cover::new();
             let inner = Cover::new();
             assert_eq!(covers(), 2);
             let held = LOCK.lock();
+            assert_eq!(uruk_locks::held(), 1);
             drop(inner);
             drop(held);
+            assert_eq!(uruk_locks::held(), 0);
+            check();
             drop(SHARED.read());
             drop(SHARED.write());
             drop(outer);
             assert_eq!(covers(), 0);
         }
         "waited" => {
-            demand();
+            demand(|| false);
             static CHANGED: Condvar = Condvar::new();
             let waiting = std::thread::spawn(|| {
                 let _cover = Cover::new();
@@ -95,6 +106,8 @@ fn a_lock_outside_a_cover_ends_the_process() {
         ("mutex", true),
         ("read", true),
         ("write", true),
+        ("other", true),
+        ("interruptible", true),
         ("outlived", true),
         ("inherited", true),
         ("covered", false),

@@ -8,9 +8,12 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use crate::service;
+use crate::shield::Shield;
 
 /// What the guest's view of the dynamic loader asks the session.
 pub(crate) trait Symbols: Send + Sync {
+    /// The address of a symbol the program defines, if that can be told without a lock.
+    fn ready_address(&self, name: &str) -> Option<u64>;
     /// The address of a symbol the program defines.
     fn address(&self, name: &str) -> Option<u64>;
     /// The function a code address lies in: its name, nul-terminated and alive for
@@ -65,6 +68,9 @@ pub(crate) unsafe extern "C" fn guest_dlsym(
         // SAFETY: a C string by the caller's promise.
         && let Ok(text) = unsafe { CStr::from_ptr(name) }.to_str()
     {
+        if let Some(address) = symbols.ready_address(text) {
+            return address as *mut c_void;
+        }
         // No fork meanwhile: the child would find the session's locks held.
         let _busy = service::enter();
         if let Some(address) = symbols.address(text) {
@@ -75,6 +81,8 @@ pub(crate) unsafe extern "C" fn guest_dlsym(
         // SAFETY: a C string by the caller's promise.
         crate::reclaim::note_asked(unsafe { CStr::from_ptr(name) });
     }
+    // A handler's first call may have a worker ask the loader, too.
+    let _shield = Shield::raise();
     // SAFETY: by the caller's promise.
     unsafe { libc::dlsym(handle, name) }
 }
@@ -101,6 +109,7 @@ pub(crate) unsafe extern "C" fn guest_dladdr(
         }
         return 1;
     }
+    let _shield = Shield::raise();
     // SAFETY: by the caller's promise.
     unsafe { libc::dladdr(address, info) }
 }

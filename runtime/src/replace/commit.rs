@@ -29,13 +29,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use uruk_session::Tracker;
 use uruk_stubs::FunctionId;
 
 use crate::core::{Body, Core};
 use crate::error::Error;
 use crate::objects::ObjectCode;
 use crate::service;
+use crate::tracker::Tracked;
 
 use super::Level;
 use super::error::ReplaceError;
@@ -59,7 +59,7 @@ pub(super) struct Change {
 #[derive(Default)]
 pub(super) struct Way {
     /// By which data and names that came along can be removed.
-    pub(super) tracker: Option<Tracker>,
+    pub(super) tracker: Option<Tracked>,
     /// Variables that get other storage. Filling it runs code of the embedder's, which is
     /// done while nothing has changed: it may panic.
     pub(super) moves: Vec<Move>,

@@ -168,6 +168,10 @@ pub enum ReplaceError {
         /// Why.
         message: String,
     },
+    /// The calling thread is in the middle of a replacement: it was interrupted by the
+    /// handler that asks for another, or runs a constructor or a callback of it.
+    #[error("a replacement is under way on this thread")]
+    Nested,
     /// There is no set to go back to.
     #[error("there is nothing to roll back")]
     NothingToRollBack,

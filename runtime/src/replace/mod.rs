@@ -14,8 +14,21 @@
 //!
 //! Reading order: `plan` (names), `prepare` (checks, code), `object` (the same of machine
 //! code), `migrate` (variables), `hooks` (constructors), `commit` and `publish` (the instant),
-//! `dependents`, `quiet` (who runs old code), `watch` (files), `state` (locks, epochs,
-//! history), `error`.
+//! `dependents`, `rollback`, `quiet` (who runs old code), `watch` (files), `turns`, `state` (locks,
+//! epochs, history), `error`.
+//!
+//! # Handlers of signals
+//! A handler that calls a member parks at a closed gate, on the thread that it interrupted.
+//! That must not be the thread that opens the gate:
+//!
+//! - `Level::Immediate` and rollbacks commit on the caller's thread, under one pass from
+//!   before the gate closes until it is open, whatever fails: no handler runs under a pass
+//!   (`service`). The gate is closed for a few stores, and for callbacks of migrations.
+//! - `Level::Quiescent` may wait for long. It commits on a thread of ours, on which no
+//!   handler ever runs; the caller waits without a pass. A handler that calls a member on the
+//!   caller's thread waits like all other callers, and is let through if its thread must go
+//!   on to leave old code.
+//! - A handler that replaces while its own thread does gets [`ReplaceError::Nested`].
 
 mod commit;
 mod dependents;
@@ -28,7 +41,9 @@ mod plan;
 mod prepare;
 mod publish;
 mod quiet;
+mod rollback;
 mod state;
+mod turns;
 mod watch;
 
 use std::fmt;
@@ -43,7 +58,7 @@ use crate::jit::Jit;
 use crate::load::Source;
 use crate::service;
 
-use self::commit::{Change, Way, What};
+use self::commit::Way;
 use self::input::Input;
 use self::migrate::Migration;
 use self::prepare::{Allowed, Prepared, Staging};
@@ -307,10 +322,16 @@ impl Dylib {
     ///
     /// # Errors
     /// [`Error::Replace`] and whatever compiling and linking report.
-    #[inline(never)]
     pub fn replace(&self, replacement: Replacement) -> Result<Replaced, Error> {
+        let replaced = self.replace_in_turn(replacement);
+        quiet::scrub_stack();
+        replaced
+    }
+
+    #[inline(never)]
+    fn replace_in_turn(&self, replacement: Replacement) -> Result<Replaced, Error> {
         let core = self.jit.core();
-        let _turn = core.replacing.turn();
+        let _turn = core.replacing.turn()?;
         let staging = {
             let _pass = service::enter();
             Arc::new(Staging::new(core, &self.dylib)?)
@@ -404,87 +425,7 @@ impl Dylib {
     }
 }
 
-impl Jit {
-    /// Goes back to what ran before the latest replacement; the functions whose code was
-    /// exchanged. Variables keep their contents, what was new stays, and functions that were
-    /// removed meanwhile are left out. The last 8 can be rolled back, one after the other; see [`JitBuilder::replacements_kept`].
-    ///
-    /// # Errors
-    /// [`ReplaceError::NothingToRollBack`], and whatever compiling dependents reports.
-    ///
-    /// [`JitBuilder::replacements_kept`]: crate::JitBuilder::replacements_kept
-    pub fn rollback(&self) -> Result<Vec<String>, Error> {
-        self.core().roll_back(None)
-    }
-}
-
 impl Core {
-    fn roll_back(self: &Arc<Self>, number: Option<u64>) -> Result<Vec<String>, Error> {
-        let _turn = self.replacing.turn();
-        let taken = loop {
-            let _pass = service::enter();
-            let taken = self.replacing.take(number);
-            let mut taken = taken.ok_or_else(|| match number {
-                None => ReplaceError::NothingToRollBack,
-                Some(number) => ReplaceError::NotLatest {
-                    number,
-                    latest: self.replacing.latest().unwrap_or(0),
-                },
-            })?;
-            taken.before.retain(|before| self.body(before.id).is_some());
-            if !taken.before.is_empty() {
-                break taken;
-            }
-            // All of its functions were removed.
-            match number {
-                None => drop(taken),
-                Some(_) => return Ok(Vec::new()),
-            }
-        };
-        let state::Set {
-            number,
-            before,
-            moved,
-            _tracker: tracker,
-        } = taken;
-        let changes = before.into_iter().map(|before| Change {
-            id: before.id,
-            body: before.body,
-            next: before.kept.map_or(What::Unbound, What::Restored),
-        });
-        let way = Way {
-            back: moved.clone(),
-            ..Way::default()
-        };
-        let committed = self.commit_set(changes.collect(), way, Level::Immediate);
-        let _pass = service::enter();
-        match committed {
-            Ok(done) => Ok(done
-                .set
-                .before
-                .iter()
-                .map(|b| self.display_of(b.id))
-                .collect()),
-            Err((cause, changes)) => {
-                let before = changes.into_iter().map(|change| state::Before {
-                    id: change.id,
-                    body: change.body,
-                    kept: match change.next {
-                        What::Restored(kept) => Some(kept),
-                        What::Code(_) | What::Object(_) | What::Unbound => None,
-                    },
-                });
-                self.replacing.file(state::Set {
-                    number,
-                    before: before.collect(),
-                    moved,
-                    _tracker: tracker,
-                });
-                Err(cause)
-            }
-        }
-    }
-
     fn display_of(&self, id: uruk_stubs::FunctionId) -> String {
         self.name_of(id).to_owned()
     }

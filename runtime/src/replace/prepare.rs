@@ -16,7 +16,9 @@ use crate::load::{Image, function_base};
 use crate::materialize::{BodyOf, Built};
 use crate::names::{Definition, Name};
 use crate::program::Mode;
+use crate::sacrificial;
 use crate::service;
+use crate::tracker::Tracked;
 use crate::versions::Request;
 
 use super::commit::{Change, What};
@@ -85,7 +87,7 @@ pub(super) struct Allowed {
 /// What must go again if the replacement fails.
 pub(super) struct Staging {
     core: Arc<Core>,
-    tracker: Tracker,
+    tracker: Tracked,
     stubs: Mutex<Vec<FunctionId>>,
 }
 
@@ -93,7 +95,7 @@ impl Staging {
     pub(super) fn new(core: &Arc<Core>, dylib: &Dylib) -> Result<Staging, Error> {
         Ok(Staging {
             core: Arc::clone(core),
-            tracker: dylib.create_tracker()?,
+            tracker: dylib.create_tracker()?.into(),
             stubs: Mutex::default(),
         })
     }
@@ -108,7 +110,7 @@ impl Staging {
     }
 
     /// By which names and data can be removed later.
-    pub(super) fn tracker(&self) -> Tracker {
+    pub(super) fn tracker(&self) -> Tracked {
         self.tracker.clone()
     }
 
@@ -479,6 +481,6 @@ impl Core {
             }
         };
         let core = Arc::clone(self);
-        service::sacrificial("uruk-replace", lost, move || work(&core))
+        sacrificial::sacrificial("uruk-replace", lost, move || work(&core))
     }
 }

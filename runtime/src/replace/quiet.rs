@@ -17,7 +17,10 @@
 //!
 //! The thread that asks waits meanwhile, and a thread of ours replaces and scans: what is
 //! computed about code is on the stack of a thread that does not count. (Code that is new
-//! may begin where old code ends, and a return address may be the end of its code.)
+//! may begin where old code ends, and a return address may be the end of its code.) What an
+//! immediate replacement or a rollback computes is on the stack of its caller, who may soon
+//! wait for its next turn above what is left of it: that is overwritten at the end
+//! ([`scrub_stack`]).
 //!
 //! Threads of ours never run code of the program and are left out.
 
@@ -77,8 +80,8 @@ pub(crate) struct OldCode {
     ranges: Vec<(Range<u64>, FunctionId, BlockId)>,
 }
 
-/// Overwrites what calls of this thread left on its stack, below the caller: old return
-/// addresses would lie in the frames of what is called next, for as long as it waits.
+/// Overwrites what calls of this thread left on its stack, below the caller: addresses of
+/// code would lie in the frames of what is called next, for as long as it waits.
 #[inline(never)]
 pub(super) fn scrub_stack() {
     std::hint::black_box(&mut [0_u64; 4096]);

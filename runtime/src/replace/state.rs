@@ -1,17 +1,15 @@
-//! What a session knows about replacements: whose turn it is, what is stale, what can be
-//! rolled back.
+//! What a session knows about replacements: what is stale, what can be rolled back.
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
-//! | `Turns::taken` | a turn is taken or given back | nothing |
 //! | `Replacing::stale` (read) | a version is looked at and published | a function's own, its slot |
 //! | `Replacing::stale` (write) | a set is committed: bodies, plans, versions | the function table, plans, `Versions`, functions' own |
 //! | `Replacing::modules`, `moved_names` | an entry is made or looked at | nothing |
 //! | `Replacing::history` | a set is filed or taken | nothing |
 //!
 //! All are `std`'s, and are taken under a pass of the gate (`service`), so that no fork
-//! happens meanwhile. A turn lasts longer than a pass; the child of a fork, in which
-//! nobody replaces anything, begins with a free one.
+//! happens meanwhile. A turn (`turns`) lasts longer than a pass; the child of a fork, in
+//! which nobody replaces anything, begins with a free one.
 //!
 //! LLVM never runs under any of them: it may take its thread down.
 
@@ -19,15 +17,18 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 
-use uruk_locks::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use uruk_session::{Dylib, DylibId, Tracker};
+use uruk_locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use uruk_session::{Dylib, DylibId};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Entry, Kept, VersionId};
 
 use crate::core::{Body, Core, Module};
 use crate::service;
+use crate::tracker::Tracked;
 
+use super::error::ReplaceError;
 use super::migrate::Moved;
+use super::turns::{Turn, Turns};
 
 /// Sets that can be rolled back, unless the session is told otherwise.
 const KEPT: usize = 8;
@@ -102,7 +103,7 @@ pub(crate) struct Set {
     pub(super) moved: Vec<Moved>,
     /// By which the data and the names that came with the set can be removed, once its
     /// functions are gone. While it is held, they stay.
-    pub(crate) _tracker: Option<Tracker>,
+    pub(crate) _tracker: Option<Tracked>,
 }
 
 type MovedNames = HashMap<(DylibId, Box<str>), Box<str>>;
@@ -110,12 +111,6 @@ type MovedNames = HashMap<(DylibId, Box<str>), Box<str>>;
 struct History {
     sets: VecDeque<Set>,
     limit: usize,
-}
-
-#[derive(Default)]
-struct Turns {
-    taken: Mutex<bool>,
-    given_back: Condvar,
 }
 
 /// The state of replacements; see the module.
@@ -148,17 +143,6 @@ impl Default for Replacing {
                 limit: KEPT,
             }),
         }
-    }
-}
-
-/// The right to replace; one at a time.
-pub(crate) struct Turn<'a>(&'a Replacing);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let _pass = service::enter();
-        *lock(&self.0.turns.taken) = false;
-        self.0.turns.given_back.notify_one();
     }
 }
 
@@ -202,19 +186,11 @@ impl Committing<'_> {
 
 impl Replacing {
     /// Waits until nobody else replaces anything.
-    pub(crate) fn turn(&self) -> Turn<'_> {
-        // A fork waits for whoever has the turn, which never waits for us.
-        let _pass = service::enter();
-        let mut taken = lock(&self.turns.taken);
-        while *taken {
-            taken = self
-                .turns
-                .given_back
-                .wait(taken)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        *taken = true;
-        Turn(self)
+    ///
+    /// # Errors
+    /// [`ReplaceError::Nested`].
+    pub(crate) fn turn(&self) -> Result<Turn<'_>, ReplaceError> {
+        self.turns.take()
     }
 
     /// Number of the latest commit whose bodies and plans a compile that begins now sees.
@@ -317,7 +293,7 @@ impl Replacing {
 
     /// In the child of a fork: nobody replaces anything.
     pub(crate) fn after_fork_child(&self) {
-        *lock(&self.turns.taken) = false;
+        self.turns.after_fork_child();
     }
 }
 

@@ -29,7 +29,7 @@ use uruk_locks::Cover;
 use super::{
     FORK, ForkState, GATE, GateState, SESSIONS, close_gate, enter, made_in_child, sessions,
 };
-use super::{block_signals, restore_signals};
+use crate::shield::Shield;
 
 /// Where [`SEEN`] points to when children cannot be told.
 static ALWAYS: AtomicU32 = AtomicU32::new(1);
@@ -84,17 +84,17 @@ pub(super) fn prepare() {
 pub(crate) struct Held {
     cover: Option<Cover>,
     closed: Option<MutexGuard<'static, GateState>>,
-    mask: libc::sigset_t,
+    _shield: Shield,
 }
 
 /// To be held around a system call that copies the process.
 pub(crate) fn hold() -> Held {
-    let mask = block_signals();
+    let shield = Shield::raise();
     let (closed, cover) = close_gate();
     Held {
         cover: Some(cover),
         closed: Some(closed),
-        mask,
+        _shield: shield,
     }
 }
 
@@ -102,7 +102,6 @@ impl Drop for Held {
     fn drop(&mut self) {
         drop(self.cover.take());
         drop(self.closed.take());
-        restore_signals(&self.mask);
     }
 }
 
@@ -128,7 +127,7 @@ pub(crate) extern "C" fn attend() {
 fn catch_up() {
     // SAFETY: the calling thread's own.
     let errno = unsafe { *libc::__errno_location() };
-    let mask = block_signals();
+    let _shield = Shield::raise();
     let me = std::process::id();
     loop {
         let holder = TURN.load(Ordering::Relaxed);
@@ -143,7 +142,6 @@ fn catch_up() {
         mark();
     }
     TURN.store(0, Ordering::Release);
-    restore_signals(&mask);
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
 }
@@ -177,6 +175,7 @@ fn adopt() {
         sessions,
         _cover: cover,
         _closed: closed,
+        _shield: Shield::raise(),
     });
     debug_assert!(FORK.take().is_none());
 }

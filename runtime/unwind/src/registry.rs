@@ -204,6 +204,7 @@ impl Changes {
 }
 
 fn changes() -> MutexGuard<'static, Changes> {
+    uruk_locks::check();
     CHANGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,0 +1,103 @@
+//! Going back to what ran before the latest replacement.
+//!
+//! A rollback is a commit of the code that was kept; should it fail, the set is filed again.
+
+use std::sync::Arc;
+
+use crate::core::Core;
+use crate::error::Error;
+use crate::jit::Jit;
+use crate::service;
+
+use super::commit::{Change, Way, What};
+use super::error::ReplaceError;
+use super::{Level, quiet, state};
+
+impl Jit {
+    /// Goes back to what ran before the latest replacement; the functions whose code was
+    /// exchanged. Variables keep their contents, what was new stays, and functions that were
+    /// removed meanwhile are left out. The last 8 can be rolled back, one after the other; see [`JitBuilder::replacements_kept`].
+    ///
+    /// # Errors
+    /// [`ReplaceError::NothingToRollBack`], and whatever compiling dependents reports.
+    ///
+    /// [`JitBuilder::replacements_kept`]: crate::JitBuilder::replacements_kept
+    pub fn rollback(&self) -> Result<Vec<String>, Error> {
+        self.core().roll_back(None)
+    }
+}
+
+impl Core {
+    pub(super) fn roll_back(self: &Arc<Self>, number: Option<u64>) -> Result<Vec<String>, Error> {
+        let names = self.roll_back_in_turn(number);
+        quiet::scrub_stack();
+        names
+    }
+
+    #[inline(never)]
+    fn roll_back_in_turn(self: &Arc<Self>, number: Option<u64>) -> Result<Vec<String>, Error> {
+        let _turn = self.replacing.turn()?;
+        let taken = loop {
+            let _pass = service::enter();
+            let taken = self.replacing.take(number);
+            let mut taken = taken.ok_or_else(|| match number {
+                None => ReplaceError::NothingToRollBack,
+                Some(number) => ReplaceError::NotLatest {
+                    number,
+                    latest: self.replacing.latest().unwrap_or(0),
+                },
+            })?;
+            taken.before.retain(|before| self.body(before.id).is_some());
+            if !taken.before.is_empty() {
+                break taken;
+            }
+            // All of its functions were removed.
+            match number {
+                None => drop(taken),
+                Some(_) => return Ok(Vec::new()),
+            }
+        };
+        let state::Set {
+            number,
+            before,
+            moved,
+            _tracker: tracker,
+        } = taken;
+        let changes = before.into_iter().map(|before| Change {
+            id: before.id,
+            body: before.body,
+            next: before.kept.map_or(What::Unbound, What::Restored),
+        });
+        let way = Way {
+            back: moved.clone(),
+            ..Way::default()
+        };
+        let committed = self.commit_set(changes.collect(), way, Level::Immediate);
+        let _pass = service::enter();
+        match committed {
+            Ok(done) => Ok(done
+                .set
+                .before
+                .iter()
+                .map(|b| self.display_of(b.id))
+                .collect()),
+            Err((cause, changes)) => {
+                let before = changes.into_iter().map(|change| state::Before {
+                    id: change.id,
+                    body: change.body,
+                    kept: match change.next {
+                        What::Restored(kept) => Some(kept),
+                        What::Code(_) | What::Object(_) | What::Unbound => None,
+                    },
+                });
+                self.replacing.file(state::Set {
+                    number,
+                    before: before.collect(),
+                    moved,
+                    _tracker: tracker,
+                });
+                Err(cause)
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Holds the program's signals back while a thread is in the runtime.
+//!
+//! A handler may call a function that has no code yet. It then waits for a worker, and the
+//! worker may need whatever a thread of the runtime can hold: a lock of ours, the gate
+//! before a set that is exchanged, the dynamic loader's lock, the list of forks. Should the
+//! thread that the handler interrupted hold that, all three wait for ever. So no handler
+//! runs there: while a [`Shield`] lives, all signals are blocked for its thread but those
+//! that the processor raises at an instruction ([`OPEN`]), which in our code are faults of
+//! ours. A signal that comes meanwhile is delivered at its end.
+//!
+//! What is as long as a compile does not happen under it: whoever waits for another thread
+//! lowers the shield ([`lowered`]), unless it holds a lock. Code of the program does not run
+//! under it either: its mask is what the program set. Listeners and other callbacks of an
+//! embedder do.
+//!
+//! Threads of ours block all signals for life ([`never_interrupted`]).
+//!
+//! | thread-local | written by | when |
+//! |---|---|---|
+//! | `RAISED` | the thread | all signals blocked, before and after |
+//! | `BEFORE` | the thread | `RAISED` is zero and all signals are blocked |
+//! | `NEVER` | a thread of ours | at its start |
+//!
+//! A handler that comes between a look at `RAISED` and the system call that blocks raises
+//! and lowers shields of its own, and leaves zero as it found it.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+/// Signals of faulting instructions: they cannot wait, and whoever catches them to tell of
+/// a crash is to be told.
+const OPEN: u64 = bit(libc::SIGSEGV)
+    | bit(libc::SIGBUS)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGTRAP)
+    | bit(libc::SIGSYS);
+
+/// Those by which the C library cancels threads and changes their user: its own to block.
+const LIBRARYS: u64 = bit(32) | bit(33);
+
+/// What a shield blocks.
+const BLOCKED: u64 = !(OPEN | LIBRARYS);
+
+/// A signal's place in the kernel's set.
+const fn bit(signal: libc::c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+thread_local! {
+    /// Shields of this thread.
+    static RAISED: Cell<usize> = const { Cell::new(0) };
+    /// The mask that the last of them restores.
+    static BEFORE: Cell<u64> = const { Cell::new(0) };
+    static NEVER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives, no handler of the program's interrupts its thread. Shields nest, and may
+/// go in any order.
+#[derive(Debug)]
+pub(crate) struct Shield(PhantomData<*const ()>);
+
+impl Shield {
+    /// Two system calls for the outermost, one here and one at its end.
+    #[inline]
+    pub(crate) fn raise() -> Shield {
+        if !NEVER.get() {
+            if RAISED.get() == 0 {
+                block();
+            }
+            RAISED.set(RAISED.get() + 1);
+            compiler_fence(Ordering::SeqCst);
+        }
+        Shield(PhantomData)
+    }
+}
+
+impl Drop for Shield {
+    #[inline]
+    fn drop(&mut self) {
+        if !NEVER.get() {
+            compiler_fence(Ordering::SeqCst);
+            let left = RAISED.get() - 1;
+            RAISED.set(left);
+            if left == 0 {
+                restore();
+            }
+        }
+    }
+}
+
+/// Runs `wait` with the mask the program set, whatever shields there are, unless a lock is
+/// held. `wait` takes no lock that another thread takes.
+pub(crate) fn lowered<R>(wait: impl FnOnce() -> R) -> R {
+    /// Raises them again, also when `wait` panics.
+    struct Again(usize);
+
+    impl Drop for Again {
+        fn drop(&mut self) {
+            block();
+            RAISED.set(self.0);
+            compiler_fence(Ordering::SeqCst);
+        }
+    }
+
+    if NEVER.get() || RAISED.get() == 0 || uruk_locks::held() != 0 {
+        return wait();
+    }
+    let _again = Again(RAISED.replace(0));
+    restore();
+    wait()
+}
+
+/// Says that the calling thread has blocked all signals and never opens them.
+pub(crate) fn never_interrupted() {
+    NEVER.set(true);
+}
+
+/// Whether a handler may interrupt the calling thread.
+pub(crate) fn is_interruptible() -> bool {
+    !NEVER.get() && RAISED.get() == 0
+}
+
+/// Blocks what is not [`OPEN`], and keeps the mask there was.
+fn block() {
+    let before = change(libc::SIG_BLOCK, BLOCKED);
+    // A handler of a moment ago may have used the cell, and is done.
+    compiler_fence(Ordering::SeqCst);
+    BEFORE.set(before);
+}
+
+/// Restores the mask that [`block`] found.
+fn restore() {
+    // Read before a handler can run, which would write another.
+    let before = BEFORE.get();
+    compiler_fence(Ordering::SeqCst);
+    change(libc::SIG_SETMASK, before);
+}
+
+/// Changes the calling thread's mask; what it was. The kernel's own call, as the C library's
+/// set is 16 times as long, and the rest of it would be whatever lay on the stack: addresses
+/// of code among it, which a scan of stacks finds.
+fn change(how: libc::c_int, set: u64) -> u64 {
+    let mut before = 0_u64;
+    let (from, to) = (&raw const set, &raw mut before);
+    // SAFETY: both are as long as the last argument says; the mask is the calling thread's.
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, from, to, size_of::<u64>()) };
+    before
+}
