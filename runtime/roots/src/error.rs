@@ -38,12 +38,6 @@ pub enum RootsError {
         /// How many there are.
         capacity: usize,
     },
-    /// No real-time signal is left, or the one asked for has a handler.
-    #[error("no free signal for the handshake (asked for: {asked:?})")]
-    NoSignal {
-        /// The signal asked for.
-        asked: Option<i32>,
-    },
     /// The handler could not be installed.
     #[error("cannot install the handler of signal {signal}")]
     Install {

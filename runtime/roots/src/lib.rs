@@ -55,13 +55,15 @@
 //! # Map, in reading order
 //! `report`: question and answer. `hits`: the words found. `scratch`: where stacks are copied to. `maps`: where stacks end.
 //! `walk`: one thread's stacks. `words`: the loop over words. `task`: what `/proc` says. `look`: a sleeping thread.
-//! `slot`: request and answer. `handler`, `rewind`: the signal. `settle`: running
+//! `slot`: request and answer. `shadow`: which signal, and whose. `asking`: whether it is welcome. `handler`, `rewind`: the signal. `settle`: running
 //! threads. `stacks`, `contexts`, `exempt`, `entries`, `turn`: tables. `memory`: stacks nobody told of. `roots`: the whole scan. `barrier`:
 //! `membarrier`.
 
 #![deny(missing_docs)]
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
+#[cfg(not(loom))]
+mod asking;
 #[cfg(not(loom))]
 mod barrier;
 #[cfg(not(loom))]
@@ -93,6 +95,8 @@ mod roots;
 mod scratch;
 #[cfg(not(loom))]
 mod settle;
+#[cfg(not(loom))]
+mod shadow;
 mod slot;
 #[cfg(not(loom))]
 mod stacks;
@@ -108,6 +112,8 @@ mod walk;
 #[cfg(not(loom))]
 mod words;
 
+#[cfg(not(loom))]
+pub use asking::{mask_changed, set_alternate_stack};
 #[cfg(not(loom))]
 pub use barrier::{BarrierError, fence_all_threads, serialize_cores};
 #[cfg(not(loom))]
@@ -125,6 +131,10 @@ pub use memory::MemoryReport;
 #[cfg(not(loom))]
 pub use report::{How, Report, ScanTrouble, StackReport, ThreadReport, Wanted, Why};
 #[cfg(not(loom))]
+pub use rewind::program_syscall;
+#[cfg(not(loom))]
 pub use roots::{Config, Roots};
+#[cfg(not(loom))]
+pub use shadow::set_action;
 #[cfg(not(loom))]
 pub use stacks::StackId;

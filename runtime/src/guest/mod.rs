@@ -1,6 +1,6 @@
 //! What JIT'd code gets from its surroundings where a natively linked program
 //! would get it from the static part of its executable: thread-local storage,
-//! `atexit` and friends, `makecontext`, and `dlsym` that knows the program's own symbols.
+//! `atexit` and friends, `makecontext`, signals, and `dlsym` that knows the program's own symbols.
 //!
 //! Everything here may be called by guest code on any thread at any time, from
 //! signal handlers too where the native counterpart allows it.
@@ -9,6 +9,7 @@ pub(crate) mod context;
 pub(crate) mod dl;
 pub(crate) mod exit;
 pub(crate) mod phdr;
+pub(crate) mod signals;
 pub(crate) mod threads;
 pub(crate) mod tls;
 
@@ -47,6 +48,7 @@ pub(crate) fn overrides() -> Vec<(&'static str, u64)> {
         ),
     ];
     symbols.extend(exit::overrides());
+    symbols.extend(signals::overrides());
     symbols.extend(libgcc());
     symbols
 }
