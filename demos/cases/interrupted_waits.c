@@ -1,6 +1,7 @@
 // Calls that wait without a mask of signals do not end with EINTR, also those made by
 // `syscall` and those of glibc that load an argument after the call's number.
 // flags: -pthread
+// levels: O1-no-passes O2
 // modes: lazy moving
 #define _GNU_SOURCE
 #include <errno.h>

@@ -2,6 +2,7 @@
 // `system` and `vfork` beside running threads: the new image is not ended by a signal
 // that was on its way to the old one.
 // flags: -pthread
+// levels: O1-no-passes O2
 // modes: lazy moving
 // timeout: 120
 #define _GNU_SOURCE
@@ -30,7 +31,7 @@ static void finish(const char *what, pid_t child) {
 }
 
 int main(void) {
-  for (int i = 0; i < 24; i++) {
+  for (int i = 0; i < 12; i++) {
     pid_t child = fork();
     if (!child) {
       pthread_t calls, runs;
@@ -43,8 +44,8 @@ int main(void) {
   pthread_t thread[2];
   for (int i = 0; i < 2; i++) pthread_create(&thread[i], NULL, churn, NULL);
   extern char **environ;
-  for (int i = 0; i < 16; i++) {
-    call_fresh(i * 4, 4);
+  for (int i = 0; i < 8; i++) {
+    call_fresh(i * 8, 8);
     pid_t child = 0;
     char *args[] = {"true", NULL};
     if (posix_spawn(&child, "/bin/true", NULL, NULL, args, environ)) return 1;

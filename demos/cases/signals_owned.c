@@ -1,6 +1,7 @@
 // A program that handles every signal gets those it sent, each with its own data, and no
 // other; what it asks about its handlers is what it said.
 // flags: -pthread
+// levels: O1-no-passes O2
 // modes: lazy moving
 #define _GNU_SOURCE
 #include <signal.h>

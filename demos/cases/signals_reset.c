@@ -1,6 +1,7 @@
 // A program that resets all signals, or ignores them, again and again while its threads run
 // is not ended by signals it does not know of.
 // flags: -pthread
+// levels: O1-no-passes O2
 // modes: lazy moving
 #define _GNU_SOURCE
 #include <signal.h>

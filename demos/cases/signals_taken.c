@@ -1,6 +1,7 @@
 // A program that blocks all signals and takes what is pending, in each of the ways there are,
 // finds none that it did not send.
 // flags: -pthread
+// levels: O1-no-passes O2
 // modes: lazy moving
 #define _GNU_SOURCE
 #include <errno.h>

@@ -2,6 +2,7 @@
 // needs for a signal where vector registers are wide. No signal of the program's comes, so
 // natively nobody ever finds out.
 // flags: -pthread
+// levels: O1-no-passes O2
 // modes: lazy moving
 #define _GNU_SOURCE
 #include <signal.h>

@@ -1,6 +1,7 @@
 // A program that is stopped and continued all the time: `poll` and sleeps go on, as they do
 // natively.
 // flags: -pthread
+// levels: O1-no-passes O2
 // modes: lazy moving
 #define _GNU_SOURCE
 #include <errno.h>

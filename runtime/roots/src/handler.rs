@@ -287,7 +287,9 @@ fn code_before(after: u64) -> Option<[u8; rewind::CODE_BYTES]> {
         }
     }
     // SAFETY: words are bytes.
-    Some(unsafe { std::mem::transmute::<[u64; rewind::CODE_BYTES / 8], _>(code) })
+    Some(unsafe {
+        std::mem::transmute::<[u64; rewind::CODE_BYTES / 8], [u8; rewind::CODE_BYTES]>(code)
+    })
 }
 
 /// Whether a signal is pending that the interrupted code does not block and the program

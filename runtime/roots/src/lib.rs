@@ -44,12 +44,17 @@
 //! | the caller | no `scan_caller` | `caller_counts` |
 //! | end of a range | `start..end` in `kept_by` | `ends_count_and_bad_lists_are_errors` |
 //! | repeated calls | no `repair` | `a_scan_storm_interrupts_no_call` |
+//! | calls of glibc with loads | no `without_load` | case `interrupted_waits.c` |
+//! | calls by `syscall` | the C library's | case `interrupted_waits.c` |
+//! | calls restarted after a stop | no `SYS_restart_syscall` in `repair` | case `stopped_waits.c` |
 //!
 //! # Invariants
 //! - A thread that sleeps in a system call is never signalled.
 //! - A complete report has scanned every thread and registered stack; an incomplete one
 //!   says which thread is missing and why, and keeps everything.
-//! - The handler takes no lock, allocates nothing, uses no thread-local and no `errno`.
+//! - A signal that comes after the program took its handler away, or after `exec`, is ignored
+//!   (`shadow`); one that would be unwelcome is not sent (`asking`).
+//! - The handler uses no stack of the thread's, takes no lock, allocates nothing, uses no thread-local and no `errno`.
 //! - A late answer never meets another request (`slot`, model-checked).
 //!
 //! # Map, in reading order

@@ -190,7 +190,7 @@ pub enum Why {
     NoAnswer,
     /// Its handler was still scanning at the deadline.
     StillScanning,
-    /// The program has replaced our handler of every signal that may ask.
+    /// The program handles every signal that may ask.
     HandlerReplaced,
     /// It ran with an alternate stack that is too small for a signal.
     SmallStack,

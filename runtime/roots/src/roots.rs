@@ -74,8 +74,7 @@ impl Roots {
     /// stays for the life of the process.
     ///
     /// # Errors
-    /// An empty region or one of 4 GiB and more, a handler that cannot be installed, or a
-    /// kernel that does not let a process read its own memory.
+    /// An empty region or one of 4 GiB and more, or a kernel that does not let a process read its own memory.
     pub fn new(region: Range<u64>, config: Config) -> Result<Self, RootsError> {
         if region.start >= region.end || region.end - region.start > u32::MAX as u64 - 1 {
             return Err(RootsError::BadRegion {
@@ -89,7 +88,7 @@ impl Roots {
         if count != 1 || read[0] != probe {
             return Err(RootsError::NoReading);
         }
-        shadow::install()?;
+        shadow::install();
         Ok(Self {
             region,
             stacks: Stacks::new(config.registered_stacks),
@@ -99,7 +98,7 @@ impl Roots {
         })
     }
 
-    /// The signal of the handshake, unless the program took all that may ask.
+    /// The signal of the handshake, unless the program handles all that may ask.
     pub fn signal(&self) -> Option<i32> {
         shadow::choose()
     }

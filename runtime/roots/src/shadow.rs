@@ -11,13 +11,12 @@
 //! it knows its own signals by the data they carry ([`MARK`]) and hands on all others, by a
 //! jump, on the stack and with the mask the program asked for. A second signal of a standard
 //! number is lost while the first is pending. So that none of the program's is lost behind
-//! ours, requests go by another candidate as soon as the program handles one ([`choose`]);
-//! only if it handles both, one of them carries requests as well.
+//! ours, requests go by another candidate as soon as the program handles one ([`choose`]).
 //!
 //! Code that is not JIT'd reaches the kernel directly. If it resets the signal, the handler
 //! is put back before the next request: default and ignored are the same for these signals.
-//! If it installs a handler of its own, that signal is left to it. If both are taken like
-//! this nobody is asked: threads that run keep code until they sleep.
+//! If it installs a handler of its own, that signal is left to it. If the program handles
+//! both nobody is asked: threads that run keep code until they sleep.
 //!
 //! | field | written by | ordering |
 //! |---|---|---|
@@ -32,7 +31,6 @@
 
 use std::io;
 
-use crate::error::RootsError;
 use crate::handler::entry_address;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::{self, Action};
@@ -188,7 +186,7 @@ pub(crate) fn reset(signal: i32) {
 }
 
 /// The signal to ask with, put in order if code that is not JIT'd has reset it. `None`: the
-/// program took all of them away.
+/// program handles all of them.
 pub(crate) fn choose() -> Option<i32> {
     let [first, ..] = CANDIDATES;
     let usual = sys::action(first).is_some_and(|action| is_ours(&action));
@@ -196,57 +194,51 @@ pub(crate) fn choose() -> Option<i32> {
         return Some(first);
     }
     let locked = lock();
-    let mut carried = None;
     for signal in CANDIDATES {
         let Some(action) = sys::action(signal) else {
             continue;
         };
         match is_ours(&action) {
             true if !wanted(signal).is_handled() => return Some(signal),
-            true => carried = carried.or(Some(signal)),
-            false if action.is_handled() => {}
-            false => {
-                if put(&locked, signal).is_ok() {
-                    return Some(signal);
-                }
+            false if !action.is_handled() && put(&locked, signal, &action).is_ok() => {
+                return Some(signal);
             }
+            _ => {}
         }
     }
-    carried
+    None
 }
 
-/// Installs our handler over what is there.
-fn put(_: &Locked, signal: i32) -> Result<(), RootsError> {
-    let install = |source| RootsError::Install { signal, source };
-    let errno = |number| install(io::Error::from_raw_os_error(number));
-    let place = place(signal).ok_or_else(|| errno(libc::EINVAL))?;
-    let before = sys::action(signal).ok_or_else(|| errno(libc::EINVAL))?;
-    if is_ours(&before) {
-        return Ok(());
+/// Installs our handler where `before` was.
+fn put(_: &Locked, signal: i32, before: &Action) -> io::Result<()> {
+    let Some(place) = place(signal) else {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    };
+    place.write(before);
+    let there = set_in_kernel(signal, &ours(before))?;
+    if there.handler != before.handler {
+        // Somebody who does not know of the lock set it meanwhile.
+        place.write(&there);
     }
-    place.write(&before);
-    set_in_kernel(signal, &ours(&before)).map_err(install)
+    Ok(())
 }
 
-fn set_in_kernel(signal: i32, action: &Action) -> io::Result<()> {
+/// The action that was there before.
+fn set_in_kernel(signal: i32, action: &Action) -> io::Result<Action> {
     let action = shown(action);
-    // SAFETY: a valid structure; the handler is async-signal-safe and lives for ever. The
+    let mut before = shown(&Action::default());
+    // SAFETY: valid structures; the handler is async-signal-safe and lives for ever. The
     // C library adds where it returns to.
-    match unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } {
-        0 => Ok(()),
+    match unsafe { libc::sigaction(signal, &action, &mut before) } {
+        0 => Ok(kept(&before)),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Gets ready to ask: a candidate the process does not handle, else one whose handler gets
-/// its signals from ours.
-pub(crate) fn install() -> Result<(), RootsError> {
+/// Gets ready to ask, if the program left a signal for it.
+pub(crate) fn install() {
     OWNER.store(sys::getpid() as u32, Ordering::Relaxed);
-    if choose().is_some() {
-        return Ok(());
-    }
-    let [first, ..] = CANDIDATES;
-    put(&lock(), first)
+    choose();
 }
 
 /// After `fork`, in the child, which has one thread.

@@ -56,20 +56,27 @@ fn program_has(signal: i32) -> usize {
     set_action(signal, None).map_or_else(|| action(signal).sa_sigaction, |a| a.sa_sigaction)
 }
 
-/// Scans on other threads, as fast as possible, while `act` runs on this one.
-fn beside_scans<R>(act: impl FnOnce() -> R) -> R {
-    let stop = Arc::new(AtomicBool::new(false));
-    let its = stop.clone();
-    let scanner = std::thread::spawn(move || {
-        let wanted = wanted();
-        while !its.load(Ordering::Relaxed) {
-            ROOTS.scan(&wanted, Duration::from_secs(2));
-        }
-    });
-    let result = act();
-    stop.store(true, Ordering::Relaxed);
-    scanner.join().expect("the scanner");
-    result
+/// Scans on another thread, as fast as possible, while `act` runs on this one; it is told how
+/// many there were.
+fn beside_scans<R>(act: impl FnOnce(&AtomicU32) -> R) -> R {
+    let (stop, scans) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let wanted = wanted();
+            while !stop.load(Ordering::Relaxed) {
+                ROOTS.scan(&wanted, Duration::from_secs(2));
+                scans.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let result = act(&scans);
+        stop.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+/// Runs a little.
+fn compute(turns: u32) {
+    black_box((0..turns).fold(0u32, |sum, i| sum ^ black_box(i)));
 }
 
 #[test]
@@ -80,6 +87,7 @@ fn taken_away_by_code_that_is_not_jitted() {
     assert_eq!(ROOTS.signal(), Some(libc::SIGURG));
     let before = CANDIDATES.map(action);
     let theirs = count as *const () as usize;
+    GOT.store(0, Ordering::Relaxed);
     // A reset is undone; so is ignoring it.
     for reset in [libc::SIG_DFL, libc::SIG_IGN] {
         handle(libc::SIGURG, reset, 0);
@@ -97,7 +105,7 @@ fn taken_away_by_code_that_is_not_jitted() {
     let why = Why::HandlerReplaced;
     assert_eq!(of(&report, holder.tid).how, How::Unanswered { why });
     assert!(report.kept.iter().all(|&kept| kept) && ROOTS.signal().is_none());
-    assert_eq!(GOT.swap(0, Ordering::Relaxed), 0);
+    assert_eq!(GOT.load(Ordering::Relaxed), 0);
     for (signal, action) in CANDIDATES.iter().zip(&before) {
         put_back(*signal, action);
     }
@@ -110,37 +118,45 @@ fn taken_away_by_code_that_is_not_jitted() {
 #[test]
 fn the_program_handles_them_itself() {
     let _alone = alone();
+    let holder = runs();
     assert!(scan().complete);
     let theirs = count as *const () as usize;
     for both in [false, true] {
         let signals = &CANDIDATES[..1 + usize::from(both)];
         GOT.store(0, Ordering::Relaxed);
-        beside_scans(|| {
+        let sent = beside_scans(|scans| {
             for &signal in signals {
                 program_handles(signal, theirs, libc::SA_NODEFER);
                 assert_eq!(program_has(signal), theirs);
             }
-            for _ in 0..2000 {
+            let mut sent = 0;
+            // With both taken each scan waits for the threads that run, in vain.
+            let scanned = if both { 30 } else { 300 };
+            while scans.load(Ordering::Relaxed) < scanned {
                 // SAFETY: it has a handler.
                 unsafe { libc::raise(libc::SIGURG) };
-                black_box((0..200).fold(0u32, |sum, i| sum ^ black_box(i)));
+                sent += 1;
+                compute(200);
             }
+            sent
         });
-        assert_eq!(GOT.load(Ordering::Relaxed), 2000, "both: {both}");
-        let expected = if both { libc::SIGURG } else { libc::SIGWINCH };
-        assert_eq!(ROOTS.signal(), Some(expected));
-        assert!(scan().complete);
+        assert_eq!(GOT.load(Ordering::Relaxed), sent, "both: {both}");
+        // With both taken, who runs is not asked.
+        let signal = (!both).then_some(libc::SIGWINCH);
+        assert_eq!((ROOTS.signal(), scan().complete), (signal, !both));
     }
     // Called once, and reset.
+    GOT.store(0, Ordering::Relaxed);
     program_handles(libc::SIGURG, theirs, libc::SA_RESETHAND);
     // SAFETY: it has a handler, then none, which ignores it.
     (0..3).for_each(|_| unsafe { assert_eq!(libc::raise(libc::SIGURG), 0) });
-    assert_eq!(GOT.load(Ordering::Relaxed), 2001);
+    assert_eq!(GOT.load(Ordering::Relaxed), 1);
     assert_eq!(program_has(libc::SIGURG), libc::SIG_DFL);
     for signal in CANDIDATES {
         program_handles(signal, libc::SIG_DFL, 0);
     }
     assert_eq!(ROOTS.signal(), Some(libc::SIGURG));
+    holder.stop();
 }
 
 static SEEN_MASK: AtomicU32 = AtomicU32::new(0);
@@ -192,9 +208,9 @@ fn an_exec_beside_scans() {
         let child = unsafe { libc::fork() };
         if child == 0 {
             ROOTS.after_fork_child();
-            beside_scans(|| {
-                for _ in 0..20 {
-                    black_box((0..2000).fold(0u32, |sum, i| sum ^ black_box(i)));
+            beside_scans(|scans| {
+                while scans.load(Ordering::Relaxed) < 5 {
+                    compute(100);
                 }
                 let args = [c"true".as_ptr(), std::ptr::null()];
                 // SAFETY: a list of strings with its end.
@@ -217,9 +233,9 @@ fn an_exec_beside_scans() {
 fn nothing_is_left_for_who_blocks_and_takes_signals() {
     let _alone = alone();
     assert!(scan().complete);
-    let found = beside_scans(|| {
+    let found = beside_scans(|scans| {
         let mut found = 0;
-        for _ in 0..20_000 {
+        while scans.load(Ordering::Relaxed) < 300 {
             // SAFETY: sets made by the calls before they are used.
             unsafe {
                 let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
@@ -230,7 +246,7 @@ fn nothing_is_left_for_who_blocks_and_takes_signals() {
                 found += u32::from(libc::sigtimedwait(&all, std::ptr::null_mut(), &none) > 0);
                 libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
             }
-            black_box((0..50).fold(0u32, |sum, i| sum ^ black_box(i)));
+            compute(50);
         }
         found
     });
@@ -264,31 +280,34 @@ fn a_thread_with_a_small_alternate_stack_is_not_asked() {
     holder.stop();
 }
 
-static TOP: AtomicU32 = AtomicU32::new(0);
+/// Returns, as little as a handler can do.
+#[unsafe(naked)]
+extern "C" fn least(_: libc::c_int) {
+    std::arch::naked_asm!("ret")
+}
 
-/// The handler puts nothing on the thread's stack but the kernel's frame, which leaves 272
-/// bytes of a stack of 2,048 where registers are 256 bits wide.
-#[test]
-fn an_alternate_stack_as_small_as_the_kernels_frame() {
+/// A stack above a page that cannot be touched, all its bytes alike.
+struct Painted {
+    low: *mut u8,
+    bytes: usize,
+}
+
+impl Painted {
+    const PAINT: u8 = 0xa5;
     const PAGE: usize = 4096;
-    let _alone = alone();
-    // SAFETY: no arguments but the question.
-    let frame = unsafe { libc::getauxval(51) } as usize;
-    if frame == 0 || frame > PAGE {
-        return;
-    }
-    let bytes = frame.max(2048);
-    let holder = Holder::start(move |stop| {
+
+    fn new(bytes: usize) -> Self {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let whole = Self::PAGE + bytes;
         // SAFETY: a new mapping, whose lower page is made inaccessible.
         let low = unsafe {
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let low = libc::mmap(std::ptr::null_mut(), 2 * PAGE, protection, flags, -1, 0);
-            libc::mprotect(low, PAGE, libc::PROT_NONE);
-            low
+            let low = libc::mmap(std::ptr::null_mut(), whole, protection, flags, -1, 0);
+            libc::mprotect(low, Self::PAGE, libc::PROT_NONE);
+            low.cast::<u8>().add(Self::PAGE)
         };
         let stack = libc::stack_t {
-            ss_sp: low.wrapping_byte_add(PAGE),
+            ss_sp: low.cast(),
             ss_flags: 0,
             ss_size: bytes,
         };
@@ -296,15 +315,58 @@ fn an_alternate_stack_as_small_as_the_kernels_frame() {
             // SAFETY: memory that stays.
             unsafe { libc::sigaltstack(&stack, std::ptr::null_mut()) == 0 }
         });
+        Self { low, bytes }
+    }
+
+    fn paint(&self) {
+        // SAFETY: its own memory, on which nobody is.
+        unsafe { self.low.write_bytes(Self::PAINT, self.bytes) };
+    }
+
+    /// Bytes from the lowest that was written to the top.
+    fn used(&self) -> usize {
+        // SAFETY: its own memory, written by nobody now.
+        let bytes = unsafe { std::slice::from_raw_parts(self.low, self.bytes) };
+        let same = bytes.iter().take_while(|&&byte| byte == Self::PAINT);
+        self.bytes - same.count()
+    }
+}
+
+/// The handler puts nothing on the thread's stack but the kernel's frame, which leaves some
+/// hundred bytes of a stack of 2,048 where registers are 256 bits wide.
+#[test]
+fn an_alternate_stack_takes_the_kernels_frame_alone() {
+    let _alone = alone();
+    let asked = Arc::new(AtomicBool::new(false));
+    let its = asked.clone();
+    handle(
+        libc::SIGUSR1,
+        least as *const () as usize,
+        libc::SA_ONSTACK | libc::SA_SIGINFO,
+    );
+    let holder = Holder::start(move |stop| {
+        let stack = Painted::new(64 << 10);
+        stack.paint();
+        // SAFETY: it has a handler.
+        unsafe { libc::raise(libc::SIGUSR1) };
+        let kernels = stack.used();
+        stack.paint();
         stop.ready();
+        while !its.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+        let ours = stack.used();
+        println!("{kernels} bytes for the kernel's frame, {ours} with our handler");
+        assert!(kernels > 0 && ours == kernels, "{kernels} {ours}");
         while !stop.is_set() {
-            TOP.fetch_add(1, Ordering::Relaxed);
+            std::hint::spin_loop();
         }
     });
-    for _ in 0..50 {
+    for _ in 0..20 {
         let report = scan();
         let how = of(&report, holder.tid).how;
         assert!(matches!(how, How::Running { .. }), "{how:?}");
     }
+    asked.store(true, Ordering::Relaxed);
     holder.stop();
 }
