@@ -49,7 +49,7 @@ int main(void) {
   set(make_small(), 2048);
   for (int i = 0; i < 64; i++) {
     call_fresh(i, 1);
-    churn_round(300000);
+    churn_round(100000);
   }
   pid_t child = fork();
   if (!child) {
