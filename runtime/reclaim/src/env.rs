@@ -86,6 +86,8 @@ pub enum Silence {
     Unreadable,
     /// The program took the signal away.
     HandlerReplaced,
+    /// Its alternate stack has no room for a signal.
+    SmallStack,
     /// It kept changing while it was read.
     Unsteady,
 }
@@ -97,6 +99,7 @@ impl std::fmt::Display for Silence {
             Silence::TimedOut => "did not answer in time",
             Silence::Unreadable => "has a stack that cannot be read",
             Silence::HandlerReplaced => "never got the signal: its handler was replaced",
+            Silence::SmallStack => "has an alternate stack without room for a signal",
             Silence::Unsteady => "kept changing while it was read",
         })
     }

@@ -1,7 +1,5 @@
 //! What can be wrong with a scanner as a whole.
 
-use std::io;
-
 /// A scanner that cannot be made, or was asked wrongly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -37,20 +35,6 @@ pub enum RootsError {
     ManyStacks {
         /// How many there are.
         capacity: usize,
-    },
-    /// No real-time signal is left, or the one asked for has a handler.
-    #[error("no free signal for the handshake (asked for: {asked:?})")]
-    NoSignal {
-        /// The signal asked for.
-        asked: Option<i32>,
-    },
-    /// The handler could not be installed.
-    #[error("cannot install the handler of signal {signal}")]
-    Install {
-        /// The signal.
-        signal: i32,
-        /// Why not.
-        source: io::Error,
     },
     /// The kernel or a filter forbids `process_vm_readv` on the process itself.
     #[error("process_vm_readv is not allowed")]

@@ -1,9 +1,14 @@
 //! The signal handler: a running thread scans its own registers and stacks.
 //!
-//! It runs on whatever the thread was doing, on any stack, with all signals blocked:
+//! It runs on whatever the thread was doing, with all signals blocked, on a stack of its own:
 //! no lock, no allocation, no thread-local (a thread without a library may have none),
 //! no `errno`, no panic. It first repairs an interrupted system call (`rewind`), then
-//! looks for a request with its own thread id; a late signal finds none.
+//! looks for a request with its own thread id; a late signal finds none. A signal that is
+//! not ours goes on to whom the program wants it to go (`shadow`).
+//!
+//! `SA_ONSTACK` is set: coroutines and green threads that rely on an alternate stack have
+//! less room on their own than the kernel's frame needs, and what is below belongs to others.
+//! The room on an alternate stack is known where JIT'd code sets it (`asking`).
 //!
 //! Roots of the interrupted code: its sixteen registers and program counter, its vector
 //! registers (a compiler may spill to them), and its stacks by [`walk`].
@@ -11,17 +16,17 @@
 //! [`ANSWERS`] counts answers. Release here pairs with the acquire of whoever waits;
 //! the work itself is ordered by its slot.
 
+use std::arch::naked_asm;
+use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
-use std::io;
 use std::sync::Arc;
 
-use uruk_locks::Mutex;
-
-use crate::error::RootsError;
+use crate::asking;
 use crate::hits::Hits;
 use crate::maps::Maps;
 use crate::rewind::{self, Interrupted};
 use crate::scratch::Scratch;
+use crate::shadow::{self, CANDIDATES};
 use crate::slot::Slot;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sys;
@@ -33,8 +38,8 @@ pub(crate) const SLOTS: usize = 64;
 /// Words of the buffer that stacks are copied through.
 pub(crate) const BUFFER: usize = 2048;
 
-/// Words of the stack a handler answers on.
-pub(crate) const STACK: usize = 4096;
+/// Bytes of a stack that a handler runs on.
+const STACK: usize = 1 << 15;
 
 /// What a thread is asked, and its answer.
 #[derive(Debug)]
@@ -45,8 +50,6 @@ pub(crate) struct Work {
     pub(crate) limit: u64,
     pub(crate) hits: Hits,
     pub(crate) buffer: Scratch,
-    /// What the handler runs on: the thread's own stack may have little room.
-    pub(crate) stack: Scratch,
     /// Bytes scanned, or why not; `None` before.
     pub(crate) outcome: Option<Result<u64, Trouble>>,
     /// Time from the handler's first instruction to its answer.
@@ -68,27 +71,139 @@ pub(crate) static ANSWERS: AtomicU32 = AtomicU32::new(0);
 pub(crate) static REPEATED: AtomicU64 = AtomicU64::new(0);
 pub(crate) static INTERRUPTED: AtomicU64 = AtomicU64::new(0);
 
-/// Our signal, or 0.
-static SIGNAL: AtomicU32 = AtomicU32::new(0);
+/// Stacks that handlers run on, each of [`STACK`] bytes.
+#[repr(C, align(4096))]
+struct Stacks(UnsafeCell<[[u8; STACK]; SLOTS]>);
 
-/// Installing happens once.
-static INSTALLING: Mutex<()> = Mutex::new(());
+// SAFETY: each is used by the handler that took its bit of `FREE`, alone.
+unsafe impl Sync for Stacks {}
 
-extern "C" fn handler(_signal: c_int, _info: *mut libc::siginfo_t, context: *mut c_void) {
+static STACKS: Stacks = Stacks(UnsafeCell::new([[0; STACK]; SLOTS]));
+
+/// The stacks nobody is on, a bit each.
+static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
+
+const _: () = assert!(SLOTS == 64 && STACK == 1 << 15);
+
+/// What the kernel calls. The thread may have no room for more than the kernel's frame (an
+/// alternate stack of 2,048 bytes, a coroutine's), so nothing is put on its stack: a stack of
+/// ours is taken, [`handle`] runs there, and the stack is given back before this returns to
+/// the kernel's frame, or jumps to the handler of the program with everything as the kernel
+/// gave it. All registers may be used: the kernel's frame has the thread's.
+///
+/// If more handlers run at once than there are stacks, the others let them finish.
+///
+/// # Safety
+/// Called by the kernel, with its own arguments and all signals blocked.
+#[unsafe(naked)]
+unsafe extern "C" fn entry(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    naked_asm!(
+        // Nobody unwinds from here.
+        ".cfi_startproc",
+        ".cfi_undefined rip",
+        "mov r12, rsp",
+        "mov r13, rdi",
+        "mov r14, rsi",
+        "mov r15, rdx",
+        "lea rbx, [rip + {free}]",
+        "2:",
+        "mov rax, [rbx]",
+        "bsf rcx, rax",
+        "jz 3f",
+        "mov rdx, rax",
+        "btr rdx, rcx",
+        "lock cmpxchg [rbx], rdx",
+        "jnz 2b",
+        "mov rbp, rcx",
+        "inc rcx",
+        "shl rcx, {log}",
+        "lea rsp, [rip + {stacks}]",
+        "add rsp, rcx",
+        "mov edi, r13d",
+        "mov rsi, r14",
+        "mov rdx, r15",
+        "call {handle}",
+        "mov rsp, r12",
+        "lock bts [rbx], rbp",
+        "mov edi, r13d",
+        "mov rsi, r14",
+        "mov rdx, r15",
+        "test rax, rax",
+        "jz 4f",
+        "jmp rax",
+        "4:",
+        "ret",
+        "3:",
+        "mov eax, {sched_yield}",
+        "syscall",
+        "jmp 2b",
+        ".cfi_endproc",
+        free = sym FREE,
+        stacks = sym STACKS,
+        log = const STACK.trailing_zeros(),
+        handle = sym handle,
+        sched_yield = const libc::SYS_sched_yield,
+    )
+}
+
+/// The address the handler is installed with.
+pub(crate) fn entry_address() -> u64 {
+    entry as *const () as u64
+}
+
+/// After `fork`, in the child: the stacks its parent's other threads were on.
+pub(crate) fn after_fork_child() {
+    FREE.store(u64::MAX, Ordering::Relaxed);
+}
+
+/// Answers what the thread is asked; the handler of the program that is to run now, or 0.
+extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) -> usize {
     let began = sys::now_ns();
+    // SAFETY: the kernel passes the signal's data, all bytes of them.
+    let info = unsafe { *info.cast::<sys::Info>() };
     // SAFETY: the kernel passes the interrupted context, writable, for the whole call.
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
-    repair(context);
-    let tid = sys::gettid() as u32;
+    let ours = asking::is_ours(&info);
+    let wanted = shadow::wanted(signal);
+    if ours || !wanted.is_handled() {
+        repair(context);
+    }
+    let tid = sys::gettid();
+    asking::came(tid);
+    // Also by a signal of the program's, behind which ours may have been lost.
     for slot in &REQUESTS {
-        if let Some(mut claim) = slot.claim(tid) {
-            claim.with(|work| answer_aside(context, work, began));
+        if let Some(mut claim) = slot.claim(tid as u32) {
+            claim.with(|work| answer(context, work, began));
             claim.finish();
             // Release: pairs with the acquire in `Roots::settle`.
             ANSWERS.fetch_add(1, Ordering::Release);
             sys::futex_wake(ANSWERS.as_ptr(), 1);
         }
     }
+    if ours || !wanted.is_handled() {
+        return 0;
+    }
+    hand_on(signal, context, &wanted)
+}
+
+/// Gets the thread ready for the handler of the program, as the kernel would have.
+fn hand_on(signal: c_int, context: &libc::ucontext_t, wanted: &sys::Action) -> usize {
+    if wanted.flags & libc::SA_RESETHAND as u32 as u64 != 0 {
+        shadow::reset(signal);
+    }
+    let own = match wanted.flags & libc::SA_NODEFER as u64 {
+        0 => 1u64 << (signal.wrapping_sub(1) & 63),
+        _ => 0,
+    };
+    sys::set_mask(mask_of(context) | wanted.mask | own);
+    wanted.handler as usize
+}
+
+/// The signals the interrupted code blocks.
+fn mask_of(context: &libc::ucontext_t) -> u64 {
+    let mask = &raw const context.uc_sigmask;
+    // SAFETY: the kernel wrote the first word of the mask.
+    unsafe { mask.cast::<u64>().read() }
 }
 
 fn register(context: &libc::ucontext_t, which: c_int) -> u64 {
@@ -101,27 +216,25 @@ fn register(context: &libc::ucontext_t, which: c_int) -> u64 {
 
 /// Makes an interrupted system call happen again where that is right.
 fn repair(context: &mut libc::ucontext_t) {
-    if register(context, libc::REG_RAX) as i64 == sys::EINTR {
-        repair_call(context);
+    match register(context, libc::REG_RAX) as i64 {
+        sys::EINTR => repair_call(context, register(context, libc::REG_RIP)),
+        // The kernel is about to go on with a call that a stop interrupted, and has
+        // forgotten how when we return: it is begun anew.
+        libc::SYS_restart_syscall => {
+            let after = register(context, libc::REG_RIP).wrapping_add(2);
+            repair_call(context, after);
+        }
+        _ => {}
     }
 }
 
+/// `after`: the instruction behind the call.
 #[inline(never)]
-fn repair_call(context: &mut libc::ucontext_t) {
-    let ip = register(context, libc::REG_RIP);
-    let mut code = [0u64; rewind::CODE_BYTES / 8];
-    let start = ip.wrapping_sub(rewind::CODE_BYTES as u64);
-    let pid = sys::getpid();
-    if sys::read_words(pid, start, &mut code) < code.len() {
-        // The page before the call may be missing; its last word alone will do then.
-        let Some(last) = code.last_mut() else { return };
-        if sys::read_words(pid, ip.wrapping_sub(8), std::slice::from_mut(last)) == 0 {
-            return;
-        }
-    }
-    // SAFETY: words are bytes.
-    let code: [u8; rewind::CODE_BYTES] = unsafe { std::mem::transmute(code) };
-    if !code.ends_with(&[0x0f, 0x05]) {
+fn repair_call(context: &mut libc::ucontext_t, after: u64) {
+    let Some(code) = code_before(after) else {
+        return;
+    };
+    if !code.ends_with(&rewind::SYSCALL) {
         return;
     }
     let args = [
@@ -133,22 +246,22 @@ fn repair_call(context: &mut libc::ucontext_t) {
         libc::REG_R9,
     ]
     .map(|which| register(context, which));
+    let pid = sys::getpid();
     let word = |address| {
         let mut word = [0];
         (sys::read_words(pid, address, &mut word) == 1).then_some(word[0])
     };
-    let decision = rewind::decide(&code, &args, word);
-    let mask = &raw const context.uc_sigmask;
-    // SAFETY: the kernel wrote the first word of the mask.
-    let mask = unsafe { mask.cast::<u64>().read() };
-    let own = 1u64 << (SIGNAL.load(Ordering::Relaxed).wrapping_sub(1) & 63);
-    match decision {
+    let number = match after == rewind::own_call() {
+        true => rewind::noted(xmm15(context)),
+        false => rewind::number(&code),
+    };
+    match rewind::decide(number, &args, word) {
         // A signal of the program's own will be handled next: the call ends by that.
-        Interrupted::Again(_) if sys::pending() & !mask & !own != 0 => {}
+        Interrupted::Again(_) if others_pending(mask_of(context)) => {}
         Interrupted::Again(number) => {
             let registers = &mut context.uc_mcontext.gregs;
             if let Some(rip) = registers.get_mut(libc::REG_RIP as usize) {
-                *rip = ip.wrapping_sub(2) as i64;
+                *rip = after.wrapping_sub(2) as i64;
             }
             if let Some(rax) = registers.get_mut(libc::REG_RAX as usize) {
                 *rax = i64::from(number);
@@ -161,44 +274,50 @@ fn repair_call(context: &mut libc::ucontext_t) {
     }
 }
 
-/// What [`answer`] is called with.
-struct Job<'a> {
-    context: &'a libc::ucontext_t,
-    work: &'a mut Work,
-    began: u64,
+/// The bytes before `after`; the first ones are zeros if their page is missing.
+fn code_before(after: u64) -> Option<[u8; rewind::CODE_BYTES]> {
+    let mut code = [0u64; rewind::CODE_BYTES / 8];
+    let start = after.wrapping_sub(rewind::CODE_BYTES as u64);
+    let pid = sys::getpid();
+    if sys::read_words(pid, start, &mut code) < code.len() {
+        code = [0; rewind::CODE_BYTES / 8];
+        let last = code.last_mut()?;
+        if sys::read_words(pid, after.wrapping_sub(8), std::slice::from_mut(last)) == 0 {
+            return None;
+        }
+    }
+    // SAFETY: words are bytes.
+    Some(unsafe {
+        std::mem::transmute::<[u64; rewind::CODE_BYTES / 8], [u8; rewind::CODE_BYTES]>(code)
+    })
 }
 
-/// Answers on the stack of the request. The kernel's frame takes up to 4 KiB, and a thread
-/// may have a stack of 16.
-#[inline(never)]
-fn answer_aside(context: &libc::ucontext_t, work: &mut Work, began: u64) {
-    extern "C" fn run(job: *mut c_void) {
-        // SAFETY: `answer_aside` passes its own job, which nobody else uses meanwhile.
-        let job = unsafe { &mut *job.cast::<Job<'_>>() };
-        answer(job.context, job.work, job.began);
+/// Whether a signal is pending that the interrupted code does not block and the program
+/// handles. A stop, or one that is ignored, ends no call.
+fn others_pending(mask: u64) -> bool {
+    let mut pending = sys::pending() & !mask;
+    while pending != 0 {
+        let signal = pending.trailing_zeros().wrapping_add(1) as i32;
+        pending &= pending.wrapping_sub(1);
+        let action = match CANDIDATES.contains(&signal) {
+            true => Some(shadow::wanted(signal)),
+            false => sys::action(signal),
+        };
+        if action.is_some_and(|action| action.is_handled()) {
+            return true;
+        }
     }
-    let top = work.stack.as_mut_ptr_range().end as usize & !15;
-    let mut job = Job {
-        context,
-        work,
-        began,
-    };
-    // SAFETY: the stack belongs to this request, which one thread answers, once, with all
-    // signals blocked; `run` neither unwinds nor touches it by another way, and comes back.
-    // r12 survives calls.
-    unsafe {
-        core::arch::asm!(
-            "mov r12, rsp",
-            "mov rsp, {top}",
-            "call {run}",
-            "mov rsp, r12",
-            top = in(reg) top,
-            run = sym run,
-            in("rdi") &raw mut job,
-            out("r12") _,
-            clobber_abi("C"),
-        );
+    false
+}
+
+/// The low word of `xmm15`, which lies at 160 + 15 * 16 of the saved area.
+fn xmm15(context: &libc::ucontext_t) -> u64 {
+    let area = context.uc_mcontext.fpregs.cast::<u64>().cast_const();
+    if area.is_null() || !(area as usize).is_multiple_of(8) {
+        return 0;
     }
+    // SAFETY: the kernel saved at least 512 bytes there.
+    unsafe { area.add(50).read() }
 }
 
 fn answer(context: &libc::ucontext_t, work: &mut Work, began: u64) {
@@ -249,54 +368,4 @@ fn vector_registers(context: &libc::ucontext_t, hits: &mut Hits) {
     for &word in words {
         hits.note(word);
     }
-}
-
-fn action_of(signal: i32) -> io::Result<usize> {
-    // SAFETY: an empty structure of integers.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: only asks; writes the structure.
-    match unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) } {
-        0 => Ok(action.sa_sigaction),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Whether `signal` still comes to our handler.
-pub(crate) fn installed(signal: i32) -> bool {
-    action_of(signal).is_ok_and(|action| action == handler as *const () as usize)
-}
-
-/// Installs the handler, once for the process: for `asked`, or the highest real-time
-/// signal that has the default action. Returns the signal.
-pub(crate) fn install(asked: Option<i32>) -> Result<i32, RootsError> {
-    let _turn = INSTALLING
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    let current = SIGNAL.load(Ordering::Relaxed) as i32;
-    if current != 0 && installed(current) && asked.is_none_or(|asked| asked == current) {
-        return Ok(current);
-    }
-    let free = |&signal: &i32| action_of(signal).is_ok_and(|a| a == libc::SIG_DFL);
-    let mut signals = (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev();
-    let signal = match asked {
-        Some(signal) => Some(signal).filter(free),
-        None => signals.find(free),
-    };
-    let signal = signal.ok_or(RootsError::NoSignal { asked })?;
-    // SAFETY: an empty structure of integers.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = handler as *const () as usize;
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-    let mask = &raw mut action.sa_mask;
-    // All of them: `sigfillset` leaves out the two by which glibc cancels threads, and
-    // a cancelled handler would keep its request for ever.
-    // SAFETY: the set is longer than the kernel's one word.
-    unsafe { mask.cast::<u64>().write(u64::MAX) };
-    // SAFETY: a valid structure; the handler is async-signal-safe and lives for ever.
-    if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } != 0 {
-        let source = io::Error::last_os_error();
-        return Err(RootsError::Install { signal, source });
-    }
-    SIGNAL.store(signal as u32, Ordering::Relaxed);
-    Ok(signal)
 }

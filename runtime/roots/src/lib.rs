@@ -49,24 +49,31 @@
 //! | the caller | no `scan_caller` | `caller_counts` |
 //! | end of a range | `start..end` in `kept_by` | `ends_count_and_bad_lists_are_errors` |
 //! | repeated calls | no `repair` | `a_scan_storm_interrupts_no_call` |
+//! | calls of glibc with loads | no `without_load` | case `interrupted_waits.c` |
+//! | calls by `syscall` | the C library's | case `interrupted_waits.c` |
+//! | calls restarted after a stop | no `SYS_restart_syscall` in `repair` | case `stopped_waits.c` |
 //!
 //! # Invariants
 //! - A thread that sleeps in a system call is never signalled.
 //! - A complete report has scanned every thread and registered stack; an incomplete one
 //!   says which thread is missing and why, and keeps everything.
-//! - The handler takes no lock, allocates nothing, uses no thread-local and no `errno`.
+//! - A signal that comes after the program took its handler away, or after `exec`, is ignored
+//!   (`shadow`); one that would be unwelcome is not sent (`asking`).
+//! - The handler uses no stack of the thread's, takes no lock, allocates nothing, uses no thread-local and no `errno`.
 //! - A late answer never meets another request (`slot`, model-checked).
 //!
 //! # Map, in reading order
 //! `report`: question and answer. `hits`: the words found. `scratch`: where stacks are copied to. `maps`: where stacks end.
 //! `walk`: one thread's stacks. `words`: the loop over words. `task`: what `/proc` says. `look`: a sleeping thread.
-//! `slot`: request and answer. `handler`, `rewind`: the signal. `settle`: running
+//! `slot`: request and answer. `shadow`: which signal, and whose. `asking`: whether it is welcome. `handler`, `rewind`: the signal. `settle`: running
 //! threads. `stacks`, `contexts`, `exempt`, `entries`, `turn`: tables. `memory`: stacks nobody told of. `roots`: the whole scan. `barrier`:
 //! `membarrier`. `sharers`: processes on this memory.
 
 #![deny(missing_docs)]
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
+#[cfg(not(loom))]
+mod asking;
 #[cfg(not(loom))]
 mod barrier;
 #[cfg(not(loom))]
@@ -99,6 +106,8 @@ mod scratch;
 #[cfg(not(loom))]
 mod settle;
 #[cfg(not(loom))]
+mod shadow;
+#[cfg(not(loom))]
 mod sharers;
 mod slot;
 #[cfg(not(loom))]
@@ -116,6 +125,8 @@ mod walk;
 mod words;
 
 #[cfg(not(loom))]
+pub use asking::{mask_changed, set_alternate_stack};
+#[cfg(not(loom))]
 pub use barrier::{BarrierError, fence_all_threads, serialize_cores};
 #[cfg(not(loom))]
 pub use contexts::note_context_stack;
@@ -132,6 +143,10 @@ pub use memory::MemoryReport;
 #[cfg(not(loom))]
 pub use report::{How, Report, ScanTrouble, StackReport, ThreadReport, Wanted, Why};
 #[cfg(not(loom))]
+pub use rewind::program_syscall;
+#[cfg(not(loom))]
 pub use roots::{Config, Roots};
+#[cfg(not(loom))]
+pub use shadow::set_action;
 #[cfg(not(loom))]
 pub use stacks::StackId;

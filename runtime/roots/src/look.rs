@@ -24,8 +24,11 @@
 //! The child itself is no thread of the process: its parent is not answered for until
 //! the child is gone ([`Look::Vfork`]).
 //!
-//! A thread that sleeps in a page fault or is stopped could hold anything in registers;
-//! it is asked by a signal, which ends no system call of it.
+//! A thread that sleeps in a page fault, or was stopped outside of a system call, could hold
+//! anything in registers; it is asked by a signal. One that was stopped in a system call is
+//! in it for the kernel: it is read like a sleeper. When the process is continued while a
+//! signal is on its way, the call ends for that signal or is about to be restarted; both are
+//! begun anew by the handler (`rewind`).
 
 use std::ops::Range;
 use std::sync::Arc;

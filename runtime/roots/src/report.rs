@@ -195,8 +195,10 @@ pub enum Why {
     NoAnswer,
     /// Its handler was still scanning at the deadline.
     StillScanning,
-    /// The program has replaced our handler.
+    /// The program handles every signal that may ask.
     HandlerReplaced,
+    /// It ran with an alternate stack that is too small for a signal.
+    SmallStack,
     /// It waits for a child of `vfork`, which runs on this memory and is no thread.
     VforkChild,
     /// What it does cannot be seen (`/proc` hidden or filtered); the error's number.

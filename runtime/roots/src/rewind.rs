@@ -12,10 +12,17 @@
 //! 31 c0           xor eax, eax            0f 05  syscall
 //! ```
 //!
-//! and the call is in the table below, the context is changed: `rip -= 2, rax = number`.
+//! with at most four loads of arguments from the stack between the two (glibc's `pselect`
+//! and `recvfrom` have them), and the call is in the table below, the context is changed: `rip -= 2, rax = number`.
 //! All other registers are as they were: a system call keeps them but for rcx and r11.
-//! glibc's wrappers of the calls below have the first form; its `syscall(2)` and its
-//! inner futex loops (which repeat on `EINTR` themselves) do not.
+//! glibc's wrappers of the calls below have the first form; its inner futex loops (which
+//! repeat on `EINTR` themselves) do not, nor has its `syscall(2)`, instead of which JIT'd code
+//! gets [`program_syscall`].
+//!
+//! A stop ends no call: when the process is continued, the kernel goes on with the rest of
+//! the time by `restart_syscall`. But a signal that is handled right before that makes the
+//! kernel forget what was to be restarted, and the call ends with `EINTR`. In the handler
+//! this is `rax == 219` at a `syscall` instruction; the call is then begun anew, too.
 //!
 //! A relative timeout begins anew, so a wait can take longer by the time from its start
 //! to the signal: microseconds, because only a thread seen running is signalled.
@@ -32,6 +39,8 @@
 //! instruction, the call is repeated, as though the program's signal had come right
 //! before the call. For the calls above without a mask programs must expect that.
 
+use std::arch::naked_asm;
+
 /// What the handler finds about the interrupted call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interrupted {
@@ -41,30 +50,116 @@ pub(crate) enum Interrupted {
     Stays,
 }
 
-/// The instruction bytes before the return address of a system call.
-pub(crate) const CODE_BYTES: usize = 16;
+/// The instruction bytes before the return address of a system call that are looked at.
+pub(crate) const CODE_BYTES: usize = 32;
 
-/// Decides by the bytes that end with the `syscall` instruction, and its arguments
-/// (rdi, rsi, rdx, r10, r8, r9). `word` reads memory of the process.
+/// The instruction itself.
+pub(crate) const SYSCALL: [u8; 2] = [0x0f, 0x05];
+
+/// Loads of arguments that glibc puts between the number and the instruction, at most.
+const LOADS: usize = 4;
+
+/// High half of what [`program_syscall`] leaves in `xmm15`.
+const NOTE: u64 = 0x7572_756b;
+
+/// Decides by the call's number and its arguments (rdi, rsi, rdx, r10, r8, r9). `word` reads
+/// memory of the process.
 pub(crate) fn decide(
-    code: &[u8; CODE_BYTES],
+    number: Option<u32>,
     args: &[u64; 6],
     word: impl FnOnce(u64) -> Option<u64>,
 ) -> Interrupted {
-    match number(code) {
+    match number {
         Some(number) if repeatable(number, args, word) => Interrupted::Again(number),
         _ => Interrupted::Stays,
     }
 }
 
-fn number(code: &[u8; CODE_BYTES]) -> Option<u32> {
-    match code {
-        [.., 0x48, 0xc7, 0xc0, a, b, c, d, 0x0f, 0x05] | [.., 0xb8, a, b, c, d, 0x0f, 0x05] => {
-            Some(u32::from_le_bytes([*a, *b, *c, *d]))
+/// The number that the bytes before the end of the instruction load, if that can be told.
+pub(crate) fn number(code: &[u8; CODE_BYTES]) -> Option<u32> {
+    let mut code = code.strip_suffix(&SYSCALL)?;
+    for _ in 0..=LOADS {
+        match code {
+            // No call has a number of three bytes: what looks like one is something else.
+            [.., 0x48, 0xc7, 0xc0, a, b, 0, 0] | [.., 0xb8, a, b, 0, 0] => {
+                return Some(u32::from_le_bytes([*a, *b, 0, 0]));
+            }
+            [.., 0x31, 0xc0] => return Some(0),
+            _ => {}
         }
-        [.., 0x31, 0xc0, 0x0f, 0x05] => Some(0),
-        _ => None,
+        code = without_load(code)?;
     }
+    None
+}
+
+/// The bytes before a load of a register but rax from `[rsp + disp8]`.
+fn without_load(code: &[u8]) -> Option<&[u8]> {
+    let [rest @ .., 0x8b, modrm, 0x24, _] = code else {
+        return None;
+    };
+    if modrm & 0b1100_0111 != 0b0100_0100 {
+        return None;
+    }
+    let (rest, high) = match rest {
+        [rest @ .., prefix @ (0x44 | 0x48 | 0x4c)] => (rest, prefix & 4 != 0),
+        _ => (rest, false),
+    };
+    (high || modrm >> 3 & 7 != 0).then_some(rest)
+}
+
+/// `syscall` for the program: as the C library's, and the number of the call is in `xmm15`
+/// while it lasts, a register that no call takes an argument in, the kernel keeps and the
+/// caller does not expect back. Nothing is put on the stack, which may be another one when
+/// the kernel returns.
+///
+/// # Safety
+/// As `syscall`.
+#[unsafe(naked)]
+pub unsafe extern "C" fn program_syscall() {
+    naked_asm!(
+        "mov eax, edi",
+        "movabs r11, {note}",
+        "or rax, r11",
+        "movq xmm15, rax",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "syscall",
+        ".globl uruk_roots_after_own_call",
+        ".hidden uruk_roots_after_own_call",
+        "uruk_roots_after_own_call:",
+        "cmp rax, -4095",
+        "jae 2f",
+        "ret",
+        "2:",
+        "neg eax",
+        "push rax",
+        "call {errno}",
+        "pop rcx",
+        "mov [rax], ecx",
+        "mov rax, -1",
+        "ret",
+        note = const NOTE << 32,
+        errno = sym libc::__errno_location,
+    )
+}
+
+unsafe extern "C" {
+    static uruk_roots_after_own_call: u8;
+}
+
+/// The address behind the `syscall` instruction of [`program_syscall`].
+pub(crate) fn own_call() -> u64 {
+    (&raw const uruk_roots_after_own_call) as u64
+}
+
+/// The number that [`program_syscall`] left.
+pub(crate) fn noted(register: u64) -> Option<u32> {
+    (register >> 32 == NOTE).then_some(register as u32)
 }
 
 /// Whether making the call again with the same registers does what the call would have
@@ -106,7 +201,7 @@ fn repeatable(number: u32, args: &[u64; 6], word: impl FnOnce(u64) -> Option<u64
 
 #[cfg(test)]
 mod tests {
-    use super::{CODE_BYTES, Interrupted, decide};
+    use super::{CODE_BYTES, Interrupted, decide, noted, number, program_syscall};
 
     fn code(tail: &[u8]) -> [u8; CODE_BYTES] {
         let mut code = [0x90; CODE_BYTES];
@@ -115,7 +210,9 @@ mod tests {
     }
 
     fn check(tail: &[u8], args: [u64; 6]) -> Interrupted {
-        decide(&code(tail), &args, |address| (address == 0x40).then_some(0))
+        decide(number(&code(tail)), &args, |address| {
+            (address == 0x40).then_some(0)
+        })
     }
 
     #[test]
@@ -147,5 +244,51 @@ mod tests {
             check(&[0xb8, 7, 0, 0, 0, 0xcd, 0x80], [0; 6]),
             Interrupted::Stays
         );
+    }
+    #[test]
+    fn arguments_may_be_loaded_behind_the_number() {
+        let loads = [
+            0x48, 0x8b, 0x54, 0x24, 0x10, 0x8b, 0x7c, 0x24, 0x1c, 0x0f, 5,
+        ];
+        let with = |number: &[u8]| {
+            let tail = [number, &loads[..]].concat();
+            number_of(&tail)
+        };
+        assert_eq!(with(&[0xb8, 0x0e, 1, 0, 0]), Some(270));
+        assert_eq!(with(&[0x31, 0xc0]), Some(0));
+        // rax itself, another base, a number that is none.
+        let rax = [0xb8, 7, 0, 0, 0, 0x48, 0x8b, 0x44, 0x24, 8, 0x0f, 5];
+        assert_eq!(number_of(&rax), None);
+        let r8 = [0xb8, 7, 0, 0, 0, 0x4c, 0x8b, 0x44, 0x24, 8, 0x0f, 5];
+        assert_eq!(number_of(&r8), Some(7));
+        assert_eq!(number_of(&[0xb8, 7, 0, 0, 0, 0x8b, 0x7d, 8, 0x0f, 5]), None);
+        assert_eq!(number_of(&[0xb8, 7, 0, 1, 0, 0x0f, 5]), None);
+    }
+
+    fn number_of(tail: &[u8]) -> Option<u32> {
+        number(&code(tail))
+    }
+
+    #[test]
+    fn the_programs_syscall_is_the_librarys() {
+        type Call = unsafe extern "C" fn(i64, u64, u64, u64, u64, u64, u64) -> i64;
+        // SAFETY: `syscall` takes up to seven words.
+        let call = unsafe { std::mem::transmute::<*const (), Call>(program_syscall as *const ()) };
+        let mut word = [7u64];
+        let read = [word.as_mut_ptr() as u64, 8];
+        // SAFETY: reads a word of ours into itself, and closes nothing.
+        let (copied, closed) = unsafe {
+            let (at, pid) = (read.as_ptr() as u64, std::process::id().into());
+            (
+                call(libc::SYS_process_vm_readv, pid, at, 1, at, 1, 0),
+                call(libc::SYS_close, u64::MAX, 0, 0, 0, 0, 0),
+            )
+        };
+        let error = std::io::Error::last_os_error().raw_os_error();
+        assert_eq!((copied, closed, error), (8, -1, Some(libc::EBADF)));
+        // SAFETY: with six arguments the last is on the stack: flags that are not allowed.
+        let refused = unsafe { call(libc::SYS_process_vm_readv, 0, 0, 0, 0, 0, 1) };
+        assert_eq!(refused, -1);
+        assert_eq!((noted(7), noted(0x7572_756b_0000_0007)), (None, Some(7)));
     }
 }

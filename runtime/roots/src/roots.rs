@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use crate::asking;
 use crate::contexts::{CONTEXTS, elsewhere};
 use crate::entries;
 use crate::error::RootsError;
@@ -18,6 +19,7 @@ use crate::maps::note_fork;
 use crate::memory::{Search, Stop};
 use crate::report::{How, Report, ScanTrouble, StackReport, ThreadReport, Wanted};
 use crate::settle::{Asked, Settling};
+use crate::shadow;
 use crate::sharers;
 use crate::stacks::{StackId, Stacks};
 use crate::sync::Ordering;
@@ -30,9 +32,6 @@ use crate::walk::{RED_ZONE, Trouble};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The signal of the handshake; default: the highest real-time signal nobody uses.
-    /// One handler serves all scanners of the process.
-    pub signal: Option<i32>,
     /// Bytes of stack of one thread that are scanned at most; default 64 MiB.
     pub stack_limit: u64,
     /// Places for registered stacks; default 4,096.
@@ -50,7 +49,6 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            signal: None,
             stack_limit: 64 << 20,
             registered_stacks: 4096,
             exempt_threads: 256,
@@ -65,7 +63,6 @@ impl Default for Config {
 pub struct Roots {
     region: Range<u64>,
     config: Config,
-    signal: i32,
     stacks: Stacks,
     exempt: Arc<Exempt>,
     /// Bytes of memory that a search may read; 0: none is made. Relaxed: whoever turns it
@@ -78,8 +75,7 @@ impl Roots {
     /// stays for the life of the process.
     ///
     /// # Errors
-    /// An empty region or one of 4 GiB and more, no free signal, or a kernel that does
-    /// not let a process read its own memory.
+    /// An empty region or one of 4 GiB and more, or a kernel that does not let a process read its own memory.
     pub fn new(region: Range<u64>, config: Config) -> Result<Self, RootsError> {
         if region.start >= region.end || region.end - region.start > u32::MAX as u64 - 1 {
             return Err(RootsError::BadRegion {
@@ -93,10 +89,9 @@ impl Roots {
         if count != 1 || read[0] != probe {
             return Err(RootsError::NoReading);
         }
-        let signal = handler::install(config.signal)?;
+        shadow::install();
         Ok(Self {
             region,
-            signal,
             stacks: Stacks::new(config.registered_stacks),
             exempt: Arc::new(Exempt::new(config.exempt_threads)),
             search: AtomicU64::new(0),
@@ -104,9 +99,9 @@ impl Roots {
         })
     }
 
-    /// The signal of the handshake.
-    pub fn signal(&self) -> i32 {
-        self.signal
+    /// The signal of the handshake, unless the program handles all that may ask.
+    pub fn signal(&self) -> Option<i32> {
+        shadow::choose()
     }
 
     /// Registers memory that threads run on now and then, as fibers do. It is scanned as
@@ -140,6 +135,9 @@ impl Roots {
     /// parent are forgotten, and so are exemptions.
     pub fn after_fork_child(&self) {
         note_fork();
+        handler::after_fork_child();
+        shadow::after_fork_child();
+        asking::after_fork_child();
         for slot in &REQUESTS {
             drop(slot.reset());
         }
@@ -367,8 +365,8 @@ impl Scan<'_> {
                 look => asked.push(Asked::new(tid, look)),
             }
         }
+        asking::forget_the_dead();
         let mut settling = Settling {
-            signal: self.roots.signal,
             patience: self.roots.config.patience,
             deadline: self.deadline,
             busy: [false; REQUESTS.len()],

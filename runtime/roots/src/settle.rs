@@ -8,11 +8,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::handler::{ANSWERS, BUFFER, REQUESTS, STACK, Work, installed};
+use crate::asking::Asking;
+use crate::handler::{ANSWERS, BUFFER, REQUESTS, Work};
 use crate::hits::Hits;
 use crate::look::{Look, Looker, why};
 use crate::report::{How, Why};
 use crate::scratch::Scratch;
+use crate::shadow;
 use crate::slot::{Ticket, Withdrawn};
 use crate::sync::Ordering;
 use crate::sys;
@@ -69,7 +71,6 @@ impl Asked {
 #[derive(Debug)]
 pub(crate) struct Settling<'a, 'b> {
     pub(crate) looker: &'a mut Looker<'b>,
-    pub(crate) signal: i32,
     /// How long a thread may block the signal, or wait for a child of `vfork`.
     pub(crate) patience: Duration,
     pub(crate) deadline: Instant,
@@ -173,9 +174,14 @@ impl<'b> Settling<'_, 'b> {
         }
     }
 
-    /// Sends the signal if it will be handled. False: no such thread.
+    /// Sends the signal if it will be handled, and is welcome. False: no such thread.
     fn ask(&mut self, thread: &mut Asked) -> bool {
-        match task::blocks(thread.tid, self.signal) {
+        let Some(signal) = shadow::choose() else {
+            thread.why = Why::HandlerReplaced;
+            return true;
+        };
+        let asking = Asking::begin(thread.tid);
+        match task::blocks(thread.tid, signal) {
             Ok(true) => {
                 thread.why = Why::SignalBlocked;
                 return true;
@@ -187,8 +193,8 @@ impl<'b> Settling<'_, 'b> {
                 return true;
             }
         }
-        if !installed(self.signal) {
-            thread.why = Why::HandlerReplaced;
+        if asking.has_small_stack() {
+            thread.why = Why::SmallStack;
             return true;
         }
         let Some(slot) = self.free_slot() else {
@@ -202,7 +208,6 @@ impl<'b> Settling<'_, 'b> {
             limit: self.looker.limit,
             hits: Hits::new(self.looker.range(), thread.room),
             buffer: Scratch::new(BUFFER),
-            stack: Scratch::new(STACK),
             outcome: None,
             handler_ns: 0,
             worked_ns: None,
@@ -220,7 +225,7 @@ impl<'b> Settling<'_, 'b> {
             posted_ns,
         });
         thread.why = Why::NoAnswer;
-        if sys::tgkill(self.looker.pid, thread.tid, self.signal) {
+        if asking.send(self.looker.pid, signal) {
             return true;
         }
         let request = thread.request.take();
@@ -262,7 +267,20 @@ impl<'b> Settling<'_, 'b> {
                 // A request that was taken has its answer already.
                 Some(self.give_up(thread.tid, thread.request.take(), Why::NoAnswer))
             }
-            Look::Running | Look::Vfork | Look::Failed(_) if thread.request.is_some() => None,
+            // The signal may have been taken away, by `sigwait` or a change of the handler.
+            Look::Running if thread.request.is_some() => {
+                match self.withdraw(thread.request.take()) {
+                    Ok(_) => {
+                        let there = self.ask(thread);
+                        (!there).then_some((How::Gone, None))
+                    }
+                    Err(request) => {
+                        thread.request = Some(request);
+                        None
+                    }
+                }
+            }
+            Look::Vfork | Look::Failed(_) if thread.request.is_some() => None,
             Look::Running if thread.why == Why::VforkChild => {
                 thread.why = Why::NoTime;
                 self.ask(thread);
@@ -298,7 +316,7 @@ impl<'b> Settling<'_, 'b> {
     fn give_up(&mut self, tid: i32, request: Option<Request>, why: Why) -> (How, Option<Hits>) {
         let why = match self.withdraw(request) {
             Ok(_) if !task::exists(tid) => return (How::Gone, None),
-            Ok(_) if why == Why::NoAnswer && !installed(self.signal) => Why::HandlerReplaced,
+            Ok(_) if why == Why::NoAnswer && shadow::choose().is_none() => Why::HandlerReplaced,
             Ok(_) => why,
             Err(request) => {
                 let work = REQUESTS[request.slot].collect();

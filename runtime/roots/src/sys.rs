@@ -46,10 +46,10 @@ pub(crate) fn getpid() -> i32 {
     unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
 }
 
-/// Directs `signal` (0: only looks) at a thread of the process; false: no such thread.
-pub(crate) fn tgkill(pid: i32, tid: i32, signal: i32) -> bool {
-    let args = [pid as u64, tid as u64, signal as u64, 0, 0, 0];
-    // SAFETY: the signal is one whose handler is ours, or none.
+/// Whether there is such a thread in the process.
+pub(crate) fn exists(pid: i32, tid: i32) -> bool {
+    let args = [pid as u64, tid as u64, 0, 0, 0, 0];
+    // SAFETY: signal 0 is none.
     unsafe { call(libc::SYS_tgkill, args) == 0 }
 }
 
@@ -59,6 +59,101 @@ pub(crate) fn has_children() -> bool {
     let args = [libc::P_ALL as u64, 0, 0, options as u64, 0, 0];
     // SAFETY: without a place for it nothing is written.
     unsafe { call(libc::SYS_waitid, args) != -i64::from(libc::ECHILD) }
+}
+
+/// The part of `siginfo_t` that a signal with a value fills.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Info {
+    pub(crate) signal: i32,
+    pub(crate) errno: i32,
+    pub(crate) code: i32,
+    pub(crate) pad: i32,
+    pub(crate) pid: i32,
+    pub(crate) uid: u32,
+    pub(crate) value: u64,
+    /// Up to the kernel's 128 bytes.
+    pub(crate) rest: [u64; 12],
+}
+
+const _: () = assert!(size_of::<Info>() == size_of::<libc::siginfo_t>());
+
+impl Info {
+    /// Of a signal from `pid` with a value.
+    pub(crate) fn queued(signal: i32, pid: i32, value: u64) -> Self {
+        Self {
+            signal,
+            errno: 0,
+            code: libc::SI_QUEUE,
+            pad: 0,
+            pid,
+            uid: 0,
+            value,
+            rest: [0; 12],
+        }
+    }
+}
+
+/// Directs a signal with its data at a thread of the process; false: no such thread, or no
+/// room in its queue.
+pub(crate) fn send(pid: i32, tid: i32, info: &Info) -> bool {
+    let info_at = &raw const *info as u64;
+    let args = [pid as u64, tid as u64, info.signal as u64, info_at, 0, 0];
+    // SAFETY: reads the structure.
+    unsafe { call(libc::SYS_rt_tgsigqueueinfo, args) == 0 }
+}
+
+/// Takes one signal of the set that is pending for the calling thread.
+pub(crate) fn take(set: u64) -> Option<Info> {
+    let mut info = Info::queued(0, 0, 0);
+    let none = [0u64; 2];
+    let (set_at, info_at) = (&raw const set as u64, &raw mut info as u64);
+    let args = [set_at, info_at, none.as_ptr() as u64, 8, 0, 0];
+    // SAFETY: reads set and time, writes the structure.
+    let signal = unsafe { call(libc::SYS_rt_sigtimedwait, args) };
+    (signal > 0).then_some(info)
+}
+
+/// A signal's action, as the kernel has it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Action {
+    pub(crate) handler: u64,
+    pub(crate) flags: u64,
+    pub(crate) restorer: u64,
+    pub(crate) mask: u64,
+}
+
+impl Action {
+    /// Neither the default nor ignored.
+    pub(crate) fn is_handled(&self) -> bool {
+        self.handler != libc::SIG_DFL as u64 && self.handler != libc::SIG_IGN as u64
+    }
+}
+
+/// What the kernel does with a signal; `None`: there is no such signal.
+pub(crate) fn action(signal: i32) -> Option<Action> {
+    let mut action = Action::default();
+    let args = [signal as u64, 0, &raw mut action as u64, 8, 0, 0];
+    // SAFETY: only asks; writes the structure.
+    let result = unsafe { call(libc::SYS_rt_sigaction, args) };
+    (result == 0).then_some(action)
+}
+
+/// Blocks exactly these signals on the calling thread; those that were blocked.
+pub(crate) fn set_mask(mask: u64) -> u64 {
+    let mut before = 0u64;
+    let (new, old) = (&raw const mask as u64, &raw mut before as u64);
+    let args = [libc::SIG_SETMASK as u64, new, old, 8, 0, 0];
+    // SAFETY: reads and writes a word.
+    unsafe { call(libc::SYS_rt_sigprocmask, args) };
+    before
+}
+
+/// Lets others run.
+pub(crate) fn sched_yield() {
+    // SAFETY: no arguments.
+    unsafe { call(libc::SYS_sched_yield, [0; 6]) };
 }
 
 /// Copies words at `from` in the memory of `pid` to `to`; the count of whole words copied.

@@ -88,7 +88,7 @@ fn read<'a>(tid: i32, file: &str, buffer: &'a mut [u8]) -> Result<&'a [u8], Unre
 
 /// Whether the thread is still there.
 pub(crate) fn exists(tid: i32) -> bool {
-    crate::sys::tgkill(crate::sys::getpid(), tid, 0)
+    crate::sys::exists(crate::sys::getpid(), tid)
 }
 
 /// Processes that the thread made, or got from one that ended. The kernel may lose its place

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Holder, ROOTS, address, alone, check_keeps, handle, of, scan, scan_within, wanted};
+use common::{Holder, ROOTS, address, alone, check_keeps, of, scan, scan_within, wanted};
 use uruk_roots::{Config, How, Roots, Wanted, Why};
 
 /// Every thread makes the next one, and ends when that one holds the word as well: at
@@ -156,7 +156,7 @@ fn mask(how: i32) {
     // SAFETY: an empty set, filled below.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: a valid set and signal.
-    unsafe { libc::sigaddset(&mut set, ROOTS.signal()) };
+    unsafe { libc::sigaddset(&mut set, ROOTS.signal().expect("one")) };
     // SAFETY: a valid set.
     unsafe { libc::pthread_sigmask(how, &set, std::ptr::null_mut()) };
 }
@@ -226,35 +226,6 @@ fn exempt_threads_are_left_out() {
     let report = scan();
     assert!(report.complete, "{report:#?}");
     assert_eq!(of(&report, holder.tid).how, How::Exempt);
-    holder.stop();
-}
-
-extern "C" fn theirs(_: libc::c_int) {}
-
-#[test]
-fn handler_replaced_by_the_program() {
-    let _alone = alone();
-    let holder = Holder::start(|stop| {
-        stop.ready();
-        while !stop.is_set() {
-            std::hint::spin_loop();
-        }
-    });
-    assert!(scan().complete);
-    // SAFETY: an empty structure, filled by the call.
-    let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: only asks.
-    unsafe { libc::sigaction(ROOTS.signal(), std::ptr::null(), &mut ours) };
-    handle(ROOTS.signal(), theirs as *const () as usize, 0);
-    let report = scan();
-    let why = Why::HandlerReplaced;
-    assert_eq!(of(&report, holder.tid).how, How::Unanswered { why });
-    // The default action would end the process: it must not be sent.
-    handle(ROOTS.signal(), libc::SIG_DFL, 0);
-    assert_eq!(of(&scan(), holder.tid).how, How::Unanswered { why });
-    // SAFETY: what was there before.
-    unsafe { libc::sigaction(ROOTS.signal(), &ours, std::ptr::null_mut()) };
-    assert!(scan().complete);
     holder.stop();
 }
 

@@ -1,7 +1,7 @@
 //! What JIT'd code gets from its surroundings where a natively linked program
 //! would get it from the static part of its executable: thread-local storage,
-//! `atexit` and friends; and functions that are ours to know of: `makecontext`, those that
-//! copy the process, and `dlsym`, which knows the program's own symbols.
+//! `atexit` and friends; and functions that are ours to know of: `makecontext`, those of signals,
+//! those that copy the process, and `dlsym`, which knows the program's own symbols.
 //!
 //! Everything here may be called by guest code on any thread at any time, from
 //! signal handlers too where the native counterpart allows it.
@@ -11,6 +11,7 @@ pub(crate) mod dl;
 pub(crate) mod exit;
 pub(crate) mod phdr;
 pub(crate) mod processes;
+pub(crate) mod signals;
 pub(crate) mod threads;
 pub(crate) mod tls;
 
@@ -47,6 +48,7 @@ pub(crate) fn overrides() -> Vec<(&'static str, u64)> {
     symbols.extend(context::makecontext().map(|address| ("makecontext", address)));
     symbols.extend(exit::overrides());
     symbols.extend(processes::overrides());
+    symbols.extend(signals::overrides());
     symbols.extend(libgcc());
     symbols
 }

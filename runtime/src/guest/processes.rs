@@ -109,7 +109,8 @@ extern "C-unwind" fn begin(start: *mut c_void) -> c_int {
 }
 
 /// `syscall`: calls that copy the process, or end its main thread, are seen to first. All
-/// others go on where the C library's function begins, with registers and stack as they came.
+/// others go on in `uruk_roots`, which can tell their numbers when a scan interrupts them, with
+/// registers and stack as they came.
 ///
 /// # Safety
 /// As `syscall`.
@@ -125,7 +126,7 @@ unsafe extern "C" fn guest_syscall() {
         "cmp rdi, {exit}",
         "je 2f",
         "3:",
-        "jmp qword ptr [rip + {syscall}@GOTPCREL]",
+        "jmp {syscall}",
         "2:",
         "push rdi",
         "push rsi",
@@ -150,7 +151,7 @@ unsafe extern "C" fn guest_syscall() {
         clone = const libc::SYS_clone,
         clone3 = const libc::SYS_clone3,
         exit = const libc::SYS_exit,
-        syscall = sym libc::syscall,
+        syscall = sym uruk_roots::program_syscall,
         copies = sym call_copies,
         copy = sym copy_process,
     )

@@ -425,6 +425,7 @@ impl Environment for Work<'_> {
 fn silence(why: Why) -> Silence {
     match why {
         Why::SignalBlocked => Silence::SignalBlocked,
+        Why::SmallStack => Silence::SmallStack,
         Why::HandlerReplaced => Silence::HandlerReplaced,
         Why::Hidden(_) => Silence::Unreadable,
         Why::UnknownStack(_) | Why::LargeStack(_) | Why::ManyStacks => Silence::Unreadable,
