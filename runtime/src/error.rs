@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use uruk_codegen::CodegenError;
-use uruk_heap::HeapError;
+use uruk_heap::{HeapError, Pool};
 use uruk_link::LinkError;
 use uruk_session::SessionError;
 use uruk_stubs::StubError;
@@ -159,6 +159,25 @@ pub enum Error {
 }
 
 impl Error {
+    /// If there was no room for the variables of a module: bytes with which there is, to be
+    /// given to [`JitBuilder::static_data`](crate::JitBuilder).
+    pub fn wants_static_data(&self) -> Option<usize> {
+        /// For alignment, and for what is allocated later.
+        const MORE: usize = 16 << 20;
+        let Error::Heap(cause) = self else {
+            return None;
+        };
+        match **cause {
+            HeapError::OutOfSpace {
+                pool: Pool::ReadWrite,
+                asked,
+                held,
+                ..
+            } => asked.checked_add(held)?.checked_add(MORE),
+            _ => None,
+        }
+    }
+
     /// True if code of the small non-PIC model lies above 2 GiB, where its fields of 32 bits
     /// cannot hold addresses: see [`JitBuilder::low_addresses`](crate::JitBuilder).
     pub fn wants_low_addresses(&self) -> bool {

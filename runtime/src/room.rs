@@ -83,6 +83,18 @@ fn share(left: Option<usize>, jobs: usize) -> (usize, usize) {
 }
 
 impl JitBuilder {
+    /// Makes room for that many bytes of variables, up to 1.8 GiB with the largest
+    /// reservation; there is room for 0.9 GiB in any case ([`HeapConfig::data`]). A module
+    /// whose data does not fit fails to load, with an error that tells how much
+    /// [would do](Error::wants_static_data).
+    ///
+    /// [`HeapConfig::data`]: uruk_heap::HeapConfig
+    #[must_use]
+    pub fn static_data(mut self, bytes: usize) -> JitBuilder {
+        self.heap.data = bytes;
+        self
+    }
+
     /// Places code and data below 2 GiB, as objects of the small non-PIC model need, and
     /// inline assembly that takes addresses for numbers of 32 bits; at most 1.5 GiB
     /// ([`HeapConfig::place`]). Without it they fail to link, with an error that

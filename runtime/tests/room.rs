@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use uruk::{Jit, Tier, Tiers};
+use uruk::{Jit, JitBuilder, Tier, Tiers};
 
 #[path = "support/clang.rs"]
 mod clang;
@@ -35,6 +36,9 @@ define i32 @get() {
 }
 define i32 @main() { %n = call i32 @get() ret i32 %n }
 "#;
+
+/// Held by a test with a session in this process.
+static TURN: Mutex<()> = Mutex::new(());
 
 fn file(name: &str, text: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("room");
@@ -116,6 +120,42 @@ fn code_that_needs_low_addresses_says_so_or_shows_it() {
     assert!(!uruk::needs_low_addresses(&path));
 }
 
+/// Writes to the end of 1.6 GiB of variables.
+const LARGE: &str = r#"
+@large = global [1717986918 x i8] zeroinitializer
+define i32 @main() {
+  %end = getelementptr i8, ptr @large, i64 1717986917
+  store volatile i8 5, ptr %end
+  %n = load volatile i8, ptr %end
+  %wide = zext i8 %n to i32
+  ret i32 %wide
+}
+"#;
+
+#[test]
+fn static_data_may_be_most_of_what_code_can_reach() {
+    let output = uruk(&[], &file("large.ll", LARGE)).output();
+    let output = output.expect("uruk starts");
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    // A session is told beforehand, or tells.
+    let _turn = TURN.lock();
+    let add = |builder: JitBuilder| builder.build().expect("a session").add_ir("large", LARGE);
+    let error = add(Jit::builder()).expect_err("0.9 GiB by default");
+    let wanted = error.wants_static_data().expect("the reason");
+    assert!((1_717_986_918..1_800_000_000).contains(&wanted), "{wanted}");
+    add(Jit::builder().static_data(wanted)).expect("room");
+    // More than any code reaches.
+    let output = uruk(
+        &[],
+        &file("huge.ll", &LARGE.replace("17179869", "27179869")),
+    )
+    .output();
+    let output = output.expect("uruk starts");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(told.contains("out of read-write memory"), "{told}");
+}
+
 /// Protections of the mappings of code memory, but for those of code and constants.
 fn aliases() -> Vec<String> {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("there");
@@ -126,9 +166,9 @@ fn aliases() -> Vec<String> {
         .collect()
 }
 
-/// The only test of this file with a session in its own process.
 #[test]
 fn code_cannot_be_written_when_nothing_is_compiled() {
+    let _turn = TURN.lock();
     for tiers in [Tiers::Auto, Tiers::Fixed(Tier::Baseline)] {
         let jit = Jit::builder().tiers(tiers).build().expect("a session");
         let ir = "define i32 @a() { ret i32 1 } define i32 @b() { ret i32 2 }";

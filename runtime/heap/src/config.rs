@@ -17,6 +17,10 @@ pub struct HeapConfig {
     pub reservation: usize,
     /// Where the reservation lies.
     pub place: Place,
+    /// Bytes of writable data to have room for. Half of the reservation is there for it in
+    /// any case; what is more takes from code and constants, which keep an eighth of theirs
+    /// at least.
+    pub data: usize,
     /// The most bytes the heap may hold (handed out, retired and wasted, over
     /// all pools together; slots and stubs are not counted). `None`: only the
     /// capacity of the pools limits.
@@ -32,6 +36,7 @@ impl Default for HeapConfig {
         HeapConfig {
             reservation: MAX_RESERVATION,
             place: Place::Random,
+            data: 0,
             limit: None,
             backing: BackingChoice::Auto,
             freed: Freed::Reuse,

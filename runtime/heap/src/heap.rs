@@ -468,7 +468,7 @@ fn reserve(config: &HeapConfig) -> Result<(Memory, Spans), HeapError> {
     let mut refused = Errno::PERM;
     'backing: for &backing in backings {
         loop {
-            match Memory::new(size, config.place, backing) {
+            match Memory::new(size, config, backing) {
                 Ok(made) => return Ok(made),
                 Err(Refusal::Executable(errno)) => {
                     refused = errno;

@@ -6,6 +6,9 @@
 //!  4 K     1/32    1/32    5/32     5/32      4/32      the rest      4 K
 //! ```
 //!
+//! With more static data than the rest holds, the parts before it shrink together, down to
+//! an eighth of these.
+//!
 //! # Invariants
 //! - All bounds are multiples of [`PAGE`]; no region is empty.
 //! - `stubs.start - slots.start` is the size of `slots`: stub `i` and slot `i`
@@ -70,11 +73,13 @@ pub(crate) const fn page_up(n: usize) -> usize {
 }
 
 impl Layout {
-    /// The layout of a reservation; both arguments are multiples of [`PAGE`],
-    /// `size` as [`clamp_reservation`] gives it.
-    pub(crate) fn new(base: usize, size: usize) -> Layout {
+    /// The layout of a reservation; `base` and `size` are multiples of [`PAGE`],
+    /// `size` as [`clamp_reservation`] gives it. Read-write memory has `data` bytes at
+    /// least, if there is room for so many.
+    pub(crate) fn new(base: usize, size: usize, data: usize) -> Layout {
         debug_assert!(base.is_multiple_of(PAGE) && size.is_multiple_of(PAGE));
-        let unit = (size / 32) & !(PAGE - 1);
+        let others = size.saturating_sub(data.saturating_add(2 * PAGE));
+        let unit = (others / 16).clamp(size / 256, size / 32) & !(PAGE - 1);
         let slots = base + PAGE;
         let stubs = slots + unit;
         let code_a = stubs + unit;
@@ -118,24 +123,27 @@ mod tests {
             clamp_reservation(usize::MAX, Place::Random),
             clamp_reservation(0, Place::Low),
         ] {
-            let l = Layout::new(7 * PAGE, size);
-            let all = [
-                &l.slots,
-                &l.stubs,
-                &l.code[0],
-                &l.code[1],
-                &l.read_only,
-                &l.read_write,
-            ];
-            assert_eq!(l.slots.start, l.base + PAGE);
-            for pair in all.windows(2) {
-                assert_eq!(pair[0].end, pair[1].start);
-                assert!(pair[0].len() >= PAGE && pair[0].len().is_multiple_of(PAGE));
+            for data in [0, size / 2, size / 4 * 3, size, usize::MAX] {
+                let l = Layout::new(7 * PAGE, size, data);
+                assert!(l.read_write.len() >= data.min(size / 8 * 7));
+                let all = [
+                    &l.slots,
+                    &l.stubs,
+                    &l.code[0],
+                    &l.code[1],
+                    &l.read_only,
+                    &l.read_write,
+                ];
+                assert_eq!(l.slots.start, l.base + PAGE);
+                for pair in all.windows(2) {
+                    assert_eq!(pair[0].end, pair[1].start);
+                    assert!(pair[0].len() >= PAGE && pair[0].len().is_multiple_of(PAGE));
+                }
+                assert_eq!(l.read_write.end + PAGE, l.base + size);
+                assert!(!l.read_write.is_empty());
+                assert_eq!(l.slots.len(), l.stubs.len());
+                assert!(size + (1 << 20) <= 1 << 31);
             }
-            assert_eq!(l.read_write.end + PAGE, l.base + size);
-            assert!(!l.read_write.is_empty());
-            assert_eq!(l.slots.len(), l.stubs.len());
-            assert!(size + (1 << 20) <= 1 << 31);
         }
     }
 }

@@ -24,7 +24,7 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{MembarrierCommand, membarrier};
 
-use crate::config::{Backing, Place};
+use crate::config::{Backing, HeapConfig, Place};
 use crate::layout::{Layout, PAGE, page_up};
 use crate::opening::{Opening, Writer};
 use crate::place;
@@ -77,11 +77,11 @@ impl Memory {
     /// Reserves `size` bytes and maps the regions.
     pub(crate) fn new(
         size: usize,
-        place: Place,
+        config: &HeapConfig,
         backing: Backing,
     ) -> Result<(Memory, Spans), Refusal> {
-        let base = place::reserve(size, place).map_err(Refusal::Space)?;
-        let layout = Layout::new(base, size);
+        let base = place::reserve(size, config.place).map_err(Refusal::Space)?;
+        let layout = Layout::new(base, size, config.data);
         let alias = layout.shared().start;
         // From here on the reservation is unmapped by drop.
         let mut memory = Memory {

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use uruk::{
-    CodegenError, EXIT_FAILURE, Error, Freed, HeapConfig, Jit, Mode, PolicyConfig, Program,
-    ProgramOptions, ReclaimConfig, SamplingChoice, StatsFormat, Tier, Tiers, ToolSettings,
+    CodegenError, EXIT_FAILURE, Error, Freed, HeapConfig, Jit, JitBuilder, Mode, PolicyConfig,
+    Program, ProgramOptions, ReclaimConfig, SamplingChoice, StatsFormat, Tier, Tiers, ToolSettings,
     needs_low_addresses,
 };
 
@@ -329,20 +329,25 @@ fn run_program(run: Run) -> i32 {
     if let Some(jobs) = run.jobs {
         builder = builder.jobs(jobs as usize);
     }
-    let record = match run.record.as_deref().map(File::create).transpose() {
-        Ok(record) => record,
-        Err(error) => return fail(&error),
-    };
-    let program = builder.build().and_then(|jit| {
-        if let Some(record) = record
-            && let Err(error) = jit.record_policy(record)
-        {
-            eprintln!("uruk: --record: {error}");
+    let load = |builder: JitBuilder| {
+        let jit = builder.build()?;
+        if let Some(file) = &run.record {
+            let recorded = File::create(file).and_then(|out| jit.record_policy(out));
+            if let Err(error) = recorded {
+                eprintln!("uruk: --record: {error}");
+            }
         }
         for library in &run.library {
             jit.add_library(library)?;
         }
-        let program = Program::load(&jit, &run.files, options)?;
+        Program::load(&jit, &run.files, options.clone()).map(|program| (jit, program))
+    };
+    let loaded = load(builder.clone()).or_else(|error| match error.wants_static_data() {
+        // Nothing has run. Not at once, because more room for data is less for code.
+        Some(bytes) => load(builder.static_data(bytes)),
+        None => Err(error),
+    });
+    let program = loaded.and_then(|(jit, program)| {
         if !run.watch.is_empty() {
             jit.watch(&run.watch)?;
         }
