@@ -26,10 +26,12 @@ use uruk_codegen::{is_shared, stays_with_code};
 use uruk_heap::{Pool, Sealed};
 use uruk_link::{Constant, Laid, Need, Referent, Resolved};
 use uruk_locks::Mutex;
+use uruk_session::Tracker;
 use uruk_stubs::FunctionId;
 
 use crate::core::{Core, Function};
 use crate::error::Error;
+use crate::load::Image;
 use crate::removal::Uses;
 
 /// The constants of one module.
@@ -130,6 +132,17 @@ impl Holder {
 }
 
 impl Core {
+    /// Has `tracker` hold the constants of an image's functions until it is removed.
+    pub(crate) fn keep_constants(tracker: &Tracker, image: &Image) -> Result<(), Error> {
+        let modules = image.modules.iter();
+        let held = modules.map(|(_, module)| module.constants.hand_over());
+        let held: Vec<Arc<Constants>> = held.collect();
+        if !held.is_empty() {
+            tracker.attach(Box::new(move || drop(held)))?;
+        }
+        Ok(())
+    }
+
     /// Finds or makes the constants that lie apart from a version of `id`, which is compiled
     /// from `function`. `find` resolves names; what they mean goes into `uses`, too.
     pub(crate) fn place_constants(

@@ -196,6 +196,7 @@ impl Core {
         if let (Some(place), Some(template)) = (tls_place, linked.tls.take()) {
             tls::fill(place, template.image, template.size, template.align);
         }
+        Self::keep_constants(tracker, image)?;
         let holding = self.hold(
             tracker,
             image.number,
@@ -205,11 +206,6 @@ impl Core {
             },
             memory,
             uses,
-            image
-                .modules
-                .iter()
-                .map(|(_, m)| m.constants.hand_over())
-                .collect(),
             stays,
         )?;
         self.names.define(tracker, names)?;

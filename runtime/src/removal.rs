@@ -18,7 +18,6 @@ use uruk_stubs::FunctionId;
 use uruk_tiering::{Next, VersionId};
 
 use crate::blocks::{Code, Piece, Rest, split};
-use crate::constants::Constants;
 use crate::core::Core;
 use crate::error::Error;
 use crate::guest::tls;
@@ -149,8 +148,7 @@ impl Core {
     }
 
     /// Makes the holding of the memory of image `number`, linked against `uses`. `tracker`
-    /// forgets the image when it is removed, and until then holds it if it `stays`, and the
-    /// `constants` of its functions' versions.
+    /// forgets the image when it is removed, and until then holds it if it `stays`.
     pub(crate) fn hold(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -158,7 +156,6 @@ impl Core {
         thread_locals: ThreadLocals,
         memory: Vec<Sealed>,
         uses: Uses,
-        constants: Vec<Arc<Constants>>,
         stays: bool,
     ) -> Result<Arc<Holding>, Error> {
         let range = |memory: &Sealed| {
@@ -217,7 +214,6 @@ impl Core {
         let core = Arc::downgrade(self);
         let held = stays.then(|| Arc::clone(&holding));
         tracker.attach(Box::new(move || {
-            drop(constants);
             if let Some(core) = core.upgrade() {
                 core.forget_image(number, thread_locals);
             }
