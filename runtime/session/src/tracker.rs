@@ -162,9 +162,11 @@ impl Tracker {
     /// and resources too. This one is defunct from then on.
     ///
     /// # Errors
-    /// `TrackerDefunct`, `ForeignTracker`.
+    /// `TrackerDefunct`; `ForeignTracker` if it belongs to another dylib, `ForeignDylib` if
+    /// to another session.
     pub fn transfer_to(&self, other: &Tracker) -> Result<(), SessionError> {
         let handle = &self.0;
+        handle.session.own(&other.dylib())?;
         handle
             .session
             .change(|state, effects| state.transfer(handle.key, other.0.key, effects))

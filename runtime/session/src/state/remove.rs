@@ -252,6 +252,7 @@ impl State {
         for state in self.dylibs.iter_mut().flatten() {
             state.link_order.retain(|(id, _)| !removed.contains(id));
         }
+        self.give_up_waiting(effects);
         Ok(())
     }
 }
