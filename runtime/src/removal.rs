@@ -115,12 +115,14 @@ impl Core {
     /// Adds an input under `tracker`: all of it, or nothing.
     pub(crate) fn add(self: &Arc<Self>, tracker: &Tracker, source: Source) -> Result<(), Error> {
         let _pass = service::enter();
-        let own = tracker.dylib().create_tracker()?;
+        let own = tracker.dylib().create_tentative_tracker()?;
         let loaded = self.load_and_start(&own, vec![source], Mode::Lazy);
         let (image, started) = match loaded {
             Ok(loaded) => loaded,
             Err(cause) => {
-                // Defunct only if the dylib is, and then its definitions are gone, too.
+                // What the definitions took the place of is there again. Not left to the last
+                // handle: a thread that LLVM took down keeps one. Defunct only if the dylib is,
+                // and then its definitions are gone, too.
                 let _ = own.remove();
                 return Err(cause);
             }

@@ -71,6 +71,35 @@ fn an_input_that_fails_leaves_nothing() {
 }
 
 #[test]
+fn an_input_that_fails_takes_nothing_from_those_before() {
+    let jit = jit();
+    jit.add_ir(
+        "before",
+        "define weak i32 @f() { ret i32 1 }
+         define weak i32 @g() { ret i32 2 }",
+    )
+    .expect("valid IR");
+    // Overrides `f`, and then something is missing.
+    let missing = "declare void @gone()
+        define i32 @f() { call void @gone() ret i32 -1 }";
+    // Overrides both, and then its data cannot be linked.
+    let unlinkable = "module asm \".globl h\\nh:\\n.globl h2\\nh2 = nowhere\"
+        @data = global ptr @gone
+        @gone = external global i32
+        define i32 @f() { ret i32 -1 }
+        define i32 @g() { ret i32 -1 }";
+    for (name, text) in [("missing", missing), ("unlinkable", unlinkable)] {
+        let error = jit.add_ir(name, text).expect_err("refused");
+        assert!(jit.lookup("h").is_err(), "{error}");
+    }
+    for (name, value) in [("f", 1), ("g", 2)] {
+        // SAFETY: functions as above.
+        let function = unsafe { jit.function::<extern "C" fn() -> i32>(name) };
+        assert_eq!(function.expect("still there").call(), value, "{name}");
+    }
+}
+
+#[test]
 fn data_stays_as_long_as_code_that_was_linked_against_it() {
     let jit = jit();
     let data = jit.main().create_tracker().expect("a tracker");

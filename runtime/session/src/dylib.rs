@@ -237,6 +237,21 @@ impl Dylib {
         Ok(Tracker::new(&self.session, &self.shared, key, false))
     }
 
+    /// A new tracker whose definitions are taken back unless they are transferred to another
+    /// one: when it is removed or its last handle goes, weak definitions that they took the
+    /// place of are there again.
+    ///
+    /// # Errors
+    /// `DylibDefunct`, `Ended`.
+    pub fn create_tentative_tracker(&self) -> Result<Tracker, SessionError> {
+        let key = {
+            let mut state = self.session.lock();
+            state.open(&self.shared)?;
+            state.new_tracker(self.shared.id, Some(Vec::new()))
+        };
+        Ok(Tracker::new(&self.session, &self.shared, key, false))
+    }
+
     /// Removes symbols that nobody is at work on: never searched, ready or
     /// failed ones. All or nothing.
     ///

@@ -330,6 +330,11 @@ impl Session {
 
     pub(crate) fn drop_tracker(&self, shared: &Arc<DylibShared>, key: TrackerKey) {
         self.change(|state, effects| {
+            if state.tentative.contains(&key) {
+                // It is there.
+                let _ = state.remove_tracker(key, effects);
+                return;
+            }
             let default = state.dylib(shared.id).map(|dylib| dylib.default_tracker);
             if let Some(default) = default
                 && state.trackers.contains_key(&key)

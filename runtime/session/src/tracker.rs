@@ -1,7 +1,7 @@
 //! Trackers: the handles by which definitions are removed or transferred.
 //!
 //! Each dylib has a default tracker. Dropping the last handle of another one
-//! moves what is under it to the default tracker. Resources (memory, stubs,
+//! moves what is under it to the default tracker; of a tentative one, takes it back. Resources (memory, stubs,
 //! unwind rows) are attached to trackers and handed back on removal, after the
 //! symbols are gone and outside of any lock.
 

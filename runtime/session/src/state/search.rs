@@ -291,6 +291,9 @@ impl State {
 
     /// Makes a unit's symbols the duty of a responsibility and sends it off.
     pub(crate) fn launch(&mut self, unit: Key, effects: &mut Effects) {
+        if !self.tentative.is_empty() {
+            self.end_displacements(unit, effects);
+        }
         let Some(cell) = self.units.get_mut(unit) else {
             return;
         };
