@@ -73,8 +73,12 @@ struct ThreadLocal {
 }
 
 /// Thread-local variables by what stands for them in the session: the address of the record,
-/// which nothing else of the process has as long as it is there.
+/// which nothing else of the process has as long as it is there, and [`RECORD`].
 type ThreadLocals = HashMap<u64, Box<ThreadLocal>>;
+
+/// No address of the process has this bit, and a value with it is ready nowhere without a
+/// lock: who reads ready addresses only meets no record.
+const RECORD: u64 = 1 << 63;
 
 /// The session and what the façade keeps beside it.
 pub(crate) struct Names {
@@ -185,7 +189,7 @@ impl Names {
     /// What stands for a thread-local in the session.
     fn note_thread_local(&self, variable: ThreadLocal) -> u64 {
         let record = Box::new(variable);
-        let address = std::ptr::from_ref(&*record).expose_provenance() as u64;
+        let address = std::ptr::from_ref(&*record).addr() as u64 | RECORD;
         let mut held = self
             .thread_locals
             .write()
@@ -213,14 +217,13 @@ impl Names {
         if let Some(id) = self.stubs.function_at(address) {
             return Some(Definition::Function { id });
         }
-        let held = self
-            .thread_locals
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(&ThreadLocal { module, offset }) = held.get(&address).map(|held| &**held) {
-            return Some(Definition::Tls { module, offset });
+        if address & RECORD != 0 {
+            let held = self.thread_locals.read();
+            let held = held.unwrap_or_else(PoisonError::into_inner);
+            if let Some(&ThreadLocal { module, offset }) = held.get(&address).map(|held| &**held) {
+                return Some(Definition::Tls { module, offset });
+            }
         }
-        drop(held);
         Some(Definition::Address(self.relocated(address)))
     }
 
