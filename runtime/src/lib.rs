@@ -57,6 +57,7 @@ mod reclaim;
 mod recording;
 mod records;
 mod removal;
+mod removed;
 mod replace;
 mod sampling;
 mod service;

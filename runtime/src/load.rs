@@ -233,7 +233,7 @@ impl Core {
         for (file, module) in &image.modules {
             module.set_plan(Arc::new(std::mem::take(&mut plans[*file])));
         }
-        self.replacing.register(&image.modules);
+        self.replacing.register(tracker, &image.modules)?;
         for (_, module) in &image.modules {
             let count = self.define_functions(tracker, module, mode)?;
             self.counters.functions.fetch_add(count, Ordering::Relaxed);
@@ -302,7 +302,7 @@ impl Core {
             if info.placement != Placement::Own || mode == Mode::Eager {
                 continue;
             }
-            let id = self.stubs.allocate()?;
+            let id = self.stub_for(module, symbol, &import.name)?;
             let name = static_name(&import.name);
             self.set_function(
                 id,

@@ -97,6 +97,7 @@ impl Dylib {
         }
         let removed = std::slice::from_ref(&self.dylib);
         core.names.session().remove_dylibs(removed)?;
+        core.removed.forget_dylib(&self.dylib);
         for other in searching {
             // It may have been removed meanwhile.
             let _ = other.remove_from_link_order(&self.dylib);

@@ -186,7 +186,7 @@ impl Core {
             self.materialize(id, version)?;
         }
         let moves = self.moves(&module, &planned, &allowed.migrations)?;
-        self.replacing.register(&image.modules);
+        self.replacing.register(&staging.tracker, &image.modules)?;
         let summary = module.readers.summary();
         let name = |id: &SymbolId| summary.symbols[id.index()].name.clone();
         let hooks = self.hooks_of(&module, &planned, &entries);
