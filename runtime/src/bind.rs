@@ -315,6 +315,7 @@ mod tests {
             } else {
                 Placement::None
             },
+            hidden: linkage == Linkage::Local,
             comdat: None,
             used: false,
             constant: false,

@@ -29,6 +29,7 @@ use crate::objects::{ObjectBody, Objects};
 use crate::process::Process;
 use crate::reclaim::Reclaim;
 use crate::removal::Owners;
+use crate::removed::Removed;
 use crate::replace::{Locals, Replacing};
 use crate::service;
 use crate::stats::Counters;
@@ -164,6 +165,7 @@ pub(crate) struct Core {
     pub(crate) replacing: Replacing,
     pub(crate) tools: Tools,
     pub(crate) owners: Arc<Owners>,
+    pub(crate) removed: Removed,
     pub(crate) reclaim: Reclaim,
     pub(crate) dump_asm: RwLock<Vec<String>>,
     /// By number, images whose constructors have not run.
@@ -238,6 +240,7 @@ impl Core {
             tiers: TierState::new(tiers, code),
             replacing: Replacing::default(),
             tools,
+            removed: Removed::default(),
             owners: Arc::default(),
             reclaim: Reclaim::new(&reclaim),
             dump_asm: RwLock::default(),

@@ -157,6 +157,8 @@ impl Dylib {
                 actual,
             });
         }
+        let _busy = service::enter();
+        core.removed.note_acquired(id, &wanted);
         Ok(Func::new(self.jit.clone(), id))
     }
 

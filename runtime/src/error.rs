@@ -128,6 +128,9 @@ pub enum Error {
         /// Those in whose link order it is.
         by: Vec<String>,
     },
+    /// The dylib of programs was to be removed.
+    #[error("the main dylib stays as long as its session: clear it, or remove trackers")]
+    MainDylib,
     /// A function's type is not the one asked for.
     #[error("function `{function}` is {actual}, not {wanted}")]
     Signature {

@@ -2,7 +2,7 @@
 //! its object files, as one.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -149,7 +149,7 @@ impl Core {
         let bounds: Vec<Name> = bounds
             .map(|(name, address)| Name::strong(name, Definition::Address(address)))
             .collect();
-        let names = names_of(&placed, tls_module);
+        let names = names_of(&placed, tls_module, &image.hidden());
         let preempted: Vec<(Box<str>, LinkKind, u64, u64)> = placed
             .preempted()
             .map(|(place, at)| (place.definition, at))
@@ -275,7 +275,7 @@ fn names_of_files(image: &Image) -> String {
 }
 
 /// What an image defines for others, but for what yields.
-fn names_of(placed: &Placed<'_>, tls_module: Option<u64>) -> Vec<Name> {
+fn names_of(placed: &Placed<'_>, tls_module: Option<u64>, hidden: &HashSet<Box<str>>) -> Vec<Name> {
     let names = placed.definitions().map(|(definition, address)| {
         let meaning = match (definition.kind, tls_module) {
             (LinkKind::Tls, Some(module)) => Definition::Tls {
@@ -288,6 +288,7 @@ fn names_of(placed: &Placed<'_>, tls_module: Option<u64>) -> Vec<Name> {
             name: definition.name.into(),
             definition: meaning,
             weak: definition.binding != uruk_link::Binding::Strong,
+            hidden: definition.hidden || hidden.contains(definition.name),
         }
     });
     names.collect()

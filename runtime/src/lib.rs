@@ -60,6 +60,7 @@ mod reclaim;
 mod recording;
 mod records;
 mod removal;
+mod removed;
 mod replace;
 mod room;
 mod sacrificial;

@@ -1,6 +1,7 @@
 //! From files to an image: read, bind, give every function its stub, check that
 //! nothing is missing. Nothing is compiled here.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -109,6 +110,21 @@ pub(crate) struct Image {
 }
 
 impl Image {
+    /// Names that its modules hide from other dylibs.
+    pub(crate) fn hidden(&self) -> HashSet<Box<str>> {
+        let mut hidden = HashSet::new();
+        for (_, module) in &self.modules {
+            let plan = module.plan();
+            for (index, info) in module.readers.summary().symbols.iter().enumerate() {
+                let import = plan.import(SymbolId(index as u32));
+                if info.hidden && import.defined {
+                    hidden.insert(import.name.clone());
+                }
+            }
+        }
+        hidden
+    }
+
     /// True if `name` is a function that some file of the image defines.
     pub(crate) fn is_function(&self, name: &str) -> bool {
         let in_module = |module: &Module| {
@@ -217,7 +233,7 @@ impl Core {
         for (file, module) in &image.modules {
             module.set_plan(Arc::new(std::mem::take(&mut plans[*file])));
         }
-        self.replacing.register(&image.modules);
+        self.replacing.register(tracker, &image.modules)?;
         for (_, module) in &image.modules {
             let count = self.define_functions(tracker, module, mode)?;
             self.counters.functions.fetch_add(count, Ordering::Relaxed);
@@ -286,7 +302,7 @@ impl Core {
             if info.placement != Placement::Own || mode == Mode::Eager {
                 continue;
             }
-            let id = self.stubs.allocate()?;
+            let id = self.stub_for(module, symbol, &import.name)?;
             let name = static_name(&import.name);
             self.set_function(
                 id,
@@ -302,6 +318,7 @@ impl Core {
                 name: import.name.clone(),
                 definition,
                 weak,
+                hidden: info.hidden,
             });
         }
         let functions = names.iter().filter_map(Name::function).collect();
@@ -338,6 +355,7 @@ impl Core {
                             name: import.name.clone(),
                             definition,
                             weak,
+                            hidden: info.hidden,
                         });
                     }
                 }
@@ -354,6 +372,7 @@ impl Core {
                         name: import.name.clone(),
                         definition,
                         weak,
+                        hidden: info.hidden,
                     });
                     let resolver = plan.import(base).name.clone();
                     ifuncs.push((id, Target::Name(module.dylib.clone(), resolver)));

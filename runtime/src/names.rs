@@ -4,7 +4,8 @@
 //! order, `host`, which answers for the process: first what `guest` provides, then,
 //! by a generator, what the allowed libraries have. Functions are defined at the
 //! address of their stub, ready from the start; a stub's address tells its function.
-//! Thread-locals have no address and are kept beside.
+//! Thread-locals have no address; the session knows them by the place of a record here, so
+//! that they are found, hidden, duplicated and removed like all other names.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +13,8 @@ use std::sync::{Arc, PoisonError};
 
 use uruk_locks::RwLock;
 use uruk_session::{
-    AbsoluteSymbols, Ask, Dylib, DylibId, Flags, Lookup, PoolConfig, Session, SessionConfig,
-    SessionError, Symbol, Tracker, Visibility,
+    AbsoluteSymbols, Ask, Dylib, Flags, Lookup, PoolConfig, Session, SessionConfig, SessionError,
+    Symbol, Tracker, Visibility,
 };
 use uruk_stubs::{FunctionId, StubTable};
 
@@ -36,6 +37,8 @@ pub(crate) struct Name {
     pub(crate) definition: Definition,
     /// Gives way to an earlier definition instead of being an error.
     pub(crate) weak: bool,
+    /// Found by its own dylib only.
+    pub(crate) hidden: bool,
 }
 
 impl Name {
@@ -52,12 +55,31 @@ impl Name {
             name: name.into(),
             definition,
             weak: false,
+            hidden: false,
         }
+    }
+
+    /// The same, hidden or not.
+    pub(crate) fn hidden(mut self, hidden: bool) -> Name {
+        self.hidden = hidden;
+        self
     }
 }
 
-/// Thread-local variables by dylib and name: module word and offset.
-type ThreadLocals = HashMap<(DylibId, Symbol), (u64, u64)>;
+/// A thread-local variable: module word and offset.
+#[derive(Debug, Clone, Copy)]
+struct ThreadLocal {
+    module: u64,
+    offset: u64,
+}
+
+/// Thread-local variables by what stands for them in the session: the address of the record,
+/// which nothing else of the process has as long as it is there, and [`RECORD`].
+type ThreadLocals = HashMap<u64, Box<ThreadLocal>>;
+
+/// No address of the process has this bit, and a value with it is ready nowhere without a
+/// lock: who reads ready addresses only meets no record.
+const RECORD: u64 = 1 << 63;
 
 /// The session and what the façade keeps beside it.
 pub(crate) struct Names {
@@ -140,32 +162,26 @@ impl Names {
 
     /// Defines names under `tracker`, all or none.
     pub(crate) fn define(&self, tracker: &Tracker, names: Vec<Name>) -> Result<(), SessionError> {
-        let dylib = tracker.dylib().id();
         let mut symbols = Vec::with_capacity(names.len());
-        for Name {
-            name,
-            definition,
-            weak,
-        } in names
-        {
-            let symbol = self.session.intern(&name);
-            let address = match definition {
-                Definition::Function { id } => self.stubs.stub_address(id),
+        for name in names {
+            let symbol = self.session.intern(&name.name);
+            let mut flags = Flags::NONE;
+            let address = match name.definition {
+                Definition::Function { id } => {
+                    flags = flags.with(Flags::CALLABLE);
+                    self.stubs.stub_address(id)
+                }
                 Definition::Address(address) => address,
                 Definition::Tls { module, offset } => {
-                    let mut held = self
-                        .thread_locals
-                        .write()
-                        .unwrap_or_else(PoisonError::into_inner);
-                    held.insert((dylib, symbol), (module, offset));
-                    continue;
+                    self.note_thread_local(ThreadLocal { module, offset })
                 }
             };
-            let flags = Flags::EXPORTED.with(match definition {
-                Definition::Function { .. } => Flags::CALLABLE,
-                _ => Flags::NONE,
-            });
-            let flags = if weak { flags.with(Flags::WEAK) } else { flags };
+            if !name.hidden {
+                flags = flags.with(Flags::EXPORTED);
+            }
+            if name.weak {
+                flags = flags.with(Flags::WEAK);
+            }
             symbols.push((symbol, address, flags));
         }
         if symbols.is_empty() {
@@ -174,34 +190,45 @@ impl Names {
         tracker.define(AbsoluteSymbols::new(symbols))
     }
 
-    /// Forgets the thread-locals of a module.
+    /// What stands for a thread-local in the session.
+    fn note_thread_local(&self, variable: ThreadLocal) -> u64 {
+        let record = Box::new(variable);
+        let address = std::ptr::from_ref(&*record).addr() as u64 | RECORD;
+        let mut held = self
+            .thread_locals
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        held.insert(address, record);
+        address
+    }
+
+    /// Forgets the thread-locals of a module, whose names are gone.
     pub(crate) fn forget_thread_locals(&self, module: u64) {
         let mut held = self
             .thread_locals
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        held.retain(|_, (held, _)| *held != module);
+        held.retain(|_, variable| variable.module != module);
     }
 
     /// What `name` means in `dylib` and its link order, the process included. Takes no
     /// lock for names of `dylib` that were asked for before.
     pub(crate) fn find(&self, dylib: &Dylib, name: &str) -> Option<Definition> {
         let symbol = self.session.intern(name);
-        let ready = dylib
+        let address = dylib
             .ready(symbol)
-            .or_else(|| self.find_slowly(dylib, symbol));
-        if let Some(address) = ready {
-            return Some(match self.stubs.function_at(address) {
-                Some(id) => Definition::Function { id },
-                None => Definition::Address(self.relocated(address)),
-            });
+            .or_else(|| self.find_slowly(dylib, symbol))?;
+        if let Some(id) = self.stubs.function_at(address) {
+            return Some(Definition::Function { id });
         }
-        let held = self
-            .thread_locals
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        let &(module, offset) = held.get(&(dylib.id(), symbol))?;
-        Some(Definition::Tls { module, offset })
+        if address & RECORD != 0 {
+            let held = self.thread_locals.read();
+            let held = held.unwrap_or_else(PoisonError::into_inner);
+            if let Some(&ThreadLocal { module, offset }) = held.get(&address).map(|held| &**held) {
+                return Some(Definition::Tls { module, offset });
+            }
+        }
+        Some(Definition::Address(self.relocated(address)))
     }
 
     /// The address of what `dylib` itself defines, if it is ready. Takes no lock: it may be
@@ -246,16 +273,9 @@ impl Names {
 
     /// What `name` means if `dylib` itself defines it.
     pub(crate) fn find_own(&self, dylib: &Dylib, name: &str) -> Option<Definition> {
-        if self.is_own(dylib, name) {
-            return self.find(dylib, name);
-        }
-        let symbol = self.session.intern(name);
-        let held = self
-            .thread_locals
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        let &(module, offset) = held.get(&(dylib.id(), symbol))?;
-        Some(Definition::Tls { module, offset })
+        self.is_own(dylib, name)
+            .then(|| self.find(dylib, name))
+            .flatten()
     }
 
     fn find_slowly(&self, dylib: &Dylib, symbol: Symbol) -> Option<u64> {

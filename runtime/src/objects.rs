@@ -273,6 +273,7 @@ impl Core {
                 name: name.into(),
                 definition: Definition::Function { id },
                 weak,
+                hidden: place.definition.hidden,
             });
             functions.insert(Box::from(name), (id, file, place.grouped));
         }

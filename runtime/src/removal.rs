@@ -18,7 +18,7 @@ use uruk_stubs::FunctionId;
 use uruk_tiering::{Next, VersionId};
 
 use crate::blocks::{Code, Piece, Rest, split};
-use crate::core::Core;
+use crate::core::{Body, Core};
 use crate::error::Error;
 use crate::guest::tls;
 use crate::hooks::Hooks;
@@ -115,12 +115,14 @@ impl Core {
     /// Adds an input under `tracker`: all of it, or nothing.
     pub(crate) fn add(self: &Arc<Self>, tracker: &Tracker, source: Source) -> Result<(), Error> {
         let _pass = service::enter();
-        let own = tracker.dylib().create_tracker()?;
+        let own = tracker.dylib().create_tentative_tracker()?;
         let loaded = self.load_and_start(&own, vec![source], Mode::Lazy);
         let (image, started) = match loaded {
             Ok(loaded) => loaded,
             Err(cause) => {
-                // Defunct only if the dylib is, and then its definitions are gone, too.
+                // What the definitions took the place of is there again. Not left to the last
+                // handle: a thread that LLVM took down keeps one. Defunct only if the dylib is,
+                // and then its definitions are gone, too.
                 let _ = own.remove();
                 return Err(cause);
             }
@@ -242,33 +244,45 @@ impl Core {
         let versions = self.tiers.versions.of(id);
         // What is under way is late from here on. Who is replacing the function finds its
         // slot closed.
-        match versions.stage() {
+        let settled = match versions.stage() {
             Ok(stage) => {
                 if let Ok(done) = stage.commit(Next::Unbound, |_| self.stubs.release(id)) {
                     self.tiers.under_way.cancel(&done.dropped);
                 }
+                true
             }
             Err(_) => {
                 versions.withdraw(|| ());
                 self.stubs.release(id);
+                false
             }
-        }
+        };
         self.tiers.forget(id);
+        // The body before the record: who asks for a version under the next record finds none,
+        // or the one that comes after.
+        let body = {
+            let mut functions = self
+                .functions
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            let place = functions.get_mut(id.index() as usize);
+            place.and_then(Option::take)
+        };
         let built = {
             let mut records = self.tiers.versions.lock();
             let record = records.remove(&id.index());
             record.map(|record| record.built).unwrap_or_default()
         };
+        self.tiers.versions.fixed().remove(&id.index());
         for version in built {
             self.retire(id, version);
         }
         drop(self.objects.take_all(id));
-        let mut functions = self
-            .functions
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(function) = functions.get_mut(id.index() as usize) {
-            *function = None;
+        // Last: a replacement that is under way may name it, and so may a way back.
+        let settled = self.replacing.forget(id) && settled;
+        if let (Some(Body::Module(function)), true) = (body, settled) {
+            let link_name = &function.module.plan().import(function.symbol).name;
+            self.removed.file(&function.module.dylib, link_name, id);
         }
     }
 

@@ -110,10 +110,14 @@ impl Dylib {
     /// As [`Tracker::remove`].
     ///
     /// # Errors
-    /// [`Error::DylibInUse`], or that it was removed before; nothing is changed then.
+    /// [`Error::DylibInUse`], [`Error::MainDylib`], or that it was removed before; nothing is
+    /// changed then.
     pub unsafe fn remove(&self, removal: Removal) -> Result<(), Error> {
         let _pass = service::enter();
         let core = self.jit.core();
+        if self.dylib == core.main {
+            return Err(Error::MainDylib);
+        }
         let searching = core.names.searching(&self.dylib);
         if removal == Removal::Refused && !searching.is_empty() {
             return Err(Error::DylibInUse {
@@ -123,6 +127,7 @@ impl Dylib {
         }
         let removed = std::slice::from_ref(&self.dylib);
         core.names.session().remove_dylibs(removed)?;
+        core.removed.forget_dylib(&self.dylib);
         for other in searching {
             // It may have been removed meanwhile.
             let _ = other.remove_from_link_order(&self.dylib);

@@ -71,6 +71,35 @@ fn an_input_that_fails_leaves_nothing() {
 }
 
 #[test]
+fn an_input_that_fails_takes_nothing_from_those_before() {
+    let jit = jit();
+    jit.add_ir(
+        "before",
+        "define weak i32 @f() { ret i32 1 }
+         define weak i32 @g() { ret i32 2 }",
+    )
+    .expect("valid IR");
+    // Overrides `f`, and then something is missing.
+    let missing = "declare void @gone()
+        define i32 @f() { call void @gone() ret i32 -1 }";
+    // Overrides both, and then its data cannot be linked.
+    let unlinkable = "module asm \".globl h\\nh:\\n.globl h2\\nh2 = nowhere\"
+        @data = global ptr @gone
+        @gone = external global i32
+        define i32 @f() { ret i32 -1 }
+        define i32 @g() { ret i32 -1 }";
+    for (name, text) in [("missing", missing), ("unlinkable", unlinkable)] {
+        let error = jit.add_ir(name, text).expect_err("refused");
+        assert!(jit.lookup("h").is_err(), "{error}");
+    }
+    for (name, value) in [("f", 1), ("g", 2)] {
+        // SAFETY: functions as above.
+        let function = unsafe { jit.function::<extern "C" fn() -> i32>(name) };
+        assert_eq!(function.expect("still there").call(), value, "{name}");
+    }
+}
+
+#[test]
 fn data_stays_as_long_as_code_that_was_linked_against_it() {
     let jit = jit();
     let data = jit.main().create_tracker().expect("a tracker");
@@ -229,4 +258,97 @@ fn recompiling_keeps_memory_flat_while_callers_run() {
         assert!(memory.held <= early + 16384, "{memory:?}, {early} early");
     });
     assert!(calls.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn callers_from_before_find_a_name_that_is_defined_again() {
+    let jit = Jit::builder()
+        .on_failure(on_failure)
+        .build()
+        .expect("a session");
+    let library = jit.main().create_tracker().expect("a tracker");
+    let define = |tracker: &uruk::Tracker, value: i32| {
+        let text = format!(
+            "@d = global i32 {value}
+             define i32 @f() {{ %d = load i32, ptr @d ret i32 %d }}"
+        );
+        tracker.add_ir("library", &text).expect("valid IR");
+    };
+    define(&library, 1);
+    jit.add_ir(
+        "app",
+        "declare i32 @f()
+         define i32 @early() { %r = call i32 @f() ret i32 %r }
+         define i32 @late() { %r = call i32 @f() ret i32 %r }
+         define ptr @address() { ret ptr @f }",
+    )
+    .expect("valid IR");
+    let function = |name: &str| {
+        // SAFETY: the functions above.
+        unsafe { jit.function::<extern "C" fn() -> i32>(name) }.expect("typed")
+    };
+    let (f, early, late) = (function("f"), function("early"), function("late"));
+    // SAFETY: the function above.
+    let address = unsafe { jit.function::<extern "C" fn() -> *const u8>("address") };
+    let address = address.expect("typed").call();
+    assert_eq!((early.call(), f.call()), (1, 1));
+    let mut last = library;
+    for value in 2..5 {
+        // SAFETY: the data is used by `f` only.
+        unsafe { last.remove() }.expect("once");
+        // One slot fails meanwhile, of a caller that is compiled only now the first time.
+        assert_eq!((early.call(), late.call(), f.call()), (-1, -1, -1));
+        last = jit.main().create_tracker().expect("a tracker");
+        define(&last, value);
+        let found = (early.call(), late.call(), f.call());
+        assert_eq!(found, (value, value, value));
+        let now = jit.lookup("f").expect("defined");
+        assert_eq!(now, address as u64, "its address is the same");
+    }
+}
+
+#[test]
+fn a_typed_handle_never_reaches_a_function_of_another_type() {
+    let jit = Jit::builder()
+        .on_failure(on_failure)
+        .build()
+        .expect("a session");
+    let tracker = jit.main().create_tracker().expect("a tracker");
+    tracker
+        .add_ir("m", "define i32 @f() { ret i32 1 }")
+        .expect("valid IR");
+    // SAFETY: the function above.
+    let f = unsafe { jit.function::<extern "C" fn() -> i32>("f") }.expect("typed");
+    assert_eq!(f.call(), 1);
+    // SAFETY: it has no data.
+    unsafe { tracker.remove() }.expect("once");
+    jit.add_ir("m", "define double @f(double %x) { ret double %x }")
+        .expect("the name is free");
+    assert_eq!(f.call(), -1, "another function's handle");
+    // SAFETY: the function above.
+    let new = unsafe { jit.function::<extern "C" fn(f64) -> f64>("f") };
+    assert_eq!(new.expect("typed").call(2.5), 2.5);
+}
+
+#[test]
+fn a_rollback_leaves_out_what_was_removed_and_defined_again() {
+    let jit = jit();
+    let tracker = jit.main().create_tracker().expect("a tracker");
+    tracker
+        .add_ir("m", "define i32 @f() { ret i32 1 } define i32 @g() { ret i32 1 }")
+        .expect("valid IR");
+    jit.add_ir("n", "define i32 @h() { ret i32 1 }").expect("valid IR");
+    let text = "define i32 @f() { ret i32 2 } define i32 @h() { ret i32 2 }";
+    let replaced = jit.main().replace(uruk::Replacement::ir("r", text));
+    let replaced = replaced.expect("replaced");
+    // SAFETY: it has no data.
+    unsafe { tracker.remove() }.expect("once");
+    jit.add_ir("m", "define i32 @f() { ret i32 3 }").expect("free");
+    replaced.rollback().expect("what is left of it");
+    let call = |name: &str| {
+        // SAFETY: the functions above.
+        let function = unsafe { jit.function::<extern "C" fn() -> i32>(name) };
+        function.expect("typed").call()
+    };
+    assert_eq!((call("f"), call("h")), (3, 1));
 }

@@ -131,6 +131,12 @@ impl Shared {
         vacated
     }
 
+    /// Makes a quarantined function one without code; `false` when it is not quarantined, or
+    /// behind a gate.
+    pub(crate) fn revive(&self, function: FunctionId) -> bool {
+        self.cells.get(function).step(Step::Revive).is_some()
+    }
+
     /// The published code; `None` while there is none. Behind a closed gate too.
     pub(crate) fn entry(&self, function: FunctionId) -> Option<u64> {
         let cell = self.cells.get(function);

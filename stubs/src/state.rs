@@ -8,7 +8,7 @@
 //!    |  | +-> Prepared -> Bound  +-> Failed <-+ (no: a failed tier-up changes
 //!    |  |     (the guest binds)       |          nothing)
 //!    |  +--- unpublish: Bound, Prepared, Failed
-//!    +-----> Quarantined: from all but Vacant, for ever (or until recycled)
+//!    +-----> Quarantined: from all but Vacant, until recycled, or revived for the same name
 //! ```
 //!
 //! *gated* lies across all that: the function's slot holds its trampoline and
@@ -27,6 +27,7 @@
 //! | `Nudge` | gate | gated | next turn | a grant before it; wake all |
 //! | `Take` | service | queued | - queued | deliver if Requested |
 //! | `Recycle` | runtime | Quarantined, not busy, not queued, not gated | Vacant | free list |
+//! | `Revive` | runtime | Quarantined, not busy, not gated | Unbound | none: target is the trampoline since |
 //!
 //! # Invariants
 //! - `target` is changed only while *busy* is set, by the thread that set it;
@@ -59,7 +60,8 @@ pub(crate) enum Kind {
     Bound = 4,
     /// Could not be compiled: calls go to the failure handler.
     Failed = 5,
-    /// Removed: calls go to the failure handler, the stub is not reused.
+    /// Removed: calls go to the failure handler, the stub is another's only if nobody can
+    /// know it, and the same name's if that is defined again.
     Quarantined = 6,
 }
 
@@ -88,6 +90,7 @@ pub(crate) enum Step {
     Nudge,
     Take,
     Recycle,
+    Revive,
 }
 
 /// The state word.
@@ -186,6 +189,9 @@ impl Word {
             Step::Recycle if self.without(WAITERS | TURNS) == Word(Kind::Quarantined as u32) => {
                 Some(Word(self.0 & TURNS))
             }
+            Step::Revive if kind == Kind::Quarantined && !self.busy() && !self.gated() => {
+                Some(self.with(Kind::Unbound))
+            }
             _ => None,
         }
     }
@@ -238,6 +244,7 @@ mod tests {
             Step::Acquire,
             Step::Take,
             Step::Recycle,
+            Step::Revive,
             Step::Close,
             Step::Nudge,
         ];

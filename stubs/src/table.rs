@@ -10,7 +10,7 @@
 //! | `next` | `claim` | compare-exchange, relaxed | none: ids carry no data |
 //! | `committed` | owner of `committing` | release | acquire in `ensure_committed` |
 //! | `committing` | `ensure_committed` | acquire and release | itself |
-//! | `quarantined`, `recycled` | release, recycle, allocate | relaxed | none: counts |
+//! | `quarantined`, `recycled` | release, recycle, revive, allocate | relaxed | none: counts |
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -255,6 +255,16 @@ impl StubTable {
             self.recycled.fetch_add(1, Ordering::Relaxed);
         }
         recycled
+    }
+
+    /// Makes a released function one without code again, for callers that know its stub and
+    /// mean whatever has its name now. `false` when it was not released, or is behind a gate.
+    pub fn revive(&self, function: FunctionId) -> bool {
+        let revived = self.shared().revive(function);
+        if revived {
+            self.quarantined.fetch_sub(1, Ordering::Relaxed);
+        }
+        revived
     }
 
     /// The published code; `None` while there is none. Behind a closed

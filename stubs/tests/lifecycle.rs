@@ -96,6 +96,44 @@ fn preparing_far_code_publishes() {
 }
 
 #[test]
+fn a_revived_function_asks_for_code_again() {
+    let _watchdog = watchdog();
+    let (heap, table) = table();
+    table.set_failure_handler(handler);
+    let f = table.allocate().unwrap();
+    assert!(!table.revive(f), "it was not released");
+    assert!(table.publish(f, returns(&heap, 5)));
+    let (stub, slot) = (table.stub_address(f), table.slot_address(f));
+    assert!(table.release(f));
+    assert_eq!(call(&table, f), 99);
+    assert!(table.revive(f) && !table.revive(f));
+    assert_eq!(table.stats().quarantined, 0);
+    let caller = thread::spawn({
+        let table = table.clone();
+        move || call(&table, f)
+    });
+    support::eventually("f is asked", || requested(&table, f));
+    assert_eq!(table.next_request(), Some(f));
+    assert!(table.publish(f, returns(&heap, 7)));
+    assert_eq!(caller.join().unwrap(), 7);
+    assert_eq!((stub, slot), (table.stub_address(f), table.slot_address(f)));
+
+    // With a request of its former life in the list, which asks for the new one.
+    let g = table.allocate().unwrap();
+    let caller = thread::spawn({
+        let table = table.clone();
+        move || call(&table, g)
+    });
+    support::eventually("g is asked", || requested(&table, g));
+    assert!(table.release(g));
+    assert_eq!(caller.join().unwrap(), 99);
+    assert!(table.revive(g));
+    assert_eq!(table.next_request(), None, "nobody asks any more");
+    assert!(table.publish(g, returns(&heap, 8)));
+    assert_eq!(call(&table, g), 8);
+}
+
+#[test]
 fn release_quarantines_and_recycle_reuses() {
     let _watchdog = watchdog();
     let (heap, table) = table();

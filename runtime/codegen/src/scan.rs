@@ -7,11 +7,11 @@ use inkwell::llvm_sys::comdat::LLVMGetComdat;
 use inkwell::llvm_sys::core::{
     LLVMAliasGetAliasee, LLVMConstIntGetZExtValue, LLVMGetAggregateElement,
     LLVMGetBlockAddressFunction, LLVMGetGlobalIFuncResolver, LLVMGetInitializer, LLVMGetLinkage,
-    LLVMGetNumOperands, LLVMGetOperand, LLVMGetValueKind, LLVMHasPrefixData, LLVMIsDeclaration,
-    LLVMIsGlobalConstant, LLVMIsThreadLocal,
+    LLVMGetNumOperands, LLVMGetOperand, LLVMGetValueKind, LLVMGetVisibility, LLVMHasPrefixData,
+    LLVMIsDeclaration, LLVMIsGlobalConstant, LLVMIsThreadLocal,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
-use inkwell::llvm_sys::{LLVMLinkage, LLVMValueKind};
+use inkwell::llvm_sys::{LLVMLinkage, LLVMValueKind, LLVMVisibility};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::extract::has_function_attribute;
@@ -111,11 +111,15 @@ fn describe(
         placement = Placement::None;
     }
     let comdat = comdat_group(value, &name, linkage, groups, comdats);
+    // SAFETY: a live global.
+    let visibility = unsafe { LLVMGetVisibility(value) };
+    let hidden = linkage == Linkage::Local || visibility == LLVMVisibility::LLVMHiddenVisibility;
     SymbolInfo {
         name,
         kind,
         linkage,
         placement,
+        hidden,
         comdat,
         used: false,
         constant,

@@ -237,6 +237,21 @@ impl Dylib {
         Ok(Tracker::new(&self.session, &self.shared, key, false))
     }
 
+    /// A new tracker whose definitions are taken back unless they are transferred to another
+    /// one: when it is removed or its last handle goes, weak definitions that they took the
+    /// place of are there again.
+    ///
+    /// # Errors
+    /// `DylibDefunct`, `Ended`.
+    pub fn create_tentative_tracker(&self) -> Result<Tracker, SessionError> {
+        let key = {
+            let mut state = self.session.lock();
+            state.open(&self.shared)?;
+            state.new_tracker(self.shared.id, Some(Vec::new()))
+        };
+        Ok(Tracker::new(&self.session, &self.shared, key, false))
+    }
+
     /// Removes symbols that nobody is at work on: never searched, ready or
     /// failed ones. All or nothing.
     ///
@@ -332,11 +347,19 @@ impl Dylib {
             .collect()
     }
 
+    /// Changes the link order; `added` are to be dylibs of this session that are there.
     fn edit_link_order(
         &self,
+        added: &[&Dylib],
         edit: impl FnOnce(&mut Vec<(DylibId, Visibility)>),
     ) -> Result<(), SessionError> {
+        for dylib in added {
+            self.session.own(dylib)?;
+        }
         let mut state = self.session.lock();
+        for dylib in added {
+            state.open(&dylib.shared)?;
+        }
         edit(&mut state.open(&self.shared)?.link_order);
         Ok(())
     }
@@ -344,18 +367,20 @@ impl Dylib {
     /// Sets the link order.
     ///
     /// # Errors
-    /// `DylibDefunct`, `Ended`.
+    /// `DylibDefunct` of this dylib or one of `order`, `ForeignDylib`, `Ended`. Nothing is
+    /// changed then.
     pub fn set_link_order(&self, order: &[(Dylib, Visibility)]) -> Result<(), SessionError> {
+        let added: Vec<&Dylib> = order.iter().map(|(dylib, _)| dylib).collect();
         let order = order.iter().map(|(d, visibility)| (d.id(), *visibility));
-        self.edit_link_order(|old| *old = order.collect())
+        self.edit_link_order(&added, |old| *old = order.collect())
     }
 
     /// Appends to the link order unless the dylib is there already.
     ///
     /// # Errors
-    /// `DylibDefunct`, `Ended`.
+    /// `DylibDefunct` of either dylib, `ForeignDylib`, `Ended`.
     pub fn add_to_link_order(&self, dylib: &Dylib, seen: Visibility) -> Result<(), SessionError> {
-        self.edit_link_order(|order| {
+        self.edit_link_order(&[dylib], |order| {
             if !order.iter().any(|(id, _)| *id == dylib.id()) {
                 order.push((dylib.id(), seen));
             }
@@ -365,15 +390,16 @@ impl Dylib {
     /// Puts `new` where `old` was; nothing if it was not there.
     ///
     /// # Errors
-    /// `DylibDefunct`, `Ended`.
+    /// `DylibDefunct` of this dylib or `new`, `ForeignDylib`, `Ended`.
     pub fn replace_in_link_order(
         &self,
         old: &Dylib,
         new: &Dylib,
         seen: Visibility,
     ) -> Result<(), SessionError> {
-        self.edit_link_order(|order| {
-            for place in order.iter_mut().filter(|(id, _)| *id == old.id()) {
+        let old = self.session.own(old)?;
+        self.edit_link_order(&[new], |order| {
+            for place in order.iter_mut().filter(|(id, _)| *id == old) {
                 *place = (new.id(), seen);
             }
         })
@@ -382,9 +408,10 @@ impl Dylib {
     /// Takes a dylib out of the link order.
     ///
     /// # Errors
-    /// `DylibDefunct`, `Ended`.
+    /// `DylibDefunct` of this dylib, `ForeignDylib`, `Ended`.
     pub fn remove_from_link_order(&self, dylib: &Dylib) -> Result<(), SessionError> {
-        self.edit_link_order(|order| order.retain(|(id, _)| *id != dylib.id()))
+        let gone = self.session.own(dylib)?;
+        self.edit_link_order(&[], |order| order.retain(|(id, _)| *id != gone))
     }
 
     /// This dylib and all that it links against, each once, depth first.
@@ -420,13 +447,14 @@ impl Dylib {
     /// materialized there.
     ///
     /// # Errors
-    /// Those of [`Tracker::define`], `AliasCycle`.
+    /// Those of [`Tracker::define`], `AliasCycle`, `ForeignDylib`.
     pub fn reexport(
         &self,
         source: &Dylib,
         seen: Visibility,
         aliases: impl IntoIterator<Item = Alias>,
     ) -> Result<(), SessionError> {
-        crate::alias::define(&self.session, &self.shared, source.id(), seen, aliases)
+        let source = self.session.own(source)?;
+        crate::alias::define(&self.session, &self.shared, source, seen, aliases)
     }
 }

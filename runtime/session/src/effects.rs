@@ -99,7 +99,7 @@ impl Effects {
         }
         for job in self.jobs {
             let shared = session.clone();
-            session.pool().spawn(move || {
+            session.spawn(move || {
                 shared.run_job(job, false);
             });
         }
@@ -107,7 +107,7 @@ impl Effects {
         let kept = if keep { launches.next() } else { None };
         for launching in launches {
             let shared = session.clone();
-            session.pool().spawn(move || shared.materialize(launching));
+            session.spawn(move || shared.materialize(launching));
         }
         kept
     }

@@ -120,6 +120,15 @@ pub enum SessionError {
         /// The name of the other.
         dylib: Arc<str>,
     },
+    /// A handle of one session was used in another.
+    #[error("dylib {dylib} belongs to another session")]
+    ForeignDylib {
+        /// The name of the handle's dylib.
+        dylib: Arc<str>,
+    },
+    /// A generator looks up what it is being asked for, on behalf of that question.
+    #[error("a generator needs itself: {0}")]
+    GeneratorCycle(Names),
     /// The dylib was removed.
     #[error("dylib {dylib} is defunct")]
     DylibDefunct {
@@ -197,6 +206,7 @@ impl SessionError {
             | SessionError::NotResponsible(names)
             | SessionError::Unresolved(names)
             | SessionError::AliasCycle(names)
+            | SessionError::GeneratorCycle(names)
             | SessionError::Failed { symbols: names, .. } => Some(names),
             _ => None,
         }

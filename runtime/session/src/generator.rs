@@ -1,15 +1,17 @@
 //! Generators: what a dylib asks for symbols that it does not have.
 //!
 //! One lookup at a time is inside a generator; later ones stand in line and go
-//! in, in order, as it leaves. An [`Ask`] is that lookup: answered at once, or
+//! in, in order, as it leaves. Those made on behalf of the one inside go in past the line:
+//! it waits for them. If they want what it is being asked for, they fail. An [`Ask`] is that lookup: answered at once, or
 //! kept and answered later from any thread.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::dylib::{Dylib, DylibShared};
+use crate::dylib::Dylib;
 use crate::error::SessionError;
+use crate::inside::{self, Question};
 use crate::job::Job;
 use crate::lookup::{LookupKind, Need};
 use crate::session::Session;
@@ -52,8 +54,7 @@ pub(crate) struct GeneratorCell {
 /// A lookup about to enter a generator.
 pub(crate) struct Asking {
     pub generator: Arc<dyn Generator>,
-    pub id: GeneratorId,
-    pub shared: Arc<DylibShared>,
+    pub question: Arc<Question>,
     pub job: Job,
     pub missing: Vec<(Symbol, Need)>,
 }
@@ -70,8 +71,7 @@ pub(crate) enum Progress {
 /// lookup.
 pub struct Ask {
     session: Session,
-    shared: Arc<DylibShared>,
-    id: GeneratorId,
+    question: Arc<Question>,
     kind: LookupKind,
     missing: Vec<(Symbol, Need)>,
     job: Option<Job>,
@@ -81,7 +81,7 @@ pub struct Ask {
 impl fmt::Debug for Ask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ask")
-            .field("dylib", &self.shared.name)
+            .field("dylib", &self.question.shared.name)
             .field("kind", &self.kind)
             .field("missing", &self.missing)
             .finish_non_exhaustive()
@@ -93,8 +93,7 @@ impl Ask {
         let progress = Arc::new(Mutex::new(Progress::Calling));
         let ask = Self {
             session: session.clone(),
-            shared: asking.shared,
-            id: asking.id,
+            question: asking.question,
             kind: asking.job.kind,
             missing: asking.missing,
             job: Some(asking.job),
@@ -110,7 +109,7 @@ impl Ask {
 
     /// The dylib that asks.
     pub fn dylib(&self) -> Dylib {
-        Dylib::new(&self.session, &self.shared)
+        Dylib::new(&self.session, &self.question.shared)
     }
 
     /// Why the symbols are looked up.
@@ -121,6 +120,19 @@ impl Ask {
     /// What nobody defined so far.
     pub fn missing(&self) -> &[(Symbol, Need)] {
         &self.missing
+    }
+
+    pub(crate) fn question(&self) -> &Arc<Question> {
+        &self.question
+    }
+
+    /// Does `work` on behalf of this question. Whoever keeps the question and looks
+    /// something up for its answer elsewhere does it in here: then a lookup that needs this
+    /// question's own answer is an error, instead of a wait without end. Within
+    /// [`Generator::generate`] that is so without this.
+    pub fn scope<R>(&self, work: impl FnOnce() -> R) -> R {
+        let _inside = inside::set(Some(Arc::clone(&self.question)));
+        work()
     }
 
     /// Sends the lookup on its way, or fails it.
@@ -138,9 +150,9 @@ impl Ask {
             }
         }
         let session = self.session.clone();
-        let (shared, id) = (Arc::clone(&self.shared), self.id);
+        let question = Arc::clone(&self.question);
         self.session.pool().spawn(move || {
-            if let Some(job) = session.leave_generator(&shared, id, job, answer) {
+            if let Some(job) = session.leave_generator(&question, job, answer) {
                 session.run_job(job, false);
             }
         });
@@ -149,7 +161,7 @@ impl Ask {
 
 impl Drop for Ask {
     fn drop(&mut self) {
-        let dylib = Arc::clone(&self.shared.name);
+        let dylib = Arc::clone(&self.question.shared.name);
         self.answer(Err(SessionError::GeneratorAbandoned { dylib }));
     }
 }

@@ -1,10 +1,13 @@
 //! A lookup on its way: what is asked, which generators were asked, and who is
 //! to be told.
 
+use std::sync::Arc;
+
 use crate::dylib::{DylibId, Visibility};
 use crate::error::SessionError;
 use crate::flags::Flags;
 use crate::generator::GeneratorId;
+use crate::inside::Question;
 use crate::lookup::{Completion, Lookup, LookupKind, Missing, Need, Required};
 use crate::symbol::Symbol;
 
@@ -29,11 +32,13 @@ pub(crate) struct Job {
     pub asked: Vec<GeneratorId>,
     /// A generator that is kept free for this lookup.
     pub granted: Option<(DylibId, GeneratorId)>,
+    /// The question of a generator that it is asked on behalf of.
+    pub inside: Option<Arc<Question>>,
     pub outcome: Outcome,
 }
 
 impl Job {
-    pub(crate) fn new(lookup: Lookup, outcome: Outcome) -> Self {
+    pub(crate) fn new(lookup: Lookup, outcome: Outcome, inside: Option<Arc<Question>>) -> Self {
         Self {
             kind: lookup.kind,
             order: lookup
@@ -46,6 +51,7 @@ impl Job {
             missing: lookup.missing,
             asked: Vec::new(),
             granted: None,
+            inside,
             outcome,
         }
     }

@@ -19,7 +19,7 @@
 //! embedder meets, through the handles `session` and `dylib`; `state` is the
 //! symbol tables under the one lock, with a file per kind of change; `graph`
 //! (on `forest`) decides readiness; `ready` is the lock-free table; `pool` runs
-//! tasks; `gate` keeps a fork out of the locks; `chunked`, `slab` and `sync`
+//! tasks; `inside` says on whose behalf; `gate` keeps a fork out of the locks; `chunked`, `slab` and `sync`
 //! carry the rest.
 
 #![forbid(unsafe_code)]
@@ -39,6 +39,7 @@ mod forest;
 mod gate;
 mod generator;
 pub mod graph;
+mod inside;
 mod job;
 mod lookup;
 mod pool;

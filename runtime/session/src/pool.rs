@@ -11,7 +11,8 @@
 //!   buried below, which nothing could then finish. Without workers (`jobs` = 0)
 //!   nobody else would run the others, so there they are helped with too.
 //! - Helping nests at most `help_depth` deep on one stack; deeper waits leave
-//!   the work to spare threads, and where there can be none the wait is an error.
+//!   the work to spare threads, also in a pool without workers, and where there can be
+//!   none any more the wait is an error.
 //!
 //! How it works: tasks stand in one queue, in [`Task`] cells that are taken at
 //! most once; a task started during a wait stands in that wait's own list too.
@@ -266,8 +267,10 @@ impl Pool {
         let nested = DEPTH.with(Cell::get) > 0;
         let worker = nested && WORKER.with(Cell::get);
         if nested && !waiter.is_done() {
+            let deep = self.0.config.jobs == 0 && !self.may_help();
             let start = self.inner(|inner| {
                 inner.nested_waits += 1;
+                inner.deep_waits += usize::from(deep);
                 inner.waiting += usize::from(worker);
                 // A fork may be waiting for the task that now waits.
                 match inner.held && !inner.queue.is_empty() {
@@ -279,10 +282,17 @@ impl Pool {
                 parker.unpark();
             }
             let possible = self.wait_counted(waiter);
-            self.inner(|inner| {
+            let idle = self.inner(|inner| {
                 inner.nested_waits -= 1;
+                inner.deep_waits -= usize::from(deep);
                 inner.waiting -= usize::from(worker);
+                // The spares of a pool without workers leave with the last deep wait.
+                match deep && inner.deep_waits == 0 {
+                    true => std::mem::take(&mut inner.idle),
+                    false => Vec::new(),
+                }
             });
+            idle.iter().for_each(|parker| parker.unpark());
             return possible;
         }
         self.wait_counted(waiter)
@@ -290,8 +300,9 @@ impl Pool {
 
     fn wait_counted(&self, waiter: &Arc<Waiter>) -> bool {
         let jobs = self.0.config.jobs;
+        let helps = self.may_help();
         while !waiter.is_done() {
-            if self.may_help() {
+            if helps {
                 if let Some(work) = waiter.take_own() {
                     self.run(work, Some(Arc::clone(waiter)));
                     continue;
@@ -299,10 +310,8 @@ impl Pool {
                 if jobs == 0 && self.run_next() {
                     continue;
                 }
-            } else if jobs == 0 {
-                return false;
             }
-            let (start, next) = self.inner(|inner| inner.before_park(jobs, waiter));
+            let (start, next) = self.inner(|inner| inner.before_park(jobs, helps, waiter));
             self.start(start);
             match next {
                 Next::Park if !waiter.is_done() => waiter.parker.park(),
@@ -375,7 +384,7 @@ impl Pool {
             }
             let stay = self.inner(|inner| {
                 let idle = inner.queue.is_empty();
-                if inner.active() > jobs || (inner.quitting && idle) {
+                if inner.active() > inner.allowed(jobs) || (inner.quitting && idle) {
                     inner.threads -= 1;
                     return false;
                 }
@@ -467,6 +476,7 @@ impl Pool {
             inner.threads = 0;
             inner.waiting = 0;
             inner.nested_waits = 0;
+            inner.deep_waits = 0;
             inner.running = usize::from(DEPTH.with(Cell::get) > 0);
         });
         WORKER.with(|worker| worker.set(false));

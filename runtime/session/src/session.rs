@@ -10,6 +10,7 @@ use crate::dylib::{Dylib, DylibId, DylibShared, Visibility};
 use crate::effects::{Effects, Launching};
 use crate::error::SessionError;
 use crate::gate::Inside;
+use crate::inside;
 use crate::lookup::{Lookup, Need, Required};
 use crate::pool::{Pool, PoolConfig};
 use crate::responsibility::Responsibility;
@@ -175,6 +176,15 @@ impl Session {
         (self.0.reporter)(error);
     }
 
+    /// Starts a task, on behalf of the question this thread works for.
+    pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) {
+        let question = inside::now();
+        self.0.pool.spawn(move || {
+            let _inside = inside::set(question);
+            work();
+        });
+    }
+
     pub(crate) fn tracker_event(&self, event: &TrackerEvent) {
         if let Some(hook) = &self.0.on_tracker_event {
             hook(event);
@@ -195,6 +205,22 @@ impl Session {
         let result = change(&mut self.lock(), &mut effects);
         effects.run(self);
         result
+    }
+
+    /// The number of a dylib, which must be one of this session.
+    pub(crate) fn own(&self, dylib: &Dylib) -> Result<DylibId, SessionError> {
+        match self.is(dylib.session()) {
+            true => Ok(dylib.id()),
+            false => Err(SessionError::ForeignDylib {
+                dylib: Arc::clone(&dylib.shared().name),
+            }),
+        }
+    }
+
+    /// Whether both are handles of one session.
+    #[inline]
+    pub(crate) fn is(&self, other: &Session) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Runs a callback of the embedder; a panic is reported.
@@ -258,8 +284,11 @@ impl Session {
     /// get an error, work in flight is told.
     ///
     /// # Errors
-    /// `DylibDefunct`; nothing is changed then.
+    /// `DylibDefunct`, `ForeignDylib`; nothing is changed then.
     pub fn remove_dylibs(&self, dylibs: &[Dylib]) -> Result<(), SessionError> {
+        for dylib in dylibs {
+            self.own(dylib)?;
+        }
         let shared: Vec<_> = dylibs.iter().map(|d| Arc::clone(d.shared())).collect();
         self.change(|state, effects| state.remove_dylibs(&shared, effects))
     }
@@ -301,6 +330,11 @@ impl Session {
 
     pub(crate) fn drop_tracker(&self, shared: &Arc<DylibShared>, key: TrackerKey) {
         self.change(|state, effects| {
+            if state.tentative.contains(&key) {
+                // It is there.
+                let _ = state.remove_tracker(key, effects);
+                return;
+            }
             let default = state.dylib(shared.id).map(|dylib| dylib.default_tracker);
             if let Some(default) = default
                 && state.trackers.contains_key(&key)
@@ -372,7 +406,7 @@ impl Session {
                 drop(state);
                 let session = self.clone();
                 let launching = (unit, discards, launch);
-                return self.0.pool.spawn(move || session.materialize(launching));
+                return self.spawn(move || session.materialize(launching));
             }
             if cell.live == 0 && cell.discards.is_empty() {
                 state.units.remove(key);
@@ -427,7 +461,8 @@ impl Session {
 
     /// How far a symbol of a dylib has come; `None` if it is not defined there.
     pub fn symbol_state(&self, dylib: &Dylib, symbol: Symbol) -> Option<crate::SymbolState> {
-        Some(self.lock().entry((dylib.id(), symbol))?.state)
+        let dylib = self.own(dylib).ok()?;
+        Some(self.lock().entry((dylib, symbol))?.state)
     }
 
     /// A handle to a tracker by its key, if it is not defunct. Does not count as

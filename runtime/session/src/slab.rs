@@ -76,6 +76,17 @@ impl<T> Slab<T> {
         self.places.iter().filter_map(|place| place.value.as_ref())
     }
 
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        let places = (0..).zip(&self.places);
+        places
+            .filter(|(_, place)| place.value.is_some())
+            .map(|(index, place)| Key {
+                index,
+                generation: place.generation,
+            })
+            .collect()
+    }
+
     pub(crate) fn drain(&mut self) -> Vec<T> {
         let mut all = Vec::new();
         for (index, place) in self.places.iter_mut().enumerate() {

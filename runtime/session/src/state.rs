@@ -16,6 +16,7 @@
 //!   then change, so that an error leaves everything as it was.
 
 pub(crate) mod define;
+pub(crate) mod displaced;
 pub(crate) mod publish;
 pub(crate) mod remove;
 pub(crate) mod search;
@@ -24,6 +25,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
+use self::displaced::Displaced;
 use crate::dylib::{DylibId, DylibShared, Visibility};
 use crate::error::{Names, SessionError};
 use crate::flags::{Flags, SymbolState};
@@ -160,6 +162,8 @@ pub(crate) struct TrackerState {
     pub stale: usize,
     pub responsibilities: NumberSet<Key>,
     pub resources: Vec<Box<dyn Resource>>,
+    /// What its definitions took the place of, while it may still be undone.
+    pub displaced: Option<Vec<Displaced>>,
 }
 
 /// A lookup that found everything and waits for it to be ready.
@@ -181,6 +185,8 @@ pub(crate) struct State {
     pub queries: Slab<Query>,
     pub trackers: NumberMap<TrackerKey, TrackerState>,
     pub next_tracker: u64,
+    /// Trackers whose definitions may still be undone.
+    pub tentative: NumberSet<TrackerKey>,
     pub next_generator: u64,
     /// Unasked symbols that emitted code waits for: their unit was given back.
     pub stalled: HashSet<Place>,
@@ -204,6 +210,7 @@ impl State {
             queries: Slab::new(),
             trackers: NumberMap::default(),
             next_tracker: 0,
+            tentative: NumberSet::default(),
             next_generator: 0,
             stalled: HashSet::new(),
             waiting: Slab::new(),

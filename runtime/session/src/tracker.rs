@@ -1,7 +1,7 @@
 //! Trackers: the handles by which definitions are removed or transferred.
 //!
 //! Each dylib has a default tracker. Dropping the last handle of another one
-//! moves what is under it to the default tracker. Resources (memory, stubs,
+//! moves what is under it to the default tracker; of a tentative one, takes it back. Resources (memory, stubs,
 //! unwind rows) are attached to trackers and handed back on removal, after the
 //! symbols are gone and outside of any lock.
 
@@ -162,9 +162,11 @@ impl Tracker {
     /// and resources too. This one is defunct from then on.
     ///
     /// # Errors
-    /// `TrackerDefunct`, `ForeignTracker`.
+    /// `TrackerDefunct`; `ForeignTracker` if it belongs to another dylib, `ForeignDylib` if
+    /// to another session.
     pub fn transfer_to(&self, other: &Tracker) -> Result<(), SessionError> {
         let handle = &self.0;
+        handle.session.own(&other.dylib())?;
         handle
             .session
             .change(|state, effects| state.transfer(handle.key, other.0.key, effects))

@@ -89,8 +89,14 @@ fn waits_nest_without_deadlock() {
             "deeper than one stack helps"
         );
     }
+    assert!(chain(jobs(0), 500).is_ok(), "also without workers");
     // Beyond all bounds it is an error, not a hang.
-    let error = chain(jobs(0), 200).unwrap_err();
+    let bounded = PoolConfig {
+        help_depth: 1,
+        ..jobs(0)
+    };
+    assert!(chain(bounded.clone(), 40).is_ok());
+    let error = chain(bounded, 2_000).unwrap_err();
     let mut cause: &dyn std::error::Error = &error;
     while let Some(next) = cause.source() {
         cause = next;

@@ -188,7 +188,7 @@ impl Core {
             self.materialize(id, version)?;
         }
         let moves = self.moves(&module, &planned, &allowed.migrations)?;
-        self.replacing.register(&image.modules);
+        self.replacing.register(&staging.tracker, &image.modules)?;
         let summary = module.readers.summary();
         let name = |id: &SymbolId| summary.symbols[id.index()].name.clone();
         let hooks = self.hooks_of(&module, &planned, &entries);
@@ -442,7 +442,8 @@ impl Core {
                 name: static_name(link_name),
             };
             self.set_function(id, function);
-            names.push(Name::strong(link_name.clone(), Definition::Function { id }));
+            let name = Name::strong(link_name.clone(), Definition::Function { id });
+            names.push(name.hidden(summary.symbols[symbol.index()].hidden));
         }
         self.names.define(&staging.tracker, names)?;
         let mut names = Vec::new();
@@ -455,7 +456,7 @@ impl Core {
             let meaning =
                 base.and_then(|base| self.names.find(&module.dylib, &plan.import(base).name));
             if let Some(definition) = meaning {
-                names.push(Name::strong(import.name.clone(), definition));
+                names.push(Name::strong(import.name.clone(), definition).hidden(info.hidden));
             }
         }
         self.names.define(&staging.tracker, names)?;

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 
 use uruk_locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use uruk_session::{Dylib, DylibId};
+use uruk_session::{Dylib, DylibId, SessionError, Tracker};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Entry, Kept, VersionId};
 
@@ -122,8 +122,6 @@ pub(crate) struct Replacing {
     /// Modules other than those whose functions the function table leads to matter by what
     /// they define besides: data, and copies for the optimizer.
     modules: Mutex<Vec<Weak<Module>>>,
-    /// Modules with data: their types are asked for as long as the data can be.
-    with_data: Mutex<Vec<Arc<Module>>>,
     /// Link names of variables that got other storage, and those they have there.
     moved_names: Mutex<MovedNames>,
     history: Mutex<History>,
@@ -136,7 +134,6 @@ impl Default for Replacing {
             epoch: AtomicU64::new(0),
             stale: RwLock::default(),
             modules: Mutex::default(),
-            with_data: Mutex::default(),
             moved_names: Mutex::default(),
             history: Mutex::new(History {
                 sets: VecDeque::new(),
@@ -212,14 +209,26 @@ impl Replacing {
         }
     }
 
-    /// Notes the modules of an image that was bound.
-    pub(crate) fn register(&self, modules: &[(usize, Arc<Module>)]) {
+    /// Notes the modules of an image that was bound. `tracker` keeps those with data: the types
+    /// of variables are asked for as long as their names are there.
+    ///
+    /// # Errors
+    /// The tracker was removed.
+    pub(crate) fn register(
+        &self,
+        tracker: &Tracker,
+        modules: &[(usize, Arc<Module>)],
+    ) -> Result<(), SessionError> {
         let mut held = lock(&self.modules);
         held.retain(|module| module.strong_count() != 0);
         held.extend(modules.iter().map(|(_, module)| Arc::downgrade(module)));
         drop(held);
         let with_data = modules.iter().filter(|(_, module)| has_data(module));
-        lock(&self.with_data).extend(with_data.map(|(_, module)| Arc::clone(module)));
+        let with_data: Vec<_> = with_data.map(|(_, module)| Arc::clone(module)).collect();
+        match with_data.is_empty() {
+            true => Ok(()),
+            false => tracker.attach(Box::new(move || drop(with_data))),
+        }
     }
 
     /// The modules of `dylib` that are still of use, latest first.
@@ -263,6 +272,19 @@ impl Replacing {
         drop(history);
         // Their code is retired, which takes locks.
         drop(given_up);
+    }
+
+    /// Forgets the ways back of a function that was removed. True if nobody replaces anything
+    /// now: else a set that was taken may still name it.
+    pub(crate) fn forget(&self, id: FunctionId) -> bool {
+        let mut forgotten = Vec::new();
+        for set in &mut lock(&self.history).sets {
+            forgotten.extend(set.before.extract_if(.., |before| before.id == id));
+        }
+        // Their code is retired, which takes locks.
+        drop(forgotten);
+        // After the sets: who takes one has the turn by then.
+        !self.turns.is_taken()
     }
 
     /// Says that the code of a version that is kept for a rollback lies elsewhere. False, and

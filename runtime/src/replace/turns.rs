@@ -50,6 +50,12 @@ impl Turns {
         }
     }
 
+    /// Whether anybody has the turn. Relaxed: who asks has looked, under a lock, at what the
+    /// owner takes under the same lock.
+    pub(super) fn is_taken(&self) -> bool {
+        self.owner.load(Ordering::Relaxed) != 0
+    }
+
     /// In the child of a fork: nobody replaces anything.
     pub(super) fn after_fork_child(&self) {
         self.owner.store(0, Ordering::Relaxed);

@@ -81,6 +81,8 @@ pub(super) struct Inner {
     pub(super) running: usize,
     /// Of these, the ones that wait inside it, workers or not.
     pub(super) nested_waits: usize,
+    /// Of these, the ones too deep to help, in a pool without workers.
+    pub(super) deep_waits: usize,
     pub(super) started: usize,
     pub(super) held: bool,
     pub(super) quitting: bool,
@@ -106,9 +108,14 @@ impl Inner {
         self.threads - self.waiting.min(self.threads)
     }
 
+    /// Workers that may be active: one for deep waits where there are none otherwise.
+    pub(super) fn allowed(&self, jobs: usize) -> usize {
+        jobs.max(usize::from(self.deep_waits > 0))
+    }
+
     /// Counts a new thread in, if one more may run; its number.
     pub(super) fn new_thread(&mut self, jobs: usize) -> Option<usize> {
-        if self.active() >= jobs || self.threads >= jobs + MAX_SPARES {
+        if self.active() >= self.allowed(jobs) || self.threads >= jobs + MAX_SPARES {
             return None;
         }
         self.threads += 1;
@@ -116,9 +123,14 @@ impl Inner {
         Some(self.started - 1)
     }
 
-    pub(super) fn before_park(&mut self, jobs: usize, waiter: &Waiter) -> (Option<usize>, Next) {
+    pub(super) fn before_park(
+        &mut self,
+        jobs: usize,
+        helps: bool,
+        waiter: &Waiter,
+    ) -> (Option<usize>, Next) {
         let work = !self.queue.is_empty() && self.open();
-        if jobs == 0 {
+        if jobs == 0 && helps {
             if work {
                 return (None, Next::LookAgain);
             }

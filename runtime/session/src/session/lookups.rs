@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use super::Session;
-use crate::dylib::DylibShared;
 use crate::effects::{Effects, Launching};
 use crate::error::SessionError;
 use crate::flags::Flags;
-use crate::generator::{Ask, GeneratorId, Progress};
+use crate::generator::{Ask, Progress};
+use crate::inside::{self, Question};
 use crate::job::{Job, Outcome};
 use crate::lookup::{Found, Lookup, LookupFuture, LookupResult, Need};
 use crate::ready::Ready;
@@ -16,39 +16,60 @@ use crate::state::search::Step;
 use crate::symbol::Symbol;
 
 impl Session {
+    /// Begins a lookup, unless it names a dylib of another session; see [`Session::run_job`].
+    fn begin(&self, lookup: Lookup, outcome: Outcome, keep: bool) -> Option<Launching> {
+        let foreign = lookup.order.iter().find_map(|(d, _)| self.own(d).err());
+        let job = Job::new(lookup, outcome, inside::now());
+        match foreign {
+            None => self.run_job(job, keep),
+            Some(error) => {
+                let mut effects = Effects::default();
+                effects.finish(job, Err(error));
+                effects.run_but_one(self, keep)
+            }
+        }
+    }
+
     /// Takes a lookup as far as it goes. With `keep`, one unit that it starts is
     /// given back for the caller to run.
     pub(crate) fn run_job(&self, job: Job, keep: bool) -> Option<Launching> {
+        let _inside = inside::set(job.inside.clone());
         let mut job = job;
         loop {
             let mut effects = Effects::default();
             let step = self.lock().step(job, &mut effects);
             let kept = effects.run_but_one(self, keep);
             let Step::Ask(asking) = step else { return kept };
-            let (shared, id) = (Arc::clone(&asking.shared), asking.id);
             let generator = Arc::clone(&asking.generator);
             let (ask, progress) = Ask::new(self, asking);
-            self.guarded(|| generator.generate(ask));
+            let question = Arc::clone(ask.question());
+            self.guarded(|| {
+                let _inside = inside::set(Some(Arc::clone(&question)));
+                generator.generate(ask);
+            });
             let answer = std::mem::replace(&mut *progress.lock(), Progress::Suspended);
             let Progress::Answered(back, answer) = answer else {
                 return None;
             };
-            job = self.leave_generator(&shared, id, back, answer)?;
+            job = self.leave_generator(&question, back, answer)?;
         }
     }
 
     /// A generator has answered; the lookup, unless it ends here.
     pub(crate) fn leave_generator(
         &self,
-        shared: &Arc<DylibShared>,
-        id: GeneratorId,
+        question: &Question,
         job: Job,
         answer: Result<(), SessionError>,
     ) -> Option<Job> {
         self.change(|state, effects| {
-            let there = state.leave_generator(shared.id, id, effects);
+            question.end();
+            let there = match question.nested {
+                true => state.has_generator(question.shared.id, question.id),
+                false => state.leave_generator(question.shared.id, question.id, effects),
+            };
             let removed = || SessionError::GeneratorRemoved {
-                dylib: Arc::clone(&shared.name),
+                dylib: Arc::clone(&question.shared.name),
             };
             match answer.and_then(|()| if there { Ok(()) } else { Err(removed()) }) {
                 Ok(()) => Some(job),
@@ -61,7 +82,12 @@ impl Session {
     }
 
     /// The answer if everything is ready, without a lock.
-    fn lookup_ready(lookup: &Lookup) -> Option<LookupResult> {
+    fn lookup_ready(&self, lookup: &Lookup) -> Option<LookupResult> {
+        // What a dylib of another session has is an error of the slow way.
+        let mut order = lookup.order.iter();
+        if !order.all(|(dylib, _)| self.is(dylib.session())) {
+            return None;
+        }
         let mut found = Vec::with_capacity(lookup.symbols.len());
         'symbols: for (symbol, need) in &lookup.symbols {
             for (dylib, visibility) in &lookup.order {
@@ -95,7 +121,7 @@ impl Session {
     /// `NotFound` with all names that are missing, `Failed` with all that
     /// failed, what a generator answered, `Removed`, `WaitTooDeep`, `Ended`.
     pub fn lookup(&self, lookup: Lookup) -> Result<LookupResult, SessionError> {
-        if let Some(result) = Self::lookup_ready(&lookup) {
+        if let Some(result) = self.lookup_ready(&lookup) {
             return Ok(result);
         }
         let future = LookupFuture::new(&self.0.pool);
@@ -103,9 +129,7 @@ impl Session {
         let outcome = Outcome::Addresses(Box::new(move |result| told.finish(result)));
         let pool = &self.0.pool;
         let keep = pool.may_help();
-        let kept = pool.for_the_sake_of(&future.waiter, || {
-            self.run_job(Job::new(lookup, outcome), keep)
-        });
+        let kept = pool.for_the_sake_of(&future.waiter, || self.begin(lookup, outcome, keep));
         if let Some(launching) = kept {
             let waiter = Arc::clone(&future.waiter);
             pool.run(|| self.materialize(launching), Some(waiter));
@@ -120,10 +144,10 @@ impl Session {
         lookup: Lookup,
         done: impl FnOnce(Result<LookupResult, SessionError>) + Send + 'static,
     ) {
-        if let Some(result) = Self::lookup_ready(&lookup) {
+        if let Some(result) = self.lookup_ready(&lookup) {
             return done(Ok(result));
         }
-        self.run_job(Job::new(lookup, Outcome::Addresses(Box::new(done))), false);
+        self.begin(lookup, Outcome::Addresses(Box::new(done)), false);
     }
 
     /// Looks symbols up; the answer can be waited for.
@@ -152,6 +176,6 @@ impl Session {
         lookup: Lookup,
         done: impl FnOnce(Result<Vec<(Symbol, Flags)>, SessionError>) + Send + 'static,
     ) {
-        self.run_job(Job::new(lookup, Outcome::Flags(Box::new(done))), false);
+        self.begin(lookup, Outcome::Flags(Box::new(done)), false);
     }
 }

@@ -104,7 +104,7 @@ impl State {
                     discards.push(*symbol);
                     continue;
                 }
-                Choice::Override(old) => self.discard(old, *symbol, effects),
+                Choice::Override(old) => self.displace(place, old, tracker, effects),
                 Choice::Take => {}
             }
             live += 1;
@@ -160,7 +160,7 @@ impl State {
     }
 
     /// Writes an entry over what may be there; keeps what waits for the symbol.
-    fn put(
+    pub(crate) fn put(
         &mut self,
         place: Place,
         flags: Flags,
@@ -253,20 +253,15 @@ impl State {
         self.check_duplicates(dylib, symbols)?;
         let mut accepted = Vec::new();
         for (symbol, flags) in symbols {
-            match self.choose((dylib, *symbol), *flags) {
+            let place = (dylib, *symbol);
+            match self.choose(place, *flags) {
                 Choice::Discard | Choice::Duplicate => continue,
-                Choice::Override(old) => self.discard(old, *symbol, effects),
+                Choice::Override(old) => self.displace(place, old, tracker, effects),
                 Choice::Take => {}
             }
             accepted.push((*symbol, *flags));
             let owner = Owner::Responsibility(responsibility);
-            self.put(
-                (dylib, *symbol),
-                *flags,
-                tracker,
-                owner,
-                SymbolState::Materializing,
-            );
+            self.put(place, *flags, tracker, owner, SymbolState::Materializing);
         }
         self.wake_waiting(&accepted, effects);
         Ok(accepted)

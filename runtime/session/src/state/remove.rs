@@ -1,5 +1,6 @@
 //! Taking definitions out again: symbols, trackers, dylibs.
 
+use super::displaced::Displaced;
 use super::{Owner, Place, State, TrackerState};
 use crate::dylib::{DylibId, DylibShared};
 use crate::effects::Effects;
@@ -14,8 +15,20 @@ use std::sync::Arc;
 impl State {
     /// A new tracker of a dylib.
     pub(crate) fn add_tracker(&mut self, dylib: DylibId) -> TrackerKey {
+        self.new_tracker(dylib, None)
+    }
+
+    /// As `add_tracker`, with a list for what its definitions displace.
+    pub(crate) fn new_tracker(
+        &mut self,
+        dylib: DylibId,
+        displaced: Option<Vec<Displaced>>,
+    ) -> TrackerKey {
         let key = TrackerKey::new(self.next_tracker);
         self.next_tracker += 1;
+        if displaced.is_some() {
+            self.tentative.insert(key);
+        }
         self.trackers.insert(
             key,
             TrackerState {
@@ -24,6 +37,7 @@ impl State {
                 stale: 0,
                 responsibilities: super::NumberSet::default(),
                 resources: Vec::new(),
+                displaced,
             },
         );
         if let Some(dylib) = self.dylib_mut(dylib) {
@@ -124,6 +138,7 @@ impl State {
             });
         };
         let dylib = tracker.dylib;
+        self.tentative.remove(&key);
         if let Some(state) = self.dylib_mut(dylib) {
             state.trackers.remove(&key);
             if state.default_tracker == key {
@@ -144,6 +159,8 @@ impl State {
         symbols.retain(|s| self.entry((dylib, *s)).is_some_and(|e| e.tracker == key));
         let places = symbols.into_iter().map(|symbol| (dylib, symbol)).collect();
         self.take_out(places, effects, true);
+        self.forget_displaced(key, effects);
+        self.undo(dylib, tracker.displaced.take(), effects);
         effects.resources.append(&mut tracker.resources);
         effects.events.push(TrackerEvent::Removed {
             dylib,
@@ -203,6 +220,9 @@ impl State {
                 state.default_tracker = to;
             }
         }
+        self.tentative.remove(&from);
+        self.confirm(source.displaced.take(), effects);
+        self.move_displaced(from, to);
         effects
             .events
             .push(TrackerEvent::Transferred { dylib, from, to });
@@ -241,6 +261,7 @@ impl State {
             {
                 for tracker in &state.trackers {
                     self.trackers.remove(tracker);
+                    self.tentative.remove(tracker);
                 }
                 for cell in state.generators {
                     effects.drop_generator(cell, &shared.name);
@@ -252,6 +273,7 @@ impl State {
         for state in self.dylibs.iter_mut().flatten() {
             state.link_order.retain(|(id, _)| !removed.contains(id));
         }
+        self.give_up_waiting(effects);
         Ok(())
     }
 }

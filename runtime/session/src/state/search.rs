@@ -6,6 +6,7 @@ use crate::effects::Effects;
 use crate::error::SessionError;
 use crate::flags::{Flags, SymbolState};
 use crate::generator::{Asking, GeneratorId};
+use crate::inside::Question;
 use crate::job::{Job, Outcome};
 use crate::lookup::{LookupResult, Missing, Need};
 use crate::slab::Key;
@@ -105,16 +106,33 @@ impl State {
             return Step::Settled;
         };
         let mine = granted == Some((dylib, cell.id));
-        let step = if cell.busy && !mine {
+        let id = cell.id;
+        let outer = job.inside.iter().flat_map(Question::chain);
+        let asked: Vec<&[Symbol]> = outer
+            .filter(|question| question.id == id && !question.is_over())
+            .map(|question| question.symbols.as_slice())
+            .collect();
+        let nested = cell.busy && !mine && !asked.is_empty();
+        let circle: Vec<Symbol> = missing
+            .iter()
+            .map(|(symbol, _)| *symbol)
+            .filter(|symbol| asked.iter().any(|asked| asked.contains(symbol)))
+            .collect();
+        let step = if !circle.is_empty() {
+            let names = self.name_set(circle.into_iter().map(|symbol| (dylib, symbol)));
+            effects.finish(job, Err(SessionError::GeneratorCycle(names)));
+            Step::Settled
+        } else if cell.busy && !mine && !nested {
             cell.line.push_back(job);
             Step::Settled
         } else {
             cell.busy = true;
-            job.asked.push(cell.id);
+            job.asked.push(id);
+            let symbols = missing.iter().map(|(symbol, _)| *symbol).collect();
+            let question = Question::new(id, shared, symbols, nested, job.inside.clone());
             Step::Ask(Asking {
                 generator: Arc::clone(&cell.generator),
-                id: cell.id,
-                shared: Arc::clone(shared),
+                question: Arc::new(question),
                 job,
                 missing,
             })
@@ -125,6 +143,12 @@ impl State {
             self.leave_generator(dylib, id, effects);
         }
         step
+    }
+
+    /// Whether a dylib has a generator still.
+    pub(crate) fn has_generator(&self, dylib: DylibId, id: GeneratorId) -> bool {
+        let mut generators = self.dylib(dylib).into_iter().flat_map(|d| &d.generators);
+        generators.any(|cell| cell.id == id)
     }
 
     /// A lookup is out of a generator: the next in line may go in. False if the
@@ -172,7 +196,7 @@ impl State {
             }
         }
         if !missing.is_empty() {
-            if job.missing == Missing::Wait {
+            if job.missing == Missing::Wait && self.may_be_defined(&job) {
                 return self.wait_for(job, missing);
             }
             let error = self.not_found(&job, missing);
@@ -267,6 +291,9 @@ impl State {
 
     /// Makes a unit's symbols the duty of a responsibility and sends it off.
     pub(crate) fn launch(&mut self, unit: Key, effects: &mut Effects) {
+        if !self.tentative.is_empty() {
+            self.end_displacements(unit, effects);
+        }
         let Some(cell) = self.units.get_mut(unit) else {
             return;
         };
@@ -323,6 +350,41 @@ impl State {
         }
     }
 
+    /// Whether it makes sense to wait for definitions: whose names are looked up, the first
+    /// dylib of the order, is there.
+    fn may_be_defined(&self, job: &Job) -> bool {
+        let first = job.order.first();
+        first.is_some_and(|(dylib, _)| self.dylib(*dylib).is_some())
+    }
+
+    /// Dylibs are gone: lookups on their behalf that wait for definitions fail.
+    pub(crate) fn give_up_waiting(&mut self, effects: &mut Effects) {
+        for key in self.waiting.keys() {
+            let lost = |(job, _): &(Job, Vec<Symbol>)| !self.may_be_defined(job);
+            if !self.waiting.get(key).is_some_and(lost) {
+                continue;
+            }
+            if let Some((job, missing)) = self.stop_waiting(key, None) {
+                let error = self.not_found(&job, missing);
+                effects.finish(job, Err(error));
+            }
+        }
+    }
+
+    /// Takes a lookup out of the tables of waiting ones; `but` has been seen to.
+    fn stop_waiting(&mut self, key: Key, but: Option<Symbol>) -> Option<(Job, Vec<Symbol>)> {
+        let (job, missing) = self.waiting.remove(key)?;
+        for other in missing.iter().filter(|other| Some(**other) != but) {
+            if let Some(keys) = self.waiting_for.get_mut(other) {
+                keys.retain(|waiting| *waiting != key);
+                if keys.is_empty() {
+                    self.waiting_for.remove(other);
+                }
+            }
+        }
+        Some((job, missing))
+    }
+
     /// Puts a lookup aside until one of the symbols is defined.
     fn wait_for(&mut self, job: Job, missing: Vec<Symbol>) {
         let key = self.waiting.insert((job, missing.clone()));
@@ -338,17 +400,9 @@ impl State {
         }
         for (symbol, _) in symbols {
             for key in self.waiting_for.remove(symbol).unwrap_or_default() {
-                let Some((job, missing)) = self.waiting.remove(key) else {
+                let Some((job, _)) = self.stop_waiting(key, Some(*symbol)) else {
                     continue;
                 };
-                for other in missing.iter().filter(|other| *other != symbol) {
-                    if let Some(keys) = self.waiting_for.get_mut(other) {
-                        keys.retain(|waiting| *waiting != key);
-                        if keys.is_empty() {
-                            self.waiting_for.remove(other);
-                        }
-                    }
-                }
                 effects.resume(job);
             }
         }

@@ -1,0 +1,100 @@
+//! Stubs of functions that were removed, by name.
+//!
+//! Callers that were compiled before know the stub, or its slot. When the name is defined
+//! again in the same dylib the new function gets that stub, so that their next call finds
+//! it. Only where that would be unsound it gets another: a typed handle
+//! ([`Func`](crate::Func)) was checked against the type of the old one, and a replacement that
+//! was under way when the function was removed may still name it.
+//!
+//! Invariant: a stub is in the table only from the end of its function's removal on, until
+//! it is taken out for another.
+//!
+//! Both tables have an entry for each name that was removed and not defined since, and so are
+//! bounded by the stubs there are.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+
+use uruk_locks::{Mutex, MutexGuard};
+use uruk_session::{Dylib, DylibId};
+use uruk_stubs::FunctionId;
+
+use crate::core::{Core, Module};
+use crate::error::Error;
+
+use uruk_codegen::SymbolId;
+
+type Stubs = HashMap<(DylibId, Box<str>), FunctionId>;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Removed {
+    stubs: Mutex<Stubs>,
+    /// The IR types that functions were acquired as.
+    acquired: Mutex<HashMap<FunctionId, String>>,
+}
+
+impl Removed {
+    /// Files the stub of a function whose removal is over.
+    pub(crate) fn file(&self, dylib: &Dylib, link_name: &str, id: FunctionId) {
+        lock(&self.stubs).insert((dylib.id(), link_name.into()), id);
+    }
+
+    /// Says that somebody holds a typed handle to a function.
+    pub(crate) fn note_acquired(&self, id: FunctionId, ir_type: &str) {
+        let mut acquired = lock(&self.acquired);
+        acquired.entry(id).or_insert_with(|| ir_type.to_owned());
+    }
+
+    /// Forgets a dylib, in which nothing is defined any more.
+    pub(crate) fn forget_dylib(&self, dylib: &Dylib) {
+        let mut gone = Vec::new();
+        lock(&self.stubs).retain(|(of, _), id| {
+            let stays = *of != dylib.id();
+            gone.extend((!stays).then_some(*id));
+            stays
+        });
+        let mut acquired = lock(&self.acquired);
+        for id in gone {
+            acquired.remove(&id);
+        }
+    }
+
+    fn take(&self, dylib: &Dylib, link_name: &str) -> Option<FunctionId> {
+        let mut stubs = lock(&self.stubs);
+        if stubs.is_empty() {
+            return None;
+        }
+        stubs.remove(&(dylib.id(), link_name.into()))
+    }
+
+    fn acquired_as(&self, id: FunctionId) -> Option<String> {
+        lock(&self.acquired).get(&id).cloned()
+    }
+}
+
+impl Core {
+    /// A stub for a function of a module: that of the function of its name that was removed,
+    /// if there is one, else a new one.
+    pub(crate) fn stub_for(
+        &self,
+        module: &Arc<Module>,
+        symbol: SymbolId,
+        link_name: &str,
+    ) -> Result<FunctionId, Error> {
+        if let Some(id) = self.removed.take(&module.dylib, link_name) {
+            let fits = match self.removed.acquired_as(id) {
+                Some(ir_type) => module.readers.reader()?.function_type(symbol) == ir_type,
+                None => true,
+            };
+            if fits && self.stubs.revive(id) {
+                return Ok(id);
+            }
+        }
+        Ok(self.stubs.allocate()?)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
