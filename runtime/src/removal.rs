@@ -281,7 +281,8 @@ impl Core {
         // Last: a replacement that is under way may name it, and so may a way back.
         let settled = self.replacing.forget(id) && settled;
         if let (Some(Body::Module(function)), true) = (body, settled) {
-            let link_name = &function.module.plan().import(function.symbol).name;
+            let plan = function.module.plan();
+            let link_name = &plan.import(function.symbol).name;
             self.removed.file(&function.module.dylib, link_name, id);
         }
     }
