@@ -271,6 +271,8 @@ impl<'b> Settling<'_, 'b> {
             Look::Running if thread.request.is_some() => {
                 match self.withdraw(thread.request.take()) {
                     Ok(_) => {
+                        // It may block the signal by now, and has its time to do so.
+                        thread.since = now;
                         let there = self.ask(thread);
                         (!there).then_some((How::Gone, None))
                     }
