@@ -38,6 +38,7 @@ pub struct JitBuilder {
     reclaim: ReclaimConfig,
     listeners: Vec<Listener>,
     replacements_kept: Option<usize>,
+    pub(crate) untrusted: Option<crate::untrusted::Untrusted>,
 }
 
 impl fmt::Debug for JitBuilder {
@@ -185,6 +186,7 @@ impl JitBuilder {
         // Until the session is known to whoever forks.
         let _pass = service::begin();
         let core = Core::new(heap, jobs, tiers, tools, self.reclaim)?;
+        core.distrust(self.untrusted);
         if let Some(count) = self.replacements_kept {
             core.replacing.keep_sets(count);
         }

@@ -43,6 +43,7 @@ use crate::event::Event;
 use crate::guest::threads;
 use crate::jobs::PATIENCE;
 use crate::thread;
+use crate::untrusted;
 use crate::versions::Request;
 
 /// How long the end of a session, or of the process, waits for compiles under way.
@@ -389,6 +390,7 @@ fn register_fork_handlers() {
         // any guest code runs: ours then run last before a fork and first after it.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
         uruk_locks::demand();
+        fatal::demand();
     });
 }
 
@@ -438,6 +440,10 @@ unsafe extern "C" fn in_child() {
         return;
     };
     uruk_unwind::after_fork();
+    if untrusted::is_reader() {
+        // It reads one input and ends: nothing runs there that a session would serve.
+        return;
+    }
     threads::after_fork_child();
     for core in &state.sessions {
         // Inherited code runs on even when the kernel refuses fresh memory; the next

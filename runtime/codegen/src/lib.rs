@@ -16,6 +16,7 @@
 //!   and become [`CodegenError`]s.
 //!
 //! Reading order: [`summary`] (what a module holds, as plain data),
+//! `bitstream` and `structure` (checked before LLVM reads), `inspect` (all of it read at once),
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
 //! answered), [`reader`], `table`, `extract`, `globals`, `body` and `constant` (the copy),
 //! `candidates`, `survey`, `library`, `parcel` and `foreign` (bodies for other modules, and
@@ -41,6 +42,7 @@ pub mod summary;
 pub mod warm;
 
 mod bitcode;
+mod bitstream;
 mod body;
 mod candidates;
 mod constant;
@@ -50,6 +52,7 @@ mod foreign;
 mod gate;
 mod globals;
 mod guide;
+mod inspect;
 mod interface;
 mod labels;
 mod library;
@@ -62,6 +65,7 @@ mod probe;
 mod query;
 mod scan;
 mod shape;
+mod structure;
 mod survey;
 mod table;
 
@@ -74,6 +78,7 @@ pub use emit::{host_cpu, llvm_version};
 pub use error::CodegenError;
 pub use facts::{FactStats, FactStore};
 pub use foreign::Offer;
+pub use inspect::inspect;
 pub use interface::Layout;
 pub use labels::Labels;
 pub use parcel::Parcel;
