@@ -35,6 +35,7 @@ use crate::service;
 use crate::stats::Counters;
 use crate::tiers::{TierSettings, TierState};
 use crate::tools::Tools;
+use crate::untrusted::Untrusted;
 
 /// One module of the program.
 pub(crate) struct Module {
@@ -53,6 +54,8 @@ pub(crate) struct Module {
     pub(crate) constants: Shared,
     definitions: OnceLock<HashMap<Box<str>, SymbolId>>,
     interprocedural: OnceLock<Option<String>>,
+    /// The types of its symbols as LLVM writes them, once somebody asked for one.
+    types: OnceLock<Vec<Arc<str>>>,
 }
 
 impl Module {
@@ -70,6 +73,7 @@ impl Module {
             constants: Shared::default(),
             definitions: OnceLock::new(),
             interprocedural: OnceLock::new(),
+            types: OnceLock::new(),
         })
     }
 
@@ -105,6 +109,27 @@ impl Module {
                 .collect()
         });
         definitions.get(link_name).copied()
+    }
+
+    /// The type of a symbol as LLVM writes it. The first time LLVM is asked for all of the
+    /// module's, on a thread that it can take down; whoever asks may be any thread.
+    pub(crate) fn type_of(module: &Arc<Module>, symbol: SymbolId) -> Result<Arc<str>, Error> {
+        if module.types.get().is_none() {
+            let name = module.readers.bitcode().name().to_owned();
+            let lost = move |message: &str| {
+                Error::Codegen(CodegenError::Fatal {
+                    module: name.clone(),
+                    unit: String::from("its types"),
+                    message: message.to_owned(),
+                })
+            };
+            let of = Arc::clone(module);
+            let found =
+                service::sacrificial("uruk-types", lost, move || Ok(of.readers.reader()?.types()))?;
+            let _ = module.types.set(found);
+        }
+        let types = module.types.get().map_or(&[][..], Vec::as_slice);
+        Ok(types.get(symbol.index()).cloned().unwrap_or_default())
     }
 
     /// Why bodies of this module may hold parts of each other, if they may.
@@ -174,6 +199,8 @@ pub(crate) struct Core {
     pub(crate) destructors: Mutex<BTreeMap<u64, Vec<u64>>>,
     /// True once a whole program is loaded: this process is that program.
     program: AtomicBool,
+    /// Inputs are read apart first, within these limits.
+    pub(crate) untrusted: OnceLock<Untrusted>,
     lost_worker: AtomicBool,
     stopping: AtomicBool,
     pub(crate) jobs: usize,
@@ -232,6 +259,7 @@ impl Core {
             names,
             main,
             images: AtomicU64::new(0),
+            untrusted: OnceLock::new(),
             functions: RwLock::default(),
             objects: Objects::default(),
             bodies: RwLock::default(),

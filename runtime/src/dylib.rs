@@ -71,7 +71,7 @@ impl Dylib {
     /// # Errors
     /// A syntax error with line and column; otherwise as [`Jit::add_bitcode`].
     pub fn add_ir(&self, name: &str, text: &str) -> Result<(), Error> {
-        self.add_source(Source::text(name, text)?)
+        self.add_source(Source::text(name, text))
     }
 
     /// Adds a module built with inkwell; it is copied.
@@ -150,11 +150,11 @@ impl Dylib {
         let id = self.id_of(name)?;
         let actual = core.function_type(id)?;
         let wanted = F::ir_type();
-        if actual != wanted {
+        if *actual != *wanted {
             return Err(Error::Signature {
                 function: name.to_owned(),
                 wanted,
-                actual,
+                actual: actual.to_string(),
             });
         }
         let _busy = service::enter();
@@ -223,6 +223,7 @@ impl Dylib {
     }
 
     fn add_source(&self, source: Source) -> Result<(), Error> {
+        self.jit.core().admit(&source)?;
         let _busy = service::enter();
         let tracker = self.dylib.default_tracker()?;
         self.jit.core().add(&tracker, source)

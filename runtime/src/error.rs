@@ -9,6 +9,7 @@ use uruk_session::SessionError;
 use uruk_stubs::StubError;
 
 use crate::replace::ReplaceError;
+use crate::untrusted::Rejection;
 
 /// What can go wrong in the library; the session stays usable after any of them.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -51,6 +52,14 @@ pub enum Error {
     UnknownFormat {
         /// The file.
         file: String,
+    },
+    /// An input of a session for untrusted ones was not let in.
+    #[error("{file}: {why}")]
+    Untrusted {
+        /// The input.
+        file: String,
+        /// What its reader met.
+        why: Rejection,
     },
     /// Loading, extracting or compiling failed.
     #[error(transparent)]

@@ -2,31 +2,32 @@
 //! slots like a C function pointer.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use uruk_codegen::Kind;
 use uruk_roots::{CountedThread, Inside};
 use uruk_stubs::FunctionId;
 
-use crate::core::Core;
+use crate::core::{Core, Module};
 use crate::error::Error;
 use crate::jit::Jit;
 use crate::service;
 
 impl Core {
     /// The IR type of a function that is behind a stub.
-    pub(crate) fn function_type(&self, id: FunctionId) -> Result<String, Error> {
+    pub(crate) fn function_type(&self, id: FunctionId) -> Result<Arc<str>, Error> {
         let _busy = service::enter();
         let name = || self.name_of(id).to_owned();
         let function = self
             .function(id)
             .ok_or_else(|| Error::NotAFunction { name: name() })?;
-        let reader = function.module.readers.reader()?;
+        let summary = function.module.readers.summary();
         debug_assert_eq!(
-            reader.summary().symbols[function.symbol.index()].kind,
+            summary.symbols[function.symbol.index()].kind,
             Kind::Function
         );
-        Ok(reader.function_type(function.symbol))
+        Module::type_of(&function.module, function.symbol)
     }
 }
 

@@ -39,6 +39,7 @@ pub struct JitBuilder {
     reclaim: ReclaimConfig,
     listeners: Vec<Listener>,
     replacements_kept: Option<usize>,
+    pub(crate) untrusted: Option<crate::untrusted::Untrusted>,
 }
 
 impl fmt::Debug for JitBuilder {
@@ -187,6 +188,7 @@ impl JitBuilder {
         let _pass = service::begin();
         room::check()?;
         let core = Core::new(heap, jobs, tiers, tools, self.reclaim)?;
+        core.distrust(self.untrusted);
         if let Some(count) = self.replacements_kept {
             core.replacing.keep_sets(count);
         }

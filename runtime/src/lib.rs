@@ -73,6 +73,7 @@ mod thread;
 mod tiers;
 mod tools;
 mod tracker;
+mod untrusted;
 mod versions;
 mod warmth;
 
@@ -90,6 +91,7 @@ pub use crate::stats::{MemoryStats, Stats, StatsFormat, TierStats};
 pub use crate::tiers::Tiers;
 pub use crate::tools::ToolSettings;
 pub use crate::tracker::{Removal, Tracker};
+pub use crate::untrusted::{Rejection, Untrusted};
 pub use inkwell;
 pub use uruk_codegen::{CodegenError, llvm_version};
 pub use uruk_heap::{BackingChoice, Freed, HeapConfig, HeapError, Place, Room};

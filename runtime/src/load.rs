@@ -19,7 +19,6 @@ use crate::error::{Error, Missing};
 use crate::hooks::{Hook, Target};
 use crate::names::{Definition, Name};
 use crate::program::Mode;
-use crate::service;
 use crate::stats::Counters;
 
 /// Functions and variables of libraries that programs are known to replace.
@@ -38,9 +37,11 @@ const INTERPOSERS: [&str; 12] = [
     "_ZdaPv",
 ];
 
-/// One input, read but not bound.
+/// One input, told by its kind. LLVM has not seen it: it does so on a thread that it can
+/// take down.
 pub(crate) enum Source {
     Bitcode(Bitcode),
+    Text { file: String, text: String },
     Object { file: String, bytes: Arc<[u8]> },
 }
 
@@ -49,7 +50,7 @@ impl Source {
     pub(crate) fn name(&self) -> &str {
         match self {
             Source::Bitcode(bitcode) => bitcode.name(),
-            Source::Object { file, .. } => file,
+            Source::Text { file, .. } | Source::Object { file, .. } => file,
         }
     }
 
@@ -64,10 +65,11 @@ impl Source {
     }
 
     /// IR text.
-    pub(crate) fn text(file: &str, text: &str) -> Result<Source, Error> {
-        // LLVM reads it, whose own locks a child of fork would find held.
-        let _busy = service::enter();
-        Ok(Source::Bitcode(Bitcode::from_ir_text(file, text)?))
+    pub(crate) fn text(file: &str, text: &str) -> Source {
+        Source::Text {
+            file: file.to_owned(),
+            text: text.to_owned(),
+        }
     }
 
     /// Tells what `bytes` are: bitcode (raw or wrapped), an ELF object, IR text.
@@ -82,7 +84,9 @@ impl Source {
             });
         }
         match std::str::from_utf8(&bytes) {
-            Ok(text) if !text.trim().is_empty() && !text.contains('\0') => Source::text(file, text),
+            Ok(text) if !text.trim().is_empty() && !text.contains('\0') => {
+                Ok(Source::text(file, text))
+            }
             _ => Err(Error::UnknownFormat {
                 file: file.to_owned(),
             }),
@@ -159,15 +163,16 @@ impl Core {
         let mut objects = Vec::new();
         let mut object_symbols = Vec::new();
         for (file, source) in sources.into_iter().enumerate() {
-            match source {
-                Source::Bitcode(bitcode) => {
-                    modules.push((file, Arc::new(Module::new(bitcode, self.readers(), dylib)?)));
-                }
+            let bitcode = match source {
+                Source::Bitcode(bitcode) => bitcode,
+                Source::Text { file, text } => Bitcode::from_ir_text(&file, &text)?,
                 Source::Object { file: name, bytes } => {
                     object_symbols.push((file, object_definitions(&name, &bytes)?));
                     objects.push((name, bytes));
+                    continue;
                 }
-            }
+            };
+            modules.push((file, Arc::new(Module::new(bitcode, self.readers(), dylib)?)));
         }
         let image = self.bind(tracker, modules, objects, &object_symbols, mode)?;
         Counters::add_time(&self.counters.load_ns, start);

@@ -104,12 +104,13 @@ impl Program {
     pub fn load(jit: &Jit, files: &[PathBuf], options: ProgramOptions) -> Result<Program, Error> {
         let core = Arc::clone(jit.core());
         core.become_program();
-        let _busy = service::enter();
-        core.set_dump_asm(&options.dump_asm);
         let sources = files
             .iter()
             .map(|file| Source::read(file))
             .collect::<Result<Vec<_>, _>>()?;
+        sources.iter().try_for_each(|source| core.admit(source))?;
+        let _busy = service::enter();
+        core.set_dump_asm(&options.dump_asm);
         let (image, started) =
             core.load_and_start(&core.main.default_tracker()?, sources, options.mode)?;
         let file = files.first().cloned().unwrap_or_default();

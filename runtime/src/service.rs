@@ -50,6 +50,7 @@ use crate::panics;
 use crate::room;
 use crate::shield::{self, Shield};
 use crate::thread;
+use crate::untrusted;
 
 /// How long the end of a session, or of the process, waits for compiles under way.
 pub(crate) const LAST_COMPILES: Duration = Duration::from_secs(10);
@@ -399,6 +400,7 @@ fn register_fork_handlers() {
         // any guest code runs: ours then run last before a fork and first after it.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
         uruk_locks::demand(shield::is_interruptible);
+        fatal::demand();
     });
 }
 
@@ -464,6 +466,10 @@ unsafe extern "C" fn in_child() {
 /// Makes a child whole, with the locks that it was made under.
 fn made_in_child(state: ForkState) {
     uruk_unwind::after_fork();
+    if untrusted::is_reader() {
+        // It reads one input and ends: nothing runs there that a session would serve.
+        return;
+    }
     threads::after_fork_child();
     for core in &state.sessions {
         // Inherited code runs on even when the kernel refuses fresh memory; the next

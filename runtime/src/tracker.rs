@@ -150,7 +150,7 @@ impl Tracker {
     /// # Errors
     /// As there, and that the tracker was removed.
     pub fn add_ir(&self, name: &str, text: &str) -> Result<(), Error> {
-        self.add(Source::text(name, text)?)
+        self.add(Source::text(name, text))
     }
 
     /// [`Dylib::add_module`], under this tracker.
@@ -209,6 +209,7 @@ impl Tracker {
     }
 
     fn add(&self, source: Source) -> Result<(), Error> {
+        self.jit.core().admit(&source)?;
         let _pass = service::enter();
         if self.tracker.is_defunct() {
             return Err(uruk_session::SessionError::TrackerDefunct {

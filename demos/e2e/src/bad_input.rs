@@ -30,7 +30,7 @@ const CUTS: usize = 12;
 type Check = fn(&Room) -> Result<(), String>;
 
 /// The checks, each with the name of its trial.
-const CHECKS: [(&str, Check); 30] = [
+const CHECKS: [(&str, Check); 32] = [
     ("no file is given", no_file),
     ("an unknown option", unknown_option),
     ("lazy and eager at once", both_modes),
@@ -47,6 +47,8 @@ const CHECKS: [(&str, Check); 30] = [
     ("a syntax error in IR text", syntax_error),
     ("a type error in IR text", type_error),
     ("IR that does not verify", invalid_ir),
+    ("IR that LLVM ends the process for", fatal_when_read),
+    ("input that LLVM crashes on", untrusted),
     ("an object for another machine", other_machine),
     ("an object of another class", other_class),
     ("bitcode for another machine", other_machine_bitcode),
@@ -348,6 +350,29 @@ fn relocation_range(room: &Room) -> Result<(), String> {
         &[],
     )?;
     room.refused(&[], &[near, far], &["very_far", "range"])
+}
+
+/// LLVM reads debug info's version, verifies, and gives up.
+fn fatal_when_read(room: &Room) -> Result<(), String> {
+    let text = "define i32 @main() \"frame-pointer\"=\"x\" { ret i32 0 }\n\
+                !llvm.module.flags = !{!0}\n!0 = !{i32 2, !\"Debug Info Version\", i32 3}\n";
+    let path = room.file("fatal.ll", text)?;
+    room.refused(&[], &[path], &["fatal.ll", "LLVM"])
+}
+
+/// A process apart reads what is not trusted: LLVM's crash there is an error, and what it can
+/// read runs.
+fn untrusted(room: &Room) -> Result<(), String> {
+    // The parser calls itself for each of them, until its stack ends.
+    let text = format!("@x = global {}i8", "[1 x ".repeat(2_000_000));
+    let path = room.file("deep.ll", text)?;
+    room.refused(&["--untrusted"], &[path], &["deep.ll", "LLVM crashed"])?;
+    let path = room.compile("good.bc", PROGRAM, &[])?;
+    let outcome = room.run_in(Mode::Lazy, &["--untrusted"], &[path])?;
+    match outcome.ending {
+        Ending::Status(0) => Ok(()),
+        other => Err(verdict::ending(other)),
+    }
 }
 
 /// Functions that run at tier 1 and cannot be compiled at tier 2, because they inline

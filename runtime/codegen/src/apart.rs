@@ -30,6 +30,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::context::OwnedModule;
 use crate::emit::Emitter;
 use crate::extract::Unit;
+use crate::gate::Gate;
 use crate::reader::{c_name, value_name};
 
 /// How the names of the sections begin that hold one constant each, which must outlive the
@@ -64,13 +65,13 @@ pub fn stays_with_code(section: &str, table: bool) -> bool {
 }
 
 /// Emits a unit, the constants of a version apart.
-pub(crate) fn emit(emitter: &mut Emitter, unit: &Unit) -> Vec<u8> {
+pub(crate) fn emit(gate: &Gate, emitter: &mut Emitter, unit: &Unit) -> Vec<u8> {
     let module = &unit.module;
     if !unit.is_version {
-        return emitter.emit(module.raw());
+        return emitter.emit(gate, module.raw());
     }
     set_apart(module);
-    let object = emitter.emit(module.raw());
+    let object = emitter.emit(gate, module.raw());
     debug_assert!(
         left_beside_code(module).is_empty(),
         "not apart: {:?}",

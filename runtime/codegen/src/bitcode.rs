@@ -1,22 +1,25 @@
 //! One input: bitcode and its name.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use inkwell::llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
 use inkwell::llvm_sys::ir_reader::LLVMParseIRInContext2;
 use inkwell::llvm_sys::prelude::LLVMModuleRef;
 
+use crate::bitstream::Malformed;
 use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
 use crate::error::CodegenError;
 #[cfg(doc)]
 use crate::reader::Reader;
 use crate::reader::c_name;
+use crate::structure::Structure;
 
 /// The bytes of a module, shareable between threads and readers.
 #[derive(Clone)]
 pub struct Bitcode {
     pub(crate) name: Arc<str>,
     pub(crate) bytes: Arc<[u8]>,
+    structure: Arc<OnceLock<Result<Structure, Malformed>>>,
 }
 
 impl Bitcode {
@@ -25,7 +28,19 @@ impl Bitcode {
         Bitcode {
             name: name.into(),
             bytes: bytes.into(),
+            structure: Arc::default(),
         }
+    }
+
+    /// The shape of the stream, checked by the first who asks.
+    pub(crate) fn structure(&self) -> Result<&Structure, CodegenError> {
+        let checked = self.structure.get_or_init(|| Structure::check(&self.bytes));
+        checked.as_ref().map_err(|cause| CodegenError::Malformed {
+            module: self.name.to_string(),
+            bit: cause.bit,
+            block: cause.block,
+            message: cause.what.to_string(),
+        })
     }
 
     /// Parses IR text and keeps its bitcode.

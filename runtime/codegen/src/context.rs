@@ -14,10 +14,12 @@ use inkwell::llvm_sys::core::{
     LLVMDisposeModule, LLVMGetBufferSize, LLVMGetBufferStart, LLVMGetDiagInfoDescription,
     LLVMGetDiagInfoSeverity,
 };
+use inkwell::llvm_sys::error::{LLVMDisposeErrorMessage, LLVMErrorRef, LLVMGetErrorMessage};
 use inkwell::llvm_sys::prelude::{
     LLVMContextRef, LLVMDiagnosticInfoRef, LLVMMemoryBufferRef, LLVMModuleRef,
 };
 
+use crate::fatal;
 use crate::gate::Gate;
 
 /// Owns a context and the error messages LLVM reported in it.
@@ -33,6 +35,7 @@ unsafe impl Send for LlvmContext {}
 
 impl LlvmContext {
     pub(crate) fn new() -> LlvmContext {
+        fatal::enter();
         let errors: Box<RefCell<Vec<String>>> = Box::default();
         // SAFETY: plain constructor.
         let raw = unsafe { LLVMContextCreate() };
@@ -102,6 +105,24 @@ pub(crate) unsafe fn take_message(message: *mut c_char) -> String {
     // SAFETY: owned by us by the caller's promise, not used after this.
     unsafe { LLVMDisposeMessage(message) };
     text
+}
+
+/// The message of an error, if there is one, which is given back.
+///
+/// # Safety
+/// `error` is null or an error that nobody else takes.
+pub(crate) unsafe fn take_error(error: LLVMErrorRef) -> Option<String> {
+    if error.is_null() {
+        return None;
+    }
+    // SAFETY: ours by the caller's promise; the message is a C string, disposed with its
+    // own function once it is copied.
+    unsafe {
+        let raw = LLVMGetErrorMessage(error);
+        let message = CStr::from_ptr(raw).to_string_lossy().into_owned();
+        LLVMDisposeErrorMessage(raw);
+        Some(message)
+    }
 }
 
 /// Owns a module; must be dropped before its context.

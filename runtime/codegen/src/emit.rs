@@ -7,7 +7,6 @@
 use std::sync::Once;
 
 use inkwell::llvm_sys::core::LLVMSetTarget;
-use inkwell::llvm_sys::error::{LLVMDisposeErrorMessage, LLVMGetErrorMessage};
 use inkwell::llvm_sys::prelude::LLVMModuleRef;
 use inkwell::llvm_sys::target::{
     LLVM_InitializeNativeAsmParser, LLVM_InitializeNativeAsmPrinter, LLVM_InitializeNativeTarget,
@@ -24,8 +23,9 @@ use inkwell::llvm_sys::transforms::pass_builder::{
 };
 
 use crate::compile::Tier;
-use crate::context::take_message;
+use crate::context::{take_error, take_message};
 use crate::error::CodegenError;
+use crate::gate::Gate;
 use crate::pipeline::Pipeline;
 use crate::reader::c_name;
 
@@ -147,16 +147,8 @@ impl Emitter {
             LLVMDisposePassBuilderOptions(options);
             error
         };
-        if error.is_null() {
-            return Ok(());
-        }
-        // SAFETY: a non-null error is ours; its message is a C string we dispose.
-        unsafe {
-            let raw = LLVMGetErrorMessage(error);
-            let message = std::ffi::CStr::from_ptr(raw).to_string_lossy().into_owned();
-            LLVMDisposeErrorMessage(raw);
-            Err(message)
-        }
+        // SAFETY: ours since the call.
+        unsafe { take_error(error) }.map_or(Ok(()), Err)
     }
 
     /// Makes the pipeline anew; false if it cannot be had.
@@ -171,9 +163,11 @@ impl Emitter {
         true
     }
 
-    /// Emits a module to a relocatable object.
-    pub(crate) fn emit(&mut self, module: LLVMModuleRef) -> Vec<u8> {
-        self.pipeline.emit(module)
+    /// Emits a module to a relocatable object. `gate` is that of the module's context; once
+    /// it is cancelled the object is of no use.
+    pub(crate) fn emit(&mut self, gate: &Gate, module: LLVMModuleRef) -> Vec<u8> {
+        // SAFETY: a live module, as for the pipeline.
+        unsafe { gate.emitting(module, || self.pipeline.emit(module)) }
     }
 }
 

@@ -12,6 +12,21 @@ pub enum CodegenError {
         /// LLVM's message.
         message: String,
     },
+    /// The bytes are not a well-formed stream of bitcode; LLVM did not see them.
+    #[error(
+        "{module}: damaged bitcode: {message} (at bit {bit}{})",
+        .block.map(|block| format!(", in block {block}")).unwrap_or_default()
+    )]
+    Malformed {
+        /// Name of the input.
+        module: String,
+        /// Where, in bits from the beginning of the stream.
+        bit: u64,
+        /// Number of the innermost block, as LLVM counts kinds of blocks.
+        block: Option<u32>,
+        /// What is wrong.
+        message: String,
+    },
     /// IR text with a syntax error.
     #[error("{module}:{message}")]
     Syntax {

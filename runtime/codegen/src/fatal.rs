@@ -4,10 +4,19 @@
 //! What can be given up is the thread. A compile that is prepared for it runs under
 //! [`guard`]; should LLVM report a fatal error there, the guard's handler is told,
 //! the readers the thread had borrowed are written off, and the thread sleeps for
-//! ever, with whatever LLVM left on its stack. Elsewhere LLVM's default applies.
+//! ever, with whatever LLVM left on its stack. Elsewhere LLVM's default applies: the
+//! process ends.
+//!
+//! LLVM reports such errors from anywhere: also from reading bitcode or text, where old
+//! forms of attributes and metadata are upgraded, and from building a type. So whoever
+//! works for a program that goes on enters LLVM under a guard only, and says so once
+//! ([`demand`]). From then on a build with `debug_assertions` panics where a context is
+//! made, a reader is borrowed, or a borrowed one is used, without a guard: nothing in LLVM
+//! is reached but through one of these. Only giving things back needs none: it frees.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, Weak};
 
 use inkwell::llvm_sys::error_handling::LLVMInstallFatalErrorHandler;
@@ -19,6 +28,28 @@ type Handler = Box<dyn FnOnce(&str)>;
 thread_local! {
     static HANDLER: RefCell<Option<Handler>> = const { RefCell::new(None) };
     static BORROWED: RefCell<Vec<Weak<Ledger>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Relaxed: set before the first entry it is about, and never taken back.
+static DEMANDED: AtomicBool = AtomicBool::new(false);
+
+/// Has entries into LLVM without a [`guard`] panic where `debug_assertions` are on.
+pub fn demand() {
+    DEMANDED.store(true, Ordering::Relaxed);
+}
+
+/// True inside a [`guard`] of the calling thread.
+#[must_use]
+pub fn is_guarded() -> bool {
+    HANDLER.with(|handler| handler.borrow().is_some())
+}
+
+/// The check at each entry.
+pub(crate) fn enter() {
+    debug_assert!(
+        is_guarded() || !DEMANDED.load(Ordering::Relaxed),
+        "LLVM is entered where its fatal errors end the process"
+    );
 }
 
 /// Runs `work`. If LLVM reports a fatal error in it, `on_fatal` is called with LLVM's

@@ -3,9 +3,23 @@
 //! `llvm::OptPassGate` belongs to a context. Both pass managers ask it before every pass
 //! that can be left out, the one of IR passes and the one of code generation; LLVM's own
 //! (`-opt-bisect-limit`) is a debugging tool that leaves out all passes after the n-th. This
-//! one leaves out all passes once a compile is cancelled, so that `LLVMRunPasses` and
-//! emission return soon, from wherever they are; what they leave is valid and of no use.
-//! Passes that are required (selection of instructions, allocation of registers) run on.
+//! one leaves out all *IR* passes once a compile is cancelled, so that `LLVMRunPasses`
+//! returns soon, from wherever it is. Each of these passes takes valid IR and leaves valid
+//! IR, so any of them can be left out; what is left is thrown away.
+//!
+//! Code generation asks the same question, and there the same answer would not do: once
+//! instructions are selected, a pass that counts as optional may lower what a later one
+//! cannot read. Left out behind others that did run, such passes made LLVM write through a
+//! null pointer when it encoded instructions (`MCObjectStreamer::emitInstToData`), at one
+//! in thirty of the places where it asks. So there a cancelled compile is ended otherwise:
+//! the gate makes the module's functions `available_externally`. Of such a function there
+//! is no code to be made, which `MachineFunctionPass::runOnFunction` looks at before each
+//! pass on machine code, required ones (selection of instructions, allocation of
+//! registers) and the writer of the object included; each pass on IR that is still to come
+//! leaves valid IR as before. What was made of a function by then is therefore seen by
+//! nobody but the pass that frees it. The pass that asked is told to run: it finds
+//! what it would have found, and is the last. The object that comes out has no code, and is
+//! thrown away.
 //!
 //! Asking costs the IR pass manager the names of pass and function, so it is enabled for
 //! units of [`LARGE`] instructions only; smaller ones are done within milliseconds.
@@ -17,11 +31,18 @@
 //! Invariants:
 //! - The gate outlives its context, and is used by the thread that uses the context.
 //! - LLVM never destroys it.
+//! - Asked by code generation it answers yes, always.
+//! - It knows a module while code is generated for it, and no longer.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
+use std::ptr::null_mut;
 
-use inkwell::llvm_sys::prelude::LLVMContextRef;
+use inkwell::llvm_sys::LLVMLinkage;
+use inkwell::llvm_sys::core::{
+    LLVMGetFirstFunction, LLVMGetNextFunction, LLVMIsDeclaration, LLVMSetLinkage,
+};
+use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMModuleRef};
 
 use crate::cancel::Cancellation;
 
@@ -71,6 +92,8 @@ pub(crate) struct Gate {
     table: *const Table,
     token: RefCell<Option<Cancellation>>,
     enabled: Cell<bool>,
+    /// The module code is generated for; null at other times.
+    emitted: Cell<LLVMModuleRef>,
 }
 
 const _: () = assert!(std::mem::offset_of!(Gate, table) == 0 && size_of::<Table>() == 32);
@@ -82,6 +105,7 @@ impl Gate {
             table: &raw const TABLE.table,
             token: RefCell::default(),
             enabled: Cell::new(false),
+            emitted: Cell::new(null_mut()),
         })
     }
 
@@ -104,6 +128,19 @@ impl Gate {
     pub(crate) fn expect(&self, instructions: u32) {
         let watched = self.token.borrow().is_some();
         self.enabled.set(watched && instructions >= LARGE);
+    }
+
+    /// Has `emit` generate code for `module`, or for none of its functions that are not
+    /// done once the token is cancelled.
+    ///
+    /// # Safety
+    /// `module` is live until this returns, and of the context whose gate this is. It is
+    /// used for nothing else afterwards.
+    pub(crate) unsafe fn emitting<R>(&self, module: LLVMModuleRef, emit: impl FnOnce() -> R) -> R {
+        self.emitted.set(module);
+        let result = emit();
+        self.emitted.set(null_mut());
+        result
     }
 
     /// True if the compile is to end; a look at the token.
@@ -130,7 +167,33 @@ extern "C" fn should_run(
 ) -> bool {
     // SAFETY: the gate of the context, which is alive while its context is.
     let gate = unsafe { &*gate };
-    !gate.look()
+    let emitted = gate.emitted.get();
+    if !gate.look() {
+        return true;
+    }
+    if !emitted.is_null() {
+        // SAFETY: live while it is noted, by `emitting`.
+        unsafe { withhold(emitted) };
+    }
+    !emitted.is_null()
+}
+
+/// Lets no more code be made for any function of a module.
+///
+/// # Safety
+/// The module is live.
+unsafe fn withhold(module: LLVMModuleRef) {
+    // SAFETY: walks the list of functions to its null end. The list stays as it is, and
+    // linkage is a field of each that the pass manager looks at only between two passes.
+    unsafe {
+        let mut function = LLVMGetFirstFunction(module);
+        while !function.is_null() {
+            if LLVMIsDeclaration(function) == 0 {
+                LLVMSetLinkage(function, LLVMLinkage::LLVMAvailableExternallyLinkage);
+            }
+            function = LLVMGetNextFunction(function);
+        }
+    }
 }
 
 extern "C" fn is_enabled(gate: *const Gate) -> bool {

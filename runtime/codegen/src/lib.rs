@@ -16,6 +16,7 @@
 //!   and become [`CodegenError`]s.
 //!
 //! Reading order: [`summary`] (what a module holds, as plain data),
+//! `bitstream` and `structure` (checked before LLVM reads), `inspect` (all of it read at once),
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
 //! answered), [`reader`], `table`, `extract`, `globals`, `body` and `constant` (the copy),
 //! `candidates`, `survey`, `library`, `parcel` and `foreign` (bodies for other modules, and
@@ -42,6 +43,7 @@ pub mod warm;
 
 mod apart;
 mod bitcode;
+mod bitstream;
 mod body;
 mod candidates;
 mod constant;
@@ -51,6 +53,7 @@ mod foreign;
 mod gate;
 mod globals;
 mod guide;
+mod inspect;
 mod interface;
 mod labels;
 mod library;
@@ -63,6 +66,7 @@ mod probe;
 mod query;
 mod scan;
 mod shape;
+mod structure;
 mod survey;
 mod table;
 
@@ -76,6 +80,7 @@ pub use emit::{host_cpu, llvm_version};
 pub use error::CodegenError;
 pub use facts::{FactStats, FactStore};
 pub use foreign::Offer;
+pub use inspect::inspect;
 pub use interface::Layout;
 pub use labels::Labels;
 pub use parcel::Parcel;

@@ -93,6 +93,7 @@ impl ReaderPool {
     /// # Errors
     /// As [`Reader::new`], when a further reader has to be made.
     pub fn reader(&self) -> Result<Lent, CodegenError> {
+        fatal::enter();
         let reader = match self.idle_or_right_to_make() {
             Some(reader) => reader,
             None => match Reader::with_summary(&self.bitcode, Some(Arc::clone(&self.summary))) {
@@ -148,6 +149,7 @@ impl Lent {
 impl Deref for Lent {
     type Target = Reader;
     fn deref(&self) -> &Reader {
+        fatal::enter();
         self.reader
             .as_ref()
             .expect("present until given up, which takes `self`")
@@ -156,6 +158,7 @@ impl Deref for Lent {
 
 impl DerefMut for Lent {
     fn deref_mut(&mut self) -> &mut Reader {
+        fatal::enter();
         self.reader
             .as_mut()
             .expect("present until given up, which takes `self`")

@@ -1,12 +1,15 @@
 //! Questions about a module that need types or bodies: signatures, sizes, and who uses
 //! a symbol (asked only to explain an error).
 
+use std::sync::Arc;
+
 use inkwell::llvm_sys::LLVMValueKind;
 use inkwell::llvm_sys::core::{
     LLVMDisposeMessage, LLVMGetBasicBlockParent, LLVMGetFirstUse, LLVMGetInstructionParent,
     LLVMGetNextUse, LLVMGetUser, LLVMGetValueKind, LLVMGlobalGetValueType, LLVMPrintTypeToString,
 };
-use inkwell::llvm_sys::prelude::LLVMValueRef;
+use inkwell::llvm_sys::prelude::{LLVMTypeRef, LLVMValueRef};
+use rustc_hash::FxHashMap;
 
 use crate::error::CodegenError;
 use crate::reader::{Reader, Verify, value_name};
@@ -47,16 +50,25 @@ impl Reader {
         })
     }
 
-    /// The type of a function as LLVM writes it, such as `i32 (ptr, double)`.
-    pub fn function_type(&self, function: SymbolId) -> String {
-        let value = self.table().values[function.index()];
-        // SAFETY: a live global; the string is ours and disposed after copying.
-        unsafe {
-            let raw = LLVMPrintTypeToString(LLVMGlobalGetValueType(value));
-            let text = std::ffi::CStr::from_ptr(raw).to_string_lossy().into_owned();
-            LLVMDisposeMessage(raw);
-            text
-        }
+    /// The types of all symbols, by number, as LLVM writes them: `i32 (ptr, double)`. Each
+    /// type is written once.
+    pub fn types(&self) -> Vec<Arc<str>> {
+        let mut written: FxHashMap<LLVMTypeRef, Arc<str>> = FxHashMap::default();
+        let text = |value: &LLVMValueRef| {
+            // SAFETY: a live global.
+            let ty = unsafe { LLVMGlobalGetValueType(*value) };
+            let text = written.entry(ty).or_insert_with(|| {
+                // SAFETY: a live type; the string is ours and disposed after copying.
+                unsafe {
+                    let raw = LLVMPrintTypeToString(ty);
+                    let text = std::ffi::CStr::from_ptr(raw).to_string_lossy().into();
+                    LLVMDisposeMessage(raw);
+                    text
+                }
+            });
+            Arc::clone(text)
+        };
+        self.table().values.iter().map(text).collect()
     }
 
     /// For each of `symbols`, names of functions and variables that mention it;

@@ -15,14 +15,14 @@ use inkwell::llvm_sys::analysis::{
 };
 use inkwell::llvm_sys::bit_reader::LLVMGetBitcodeModuleInContext2;
 use inkwell::llvm_sys::core::{LLVMGetModuleInlineAsm, LLVMGetTarget, LLVMGetValueName2};
-use inkwell::llvm_sys::error::{LLVMDisposeErrorMessage, LLVMErrorRef, LLVMGetErrorMessage};
+use inkwell::llvm_sys::error::LLVMErrorRef;
 use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMValueRef};
 use rustc_hash::FxHashSet;
 
 use crate::apart;
 use crate::bitcode::Bitcode;
 use crate::compile::{Compile, Tier};
-use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
+use crate::context::{Buffer, LlvmContext, OwnedModule, take_error, take_message};
 use crate::emit::Emitter;
 use crate::error::CodegenError;
 use crate::extract::{AttributeKinds, Extraction, Unit};
@@ -76,7 +76,7 @@ pub struct Reader {
     /// By tier; the first is there from the start.
     emitters: [Option<Emitter>; 3],
     context: LlvmContext,
-    bitcode: Bitcode,
+    pub(crate) bitcode: Bitcode,
     table: SymbolTable,
     kinds: AttributeKinds,
     summary: Arc<ModuleSummary>,
@@ -237,7 +237,7 @@ impl Reader {
             if gate.look() {
                 return Err(Stop::Cancelled);
             }
-            Ok(apart::emit(emitter, unit))
+            Ok(apart::emit(gate, emitter, unit))
         })
     }
 
@@ -327,7 +327,7 @@ impl Reader {
 
     /// False after an error of LLVM: what it left in the context, and in the passes
     /// that are kept, is not to be built on.
-    pub(crate) fn is_sound(&self) -> bool {
+    pub fn is_sound(&self) -> bool {
         self.sound
     }
 
@@ -346,19 +346,13 @@ impl Reader {
             function: value_name(function),
             message,
         };
+        self.check_structure(function)?;
         let mut error: LLVMErrorRef = std::ptr::null_mut();
         // SAFETY: `function` is a live function of the lazy module; `error` is the
         // place for the returned `llvm::Error`, a single pointer.
         unsafe { llvm_materialize(&mut error, function) };
-        if !error.is_null() {
-            // SAFETY: a non-null error is ours; taking the message consumes it.
-            let raw = unsafe { LLVMGetErrorMessage(error) };
-            // SAFETY: a C string, disposed with its own function just below.
-            let message = unsafe { std::ffi::CStr::from_ptr(raw) }
-                .to_string_lossy()
-                .into_owned();
-            // SAFETY: see above.
-            unsafe { LLVMDisposeErrorMessage(raw) };
+        // SAFETY: ours since the call.
+        if let Some(message) = unsafe { take_error(error) } {
             return Err(fail(message));
         }
         // SAFETY: a live function with its body read.
@@ -469,6 +463,7 @@ fn read_lazily(context: &LlvmContext, bitcode: &Bitcode) -> Result<OwnedModule, 
     if bitcode.bytes().is_empty() {
         return Err(fail(Some(String::from("the file is empty"))));
     }
+    bitcode.structure()?;
     // SAFETY: the reader keeps `bitcode` alive until its module is dropped.
     let buffer = unsafe { Buffer::view(bitcode.bytes(), &c_name(bitcode.name())) };
     let mut module: LLVMModuleRef = std::ptr::null_mut();

@@ -4,7 +4,7 @@ use inkwell::llvm_sys::LLVMValueKind;
 use inkwell::llvm_sys::core::{
     LLVMGetFirstFunction, LLVMGetFirstGlobal, LLVMGetFirstGlobalAlias, LLVMGetFirstGlobalIFunc,
     LLVMGetIntrinsicID, LLVMGetNextFunction, LLVMGetNextGlobal, LLVMGetNextGlobalAlias,
-    LLVMGetNextGlobalIFunc, LLVMGetValueKind,
+    LLVMGetNextGlobalIFunc, LLVMGetValueKind, LLVMIsDeclaration,
 };
 use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMValueRef};
 use rustc_hash::FxHashMap;
@@ -18,6 +18,8 @@ use crate::summary::SymbolId;
 pub(crate) struct SymbolTable {
     pub(crate) values: Vec<LLVMValueRef>,
     pub(crate) index: FxHashMap<LLVMValueRef, SymbolId>,
+    /// For each of them, which of the module's bodies is its own.
+    pub(crate) bodies: Vec<Option<u32>>,
     /// Declarations of `llvm.fmuladd`.
     pub(crate) fmuladd: Vec<LLVMValueRef>,
     /// True if any function is `alwaysinline`.
@@ -54,6 +56,13 @@ impl SymbolTable {
         let is_function =
             |v| unsafe { LLVMGetValueKind(v) } == LLVMValueKind::LLVMFunctionValueKind;
         let functions = || values.iter().copied().filter(|&v| is_function(v));
+        let mut bodies = 0..;
+        let bodies = values.iter().map(|&v| {
+            // SAFETY: a live function; one whose body was not read yet is no declaration.
+            let defined = is_function(v) && unsafe { LLVMIsDeclaration(v) } == 0;
+            if defined { bodies.next() } else { None }
+        });
+        let bodies = bodies.collect();
         let fmuladd = functions()
             // SAFETY: a live function.
             .filter(|&v| unsafe { LLVMGetIntrinsicID(v) } != 0)
@@ -62,6 +71,7 @@ impl SymbolTable {
         let has_always_inline = functions().any(|v| has_function_attribute(v, always_inline));
         SymbolTable {
             index,
+            bodies,
             fmuladd,
             has_always_inline,
             values,

@@ -92,7 +92,7 @@ fn compile(
         return Ok(Err(message));
     }
     if !wanted() {
-        emitter.emit(module.raw());
+        emitter.emit(context.gate(), module.raw());
     }
     Ok(Ok(()))
 }

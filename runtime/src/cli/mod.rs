@@ -11,7 +11,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use uruk::{
     CodegenError, EXIT_FAILURE, Error, Freed, HeapConfig, Jit, JitBuilder, Mode, PolicyConfig,
     Program, ProgramOptions, ReclaimConfig, SamplingChoice, StatsFormat, Tier, Tiers, ToolSettings,
-    needs_low_addresses,
+    Untrusted, needs_low_addresses,
 };
 
 /// A lazy JIT runtime with hot patching for LLVM IR.
@@ -58,6 +58,11 @@ struct Run {
     /// again, but for half of the CPUs at most, compile better versions.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     jobs: Option<u32>,
+    /// The files may have been damaged, or made to do harm to LLVM: a process apart reads
+    /// them first, and what it crashes or hangs on is refused. What the program does when it
+    /// runs is not looked at.
+    #[arg(long)]
+    untrusted: bool,
     /// The function to start at.
     #[arg(long, value_name = "NAME", default_value = "main")]
     entry: String,
@@ -328,6 +333,9 @@ fn run_program(run: Run) -> i32 {
         .contract(run.fp_contract == ContractChoice::Fast);
     if let Some(jobs) = run.jobs {
         builder = builder.jobs(jobs as usize);
+    }
+    if run.untrusted {
+        builder = builder.untrusted(Untrusted::default());
     }
     let load = |builder: JitBuilder| {
         let jit = builder.build()?;

@@ -33,7 +33,7 @@ impl Input {
     pub(super) fn source(self, name: &str) -> Result<Source, Error> {
         match self {
             Input::Bitcode(bytes) => Ok(Source::Bitcode(Bitcode::new(name, bytes))),
-            Input::Ir(text) => Source::text(name, &text),
+            Input::Ir(text) => Ok(Source::text(name, &text)),
             Input::Object(bytes) => Ok(Source::Object {
                 file: name.to_owned(),
                 bytes,

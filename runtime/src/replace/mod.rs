@@ -57,6 +57,7 @@ use crate::error::Error;
 use crate::jit::Jit;
 use crate::load::Source;
 use crate::service;
+use uruk_codegen::Bitcode;
 
 use self::commit::Way;
 use self::input::Input;
@@ -331,6 +332,7 @@ impl Dylib {
     #[inline(never)]
     fn replace_in_turn(&self, replacement: Replacement) -> Result<Replaced, Error> {
         let core = self.jit.core();
+        core.admit(&replacement.input.clone().source(&replacement.name)?)?;
         let _turn = core.replacing.turn()?;
         let staging = {
             let _pass = service::enter();
@@ -415,6 +417,10 @@ impl Dylib {
         };
         let core = self.jit.core();
         core.on_compile_thread(name.clone(), move |core| match input.source(&name)? {
+            Source::Text { file, text } => {
+                let bitcode = Bitcode::from_ir_text(&file, &text)?;
+                core.prepare_replacement(&dylib, bitcode, &allowed, &staging)
+            }
             Source::Bitcode(bitcode) => {
                 core.prepare_replacement(&dylib, bitcode, &allowed, &staging)
             }

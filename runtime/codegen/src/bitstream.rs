@@ -1,0 +1,325 @@
+//! The container of bitcode: bits, blocks, records and abbreviations, read with bounds.
+//!
+//! LLVM's format, by its own description ("LLVM Bitcode File Format"): a stream of bits,
+//! little end first. A block says its number, the width of the abbreviation numbers in it
+//! and its length in words; a record is a code and operands, written plainly (`vbr6`
+//! throughout) or by an abbreviation, which the stream has defined before.
+//!
+//! Invariants:
+//! - Nothing is read beyond the end of the innermost block.
+//! - Nothing is allocated by a size that the stream claims: what a length counts must fit
+//!   in the bits that are left, an element taking at least one.
+
+use std::fmt;
+
+/// Why bytes are not a well-formed stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Malformed {
+    /// Bit of the stream it was found at.
+    pub(crate) bit: u64,
+    /// Number of the innermost block; none outside of all.
+    pub(crate) block: Option<u32>,
+    /// What is wrong.
+    pub(crate) what: What,
+}
+
+/// What is wrong with a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// It does not begin as bitcode does.
+    Magic,
+    /// The sizes in the wrapper do not fit the file.
+    Wrapper,
+    /// It ends in the middle of something.
+    End,
+    /// A number of more than 64 bits.
+    Number,
+    /// A block that is longer than the one it is in, or not as long as it says.
+    Length,
+    /// Blocks in blocks beyond any use.
+    Depth,
+    /// An abbreviation number that nothing defines.
+    Abbreviation(u64),
+    /// A definition of an abbreviation that describes no record.
+    Definition,
+    /// A count of more than there is room for.
+    Count(u64),
+    /// A body at a word where none begins.
+    Body(u64),
+    /// A block or record where there can be none.
+    Place,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            What::Magic => f.write_str("it does not begin as bitcode does"),
+            What::Wrapper => f.write_str("the sizes in its wrapper do not fit it"),
+            What::End => f.write_str("it ends in the middle of a record"),
+            What::Number => f.write_str("a number has more than 64 bits"),
+            What::Length => f.write_str("a block is not as long as it says"),
+            What::Depth => f.write_str("blocks are nested too deep"),
+            What::Abbreviation(number) => write!(f, "abbreviation {number} is not defined"),
+            What::Definition => f.write_str("an abbreviation describes no record"),
+            What::Count(count) => write!(f, "{count} items do not fit where they should be"),
+            What::Body(place) => write!(f, "no body begins at word {place}"),
+            What::Place => f.write_str("a block or record is out of place"),
+        }
+    }
+}
+
+/// One operand of an abbreviation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operand {
+    Literal(u64),
+    Fixed(u32),
+    Vbr(u32),
+    Char6,
+    Array,
+    Blob,
+}
+
+/// Operands of a record that are kept: the checks need no more.
+pub(crate) const KEPT: usize = 2;
+
+/// A record as far as it is looked at.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Record {
+    pub(crate) code: u64,
+    /// The first operands; zero where there are less.
+    pub(crate) operands: [u64; KEPT],
+    /// Operands in all, the bytes of a blob included.
+    pub(crate) count: u64,
+}
+
+impl Record {
+    fn take(&mut self, value: u64) {
+        if let Some(place) = self.operands.get_mut(self.count as usize) {
+            *place = value;
+        }
+        self.count += 1;
+    }
+}
+
+/// A place in a stream, and where what is read there has to end.
+#[derive(Clone)]
+pub(crate) struct Cursor<'a> {
+    bytes: &'a [u8],
+    pub(crate) bit: u64,
+    pub(crate) end: u64,
+    pub(crate) block: Option<u32>,
+}
+
+impl<'a> Cursor<'a> {
+    /// At the beginning of `bytes`.
+    pub(crate) fn new(bytes: &'a [u8]) -> Cursor<'a> {
+        Cursor {
+            bytes,
+            bit: 0,
+            end: bytes.len() as u64 * 8,
+            block: None,
+        }
+    }
+
+    #[cold]
+    pub(crate) fn fail(&self, what: What) -> Malformed {
+        Malformed {
+            bit: self.bit,
+            block: self.block,
+            what,
+        }
+    }
+
+    pub(crate) fn left(&self) -> u64 {
+        self.end - self.bit
+    }
+
+    /// A number of `width` bits, 32 at most.
+    #[inline]
+    pub(crate) fn fixed(&mut self, width: u32) -> Result<u64, Malformed> {
+        if self.left() < u64::from(width) {
+            return Err(self.fail(What::End));
+        }
+        let value = self.peek() & ((1 << width) - 1);
+        self.bit += u64::from(width);
+        Ok(value)
+    }
+
+    /// The bits from here on, 57 at least; zeros behind the end of the bytes.
+    #[inline]
+    fn peek(&self) -> u64 {
+        let from = (self.bit / 8) as usize;
+        let word = match self.bytes.get(from..from + 8) {
+            Some(bytes) => u64::from_le_bytes(bytes.try_into().unwrap_or_default()),
+            None => {
+                let mut word = [0; 8];
+                let rest = self.bytes.get(from..).unwrap_or_default();
+                word[..rest.len()].copy_from_slice(rest);
+                u64::from_le_bytes(word)
+            }
+        };
+        word >> (self.bit % 8)
+    }
+
+    /// A number in pieces of `width` bits, 2 to 32, the highest of which says that another
+    /// follows.
+    #[inline]
+    pub(crate) fn vbr(&mut self, width: u32) -> Result<u64, Malformed> {
+        let more = 1 << (width - 1);
+        let first = self.fixed(width)?;
+        if first & more == 0 {
+            return Ok(first);
+        }
+        let mut value = first & (more - 1);
+        let mut shift = width - 1;
+        loop {
+            let piece = self.fixed(width)?;
+            let bits = piece & (more - 1);
+            if shift >= 64 || (bits << shift) >> shift != bits {
+                return Err(self.fail(What::Number));
+            }
+            value |= bits << shift;
+            if piece & more == 0 {
+                return Ok(value);
+            }
+            shift += width - 1;
+        }
+    }
+
+    /// To the next word.
+    pub(crate) fn align(&mut self) -> Result<(), Malformed> {
+        let to = self.bit.next_multiple_of(32);
+        if to > self.end {
+            return Err(self.fail(What::End));
+        }
+        self.bit = to;
+        Ok(())
+    }
+
+    /// Passes `count` items of `width` bits.
+    fn pass(&mut self, count: u64, width: u32) -> Result<(), Malformed> {
+        match count.checked_mul(u64::from(width)) {
+            Some(bits) if bits <= self.left() => self.bit += bits,
+            _ => return Err(self.fail(What::Count(count))),
+        }
+        Ok(())
+    }
+
+    /// A count of things that take `least` bits each.
+    pub(crate) fn count(&mut self, width: u32, least: u64) -> Result<u64, Malformed> {
+        let count = self.vbr(width)?;
+        match count > self.left() / least {
+            true => Err(self.fail(What::Count(count))),
+            false => Ok(count),
+        }
+    }
+
+    /// What defines an abbreviation.
+    pub(crate) fn definition(&mut self) -> Result<Box<[Operand]>, Malformed> {
+        let count = self.count(5, 2)?;
+        let mut operands = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            operands.push(match self.fixed(1)? {
+                1 => Operand::Literal(self.vbr(8)?),
+                _ => self.encoding()?,
+            });
+        }
+        let scalars = match operands[..] {
+            [
+                ..,
+                Operand::Array,
+                Operand::Fixed(_) | Operand::Vbr(_) | Operand::Char6,
+            ] => &operands[..operands.len() - 2],
+            [.., Operand::Blob] => &operands[..operands.len() - 1],
+            _ => &operands[..],
+        };
+        let scalar = |one: &Operand| !matches!(one, Operand::Array | Operand::Blob);
+        // The code comes first.
+        match !scalars.is_empty() && scalars.iter().all(scalar) {
+            true => Ok(operands.into()),
+            false => Err(self.fail(What::Definition)),
+        }
+    }
+
+    fn encoding(&mut self) -> Result<Operand, Malformed> {
+        match self.fixed(3)? {
+            kind @ (1 | 2) => match (kind, self.vbr(5)?) {
+                // Nothing is written for these.
+                (_, 0) => Ok(Operand::Literal(0)),
+                (1, width @ 1..=32) => Ok(Operand::Fixed(width as u32)),
+                (2, width @ 2..=32) => Ok(Operand::Vbr(width as u32)),
+                _ => Err(self.fail(What::Definition)),
+            },
+            3 => Ok(Operand::Array),
+            4 => Ok(Operand::Char6),
+            5 => Ok(Operand::Blob),
+            _ => Err(self.fail(What::Definition)),
+        }
+    }
+
+    /// A record without an abbreviation.
+    pub(crate) fn plain(&mut self) -> Result<Record, Malformed> {
+        let mut record = Record {
+            code: self.vbr(6)?,
+            ..Record::default()
+        };
+        for _ in 0..self.count(6, 6)? {
+            record.take(self.vbr(6)?);
+        }
+        Ok(record)
+    }
+
+    /// A record that `abbreviation` describes.
+    pub(crate) fn record(&mut self, abbreviation: &[Operand]) -> Result<Record, Malformed> {
+        let mut record = Record::default();
+        let mut coded = false;
+        for (index, operand) in abbreviation.iter().enumerate() {
+            let value = match *operand {
+                Operand::Array => {
+                    let element = abbreviation.get(index + 1);
+                    self.array(element.copied(), &mut record)?;
+                    break;
+                }
+                Operand::Blob => {
+                    let length = self.count(6, 1)?;
+                    self.align()?;
+                    self.pass(length, 8)?;
+                    self.align()?;
+                    record.count += length;
+                    break;
+                }
+                Operand::Literal(value) => value,
+                Operand::Fixed(width) => self.fixed(width)?,
+                Operand::Vbr(width) => self.vbr(width)?,
+                Operand::Char6 => self.fixed(6)?,
+            };
+            match coded {
+                true => record.take(value),
+                false => (record.code, coded) = (value, true),
+            }
+        }
+        Ok(record)
+    }
+
+    fn array(&mut self, element: Option<Operand>, record: &mut Record) -> Result<(), Malformed> {
+        let count = self.count(6, 1)?;
+        let width = match element {
+            Some(Operand::Vbr(width)) => {
+                for _ in 0..count {
+                    record.take(self.vbr(width)?);
+                }
+                return Ok(());
+            }
+            Some(Operand::Fixed(width)) => width,
+            _ => 6,
+        };
+        let mut rest = count;
+        while rest > 0 && record.count < KEPT as u64 {
+            record.take(self.fixed(width)?);
+            rest -= 1;
+        }
+        self.pass(rest, width)?;
+        record.count += rest;
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! A compile may be cancelled at every look LLVM's gate gives, whatever the function is
+//! like; the reader and its pipeline are as good as new afterwards.
+//!
+//! One look after the other ends a compile of the function, in one reader. Every few of
+//! them, and at last, the function is compiled to its end there, to the bytes that a reader
+//! makes which never saw a cancellation.
+
+#[path = "../../tests/support/clang.rs"]
+mod clang;
+mod support;
+
+use std::sync::OnceLock;
+
+use support::{id, plan};
+use uruk_codegen::{Bitcode, Cancellation, CodegenError, Compile, Compiled, Reader, Tier};
+
+/// Looks from one compile that goes to its end to the next.
+const STRIDE: u64 = 50;
+
+fn reader() -> Reader {
+    static BITCODE: OnceLock<Bitcode> = OnceLock::new();
+    let bitcode = BITCODE.get_or_init(|| {
+        let flags = ["-O1", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-w"];
+        let source = include_str!("shapes/shapes.cpp");
+        Bitcode::new(
+            "shapes.bc",
+            clang::compile("shapes", "shapes.cpp", source, &flags),
+        )
+    });
+    Reader::new(bitcode).expect("readable")
+}
+
+fn compile(
+    reader: &mut Reader,
+    name: &str,
+    tier: Tier,
+    token: &Cancellation,
+) -> Result<Compiled, CodegenError> {
+    let (plan, function) = (plan(reader), id(reader, name));
+    reader.compile(&plan, function, &Compile::at(tier).cancelled_by(token))
+}
+
+/// Looks that a compile has when all that is kept between compiles is there.
+fn looks(reader: &mut Reader, name: &str, tier: Tier) -> u64 {
+    let token = Cancellation::new();
+    compile(reader, name, tier, &token).expect("compiles");
+    token.looks()
+}
+
+fn check(name: &str) {
+    for tier in [Tier::Optimized, Tier::Guided] {
+        let never = compile(&mut reader(), name, tier, &Cancellation::new());
+        let expected = never.expect("compiles");
+        let mut used = reader();
+        let first = looks(&mut used, name, tier);
+        let total = looks(&mut used, name, tier).max(first);
+        // Before passes of code generation, too, of which there are some thirty.
+        assert!(total > 80, "{name}: only {total} looks at tier {tier:?}");
+        for look in 1..=total {
+            let token = Cancellation::at_look(look);
+            let result = compile(&mut used, name, tier, &token);
+            let cancelled = result.as_ref().is_err_and(CodegenError::is_cancelled);
+            assert!(cancelled || look > token.looks(), "{name}: {look}");
+            assert!(used.is_sound(), "{name}: {look} of {total} left traces");
+            if look % STRIDE == 0 || look == total {
+                let made = compile(&mut used, name, tier, &Cancellation::new());
+                let object = made.expect("compiles").object;
+                assert!(object == expected.object, "{name}: another after {look}");
+            }
+        }
+    }
+}
+
+macro_rules! shapes {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            check(stringify!($name));
+        })*
+    };
+}
+
+shapes! {
+    switch_loop jump_tables vector_loops floating nests webs recursion labels atomics
+    variadic stacks exceptions wide
+}

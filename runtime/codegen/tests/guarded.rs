@@ -1,0 +1,50 @@
+//! LLVM is entered under a guard, once somebody has demanded it; and what it would end the
+//! process for there is the guard's.
+
+use std::sync::mpsc;
+
+use uruk_codegen::{Bitcode, ReaderPool, fatal};
+
+/// What LLVM upgrades, and cannot: it reports a fatal error while it reads.
+const FATAL: &str = "define void @f() \"frame-pointer\"=\"x\" { ret void }
+!llvm.module.flags = !{!0}
+!0 = !{i32 2, !\"Debug Info Version\", i32 3}";
+
+#[test]
+fn entries_without_a_guard_are_found() {
+    let guarded = |work: Box<dyn FnOnce() + Send>| {
+        let (told, heard) = mpsc::channel();
+        std::thread::spawn(move || {
+            let lost = told.clone();
+            let on_fatal = move |message: &str| lost.send(Some(message.to_owned())).expect("open");
+            fatal::guard(on_fatal, work);
+            told.send(None).expect("open");
+        });
+        heard.recv().expect("an end, one way or the other")
+    };
+    fatal::demand();
+    let lost = guarded(Box::new(|| {
+        let _ = Bitcode::from_ir_text("fatal.ll", FATAL);
+    }));
+    assert!(lost.is_some_and(|message| message.contains("Broken module")));
+
+    let (give, take) = mpsc::channel();
+    let text = "define i32 @f() { ret i32 1 }";
+    let made = guarded(Box::new(move || {
+        let bitcode = Bitcode::from_ir_text("m.ll", text).expect("valid");
+        give.send(ReaderPool::new(bitcode, 1).expect("readable"))
+            .expect("open");
+    }));
+    assert_eq!(made, None);
+    let pool = take.recv().expect("made");
+    if cfg!(debug_assertions) {
+        let entries: [fn(&ReaderPool); 2] = [
+            |_| drop(Bitcode::from_ir_text("m.ll", "")),
+            |pool| drop(pool.reader()),
+        ];
+        for entry in entries {
+            let entered = std::panic::AssertUnwindSafe(|| entry(&pool));
+            assert!(std::panic::catch_unwind(entered).is_err());
+        }
+    }
+}
