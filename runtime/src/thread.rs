@@ -14,6 +14,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::error::Error;
 use crate::guest::threads;
@@ -39,11 +40,13 @@ struct Start {
 pub(crate) fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     let run = Box::new(run);
     let start = Box::into_raw(Box::new(Start { name, run }));
+    threads::STARTING.fetch_add(1, Ordering::Relaxed);
     let restore = block_signals();
     // SAFETY: nobody has seen `start` yet.
     let created = unsafe { create(start) };
     restore_signals(&restore);
     created.map_err(|cause| {
+        threads::STARTING.fetch_sub(1, Ordering::Relaxed);
         // SAFETY: made above; no thread has it.
         drop(unsafe { Box::from_raw(start) });
         Error::File {
@@ -92,6 +95,7 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     }
     NAME.with(|kept| drop(kept.set(name)));
     let _mark = threads::mark_ours();
+    threads::STARTING.fetch_sub(1, Ordering::Relaxed);
     // The hook has said what there is to say.
     drop(catch_unwind(AssertUnwindSafe(run)));
     null_mut()
