@@ -2,7 +2,6 @@
 // threads, out of a handler, as children of children, while other threads compile.
 // flags: -pthread
 // timeout: 90
-// repeat: 2
 #include "parts/copies.h"
 #include <pthread.h>
 #include "parts/fresh.h"

@@ -31,6 +31,7 @@ use crate::reclaim::Reclaim;
 use crate::removal::Owners;
 use crate::removed::Removed;
 use crate::replace::{Locals, Replacing};
+use crate::sacrificial::sacrificial;
 use crate::service;
 use crate::stats::Counters;
 use crate::tiers::{TierSettings, TierState};
@@ -124,8 +125,7 @@ impl Module {
                 })
             };
             let of = Arc::clone(module);
-            let found =
-                service::sacrificial("uruk-types", lost, move || Ok(of.readers.reader()?.types()))?;
+            let found = sacrificial("uruk-types", lost, move || Ok(of.readers.reader()?.types()))?;
             let _ = module.types.set(found);
         }
         let types = module.types.get().map_or(&[][..], Vec::as_slice);

@@ -84,7 +84,7 @@ impl Core {
     ) -> Result<FunctionId, Error> {
         if let Some(id) = self.removed.take(&module.dylib, link_name) {
             let fits = match self.removed.acquired_as(id) {
-                Some(ir_type) => module.readers.reader()?.function_type(symbol) == ir_type,
+                Some(ir_type) => *Module::type_of(module, symbol)? == *ir_type,
                 None => true,
             };
             if fits && self.stubs.revive(id) {

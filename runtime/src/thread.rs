@@ -56,11 +56,13 @@ pub(crate) fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result
         run,
     };
     let start = Box::into_raw(Box::new(start));
+    threads::STARTING.fetch_add(1, Ordering::Relaxed);
     let restore = block_signals();
     // SAFETY: nobody has seen `start` yet.
     let created = unsafe { create(start) };
     restore_signals(&restore);
     created.map_err(|cause| {
+        threads::STARTING.fetch_sub(1, Ordering::Relaxed);
         // SAFETY: made above; no thread has it.
         drop(unsafe { Box::from_raw(start) });
         Error::Thread {
@@ -113,6 +115,7 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     }
     NAME.with(|kept| drop(kept.set(name)));
     let _mark = threads::mark_ours();
+    threads::STARTING.fetch_sub(1, Ordering::Relaxed);
     // The hook has said what there is to say.
     drop(catch_unwind(AssertUnwindSafe(run)));
     null_mut()

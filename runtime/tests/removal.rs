@@ -335,15 +335,20 @@ fn a_rollback_leaves_out_what_was_removed_and_defined_again() {
     let jit = jit();
     let tracker = jit.main().create_tracker().expect("a tracker");
     tracker
-        .add_ir("m", "define i32 @f() { ret i32 1 } define i32 @g() { ret i32 1 }")
+        .add_ir(
+            "m",
+            "define i32 @f() { ret i32 1 } define i32 @g() { ret i32 1 }",
+        )
         .expect("valid IR");
-    jit.add_ir("n", "define i32 @h() { ret i32 1 }").expect("valid IR");
+    jit.add_ir("n", "define i32 @h() { ret i32 1 }")
+        .expect("valid IR");
     let text = "define i32 @f() { ret i32 2 } define i32 @h() { ret i32 2 }";
     let replaced = jit.main().replace(uruk::Replacement::ir("r", text));
     let replaced = replaced.expect("replaced");
     // SAFETY: it has no data.
     unsafe { tracker.remove() }.expect("once");
-    jit.add_ir("m", "define i32 @f() { ret i32 3 }").expect("free");
+    jit.add_ir("m", "define i32 @f() { ret i32 3 }")
+        .expect("free");
     replaced.rollback().expect("what is left of it");
     let call = |name: &str| {
         // SAFETY: the functions above.

@@ -16,7 +16,7 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -48,6 +48,9 @@ static OURS: Mutex<Vec<Own>> = Mutex::new(Vec::new());
 
 /// A thread of ours: its kernel id, and whether it runs code of the embedder.
 type Own = (i32, Arc<AtomicBool>);
+
+/// Threads of ours that did not say so yet. Relaxed: who looks asks again.
+pub(crate) static STARTING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static ROUNDS: Cell<u32> = const { Cell::new(0) };
@@ -129,6 +132,7 @@ fn ours() -> Ours {
 
 /// In the child of a fork, while no pass is given: none of the threads is there.
 pub(crate) fn after_fork_child() {
+    STARTING.store(0, Ordering::Relaxed);
     let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
     ours.drain(..).for_each(|(id, _)| EXCLUDED.remove(id));
 }
@@ -190,6 +194,15 @@ fn status_of_dead_main_thread() -> Option<c_int> {
 /// Ends the process when the last thread of the program ends, as the kernel does when the main
 /// thread left with `status`. Who ended before anybody looked was not there.
 fn end_by_kernel(status: c_int) {
+    /// A thread of ours that takes longer to start is taken for the program's, which only
+    /// matters for the status.
+    const STARTS: u32 = 1000;
+    for _ in 0..STARTS {
+        if STARTING.load(Ordering::Relaxed) == 0 {
+            break;
+        }
+        std::thread::sleep(WATCH_INTERVAL);
+    }
     if !program_threads() {
         // SAFETY: runs nothing of the program.
         unsafe { libc::_exit(status) }
