@@ -71,6 +71,25 @@ fn an_entry_moves_to_another_page_under_a_reader() {
     });
 }
 
+/// What was there all the time is found behind what comes and goes before it in its list.
+#[test]
+fn what_comes_and_goes_hides_nothing_behind_it() {
+    explore(20, || {
+        let map = map(4);
+        map.insert(BASE + 32..BASE + 48, 3, 0).unwrap();
+        let writer = map.clone();
+        let change = thread::spawn(move || {
+            writer.insert(BASE..BASE + 16, 1, 0).unwrap();
+            writer.insert(BASE + 16..BASE + 32, 2, 0).unwrap();
+            writer.retire(BASE + 16..BASE + 32, 5);
+            writer.forget_before(5);
+        });
+        assert_eq!(map.find(BASE + 32, 1), Found::Tag(3));
+        change.join().unwrap();
+        assert_eq!(map.find(BASE, 1), Found::Tag(1));
+    });
+}
+
 fn sample(pc: u64) -> Sample {
     Sample {
         pc,

@@ -20,7 +20,7 @@ use std::ptr;
 
 use crate::node::{Found, Link, Node, PAGE_SHIFT, UnwindError};
 use crate::readers::{Readers, Reading};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, turn};
 use crate::table::PageTable;
 
 /// The index of one region.
@@ -72,6 +72,7 @@ impl Index {
         if !self.contains(pc) {
             return None;
         }
+        turn();
         // Partner: the release stores of `insert` and `remove`.
         let mut next = self.table.head(self.page(pc)).load(Ordering::Acquire);
         while !next.is_null() {
@@ -85,6 +86,7 @@ impl Index {
                     return Some(f(found, name));
                 }
             }
+            turn();
             // Partner: the release store of `remove`.
             next = link.next.load(Ordering::Acquire);
         }
@@ -113,6 +115,7 @@ impl Index {
             // Relaxed: only writers change a head, one at a time.
             link.next
                 .store(head.load(Ordering::Relaxed), Ordering::Relaxed);
+            turn();
             // Partner: the acquire load of `find`.
             head.store(ptr::from_ref(link).cast_mut(), Ordering::Release);
         }
@@ -151,6 +154,7 @@ impl Index {
                 place = next;
                 continue;
             }
+            turn();
             // Partner: the acquire loads of `find`.
             place.store(next.load(Ordering::Relaxed), Ordering::Release);
             if self.page(*start) == page {

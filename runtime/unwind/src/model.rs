@@ -113,3 +113,28 @@ fn removing_and_reinserting_under_two_lookups() {
         model.finish();
     });
 }
+
+/// A reader comes to an object by an unlinked neighbour's place: of the page, or of the link
+/// before it. It began before either was there, so that only what it reads orders it.
+#[test]
+fn what_is_behind_an_unlinked_object_is_seen_whole() {
+    for pc in [8, 24] {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(move || {
+            let model = Model::new();
+            let reader = model.clone();
+            let look = thread::spawn(move || reader.find(pc));
+            // The list: the third, the second, the first.
+            model.insert(0, 16);
+            model.insert(32, 48);
+            if pc == 24 {
+                model.insert(16, 32);
+            }
+            assert_eq!(model.remove(32, 48), 1);
+            let found = look.join().unwrap();
+            assert!(found.is_none() || found == Some(pc - 7));
+            model.finish();
+        });
+    }
+}
