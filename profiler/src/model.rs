@@ -6,6 +6,7 @@ use loom::thread;
 use crate::map::{AddressMap, Found};
 use crate::queue::Queue;
 use crate::sample::Sample;
+use crate::sync::turn;
 
 const BASE: u64 = 0x10000;
 
@@ -26,6 +27,8 @@ fn explore(least: u32, body: impl Fn() + Send + Sync + 'static) {
 }
 
 fn map(limit: usize) -> Arc<AddressMap> {
+    // Who makes the counter of turns publishes what it did before: nothing.
+    turn();
     Arc::new(AddressMap::new(BASE, 2 << 12, limit))
 }
 
@@ -102,6 +105,7 @@ fn sample(pc: u64) -> Sample {
 #[test]
 fn samples_come_out_whole_and_once() {
     explore(20, || {
+        turn();
         let queue = Arc::new(Queue::new(2));
         let producers = [1, 2].map(|pc| {
             let queue = queue.clone();
@@ -123,6 +127,7 @@ fn samples_come_out_whole_and_once() {
 #[test]
 fn a_full_queue_counts_what_it_drops() {
     explore(20, || {
+        turn();
         let queue = Arc::new(Queue::new(2));
         assert!(queue.push(sample(1)));
         let other = queue.clone();

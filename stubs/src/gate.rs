@@ -7,7 +7,7 @@
 //! ```text
 //!   close    each member: kept = code, slot = trampoline, gated       callers park
 //!   meanwhile   publish, prepare, fail, unpublish: change what is kept
-//!   open     each member: slot = code, not gated; then wake all
+//!   open     each member: slot = code, kept = 0, not gated; then wake all
 //! ```
 //!
 //! After `close` returns, no call of a member starts; before the first slot of `open`

@@ -9,7 +9,7 @@
 //! | field | written by | when | ordering |
 //! |---|---|---|---|
 //! | `directory`, its words | who holds the table's gate | before the first `Close` of a function | release; partner: the acquire loads in `word` |
-//! | a function's word | whoever set *busy* | gated, or closing | release; partner: the acquire loads in `guest` and `entry` |
+//! | a function's word | whoever set *busy* | gated, closing or opening | release, but for zero by `unpublish`; partner: the acquire loads in `guest` and `entry` |
 //!
 //! Zero means: there is no code (yet, or any more).
 

@@ -220,7 +220,8 @@ mod of_process {
                     },
                     Ordering::Relaxed,
                 );
-                line.tid.store(tid, Ordering::Release);
+                // Relaxed: threads that are made later see all that this one did.
+                line.tid.store(tid, Ordering::Relaxed);
             }
         }
     }

@@ -165,17 +165,17 @@ impl<T> Slot<T> {
         })
     }
 
-    /// After `fork`, in the child: nobody answers any more.
+    /// After `fork`, in the child: nobody answers any more. Relaxed, for the only thread.
     #[cfg(not(loom))]
     pub(crate) fn reset(&self) -> Option<T> {
-        let word = self.word.load(Ordering::Acquire);
+        let word = self.word.load(Ordering::Relaxed);
         let work = if word & PHASE == FREE {
             None
         } else {
             self.take()
         };
         self.word
-            .store((word & !PHASE).wrapping_add(1 << 2), Ordering::Release);
+            .store((word & !PHASE).wrapping_add(1 << 2), Ordering::Relaxed);
         work
     }
 }

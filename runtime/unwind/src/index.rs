@@ -9,7 +9,7 @@
 //! |---|---|---|---|
 //! | head of a page | insert, remove | release | acquire load in `find` |
 //! | `Link::next` | before publication | relaxed | the release of the head |
-//! | `Link::next` | remove of the next | release | acquire load in `find` |
+//! | `Link::next` | remove of the next | release, as for a head | none: relaxed load in `find`, of what is older than the link |
 //!
 //! An unlinked link keeps its `next`, so a lookup that stands on it goes on
 //! into the list; what it may reach from there was linked when it began, and
@@ -87,8 +87,9 @@ impl Index {
                 }
             }
             turn();
-            // Partner: the release store of `remove`.
-            next = link.next.load(Ordering::Acquire);
+            // Relaxed: what is behind a link is older. Who sees a link whole saw its head,
+            // and so all that was linked before it.
+            next = link.next.load(Ordering::Relaxed);
         }
         None
     }
@@ -155,7 +156,7 @@ impl Index {
                 continue;
             }
             turn();
-            // Partner: the acquire loads of `find`.
+            // Partner: the acquire load of `find`, where the place is a head.
             place.store(next.load(Ordering::Relaxed), Ordering::Release);
             if self.page(*start) == page {
                 writer.unlinked.push(node.cast_mut());

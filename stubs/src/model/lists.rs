@@ -6,6 +6,7 @@ use loom::thread;
 use super::{function, model};
 use crate::cell::Cells;
 use crate::requests::TaggedList;
+use crate::sync::{Ordering, turn};
 
 struct Lists {
     cells: Cells,
@@ -14,6 +15,8 @@ struct Lists {
 
 impl Lists {
     fn new() -> Arc<Lists> {
+        // As for a table.
+        turn();
         Arc::new(Lists {
             cells: Cells::new(3),
             list: TaggedList::default(),
@@ -74,7 +77,7 @@ fn a_chain_is_seen_whole() {
             .cells
             .get(function(0))
             .next
-            .store(2, crate::sync::Ordering::Relaxed);
+            .store(2, Ordering::Relaxed);
         lists.put(0, 1);
         let taken = other.join().unwrap().into_iter().flatten();
         lists.assert_complete(taken, &[0, 1, 2]);
