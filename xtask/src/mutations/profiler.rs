@@ -107,15 +107,14 @@ pub const TABLE: [Mutation; 14] = [
         ],
         "model::samples_come_out_whole_and_once",
     ),
-    equivalent(
+    killed(
         "a place in the queue is freed relaxed",
         QUEUE,
         [
             ".store(position + self.slots.len() as u64, Ordering::Release);",
             ".store(position + self.slots.len() as u64, Ordering::Relaxed);",
         ],
-        "it keeps the consumer's reads before a producer's later stores; loom gives no load \
-         the value of a store that is still to come, and neither does x86",
+        "model::samples_come_out_whole_and_once",
     ),
     killed(
         "a free place in the queue is taken relaxed",
