@@ -10,7 +10,7 @@
 //! |---|---|---|---|
 //! | generation | unlink | release + release fence | acquire loads and fence in `read` |
 //! | other fields | before publication | relaxed | release store of the link |
-//! | death | retire | release | none: old and new value are both right |
+//! | death | retire | relaxed | none: old and new value are both right |
 //! | next | unlink of the next | release | acquire fence in `read` |
 //!
 //! A generation has 32 bits: a reader would have to sleep through 2^32 uses of one
@@ -144,7 +144,7 @@ impl Entry {
 
     pub(crate) fn set_death(&self, time: u64) {
         turn();
-        self.death.store(time, Ordering::Release);
+        self.death.store(time, Ordering::Relaxed);
     }
 
     /// The place that holds the link to the next entry.

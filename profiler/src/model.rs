@@ -6,6 +6,7 @@ use loom::thread;
 use crate::map::{AddressMap, Found};
 use crate::queue::Queue;
 use crate::sample::Sample;
+use crate::sync::turn;
 
 const BASE: u64 = 0x10000;
 
@@ -26,6 +27,8 @@ fn explore(least: u32, body: impl Fn() + Send + Sync + 'static) {
 }
 
 fn map(limit: usize) -> Arc<AddressMap> {
+    // Who makes the counter of turns publishes what it did before: nothing.
+    turn();
     Arc::new(AddressMap::new(BASE, 2 << 12, limit))
 }
 
@@ -71,6 +74,25 @@ fn an_entry_moves_to_another_page_under_a_reader() {
     });
 }
 
+/// What was there all the time is found behind what comes and goes before it in its list.
+#[test]
+fn what_comes_and_goes_hides_nothing_behind_it() {
+    explore(20, || {
+        let map = map(4);
+        map.insert(BASE + 32..BASE + 48, 3, 0).unwrap();
+        let writer = map.clone();
+        let change = thread::spawn(move || {
+            writer.insert(BASE..BASE + 16, 1, 0).unwrap();
+            writer.insert(BASE + 16..BASE + 32, 2, 0).unwrap();
+            writer.retire(BASE + 16..BASE + 32, 5);
+            writer.forget_before(5);
+        });
+        assert_eq!(map.find(BASE + 32, 1), Found::Tag(3));
+        change.join().unwrap();
+        assert_eq!(map.find(BASE, 1), Found::Tag(1));
+    });
+}
+
 fn sample(pc: u64) -> Sample {
     Sample {
         pc,
@@ -83,6 +105,7 @@ fn sample(pc: u64) -> Sample {
 #[test]
 fn samples_come_out_whole_and_once() {
     explore(20, || {
+        turn();
         let queue = Arc::new(Queue::new(2));
         let producers = [1, 2].map(|pc| {
             let queue = queue.clone();
@@ -104,6 +127,7 @@ fn samples_come_out_whole_and_once() {
 #[test]
 fn a_full_queue_counts_what_it_drops() {
     explore(20, || {
+        turn();
         let queue = Arc::new(Queue::new(2));
         assert!(queue.push(sample(1)));
         let other = queue.clone();

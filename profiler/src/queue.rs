@@ -20,7 +20,7 @@
 //! | head | consumer | relaxed | none |
 
 use crate::sample::Sample;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{self, AtomicU64, Ordering};
 
 #[derive(Debug)]
 struct Slot {
@@ -91,6 +91,7 @@ impl Queue {
                     slot.tid.store(sample.tid as u64, Ordering::Relaxed);
                     slot.time.store(sample.time, Ordering::Relaxed);
                     slot.weight.store(sample.weight, Ordering::Relaxed);
+                    sync::turn();
                     // Partner: the acquire load in `pop_all`.
                     slot.turn.store(position + 1, Ordering::Release);
                     return true;
@@ -105,6 +106,7 @@ impl Queue {
         let mut position = self.head.load(Ordering::Relaxed);
         for _ in 0..self.slots.len() {
             let slot = self.slot(position);
+            sync::turn();
             // Partner: the release store in `push`.
             if slot.turn.load(Ordering::Acquire) != position + 1 {
                 break;

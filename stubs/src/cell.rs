@@ -2,7 +2,8 @@
 //!
 //! | field | read | written | when | ordering |
 //! |---|---|---|---|---|
-//! | `target` | stubs (plain `jmp`), GOT-like calls, guests, `entry` | whoever set *busy* | publish, unpublish, bind (none of them while gated); close, open | release; partner: the acquire loads here, and for machine code x86's own order |
+//! | `target` | stubs (plain `jmp`), GOT-like calls, guests, `entry` | whoever set *busy* | publish, bind (neither while gated), close, open | release; partner: the acquire loads in `guest` and `entry`, and for machine code x86's own order |
+//! | `target` | the same | whoever set *busy* | allocate, unpublish: the trampoline | relaxed: it leads to the state word, whatever that is |
 //! | `state` | all | all, by `Word::step` | always | compare-exchange, acquire and release |
 //! | `next` | list owner | guest that requests | *queued* | relaxed; the list's head publishes it |
 //! | `next` | guest that binds | who prepares | *busy*, kind Prepared | relaxed; the state word publishes it |
@@ -63,7 +64,7 @@ impl Cell {
         let to = from.step(step)?;
         // Partner: itself, and `word`.
         self.state
-            .compare_exchange(from.bits(), to.bits(), Ordering::AcqRel, Ordering::Acquire)
+            .compare_exchange(from.bits(), to.bits(), Ordering::AcqRel, Ordering::Relaxed)
             .ok()
             .map(|_| to)
     }
@@ -103,8 +104,8 @@ impl Cell {
 
     /// Overwrites the state, for the only thread of a process.
     pub(crate) fn reset(&self, word: Word) {
-        // Release; partner: `word` in threads that are made later.
-        self.state.store(word.bits(), Ordering::Release);
+        // Relaxed: threads that are made later see all that this one did.
+        self.state.store(word.bits(), Ordering::Relaxed);
     }
 }
 
@@ -197,6 +198,10 @@ mod model {
 
         pub(crate) fn get(&self, function: FunctionId) -> &Cell {
             &self.0[function.index() as usize]
+        }
+
+        pub(crate) fn count(&self) -> u32 {
+            self.0.len() as u32
         }
 
         pub(crate) fn trampoline(&self, function: FunctionId) -> u64 {

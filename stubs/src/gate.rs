@@ -7,7 +7,7 @@
 //! ```text
 //!   close    each member: kept = code, slot = trampoline, gated       callers park
 //!   meanwhile   publish, prepare, fail, unpublish: change what is kept
-//!   open     each member: slot = code, not gated; then wake all
+//!   open     each member: slot = code, kept = 0, not gated; then wake all
 //! ```
 //!
 //! After `close` returns, no call of a member starts; before the first slot of `open`
@@ -37,7 +37,7 @@ use crate::cell::Cell;
 use crate::function::FunctionId;
 use crate::shared::Shared;
 use crate::state::{Kind, Step};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, turn};
 
 /// What a gate opens to, for one function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +65,9 @@ impl Shared {
     pub(crate) fn claim_gate(&self) -> Option<u32> {
         let before = self.gates.fetch_add(1, Ordering::Relaxed);
         let number = before.wrapping_add(1).max(1);
-        // Acquire; partner: the release in `end_gate`.
+        // Acquire; partner: the release in `end_gate`: the directory of kept words.
         self.gate
-            .compare_exchange(0, number, Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(0, number, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
         // Whoever is there was left over by an earlier gate.
         self.spots.clear();
@@ -98,9 +98,11 @@ impl Shared {
             Kind::Bound => cell.target.load(Ordering::Relaxed),
             _ => 0,
         };
-        // Partner: the acquire loads in `guest` and `entry`.
+        turn();
+        // Partner: the acquire loads in `guest` and `entry`, of who read the state word
+        // at an earlier gate: the code may be newer than that word.
         kept.store(code, Ordering::Release);
-        // Release; partner: as for every target.
+        // Partner: the acquire load in `entry`, which finds the code in its kept word.
         cell.target
             .store(self.cells.trampoline(function), Ordering::Release);
         if self.end(cell, Step::Close) {
@@ -127,11 +129,8 @@ impl Shared {
         // A released function stays released, a request stays asked.
         let legal = word.step(Step::Open(wanted)).is_some();
         let kind = if legal { wanted } else { word.kind() };
-        // Relaxed: stored by who set *busy* before. Zero, because old code may be
-        // freed from now on as soon as no stack or register holds its address: a
-        // thread that was let through and comes late looks again.
+        // Relaxed: stored by who set *busy* before.
         let old = kept.load(Ordering::Relaxed);
-        kept.store(0, Ordering::Relaxed);
         let code = match to {
             Target::Code(new) if legal => new,
             _ => old,
@@ -141,6 +140,11 @@ impl Shared {
             // code calls next is gated or new, because all was closed before.
             cell.target.store(code, Ordering::Release);
         }
+        turn();
+        // Zero, because old code may be freed from now on as soon as no stack or register
+        // holds its address: a thread that was let through and comes late looks again.
+        // Partner: the acquire load in `entry`, which finds the code in its slot.
+        kept.store(0, Ordering::Release);
         self.end(cell, Step::Open(kind))
     }
 

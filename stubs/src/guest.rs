@@ -22,7 +22,7 @@ use crate::function::FunctionId;
 use crate::shared::Shared;
 use crate::spots::{Spot, Standing};
 use crate::state::{Kind, Step, Word};
-use crate::sync::{Ordering, look_again, spin};
+use crate::sync::{Ordering, look_again, spin, turn};
 #[cfg(not(loom))]
 use crate::sys::SignalsBlocked;
 
@@ -129,6 +129,7 @@ impl Shared {
             Kind::Bound if self.spots.pass(spot) => {
                 // Acquire; partner: the release in `close` and `publish`. Zero: the
                 // gate has opened since.
+                turn();
                 let code = self.kept.word(function)?.load(Ordering::Acquire);
                 return (code != 0).then_some(Outcome::Code(code));
             }

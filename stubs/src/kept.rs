@@ -9,103 +9,154 @@
 //! | field | written by | when | ordering |
 //! |---|---|---|---|
 //! | `directory`, its words | who holds the table's gate | before the first `Close` of a function | release; partner: the acquire loads in `word` |
-//! | a function's word | whoever set *busy* | gated, or closing | release; partner: the acquire loads in `guest` and `entry` |
+//! | a function's word | whoever set *busy* | gated, closing or opening | release, but for zero by `unpublish`; partner: the acquire loads in `guest` and `entry` |
 //!
 //! Zero means: there is no code (yet, or any more).
 
+use std::ptr;
+
+use crate::function::FunctionId;
+use crate::sync::{AtomicU64, Ordering};
+
+const WORD: usize = size_of::<AtomicU64>();
+
+/// Words of one page.
 #[cfg(not(loom))]
-pub(crate) use mapped::Kept;
+const PAGE: u32 = crate::function::CELLS_PER_PAGE;
 #[cfg(loom)]
-pub(crate) use model::Kept;
+const PAGE: u32 = 2;
+
+/// The words of a table.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    directory: AtomicU64,
+    #[cfg(loom)]
+    made: model::Made,
+}
+
+impl Kept {
+    /// The word of a function; `None` if no gate ever asked for it.
+    pub(crate) fn word(&self, function: FunctionId) -> Option<&AtomicU64> {
+        // SAFETY: an array of words that `array` made, one for each page.
+        let page = unsafe { at(&self.directory, function.index() / PAGE) }?;
+        // SAFETY: an array of words that `array` made, one for each cell.
+        unsafe { at(page, function.index() % PAGE) }
+    }
+
+    /// Makes the word of a function, which is zero then, in a table of `pages` stub
+    /// pages. By one thread at a time, each after the one before.
+    ///
+    /// # Safety
+    /// 1. `allocate` gives the address of so many words, zero, aligned, used for nothing
+    ///    else, that live as long as this does.
+    unsafe fn make<E>(
+        &self,
+        pages: usize,
+        function: FunctionId,
+        allocate: impl Fn(usize) -> Result<u64, E>,
+    ) -> Result<(), E> {
+        array(&self.directory, || allocate(pages))?;
+        // SAFETY: as in `word`.
+        let page = unsafe { at(&self.directory, function.index() / PAGE) };
+        let page = page.expect("just made");
+        array(page, || allocate(PAGE as usize))
+    }
+}
+
+/// Puts an array of zeroed words into its place, unless it is there.
+fn array<E>(place: &AtomicU64, allocate: impl FnOnce() -> Result<u64, E>) -> Result<(), E> {
+    // Relaxed: stored by this thread or, before it held the gate, by another.
+    if place.load(Ordering::Relaxed) == 0 {
+        // Partner: the acquire in `at`.
+        place.store(allocate()?, Ordering::Release);
+    }
+    Ok(())
+}
+
+/// The `i`-th word of the array at `place`.
+///
+/// # Safety
+/// 1. `place` is zero or was set by `array`, with more than `i` words.
+unsafe fn at(place: &AtomicU64, i: u32) -> Option<&AtomicU64> {
+    // Partner: the release in `array`.
+    let array = place.load(Ordering::Acquire);
+    if array == 0 {
+        return None;
+    }
+    let address = array as usize + i as usize * WORD;
+    let word = ptr::with_exposed_provenance::<AtomicU64>(address);
+    // SAFETY: duty 1: in bounds, aligned, zeroed before it was reachable, there as long
+    // as the table is, and accessed as an atomic only.
+    Some(unsafe { &*word })
+}
 
 #[cfg(not(loom))]
 mod mapped {
-    use std::ptr;
-
     use uruk_heap::{Heap, HeapError, Pool};
 
-    use crate::function::{CELLS_PER_PAGE, FunctionId};
-    use crate::sync::{AtomicU64, Ordering};
-
-    const WORD: usize = size_of::<AtomicU64>();
-
-    /// The words of a table.
-    #[derive(Debug, Default)]
-    pub(crate) struct Kept {
-        directory: AtomicU64,
-    }
+    use super::{Kept, WORD};
+    use crate::function::FunctionId;
 
     impl Kept {
-        /// The word of a function; `None` if no gate ever asked for it.
-        pub(crate) fn word(&self, function: FunctionId) -> Option<&AtomicU64> {
-            // SAFETY: an array of words that `array` made, one for each page.
-            let page = unsafe { at(&self.directory, function.index() / CELLS_PER_PAGE) }?;
-            // SAFETY: an array of words that `array` made, one for each cell.
-            unsafe { at(page, function.index() % CELLS_PER_PAGE) }
-        }
-
-        /// Makes the word of a function, which is zero then, in a table of
-        /// `pages` stub pages. By one thread at a time.
+        /// Makes the word of a function in the table's heap; see `make`.
         pub(crate) fn ensure(
             &self,
             heap: &Heap,
             pages: usize,
             function: FunctionId,
         ) -> Result<(), HeapError> {
-            array(&self.directory, heap, pages)?;
-            // SAFETY: as in `word`.
-            let page = unsafe { at(&self.directory, function.index() / CELLS_PER_PAGE) };
-            let page = page.expect("just made");
-            array(page, heap, CELLS_PER_PAGE as usize)
+            let allocate = |words: usize| {
+                let mut draft = heap.allocate(Pool::ReadWrite, words * WORD, WORD)?;
+                draft.write(0, &vec![0; words * WORD])?;
+                // Dropping it leaves it allocated.
+                Ok(draft.seal()?.address())
+            };
+            // SAFETY: new zeroed memory of the heap, which the table lies in, too.
+            unsafe { self.make(pages, function, allocate) }
         }
-    }
-
-    /// Puts an array of zeroed words into the heap, unless it is there.
-    fn array(place: &AtomicU64, heap: &Heap, words: usize) -> Result<(), HeapError> {
-        if place.load(Ordering::Relaxed) != 0 {
-            return Ok(());
-        }
-        let mut draft = heap.allocate(Pool::ReadWrite, words * WORD, WORD)?;
-        draft.write(0, &vec![0; words * WORD])?;
-        // Dropping it leaves it allocated. Partner: the acquire in `at`.
-        place.store(draft.seal()?.address(), Ordering::Release);
-        Ok(())
-    }
-
-    /// The `i`-th word of the array at `place`.
-    ///
-    /// # Safety
-    /// 1. `place` is zero or was set by `array`, with more than `i` words.
-    unsafe fn at(place: &AtomicU64, i: u32) -> Option<&AtomicU64> {
-        // Partner: the release in `array`.
-        let array = place.load(Ordering::Acquire);
-        if array == 0 {
-            return None;
-        }
-        let address = array as usize + i as usize * WORD;
-        let word = ptr::with_exposed_provenance::<AtomicU64>(address);
-        // SAFETY: duty 1: in bounds, aligned, zeroed before it was reachable, mapped
-        // as long as the heap is, and accessed as an atomic only.
-        Some(unsafe { &*word })
     }
 }
 
 #[cfg(loom)]
 mod model {
+    use std::convert::Infallible;
+
+    use loom::cell::UnsafeCell;
+
+    use super::Kept;
     use crate::function::FunctionId;
     use crate::sync::AtomicU64;
 
-    /// A word for each cell from the start.
-    #[derive(Debug)]
-    pub(crate) struct Kept(Box<[AtomicU64]>);
+    type Arrays = Vec<Box<[AtomicU64]>>;
+
+    /// What was made, to be dropped with the table. Loom reports two who make at once.
+    #[derive(Debug, Default)]
+    pub(super) struct Made(UnsafeCell<Arrays>);
+
+    // SAFETY: loom checks all accesses.
+    unsafe impl Sync for Made {}
 
     impl Kept {
-        pub(crate) fn new(count: u32) -> Kept {
-            Kept((0..count).map(|_| AtomicU64::new(0)).collect())
+        /// Makes the word of a function in a small table.
+        pub(crate) fn ensure(&self, function: FunctionId) {
+            let allocate = |words| {
+                let array: Box<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
+                let address = array.as_ptr().expose_provenance() as u64;
+                self.made.0.with_mut(|arrays| {
+                    // SAFETY: loom checks that nobody else is here.
+                    unsafe { (*arrays).push(array) };
+                });
+                Ok::<u64, Infallible>(address)
+            };
+            // SAFETY: new words, dropped with the table.
+            let made = unsafe { self.make(2, function, allocate) };
+            made.expect("memory for a few words");
         }
 
-        pub(crate) fn word(&self, function: FunctionId) -> Option<&AtomicU64> {
-            self.0.get(function.index() as usize)
+        /// How many arrays were made.
+        pub(crate) fn arrays(&self) -> usize {
+            // SAFETY: loom checks that nobody makes one.
+            self.made.0.with(|arrays| unsafe { (*arrays).len() })
         }
     }
 }

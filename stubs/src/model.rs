@@ -5,7 +5,9 @@
 //! A lost wake-up or a lost request is a deadlock, which loom reports. Signals
 //! are not modelled; `tests/signals.rs` has them.
 
+mod code;
 mod gate;
+mod lists;
 
 use loom::sync::Arc;
 use loom::thread;
@@ -13,27 +15,35 @@ use loom::thread;
 use crate::cell::Cells;
 use crate::function::FunctionId;
 use crate::futex::Futex;
+use crate::gate::Target;
 use crate::guest::Outcome;
 use crate::kept::Kept;
 use crate::requests::{Requests, TaggedList};
 use crate::shared::Shared;
 use crate::spots::Spots;
 use crate::state::Kind;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, turn};
 
 const HEAP_BASE: u64 = 0x1000;
 
 fn table(functions: u32) -> Arc<Shared> {
+    table_with(functions, 1)
+}
+
+/// Who comes to a gate looks so often before it sleeps.
+fn table_with(functions: u32, looks_at_gate: u32) -> Arc<Shared> {
+    // Who makes the counter of turns publishes what it did before: nothing.
+    turn();
     let shared = Shared {
         cells: Cells::new(functions),
         requests: Requests::default(),
         waiting: Futex::default(),
-        kept: Kept::new(functions),
+        kept: Kept::default(),
         spots: Spots::default(),
         gate: AtomicU32::new(0),
         gates: AtomicU32::new(0),
         free: TaggedList::default(),
-        looks_at_gate: 1,
+        looks_at_gate,
         failure_handler: AtomicU64::new(1),
         attendance: AtomicU64::new(0),
         heap_base: HEAP_BASE,
@@ -63,6 +73,61 @@ fn model(f: impl Fn() + Sync + Send + 'static) {
 fn call(shared: &Arc<Shared>, f: FunctionId) -> thread::JoinHandle<Outcome> {
     let shared = shared.clone();
     thread::spawn(move || shared.resolve(f, || 1))
+}
+
+/// Functions with code.
+fn bound(functions: u32) -> Arc<Shared> {
+    with_code(table(functions))
+}
+
+/// Functions with code, whose callers sleep at a gate at once.
+fn bound_sleepers(functions: u32) -> Arc<Shared> {
+    with_code(table_with(functions, 0))
+}
+
+fn with_code(shared: Arc<Shared>) -> Arc<Shared> {
+    let functions = shared.cells.count();
+    for f in (0..functions).map(function) {
+        assert!(shared.publish(f, code(f)));
+    }
+    shared
+}
+
+/// The code that the gate opens to.
+fn new(f: FunctionId) -> u64 {
+    code(f) + 0x100
+}
+
+/// A call: by the slot, or by the trampoline that it holds.
+fn start(shared: &Shared, f: FunctionId, thread: u32) -> Outcome {
+    let target = shared.cells.get(f).target.load(Ordering::Acquire);
+    if target != shared.cells.trampoline(f) {
+        return Outcome::Code(target);
+    }
+    shared.resolve(f, || thread)
+}
+
+fn slot(shared: &Shared, f: FunctionId) -> u64 {
+    shared.cells.get(f).target.load(Ordering::Acquire)
+}
+
+fn open(shared: &Shared, set: &[(FunctionId, Target)]) {
+    shared.open_all(set.iter().copied());
+    for &(f, _) in set {
+        // Old code may be freed now, so nobody may find it there.
+        let kept = shared.kept.word(f).expect("gated");
+        assert_eq!(kept.load(Ordering::Relaxed), 0);
+    }
+    shared.end_gate();
+}
+
+fn close(shared: &Shared, set: &[FunctionId]) {
+    shared.claim_gate().expect("no other gate");
+    set.iter().for_each(|&f| shared.kept.ensure(f));
+    for &f in set {
+        assert!(shared.close(f));
+        assert_eq!(slot(shared, f), shared.cells.trampoline(f));
+    }
 }
 
 /// Two callers race, the service waits: one request, both get the code.
@@ -223,6 +288,20 @@ fn release() {
         assert_eq!(shared.requests.next(&shared.cells), None);
         assert!(shared.recycle(f));
         assert_eq!(shared.free.pop(&shared.cells), Some(f));
+    });
+}
+
+/// Stopping ends a wait that nothing else ends, whenever it began.
+#[test]
+fn stopping_wakes_the_service() {
+    model(|| {
+        let shared = table(1);
+        let service = thread::spawn({
+            let shared = shared.clone();
+            move || shared.requests.wait(&shared.cells, None)
+        });
+        shared.requests.stop();
+        assert_eq!(service.join().unwrap(), None);
     });
 }
 

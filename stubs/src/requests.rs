@@ -9,14 +9,17 @@
 //! |---|---|---|---|
 //! | `head` | guest: push | release | the swap in `drain` |
 //! | `head` | service: swap | acquire | the push |
-//! | `batch` | service: pop, prepend | acquire and release | itself |
+//! | `batch` | service: prepend | release | the loads in `pop` |
+//! | `batch` | service: pop | acquire, of the head it takes off; relaxed exchange | the prepend |
 //! | `bell` | guest: ring | add release, then SeqCst fence | the fence in `wait` |
 //! | `bell` | runtime: stop | add release | the acquire in `wait` |
 //! | `stopped` | runtime | relaxed, ordered by `bell` | |
 //! | `sleepers` | service: add, SeqCst fence; sub | | the fence in `ring` |
 //!
 //! Pushing needs no tag against ABA, because nothing but the whole list is ever
-//! removed. Popping from the batch carries a 32-bit tag beside the link.
+//! removed. Popping from the batch carries a 32-bit tag beside the link. What several
+//! pushes, or prepends, publish one after the other is published by each of them: they
+//! are exchanges, so the releases before them reach whoever acquires the last.
 //!
 //! Neither a push nor a pop can be left half done: guests push with signals
 //! blocked, the service runs on threads that block them always.
@@ -27,7 +30,7 @@ use crate::cell::Cells;
 use crate::function::FunctionId;
 use crate::futex::Futex;
 use crate::state::{Kind, Step};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, turn};
 
 /// A link to a cell: index + 1; zero is the end of a list.
 type Link = u32;
@@ -53,9 +56,10 @@ impl TaggedList {
             cells.get(last).next.store(head as Link, Ordering::Relaxed);
             let new = (head >> 32 << 32) | u64::from(link(first));
             // Release: publishes the chain; partner: the acquire in `pop`.
+            turn();
             let swapped = self
                 .0
-                .compare_exchange(head, new, Ordering::AcqRel, Ordering::Relaxed);
+                .compare_exchange(head, new, Ordering::Release, Ordering::Relaxed);
             match swapped {
                 Ok(_) => return,
                 Err(now) => head = now,
@@ -65,7 +69,8 @@ impl TaggedList {
 
     /// Removes the first.
     pub(crate) fn pop(&self, cells: &Cells) -> Option<FunctionId> {
-        // Acquire; partner: the release in `prepend`.
+        // Acquire, also of a head that was not the last any more; partner: the release
+        // in `prepend`. The exchange takes off the very head that was acquired.
         let mut head = self.0.load(Ordering::Acquire);
         loop {
             let first = linked(head as Link)?;
@@ -73,9 +78,10 @@ impl TaggedList {
             // tag has changed and the exchange fails.
             let next = cells.get(first).next.load(Ordering::Relaxed);
             let new = ((head >> 32).wrapping_add(1) << 32) | u64::from(next);
+            turn();
             let swapped = self
                 .0
-                .compare_exchange(head, new, Ordering::AcqRel, Ordering::Acquire);
+                .compare_exchange(head, new, Ordering::Relaxed, Ordering::Acquire);
             match swapped {
                 Ok(_) => return Some(first),
                 Err(now) => head = now,

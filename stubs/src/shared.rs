@@ -25,8 +25,8 @@ pub(crate) struct Shared {
     pub(crate) kept: Kept,
     /// Who waits at the gate.
     pub(crate) spots: Spots,
-    /// The number of the closed gate, zero for none. Acquire and release;
-    /// partner: itself.
+    /// The number of the closed gate, zero for none. Acquire in `claim_gate`, release
+    /// in `end_gate`.
     pub(crate) gate: AtomicU32,
     /// How often who comes to a closed gate looks at it before it sleeps.
     pub(crate) looks_at_gate: u32,
@@ -51,7 +51,8 @@ impl Shared {
     pub(crate) fn allocate(&self, function: FunctionId) {
         let cell = self.cells.get(function);
         let trampoline = self.cells.trampoline(function);
-        cell.target.store(trampoline, Ordering::Release);
+        // Relaxed: the state word publishes it.
+        cell.target.store(trampoline, Ordering::Relaxed);
         let before = cell.step(Step::Allocate);
         assert!(before.is_some(), "{function} handed out twice");
     }
@@ -138,20 +139,31 @@ impl Shared {
     }
 
     /// The published code; `None` while there is none. Behind a closed gate too.
+    ///
+    /// It does not wait: a handler may have interrupted who closes or opens a gate. Those
+    /// store the code where it goes before they take it away from where it was, and say
+    /// so with both stores. So who looks in both places finds it in one of them, unless
+    /// it went there and back meanwhile; who looks twice, unless a gate closed in
+    /// between, which turns the state word.
     pub(crate) fn entry(&self, function: FunctionId) -> Option<u64> {
         let cell = self.cells.get(function);
+        // Acquire, both; partner: the releases in `publish`, `bind`, `close` and `open`.
+        let in_slot = || {
+            let target = cell.target.load(Ordering::Acquire);
+            (target != self.cells.trampoline(function)).then_some(target)
+        };
+        let kept = || {
+            let kept = self.kept.word(function)?.load(Ordering::Acquire);
+            (kept != 0).then_some(kept)
+        };
         loop {
             let word = cell.word();
-            // Partner: the release in `publish`, `close` and `open`.
-            let code = self.place(function, word).load(Ordering::Acquire);
-            let bound = word.kind() == Kind::Bound;
-            if bound && code != 0 && code != self.cells.trampoline(function) {
-                return Some(code);
-            }
-            // It may have been opened or closed since the word was read.
-            let now = cell.word();
-            if now.gated() == word.gated() && now.kind() == word.kind() {
+            if word.kind() != Kind::Bound {
                 return None;
+            }
+            let found = (0..2).find_map(|_| in_slot().or_else(kept));
+            if found.is_some() || cell.word().turns() == word.turns() {
+                return found;
             }
         }
     }
@@ -163,9 +175,11 @@ impl Shared {
         let word = cell.word();
         let trampoline = self.cells.trampoline(function);
         if let (true, Some(kept)) = (word.gated(), self.kept.word(function)) {
+            // None: there is no code, or it is in the slot already.
             let code = kept.swap(0, Ordering::Relaxed);
-            let code = if code == 0 { trampoline } else { code };
-            cell.target.store(code, Ordering::Relaxed);
+            if code != 0 {
+                cell.target.store(code, Ordering::Relaxed);
+            }
         }
         // In the middle of `unpublish`.
         let none = word.kind() == Kind::Bound && cell.target.load(Ordering::Relaxed) == trampoline;
@@ -181,7 +195,7 @@ impl Shared {
     }
 
     /// Where the code of a function goes: into its slot, or behind its gate. By who
-    /// set *busy* (or to look).
+    /// set *busy*.
     pub(crate) fn place(&self, function: FunctionId, word: Word) -> &AtomicU64 {
         match self.kept.word(function) {
             Some(kept) if word.gated() => kept,
@@ -195,8 +209,9 @@ impl Shared {
             true => 0,
             false => self.cells.trampoline(function),
         };
-        // Partner: the acquire loads in `guest`.
-        self.place(function, word).store(none, Ordering::Release);
+        // Relaxed: there are no bytes of code to be seen with it. Who finds it looks at
+        // the state word again.
+        self.place(function, word).store(none, Ordering::Relaxed);
     }
 
     /// One change of a function by the runtime: sets *busy*, lets `f` store what

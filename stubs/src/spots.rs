@@ -5,14 +5,19 @@
 //!   thread     granted   function + 1       zero: free
 //! ```
 //!
-//! | step | who | from | to | ordering |
-//! |---|---|---|---|---|
-//! | take a spot | guest | zero | waiting | acquire and release |
-//! | take it again | guest, same thread and function | its own, granted or not | waiting | the same |
-//! | grant | gate | waiting | granted | release; partner: the acquire of `pass` |
-//! | pass | guest | granted | zero | acquire |
-//! | leave | guest | its own | zero | release |
-//! | clear | gate, before it closes; child of a `fork` | any | zero | relaxed: the first `Close` publishes it |
+//! | step | who | from | to |
+//! |---|---|---|---|
+//! | take a spot | guest | zero | waiting |
+//! | take it again | guest, same thread and function | its own, granted or not | waiting |
+//! | grant | gate | waiting | granted |
+//! | pass | guest | granted | zero |
+//! | leave | guest | its own | zero |
+//! | clear | gate, before it closes; child of a `fork` | any | zero |
+//!
+//! All accesses are relaxed, because a spot is one word and says all there is to say: the
+//! steps are exchanges, of which only one succeeds. What must be seen of a spot *with* a
+//! function's state word is published by that word: a grant comes before its `Nudge`,
+//! clearing comes before the first `Close`.
 //!
 //! # Invariants
 //! - A grant is used once, and by a wait that began before it: a new wait of the
@@ -80,9 +85,8 @@ impl Spots {
                 if found & !GRANTED != wanted {
                     continue;
                 }
-                // Partners: the acquire in `list` and `grant`.
                 let taken =
-                    place.compare_exchange(found, word, Ordering::AcqRel, Ordering::Relaxed);
+                    place.compare_exchange(found, word, Ordering::Relaxed, Ordering::Relaxed);
                 if taken.is_ok() {
                     return Some(Spot { index, word });
                 }
@@ -94,8 +98,7 @@ impl Spots {
 
     /// Guest side: how it stands.
     pub(crate) fn standing(&self, spot: Spot) -> Standing {
-        // Acquire; partner: the release in `grant`.
-        match self.words[spot.index].load(Ordering::Acquire) {
+        match self.words[spot.index].load(Ordering::Relaxed) {
             word if word == spot.word => Standing::Waiting,
             word if word == spot.word | GRANTED => Standing::Granted,
             _ => Standing::Lost,
@@ -142,16 +145,14 @@ impl Spots {
     }
 
     fn waits(&self) -> impl Iterator<Item = (usize, u64)> {
-        // Acquire; partner: the release in `take`.
-        let words = self.words.iter().map(|word| word.load(Ordering::Acquire));
+        let words = self.words.iter().map(|word| word.load(Ordering::Relaxed));
         let words = words.enumerate();
         words.filter(|&(_, word)| word != 0 && word & GRANTED == 0)
     }
 
     fn swap(&self, index: usize, from: u64, to: u64) -> bool {
-        // Partner: itself, and the loads here.
         self.words[index]
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     }
 }

@@ -22,8 +22,8 @@
 //! | `Await` | guest | Requested, busy or gated | + waiters | futex wait on the new word |
 //! | `Acquire` | whoever changes `target` | any but Vacant, not busy | + busy | none |
 //! | `Settle(kind)` | who acquired | busy | kind, - busy, - waiters | wake all if there were waiters |
-//! | `Close` | gate | busy, not gated, not Quarantined | + gated, - busy, - waiters, next turn | target = trampoline, kept = code before it; wake all |
-//! | `Open(kind)` | gate | busy, gated | kind, - gated, - busy, - waiters, next turn | target = code before it; wake all |
+//! | `Close` | gate | busy, not gated, not Quarantined | + gated, - busy, - waiters, next turn | kept = code, target = trampoline before it; wake all |
+//! | `Open(kind)` | gate | busy, gated | kind, - gated, - busy, - waiters | target = code, kept = 0 before it; wake all |
 //! | `Nudge` | gate | gated | next turn | a grant before it; wake all |
 //! | `Take` | service | queued | - queued | deliver if Requested |
 //! | `Recycle` | runtime | Quarantined, not busy, not queued, not gated | Vacant | free list |
@@ -39,8 +39,10 @@
 //! - *waiters* is set before anybody sleeps on the word, and every step that
 //!   ends a wait clears it and wakes. A waiter that left by `longjmp` leaves the
 //!   flag, which costs one needless wake.
-//! - *turns* only ever count up (25 bits, wrapping), so who compared the word
-//!   before a gate opened or granted something does not sleep on it after.
+//! - *turns* only ever count up (25 bits, wrapping). One gate's words of a function
+//!   are not those of the gate before, so who looked at its spot under an earlier one
+//!   does not sleep on the word of a later; nor does who looked before a grant. All
+//!   else a sleeper waits for is in the word itself, which may well come back.
 
 use std::fmt;
 
@@ -139,6 +141,11 @@ impl Word {
         self.0 & GATED != 0
     }
 
+    /// How many turns there were.
+    pub(crate) fn turns(self) -> u32 {
+        self.0 & TURNS
+    }
+
     /// Another word than all that were seen before.
     fn turned(self) -> Word {
         Word(self.0.wrapping_add(TURN))
@@ -181,8 +188,7 @@ impl Word {
                 Some(Word(self.0 | GATED).without(BUSY | WAITERS).turned())
             }
             Step::Open(to) if self.busy() && self.gated() && settles(kind, to) => {
-                let open = self.without(GATED | BUSY | WAITERS);
-                Some(open.with(to).turned())
+                Some(self.without(GATED | BUSY | WAITERS).with(to))
             }
             Step::Nudge if self.gated() => Some(self.turned()),
             Step::Take if self.queued() => Some(Word(self.0 & !QUEUED)),
@@ -274,7 +280,7 @@ mod tests {
                 assert_eq!(from.gated() != to.gated(), gates, "{from:?} {step:?}");
                 assert_eq!(
                     to.0 & TURNS != from.0 & TURNS,
-                    gates || step == Step::Nudge,
+                    matches!(step, Step::Close | Step::Nudge),
                     "{from:?} {step:?}: who sleeps on the word before it sleeps on"
                 );
             }

@@ -40,6 +40,19 @@ impl Cargo {
         copy
     }
 
+    /// The same in another copy of the workspace.
+    pub fn at(&self, root: PathBuf) -> Self {
+        Self {
+            root,
+            ..self.clone()
+        }
+    }
+
+    /// The root of the workspace.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Whether cargo has a subcommand, as an installed component.
     pub fn has(&self, subcommand: &str) -> bool {
         let mut command = self.command(subcommand);

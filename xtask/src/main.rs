@@ -1,5 +1,5 @@
 //! The project's own commands: `cargo xtask demo | test | bench | csmith | stress | lint |
-//! model | sanitize | setup`.
+//! model | mutate | sanitize | setup`.
 //!
 //! Each makes sure that LLVM 22 is there, installs it where that is the custom of
 //! the system, and calls cargo with the environment that finds it. This package
@@ -8,6 +8,9 @@
 mod cargo;
 mod install;
 mod llvm;
+mod model;
+mod mutate;
+mod mutations;
 mod sanitize;
 mod system;
 mod totals;
@@ -67,6 +70,16 @@ enum Task {
     Lint,
     /// Run the models of the lock-free parts under loom.
     Model,
+    /// Take one ordering or check at a time out of the lock-free parts, and see that a model
+    /// fails.
+    Mutate {
+        /// Only mutations whose names, files or packages contain one of these.
+        #[arg(long)]
+        only: Vec<String>,
+        /// Where the model that should fail passes, run all others of its package.
+        #[arg(long)]
+        search: bool,
+    },
     /// Run the tests that can run under AddressSanitizer.
     Sanitize {
         /// Passed on to `cargo test`.
@@ -93,7 +106,11 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Test { .. } | Task::Csmith { .. } | Task::Stress { .. } | Task::Setup => {
             Purpose::Test
         }
-        Task::Bench { .. } | Task::Lint | Task::Model | Task::Sanitize { .. } => Purpose::Run,
+        Task::Bench { .. }
+        | Task::Lint
+        | Task::Model
+        | Task::Mutate { .. }
+        | Task::Sanitize { .. } => Purpose::Run,
     };
     let cargo = Cargo::new(install::ensure(purpose)?)?;
     match task {
@@ -103,7 +120,8 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Csmith { seeds, first } => csmith(&cargo, seeds, first),
         Task::Stress { minutes, names } => stress(&cargo, minutes, &names),
         Task::Lint => lint(&cargo),
-        Task::Model => model(&cargo),
+        Task::Model => model::run(&cargo),
+        Task::Mutate { only, search } => mutate::run(&cargo, &only, search),
         Task::Sanitize { args } => sanitize::run(&cargo, &args),
         Task::Setup => Ok(()),
     }
@@ -159,27 +177,6 @@ fn stress(cargo: &Cargo, minutes: f64, names: &[String]) -> anyhow::Result<()> {
         .with_env("URUK_BIN", cargo.built("release", "uruk"))
         .with_env("URUK_STRESS_MINUTES", minutes.to_string());
     cargo.run_built("release", "uruk-stress", names)
-}
-
-/// Loom replaces the atomics of a package when it is compiled for it, so the models
-/// have a target directory of their own.
-fn model(cargo: &Cargo) -> anyhow::Result<()> {
-    let flags = cargo.with_env("RUSTFLAGS", "--cfg loom");
-    let cargo = flags.with_env("CARGO_TARGET_DIR", "target/loom");
-    for (package, target) in [
-        ("uruk-stubs", &["--lib"][..]),
-        ("uruk-unwind", &["--lib"]),
-        ("uruk-roots", &["--lib"]),
-        ("uruk-session", &["--test", "loom"]),
-        ("uruk-tiering", &["--test", "loom"]),
-        ("uruk-reclaim", &["--test", "loom"]),
-        ("uruk-profiler", &["--lib"]),
-    ] {
-        let mut words = vec!["--release", "-p", package];
-        words.extend(target);
-        cargo.run("test", &words)?;
-    }
-    Ok(())
 }
 
 fn lint(cargo: &Cargo) -> anyhow::Result<()> {

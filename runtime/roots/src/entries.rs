@@ -23,8 +23,8 @@
 //!
 //! | field | written by | ordering |
 //! |---|---|---|
-//! | `tid` 0 to the id | the thread | acq-rel; pairs with the acquire in `outside` |
-//! | `tid` to 0, or to `LOST` inside a call | the thread | release; pairs with the acquire of the next owner |
+//! | `tid` 0 to the id | the thread | acq-rel; pairs with the release of the owner before, and with the acquire in `outside`: what ran before the promise |
+//! | `tid` to 0, or to `LOST` inside a call | the thread | release; pairs with the acquire of the next owner; the barrier of the scan orders it before later calls |
 //! | `count` up | the thread | relaxed; the barrier of the scan orders it |
 //! | `count` down | the thread | release; pairs with the acquire in `outside` |
 
@@ -75,6 +75,9 @@ impl Line {
         // Release: pairs with the acquire in `take`.
         self.tid
             .store(if inside { LOST } else { 0 }, Ordering::Release);
+        // A call that is not counted any more is one that a scan must not miss: if the scan
+        // still finds the line, the call finds the new slot.
+        asymmetric_fence();
     }
 
     /// Counts a call in; what to count back to.
@@ -217,7 +220,8 @@ mod of_process {
                     },
                     Ordering::Relaxed,
                 );
-                line.tid.store(tid, Ordering::Release);
+                // Relaxed: threads that are made later see all that this one did.
+                line.tid.store(tid, Ordering::Relaxed);
             }
         }
     }

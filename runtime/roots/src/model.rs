@@ -99,26 +99,14 @@ fn a_thread_found_outside_does_not_run_old_code() {
                 assert!(line.take(7));
                 for _ in 0..2 {
                     let before = line.enter();
-                    if slot.load(Ordering::Acquire) == 1 {
-                        code.with(|code| {
-                            // SAFETY: loom checks that nobody writes meanwhile.
-                            assert_eq!(unsafe { *code }, 1, "it runs freed code");
-                        });
-                    }
+                    run(slot, code);
                     line.leave(before);
                 }
                 line.give();
             })
         };
         let (line, slot, code) = &*shared;
-        slot.store(2, Ordering::Release);
-        loom::sync::atomic::fence(Ordering::SeqCst);
-        if line.outside(7) {
-            code.with_mut(|code| {
-                // SAFETY: loom checks that nobody is in it.
-                unsafe { *code = 0 };
-            });
-        }
+        free_if(slot, code, || line.outside(7));
         thread.join().expect("the thread");
     });
 }
@@ -132,4 +120,110 @@ fn work_comes_back_when_all_is_quiet() {
         asked.join().expect("the thread");
         assert!(at_once || slot.collect().is_some(), "the work is lost");
     });
+}
+
+/// A line whose owner stopped being counted inside a call, and the thread after it.
+#[test]
+fn a_call_that_outlives_its_line_counts_for_nobody_else() {
+    loom::model(|| {
+        let shared = Arc::new((Line::new(), AtomicU32::new(1), UnsafeCell::new(1)));
+        let first = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (line, ..) = &*shared;
+                if line.take(7) {
+                    let before = line.enter();
+                    line.give();
+                    line.leave(before);
+                }
+            })
+        };
+        let second = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (line, slot, code) = &*shared;
+                if line.take(8) {
+                    let before = line.enter();
+                    run(slot, code);
+                    line.leave(before);
+                }
+            })
+        };
+        let (line, slot, code) = &*shared;
+        free_if(slot, code, || line.outside(8));
+        first.join().expect("the first thread");
+        second.join().expect("the second thread");
+    });
+}
+
+/// A thread runs code as any other before it promises to be counted, and after.
+#[test]
+fn a_promise_covers_nothing_before_or_after_it() {
+    loom::model(|| {
+        let shared = Arc::new((Line::new(), AtomicU32::new(1), UnsafeCell::new(1)));
+        let thread = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (line, slot, code) = &*shared;
+                run(slot, code);
+                assert!(line.take(7));
+                line.give();
+                run(slot, code);
+            })
+        };
+        let (line, slot, code) = &*shared;
+        free_if(slot, code, || line.outside(7));
+        thread.join().expect("the thread");
+    });
+}
+
+/// A line goes from thread to thread; the last is outside when all is quiet, and one that
+/// gave its line away is not.
+#[test]
+fn a_line_is_as_its_last_owner_left_it() {
+    loom::model(|| {
+        let line = Arc::new(Line::new());
+        let use_it = |line: &Line, tid| {
+            let taken = line.take(tid);
+            if taken {
+                let before = line.enter();
+                line.leave(before);
+            }
+            taken
+        };
+        let first = {
+            let line = line.clone();
+            thread::spawn(move || {
+                if use_it(&line, 7) {
+                    line.give();
+                }
+            })
+        };
+        let taken = use_it(&line, 8);
+        first.join().expect("the first thread");
+        assert_eq!(line.outside(8), taken);
+        assert!(!line.outside(7));
+    });
+}
+
+/// Runs what the slot holds, if that is the old code.
+fn run(slot: &AtomicU32, code: &UnsafeCell<u32>) {
+    if slot.load(Ordering::Acquire) == 1 {
+        code.with(|code| {
+            // SAFETY: loom checks that nobody writes meanwhile.
+            assert_eq!(unsafe { *code }, 1, "it runs freed code");
+        });
+    }
+}
+
+/// What a scan does about a thread: the old code is freed if the thread is outside.
+fn free_if(slot: &AtomicU32, code: &UnsafeCell<u32>, outside: impl FnOnce() -> bool) {
+    slot.store(2, Ordering::Release);
+    loom::sync::atomic::fence(Ordering::SeqCst);
+    if outside() {
+        code.with_mut(|code| {
+            // SAFETY: loom checks that nobody is in it.
+            unsafe { *code = 0 };
+        });
+    }
 }

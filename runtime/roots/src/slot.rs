@@ -16,14 +16,16 @@
 //! | field | written by | in phase | ordering |
 //! |---|---|---|---|
 //! | `word` to POSTED | requester | FREE | release; pairs with the acquire of `claim` |
-//! | `word` to CLAIMED | handler | POSTED | acquire-release; compare-exchange with the number |
+//! | `word` to CLAIMED | handler | POSTED | relaxed compare-exchange of the word that was acquired, with its number |
 //! | `word` to DONE | handler | CLAIMED | release; pairs with the acquire of `collect` |
-//! | `word` to FREE | requester | POSTED, DONE | acquire compare-exchange; plain release |
+//! | `word` to FREE | requester | POSTED, DONE | relaxed: only the requester goes on from there |
 //! | `thread` | requester | FREE | relaxed; ordered by `word` |
 //! | `work` | requester in FREE and DONE, handler in CLAIMED | | ordered by `word` |
 //!
 //! A request that was claimed cannot be withdrawn: the slot stays with its handler,
 //! and the requester takes another one. `model` checks this under loom.
+//!
+//! Requesters follow each other by `turn`, which orders what they did.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
 
@@ -87,8 +89,8 @@ impl<T> Slot<T> {
 
     /// Requester: asks `thread`. The work comes back if the slot is not free.
     pub(crate) fn post(&self, thread: u32, work: T) -> Result<Ticket, T> {
-        // Acquire: pairs with nothing of ours but keeps what `collect` saw before.
-        let word = self.word.load(Ordering::Acquire);
+        // Relaxed: FREE was stored by the requester.
+        let word = self.word.load(Ordering::Relaxed);
         if word & PHASE != FREE {
             return Err(work);
         }
@@ -106,9 +108,10 @@ impl<T> Slot<T> {
     /// Requester: takes the request back unless a handler has it.
     pub(crate) fn withdraw(&self, ticket: Ticket) -> Withdrawn<T> {
         let free = ticket.0 & !PHASE | FREE;
+        // Relaxed: if it succeeds, nobody but the requester touched the work.
         let exchanged =
             self.word
-                .compare_exchange(ticket.0, free, Ordering::Acquire, Ordering::Relaxed);
+                .compare_exchange(ticket.0, free, Ordering::Relaxed, Ordering::Relaxed);
         match exchanged {
             Ok(_) => self.take().map_or(Withdrawn::Taken, Withdrawn::Back),
             Err(_) => Withdrawn::Taken,
@@ -124,8 +127,8 @@ impl<T> Slot<T> {
             return None;
         }
         let work = self.take();
-        // Release: pairs with the acquire in `post`.
-        self.word.store(word & !PHASE | FREE, Ordering::Release);
+        // Relaxed: only the requester leaves this phase.
+        self.word.store(word & !PHASE | FREE, Ordering::Relaxed);
         work
     }
 
@@ -145,16 +148,16 @@ impl<T> Slot<T> {
 
     /// Handler: takes the request addressed to `thread`, if there is one.
     pub(crate) fn claim(&self, thread: u32) -> Option<Claim<'_, T>> {
-        // Acquire: pairs with the release in `post`, for `thread` below.
+        // Acquire: pairs with the release in `post`, for `thread` and for the work.
         let word = self.word.load(Ordering::Acquire);
         if word & PHASE != POSTED || self.thread.load(Ordering::Relaxed) != thread {
             return None;
         }
         let claimed = word & !PHASE | CLAIMED;
-        // Acquire: pairs with the release in `post`. The whole word is compared: a
-        // later request has a higher number.
+        // Relaxed: it takes the very word that was acquired, number and all (a later
+        // request has a higher one), and nobody reads from it.
         self.word
-            .compare_exchange(word, claimed, Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(word, claimed, Ordering::Relaxed, Ordering::Relaxed)
             .ok()?;
         Some(Claim {
             slot: self,
@@ -162,17 +165,17 @@ impl<T> Slot<T> {
         })
     }
 
-    /// After `fork`, in the child: nobody answers any more.
+    /// After `fork`, in the child: nobody answers any more. Relaxed, for the only thread.
     #[cfg(not(loom))]
     pub(crate) fn reset(&self) -> Option<T> {
-        let word = self.word.load(Ordering::Acquire);
+        let word = self.word.load(Ordering::Relaxed);
         let work = if word & PHASE == FREE {
             None
         } else {
             self.take()
         };
         self.word
-            .store((word & !PHASE).wrapping_add(1 << 2), Ordering::Release);
+            .store((word & !PHASE).wrapping_add(1 << 2), Ordering::Relaxed);
         work
     }
 }

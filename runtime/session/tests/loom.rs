@@ -64,6 +64,27 @@ fn a_wait_ends() {
     });
 }
 
+/// Who sees that a wait is over sees what was done before it was, without the wait itself.
+#[test]
+fn what_was_waited_for_is_seen() {
+    model(|| {
+        let pool = pool(0);
+        let waiter = std::sync::Arc::new(Waiter::new());
+        let done = Arc::new(AtomicU64::new(0));
+        let (other, work) = (std::sync::Arc::clone(&waiter), Arc::clone(&done));
+        let thread = loom::thread::spawn(move || {
+            work.store(42, Ordering::Relaxed);
+            other.finish();
+        });
+        if waiter.is_done() {
+            assert_eq!(done.load(Ordering::Relaxed), 42);
+        }
+        assert!(pool.wait(&waiter));
+        assert_eq!(done.load(Ordering::Relaxed), 42);
+        thread.join().unwrap();
+    });
+}
+
 /// A waiting thread does the work that another puts into the queue, or that one
 /// does it itself: the wait ends either way.
 #[test]

@@ -9,7 +9,7 @@
 //! |---|---|---|---|
 //! | head of a page | insert, remove | release | acquire load in `find` |
 //! | `Link::next` | before publication | relaxed | the release of the head |
-//! | `Link::next` | remove of the next | release | acquire load in `find` |
+//! | `Link::next` | remove of the next | release, as for a head | none: relaxed load in `find`, of what is older than the link |
 //!
 //! An unlinked link keeps its `next`, so a lookup that stands on it goes on
 //! into the list; what it may reach from there was linked when it began, and
@@ -20,7 +20,7 @@ use std::ptr;
 
 use crate::node::{Found, Link, Node, PAGE_SHIFT, UnwindError};
 use crate::readers::{Readers, Reading};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, turn};
 use crate::table::PageTable;
 
 /// The index of one region.
@@ -72,6 +72,7 @@ impl Index {
         if !self.contains(pc) {
             return None;
         }
+        turn();
         // Partner: the release stores of `insert` and `remove`.
         let mut next = self.table.head(self.page(pc)).load(Ordering::Acquire);
         while !next.is_null() {
@@ -85,8 +86,10 @@ impl Index {
                     return Some(f(found, name));
                 }
             }
-            // Partner: the release store of `remove`.
-            next = link.next.load(Ordering::Acquire);
+            turn();
+            // Relaxed: what is behind a link is older. Who sees a link whole saw its head,
+            // and so all that was linked before it.
+            next = link.next.load(Ordering::Relaxed);
         }
         None
     }
@@ -113,6 +116,7 @@ impl Index {
             // Relaxed: only writers change a head, one at a time.
             link.next
                 .store(head.load(Ordering::Relaxed), Ordering::Relaxed);
+            turn();
             // Partner: the acquire load of `find`.
             head.store(ptr::from_ref(link).cast_mut(), Ordering::Release);
         }
@@ -151,7 +155,8 @@ impl Index {
                 place = next;
                 continue;
             }
-            // Partner: the acquire loads of `find`.
+            turn();
+            // Partner: the acquire load of `find`, where the place is a head.
             place.store(next.load(Ordering::Relaxed), Ordering::Release);
             if self.page(*start) == page {
                 writer.unlinked.push(node.cast_mut());

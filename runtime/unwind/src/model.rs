@@ -6,6 +6,7 @@ use loom::thread;
 use crate::index::{Index, Writer};
 use crate::node::{Node, Row};
 use crate::readers::Readers;
+use crate::sync::turn;
 
 struct Model {
     index: Index,
@@ -17,6 +18,8 @@ const BASE: u64 = 0x10000;
 
 impl Model {
     fn new() -> Arc<Model> {
+        // Who makes the counter of turns publishes what it did before: nothing.
+        turn();
         Arc::new(Model {
             index: Index::new(BASE, 2 << 12).unwrap(),
             readers: Readers::new(),
@@ -24,13 +27,17 @@ impl Model {
         })
     }
 
-    fn insert(&self, start: u64, end: u64) {
+    fn node(&self, start: u64, end: u64) -> Box<Node> {
         let row = Row {
             start: BASE + start,
             end: BASE + end,
             fde: start + 1,
         };
-        let node = Node::new(self.index.range(), &[row], &[]).unwrap().unwrap();
+        Node::new(self.index.range(), &[row], &[]).unwrap().unwrap()
+    }
+
+    fn insert(&self, start: u64, end: u64) {
+        let node = self.node(start, end);
         let mut writer = self.writer.lock().unwrap();
         self.index.insert(&mut writer, node);
     }
@@ -112,4 +119,32 @@ fn removing_and_reinserting_under_two_lookups() {
         assert_eq!(model.find(44), None);
         model.finish();
     });
+}
+
+/// A reader comes to an object by an unlinked neighbour's place: of the page, or of the link
+/// before it. It began before either was there, so that only what it reads orders it.
+#[test]
+fn what_is_behind_an_unlinked_object_is_seen_whole() {
+    for another_before_it in [false, true] {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(move || {
+            let model = Model::new();
+            let reader = model.clone();
+            // Neither frees nor takes the lock meanwhile: the fence of the one, and the
+            // other as loom has it, order more than a store does.
+            let mut writer = model.writer.lock().unwrap();
+            let look = thread::spawn(move || reader.find(8));
+            model.index.insert(&mut writer, model.node(0, 16));
+            model.index.insert(&mut writer, model.node(32, 48));
+            if another_before_it {
+                model.index.insert(&mut writer, model.node(16, 32));
+            }
+            let range = BASE + 32..BASE + 48;
+            assert_eq!(model.index.remove(&mut writer, range), 1);
+            assert!(matches!(look.join().unwrap(), None | Some(1)));
+            drop(writer);
+            model.finish();
+        });
+    }
 }

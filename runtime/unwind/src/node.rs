@@ -100,7 +100,7 @@ pub enum UnwindError {
 #[derive(Debug)]
 pub(crate) struct Link {
     /// Written by the writer: before publication, and when the next link is
-    /// unlinked (release; partner: the acquire load in `Index::find`).
+    /// unlinked (see `index`).
     pub(crate) next: AtomicPtr<Link>,
     pub(crate) start: u64,
     pub(crate) end: u64,

@@ -18,7 +18,7 @@
 //! | stripe, enter | any thread | relaxed + SeqCst fence | fence in `quiescent` |
 //! | stripe, leave | same thread | release | acquire load in `quiescent` |
 
-use crate::sync::{AtomicUsize, Ordering, fence};
+use crate::sync::{AtomicUsize, Ordering, fence, turn};
 
 /// Counters, so that threads that unwind at the same time seldom share a cache
 /// line.
@@ -70,6 +70,7 @@ impl Readers {
 
     /// Whether no lookup that began before this call is still under way.
     pub(crate) fn quiescent(&self) -> bool {
+        turn();
         // Partner: the fence in `enter`.
         fence(Ordering::SeqCst);
         // Partner: the release of `Reading`'s drop.

@@ -4,57 +4,13 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use super::{code, function, model, table};
+use super::{bound, bound_sleepers, close, code, function, model, new, open, slot, start, table};
 use crate::function::FunctionId;
 use crate::gate::Target;
 use crate::guest::Outcome;
 use crate::shared::Shared;
-use crate::sync::Ordering;
-
-/// Functions with code.
-fn bound(functions: u32) -> Arc<Shared> {
-    let shared = table(functions);
-    for f in (0..functions).map(function) {
-        assert!(shared.publish(f, code(f)));
-    }
-    shared
-}
-
-/// The code that the gate opens to.
-fn new(f: FunctionId) -> u64 {
-    code(f) + 0x100
-}
-
-/// A call: by the slot, or by the trampoline that it holds.
-fn start(shared: &Shared, f: FunctionId, thread: u32) -> Outcome {
-    let target = shared.cells.get(f).target.load(Ordering::Acquire);
-    if target != shared.cells.trampoline(f) {
-        return Outcome::Code(target);
-    }
-    shared.resolve(f, || thread)
-}
-
-fn slot(shared: &Shared, f: FunctionId) -> u64 {
-    shared.cells.get(f).target.load(Ordering::Acquire)
-}
-
-fn open(shared: &Shared, set: &[(FunctionId, Target)]) {
-    shared.open_all(set.iter().copied());
-    for &(f, _) in set {
-        // Old code may be freed now, so nobody may find it there.
-        let kept = shared.kept.word(f).expect("gated");
-        assert_eq!(kept.load(Ordering::Relaxed), 0);
-    }
-    shared.end_gate();
-}
-
-fn close(shared: &Shared, set: &[FunctionId]) {
-    shared.claim_gate().expect("no other gate");
-    for &f in set {
-        assert!(shared.close(f));
-        assert_eq!(slot(shared, f), shared.cells.trampoline(f));
-    }
-}
+use crate::spots::SPOTS;
+use crate::sync::{AtomicU32, Ordering};
 
 /// A caller goes through f and g while both are replaced: who got the new f gets
 /// the new g, and nobody waits for ever.
@@ -276,6 +232,7 @@ fn two_sets_are_serialised() {
         let replace = move |shared: &Shared, set: [FunctionId; 2], by: u64| {
             let claimed = shared.claim_gate().is_some();
             if claimed {
+                set.iter().for_each(|&f| shared.kept.ensure(f));
                 for f in set {
                     assert!(shared.close(f));
                 }
@@ -289,6 +246,8 @@ fn two_sets_are_serialised() {
         });
         let here = replace(&shared, [f, g], 0x100);
         assert!(other.join().unwrap() || here);
+        // What the first made for the kept words, the second found.
+        assert_eq!(shared.kept.arrays(), 2);
         let [by_f, by_g] = [f, g].map(|f| slot(&shared, f) - code(f));
         assert_eq!(by_f, by_g);
         assert!(by_f == 0x100 || by_f == 0x200);
@@ -318,5 +277,99 @@ fn a_caller_outlasts_a_gate() {
         open(&shared, &[(f, Target::Code(new(f)))]);
         let got = caller.join().unwrap();
         assert!([code(f), new(f)].map(Outcome::Code).contains(&got));
+    });
+}
+
+/// A caller that was parked at a gate and meets the next one is found there, wherever it
+/// was when the one opened and the other closed.
+#[test]
+fn a_caller_is_found_at_the_next_gate() {
+    model(|| {
+        let shared = bound(1);
+        let f = function(0);
+        let done = Arc::new(AtomicU32::new(0));
+        close(&shared, &[f]);
+        let caller = thread::spawn({
+            let (shared, done) = (shared.clone(), done.clone());
+            move || {
+                let got = start(&shared, f, 1);
+                done.store(1, Ordering::Release);
+                got
+            }
+        });
+        open(&shared, &[(f, Target::Keep)]);
+        close(&shared, &[f]);
+        // For ever, if it sleeps where nobody finds it.
+        while !shared.let_through(1) && done.load(Ordering::Acquire) == 0 {
+            thread::yield_now();
+        }
+        assert_eq!(caller.join().unwrap(), Outcome::Code(code(f)));
+    });
+}
+
+/// Somebody asks for the code of a function that always has some, while gates close and
+/// open before it.
+#[test]
+fn a_gate_hides_no_code_from_the_runtime() {
+    model(|| {
+        let shared = bound(1);
+        let f = function(0);
+        let look = thread::spawn({
+            let shared = shared.clone();
+            move || shared.entry(f)
+        });
+        close(&shared, &[f]);
+        open(&shared, &[(f, Target::Keep)]);
+        close(&shared, &[f]);
+        open(&shared, &[(f, Target::Keep)]);
+        assert_eq!(look.join().unwrap(), Some(code(f)));
+    });
+}
+
+/// Handlers of one thread that waited left by jumps, the last after it was let through:
+/// the thread has one spot all the same, and its next call is let through anew.
+#[test]
+fn waits_that_were_left_by_jumps_take_one_spot() {
+    model(|| {
+        let shared = bound_sleepers(1);
+        let f = function(0);
+        close(&shared, &[f]);
+        for _ in 0..=SPOTS {
+            shared.spots.take(1, f).expect("its own");
+        }
+        assert_eq!(shared.spots.list(), [(1, f)]);
+        assert!(shared.let_through(1));
+        let caller = thread::spawn({
+            let shared = shared.clone();
+            move || start(&shared, f, 1)
+        });
+        // For ever, if it goes on with the grant of the one that left.
+        while shared.spots.list().is_empty() {
+            thread::yield_now();
+        }
+        open(&shared, &[(f, Target::Code(new(f)))]);
+        assert_eq!(caller.join().unwrap(), Outcome::Code(new(f)));
+        // Who left a spot behind is not taken for somebody at the next gate.
+        shared.spots.take(1, f).expect("a spot");
+        close(&shared, &[f]);
+        assert!(shared.spots.list().is_empty());
+    });
+}
+
+/// A handler waits for what the frame waits for that it interrupted, in the same spot: one
+/// grant is for one of them. (Here they are two threads: a frame goes on at any step.)
+#[test]
+fn a_grant_is_used_once() {
+    model(|| {
+        let shared = bound(1);
+        let f = function(0);
+        let [frame, handler] = [0, 1].map(|_| shared.spots.take(1, f).expect("a spot"));
+        assert_eq!(shared.spots.grant(1), [f]);
+        let handler = thread::spawn({
+            let shared = shared.clone();
+            move || shared.spots.pass(handler)
+        });
+        let frame = shared.spots.pass(frame);
+        assert_ne!(frame, handler.join().unwrap());
     });
 }

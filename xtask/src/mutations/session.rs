@@ -1,0 +1,63 @@
+//! Mutations of what runs without the session's lock.
+
+use super::{Mutation, killed};
+
+const READY: &str = "runtime/session/src/ready.rs";
+const PARTS: &str = "runtime/session/src/pool/parts.rs";
+const SYNC: &str = "runtime/session/src/sync.rs";
+
+pub const TABLE: [Mutation; 6] = [
+    killed(
+        "a ready symbol is stored relaxed",
+        READY,
+        [
+            "store(word, Ordering::Release)",
+            "store(word, Ordering::Relaxed)",
+        ],
+        "a_ready_address_is_of_finished_code",
+    ),
+    killed(
+        "a ready symbol is read relaxed",
+        READY,
+        [
+            "[(id % LEAF) as usize].load(Ordering::Acquire)",
+            "[(id % LEAF) as usize].load(Ordering::Relaxed)",
+        ],
+        "a_ready_address_is_of_finished_code",
+    ),
+    killed(
+        "the end of a wait is stored relaxed",
+        PARTS,
+        [
+            "self.done.store(true, Ordering::Release);",
+            "self.done.store(true, Ordering::Relaxed);",
+        ],
+        "what_was_waited_for_is_seen",
+    ),
+    killed(
+        "the end of a wait is read relaxed",
+        PARTS,
+        [
+            "self.done.load(Ordering::Acquire)",
+            "self.done.load(Ordering::Relaxed)",
+        ],
+        "what_was_waited_for_is_seen",
+    ),
+    killed(
+        "the end of a wait is said after the wake",
+        PARTS,
+        [
+            "        self.done.store(true, Ordering::Release);
+        self.parker.unpark();",
+            "        self.parker.unpark();
+        self.done.store(true, Ordering::Release);",
+        ],
+        "a_wait_ends",
+    ),
+    killed(
+        "a token wakes nobody",
+        SYNC,
+        ["            self.changed.notify_all();", ""],
+        "a_wait_ends",
+    ),
+];
