@@ -3,6 +3,7 @@
 // levels: O0 O1-no-passes O2
 // modes: lazy tiered moving
 // gate: D
+// hazard: libraries
 #include <dlfcn.h>
 #include <ucontext.h>
 static int (*get)(ucontext_t *), (*swap)(ucontext_t *, const ucontext_t *);

@@ -2,6 +2,7 @@
 // threads, out of a handler, as children of children, while other threads compile.
 // flags: -pthread
 // timeout: 90
+// hazard: children
 #include "parts/copies.h"
 #include <pthread.h>
 #include "parts/fresh.h"

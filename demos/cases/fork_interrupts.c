@@ -3,6 +3,7 @@
 // modes: tiered
 // repeat: 3
 // timeout: 60
+// hazard: fork
 
 #include <stdint.h>
 #include <stdio.h>

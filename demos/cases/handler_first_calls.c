@@ -2,6 +2,7 @@
 // loader's functions or in the allocator: nothing that answers either may wait for it.
 // link: -rdynamic -ldl
 // timeout: 60
+// hazard: handlers
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <execinfo.h>

@@ -3,6 +3,7 @@
 // levels: O0 O1-no-passes O2
 // modes: lazy tiered moving
 // gate: D
+// hazard: libraries
 #include "parts/fibers.h"
 void fibers_outer_make(int fiber, fiber_body *body), fibers_outer_go(int fiber), fibers_outer_rest(int fiber);
 #define make fibers_outer_make

@@ -5,6 +5,7 @@
 // levels: O0 O1-no-passes O2
 // modes: lazy tiered moving
 // gate: D
+// hazard: libraries
 #include <dlfcn.h>
 #include "parts/fibers.h"
 static void (*make)(int, fiber_body *), (*go)(int), (*rest)(int);

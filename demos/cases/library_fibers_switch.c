@@ -3,6 +3,7 @@
 // levels: O0 O1-no-passes O2
 // modes: lazy tiered moving
 // gate: D
+// hazard: libraries
 #define make fiber_make
 #define go fiber_go
 #define rest fiber_rest

@@ -4,6 +4,7 @@
 // levels: O0 O1-no-passes O2
 // modes: lazy tiered moving
 // gate: D
+// hazard: libraries
 #include <unistd.h>
 #include "parts/fresh.h"
 

@@ -5,6 +5,7 @@
 // flags: -pthread
 // levels: O1-no-passes O2
 // modes: lazy moving
+// hazard: constants
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>

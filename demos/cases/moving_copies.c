@@ -2,6 +2,7 @@
 // of it; so does a child's child whose parent is gone. Each returns into what it left.
 // levels: O1-no-passes O2
 // modes: lazy moving
+// hazard: children
 #include "parts/copies.h"
 #include "parts/fresh.h"
 

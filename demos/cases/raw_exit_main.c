@@ -1,6 +1,7 @@
 // The main thread ends by a system call of its own; the program goes on until its last thread
 // ends, without handlers. (With whose status depends on the kernel: both are 0 here.)
 // flags: -pthread
+// hazard: children
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

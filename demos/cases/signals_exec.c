@@ -5,6 +5,7 @@
 // levels: O1-no-passes O2
 // modes: lazy moving
 // timeout: 120
+// hazard: signals
 #define _GNU_SOURCE
 #include <signal.h>
 #include <spawn.h>

@@ -3,6 +3,7 @@
 // flags: -pthread
 // levels: O1-no-passes O2
 // modes: lazy moving
+// hazard: signals
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>

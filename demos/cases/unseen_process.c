@@ -2,6 +2,7 @@
 // it. One that was made while its parent compiled cannot; it ends, and says why.
 // options: --tiers 1
 // modes: lazy
+// hazard: children
 #include "parts/copies.h"
 #include "parts/fresh.h"
 

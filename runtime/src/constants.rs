@@ -31,7 +31,7 @@ use uruk_stubs::FunctionId;
 
 use crate::core::{Core, Function};
 use crate::error::Error;
-use crate::load::Image;
+use crate::image::Image;
 use crate::removal::Uses;
 
 /// The constants of one module.

@@ -410,7 +410,12 @@ impl Core {
                 eprintln!("  tip: {}", crate::room::LOW_ADDRESSES);
             }
         }
+        self.removed.note_failed(id, cause);
         self.stubs.fail(id);
+        // Something may have been defined between the two.
+        if self.removed.was_noted(id, cause) {
+            self.stubs.retry(id);
+        }
     }
 
     /// From now on the process is the program: failed compiles are reported on

@@ -52,9 +52,10 @@ impl Dylib {
     /// One of the dylibs was removed.
     pub fn add_to_link_order(&self, other: &Dylib) -> Result<(), Error> {
         let _busy = service::enter();
-        Ok(self
-            .dylib
-            .add_to_link_order(&other.dylib, Visibility::Exported)?)
+        self.dylib
+            .add_to_link_order(&other.dylib, Visibility::Exported)?;
+        self.jit.core().retry_failed();
+        Ok(())
     }
 
     /// Adds a module of LLVM bitcode. Its functions get their addresses at once
@@ -118,6 +119,7 @@ impl Dylib {
         let tracker = self.dylib.default_tracker()?;
         core.names
             .define(&tracker, vec![Name::strong(name, definition)])?;
+        core.retry_failed();
         Ok(())
     }
 

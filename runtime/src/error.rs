@@ -196,6 +196,15 @@ impl Error {
         matches!(self, Error::Link(cause) if cause.wants_low_addresses())
     }
 
+    /// True if it is for want of a definition.
+    pub(crate) fn is_missing(&self) -> bool {
+        match self {
+            Error::MissingSymbols { .. } => true,
+            Error::Link(cause) => matches!(&**cause, LinkError::Missing(_)),
+            _ => false,
+        }
+    }
+
     /// True if a compile ended because somebody wanted it to.
     pub(crate) fn is_cancelled(&self) -> bool {
         matches!(self, Error::Codegen(cause) if cause.is_cancelled())

@@ -61,6 +61,14 @@ struct Module {
     wait: Arc<Waiting>,
 }
 
+/// A handle of a function that was removed.
+struct Stale {
+    place: usize,
+    function: Arc<Plain>,
+    /// Whether it adds its module's data.
+    sums: bool,
+}
+
 /// A thread inside a function.
 struct Inside {
     flag: Arc<AtomicU32>,
@@ -72,7 +80,7 @@ struct Run {
     jit: Jit,
     there: [Option<Module>; PLACES],
     /// Functions of modules that were removed.
-    stale: Vec<Arc<Plain>>,
+    stale: Vec<Stale>,
     /// `None`: removed, or transferred.
     trackers: Vec<Option<Tracker>>,
     inside: Vec<Inside>,
@@ -254,11 +262,20 @@ impl Run {
         }
     }
 
+    /// Calls a removed function by its handle: what has its name now, if anything does.
     fn call_stale(&self, x: u64) {
-        if !self.stale.is_empty() {
-            let stale = &self.stale[x as usize % self.stale.len()];
-            assert_eq!(stale.call(x), GONE, "of a removed function");
+        if self.stale.is_empty() {
+            return;
         }
+        let stale = &self.stale[x as usize % self.stale.len()];
+        let expected = match &self.there[stale.place] {
+            Some(module) => {
+                let data = if stale.sums { module.data } else { 0 };
+                module.constant + 3 * x + data
+            }
+            None => GONE,
+        };
+        assert_eq!(stale.function.call(x), expected, "of a removed function");
     }
 
     fn compile(&self, place: usize, x: u64) {
@@ -283,9 +300,14 @@ impl Run {
         unsafe { tracker.remove() }.expect("once");
         // SAFETY: nothing is left.
         assert!(unsafe { tracker.remove() }.is_err(), "removed twice");
-        for held in &mut self.there {
+        for (place, held) in self.there.iter_mut().enumerate() {
             if let Some(gone) = held.take_if(|module| module.tracker == number) {
-                self.stale.extend([gone.sum, gone.deep]);
+                let stale = [(gone.sum, true), (gone.deep, false)];
+                self.stale.extend(stale.map(|(function, sums)| Stale {
+                    place,
+                    function,
+                    sums,
+                }));
             }
         }
     }

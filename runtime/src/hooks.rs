@@ -7,7 +7,7 @@ use uruk_session::Dylib;
 use uruk_stubs::FunctionId;
 
 use crate::core::Core;
-use crate::load::Image;
+use crate::image::Image;
 use crate::materialize::Started;
 
 /// A function to call at start or exit.

@@ -1,5 +1,5 @@
-//! Links what is not compiled function by function: the data of an image's modules, and
-//! its object files, as one.
+//! Images: files that were bound together, and what of them is not compiled function by
+//! function, the data of their modules and their object files, linked as one.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -8,19 +8,76 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tracing::info;
+use uruk_codegen::SymbolId;
 use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Object, Placed};
 use uruk_session::Tracker;
+use uruk_stubs::FunctionId;
 
-use crate::core::{Core, static_name};
+use crate::core::{Core, Module, static_name};
 use crate::error::Error;
 use crate::guest::tls;
-use crate::load::Image;
+use crate::hooks::{Hook, Target};
+use crate::load::function_base;
 use crate::materialize::Started;
 use crate::names::{Definition, Name};
 use crate::objects::{ObjectCode, object_files};
 use crate::program::Mode;
 use crate::removal::{Holding, ThreadLocals, Uses};
 use crate::stats::Counters;
+
+/// Files that were bound together.
+#[derive(Default)]
+pub(crate) struct Image {
+    /// Its number in the session.
+    pub(crate) number: u64,
+    /// Whether threads of the program may run already.
+    pub(crate) late: bool,
+    pub(crate) modules: Vec<(usize, Arc<Module>)>,
+    pub(crate) objects: Vec<(String, Arc<[u8]>)>,
+    /// Functions that objects define.
+    pub(crate) object_functions: Vec<Box<str>>,
+    /// Definitions in objects that lost to a module's function.
+    pub(crate) discarded: Vec<Box<str>>,
+    pub(crate) constructors: Vec<Hook>,
+    pub(crate) destructors: Vec<Hook>,
+    /// Functions chosen at start by a resolver: the function and its resolver's name.
+    pub(crate) ifuncs: Vec<(FunctionId, Target)>,
+}
+
+impl Image {
+    /// Names that its modules hide from other dylibs.
+    pub(crate) fn hidden(&self) -> HashSet<Box<str>> {
+        let mut hidden = HashSet::new();
+        for (_, module) in &self.modules {
+            let plan = module.plan();
+            for (index, info) in module.readers.summary().symbols.iter().enumerate() {
+                let import = plan.import(SymbolId(index as u32));
+                if info.hidden && import.defined {
+                    hidden.insert(import.name.clone());
+                }
+            }
+        }
+        hidden
+    }
+
+    /// True if `name` is a function that some file of the image defines.
+    pub(crate) fn is_function(&self, name: &str) -> bool {
+        let in_module = |module: &Module| {
+            let summary = module.readers.summary();
+            let mut symbols = summary.symbols.iter().enumerate();
+            symbols.any(|(index, info)| {
+                info.name == name
+                    && info.linkage.is_definition()
+                    && function_base(summary, SymbolId(index as u32)).is_some()
+            })
+        };
+        self.modules.iter().any(|(_, module)| in_module(module))
+            || self
+                .object_functions
+                .iter()
+                .any(|function| &**function == name)
+    }
+}
 
 /// An image that is linked: its names are defined, and nothing has run.
 pub(crate) struct LinkedImage {

@@ -280,13 +280,7 @@ impl Jit {
     /// The dynamic loader's message.
     pub fn add_library(&self, name: &str) -> Result<(), Error> {
         let _busy = service::enter();
-        let mut process = self
-            .shared
-            .core
-            .process
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        process.add(name)
+        self.shared.core.add_library(name)
     }
 
     /// [`Dylib::add_bitcode`] of [`Jit::main`].

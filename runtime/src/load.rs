@@ -1,7 +1,6 @@
 //! From files to an image: read, bind, give every function its stub, check that
 //! nothing is missing. Nothing is compiled here.
 
-use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +16,7 @@ use crate::bind::{self, Input, ObjectSymbol};
 use crate::core::{Core, Function, Module, static_name};
 use crate::error::{Error, Missing};
 use crate::hooks::{Hook, Target};
+use crate::image::Image;
 use crate::names::{Definition, Name};
 use crate::program::Mode;
 use crate::stats::Counters;
@@ -91,60 +91,6 @@ impl Source {
                 file: file.to_owned(),
             }),
         }
-    }
-}
-
-/// Files that were bound together.
-#[derive(Default)]
-pub(crate) struct Image {
-    /// Its number in the session.
-    pub(crate) number: u64,
-    /// Whether threads of the program may run already.
-    pub(crate) late: bool,
-    pub(crate) modules: Vec<(usize, Arc<Module>)>,
-    pub(crate) objects: Vec<(String, Arc<[u8]>)>,
-    /// Functions that objects define.
-    pub(crate) object_functions: Vec<Box<str>>,
-    /// Definitions in objects that lost to a module's function.
-    pub(crate) discarded: Vec<Box<str>>,
-    pub(crate) constructors: Vec<Hook>,
-    pub(crate) destructors: Vec<Hook>,
-    /// Functions chosen at start by a resolver: the function and its resolver's name.
-    pub(crate) ifuncs: Vec<(FunctionId, Target)>,
-}
-
-impl Image {
-    /// Names that its modules hide from other dylibs.
-    pub(crate) fn hidden(&self) -> HashSet<Box<str>> {
-        let mut hidden = HashSet::new();
-        for (_, module) in &self.modules {
-            let plan = module.plan();
-            for (index, info) in module.readers.summary().symbols.iter().enumerate() {
-                let import = plan.import(SymbolId(index as u32));
-                if info.hidden && import.defined {
-                    hidden.insert(import.name.clone());
-                }
-            }
-        }
-        hidden
-    }
-
-    /// True if `name` is a function that some file of the image defines.
-    pub(crate) fn is_function(&self, name: &str) -> bool {
-        let in_module = |module: &Module| {
-            let summary = module.readers.summary();
-            let mut symbols = summary.symbols.iter().enumerate();
-            symbols.any(|(index, info)| {
-                info.name == name
-                    && info.linkage.is_definition()
-                    && function_base(summary, SymbolId(index as u32)).is_some()
-            })
-        };
-        self.modules.iter().any(|(_, module)| in_module(module))
-            || self
-                .object_functions
-                .iter()
-                .any(|function| &**function == name)
     }
 }
 

@@ -133,6 +133,7 @@ impl Core {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(hooks.image, hooks);
+        self.retry_failed();
         Ok(())
     }
 

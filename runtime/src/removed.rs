@@ -6,13 +6,15 @@
 //! ([`Func`](crate::Func)) was checked against the type of the old one, and a replacement that
 //! was under way when the function was removed may still name it.
 //!
+//! Functions whose first call found a name missing are tried again once something was defined:
+//! a failure is not for ever.
+//!
 //! Invariant: a stub is in the table only from the end of its function's removal on, until
 //! it is taken out for another.
 //!
-//! Both tables have an entry for each name that was removed and not defined since, and so are
-//! bounded by the stubs there are.
+//! The tables have an entry for a stub at most, and so are bounded by the stubs there are.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 
 use uruk_locks::{Mutex, MutexGuard};
@@ -32,6 +34,8 @@ pub(crate) struct Removed {
     stubs: Mutex<Stubs>,
     /// The IR types that functions were acquired as.
     acquired: Mutex<HashMap<FunctionId, String>>,
+    /// Functions that failed for want of a name.
+    failed: Mutex<HashSet<FunctionId>>,
 }
 
 impl Removed {
@@ -60,6 +64,18 @@ impl Removed {
         }
     }
 
+    /// Says that the compile of a function failed, so that another is tried if it is worth it.
+    pub(crate) fn note_failed(&self, id: FunctionId, cause: &Error) {
+        if cause.is_missing() {
+            lock(&self.failed).insert(id);
+        }
+    }
+
+    /// Whether what [`Removed::note_failed`] noted was seen to since.
+    pub(crate) fn was_noted(&self, id: FunctionId, cause: &Error) -> bool {
+        cause.is_missing() && !lock(&self.failed).contains(&id)
+    }
+
     fn take(&self, dylib: &Dylib, link_name: &str) -> Option<FunctionId> {
         let mut stubs = lock(&self.stubs);
         if stubs.is_empty() {
@@ -74,6 +90,21 @@ impl Removed {
 }
 
 impl Core {
+    /// Has names be searched in one more library of the process.
+    pub(crate) fn add_library(&self, name: &str) -> Result<(), Error> {
+        let process = self.process.write();
+        process.unwrap_or_else(PoisonError::into_inner).add(name)?;
+        self.retry_failed();
+        Ok(())
+    }
+
+    /// Something was defined, or is searched from now on.
+    pub(crate) fn retry_failed(&self) {
+        for id in std::mem::take(&mut *lock(&self.removed.failed)) {
+            self.stubs.retry(id);
+        }
+    }
+
     /// A stub for a function of a module: that of the function of its name that was removed,
     /// if there is one, else a new one.
     pub(crate) fn stub_for(

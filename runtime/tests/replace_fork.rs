@@ -1,5 +1,5 @@
-//! A child goes on whatever its parent was replacing, and however it was made; what it needs
-//! costs its parent no memory for good.
+//! A child goes on whatever its parent was replacing; what it needs costs its parent no memory
+//! for good.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -111,49 +111,6 @@ fn a_child_of_a_fork_during_a_replacement_goes_on() {
         assert!(forks >= 5, "{forks} forks");
     });
     assert!(sets.load(Ordering::Relaxed) > 2);
-}
-
-/// How a child ends that was made by a system call alone.
-fn unseen_child(work: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the child only calls code of the session and ends.
-    let pid = unsafe { libc::syscall(libc::SYS_fork) } as libc::pid_t;
-    assert!(pid >= 0, "fork");
-    if pid == 0 {
-        // SAFETY: as above.
-        unsafe {
-            libc::alarm(20);
-            libc::_exit(if work() { 0 } else { 1 });
-        }
-    }
-    let mut status = 0;
-    // SAFETY: our child.
-    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-    status
-}
-
-#[test]
-fn a_child_that_nobody_was_told_of_catches_up() {
-    let jit = Jit::builder().jobs(1).build().expect("a session");
-    jit.add_ir(
-        "m",
-        "define i32 @f() { ret i32 1 } define i32 @late() { ret i32 5 }",
-    )
-    .expect("valid");
-    let [f, late] = ["f", "late"].map(|name| answer(&jit, name));
-    assert_eq!(f.call(), 1);
-    // By a call first, and by the library.
-    for by_call in [true, false] {
-        let work = || {
-            let late = !by_call || late.call() == 5;
-            replace(&jit, "define i32 @f() { ret i32 2 }");
-            late && f.call() == 2 && child(|| f.call() == 2)
-        };
-        // Made while somebody compiled, it ends with that status, and a message.
-        let spoilt = uruk::EXIT_FAILURE << 8;
-        let mut ends = std::iter::repeat_with(|| unseen_child(work));
-        assert_eq!(ends.find(|&status| status != spoilt), Some(0), "{by_call}");
-    }
-    assert_eq!((f.call(), late.call()), (1, 5));
 }
 
 /// What is published between forks is packed as if there had been none.

@@ -100,6 +100,14 @@ impl Shared {
         }) == Kind::Failed
     }
 
+    /// Makes the next call of a function that failed ask again.
+    pub(crate) fn retry(&self, function: FunctionId) -> bool {
+        self.change(function, |_, word| match word.kind() {
+            Kind::Failed => Kind::Unbound,
+            kind => kind,
+        }) == Kind::Unbound
+    }
+
     /// Makes the next call ask again.
     pub(crate) fn unpublish(&self, function: FunctionId) -> bool {
         self.change(function, |_, word| match word.kind() {

@@ -132,8 +132,7 @@ impl StubTable {
         Ok(Arc::new(table))
     }
 
-    /// A new function: unbound, with a stub that asks for code when it is
-    /// called.
+    /// A new function: unbound, with a stub that asks for code when it is called.
     ///
     /// # Errors
     /// [`StubError::Full`], [`StubError::Heap`].
@@ -224,15 +223,14 @@ impl StubTable {
         self.shared().fail(function)
     }
 
-    /// Takes code or a failure back: the next call asks again. `false`, and no
-    /// change, when callers are waiting already or the function was released.
+    /// Takes code or a failure back: the next call asks again. `false`, and no change, when
+    /// callers wait already or it was released.
     pub fn unpublish(&self, function: FunctionId) -> bool {
         self.shared().unpublish(function)
     }
 
-    /// Removes a function. Its stub goes into quarantine: calls go to the
-    /// failure handler, the address is not reused. `false` when it was released
-    /// before.
+    /// Removes a function. Its stub goes into quarantine: calls go to the failure
+    /// handler. `false` when it was released before.
     pub fn release(&self, function: FunctionId) -> bool {
         let first = self.shared().quarantine(function);
         if first {
@@ -241,13 +239,11 @@ impl StubTable {
         first
     }
 
-    /// Lets the stub of a released function be handed out again. `false` when it
-    /// was not released, or a request for it is still to be taken by
-    /// [`StubTable::next_request`].
+    /// Lets the stub of a released function be handed out again. `false` when it was not
+    /// released, or [`StubTable::next_request`] is still to take a request for it.
     ///
     /// # Safety
-    /// 1. Nothing holds the stub's or the slot's address any more, and nobody
-    ///    uses the id.
+    /// 1. Nothing holds the stub's or the slot's address any more, nobody uses the id.
     pub unsafe fn recycle(&self, function: FunctionId) -> bool {
         let recycled = self.shared().recycle(function);
         if recycled {
@@ -257,8 +253,13 @@ impl StubTable {
         recycled
     }
 
-    /// Makes a released function one without code again, for callers that know its stub and
-    /// mean whatever has its name now. `false` when it was not released, or is behind a gate.
+    /// Makes the next call of a function that failed ask again; `false` if it did not fail.
+    pub fn retry(&self, function: FunctionId) -> bool {
+        self.shared().retry(function)
+    }
+
+    /// Makes a released function one without code, for callers that mean whatever has its name
+    /// now. `false` when it was not released, or is behind a gate.
     pub fn revive(&self, function: FunctionId) -> bool {
         let revived = self.shared().revive(function);
         if revived {

@@ -96,6 +96,27 @@ fn preparing_far_code_publishes() {
 }
 
 #[test]
+fn a_function_that_failed_is_tried_again_and_no_other() {
+    let _watchdog = watchdog();
+    let (heap, table) = table();
+    table.set_failure_handler(handler);
+    let [f, g] = [table.allocate().unwrap(), table.allocate().unwrap()];
+    assert!(table.fail(f) && table.publish(g, returns(&heap, 3)));
+    assert_eq!((call(&table, f), call(&table, g)), (99, 3));
+    assert!(table.retry(f) && !table.retry(g));
+    assert_eq!(call(&table, g), 3);
+    let caller = thread::spawn({
+        let table = table.clone();
+        move || call(&table, f)
+    });
+    support::eventually("f is asked", || requested(&table, f));
+    assert_eq!(table.next_request(), Some(f));
+    assert!(table.publish(f, returns(&heap, 4)));
+    assert_eq!(caller.join().unwrap(), 4);
+    assert!(table.release(f) && !table.retry(f));
+}
+
+#[test]
 fn a_revived_function_asks_for_code_again() {
     let _watchdog = watchdog();
     let (heap, table) = table();

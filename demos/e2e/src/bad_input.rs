@@ -416,7 +416,7 @@ fn fatal_when_optimized(room: &Room) -> Result<(), String> {
     let steps: u64 = (0..functions.len() as u64).sum();
     let right = (steps * 100_000_000) & 65535;
     let log = [
-        "LLVM took a background worker down .. fatal_one",
+        "a background worker is lost .. fatal_one",
         "LLVM took a background worker down .. fatal_two",
         "WorkerLost .. aarch64",
         "Published .. \"sound\" .. tier: Optimized",

@@ -296,12 +296,15 @@ impl Reader {
         if let Err(Stop::Failed(message)) = done {
             return Err(fail(message));
         }
-        if unit.has_asm && !emitter.renew() {
+        // Emission that was left in the middle may have met references to labels of functions
+        // that it did not come to, which it calls errors.
+        let left = done.is_ok() && self.context.gate().is_cancelled();
+        if (unit.has_asm || left) && !emitter.renew() {
             self.sound = false;
         }
         // Emission always says it succeeded; an error in the context counts.
         let error = self.context.take_errors();
-        self.sound &= error.is_none();
+        self.sound &= error.is_none() || left;
         match (done, error) {
             // Passes were left out: neither the result nor an error says anything.
             _ if self.is_cancelled() => Err(self.cancelled(name)),

@@ -386,6 +386,7 @@ impl Dylib {
         let number = done.set.number;
         let _pass = service::enter();
         core.replacing.file(done.set);
+        core.retry_failed();
         let dependents = done.dependents.iter();
         Ok(Replaced {
             functions,

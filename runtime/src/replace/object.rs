@@ -24,8 +24,8 @@ use uruk_stubs::FunctionId;
 
 use crate::core::{Body, Core, static_name};
 use crate::error::Error;
+use crate::image::Image;
 use crate::image::{LinkedImage, Stay};
-use crate::load::Image;
 use crate::names::{Definition, Name};
 use crate::objects::{Apart, ObjectBody, ObjectCode, ObjectFile, object_files};
 

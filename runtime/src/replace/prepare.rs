@@ -12,7 +12,8 @@ use uruk_tiering::{Purpose, Tier};
 
 use crate::core::{Body, Core, Function, Module, static_name};
 use crate::error::Error;
-use crate::load::{Image, function_base};
+use crate::image::Image;
+use crate::load::function_base;
 use crate::materialize::{BodyOf, Built};
 use crate::names::{Definition, Name};
 use crate::program::Mode;
