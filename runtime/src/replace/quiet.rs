@@ -24,6 +24,7 @@
 //!
 //! Threads of ours never run code of the program and are left out.
 
+use std::arch::asm;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
@@ -80,11 +81,62 @@ pub(crate) struct OldCode {
     ranges: Vec<(Range<u64>, FunctionId, BlockId)>,
 }
 
-/// Overwrites what calls of this thread left on its stack, below the caller: addresses of
-/// code would lie in the frames of what is called next, for as long as it waits.
+/// Overwrites what calls of this thread left on its stack, below the caller, and in vector
+/// registers, by which memory is copied: addresses of code would lie in the frames of what is
+/// called next, or of a handler that is held up at the gate, for as long as it waits.
 #[inline(never)]
 pub(super) fn scrub_stack() {
     std::hint::black_box(&mut [0_u64; 4096]);
+    // SAFETY: no call keeps a vector register for its caller, and each instruction is one the
+    // processor has. Those of AVX-512 that are not named by the ABI are unknown to code that
+    // was not compiled for it.
+    unsafe {
+        if is_x86_feature_detected!("avx512f") {
+            asm!(
+                "vpxord zmm16, zmm16, zmm16",
+                "vpxord zmm17, zmm17, zmm17",
+                "vpxord zmm18, zmm18, zmm18",
+                "vpxord zmm19, zmm19, zmm19",
+                "vpxord zmm20, zmm20, zmm20",
+                "vpxord zmm21, zmm21, zmm21",
+                "vpxord zmm22, zmm22, zmm22",
+                "vpxord zmm23, zmm23, zmm23",
+                "vpxord zmm24, zmm24, zmm24",
+                "vpxord zmm25, zmm25, zmm25",
+                "vpxord zmm26, zmm26, zmm26",
+                "vpxord zmm27, zmm27, zmm27",
+                "vpxord zmm28, zmm28, zmm28",
+                "vpxord zmm29, zmm29, zmm29",
+                "vpxord zmm30, zmm30, zmm30",
+                "vpxord zmm31, zmm31, zmm31",
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+        if is_x86_feature_detected!("avx") {
+            asm!("vzeroall", clobber_abi("C"), options(nomem, nostack));
+        } else {
+            asm!(
+                "pxor xmm0, xmm0",
+                "pxor xmm1, xmm1",
+                "pxor xmm2, xmm2",
+                "pxor xmm3, xmm3",
+                "pxor xmm4, xmm4",
+                "pxor xmm5, xmm5",
+                "pxor xmm6, xmm6",
+                "pxor xmm7, xmm7",
+                "pxor xmm8, xmm8",
+                "pxor xmm9, xmm9",
+                "pxor xmm10, xmm10",
+                "pxor xmm11, xmm11",
+                "pxor xmm12, xmm12",
+                "pxor xmm13, xmm13",
+                "pxor xmm14, xmm14",
+                "pxor xmm15, xmm15",
+                clobber_abi("C"),
+                options(nomem, nostack),
+            );
+        }
+    }
 }
 
 impl Core {
