@@ -8,7 +8,7 @@ const SHARED: &str = "stubs/src/shared.rs";
 const GUEST: &str = "stubs/src/guest.rs";
 const REQUESTS: &str = "stubs/src/requests.rs";
 
-pub const TABLE: [Mutation; 33] = [
+pub const TABLE: [Mutation; 34] = [
     killed(
         "the state word is read relaxed",
         CELL,
