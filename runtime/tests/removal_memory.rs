@@ -35,7 +35,7 @@ fn cycle(jit: &Jit, number: u64) {
     // SAFETY: the function above.
     let next = unsafe { jit.function::<extern "C" fn() -> i64>("next") }.expect("typed");
     assert_eq!(next.call(), number as i64 + 1);
-    if number % 64 == 0 {
+    if number.is_multiple_of(64) {
         jit.compile_at("next", Tier::Optimized).expect("compiled");
         assert_eq!(next.call(), number as i64 + 2);
     }

@@ -13,8 +13,10 @@ impl Child {
         unsafe {
             let id = libc::syscall(libc::SYS_fork) as libc::pid_t;
             assert!(id >= 0);
-            while id == 0 {
-                libc::pause();
+            if id == 0 {
+                loop {
+                    libc::pause();
+                }
             }
             Child(id)
         }
