@@ -38,7 +38,7 @@ fn unseen_child(work: impl FnOnce() -> bool) -> i32 {
     if pid == 0 {
         // SAFETY: as above.
         unsafe {
-            libc::alarm(20);
+            libc::alarm(5);
             libc::_exit(if work() { 0 } else { 1 });
         }
     }
@@ -65,10 +65,12 @@ fn a_child_that_nobody_was_told_of_catches_up() {
             replace(&jit, "define i32 @f() { ret i32 2 }");
             late && f.call() == 2 && ends_well(|| f.call() == 2)
         };
-        // Made while somebody compiled, it ends with that status, and a message.
-        let spoilt = uruk::EXIT_FAILURE << 8;
-        let mut ends = std::iter::repeat_with(|| unseen_child(work));
-        assert_eq!(ends.find(|&status| status != spoilt), Some(0), "{by_call}");
+        // Made while somebody compiled, it ends with that status, and a message. Made while a
+        // thread was in one of the C library's locks, whose end this call does not wait for
+        // either, it waits for that for ever, as natively.
+        let spoilt = |status: &i32| *status == uruk::EXIT_FAILURE << 8 || *status == libc::SIGALRM;
+        let mut ends = std::iter::repeat_with(|| unseen_child(work)).take(200);
+        assert_eq!(ends.find(|end| !spoilt(end)), Some(0), "{by_call}");
     }
     assert_eq!((f.call(), late.call()), (1, 5));
 }
