@@ -105,18 +105,21 @@ fn control(core: &Arc<Core>) {
 
 /// A background worker: waits for jobs until the session ends.
 fn work(core: &Arc<Core>) {
-    lower_priority();
-    service::widen_heap();
+    {
+        let _pass = service::enter();
+        lower_priority();
+        service::widen_heap();
+    }
     while !core.is_stopping() {
-        let turn = {
-            let _pass = service::enter();
-            Turn::next(&mut core.tiers.jobs())
-        };
+        let pass = service::enter();
+        let turn = Turn::next(&mut core.tiers.jobs());
+        let published = matches!(turn, Turn::Compile(_));
         let panic = match turn {
             Turn::Compile(job) => core.run_job(job),
             Turn::WarmUp => core.warm_up(),
             // Woken for nothing it lines up again; it is in line once.
             Turn::Wait => {
+                drop(pass);
                 // Whoever ends the session before this thread lined up does not wake it.
                 if !core.is_stopping() {
                     std::thread::park();
@@ -124,12 +127,16 @@ fn work(core: &Arc<Core>) {
                 let _pass = service::enter();
                 let me = std::thread::current().id();
                 core.tiers.jobs().idle.retain(|idle| idle.id() != me);
-                None
+                continue;
             }
         };
         if let Some(panic) = panic {
             // LLVM's objects of this thread may be half changed.
             return core.replace_background_worker(&panic);
+        }
+        drop(pass);
+        if published {
+            core.pay_for_reclaim();
         }
     }
 }
@@ -287,9 +294,9 @@ impl Core {
         crate::thread::spawn(name, move || work(&core))
     }
 
-    /// Has another background worker take the place of the calling one, which ends.
+    /// Has another background worker take the place of the calling one, which ends. Under a
+    /// pass.
     fn replace_background_worker(self: &Arc<Self>, message: &str) {
-        let _pass = service::enter();
         // A listener may be what panics.
         panics::contained(|| self.tell_lost(message));
         if let Err(cause) = self.spawn_worker(String::from("uruk-opt")) {
@@ -311,7 +318,7 @@ impl Core {
         self.job_ended(decided.version, Outcome::Failed { compile }, None);
     }
 
-    /// Compiles and publishes one version in the background; the text of a panic.
+    /// Compiles and publishes one version in the background, under a pass; the text of a panic.
     fn run_job(self: &Arc<Self>, job: Job) -> Option<String> {
         let request = job.request;
         let cancel = job.cancel.clone();
@@ -326,18 +333,13 @@ impl Core {
                 service::leave_lost();
             }
         };
-        let panic = fatal::guard(on_fatal, || {
-            let _busy = service::enter();
+        fatal::guard(on_fatal, || {
             let result = panics::caught(|| Ok(self.do_job(job)));
             result.unwrap_or_else(|cause| {
                 self.give_up_job(request, &cancel, &cause);
                 cause.panic().map(str::to_owned)
             })
-        });
-        if panic.is_none() {
-            self.pay_for_reclaim();
-        }
-        panic
+        })
     }
 
     /// The text of a panic in the compile.

@@ -5,6 +5,7 @@
 //! calls members of a set this very work exchanges. So it waits without a lock, and what the
 //! other thread does to end the wait takes none that it could hold.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use uruk_codegen::fatal;
@@ -54,15 +55,19 @@ pub(crate) fn sacrificial<R: Send + 'static>(
         result: Mutex::new(None),
         there: OnceLock::new(),
     });
-    let given = Arc::clone(&answer);
+    // Taken by the thread, which runs once.
+    let once = Cell::new(Some((Arc::clone(&answer), lost, work)));
     thread::spawn(name.to_owned(), move || {
+        let _busy = enter();
+        let Some((given, lost, work)) = once.take() else {
+            return;
+        };
         let to_lose = Arc::clone(&given);
         let on_fatal = move |message: &str| {
             to_lose.give(Err(lost(message)));
             leave_lost();
         };
         fatal::guard(on_fatal, move || {
-            let _busy = enter();
             // A fork that comes once the pass is gone finds the answer there.
             given.give(panics::caught(work));
         });

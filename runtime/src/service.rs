@@ -308,6 +308,7 @@ fn serve(core: &Arc<Core>, first: bool) {
     while !core.is_stopping() {
         match core.stubs.wait_request(patience) {
             Some(id) => {
+                let _busy = enter();
                 if let Some(panic) = answer(core, id) {
                     replace_worker(core, &panic);
                     return;
@@ -327,17 +328,16 @@ fn serve(core: &Arc<Core>, first: bool) {
 }
 
 /// Says that the calling worker ends, and has another take its place, which also looks after
-/// the main thread: without one, later calls wait for ever.
+/// the main thread: without one, later calls wait for ever. Under a pass.
 fn replace_worker(core: &Arc<Core>, message: &str) {
     if let Err(cause) = spawn(core, 1) {
         error!(%cause, message, "no worker in place of one that was lost");
     }
-    let _pass = enter();
     // A listener may be what panics.
     panics::contained(|| core.tell_lost(message));
 }
 
-/// Answers a first call; the text of a panic, which leaves this thread in doubt.
+/// Answers a first call, under a pass; the text of a panic, which leaves this thread in doubt.
 fn answer(core: &Arc<Core>, id: FunctionId) -> Option<String> {
     widen_heap();
     let version = core.tiers.versions.ids.next();
@@ -352,7 +352,6 @@ fn answer(core: &Arc<Core>, id: FunctionId) -> Option<String> {
         }
     };
     fatal::guard(on_fatal, || {
-        let _busy = enter();
         // The request may have been answered by a compile-ahead meanwhile.
         if core.stubs.entry(id).is_some() {
             return None;

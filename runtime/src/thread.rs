@@ -7,6 +7,12 @@
 //! child.
 //!
 //! A panic ends its thread only, as with `std`.
+//!
+//! A thread of ours uses the C library's allocator with a pass of the gate only, from its first
+//! step to its last, after which it is one that [`leaving`] knows of: so a process that the
+//! program copies while no pass is given has an allocator that no thread of ours holds locked.
+
+pub(crate) mod leaving;
 
 use std::cell::OnceCell;
 use std::ffi::{CString, c_void};
@@ -20,7 +26,7 @@ use uruk_heap::Room;
 
 use crate::error::Error;
 use crate::guest::threads;
-use crate::service::{block_signals, restore_signals};
+use crate::service::{self, block_signals, restore_signals};
 use crate::shield;
 
 /// Stack of a thread. LLVM's passes recurse over expressions and blocks.
@@ -40,7 +46,7 @@ thread_local! {
 /// What a thread begins with.
 struct Start {
     name: String,
-    run: Box<dyn FnOnce() + Send>,
+    run: Box<dyn Fn() + Send>,
 }
 
 /// Sets the stack of threads to come, a multiple of a page.
@@ -49,7 +55,7 @@ pub(crate) fn set_stack(bytes: usize) {
 }
 
 /// Starts a thread of ours: all signals blocked, a stack LLVM's recursion fits on.
-pub(crate) fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+pub(crate) fn spawn(name: String, run: impl Fn() + Send + 'static) -> Result<(), Error> {
     let run = Box::new(run);
     let start = Start {
         name: name.clone(),
@@ -104,21 +110,38 @@ unsafe fn create(start: *mut Start) -> io::Result<()> {
 }
 
 extern "C" fn begin(start: *mut c_void) -> *mut c_void {
-    // SAFETY: the box that `spawn` made for this thread alone.
-    let Start { name, run } = *unsafe { Box::from_raw(start.cast::<Start>()) };
     // `spawn` blocks all signals, and the thread inherits that.
     shield::never_interrupted();
+    let pass = service::enter();
+    // SAFETY: the box that `spawn` made for this thread alone.
+    let Start { name, run } = *unsafe { Box::from_raw(start.cast::<Start>()) };
     let short = &name.as_bytes()[..name.len().min(KEPT)];
     if let Ok(short) = CString::new(short) {
         // SAFETY: the calling thread and a C string that the kernel copies.
         unsafe { libc::pthread_setname_np(libc::pthread_self(), short.as_ptr()) };
     }
     NAME.with(|kept| drop(kept.set(name)));
-    let _mark = threads::mark_ours();
+    let mark = threads::mark_ours();
+    // Parking needs a handle, which is made when it is first asked for.
+    drop(std::thread::current());
     threads::STARTING.fetch_sub(1, Ordering::Relaxed);
-    // The hook has said what there is to say.
-    drop(catch_unwind(AssertUnwindSafe(run)));
+    drop(pass);
+    live(&*run);
+    let _pass = service::enter();
+    drop(mark);
+    drop(run);
+    leaving::note();
     null_mut()
+}
+
+/// What the thread is there for.
+#[inline(never)]
+fn live(run: &dyn Fn()) {
+    // The hook has said what there is to say.
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+        let _pass = service::enter();
+        drop(panic);
+    }
 }
 
 /// The name of the calling thread; `caller` for one without.

@@ -76,14 +76,12 @@ pub(crate) fn want(jobs: &mut Jobs, cold: bool) {
 
 impl Core {
     /// Makes LLVM ready, and the decoder that looks at code of tier 2, until there is a job;
-    /// the text of a panic.
+    /// the text of a panic. Under a pass.
     pub(crate) fn warm_up(self: &Arc<Self>) -> Option<String> {
         let on_fatal = {
             let core = Arc::clone(self);
             move |message: &str| {
                 core.lose_worker();
-                service::leave_lost();
-                let _pass = service::enter();
                 core.tell_lost(message);
                 warn!(
                     message,
@@ -92,13 +90,14 @@ impl Core {
                 let mut jobs = core.tiers.jobs();
                 jobs.warmth = Warmth::Warm;
                 jobs.workers -= 1;
-                if !jobs.waiting.is_empty() {
-                    core.add_worker(jobs);
+                match jobs.waiting.is_empty() {
+                    true => drop(jobs),
+                    false => core.add_worker(jobs),
                 }
+                service::leave_lost();
             }
         };
         fatal::guard(on_fatal, || {
-            let _busy = service::enter();
             let wanted = || self.is_stopping() || !self.tiers.jobs().waiting.is_empty();
             let panic = panics::contained(|| match warm::warm_up(wanted) {
                 Ok(()) if wanted() => {}

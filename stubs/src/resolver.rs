@@ -17,6 +17,11 @@
 //! takes back what the stub's `call` pushed. Stack arguments, sret pointers,
 //! tail calls and varargs need no thought, because the stack is as it was.
 //!
+//! All it takes of the stack is cleared first, and some of what its callees take: it may wait
+//! there for long, XSAVE leaves holes, and what lay in them, return addresses into code that
+//! is being replaced, would count for who scans stacks until the wait is over. A handler that
+//! comes again and again at the same place would find its own last call there each time.
+//!
 //! Direction flag, alignment check, MXCSR and the x87 control word are never
 //! changed. Stack: 88 bytes, at most 63 of alignment, the vector area (2.4 KiB
 //! with AVX-512), and the frames of `resolve`.
@@ -29,8 +34,12 @@ use dynasmrt::{DynasmApi, VecAssembler, dynasm};
 
 use crate::vector::{ALIGN, Method, VectorState};
 
-/// Offset of the XSAVE header in its area.
-const HEADER: i32 = 512;
+/// Registers that are pushed below the frame pointer, in bytes.
+const PUSHED: i32 = 72;
+
+/// Bytes below the frame that are cleared for the callees, whose frames have holes, too. Twice
+/// what they take while they wait.
+const BELOW: i32 = 1024;
 
 /// The code, and where its frame changes (for `cfi`).
 #[derive(Debug)]
@@ -73,6 +82,17 @@ pub(crate) fn assemble(vector: &VectorState, shared: u64, resolve: u64) -> Resol
         ; push r11
         ; sub rsp, DWORD vector.size as i32
         ; and rsp, BYTE -(ALIGN as i8)
+    );
+    // XRSTOR refuses a header with other bits than it knows, and XSAVE does not write all of
+    // it: cleared with the rest. String instructions go up, by the ABI.
+    dynasm!(ops
+        ; .arch x64
+        ; lea rdi, [rsp - BELOW]
+        ; lea rcx, [rbp - PUSHED]
+        ; sub rcx, rdi
+        ; shr ecx, 3
+        ; xor eax, eax
+        ; rep stosq
     );
     save(&mut ops, vector);
     dynasm!(ops
@@ -123,12 +143,6 @@ fn save(ops: &mut VecAssembler<X64Relocation>, vector: &VectorState) {
     if vector.method == Method::Fxsave {
         dynasm!(ops ; .arch x64 ; fxsave64 [rsp]);
         return;
-    }
-    // XRSTOR refuses a header with other bits than it knows, and XSAVE does not
-    // write all of it.
-    dynasm!(ops ; .arch x64 ; xor eax, eax);
-    for word in 0..8 {
-        dynasm!(ops ; .arch x64 ; mov [rsp + HEADER + 8 * word], rax);
     }
     load_mask(ops, vector.mask);
     match vector.method {

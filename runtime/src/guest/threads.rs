@@ -24,6 +24,7 @@ use uruk_locks::{Mutex, MutexGuard};
 
 use crate::sampling::EXCLUDED;
 use crate::service::{self, Pass, unseen};
+use crate::thread::leaving;
 
 /// How often the watcher looks, once it has reason to.
 const WATCH_INTERVAL: Duration = Duration::from_millis(1);
@@ -133,6 +134,7 @@ fn ours() -> Ours {
 /// In the child of a fork, while no pass is given: none of the threads is there.
 pub(crate) fn after_fork_child() {
     STARTING.store(0, Ordering::Relaxed);
+    leaving::after_fork_child();
     let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
     ours.drain(..).for_each(|(id, _)| EXCLUDED.remove(id));
 }
@@ -170,8 +172,14 @@ pub(crate) fn note_exit(status: c_int) {
 
 /// Notices a main thread that ended by a system call that nobody saw.
 pub(crate) fn look_at_main_thread() {
-    if MAIN.load(Ordering::Relaxed) == RUNS
-        && let Some(status) = status_of_dead_main_thread()
+    if MAIN.load(Ordering::Relaxed) != RUNS {
+        return;
+    }
+    let status = {
+        let _pass = service::enter();
+        status_of_dead_main_thread()
+    };
+    if let Some(status) = status
         && begin_to_watch()
     {
         end_by_kernel(status);
@@ -233,7 +241,7 @@ unsafe extern "C" fn on_main_thread_exit(value: *mut c_void) {
 }
 
 /// Waits for the last thread of the program, in the background, and ends the process.
-fn watch(end: impl FnOnce() + Send + 'static) {
+fn watch(end: impl Fn() + Send + 'static) {
     // If no thread can be made the process stays, which is the lesser evil.
     let _ = crate::thread::spawn(String::from("uruk-exit"), move || {
         while program_threads() {

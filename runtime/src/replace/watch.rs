@@ -9,6 +9,7 @@
 //! inherits a locked standard error; the child watches nothing.
 
 use std::os::unix::fs::MetadataExt;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -62,12 +63,13 @@ impl Jit {
     /// # Errors
     /// No thread.
     pub fn watch(&self, files: &[PathBuf]) -> Result<(), Error> {
-        let mut watched: Vec<Watched> = files.iter().map(|file| Watched::new(file)).collect();
+        let watched: Vec<Watched> = files.iter().map(|file| Watched::new(file)).collect();
         let jit = self.clone();
+        let watched = RefCell::new(watched);
         crate::thread::spawn(String::from("uruk-watch"), move || {
             loop {
                 std::thread::sleep(INTERVAL);
-                for file in &mut watched {
+                for file in &mut *watched.borrow_mut() {
                     if file.has_changed(identity(&file.path)) {
                         let outcome = Replacement::file(&file.path)
                             .and_then(|replacement| jit.main().replace(replacement));

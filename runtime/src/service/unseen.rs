@@ -17,8 +17,12 @@
 //!
 //! A child can be made whole if no other thread was inside at the moment of the copy: whoever
 //! is not inside holds no lock of ours and is not in LLVM. If one was, nothing of that can be
-//! used any more: the child says so and ends. As with any child of a program with threads, the
-//! C library's allocator may be locked for ever; `fork` sees to that, the other ways do not.
+//! used any more: the child says so and ends.
+//!
+//! The C library's allocator: threads of ours use it inside only ([`crate::thread`]), so a
+//! child of [`hold`] finds its locks as the program's own threads left them. One of an
+//! instruction may find one locked for ever by a thread of ours that started, compiled or ended
+//! at that moment; `fork` sees to that for all.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{MutexGuard, PoisonError, TryLockError, Weak};
@@ -30,6 +34,7 @@ use super::{
     FORK, ForkState, GATE, GateState, SESSIONS, close_gate, enter, made_in_child, sessions,
 };
 use crate::shield::Shield;
+use crate::thread::leaving;
 
 /// Where [`SEEN`] points to when children cannot be told.
 static ALWAYS: AtomicU32 = AtomicU32::new(1);
@@ -87,13 +92,18 @@ pub(crate) struct Held {
     _shield: Shield,
 }
 
-/// To be held around a system call that copies the process.
+/// To be held around a system call that copies the process. Nothing to hold in a process that
+/// is not whole itself: it has no thread of ours, and its copy is as good as it is.
 pub(crate) fn hold() -> Held {
     let shield = Shield::raise();
-    let (closed, cover) = close_gate();
+    let held = (!is_unseen()).then(close_gate);
+    if held.is_some() {
+        leaving::wait();
+    }
+    let (closed, cover) = held.unzip();
     Held {
-        cover: Some(cover),
-        closed: Some(closed),
+        cover,
+        closed,
         _shield: shield,
     }
 }
