@@ -119,7 +119,11 @@ fn looping(version: i32) -> String {
 }
 
 fn session(tiers: Tiers) {
-    let jit = Jit::builder().jobs(2).tiers(tiers).build().expect("a session");
+    let jit = Jit::builder()
+        .jobs(2)
+        .tiers(tiers)
+        .build()
+        .expect("a session");
     jit.add_ir("m", &looping(1)).expect("valid");
     // SAFETY: of that type, and stays.
     let f = unsafe { jit.function::<Answer>("f") }.expect("typed");
@@ -142,8 +146,10 @@ fn session(tiers: Tiers) {
     jit.reclaim(uruk::ReclaimKind::Evacuate, Duration::from_secs(5));
     assert!(jit.lookup("missing").is_err());
     let tracker = jit.main().create_tracker().expect("there");
-    let missing = tracker
-        .add_ir("bad", "declare i32 @nowhere() define i32 @bad() { %r = call i32 @nowhere() ret i32 %r }");
+    let missing = tracker.add_ir(
+        "bad",
+        "declare i32 @nowhere() define i32 @bad() { %r = call i32 @nowhere() ret i32 %r }",
+    );
     assert!(missing.is_err());
     // SAFETY: nobody calls it.
     unsafe { tracker.remove() }.expect("there");
@@ -161,5 +167,10 @@ fn threads_of_ours_allocate_with_a_pass_only() {
     assert!(seen > 10_000, "{seen}");
     let found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
     let found: Vec<_> = found.iter().cloned().collect();
-    assert!(found.is_empty(), "{} places:\n{}", found.len(), found.join("\n\n"));
+    assert!(
+        found.is_empty(),
+        "{} places:\n{}",
+        found.len(),
+        found.join("\n\n")
+    );
 }

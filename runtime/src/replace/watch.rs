@@ -8,8 +8,8 @@
 //! The lines are printed under a pass of the gate (`service`), so that no child of `fork`
 //! inherits a locked standard error; the child watches nothing.
 
-use std::os::unix::fs::MetadataExt;
 use std::cell::RefCell;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
