@@ -49,12 +49,7 @@ thread_local! {
 pub(crate) fn after_fork_child() {
     AWAITED.with_borrow(|words| {
         for word in words {
-            let _ = word.compare_exchange(
-                AWAITED_YET,
-                LOST,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
+            let _ = word.compare_exchange(AWAITED_YET, LOST, Ordering::Relaxed, Ordering::Relaxed);
         }
     });
 }

@@ -212,8 +212,9 @@ fn forks_where_the_library_was_interrupted() {
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 static CHILDREN: AtomicU32 = AtomicU32::new(0);
 
-/// Forks where a wait for a word was interrupted, so not within the allocator, whose locks the
-/// C library's `fork` would wait for; the child returns to the wait, and its parent waits for it.
+/// Forks where a wait for a word was interrupted, or where the thread has just opened its
+/// signals for one: so not within the allocator, whose locks the C library's `fork` would wait
+/// for. The child returns to the wait, and its parent waits for it.
 extern "C" fn fork_and_return(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     const WAIT: i64 = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as i64;
     // SAFETY: the kernel's record of what was interrupted.
@@ -221,8 +222,10 @@ extern "C" fn fork_and_return(_: libc::c_int, _: *mut libc::siginfo_t, context: 
     let at = registers[libc::REG_RIP as usize] as usize;
     // SAFETY: code was executed before this place.
     let before: [u8; 2] = unsafe { std::ptr::with_exposed_provenance::<[u8; 2]>(at - 2).read() };
-    let waits = before == [0x0f, 0x05] && registers[libc::REG_RSI as usize] == WAIT;
-    if waits && !IS_CHILD.load(Ordering::Relaxed) {
+    let register = |name: libc::c_int| registers[name as usize];
+    let opens = (register(libc::REG_RDI), register(libc::REG_R10)) == (libc::SIG_SETMASK.into(), 8);
+    let may = before == [0x0f, 0x05] && (opens || register(libc::REG_RSI) == WAIT);
+    if may && !IS_CHILD.load(Ordering::Relaxed) {
         // SAFETY: the parent waits for the child, which ends in `work`.
         unsafe {
             match libc::fork() {
@@ -240,40 +243,60 @@ extern "C" fn fork_and_return(_: libc::c_int, _: *mut libc::siginfo_t, context: 
     HANDLED.fetch_add(1, Ordering::Release);
 }
 
+/// Keeps the calling thread, and those it makes, on the processor it is on: what it makes does not
+/// begin before it waits.
+fn pin() {
+    // SAFETY: a plain set, and the calling thread's own affinity.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(libc::sched_getcpu() as usize, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+    }
+}
+
 #[test]
 fn children_that_return_to_a_wait() {
     alone(|| {
         let jit = Jit::builder().jobs(1).build().expect("a session");
         jit.add_ir("m", &halves(0)).expect("valid IR");
         let wanted = std::env::var("URUK_CHILDREN").ok();
-        let wanted = wanted.and_then(|text| text.parse().ok()).unwrap_or(40);
+        let wanted = wanted.and_then(|text| text.parse().ok()).unwrap_or(200);
         NEXT.store(0, Ordering::Relaxed);
-        storm_with(fork_and_return as *const () as usize, &[0], usize::MAX, |round| {
-            // SAFETY: of that type.
-            let pair = unsafe { jit.function::<Answer>("pair") };
-            let pair = pair.or_else(|cause| match cause {
-                Error::Copied { .. } => Err(()),
-                cause => panic!("{cause}"),
-            });
-            let name = format!("f{round}");
-            let ir = format!("define i32 @{name}() {{ ret i32 0 }}");
-            let tracker = jit.main().create_tracker().expect("there");
-            let added = tracker.add_ir(&name, &ir);
-            assert!(matches!(added, Ok(()) | Err(Error::Copied { .. })));
-            if IS_CHILD.load(Ordering::Relaxed) {
-                // Others go on, and what was given up leaves nothing behind.
-                let right = pair.is_ok_and(|pair| pair.call() == 0) || jit.lookup("pair").is_ok();
-                let again = added.is_ok() || tracker.add_ir(&name, &ir).is_ok();
-                let found = jit.lookup(&name).is_ok();
-                // SAFETY: a child ends without the harness.
-                unsafe { libc::_exit(i32::from(!(right && again && found))) };
-            }
-            // SAFETY: nobody has addresses of it.
-            unsafe { tracker.remove() }.expect("there");
-            if CHILDREN.load(Ordering::Relaxed) >= wanted {
-                LIMIT.store(0, Ordering::Relaxed);
-            }
-        });
+        storm_with(
+            fork_and_return as *const () as usize,
+            &[0],
+            usize::MAX,
+            |round| {
+                if round == 0 {
+                    pin();
+                }
+                // SAFETY: of that type.
+                let pair = unsafe { jit.function::<Answer>("pair") };
+                let pair = pair.or_else(|cause| match cause {
+                    Error::Copied { .. } => Err(()),
+                    cause => panic!("{cause}"),
+                });
+                let name = format!("f{round}");
+                let ir = format!("define i32 @{name}() {{ ret i32 0 }}");
+                let tracker = jit.main().create_tracker().expect("there");
+                let added = tracker.add_ir(&name, &ir);
+                assert!(matches!(added, Ok(()) | Err(Error::Copied { .. })));
+                if IS_CHILD.load(Ordering::Relaxed) {
+                    // Others go on, and what was given up leaves nothing behind.
+                    let right =
+                        pair.is_ok_and(|pair| pair.call() == 0) || jit.lookup("pair").is_ok();
+                    let again = added.is_ok() || tracker.add_ir(&name, &ir).is_ok();
+                    let found = jit.lookup(&name).is_ok();
+                    // SAFETY: a child ends without the harness.
+                    unsafe { libc::_exit(i32::from(!(right && again && found))) };
+                }
+                // SAFETY: nobody has addresses of it.
+                unsafe { tracker.remove() }.expect("there");
+                if CHILDREN.load(Ordering::Relaxed) >= wanted {
+                    LIMIT.store(0, Ordering::Relaxed);
+                }
+            },
+        );
     });
 }
 
