@@ -3,9 +3,11 @@
 mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, mpsc};
 
-use common::{BOTH, alone, burn, drain, of, plain, sleep, source};
+use common::{
+    BOTH, Refreshes, alone, burn, drain, exists, of, on_one_processor, plain, sleep, source, until,
+};
 use uruk_profiler::{Choice, Excluded, Kind, Rates, Sizes, current_tid, now, open};
 
 const RATES: Rates = Rates {
@@ -29,8 +31,11 @@ fn a_busy_thread_is_sampled_where_it_is() {
         source.start(RATES).unwrap();
         drain(&mut *source);
         let begin = now();
-        let cpu_ns = burn(300);
-        let mine = of(&drain(&mut *source), current_tid());
+        // Each processor has a ring, and those are drained one after the other.
+        let (cpu_ns, mine) = on_one_processor(|| {
+            let cpu_ns = burn(300);
+            (cpu_ns, of(&drain(&mut *source), current_tid()))
+        });
         let end = now();
         let start = burn as fn(u64) -> u64 as usize as u64;
         let inside = mine
@@ -91,42 +96,45 @@ fn threads_of_all_ages_are_sampled() {
         let Some(mut source) = plain(choice) else {
             continue;
         };
-        let started = Arc::new(Barrier::new(2));
-        let old = {
-            let started = started.clone();
+        let (started, refreshes) = (Arc::new(Barrier::new(2)), Arc::new(Refreshes::default()));
+        let (tell, told) = mpsc::channel();
+        let work = |refreshes: &Refreshes, tell: mpsc::Sender<i32>| {
+            refreshes.wait();
+            burn(150);
+            tell.send(current_tid()).unwrap();
+        };
+        {
+            let (started, refreshes, tell) = (started.clone(), refreshes.clone(), tell.clone());
             std::thread::spawn(move || {
                 started.wait();
                 started.wait();
-                let tid = current_tid();
                 // The thread of a thread that was there before.
-                let child = std::thread::spawn(|| {
-                    sleep(30);
-                    (current_tid(), burn(150))
-                });
-                burn(150);
-                (tid, child)
-            })
-        };
+                let (its, tells) = (refreshes.clone(), tell.clone());
+                std::thread::spawn(move || work(&its, tells));
+                work(&refreshes, tell);
+            });
+        }
         started.wait();
         source.start(RATES).unwrap();
         started.wait();
-        let new = std::thread::spawn(|| {
-            sleep(30);
-            (current_tid(), burn(150))
-        });
-        let mut samples = Vec::new();
-        for _ in 0..100 {
+        {
+            let refreshes = refreshes.clone();
+            std::thread::spawn(move || work(&refreshes, tell));
+        }
+        let (mut samples, mut tids) = (Vec::new(), Vec::new());
+        until("all three did their work", || {
             sleep(10);
             source.refresh();
+            refreshes.add();
             samples.extend(drain(&mut *source));
-        }
-        let (old, child) = old.join().unwrap();
-        let tids = [old, child.join().unwrap().0, new.join().unwrap().0];
+            tids.extend(told.try_iter());
+            tids.len() == 3
+        });
         samples.extend(drain(&mut *source));
         for tid in tids {
             let ns: u64 = of(&samples, tid).iter().map(|sample| sample.weight).sum();
             eprintln!("{choice:?}: {ns} ns of thread {tid}");
-            // A refresh comes every 10 ms, after 30 ms of sleep: at least half is seen.
+            // A refresh found each before it worked.
             assert!((50_000_000..250_000_000).contains(&ns), "{choice:?}: {ns}");
         }
     }
@@ -139,11 +147,15 @@ fn the_last_generation_is_sampled_after_the_first_ended() {
         return;
     };
     source.start(RATES).unwrap();
-    let first = std::thread::spawn(|| {
-        std::thread::spawn(|| {
-            sleep(50);
-            std::thread::spawn(|| {
-                sleep(50);
+    // Each generation works when the kernel has nothing left of the one that made it.
+    let gone = |tid: i32| until("the thread before ended", || !exists(tid));
+    let first = std::thread::spawn(move || {
+        let first = current_tid();
+        std::thread::spawn(move || {
+            gone(first);
+            let second = current_tid();
+            std::thread::spawn(move || {
+                gone(second);
                 burn(100);
                 current_tid()
             })
