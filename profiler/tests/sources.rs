@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 
 use common::{
-    BOTH, Refreshes, alone, burn, drain, exists, of, on_one_processor, plain, sleep, source, until,
+    BOTH, Refreshes, alone, burn, burn_until, drain, exists, of, on_one_processor, plain, sleep,
+    source, until,
 };
 use uruk_profiler::{Choice, Excluded, Kind, Rates, Sizes, current_tid, now, open};
 
@@ -32,10 +33,7 @@ fn a_busy_thread_is_sampled_where_it_is() {
         drain(&mut *source);
         let begin = now();
         // Each processor has a ring, and those are drained one after the other.
-        let (cpu_ns, mine) = on_one_processor(|| {
-            let cpu_ns = burn(300);
-            (cpu_ns, of(&drain(&mut *source), current_tid()))
-        });
+        let (mine, cpu_ns) = on_one_processor(|| burn_until(&mut *source, 300, 25));
         let end = now();
         let start = burn as fn(u64) -> u64 as usize as u64;
         let inside = mine
@@ -43,8 +41,6 @@ fn a_busy_thread_is_sampled_where_it_is() {
             .filter(|sample| (start..start + 4096).contains(&sample.pc));
         let (all, inside) = (mine.len(), inside.count());
         eprintln!("{choice:?}: {all} samples, cost {} ns", source.cost_ns());
-        // Ticks cap timers at 100 Hz on the slowest kernels.
-        assert!(all >= 25, "{choice:?}: {all}");
         assert!(inside * 10 > all * 8, "{choice:?}: {inside} of {all}");
         assert!(
             mine.iter()
@@ -67,21 +63,20 @@ fn slower_rates_weigh_more() {
             continue;
         };
         source.start(RATES).unwrap();
-        for (hz, samples) in [(97, 20..80), (31, 5..40), (0, 0..3)] {
+        for (hz, least) in [(97, 20), (31, 5), (0, 0)] {
             drain(&mut *source);
             assert_eq!(source.set_rate(hz), hz);
-            let (mut mine, mut cpu_ns) = (Vec::new(), 0);
-            for _ in 0..10 {
+            let (mut mine, mut cpu_ns, mut rounds) = (Vec::new(), 0, 0);
+            until("enough samples", || {
                 cpu_ns += burn(50);
                 mine.extend(of(&drain(&mut *source), current_tid()));
-            }
+                rounds += 1;
+                rounds >= 10 && mine.len() >= least
+            });
             let weight: u64 = mine.iter().map(|sample| sample.weight).sum();
             eprintln!("{choice:?} {hz} Hz: {} samples, {weight} ns", mine.len());
-            assert!(
-                samples.contains(&mine.len()),
-                "{choice:?} {hz}: {}",
-                mine.len()
-            );
+            let most = 1.65 * f64::from(hz) * cpu_ns as f64 / 1e9;
+            assert!(mine.len() as f64 <= most + 2.0, "{choice:?} {hz}: {most}");
             if hz > 0 {
                 assert!(close(weight as f64, cpu_ns as f64, 1.8), "{choice:?} {hz}");
             }
@@ -176,11 +171,15 @@ fn excluded_threads_are_dropped() {
         source.start(RATES).unwrap();
         burn(60);
         excluded.add(current_tid());
-        let mut count = 0;
+        let (mut count, mut dropped) = (0, 0);
         let mine = current_tid();
-        let drained = source.drain(&mut |sample| count += u32::from(sample.tid == mine));
+        until("samples to drop", || {
+            let drained = source.drain(&mut |sample| count += u32::from(sample.tid == mine));
+            dropped += drained.excluded;
+            burn(20);
+            dropped >= 5
+        });
         assert_eq!(count, 0, "{choice:?}");
-        assert!(drained.excluded >= 5, "{choice:?}: {drained:?}");
         excluded.remove(current_tid());
         if choice == Choice::CpuClock {
             burn(60);
@@ -221,9 +220,8 @@ fn stopping_and_starting_again() {
         for _ in 0..3 {
             source.start(RATES).unwrap();
             assert!(source.coverage().threads >= 1);
-            let cpu_ns = burn(100);
             // On a busy machine a timer's samples are few and stand for much.
-            let mine = of(&drain(&mut *source), current_tid());
+            let (mine, cpu_ns) = burn_until(&mut *source, 100, 4);
             let weight: u64 = mine.iter().map(|sample| sample.weight).sum();
             assert!(weight > cpu_ns / 4, "{choice:?}: {weight} of {cpu_ns} ns");
             source.stop();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use uruk_profiler::{Choice, Excluded, Sample, Sizes, Source, open};
+use uruk_profiler::{Choice, Excluded, Sample, Sizes, Source, current_tid, open};
 
 pub const BOTH: [Choice; 2] = [Choice::CpuClock, Choice::Timers];
 
@@ -57,6 +57,19 @@ pub fn burn(ms: u64) -> u64 {
     thread_cpu_ns() - begin
 }
 
+/// Burns `ms` again and again until there are `count` samples of the calling thread. Gives
+/// them and the CPU time. (Thread timers end at ticks of the kernel, and on a busy machine
+/// few of them come while the thread is on a processor.)
+pub fn burn_until(source: &mut dyn Source, ms: u64, count: usize) -> (Vec<Sample>, u64) {
+    let (mut mine, mut cpu_ns) = (Vec::new(), 0);
+    until("samples of this thread", || {
+        cpu_ns += burn(ms);
+        mine.extend(of(&drain(source), current_tid()));
+        mine.len() >= count
+    });
+    (mine, cpu_ns)
+}
+
 /// Drains everything.
 pub fn drain(source: &mut dyn Source) -> Vec<Sample> {
     let mut samples = Vec::new();
@@ -79,7 +92,7 @@ pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is() {
         assert!(began.elapsed() < Duration::from_secs(120), "never: {what}");
-        sleep(1);
+        std::thread::yield_now();
     }
 }
 
@@ -97,6 +110,7 @@ impl Refreshes {
     pub fn wait(&self) {
         let begin = self.0.load(Ordering::Acquire);
         until("two refreshes", || {
+            sleep(1);
             self.0.load(Ordering::Acquire) > begin + 1
         });
     }
