@@ -10,7 +10,7 @@ use uruk::{Error, Func, Jit, Level, ReplaceError, Replacement};
 type Answer = extern "C" fn() -> i32;
 
 /// How long a test may take before it is said to hang.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What the handler calls next, and where it ends; one test at a time.
 static FUNCTIONS: AtomicPtr<u64> = AtomicPtr::new(std::ptr::null_mut());
