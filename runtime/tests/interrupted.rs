@@ -272,8 +272,8 @@ fn children_that_return_to_a_wait() {
                 }
                 // SAFETY: of that type.
                 let pair = unsafe { jit.function::<Answer>("pair") };
-                let pair = pair.or_else(|cause| match cause {
-                    Error::Copied { .. } => Err(()),
+                let pair = pair.map_err(|cause| match cause {
+                    Error::Copied { .. } => {}
                     cause => panic!("{cause}"),
                 });
                 let name = format!("f{round}");
