@@ -307,7 +307,10 @@ mod tests {
         };
         let block = 0x1010_0900;
         assert_eq!(extent(0x1000_5000, block), Some((block, false, false)));
-        assert_eq!(extent(0x1010_0a00, block), Some((0x1010_2000, false, false)));
+        assert_eq!(
+            extent(0x1010_0a00, block),
+            Some((0x1010_2000, false, false))
+        );
         assert_eq!(extent(0x200f_f000, 0), Some((0x2010_0000, false, true)));
     }
 
