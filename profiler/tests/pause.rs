@@ -4,10 +4,10 @@
 mod common;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
 
-use common::{BOTH, alone, burn, burn_until, drain, in_child, of, plain, until};
+use common::{BOTH, alone, burn, burn_until, drain, in_child, of, plain, sleep, until};
 use uruk_profiler::{Choice, Rates, Sample, Source, current_tid, now};
 
 /// Without a burst: rates below the steady one may be had as well.
@@ -178,13 +178,20 @@ fn threads_that_begin_in_a_pause_are_sampled_after_it() {
         source.pause();
         drain(&mut *source);
         let turn = Arc::new(Barrier::new(2));
+        let enough = Arc::new(AtomicBool::new(false));
+        let (tell, told) = mpsc::channel();
         let thread = {
-            let turn = turn.clone();
+            let (turn, enough) = (turn.clone(), enough.clone());
             std::thread::spawn(move || {
                 burn(60);
+                tell.send(current_tid()).unwrap();
                 turn.wait();
                 turn.wait();
-                (current_tid(), burn(200))
+                let mut cpu_ns = burn(200);
+                while !enough.load(Ordering::Relaxed) {
+                    cpu_ns += burn(20);
+                }
+                cpu_ns
             })
         };
         turn.wait();
@@ -193,8 +200,15 @@ fn threads_that_begin_in_a_pause_are_sampled_after_it() {
         source.resume();
         source.refresh();
         turn.wait();
-        let (tid, cpu_ns) = thread.join().unwrap();
-        let mine = of(&drain(&mut *source), tid);
+        let (tid, mut mine) = (told.recv().unwrap(), Vec::new());
+        until("samples of the thread", || {
+            sleep(5);
+            mine.extend(of(&drain(&mut *source), tid));
+            mine.len() >= 8
+        });
+        enough.store(true, Ordering::Relaxed);
+        let cpu_ns = thread.join().unwrap();
+        mine.extend(of(&drain(&mut *source), tid));
         let share = share(&mine, cpu_ns);
         eprintln!("{choice:?}: {} samples, {share:.3}", mine.len());
         // Once: with two events or timers it would be twice.
