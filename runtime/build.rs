@@ -1,14 +1,11 @@
-//! Two things about linking: the command exports the symbols that libraries of the
-//! process must find in it first, and the CPU feature tables come from `libgcc.a`.
+//! Two things about linking: tests export what exceptions need to find in them first, and the
+//! CPU feature tables come from `libgcc.a`.
 
 use std::path::Path;
 use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    for symbol in ["_Unwind_Find_FDE", "__cxa_atexit"] {
-        println!("cargo:rustc-link-arg-bins=-Wl,--export-dynamic-symbol={symbol}");
-    }
     // Tests and examples in which exceptions pass through JIT'd frames.
     for kind in ["tests", "examples"] {
         println!("cargo:rustc-link-arg-{kind}=-Wl,--export-dynamic-symbol=_Unwind_Find_FDE");

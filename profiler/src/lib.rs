@@ -14,14 +14,12 @@
 //! - Rings, queues, maps and the number of descriptors and timers have limits; what
 //!   does not fit is counted.
 //! - Nothing is assumed of code that the samples point into.
-//! - Unsafe code is in `perf`, `timers`, `threads`, and in `outputs` for the mapping
-//!   perf looks for and the list gdb reads.
+//! - Unsafe code is in `perf`, `timers` and `threads`.
 //!
 //! # Map, in reading order
 //! `sample`; `source`: the trait and the choice; `rate`: how often; `sampler`: both
 //! together. Sources: `perf`, `timers` (with `queue`, `calibrate`, `threads`,
-//! `exclude`), `fake`. Attribution: `map` over `entries`. [`outputs`]: perf map,
-//! jitdump, GDB.
+//! `exclude`), `fake`. Attribution: `map` over `entries`.
 
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
@@ -36,8 +34,6 @@ mod fake;
 mod map;
 #[cfg(all(loom, test))]
 mod model;
-#[cfg(not(loom))]
-pub mod outputs;
 #[cfg(not(loom))]
 #[expect(unsafe_code, reason = "system calls and a mapped ring")]
 mod perf;

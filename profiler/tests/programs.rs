@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 
 use common::{BOTH, alone, burn, burn_until, drain, in_child, of, plain, sleep, until};
-use uruk_profiler::outputs::{Code, JitDump, PerfMap};
 use uruk_profiler::{
     Choice, Excluded, Kind, Rates, Sampler, Settings, Sizes, SourceError, current_tid, open,
 };
@@ -341,40 +340,6 @@ fn a_program_may_close_all_descriptors() {
         let closed = unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 && libc::close(fd) == 0 };
         assert!(closed, "{fd} was left to the program");
     }
-}
-
-#[test]
-fn outputs_on_both_sides_of_a_fork() {
-    let _alone = alone();
-    let folder = std::env::temp_dir().join(format!("uruk-profiler-fork-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let mut map = PerfMap::create(&folder).unwrap();
-    let mut dump = JitDump::create(&folder).unwrap();
-    let code = Code {
-        name: "f",
-        address: 0x1000,
-        bytes: &[0xc3],
-    };
-    map.add(1, 1, "inherited").unwrap();
-    dump.load(&code, &[]).unwrap();
-    let before = std::fs::metadata(dump.path()).unwrap().len();
-    let status = in_child(|| {
-        let parents = [map.path().to_owned(), dump.path().to_owned()];
-        map.after_fork_child().unwrap();
-        dump.after_fork_child().unwrap();
-        map.add(2, 2, "child").unwrap();
-        dump.load(&code, &[]).unwrap();
-        assert!(map.path() != parents[0] && dump.path() != parents[1]);
-        assert_eq!(std::fs::metadata(dump.path()).unwrap().len(), before);
-        std::fs::read_to_string(map.path()).unwrap() == "1 1 inherited\n2 2 child\n"
-    });
-    assert_eq!(status, 0);
-    assert_eq!(
-        std::fs::read_to_string(map.path()).unwrap(),
-        "1 1 inherited\n"
-    );
-    assert_eq!(std::fs::metadata(dump.path()).unwrap().len(), before);
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// Makes the kernel answer `perf_event_open` of the calling thread with an action.

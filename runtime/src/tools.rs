@@ -11,8 +11,8 @@ use std::sync::PoisonError;
 use tracing::warn;
 use uruk_link::Linked;
 use uruk_locks::{Mutex, MutexGuard};
-use uruk_profiler::outputs::symfile::{Frames, Symbol};
-use uruk_profiler::outputs::{
+use uruk_tools::symfile::{Frames, Symbol};
+use uruk_tools::{
     Code, JitDump, Lines, OutputError, PERF_MAP_FOLDER, PerfMap, gdb, symfile,
 };
 

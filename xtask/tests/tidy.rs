@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 19] = [
+const LAYERS: [(&str, &[&str]); 21] = [
     ("runtime/locks", &[]),
     ("runtime/link", &[]),
     ("runtime/heap", &["uruk-locks"]),
@@ -18,6 +18,8 @@ const LAYERS: [(&str, &[&str]); 19] = [
     ("stubs", &["uruk-heap"]),
     ("tiering", &["uruk-locks", "uruk-settings"]),
     ("profiler", &["uruk-locks"]),
+    ("runtime/tools", &[]),
+    ("runtime/command", &["uruk", "uruk-report"]),
     (
         "runtime",
         &[
@@ -33,6 +35,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
             "uruk-session",
             "uruk-stubs",
             "uruk-tiering",
+            "uruk-tools",
             "uruk-unwind",
         ],
     ),
@@ -167,7 +170,7 @@ const STD_LOCKS: [(&str, &str); 11] = [
         "runtime/src/sacrificial.rs",
         "one side is done with it before the other begins",
     ),
-    ("runtime/src/cli/", "the command, where no session is"),
+    ("runtime/command/", "the command, where no session is"),
     ("runtime/codegen/src/warm.rs", "nobody waits for it"),
     ("runtime/heap/src/", "held by who forks"),
     ("runtime/session/src/sync.rs", "behind a gate of its own"),

@@ -5,8 +5,7 @@
 
 use std::path::Path;
 
-use crate::outputs::{Output, OutputError};
-use crate::threads;
+use crate::{Output, OutputError};
 
 /// Where perf looks.
 pub const PERF_MAP_FOLDER: &str = "/tmp";
@@ -23,7 +22,7 @@ impl PerfMap {
     /// # Errors
     /// The file cannot be created.
     pub fn create(folder: &Path) -> Result<PerfMap, OutputError> {
-        let name = format!("perf-{}.map", threads::process_id());
+        let name = format!("perf-{}.map", std::process::id());
         Ok(PerfMap {
             output: Output::create(folder, &name)?,
         })
@@ -83,11 +82,11 @@ mod tests {
 
     #[test]
     fn a_link_in_its_place_is_not_followed() {
-        let folder = std::env::temp_dir().join(format!("map-{}", threads::process_id()));
+        let folder = std::env::temp_dir().join(format!("map-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let victim = folder.join("victim");
         std::fs::write(&victim, "precious").unwrap();
-        let name = format!("perf-{}.map", threads::process_id());
+        let name = format!("perf-{}.map", std::process::id());
         std::os::unix::fs::symlink(&victim, folder.join(name)).unwrap();
         let mut map = PerfMap::create(&folder).unwrap();
         map.add(1, 2, "x").unwrap();

@@ -11,8 +11,8 @@ use gimli::{Dwarf, EndianSlice, FileEntry, LineProgramHeader, LittleEndian, Sect
 use object::read::elf::ElfFile64;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, RelocationTarget, SectionIndex};
 
-use crate::outputs::Line;
-use crate::outputs::symfile::{SymfileError, wrong};
+use crate::Line;
+use crate::symfile::{SymfileError, wrong};
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 

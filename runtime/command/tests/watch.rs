@@ -1,6 +1,6 @@
 //! `uruk run --watch`: a file that changes while its program runs.
 
-#[path = "support/clang.rs"]
+#[path = "../../tests/support/clang.rs"]
 mod clang;
 
 use std::io::{BufRead, BufReader};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use uruk_profiler::outputs::PERF_MAP_FOLDER;
+use uruk_tools::PERF_MAP_FOLDER;
 
 /// Shows what is mapped in its process.
 const SOURCE: &str = r#"

@@ -18,8 +18,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::outputs::{Output, OutputError, marker};
-use crate::threads;
+use crate::{Output, OutputError, marker};
+use crate::task;
 
 const MAGIC: u32 = 0x4A69_5444;
 const VERSION: u32 = 1;
@@ -70,13 +70,13 @@ impl JitDump {
     /// # Errors
     /// The file cannot be created, written or mapped (a folder mounted `noexec`).
     pub fn create(folder: &Path) -> Result<JitDump, OutputError> {
-        let pid = threads::process_id() as u32;
+        let pid = std::process::id();
         let mut output = Output::create(folder, &format!("jit-{pid}.dump"))?;
         let mut header = Vec::new();
         for word in [MAGIC, VERSION, HEADER_BYTES, EM_X86_64, 0, pid] {
             header.extend(word.to_le_bytes());
         }
-        header.extend(threads::now().to_le_bytes());
+        header.extend(task::now().to_le_bytes());
         header.extend(0u64.to_le_bytes());
         output.write(&header)?;
         marker::map(&output.file).map_err(|source| OutputError::Marker {
@@ -160,7 +160,7 @@ impl Record {
     fn begin(id: u32) -> Record {
         let mut record = Record(Vec::new());
         // The size is filled in at the end.
-        record.u32(id).u32(0).u64(threads::now());
+        record.u32(id).u32(0).u64(task::now());
         record
     }
 
@@ -176,8 +176,8 @@ impl Record {
 
     /// Process, thread and address, which loads and moves begin with.
     fn place(&mut self, address: u64) -> &mut Record {
-        self.u32(threads::process_id() as u32)
-            .u32(threads::current_tid() as u32)
+        self.u32(std::process::id())
+            .u32(task::current_tid())
             .u64(address)
     }
 
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn records_are_laid_out_as_specified() {
-        let folder = std::env::temp_dir().join(format!("dump-{}", threads::process_id()));
+        let folder = std::env::temp_dir().join(format!("dump-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let mut dump = JitDump::create(&folder).unwrap();
         let code = Code {
@@ -230,8 +230,8 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
 
-        let pid = u64::from(threads::process_id() as u32);
-        let who = pid | (threads::current_tid() as u64) << 32;
+        let pid = u64::from(std::process::id());
+        let who = pid | u64::from(task::current_tid()) << 32;
         assert_eq!(
             words(&bytes, 0, 3),
             [1 << 32 | 0x4A69_5444, 62 << 32 | 40, pid << 32]

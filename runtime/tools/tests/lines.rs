@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use uruk_profiler::outputs::Lines;
+use uruk_tools::Lines;
 
 const SOURCE: &str = "int other(int x) {\n  return x;\n}\nint wanted(int x) {\n  x *= 3;\n\
                       #include \"part.h\"\n  return x;\n}\n";

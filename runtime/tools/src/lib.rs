@@ -13,6 +13,11 @@
 //! - Files are created, never opened, so that nobody else's file of the same name (or
 //!   a link of that name) is written to; they have a limit.
 //! - Names are what the caller says, with what a format cannot hold replaced.
+//! - Unsafe code is in `marker`, for the mapping that perf looks for, and in `gdb`, for the list
+//!   that debuggers read.
+
+#![deny(missing_docs)]
+#![deny(unsafe_code)]
 
 pub mod gdb;
 mod jitdump;
@@ -21,6 +26,7 @@ mod lines;
 mod marker;
 mod perf_map;
 pub mod symfile;
+mod task;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

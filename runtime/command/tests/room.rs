@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use uruk::{Jit, JitBuilder, Tier, Tiers};
 
-#[path = "support/clang.rs"]
+#[path = "../../tests/support/clang.rs"]
 mod clang;
 
 /// Prints the address of `main`, which is its stub, and works through three functions.

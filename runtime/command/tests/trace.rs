@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-#[path = "../report/tests/perfetto/mod.rs"]
+#[path = "../../report/tests/perfetto/mod.rs"]
 mod perfetto;
 
 /// [`source`] that takes about a second.

@@ -2,17 +2,15 @@
 //! a role in the environment it writes machine code into memory, tells the outputs and
 //! runs it.
 
-mod common;
-
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
-use uruk_profiler::outputs::symfile::{self, Frames, Symbol};
-use uruk_profiler::outputs::{Code, JitDump, Line, PERF_MAP_FOLDER, PerfMap, gdb};
+use uruk_tools::symfile::{self, Frames, Symbol};
+use uruk_tools::{Code, JitDump, Line, PERF_MAP_FOLDER, PerfMap, gdb};
 
-const ROLE: &str = "URUK_PROFILER_GUEST";
+const ROLE: &str = "URUK_TOOLS_GUEST";
 
 /// `lea rax, [rdi]; l: dec rax; jnz l; ret`: takes about a nanosecond for each count.
 const LOOP: &[u8] = &[0x48, 0x8d, 0x07, 0x48, 0xff, 0xc8, 0x75, 0xfb, 0xc3];
