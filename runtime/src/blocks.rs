@@ -195,8 +195,6 @@ pub(crate) struct Table {
     shapes: Slots<Shape>,
     /// The shape of a version that is live.
     live: IdMap<VersionId, BlockId>,
-    /// Requests applied so far.
-    pub(crate) tickets: u64,
 }
 
 impl Table {

@@ -6,7 +6,7 @@
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
-//! | `Notes::pending` | a note is put or taken | nothing |
+//! | `Notes::inbox` | a note is put or taken | nothing |
 //! | `Reclaim::state` | a step of the engine, a reading of statistics | a function's versions, `Versions::records`, `Core::bodies`, the sampler |
 //!
 //! All of it is locked under a pass of the gate (`service`), so that no fork happens
@@ -106,6 +106,12 @@ impl Reclaim {
         }
     }
 
+    /// Whether somebody waits for a cycle.
+    fn is_waited_for(&self) -> bool {
+        let _pass = service::enter();
+        self.answered.load(Ordering::Relaxed) < self.notes.inbox.tickets()
+    }
+
     /// No code is freed any more.
     fn keeps_all(&self) -> bool {
         self.stacks.blind.load(Ordering::Relaxed) || self.broken.load(Ordering::Relaxed)
@@ -199,11 +205,12 @@ impl Core {
         let reclaim = &self.reclaim;
         let ticket = {
             let _pass = service::enter();
-            reclaim.notes.pending().push_back(Note::Request(kind));
+            let request = |ticket| Note::Request(kind, ticket);
+            let ticket = reclaim.notes.inbox.request(request);
             reclaim.notes.wanted.store(true, Ordering::Relaxed);
             self.start_reclaim();
             reclaim.notes.wake();
-            reclaim.notes.tickets.fetch_add(1, Ordering::Relaxed) + 1
+            ticket
         };
         let start = Instant::now();
         while reclaim.answered.load(Ordering::Acquire) < ticket {
@@ -286,9 +293,7 @@ fn run(core: &Arc<Core>) {
             Step::Working | Step::Finished(_) => {}
             Step::Idle { until } => {
                 core.sleep_until(until);
-                let notes = &core.reclaim.notes;
-                let waits = core.reclaim.answered.load(Ordering::Relaxed)
-                    < notes.tickets.load(Ordering::Relaxed);
+                let waits = core.reclaim.is_waited_for();
                 if !waits && !core.is_stopping() {
                     std::thread::park_timeout(GATHER);
                 }
@@ -306,7 +311,7 @@ impl Core {
             let _pass = service::enter();
             // Whoever puts a note, or ends the session, takes this lock before it looks
             // at `asleep`: it comes first, and is seen here, or it sees `asleep`.
-            notes.pending().is_empty() && !self.is_stopping()
+            notes.inbox.is_empty() && !self.is_stopping()
         };
         if nothing {
             match until {
@@ -323,7 +328,8 @@ impl Core {
     /// Has the thread end, after [`Core::is_stopping`] became true.
     pub(crate) fn stop_reclaim(&self) {
         let notes = &self.reclaim.notes;
-        drop(notes.pending());
+        // Under the lock: a thread that goes to sleep has seen the end, or is seen asleep.
+        let _ = notes.inbox.is_empty();
         notes.wake();
     }
 
@@ -438,7 +444,6 @@ fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
                 space,
                 function: uruk_reclaim::FunctionId(function.map_or(u32::MAX, FunctionId::index)),
                 version: uruk_reclaim::VersionId(version.0),
-                group: uruk_reclaim::GroupId(0),
                 fixed,
             };
             engine.apply(uruk_reclaim::Note::Born(block), now)
@@ -447,9 +452,7 @@ fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
             Some(id) => engine.apply(uruk_reclaim::Note::Retired(id), now),
             None => Ok(()),
         },
-        Note::Request(kind) => {
-            table.tickets += 1;
-            let ticket = table.tickets;
+        Note::Request(kind, ticket) => {
             engine.apply(uruk_reclaim::Note::Request { kind, ticket }, now)
         }
         Note::Superseded(..) => Ok(()),

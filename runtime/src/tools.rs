@@ -12,9 +12,7 @@ use tracing::warn;
 use uruk_link::Linked;
 use uruk_locks::{Mutex, MutexGuard};
 use uruk_tools::symfile::{Frames, Symbol};
-use uruk_tools::{
-    Code, JitDump, Lines, OutputError, PERF_MAP_FOLDER, PerfMap, gdb, symfile,
-};
+use uruk_tools::{Code, JitDump, Lines, OutputError, PERF_MAP_FOLDER, PerfMap, gdb, symfile};
 
 use crate::blocks;
 use crate::error::Error;

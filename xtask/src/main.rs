@@ -128,7 +128,10 @@ fn run(task: Task) -> anyhow::Result<()> {
 }
 
 fn demo(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
-    cargo.run("build", &["--release", "-p", "uruk-command", "-p", "uruk-demos"])?;
+    cargo.run(
+        "build",
+        &["--release", "-p", "uruk-command", "-p", "uruk-demos"],
+    )?;
     cargo.run_built("release", "uruk-demos", args)
 }
 
@@ -147,7 +150,10 @@ fn test(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
 }
 
 fn bench(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
-    cargo.run("build", &["--release", "-p", "uruk-command", "-p", "uruk-benches"])?;
+    cargo.run(
+        "build",
+        &["--release", "-p", "uruk-command", "-p", "uruk-benches"],
+    )?;
     let built = cargo.built("release", "uruk");
     let cargo = cargo.with_env("URUK_BIN", built);
     cargo.run_built("release", "uruk-benches", args)
@@ -172,7 +178,10 @@ fn csmith(cargo: &Cargo, seeds: u64, first: u64) -> anyhow::Result<()> {
 }
 
 fn stress(cargo: &Cargo, minutes: f64, names: &[String]) -> anyhow::Result<()> {
-    cargo.run("build", &["--release", "-p", "uruk-command", "-p", "uruk-e2e"])?;
+    cargo.run(
+        "build",
+        &["--release", "-p", "uruk-command", "-p", "uruk-e2e"],
+    )?;
     let cargo = cargo
         .with_env("URUK_BIN", cargo.built("release", "uruk"))
         .with_env("URUK_STRESS_MINUTES", minutes.to_string());

@@ -14,8 +14,8 @@ use anyhow::{Context, Result, bail};
 use uruk_heap::{Heap, HeapConfig, Pool, Sealed};
 use uruk_reclaim::{
     Affinity, Block, BlockId, Config, Copied, CopyError, Dead, Engine, Environment,
-    EnvironmentError, GroupId, Kind, MayHold, Memory, Missing, Nanos, Note, Pin, ScanAnswer,
-    Silence, Space, Span, Step, Swing, ThreadId,
+    EnvironmentError, Kind, MayHold, Memory, Missing, Nanos, Note, Pin, ScanAnswer, Silence, Space,
+    Span, Step, Swing, ThreadId,
 };
 use uruk_roots::{How, Roots, Wanted};
 use uruk_stubs::{FunctionId, StubTable};
@@ -256,7 +256,6 @@ impl Hands<'_> {
             space: space(memory.space()),
             function: uruk_reclaim::FunctionId(number as u32),
             version: uruk_reclaim::VersionId(version.0),
-            group: GroupId(0),
             fixed: None,
         };
         self.live.insert(version, id);
@@ -374,8 +373,6 @@ impl Environment for Hands<'_> {
         // back to it; nothing is sampled or registered here.
         unsafe { self.world.heap.free(retired) };
     }
-
-    fn release(&mut self, _: GroupId) {}
 }
 
 fn span(memory: &Sealed) -> Span {

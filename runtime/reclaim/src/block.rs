@@ -16,7 +16,7 @@
 
 use thiserror::Error;
 
-use crate::ids::{BlockId, FunctionId, GroupId, Nanos, Space, Span, ThreadId, VersionId};
+use crate::ids::{BlockId, FunctionId, Nanos, Space, Span, ThreadId, VersionId};
 
 /// Why a block must stay where it is. It can be retired and freed like any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,8 +59,6 @@ pub struct Block {
     pub function: FunctionId,
     /// Which code of the function.
     pub version: VersionId,
-    /// With what it is removed, and whose data it needs.
-    pub group: GroupId,
     /// Whether it may be evacuated, or why not.
     pub fixed: Option<Fixed>,
 }

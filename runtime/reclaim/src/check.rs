@@ -8,12 +8,11 @@
 //! Checked:
 //! - a thread executes, and returns into, the version it expects, as its own core sees
 //!   memory (a core may keep instructions that were overwritten until it is serialised);
-//! - what executes has unwind rows, and data that was not released;
+//! - what executes has unwind rows;
 //! - samples are attributed to what was executed;
 //! - no row is left of memory that was freed, nothing is written that a child shares;
 //! - a slot holds the version last published;
-//! - in the end, when all threads came back and answer, exactly the live blocks are left,
-//!   and exactly the groups that were not dropped.
+//! - in the end, when all threads came back and answer, exactly the live blocks are left.
 //!
 //! [`Guard`] names what this rests on; [`run`] without one of them fails for some seed.
 
@@ -31,7 +30,7 @@ use world::World;
 
 use crate::config::Config;
 use crate::engine::{Engine, Step};
-use crate::ids::{BlockId, FunctionId, GroupId, Nanos, Span, ThreadId, VersionId};
+use crate::ids::{BlockId, FunctionId, Nanos, Span, ThreadId, VersionId};
 use crate::inbox::Note;
 use crate::policy::Kind;
 
@@ -58,14 +57,6 @@ pub enum Violation {
         version: VersionId,
         /// Where.
         address: u64,
-    },
-    /// Code whose data is gone was executed.
-    #[error("{version} of {group} runs after its data was released")]
-    NoData {
-        /// Whose.
-        version: VersionId,
-        /// The group.
-        group: GroupId,
     },
     /// A sample was counted for another version, or for none.
     #[error("a sample of {expected} was counted for {found:?}")]
@@ -116,9 +107,6 @@ pub enum Violation {
         /// Bytes in use.
         found: u64,
     },
-    /// In the end a dropped group still has its data.
-    #[error("groups {0:?} were dropped and not released")]
-    Group(Vec<GroupId>),
     /// The engine did not become idle.
     #[error("the engine still works after {0} steps")]
     Restless(u32),
@@ -144,8 +132,8 @@ pub struct Tally {
     pub incomplete: u64,
     /// Forks.
     pub forks: u64,
-    /// Groups released.
-    pub released: u64,
+    /// Functions removed.
+    pub removed: u64,
     /// Times that memory ran short.
     pub short: u64,
 }
@@ -155,7 +143,7 @@ impl fmt::Display for Tally {
         write!(
             f,
             "calls {}, published {}, moved {}, freed {}, pinned {}, incomplete {}, forks {}, \
-             released {}, short {}",
+             removed {}, short {}",
             self.calls,
             self.published,
             self.moved,
@@ -163,7 +151,7 @@ impl fmt::Display for Tally {
             self.pinned,
             self.incomplete,
             self.forks,
-            self.released,
+            self.removed,
             self.short
         )
     }
@@ -178,7 +166,7 @@ impl std::ops::AddAssign for Tally {
         self.pinned += other.pinned;
         self.incomplete += other.incomplete;
         self.forks += other.forks;
-        self.released += other.released;
+        self.removed += other.removed;
         self.short += other.short;
     }
 }
@@ -237,7 +225,7 @@ pub fn run(moves: &[u8], left_out: Option<Guard>) -> Result<Tally, Violation> {
                 1 | 2 => world.notes.push(request(Kind::Evacuate)),
                 3 => world.fork(),
                 4 => world.now = world.now + Nanos(5_000),
-                5 => world.drop_group(),
+                5 => world.remove(),
                 _ => world.guest_move(),
             },
         }
@@ -249,7 +237,6 @@ pub fn run(moves: &[u8], left_out: Option<Guard>) -> Result<Tally, Violation> {
         moved: stats.moved.blocks,
         freed: stats.freed.blocks,
         incomplete: stats.incomplete,
-        released: stats.released,
         ..world.tally
     })
 }

@@ -37,7 +37,7 @@ use thiserror::Error;
 use crate::block::{Block, Event, State, StepError};
 use crate::config::Config;
 use crate::env::Environment;
-use crate::ids::{BlockId, GroupId, IdMap, Nanos};
+use crate::ids::{BlockId, Nanos};
 use crate::inbox::Note;
 use crate::policy::{self, Kind, Reason, Situation};
 use crate::slots::Slots;
@@ -69,7 +69,7 @@ pub enum Step {
         /// When time alone will give something to do.
         until: Option<Nanos>,
     },
-    /// There is more to do at once: a cycle goes on, or groups are to be released.
+    /// There is more to do at once: a cycle goes on.
     Working,
     /// A cycle ended.
     Finished(Summary),
@@ -86,17 +86,6 @@ struct Record {
     unproved: u32,
     /// Its key in `waiting`.
     due: Option<Nanos>,
-    /// Its neighbours in the list of its group.
-    before: Option<BlockId>,
-    after: Option<BlockId>,
-}
-
-/// What is removed together.
-#[derive(Debug, Default)]
-struct Group {
-    /// The newest of its blocks; the others are behind it.
-    first: Option<BlockId>,
-    dropped: bool,
 }
 
 /// Where a cycle is.
@@ -126,23 +115,17 @@ pub struct Engine {
     config: Config,
     generation: u64,
     blocks: Slots<Record>,
-    groups: IdMap<GroupId, Group>,
     /// Retired and not looked at yet, in that order.
     fresh: VecDeque<BlockId>,
     fresh_bytes: u64,
     /// Retired, looked at in vain, by the time to look again.
     waiting: BTreeSet<(Nanos, BlockId)>,
     dead: VecDeque<BlockId>,
-    /// Dropped groups without blocks.
-    gone: VecDeque<GroupId>,
     phase: Phase,
     cycle: Option<Cycle>,
     request: Option<Kind>,
     ticket: u64,
     answered: u64,
-    short: Option<u64>,
-    /// The last cycle for want of memory freed nothing: the next one is not urgent.
-    in_vain: bool,
     published: u64,
     residue: u64,
     /// The last scan failed, or proved nothing of any block.
@@ -160,19 +143,15 @@ impl Engine {
             config: config.clamped(),
             generation,
             blocks: Slots::default(),
-            groups: IdMap::default(),
             fresh: VecDeque::new(),
             fresh_bytes: 0,
             waiting: BTreeSet::new(),
             dead: VecDeque::new(),
-            gone: VecDeque::new(),
             phase: Phase::Idle,
             cycle: None,
             request: None,
             ticket: 0,
             answered: 0,
-            short: None,
-            in_vain: false,
             published: 0,
             residue: 0,
             barren: false,
@@ -190,12 +169,10 @@ impl Engine {
         match note {
             Note::Born(block) => self.born(block)?,
             Note::Retired(id) => self.retire(id, now)?,
-            Note::Dropped(id) => self.drop_group(id, now)?,
             Note::Request { kind, ticket } => {
                 self.request = self.request.max(Some(kind));
                 self.ticket = self.ticket.max(ticket);
             }
-            Note::Short(bytes) => self.short = self.short.max(Some(bytes)),
         }
         Ok(())
     }
@@ -206,7 +183,6 @@ impl Engine {
         if let Some(summary) = self.meet_fork(env) {
             return Step::Finished(summary);
         }
-        self.release_some(env);
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Idle => return self.begin(env, now),
             Phase::Probing => {
@@ -262,7 +238,6 @@ impl Engine {
             fragmented,
             residue: self.residue,
             published: self.published,
-            short: self.short,
             request: self.request,
         }
     }
@@ -271,21 +246,14 @@ impl Engine {
     fn begin(&mut self, env: &mut dyn Environment, now: Nanos) -> Step {
         let situation = self.situation(env);
         let Some((kind, reason)) = policy::decide(&self.config, &situation, now) else {
-            if !self.gone.is_empty() {
-                return Step::Working;
-            }
             let wake = policy::wake(&self.config, &situation);
             return Step::Idle {
                 until: wake.map(|wake| wake.max(self.not_before())),
             };
         };
         let not_before = self.not_before();
-        let urgent = reason.is_urgent() && !(reason == Reason::Short && self.in_vain)
-            || policy::presses(&self.config, &situation);
+        let urgent = reason.is_urgent() || policy::presses(&self.config, &situation);
         if now < not_before && !urgent {
-            if !self.gone.is_empty() {
-                return Step::Working;
-            }
             return Step::Idle {
                 until: Some(not_before),
             };
@@ -323,7 +291,6 @@ impl Engine {
             ticket: self.ticket,
         });
         self.request = None;
-        self.short = None;
     }
 
     fn not_before(&self) -> Nanos {

@@ -15,7 +15,7 @@
 use thiserror::Error;
 
 use crate::block::{Block, Dead, Fixed};
-use crate::ids::{BlockId, FunctionId, GroupId, Nanos, Space, Span, ThreadId, VersionId};
+use crate::ids::{BlockId, FunctionId, Nanos, Space, Span, ThreadId, VersionId};
 use crate::order::Edge;
 
 /// The copy of a block.
@@ -248,7 +248,4 @@ pub trait Environment {
 
     /// Gives dead blocks to the heap: poison, give pages back, serialise, reuse.
     fn free(&mut self, batch: Vec<Dead>);
-
-    /// All code of a dropped group is gone: its data may go.
-    fn release(&mut self, group: GroupId);
 }

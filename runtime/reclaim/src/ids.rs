@@ -1,4 +1,4 @@
-//! Names and units: blocks, functions, versions, groups, threads, spans and times.
+//! Names and units: blocks, functions, versions, threads, spans and times.
 //!
 //! Numbers are the runtime's; nothing here makes any.
 
@@ -32,8 +32,6 @@ ids! {
     FunctionId(u32) "f";
     /// One compiled body of a function. Its copies share it.
     VersionId(u64) "v";
-    /// What is removed together: a tracker.
-    GroupId(u64) "g";
     /// A thread, by the kernel's number.
     ThreadId(i32) "t";
 }

@@ -4,9 +4,10 @@
 //! notes here instead, under a lock that is held for one push.
 //!
 //! Invariants:
-//! - A note `Retired` or `Dropped` is left after the stores that made the block
-//!   unreachable, and after the note `Born` of the same block.
+//! - A note `Retired` is left after the stores that made the block unreachable, and after the
+//!   note `Born` of the same block.
 //! - The length is bounded by the blocks there are: each is born, and retired, once.
+//! - Who took a ticket left its note before: whoever takes all notes answers it.
 //!
 //! No `fork` finds the lock held (`uruk_locks`).
 
@@ -18,7 +19,7 @@ use loom::sync::Mutex;
 use uruk_locks::Mutex;
 
 use crate::block::Block;
-use crate::ids::{BlockId, GroupId};
+use crate::ids::BlockId;
 use crate::policy::Kind;
 
 /// What the engine is told.
@@ -29,8 +30,6 @@ pub enum Note {
     Born(Block),
     /// Nothing can start the block any more: no slot, no version to go back to, no gate.
     Retired(BlockId),
-    /// Nothing can start any block of the group; its data may go when they are gone.
-    Dropped(GroupId),
     /// Somebody wants a cycle that begins after this.
     Request {
         /// Which.
@@ -38,47 +37,60 @@ pub enum Note {
         /// Its number; answered by [`crate::Summary::answered`].
         ticket: u64,
     },
-    /// An allocation of so many bytes found no memory.
-    Short(u64),
 }
 
-#[derive(Debug, Default)]
-struct Pending {
-    notes: Vec<Note>,
+#[derive(Debug)]
+struct Pending<N> {
+    notes: Vec<N>,
     tickets: u64,
 }
 
-/// Where notes wait.
-#[derive(Debug, Default)]
-pub struct Inbox(Mutex<Pending>);
+/// Where notes wait. Whoever runs the engine may have notes of its own, that become the
+/// engine's when they are read.
+#[derive(Debug)]
+pub struct Inbox<N>(Mutex<Pending<N>>);
 
-impl Inbox {
-    /// An empty one.
-    pub fn new() -> Inbox {
-        Inbox(Mutex::new(Pending::default()))
+impl<N> Default for Inbox<N> {
+    fn default() -> Inbox<N> {
+        Inbox(Mutex::new(Pending {
+            notes: Vec::new(),
+            tickets: 0,
+        }))
     }
+}
 
+impl<N> Inbox<N> {
     /// Leaves a note. The reader is to be woken by the caller.
-    pub fn push(&self, note: Note) {
+    pub fn push(&self, note: N) {
         self.with(|pending| pending.notes.push(note));
     }
 
-    /// Asks for a cycle; the ticket tells when it is done.
-    pub fn request(&self, kind: Kind) -> u64 {
+    /// Leaves a note that carries its ticket, which tells when it is answered.
+    pub fn request(&self, note: impl FnOnce(u64) -> N) -> u64 {
         self.with(|pending| {
             pending.tickets += 1;
             let ticket = pending.tickets;
-            pending.notes.push(Note::Request { kind, ticket });
+            pending.notes.push(note(ticket));
             ticket
         })
     }
 
     /// All notes, in the order they were left.
-    pub fn take(&self) -> Vec<Note> {
+    pub fn take(&self) -> Vec<N> {
         self.with(|pending| std::mem::take(&mut pending.notes))
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut Pending) -> T) -> T {
+    /// The latest ticket; 0 if there was none.
+    pub fn tickets(&self) -> u64 {
+        self.with(|pending| pending.tickets)
+    }
+
+    /// Whether no note waits.
+    pub fn is_empty(&self) -> bool {
+        self.with(|pending| pending.notes.is_empty())
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Pending<N>) -> T) -> T {
         // A panic under the lock leaves nothing half done: each change is one push.
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

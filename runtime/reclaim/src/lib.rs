@@ -20,11 +20,11 @@
 //! - Equal inputs at equal times give equal calls of the environment.
 //!
 //! ```
-//! use uruk_reclaim::{Config, Engine, Inbox, Kind, Nanos, Step};
+//! use uruk_reclaim::{Config, Engine, Inbox, Kind, Nanos, Note, Step};
 //! # fn drive(env: &mut dyn uruk_reclaim::Environment, clock: impl Fn() -> Nanos) {
-//! let inbox = Inbox::new();
+//! let inbox: Inbox<Note> = Inbox::default();
 //! let mut engine = Engine::new(&Config::default(), env.fork_generation());
-//! let ticket = inbox.request(Kind::Evacuate);
+//! let ticket = inbox.request(|ticket| Note::Request { kind: Kind::Evacuate, ticket });
 //! loop {
 //!     for note in inbox.take() {
 //!         if let Err(error) = engine.apply(note, clock()) {
@@ -66,7 +66,7 @@ pub use env::{
     ScanAnswer, Silence, Swing,
 };
 pub use ids::{
-    BlockId, FunctionId, GroupId, IdHasher, IdMap, Nanos, Space, Span, ThreadId, VersionId, shrink,
+    BlockId, FunctionId, IdHasher, IdMap, Nanos, Space, Span, ThreadId, VersionId, shrink,
 };
 pub use inbox::{Inbox, Note};
 pub use order::{Edge, Node, order};

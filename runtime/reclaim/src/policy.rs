@@ -4,13 +4,11 @@
 //!
 //! ```text
 //! sweep     if  asked for
-//!           or  memory ran short of `n` and  fresh >= n
 //!           or  fresh > max(sweep_floor, sweep_fraction * live)
 //!           or  the oldest fresh block is retired for sweep_after
 //!           or  the back-off of a pinned block is over
 //!           or  proved blocks are left over from a cycle that was abandoned
 //! evacuate  if  asked for
-//!           or  memory ran short of `n` and  fresh < n
 //!           or  evacuate_every > 0  and  published >= evacuate_every
 //!           or  fragmented - residue > max(evacuate_floor, evacuate_fraction * live)
 //! ```
@@ -25,7 +23,6 @@
 //! ```text
 //! not before  start of the last cycle + max(interval, its processor time / cpu_fraction)
 //! at once if  asked for
-//!         or  memory ran short, unless the last cycle for that freed nothing
 //!         or  fresh > max(2 * sweep_floor, sweep_limit * live)
 //! ```
 //!
@@ -52,8 +49,6 @@ pub enum Kind {
 pub enum Reason {
     /// Somebody asked.
     Requested,
-    /// An allocation found no memory.
-    Short,
     /// Much is retired.
     Retired,
     /// Something is retired for long.
@@ -71,7 +66,7 @@ pub enum Reason {
 impl Reason {
     /// Whether the rate limit does not apply.
     pub fn is_urgent(self) -> bool {
-        matches!(self, Reason::Requested | Reason::Short)
+        self == Reason::Requested
     }
 }
 
@@ -94,8 +89,6 @@ pub struct Situation {
     pub residue: u64,
     /// Blocks that became live since the last evacuation.
     pub published: u64,
-    /// Bytes that an allocation did not find.
-    pub short: Option<u64>,
     /// What was asked for.
     pub request: Option<Kind>,
 }
@@ -109,11 +102,6 @@ fn threshold(floor: u64, fraction: f64, live: u64) -> u64 {
 pub fn decide(config: &Config, at: &Situation, now: Nanos) -> Option<(Kind, Reason)> {
     if let Some(kind) = at.request {
         return Some((kind, Reason::Requested));
-    }
-    if let Some(needed) = at.short {
-        let enough = at.fresh >= needed.max(1);
-        let kind = if enough { Kind::Sweep } else { Kind::Evacuate };
-        return Some((kind, Reason::Short));
     }
     if at.leftover {
         return Some((Kind::Sweep, Reason::Leftover));
@@ -196,13 +184,6 @@ mod tests {
             None,
         );
         check(small, Some((Kind::Sweep, Reason::Retired)));
-        let short = |fresh| Situation {
-            short: Some(100),
-            fresh,
-            ..at
-        };
-        check(short(99), Some((Kind::Evacuate, Reason::Short)));
-        check(short(100), Some((Kind::Sweep, Reason::Short)));
     }
 
     #[test]

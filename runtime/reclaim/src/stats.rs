@@ -94,8 +94,6 @@ pub struct Stats {
     pub freed: Amount,
     /// Copies that were not made or not used.
     pub given_up: GivenUp,
-    /// Groups released.
-    pub released: u64,
     /// Scans that were answered.
     pub scans: u64,
     /// Of these, those that a thread did not answer.

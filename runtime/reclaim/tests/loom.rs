@@ -29,8 +29,8 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use uruk_reclaim::{
     Block, BlockId, Config, Copied, CopyError, Dead, Engine, Environment, EnvironmentError,
-    FunctionId, GroupId, Inbox, Kind, Memory, Nanos, Note, Pin, ScanAnswer, Space, Span, Swing,
-    ThreadId, VersionId,
+    FunctionId, Inbox, Kind, Memory, Nanos, Note, Pin, ScanAnswer, Space, Span, Swing, ThreadId,
+    VersionId,
 };
 
 const CELLS: usize = 3;
@@ -68,7 +68,7 @@ struct Shared {
     free: Mutex<Vec<usize>>,
     function: Mutex<Function>,
     callers: Vec<Caller>,
-    inbox: Inbox,
+    inbox: Inbox<Note>,
     without: Without,
 }
 
@@ -83,7 +83,6 @@ fn block(cell: usize, id: u64, version: usize) -> Block {
         space: Space::A,
         function: FunctionId(0),
         version: VersionId(version as u64),
-        group: GroupId(0),
         fixed: None,
     }
 }
@@ -108,7 +107,7 @@ impl Shared {
                     core: Mutex::new(()),
                 })
                 .collect(),
-            inbox: Inbox::new(),
+            inbox: Inbox::default(),
             without,
         };
         shared.inbox.push(Note::Born(first));
@@ -264,8 +263,6 @@ impl Environment for Env {
             self.shared.free.lock().unwrap().push(cell);
         }
     }
-
-    fn release(&mut self, _group: GroupId) {}
 }
 
 fn steps(engine: &mut Engine, env: &mut Env, now: &mut Nanos, count: usize) {
@@ -313,7 +310,9 @@ fn play(callers: usize, calls: usize, publications: usize, kind: Kind, without: 
         numbers: 100,
         early: Vec::new(),
     };
-    shared.inbox.request(kind);
+    shared
+        .inbox
+        .request(|ticket| Note::Request { kind, ticket });
     // Begin, copy, prove, free; and once more for what was pinned or came late.
     steps(&mut engine, &mut env, &mut now, 4);
     for thread in threads {

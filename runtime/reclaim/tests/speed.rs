@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use uruk_reclaim::{
     Affinity, Block, BlockId, Config, Copied, CopyError, Dead, Edge, Engine, Environment,
-    EnvironmentError, FunctionId, GroupId, Kind, Memory, Nanos, Note, ScanAnswer, Space, Span,
-    Step, Swing, VersionId,
+    EnvironmentError, FunctionId, Kind, Memory, Nanos, Note, ScanAnswer, Space, Span, Step, Swing,
+    VersionId,
 };
 
 const BLOCKS: u32 = 2_000;
@@ -77,8 +77,6 @@ impl Environment for Nothing {
     fn unregister(&mut self, _block: &Block) {}
 
     fn free(&mut self, _batch: Vec<Dead>) {}
-
-    fn release(&mut self, _group: GroupId) {}
 }
 
 /// Time the thread was on a processor, to about a tick of the kernel: others may have it for long.
@@ -108,7 +106,6 @@ fn the_engine_is_a_small_part_of_a_cycle() {
             space: Space::A,
             function: FunctionId(id),
             version: VersionId(u64::from(id)),
-            group: GroupId(u64::from(id)),
             fixed: None,
         };
         engine.apply(Note::Born(block), Nanos(0)).unwrap();

@@ -25,7 +25,7 @@ fn random_runs_keep_the_promises() {
         sum.pinned,
         sum.incomplete,
         sum.forks,
-        sum.released,
+        sum.removed,
         sum.short,
     ];
     assert!(counts.iter().all(|&count| count > 300), "{sum}");

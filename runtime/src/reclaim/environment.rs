@@ -10,8 +10,7 @@ use uruk_heap::{Draft, Pool, Sealed};
 use uruk_link::relocate;
 use uruk_reclaim::{
     Affinity, Block, BlockId, Copied, CopyError, Dead, Environment, EnvironmentError, Fixed,
-    GroupId, MayHold, Memory, Missing, Nanos, Pin, ScanAnswer, Silence, Space, Span, Swing,
-    ThreadId,
+    MayHold, Memory, Missing, Nanos, Pin, ScanAnswer, Silence, Space, Span, Swing, ThreadId,
 };
 use uruk_roots::{How, Why};
 use uruk_tiering::{Entry, FunctionVersions, VersionId};
@@ -418,8 +417,6 @@ impl Environment for Work<'_> {
         // What only this code needed goes after it.
         drop(rest);
     }
-
-    fn release(&mut self, _: GroupId) {}
 }
 
 fn silence(why: Why) -> Silence {

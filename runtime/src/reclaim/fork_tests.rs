@@ -71,10 +71,8 @@ fn compile_all(jit: &Jit, tier: Tier) -> bool {
 
 fn request(core: &Core) {
     let _pass = service::enter();
-    core.reclaim
-        .notes
-        .pending()
-        .push_back(Note::Request(Kind::Evacuate));
+    let request = |ticket| Note::Request(Kind::Evacuate, ticket);
+    core.reclaim.notes.inbox.request(request);
 }
 
 fn step(jit: &Jit) -> Step {

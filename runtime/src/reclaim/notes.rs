@@ -5,14 +5,13 @@
 //! version. Then whoever publishes a change sleeps for [`TOLL`] at most, which gives the
 //! processor away. A first call is never held up.
 
-use std::collections::VecDeque;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use uruk_locks::{Mutex, MutexGuard};
-use uruk_reclaim::Kind;
+use uruk_locks::Mutex;
+use uruk_reclaim::{Inbox, Kind};
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 
@@ -34,8 +33,8 @@ pub(crate) enum Note {
     Live(Piece),
     /// Nothing can start the code of this version any more.
     Retire(VersionId),
-    /// Somebody wants a cycle.
-    Request(Kind),
+    /// Somebody wants a cycle; the number tells when it is done.
+    Request(Kind, u64),
     /// A version took the place of another, which is kept for a while.
     Superseded(FunctionId, VersionId),
 }
@@ -43,9 +42,7 @@ pub(crate) enum Note {
 /// Notes that were not read yet.
 #[derive(Default)]
 pub(crate) struct Notes {
-    pending: Mutex<VecDeque<Note>>,
-    /// Requests made so far.
-    pub(super) tickets: AtomicU64,
+    pub(super) inbox: Inbox<Note>,
     /// The thread waits for a note.
     pub(super) asleep: AtomicBool,
     pub(super) thread: Mutex<Option<Thread>>,
@@ -56,18 +53,14 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    pub(super) fn pending(&self) -> MutexGuard<'_, VecDeque<Note>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A piece of code can be started from now on.
     pub(crate) fn live(&self, piece: Piece) {
-        self.pending().push_back(Note::Live(piece));
+        self.inbox.push(Note::Live(piece));
     }
 
     /// Nothing can start the code of `version` any more.
     pub(crate) fn retire(&self, version: VersionId) {
-        self.pending().push_back(Note::Retire(version));
+        self.inbox.push(Note::Retire(version));
         self.leaving.fetch_add(1, Ordering::Relaxed);
         self.wanted.store(true, Ordering::Relaxed);
         self.wake();
@@ -75,8 +68,7 @@ impl Notes {
 
     /// `version` took the place of another, which is kept for a while.
     pub(crate) fn superseded(&self, function: FunctionId, version: VersionId) {
-        self.pending()
-            .push_back(Note::Superseded(function, version));
+        self.inbox.push(Note::Superseded(function, version));
         self.leaving.fetch_add(1, Ordering::Relaxed);
         self.wanted.store(true, Ordering::Relaxed);
         self.wake();
@@ -84,9 +76,8 @@ impl Notes {
 
     /// All notes that were not read yet.
     pub(super) fn take(&self) -> Vec<Note> {
-        let mut pending = self.pending();
         self.leaving.store(0, Ordering::Relaxed);
-        pending.drain(..).collect()
+        self.inbox.take()
     }
 
     /// Has whoever publishes faster than the thread is given a processor pay for it. Not

@@ -18,8 +18,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Output, OutputError, marker};
 use crate::task;
+use crate::{Output, OutputError, marker};
 
 const MAGIC: u32 = 0x4A69_5444;
 const VERSION: u32 = 1;

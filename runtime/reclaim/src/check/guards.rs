@@ -36,15 +36,13 @@ pub enum Guard {
     ForkGeneration,
     /// A forked block's memory is left alone.
     Frozen,
-    /// A group's data is kept until the engine releases it.
-    DataAfterCode,
     /// Freed memory reaches the heap.
     Free,
 }
 
 impl Guard {
     /// All of them.
-    pub const ALL: [Guard; 17] = [
+    pub const ALL: [Guard; 16] = [
         Guard::Fence,
         Guard::ScanAfter,
         Guard::ListAfterFence,
@@ -60,7 +58,6 @@ impl Guard {
         Guard::Serialise,
         Guard::ForkGeneration,
         Guard::Frozen,
-        Guard::DataAfterCode,
         Guard::Free,
     ];
 }
@@ -83,7 +80,6 @@ impl fmt::Display for Guard {
             Guard::Serialise => "cores serialised before reuse",
             Guard::ForkGeneration => "fork generation is read",
             Guard::Frozen => "shared pages are not written",
-            Guard::DataAfterCode => "data goes after its code",
             Guard::Free => "freed memory reaches the heap",
         })
     }

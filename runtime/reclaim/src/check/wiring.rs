@@ -6,7 +6,7 @@ use crate::env::{
     Affinity, Copied, CopyError, Environment, EnvironmentError, MayHold, Memory, Missing, Pin,
     ScanAnswer, Silence, Swing,
 };
-use crate::ids::{FunctionId, GroupId, Nanos, Space, Span, ThreadId};
+use crate::ids::{FunctionId, Nanos, Space, Span, ThreadId};
 use crate::order::Edge;
 
 impl World<'_> {
@@ -203,9 +203,5 @@ impl Environment for World<'_> {
         if self.has(Guard::Serialise) {
             self.serialise();
         }
-    }
-
-    fn release(&mut self, group: GroupId) {
-        World::release(self, group);
     }
 }

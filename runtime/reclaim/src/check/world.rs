@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{Guard, Tally, Violation};
 use crate::block::{Block, Fixed};
-use crate::ids::{BlockId, FunctionId, GroupId, Nanos, Space, Span, ThreadId, VersionId};
+use crate::ids::{BlockId, FunctionId, Nanos, Space, Span, ThreadId, VersionId};
 use crate::inbox::Note;
+use crate::policy::Kind;
 
 const CELL: u64 = 16;
 /// Cells of one space.
@@ -42,7 +43,6 @@ pub(super) struct Thread {
 /// A function of the program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Function {
-    pub(super) group: GroupId,
     /// What was published last.
     pub(super) published: Option<Block>,
     /// What it would go back to.
@@ -72,8 +72,6 @@ pub(super) struct World<'a> {
     pub(super) rows: BTreeMap<u64, Block>,
     pub(super) samples: Vec<(u64, VersionId)>,
     pub(super) retired: BTreeSet<BlockId>,
-    pub(super) dropped: BTreeSet<GroupId>,
-    pub(super) released: BTreeSet<GroupId>,
     /// Stores that a publisher put off though it left the note.
     pub(super) late: Vec<(usize, Option<Block>)>,
     /// Threads and their words when somebody last looked; for what is left out.
@@ -100,17 +98,13 @@ impl<'a> World<'a> {
             rows: BTreeMap::new(),
             samples: Vec::new(),
             retired: BTreeSet::new(),
-            dropped: BTreeSet::new(),
-            released: BTreeSet::new(),
             late: Vec::new(),
             before: Vec::new(),
             numbers: 0,
             broken: None,
         };
         for _ in 0..FUNCTIONS {
-            let group = GroupId(world.number());
             world.functions.push(Function {
-                group,
                 published: None,
                 fallback: None,
                 slot: None,
@@ -220,12 +214,12 @@ impl<'a> World<'a> {
             space: self.current,
             function: FunctionId(at as u32),
             version,
-            group: function.group,
             fixed,
         };
         let Some(block) = self.place(&like) else {
             self.tally.short += 1;
-            self.notes.push(Note::Short(span.len()));
+            let (kind, ticket) = (Kind::Evacuate, 0);
+            self.notes.push(Note::Request { kind, ticket });
             return;
         };
         self.tally.published += 1;
@@ -269,23 +263,15 @@ impl<'a> World<'a> {
         self.retired(old);
     }
 
-    /// Removes a tracker: nothing of its function can be started, its data may go.
-    pub(super) fn drop_group(&mut self) {
+    /// Removes a function: nothing of it can be started.
+    pub(super) fn remove(&mut self) {
         let at = self.below(FUNCTIONS);
-        let fresh = GroupId(self.number());
         let function = &mut self.functions[at];
-        let group = std::mem::replace(&mut function.group, fresh);
-        (function.published, function.fallback) = (None, None);
+        let (published, fallback) = (function.published.take(), function.fallback.take());
         self.store(at, None);
-        self.dropped.insert(group);
-        self.notes.push(Note::Dropped(group));
-        if !self.has(Guard::DataAfterCode) {
-            self.released.insert(group);
-        }
-    }
-
-    pub(super) fn release(&mut self, group: GroupId) {
-        self.released.insert(group);
+        self.tally.removed += 1;
+        self.retired(published);
+        self.retired(fallback);
     }
 
     fn spawn(&mut self) {
@@ -374,12 +360,6 @@ impl<'a> World<'a> {
             self.fail(Violation::NoRows {
                 version: expected,
                 address,
-            });
-        }
-        if self.released.contains(&block.group) {
-            self.fail(Violation::NoData {
-                version: expected,
-                group: block.group,
             });
         }
         self.samples.push((address, expected));

@@ -7,7 +7,7 @@ use crate::block::{Block, Dead, Event, State};
 use crate::env::{CopyError, Environment, Swing};
 use crate::ids::{BlockId, FunctionId, IdMap, Nanos, Space, VersionId};
 use crate::order::{Edge, Node, order};
-use crate::policy::{Kind, Reason};
+use crate::policy::Kind;
 use crate::proof::{Fenced, NoProof, Scanned, Verdict, judge};
 use crate::stats::{End, Summary};
 
@@ -300,7 +300,6 @@ impl Engine {
         for block in blocks {
             self.forget(block.id);
         }
-        self.release_some(env);
         let done = self.dead.is_empty();
         if !done {
             self.phase = Phase::Freeing;
@@ -318,9 +317,6 @@ impl Engine {
                 self.stats.evacuations += 1;
                 self.residue = env.memory().fragmented;
             }
-        }
-        if summary.reason == Reason::Short {
-            self.in_vain = summary.freed.blocks == 0;
         }
         self.answered = self.answered.max(cycle.ticket);
         summary.answered = self.answered;

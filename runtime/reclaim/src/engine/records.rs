@@ -1,11 +1,11 @@
-//! What happens to records outside of cycles: birth, retirement, groups, forks, lists.
+//! What happens to records outside of cycles: birth, retirement, forks, lists.
 
 use std::cmp::Reverse;
 
-use super::{Engine, Group, NoteError, Phase, Record};
+use super::{Engine, NoteError, Phase, Record};
 use crate::block::{Block, Event, State};
 use crate::env::Environment;
-use crate::ids::{BlockId, GroupId, Nanos};
+use crate::ids::{BlockId, Nanos};
 use crate::stats::{End, PinnedBlock, Stats, Summary};
 
 impl Engine {
@@ -20,25 +20,15 @@ impl Engine {
         if block.span.is_empty() {
             return Err(NoteError::Empty(block.id));
         }
-        let group = self.groups.entry(block.group).or_default();
-        let after = group.first;
         let record = Record {
             block,
             state,
             frozen: false,
             unproved: 0,
             due: None,
-            before: None,
-            after,
         };
         if let Err(refused) = self.blocks.insert(block.id, record) {
-            let Record { block, .. } = refused;
-            self.drop_if_empty(block.group);
-            return Err(NoteError::Duplicate(block.id));
-        }
-        group.first = Some(block.id);
-        if let Some(next) = after.and_then(|id| self.blocks.get_mut(id)) {
-            next.before = Some(block.id);
+            return Err(NoteError::Duplicate(refused.block.id));
         }
         let record = self.blocks.get(block.id);
         if let Some(amount) = record.and_then(|record| self.stats.amount(&record.state)) {
@@ -75,79 +65,13 @@ impl Engine {
         }
     }
 
-    /// Retires what is live of a group; costs by its own blocks.
-    pub(super) fn drop_group(&mut self, id: GroupId, now: Nanos) -> Result<(), NoteError> {
-        let group = self.groups.entry(id).or_default();
-        group.dropped = true;
-        let mut blocks = Vec::new();
-        let mut next = group.first;
-        while let Some(id) = next {
-            blocks.push(id);
-            next = self.blocks.get(id).and_then(|record| record.after);
-        }
-        // Oldest first.
-        blocks.reverse();
-        if blocks.is_empty() {
-            self.gone.push_back(id);
-        }
-        for block in blocks {
-            self.stats.visits += 1;
-            if self.state(block) == Some(&State::Live) {
-                self.retire(block, now)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Forgets a freed block, and its group when it was the last of one that was dropped.
+    /// Forgets a freed block.
     pub(super) fn forget(&mut self, id: BlockId) {
         let Some(record) = self.blocks.remove(id) else {
             return;
         };
         if record.frozen {
             self.stats.frozen.take(record.block.span.len());
-        }
-        if let Some(next) = record.after.and_then(|id| self.blocks.get_mut(id)) {
-            next.before = record.before;
-        }
-        match record.before.and_then(|id| self.blocks.get_mut(id)) {
-            Some(before) => before.after = record.after,
-            None => {
-                let key = record.block.group;
-                if let Some(group) = self.groups.get_mut(&key) {
-                    group.first = record.after;
-                }
-                self.drop_if_empty(key);
-            }
-        }
-    }
-
-    /// Forgets a group without blocks, or has its data go if it was dropped.
-    fn drop_if_empty(&mut self, key: GroupId) {
-        match self.groups.get(&key) {
-            Some(Group {
-                first: None,
-                dropped: true,
-            }) => self.gone.push_back(key),
-            Some(Group { first: None, .. }) => {
-                self.groups.remove(&key);
-            }
-            _ => {}
-        }
-    }
-
-    /// Lets the data of some groups go. A group that got a block meanwhile is kept.
-    pub(super) fn release_some(&mut self, env: &mut dyn Environment) {
-        for _ in 0..self.config.step_blocks {
-            let Some(id) = self.gone.pop_front() else {
-                return;
-            };
-            let empty = |group: &Group| group.first.is_none();
-            if self.groups.get(&id).is_some_and(empty) {
-                self.groups.remove(&id);
-                self.stats.released += 1;
-                env.release(id);
-            }
         }
     }
 

@@ -9,7 +9,7 @@ use crate::block::{Block, State};
 use crate::config::Config;
 use crate::engine::{Engine, NoteError, Step};
 use crate::env::{MayHold, Silence};
-use crate::ids::{BlockId, FunctionId, GroupId, Nanos, Space, Span, ThreadId, VersionId};
+use crate::ids::{BlockId, FunctionId, Nanos, Space, Span, ThreadId, VersionId};
 use crate::inbox::Note;
 use crate::policy::{Kind, Reason};
 use crate::stats::{End, Summary};
@@ -24,7 +24,6 @@ fn block(id: u64) -> Block {
         space: Space::A,
         function: FunctionId(id as u32),
         version: VersionId(id),
-        group: GroupId(id / 100),
         fixed: None,
     }
 }
@@ -297,49 +296,10 @@ fn bad_notes_are_errors_and_change_nothing() {
     assert_eq!((stats.live.blocks, stats.retired.blocks), (0, 1));
 }
 
-#[test]
-fn data_goes_with_the_last_block_of_a_dropped_group() {
-    let mut bench = Bench::new(&Config::default());
-    bench.born(101..=103);
-    bench.born(201..=201);
-    bench.retire(101..=101);
-    bench.env.held.insert(102 * 0x1000, 1);
-    bench.note(Note::Dropped(GroupId(1))).unwrap();
-    bench.note(Note::Dropped(GroupId(9))).unwrap();
-    bench.request(Kind::Sweep, 1);
-    let (_, log) = bench.cycle();
-    assert!(
-        log.starts_with("release g9 ") && !log.contains("release g1"),
-        "{log}"
-    );
-    bench.env.held.clear();
-    bench.request(Kind::Sweep, 2);
-    let (summary, log) = bench.cycle();
-    assert!(log.ends_with("free 1 release g1"), "{log}");
-    assert_eq!(summary.freed.blocks, 1);
-    assert_eq!(bench.engine.stats(bench.now).live.blocks, 1);
-}
-
-#[test]
-fn groups_are_released_without_a_cycle_and_in_bounded_steps() {
-    let config = Config {
-        step_blocks: 3,
-        ..Config::default()
-    };
-    let mut bench = Bench::new(&config);
-    for group in 1..=7 {
-        bench.note(Note::Dropped(GroupId(group))).unwrap();
-    }
-    assert_eq!([bench.step(), bench.step()], [Step::Working, Step::Working]);
-    assert_eq!(bench.engine.stats(bench.now).released, 6);
-    assert_eq!(bench.step(), Step::Idle { until: None });
-    assert_eq!(bench.engine.stats(bench.now).released, 7);
-}
-
 /// What a block costs does not depend on how many others wait: 100 times as many cost
 /// 100 times as much in all.
 #[test]
-fn work_is_linear_in_what_is_dropped() {
+fn work_is_linear_in_what_is_retired() {
     let config = Config {
         sweep_floor: 0,
         ..Config::default()
@@ -356,13 +316,8 @@ fn work_is_linear_in_what_is_dropped() {
         bench.cycle();
         let before = bench.engine.stats(bench.now).visits;
         for id in 0..count {
-            let group = GroupId(id);
-            let block = Block {
-                group,
-                ..block(id + 1)
-            };
-            bench.note(Note::Born(block)).unwrap();
-            bench.note(Note::Dropped(group)).unwrap();
+            bench.born(id + 1..=id + 1);
+            bench.retire(id + 1..=id + 1);
         }
         // After the interval, before the back-off of those that wait.
         bench.now = Nanos::from_ms(15);
@@ -408,17 +363,13 @@ fn steps_are_bounded_and_cycles_are_rare() {
     assert_eq!(bench.step(), Step::Idle { until: Some(until) });
     bench.now = until - Nanos(1);
     assert!(matches!(bench.step(), Step::Idle { .. }));
-    // Shortage does not wait, unless the last time was in vain.
-    bench.note(Note::Short(1)).unwrap();
+    // What somebody waits for does not wait.
+    bench.request(Kind::Sweep, 2);
     let (summary, _) = bench.cycle();
-    assert_eq!((summary.reason, summary.freed.blocks), (Reason::Short, 350));
-    bench.engine.charge(Nanos::from_us(1));
-    bench.note(Note::Short(1)).unwrap();
-    bench.env.no_flip = true;
-    assert_eq!(bench.cycle().0.freed.blocks, 0);
-    bench.engine.charge(Nanos::from_us(1));
-    bench.note(Note::Short(1)).unwrap();
-    assert!(matches!(bench.step(), Step::Idle { until: Some(_) }));
+    assert_eq!(
+        (summary.reason, summary.freed.blocks),
+        (Reason::Requested, 350)
+    );
 }
 
 /// Publishing for ever with the defaults, held memory stays within twice what is live,

@@ -8,7 +8,7 @@ use crate::env::{
     Copied, CopyError, Environment, EnvironmentError, MayHold, Memory, Missing, Pin, ScanAnswer,
     Silence, Swing,
 };
-use crate::ids::{BlockId, GroupId, Nanos, Space, Span, ThreadId};
+use crate::ids::{BlockId, Nanos, Space, Span, ThreadId};
 
 /// Bytes of every block.
 pub(super) const SIZE: u64 = 1000;
@@ -134,9 +134,5 @@ impl Environment for Script {
         let frozen = batch.iter().filter(|dead| dead.frozen());
         self.frozen.extend(frozen.map(Dead::id));
         let _ = write!(self.log, "free {} ", batch.len());
-    }
-
-    fn release(&mut self, group: GroupId) {
-        let _ = write!(self.log, "release {group} ");
     }
 }
