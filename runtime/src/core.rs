@@ -24,6 +24,7 @@ use crate::error::Error;
 use crate::event::Events;
 use crate::guest::threads;
 use crate::hooks::Hooks;
+use crate::life::Life;
 use crate::names::{Definition, Name, Names};
 use crate::objects::{ObjectBody, Objects};
 use crate::process::Process;
@@ -47,6 +48,8 @@ pub(crate) struct Module {
     facts: RwLock<Arc<FactStore>>,
     /// Where its names are defined and looked up.
     pub(crate) dylib: Dylib,
+    /// Its image's.
+    pub(crate) life: Arc<Life>,
     /// What local names mean in the modules whose functions this one replaced.
     pub(crate) inherited: Locals,
     /// What it offers to the inliners of others.
@@ -69,6 +72,7 @@ impl Module {
             plan: RwLock::default(),
             facts: RwLock::default(),
             dylib: dylib.clone(),
+            life: Arc::default(),
             inherited: Locals::default(),
             parcels: Parcels::default(),
             constants: Shared::default(),

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use tracing::info;
 use uruk_codegen::SymbolId;
-use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Object, Placed};
+use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Object, Placed, Resolved};
 use uruk_session::Tracker;
 use uruk_stubs::FunctionId;
 
@@ -17,12 +17,13 @@ use crate::core::{Core, Module, static_name};
 use crate::error::Error;
 use crate::guest::tls;
 use crate::hooks::{Hook, Target};
+use crate::life::Life;
 use crate::load::function_base;
 use crate::materialize::Started;
 use crate::names::{Definition, Name};
 use crate::objects::{ObjectCode, object_files};
 use crate::program::Mode;
-use crate::removal::{Holding, ThreadLocals, Uses};
+use crate::removal::{Holding, Parts, ThreadLocals, Uses};
 use crate::stats::Counters;
 
 /// Files that were bound together.
@@ -30,6 +31,8 @@ use crate::stats::Counters;
 pub(crate) struct Image {
     /// Its number in the session.
     pub(crate) number: u64,
+    /// That of the image whose functions it replaces, if it does.
+    pub(crate) life: Arc<Life>,
     /// Whether threads of the program may run already.
     pub(crate) late: bool,
     pub(crate) modules: Vec<(usize, Arc<Module>)>,
@@ -167,7 +170,15 @@ impl Core {
         stay: Stay,
     ) -> Result<LinkedImage, Error> {
         let dylib = &tracker.dylib();
+        let own = self.provide_own(tracker, image, &graph)?;
+        let own_address = |name: &str| {
+            let address = own.as_ref()?.find(name)?;
+            self.is_own(dylib, name).then_some(address)
+        };
         let laid = graph.layout_with(&LayoutOptions::default(), |name| {
+            if own_address(name).is_some() {
+                return Hint::Near;
+            }
             match self.names.find_own(dylib, name) {
                 // Stubs and slots are in the reservation.
                 Some(Definition::Function { .. }) => Hint::Near,
@@ -230,7 +241,10 @@ impl Core {
             }
         };
         let mut linked = placed.fix_up(|name, need| {
-            let resolved = self.resolve(dylib, name, need)?;
+            let resolved = match own_address(name) {
+                Some(address) => Resolved::at(address),
+                None => self.resolve(dylib, name, need)?,
+            };
             self.note_use(&resolved, &mut uses);
             if resolved.slot.is_none() && self.heap.contains(resolved.address) {
                 against.push(resolved.address);
@@ -254,17 +268,16 @@ impl Core {
             tls::fill(place, template.image, template.size, template.align);
         }
         Self::keep_constants(tracker, image)?;
-        let holding = self.hold(
-            tracker,
-            image.number,
-            ThreadLocals {
+        let parts = Parts {
+            memory,
+            uses,
+            thread_locals: ThreadLocals {
                 place: tls_place,
                 owned: tls_owned,
             },
-            memory,
-            uses,
-            stays,
-        )?;
+            handle: None,
+        };
+        let holding = self.hold(tracker, image, parts, stays)?;
         self.names.define(tracker, names)?;
         self.names.define(tracker, bounds)?;
         let files = image.objects.iter().map(|(name, _)| name.as_str());

@@ -208,7 +208,9 @@ impl JitBuilder {
 /// A session: cheap to clone, usable from any thread.
 ///
 /// Its memory lives as long as the last handle or function of it; after that,
-/// calling an address obtained from it is undefined.
+/// calling an address obtained from it is undefined. What its code registered to be called at
+/// the end of the process runs then, on the thread that drops the handle, as when everything is
+/// [removed](crate::Tracker::remove); the memory stays if something else is still to be called.
 ///
 /// ```
 /// use uruk::Jit;
@@ -234,7 +236,12 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        let held = self.core.leave_all();
         self.core.stop();
+        if held {
+            // For good: who calls it does not say when it was for the last time.
+            std::mem::forget(Arc::clone(&self.core));
+        }
     }
 }
 

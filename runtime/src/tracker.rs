@@ -100,6 +100,11 @@ impl Dylib {
     /// # Errors
     /// The dylib was removed.
     pub unsafe fn clear(&self) -> Result<(), Error> {
+        let images = {
+            let _pass = service::enter();
+            self.jit.core().names.lives.of(&self.dylib)
+        };
+        self.jit.core().leave(&images);
         let _pass = service::enter();
         Ok(self.dylib.clear()?)
     }
@@ -113,7 +118,28 @@ impl Dylib {
     /// [`Error::DylibInUse`], [`Error::MainDylib`], or that it was removed before; nothing is
     /// changed then.
     pub unsafe fn remove(&self, removal: Removal) -> Result<(), Error> {
+        let core = self.jit.core();
+        let images = {
+            let _pass = service::enter();
+            self.searching(removal)?;
+            core.names.lives.of(&self.dylib)
+        };
+        core.leave(&images);
         let _pass = service::enter();
+        // A handler may have changed who searches it.
+        let searching = self.searching(removal)?;
+        let removed = std::slice::from_ref(&self.dylib);
+        core.names.session().remove_dylibs(removed)?;
+        core.removed.forget_dylib(&self.dylib);
+        for other in searching {
+            // It may have been removed meanwhile.
+            let _ = other.remove_from_link_order(&self.dylib);
+        }
+        Ok(())
+    }
+
+    /// The dylibs that search it, if it may be removed.
+    fn searching(&self, removal: Removal) -> Result<Vec<uruk_session::Dylib>, Error> {
         let core = self.jit.core();
         if self.dylib == core.main {
             return Err(Error::MainDylib);
@@ -125,14 +151,7 @@ impl Dylib {
                 by: searching.iter().map(|d| d.name().to_owned()).collect(),
             });
         }
-        let removed = std::slice::from_ref(&self.dylib);
-        core.names.session().remove_dylibs(removed)?;
-        core.removed.forget_dylib(&self.dylib);
-        for other in searching {
-            // It may have been removed meanwhile.
-            let _ = other.remove_from_link_order(&self.dylib);
-        }
-        Ok(())
+        Ok(searching)
     }
 }
 
@@ -187,6 +206,14 @@ impl Tracker {
     /// that was linked against it. Threads that are inside finish there. Destructors are
     /// not run ([`Jit::deinitialize`] runs them).
     ///
+    /// Before that, handlers run that its code registered with `atexit` and `__cxa_atexit`, as
+    /// when a library is closed: on this thread, latest first, once. They may register others,
+    /// end the process, remove other trackers; an exception that one lets out ends the process.
+    /// Destructors of C++'s `thread_local` objects of this thread run before them; as long as
+    /// other threads have such objects, what was removed has no names any more, but stays
+    /// otherwise. So it does until a key of `pthread_key_create` is deleted whose destructor is
+    /// in there. To be called without a lock that a handler could want.
+    ///
     /// # Safety
     /// 1. Nobody keeps using addresses of its data, or of functions of object files,
     ///    that the program or its host took. A call that is the last thing a function of it
@@ -195,6 +222,11 @@ impl Tracker {
     /// # Errors
     /// It was removed before.
     pub unsafe fn remove(&self) -> Result<(), Error> {
+        let images = {
+            let _pass = service::enter();
+            self.jit.core().names.lives.under(&self.tracker)
+        };
+        self.jit.core().leave(&images);
         let _pass = service::enter();
         Ok(self.tracker.remove()?)
     }

@@ -96,8 +96,12 @@ impl Core {
         let file = Arc::new(ObjectFile::new(file, apart, bypassed));
         let locals = graph.local_variables().map(str::to_owned).collect();
         self.define_object(&bound, &file, staging)?;
+        // It goes with what it replaces.
+        let mut members = bound.members.iter();
+        let life = members.find_map(|&(id, _)| self.life_of(id));
         let image = Image {
             number: self.images.fetch_add(1, Ordering::Relaxed),
+            life: life.unwrap_or_default(),
             late: true,
             objects: vec![(name.to_owned(), Arc::clone(bytes))],
             ..Image::default()

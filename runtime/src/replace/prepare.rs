@@ -140,7 +140,14 @@ impl Core {
         staging: &Staging,
     ) -> Result<Prepared, Error> {
         let mut module = Module::new(bitcode, self.readers(), dylib)?;
-        let planned = self.plan_replacement(&module, &allowed.migrations)?;
+        let mut planned = self.plan_replacement(&module, &allowed.migrations)?;
+        let summary = module.readers.summary();
+        self.plan_own(dylib, summary, &mut planned.plan, planned.image);
+        // It goes with what it replaces.
+        let mut members = planned.members.iter();
+        if let Some(life) = members.find_map(|&(id, _)| self.life_of(id)) {
+            module.life = life;
+        }
         module.inherited = Arc::clone(&planned.locals);
         module.set_plan(Arc::new(planned.plan.clone()));
         let module = Arc::new(module);
@@ -154,6 +161,7 @@ impl Core {
         self.check_users(&module, &planned, &allowed.migrations)?;
         let image = Image {
             number: planned.image,
+            life: Arc::clone(&module.life),
             late: true,
             modules: vec![(0, Arc::clone(&module))],
             ..Image::default()
