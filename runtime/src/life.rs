@@ -45,6 +45,8 @@ pub(crate) struct Life {
     number: u64,
     word: AtomicUsize,
     parked: Mutex<Vec<Box<dyn Resource>>>,
+    /// Addresses of its handles: what replaced functions of it has one of its own.
+    handles: Mutex<Vec<u64>>,
 }
 
 /// Keeps an image, though it may be removed meanwhile.
@@ -54,9 +56,16 @@ pub(crate) struct Hold(Arc<Life>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gone;
 
-/// The lives of images, by the trackers they are under.
+/// The lives of a session's images, by the trackers they are under.
 #[derive(Clone, Default)]
-pub(crate) struct Lives(Arc<Mutex<HashMap<TrackerKey, Under>>>);
+pub(crate) struct Lives(Arc<Mutex<Table>>);
+
+#[derive(Default)]
+struct Table {
+    trackers: HashMap<TrackerKey, Under>,
+    /// Images that were removed while somebody held them.
+    stay: Vec<Weak<Life>>,
+}
 
 /// What is under a tracker.
 struct Under {
@@ -72,6 +81,7 @@ impl Default for Life {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             word: AtomicUsize::new(0),
             parked: Mutex::default(),
+            handles: Mutex::default(),
         }
     }
 }
@@ -100,6 +110,18 @@ impl Life {
     /// Whether the image is removed.
     pub(crate) fn is_closed(&self) -> bool {
         self.word.load(Ordering::Acquire) & CLOSED != 0
+    }
+
+    /// Notes a handle (`own`). Under a pass, as the next.
+    pub(crate) fn note_handle(&self, address: u64) {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.push(address);
+    }
+
+    /// Its handles.
+    pub(crate) fn handles(&self) -> Vec<u64> {
+        let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.clone()
     }
 
     /// Whether somebody holds the image.
@@ -140,23 +162,26 @@ impl Drop for Hold {
 }
 
 impl Lives {
-    fn lock(&self) -> MutexGuard<'_, HashMap<TrackerKey, Under>> {
+    fn lock(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes an image that is about to get its first names.
     pub(crate) fn note(&self, tracker: &Tracker, life: &Arc<Life>) {
-        let mut held = self.lock();
-        let under = held.entry(tracker.key()).or_insert_with(|| Under {
-            dylib: tracker.dylib().id(),
-            images: Vec::new(),
-        });
+        let mut table = self.lock();
+        let under = table
+            .trackers
+            .entry(tracker.key())
+            .or_insert_with(|| Under {
+                dylib: tracker.dylib().id(),
+                images: Vec::new(),
+            });
         under.images.push(Arc::downgrade(life));
     }
 
     /// The session's trackers are what they are here, too.
     pub(crate) fn follow(&self, event: &TrackerEvent) {
-        let mut held = self.lock();
+        let held = &mut self.lock().trackers;
         match *event {
             TrackerEvent::Removed { tracker, .. } => {
                 held.remove(&tracker);
@@ -176,8 +201,8 @@ impl Lives {
 
     /// The images under a tracker.
     pub(crate) fn under(&self, tracker: &Tracker) -> Vec<Arc<Life>> {
-        let held = self.lock();
-        let under = held.get(&tracker.key());
+        let table = self.lock();
+        let under = table.trackers.get(&tracker.key());
         let images = under.into_iter().flat_map(|under| &under.images);
         images.filter_map(Weak::upgrade).collect()
     }
@@ -187,14 +212,30 @@ impl Lives {
         self.find(|under| under.dylib == dylib.id())
     }
 
-    /// All images.
+    /// Notes images that are about to be removed and that somebody holds.
+    pub(crate) fn note_staying(&self, images: &[Arc<Life>]) {
+        let mut table = self.lock();
+        table
+            .stay
+            .retain(|life| life.upgrade().is_some_and(|life| life.is_held()));
+        table.stay.extend(images.iter().map(Arc::downgrade));
+    }
+
+    /// Whether somebody holds an image that was removed.
+    pub(crate) fn any_stays(&self) -> bool {
+        let table = self.lock();
+        let mut stay = table.stay.iter().filter_map(Weak::upgrade);
+        stay.any(|life| life.is_held())
+    }
+
+    /// All images that were not removed.
     pub(crate) fn all(&self) -> Vec<Arc<Life>> {
         self.find(|_| true)
     }
 
     fn find(&self, wanted: impl Fn(&Under) -> bool) -> Vec<Arc<Life>> {
-        let held = self.lock();
-        let under = held.values().filter(|under| wanted(under));
+        let table = self.lock();
+        let under = table.trackers.values().filter(|under| wanted(under));
         let images = under.flat_map(|under| &under.images);
         images.filter_map(Weak::upgrade).collect()
     }

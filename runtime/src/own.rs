@@ -29,6 +29,7 @@ use crate::image::Image;
 use crate::life::{Gone, Life};
 use crate::names::{Definition, Name};
 use crate::removal::Parts;
+use crate::service;
 
 /// The names, in the order of [`Own`].
 const NAMES: [&str; 4] = ["__dso_handle", "atexit", "at_quick_exit", "pthread_atfork"];
@@ -51,12 +52,15 @@ impl Handle {
     fn new(address: u64, life: &Arc<Life>) -> Handle {
         let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
         handles.insert(address, Arc::downgrade(life));
+        drop(handles);
+        life.note_handle(address);
         Handle(address)
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        let _pass = service::enter();
         let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
         handles.remove(&self.0);
     }
@@ -67,16 +71,6 @@ pub(crate) fn image_of(address: u64) -> Option<Result<Arc<Life>, Gone>> {
     let handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
     let life = handles.get(&address)?;
     Some(life.upgrade().ok_or(Gone))
-}
-
-/// The handles of some images. Under a pass.
-pub(crate) fn handles_of(images: &[Arc<Life>]) -> Vec<u64> {
-    let handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
-    let of_images = handles.iter().filter(|(_, life)| {
-        let is_theirs = |image: &Arc<Life>| std::ptr::eq(Arc::as_ptr(image), life.as_ptr());
-        images.iter().any(is_theirs)
-    });
-    of_images.map(|(&address, _)| address).collect()
 }
 
 fn link_name(name: &str, image: u64) -> String {

@@ -310,8 +310,12 @@ impl Core {
     /// run on the calling thread. Whether somebody holds any of them.
     pub(crate) fn leave(self: &Arc<Self>, images: &[Arc<Life>]) -> bool {
         let held = exit::run_and_close(images);
+        if held.is_empty() {
+            return false;
+        }
+        let _pass = service::enter();
+        self.names.lives.note_staying(&held);
         for image in &held {
-            let _pass = service::enter();
             for id in self.functions_in(image) {
                 if self.stubs.entry(id).is_some() {
                     continue;
@@ -322,7 +326,7 @@ impl Core {
                 }
             }
         }
-        !held.is_empty()
+        true
     }
 
     /// [`Core::leave`] of all images, where the session ends. A thread of ours, on which a
@@ -333,10 +337,12 @@ impl Core {
             let _pass = service::enter();
             self.names.lives.all()
         };
-        match threads::is_ours() {
+        let held = match threads::is_ours() {
             true => images.iter().any(|image| image.is_held()),
             false => self.leave(&images),
-        }
+        };
+        let _pass = service::enter();
+        held || self.names.lives.any_stays()
     }
 
     /// The functions whose bodies are of an image's modules.

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use uruk_codegen::Bitcode;
 
+use crate::core::Core;
 use crate::dylib::Dylib;
 use crate::error::Error;
 use crate::jit::Jit;
+use crate::life::Life;
 use crate::load::Source;
 use crate::service;
 
@@ -100,11 +102,8 @@ impl Dylib {
     /// # Errors
     /// The dylib was removed.
     pub unsafe fn clear(&self) -> Result<(), Error> {
-        let images = {
-            let _pass = service::enter();
-            self.jit.core().names.lives.of(&self.dylib)
-        };
-        self.jit.core().leave(&images);
+        let core = self.jit.core();
+        leave(core, || core.names.lives.of(&self.dylib));
         let _pass = service::enter();
         Ok(self.dylib.clear()?)
     }
@@ -119,12 +118,11 @@ impl Dylib {
     /// changed then.
     pub unsafe fn remove(&self, removal: Removal) -> Result<(), Error> {
         let core = self.jit.core();
-        let images = {
+        {
             let _pass = service::enter();
             self.searching(removal)?;
-            core.names.lives.of(&self.dylib)
-        };
-        core.leave(&images);
+        }
+        leave(core, || core.names.lives.of(&self.dylib));
         let _pass = service::enter();
         // A handler may have changed who searches it.
         let searching = self.searching(removal)?;
@@ -152,6 +150,22 @@ impl Dylib {
             });
         }
         Ok(searching)
+    }
+}
+
+/// Runs what images registered that are about to be removed; and what those registered that a
+/// handler adds to them.
+fn leave(core: &Arc<Core>, images: impl Fn() -> Vec<Arc<Life>>) {
+    loop {
+        let mut left = {
+            let _pass = service::enter();
+            images()
+        };
+        left.retain(|image| !image.is_closed());
+        if left.is_empty() {
+            return;
+        }
+        core.leave(&left);
     }
 }
 
@@ -222,11 +236,8 @@ impl Tracker {
     /// # Errors
     /// It was removed before.
     pub unsafe fn remove(&self) -> Result<(), Error> {
-        let images = {
-            let _pass = service::enter();
-            self.jit.core().names.lives.under(&self.tracker)
-        };
-        self.jit.core().leave(&images);
+        let core = self.jit.core();
+        leave(core, || core.names.lives.under(&self.tracker));
         let _pass = service::enter();
         Ok(self.tracker.remove()?)
     }

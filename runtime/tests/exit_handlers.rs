@@ -1,214 +1,14 @@
-//! What code registers to be called at the end of the process or of a thread, and is removed
-//! before that. Each case is a process of its own: its end is looked at.
-//!
-//! Cases write to standard error, which the harness does not use.
+//! What code registers to be called at the end of the process, and is removed before that.
 
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, mpsc};
-use std::time::Duration;
+use uruk::{ReclaimKind, Replacement};
 
-use uruk::{Dylib, FunctionId, Jit, ReclaimKind, Removal, Replacement, Tracker};
+#[path = "support/ends.rs"]
+mod ends;
 
-#[path = "support/clang.rs"]
-mod clang;
-
-/// Says which case a process is to run.
-const CASE: &str = "URUK_EXIT_CASE";
-
-/// Longer than any case takes, also where everything waits for a processor.
-const TOO_LONG: Duration = Duration::from_secs(100);
-
-/// Long enough for a cycle on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
-
-/// Of every module: writing, and what is registered.
-const COMMON: &str = r#"
-extern "C" {
-long write(int, const void *, unsigned long);
-unsigned long strlen(const char *);
-int atexit(void (*)(void));
-int at_quick_exit(void (*)(void));
-int on_exit(void (*)(int, void *), void *);
-int pthread_atfork(void (*)(void), void (*)(void), void (*)(void));
-int pthread_key_create(unsigned *, void (*)(void *));
-int pthread_key_delete(unsigned);
-int pthread_setspecific(unsigned, const void *);
-int __cxa_atexit(void (*)(void *), void *, void *);
-void __cxa_finalize(void *);
-void exit(int);
-void quick_exit(int);
-int fork(void);
-int waitpid(int, int *, int);
-void host_say(const char *);
-void host_tick(void);
-void host_remove(void);
-extern void *__dso_handle __attribute__((visibility("hidden")));
-}
-static void say(const char *text) {
-  write(2, text, strlen(text));
-  write(2, "\n", 1);
-}
-"#;
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Form {
-    Bitcode,
-    Object,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Way {
-    Tracker,
-    Clear,
-    Remove,
-}
-
-/// What was added, and how it goes.
-struct Added {
-    dylib: Dylib,
-    tracker: Tracker,
-    way: Way,
-}
-
-impl Added {
-    fn add(&self, form: Form, source: &str) {
-        add(&self.tracker, form, source);
-    }
-
-    fn call(&self, name: &str) -> i32 {
-        // SAFETY: functions of the cases.
-        let function = unsafe { self.dylib.function::<extern "C" fn() -> i32>(name) };
-        match function {
-            Ok(function) => function.call(),
-            Err(_) => {
-                let address = self.dylib.lookup(name).expect("defined");
-                // SAFETY: as above; functions of objects have no type to compare.
-                let function: extern "C-unwind" fn() -> i32 =
-                    unsafe { std::mem::transmute(address) };
-                function()
-            }
-        }
-    }
-
-    fn remove(&self) {
-        // SAFETY: nobody uses what goes.
-        unsafe {
-            match self.way {
-                Way::Tracker => self.tracker.remove(),
-                Way::Clear => self.dylib.clear(),
-                Way::Remove => self.dylib.remove(Removal::Forced),
-            }
-        }
-        .expect("removed");
-    }
-}
-
-/// A module in the form that is asked for.
-fn compile(form: Form, source: &str) -> Vec<u8> {
-    let text = format!("{COMMON}{source}");
-    let flags: &[&str] = match form {
-        Form::Bitcode => &["-emit-llvm", "-O1", "-Xclang", "-disable-llvm-passes"],
-        Form::Object => &["-O1", "-fPIC"],
-    };
-    // Cases are processes, and run at the same time.
-    let case = std::env::var(CASE).unwrap_or_default().replace(':', "-");
-    clang::compile(&format!("exit_handlers/{case}"), "m.cpp", &text, flags)
-}
-
-fn add(tracker: &Tracker, form: Form, source: &str) {
-    let bytes = compile(form, source);
-    match form {
-        Form::Bitcode => tracker.add_bitcode("m", bytes),
-        Form::Object => tracker.add_object("m", bytes),
-    }
-    .expect("added");
-}
-
-fn say(text: &str) {
-    eprintln!("{text}");
-}
-
-extern "C" fn host_tick() {
-    say("host tick");
-}
-
-extern "C" fn host_say(text: *const std::ffi::c_char) {
-    // SAFETY: a string of the case's.
-    say(&unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy());
-}
-
-/// What `host_remove` removes.
-static TO_REMOVE: Mutex<Vec<Tracker>> = Mutex::new(Vec::new());
-
-extern "C" fn host_remove() {
-    let tracker = TO_REMOVE.lock().expect("whole").pop();
-    // SAFETY: nobody uses what goes.
-    let removed = tracker.map(|tracker| unsafe { tracker.remove() });
-    say(if matches!(removed, Some(Ok(()))) {
-        "removed"
-    } else {
-        "not removed"
-    });
-}
-
-extern "C" fn called_a_removed_function() -> i32 {
-    say("called what was removed");
-    -1
-}
-
-extern "C" fn on_failure(_: FunctionId) -> u64 {
-    called_a_removed_function as *const () as u64
-}
-
-fn session() -> Jit {
-    let jit = Jit::builder().jobs(1).on_failure(on_failure).build();
-    let jit = jit.expect("a session");
-    // SAFETY: functions of these types.
-    unsafe {
-        jit.define("host_tick", host_tick as *const ())
-            .expect("new");
-        jit.define("host_say", host_say as *const ()).expect("new");
-        jit.define("host_remove", host_remove as *const ())
-            .expect("new");
-    }
-    jit
-}
-
-/// A dylib with a tracker.
-fn added(jit: &Jit, name: &str, way: Way) -> Added {
-    let dylib = jit.create_dylib(name).expect("a dylib");
-    dylib.add_to_link_order(&jit.main()).expect("alive");
-    let tracker = dylib.create_tracker().expect("alive");
-    Added {
-        dylib,
-        tracker,
-        way,
-    }
-}
-
-fn end(status: i32) -> ! {
-    // SAFETY: runs what the case registered.
-    unsafe { libc::exit(status) }
-}
-
-unsafe extern "C" {
-    fn atexit(handler: extern "C" fn()) -> i32;
-}
-
-/// Registered natively.
-fn natively(handler: extern "C" fn()) {
-    // SAFETY: a function of this process.
-    assert_eq!(unsafe { atexit(handler) }, 0);
-}
-
-extern "C" fn native_first() {
-    say("native first");
-}
-
-extern "C" fn native_second() {
-    say("native second");
-}
+use ends::{
+    ALL, BOTH, Ended, Form, ONE, SOON, TO_REMOVE, Way, add, added, check, compile, end,
+    native_first, native_second, natively, outcome, say, session,
+};
 
 const REGISTERS: &str = r#"
 static void cold(const char *text) { say(text); }
@@ -249,7 +49,7 @@ const AT_EXIT: &str = "removing|second|native with our data|host tick|with argum
                        native second|stays|native first";
 
 /// Two inputs under one tracker: in the order of registration, whoever it was.
-fn together(form: Form) {
+fn together(form: Form, _: Way) {
     let jit = session();
     let both = added(&jit, "both", Way::Tracker);
     let other = |name: &str| {
@@ -272,7 +72,7 @@ fn together(form: Form) {
 }
 
 /// A handler that registers another, one that removes another tracker, one that removes its own.
-fn busy(form: Form) {
+fn busy(form: Form, _: Way) {
     let jit = session();
     let other = added(&jit, "other", Way::Tracker);
     other.add(form, STAYS);
@@ -304,7 +104,7 @@ fn busy(form: Form) {
 const BUSY: &str = "after|stays|removed|after|registers|late|removed|after|twice";
 
 /// A handler ends the process: what is left runs.
-fn ends(form: Form) {
+fn ends(form: Form, _: Way) {
     let jit = session();
     natively(native_first);
     let goes = added(&jit, "goes", Way::Tracker);
@@ -321,7 +121,7 @@ fn ends(form: Form) {
 }
 
 /// A handler throws: natively the end, too.
-fn throws(form: Form) {
+fn throws(form: Form, _: Way) {
     let jit = session();
     let goes = added(&jit, "goes", Way::Tracker);
     goes.add(
@@ -336,7 +136,7 @@ fn throws(form: Form) {
 }
 
 /// Forgotten, as `dlclose` does.
-fn forgotten(form: Form) {
+fn forgotten(form: Form, _: Way) {
     let jit = session();
     let module = |name: &str| {
         format!(
@@ -372,7 +172,7 @@ const FORGOTTEN: &str =
     "stays prepare|goes prepare|stays quick|goes quick|removed|stays prepare|stays quick";
 
 /// A child of fork has handlers of its own.
-fn forked(form: Form) {
+fn forked(form: Form, _: Way) {
     let jit = session();
     let goes = added(&jit, "goes", Way::Clear);
     goes.add(form, STAYS);
@@ -393,120 +193,8 @@ fn forked(form: Form) {
     end(0)
 }
 
-const OBJECTS: &str = r#"
-static int alive = 0;
-struct Object {
-  const char *text = "object";
-  Object() { alive++; }
-  ~Object() { alive--; helper(); }
-  __attribute__((noinline)) void helper();
-};
-static thread_local Object object;
-__attribute__((noinline)) void Object::helper() { say(text); }
-extern "C" int touch() { return object.text != nullptr; }
-extern "C" int count() { return alive; }
-static void last() { say("handler"); }
-extern "C" int go() { return atexit(last); }
-"#;
-
-/// Objects of this thread and of another.
-fn thread_locals(form: Form, way: Way) {
-    let jit = session();
-    let goes = added(&jit, "goes", way);
-    goes.add(form, OBJECTS);
-    goes.call("go");
-    let touch = goes.dylib.lookup("touch").expect("defined");
-    // SAFETY: `touch` above.
-    let touch: extern "C-unwind" fn() -> i32 = unsafe { std::mem::transmute(touch) };
-    touch();
-    let (to_there, there) = mpsc::channel();
-    let (to_here, here) = mpsc::channel();
-    let thread = std::thread::spawn(move || {
-        touch();
-        to_here.send(()).expect("waited for");
-        there.recv().expect("told");
-    });
-    here.recv().expect("touched");
-    say("removing");
-    goes.remove();
-    say("removed");
-    if matches!(way, Way::Tracker) {
-        goes.dylib
-            .add_ir("m", "define i32 @touch() { ret i32 77 }")
-            .expect("a free name");
-        say(&goes.call("touch").to_string());
-    }
-    assert!(jit.reclaim(ReclaimKind::Sweep, SOON));
-    to_there.send(()).expect("waits");
-    thread.join().expect("ends");
-    say("joined");
-    // What was kept is gone now.
-    touch();
-    end(0)
-}
-
-const THREAD_LOCALS: &str = "removing|object|handler|removed|object|joined|called what was removed";
-
-/// A key's destructor, while threads have values.
-fn keys(form: Form) {
-    let jit = session();
-    let goes = added(&jit, "goes", Way::Remove);
-    goes.add(
-        form,
-        r#"static unsigned key;
-        static void cold(void *text) { say((const char *)text); }
-        static void destroy(void *text) { cold(text); }
-        extern "C" int make() { return pthread_key_create(&key, destroy); }
-        extern "C" int set() { return pthread_setspecific(key, "value"); }
-        extern "C" int drop() { return pthread_key_delete(key); }"#,
-    );
-    goes.call("make");
-    let [set, drop] = ["set", "drop"].map(|name| {
-        let address = goes.dylib.lookup(name).expect("defined");
-        // SAFETY: functions above.
-        unsafe { std::mem::transmute::<u64, extern "C-unwind" fn() -> i32>(address) }
-    });
-    let (to_there, there) = mpsc::channel::<()>();
-    let (to_here, here) = mpsc::channel();
-    let thread = std::thread::spawn(move || {
-        set();
-        to_here.send(()).expect("waited for");
-        there.recv().expect("told");
-    });
-    here.recv().expect("set");
-    goes.remove();
-    say("removed");
-    assert!(jit.reclaim(ReclaimKind::Sweep, SOON));
-    to_there.send(()).expect("waits");
-    thread.join().expect("ends");
-    say("joined");
-    drop();
-    set();
-    end(0)
-}
-
-/// `on_exit` has no owner: the code stays.
-fn stays_for_on_exit(form: Form) {
-    let jit = session();
-    let goes = added(&jit, "goes", Way::Tracker);
-    goes.add(
-        form,
-        r#"static void cold(int status, void *text) {
-          say((const char *)text);
-          exit(status + 1);
-        }
-        static void last(int status, void *text) { cold(status, text); }
-        extern "C" int go() { return on_exit(last, (void *)"on_exit"); }"#,
-    );
-    goes.call("go");
-    goes.remove();
-    say("removed");
-    assert!(jit.reclaim(ReclaimKind::Sweep, SOON));
-    end(4)
-}
-
 /// A handler of one image whose code is in another stays callable.
-fn of_another(form: Form) {
+fn of_another(form: Form, _: Way) {
     let jit = session();
     let code = added(&jit, "code", Way::Tracker);
     code.add(
@@ -529,7 +217,7 @@ fn of_another(form: Form) {
 }
 
 /// What the handle's own function runs is not run again.
-fn finalized(form: Form) {
+fn finalized(form: Form, _: Way) {
     let jit = session();
     let goes = added(&jit, "goes", Way::Tracker);
     goes.add(
@@ -547,7 +235,7 @@ fn finalized(form: Form) {
 }
 
 /// The body that registers came as a replacement.
-fn replaced(form: Form) {
+fn replaced(form: Form, _: Way) {
     let jit = session();
     let goes = added(&jit, "goes", Way::Tracker);
     goes.add(form, STAYS);
@@ -569,88 +257,117 @@ fn replaced(form: Form) {
     end(0)
 }
 
-fn run(case: &str) {
-    let (name, form) = case.split_once(':').expect("a name and a form");
-    let (form, way) = form.split_once(':').expect("a form and a way");
-    let form = match form {
-        "Bitcode" => Form::Bitcode,
-        _ => Form::Object,
-    };
-    let way = match way {
-        "Tracker" => Way::Tracker,
-        "Clear" => Way::Clear,
-        _ => Way::Remove,
-    };
-    match name {
-        "at_exit" => at_exit(form, way),
-        "together" => together(form),
-        "busy" => busy(form),
-        "ends" => ends(form),
-        "throws" => throws(form),
-        "forgotten" => forgotten(form),
-        "forked" => forked(form),
-        "thread_locals" => thread_locals(form, way),
-        "keys" => keys(form),
-        "stays_for_on_exit" => stays_for_on_exit(form),
-        "of_another" => of_another(form),
-        "finalized" => finalized(form),
-        "replaced" => replaced(form),
-        other => panic!("no case {other}"),
-    }
+/// `on_exit` has no owner: the code stays.
+fn stays_for_on_exit(form: Form, _: Way) {
+    let jit = session();
+    let goes = added(&jit, "goes", Way::Tracker);
+    goes.add(
+        form,
+        r#"static void cold(int status, void *text) {
+          say((const char *)text);
+          exit(status + 1);
+        }
+        static void last(int status, void *text) { cold(status, text); }
+        extern "C" int go() { return on_exit(last, (void *)"on_exit"); }"#,
+    );
+    goes.call("go");
+    goes.remove();
+    say("removed");
+    assert!(jit.reclaim(ReclaimKind::Sweep, SOON));
+    end(4)
 }
 
-/// Runs a case if this process is to be one.
+/// On the thread that removes, with its mask.
+fn in_place(form: Form, _: Way) {
+    let jit = session();
+    let goes = added(&jit, "goes", Way::Tracker);
+    goes.add(form, "extern \"C\" int go() { return atexit(host_where); }");
+    goes.call("go");
+    let thread = std::thread::Builder::new().name(String::from("remover"));
+    let removes = thread.spawn(move || {
+        let mut mask = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: the mask of this thread.
+        unsafe {
+            libc::sigemptyset(mask.as_mut_ptr());
+            libc::sigaddset(mask.as_mut_ptr(), libc::SIGUSR2);
+            libc::pthread_sigmask(libc::SIG_BLOCK, mask.as_ptr(), std::ptr::null_mut());
+        }
+        goes.remove();
+    });
+    removes.expect("a thread").join().expect("ends");
+    end(0)
+}
+
+/// The session ends before the process does.
+fn session_ends(form: Form, _: Way) {
+    let jit = session();
+    let goes = added(&jit, "goes", Way::Tracker);
+    goes.add(form, STAYS);
+    goes.call("go");
+    drop(goes);
+    say("dropping");
+    drop(jit);
+    say("dropped");
+    end(0)
+}
+
+/// By the C library's own function, which nobody sees being called.
+fn unseen(form: Form, _: Way) {
+    let jit = session();
+    let goes = added(&jit, "goes", Way::Tracker);
+    goes.add(
+        form,
+        r#"static void last(void *) { say("unseen"); }
+        extern "C" int go() {
+          void *found = dlsym(nullptr, "__cxa_atexit");
+          return ((int (*)(void (*)(void *), void *, void *))found)(last, 0, &__dso_handle);
+        }"#,
+    );
+    goes.call("go");
+    goes.remove();
+    say("removed");
+    end(0)
+}
+
+/// Two threads remove what the end of the process is running.
+fn racing(form: Form, _: Way) {
+    let jit = session();
+    let source = r#"static void cold(void *text) { say((const char *)text); }
+        static void last(void *text) { cold(text); }
+        extern "C" int go() {
+          __cxa_atexit(last, (void *)"one", &__dso_handle);
+          __cxa_atexit(last, (void *)"two", &__dso_handle);
+          return __cxa_atexit(last, (void *)"three", &__dso_handle);
+        }"#;
+    for name in ["a", "b"] {
+        let goes = added(&jit, name, Way::Tracker);
+        goes.add(form, source);
+        goes.call("go");
+        std::thread::spawn(move || goes.remove());
+    }
+    end(0)
+}
+
 #[test]
 fn case() {
-    if let Ok(case) = std::env::var(CASE) {
-        run(&case);
-    }
+    ends::run(&[
+        ("at_exit", at_exit),
+        ("together", together),
+        ("busy", busy),
+        ("ends", ends),
+        ("throws", throws),
+        ("forgotten", forgotten),
+        ("forked", forked),
+        ("of_another", of_another),
+        ("finalized", finalized),
+        ("replaced", replaced),
+        ("in_place", in_place),
+        ("session_ends", session_ends),
+        ("unseen", unseen),
+        ("racing", racing),
+        ("stays_for_on_exit", stays_for_on_exit),
+    ]);
 }
-
-/// How a process ended.
-#[derive(Debug, PartialEq)]
-enum Ended {
-    Status(i32),
-    Signal(i32),
-}
-
-#[track_caller]
-fn check(name: &str, forms: &[Form], ways: &[Way], wanted: &str, ended: Ended) {
-    for form in forms {
-        for way in ways {
-            let case = format!("{name}:{form:?}:{way:?}");
-            let mut child = Command::new(std::env::current_exe().expect("this test"))
-                .args(["--exact", "case", "--nocapture", "--test-threads=1"])
-                .env(CASE, &case)
-                .stdout(Stdio::null())
-                .stderr(Stdio::piped())
-                .spawn()
-                .expect("a process");
-            let mut stderr = child.stderr.take().expect("piped");
-            let (sender, text) = mpsc::channel();
-            std::thread::spawn(move || {
-                let mut text = String::new();
-                let _ = std::io::Read::read_to_string(&mut stderr, &mut text);
-                let _ = sender.send(text);
-            });
-            let Ok(text) = text.recv_timeout(TOO_LONG) else {
-                child.kill().expect("there");
-                panic!("{case} hangs");
-            };
-            let status = child.wait().expect("a child");
-            let found = match status.signal() {
-                Some(signal) => Ended::Signal(signal),
-                None => Ended::Status(status.code().unwrap_or(-1)),
-            };
-            let lines: Vec<&str> = text.lines().collect();
-            assert_eq!((&*lines.join("|"), &found), (wanted, &ended), "{case}");
-        }
-    }
-}
-
-const BOTH: &[Form] = &[Form::Bitcode, Form::Object];
-const ALL: &[Way] = &[Way::Tracker, Way::Clear, Way::Remove];
-const ONE: &[Way] = &[Way::Tracker];
 
 #[test]
 fn handlers_run_when_their_module_is_removed_and_the_others_at_exit() {
@@ -692,25 +409,6 @@ fn a_child_has_handlers_of_its_own() {
 }
 
 #[test]
-fn objects_of_threads_are_destroyed_and_code_stays_for_them() {
-    check(
-        "thread_locals",
-        BOTH,
-        &[Way::Remove, Way::Clear],
-        THREAD_LOCALS,
-        Ended::Status(0),
-    );
-    let wanted = THREAD_LOCALS.replace("removed|object", "removed|77|object");
-    check("thread_locals", BOTH, ONE, &wanted, Ended::Status(0));
-}
-
-#[test]
-fn code_stays_for_the_destructors_of_keys() {
-    let wanted = "removed|value|joined|called what was removed";
-    check("keys", BOTH, ONE, wanted, Ended::Status(0));
-}
-
-#[test]
 fn code_stays_for_on_exit() {
     check(
         "stays_for_on_exit",
@@ -735,4 +433,33 @@ fn finalizing_a_handle_runs_its_handlers_once() {
 #[test]
 fn a_replaced_body_registers_for_the_module_it_replaced() {
     check("replaced", BOTH, ONE, "new|removed", Ended::Status(0));
+}
+
+#[test]
+fn handlers_run_on_the_thread_that_removes_with_its_mask() {
+    check("in_place", BOTH, ONE, "remover [0, 1]", Ended::Status(0));
+}
+
+#[test]
+fn the_end_of_a_session_is_that_of_its_modules() {
+    let wanted = "dropping|stays|dropped";
+    check("session_ends", BOTH, ONE, wanted, Ended::Status(0));
+}
+
+#[test]
+fn what_the_c_library_was_told_without_us_runs_too() {
+    check("unseen", BOTH, ONE, "unseen|removed", Ended::Status(0));
+}
+
+#[test]
+fn a_removal_and_the_end_of_the_process_run_each_handler_once() {
+    for _ in 0..20 {
+        let (mut text, ended) = outcome("racing:Bitcode:Tracker");
+        text.sort_unstable();
+        let wanted = ["one", "one", "three", "three", "two", "two"];
+        assert_eq!(
+            (&*text, ended),
+            (&wanted.map(String::from)[..], Ended::Status(0))
+        );
+    }
 }

@@ -9,7 +9,7 @@
 //! has run: finalizing it does nothing. A handler that comes once its image is closed (by a
 //! thread that is still in there, and a destructor keeps the image) is in the list only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, PoisonError};
 
@@ -37,11 +37,14 @@ struct Registered {
     count: u64,
     /// By number of the image.
     keys: BTreeMap<u64, Vec<u64>>,
+    /// Numbers of images that have the C library forget something.
+    forgettable: BTreeSet<u64>,
 }
 
 static REGISTERED: Mutex<Registered> = Mutex::new(Registered {
     count: 0,
     keys: BTreeMap::new(),
+    forgettable: BTreeSet::new(),
 });
 
 unsafe extern "C" {
@@ -54,8 +57,8 @@ unsafe extern "C" {
 }
 
 /// Where the C library files what an image has it forget.
-fn forgettable_key(image: &Life) -> u64 {
-    KEYS | image.number() << 1 | 1
+fn forgettable_key(image: u64) -> u64 {
+    KEYS | image << 1 | 1
 }
 
 impl Registered {
@@ -64,19 +67,32 @@ impl Registered {
         KEYS | self.count << 1
     }
 
-    /// Takes the latest handler out that one of `images` registered.
-    fn take_latest(&mut self, images: &[Arc<Life>]) -> Option<u64> {
-        let last = |image: &Arc<Life>| {
-            let keys = self.keys.get(&image.number())?;
-            Some((*keys.last()?, image.number()))
+    /// What `images` registered, by key and image.
+    fn list(&self, images: &BTreeSet<u64>) -> Vec<(u64, u64)> {
+        let of_image = |image: &u64| {
+            let keys = self.keys.get(image).into_iter().flatten();
+            let image = *image;
+            keys.map(move |&key| (key, image))
         };
-        let (key, image) = images.iter().filter_map(last).max()?;
-        let keys = self.keys.get_mut(&image)?;
-        keys.pop();
+        let mut list: Vec<(u64, u64)> = images.iter().flat_map(of_image).collect();
+        list.sort_unstable();
+        list
+    }
+
+    /// Takes a handler out; false if it is not there any more.
+    fn take(&mut self, key: u64, image: u64) -> bool {
+        let Some(keys) = self.keys.get_mut(&image) else {
+            return false;
+        };
+        // The last one, nearly always.
+        let place = keys.iter().rposition(|&known| known == key);
+        if let Some(place) = place {
+            keys.remove(place);
+        }
         if keys.is_empty() {
             self.keys.remove(&image);
         }
-        Some(key)
+        place.is_some()
     }
 }
 
@@ -169,8 +185,9 @@ pub(super) fn forgettable(
     let Ok(holds) = hold_all(&images) else {
         return refused;
     };
-    let registered = registered();
-    let status = register(forgettable_key(owner) as *mut c_void);
+    let mut registered = registered();
+    let status = register(forgettable_key(owner.number()) as *mut c_void);
+    registered.forgettable.insert(owner.number());
     let closed = owner.is_closed();
     drop(registered);
     if status == 0 {
@@ -247,7 +264,7 @@ pub(super) unsafe extern "C" fn cxa_finalize(dso: *mut c_void) {
         own::image_of(dso as u64)
     };
     match image {
-        Some(Ok(image)) => run(&[image]),
+        Some(Ok(image)) => run(&BTreeSet::from([image.number()])),
         Some(Err(Gone)) => {}
         // SAFETY: by the caller's promise.
         None => unsafe { __cxa_finalize(dso) },
@@ -256,15 +273,29 @@ pub(super) unsafe extern "C" fn cxa_finalize(dso: *mut c_void) {
 
 /// Runs the handlers of the process's exit that `images` registered, latest first, and those
 /// that come meanwhile. Without a lock.
-pub(crate) fn run(images: &[Arc<Life>]) {
+fn run(images: &BTreeSet<u64>) {
     loop {
-        let latest = {
+        let (mut list, count) = {
             let _pass = service::enter();
-            registered().take_latest(images)
+            let registered = registered();
+            (registered.list(images), registered.count)
         };
-        match latest {
-            Some(key) => finalize(key),
-            None => return,
+        if list.is_empty() {
+            return;
+        }
+        while let Some((key, image)) = list.pop() {
+            let taken = {
+                let _pass = service::enter();
+                let mut registered = registered();
+                // What came meanwhile runs before.
+                (registered.count == count).then(|| registered.take(key, image))
+            };
+            match taken {
+                Some(true) => finalize(key),
+                // A handler ran it, by what it called.
+                Some(false) => {}
+                None => break,
+            }
         }
     }
 }
@@ -273,31 +304,37 @@ pub(crate) fn run(images: &[Arc<Life>]) {
 /// there is nothing left; and has them register nothing any more that could be run. Those that
 /// somebody holds.
 pub(crate) fn run_and_close(images: &[Arc<Life>]) -> Vec<Arc<Life>> {
-    let held = loop {
-        thread_end::run(images);
-        let next = {
-            let _pass = service::enter();
-            let mut registered = registered();
-            match registered.take_latest(images) {
-                Some(key) => Err(key),
-                None => Ok(images
-                    .iter()
-                    .filter(|image| image.close())
-                    .cloned()
-                    .collect()),
-            }
-        };
-        match next {
-            Ok(held) => break held,
-            Err(key) => finalize(key),
-        }
-    };
-    let handles = {
+    let numbers: BTreeSet<u64> = images.iter().map(|image| image.number()).collect();
+    let (held, forgettable) = loop {
+        thread_end::run(&numbers);
+        run(&numbers);
         let _pass = service::enter();
-        own::handles_of(images)
+        let mut registered = registered();
+        if !thread_end::is_done(&numbers) || !registered.list(&numbers).is_empty() {
+            continue;
+        }
+        let held: Vec<Arc<Life>> = images
+            .iter()
+            .filter(|image| image.close())
+            .cloned()
+            .collect();
+        let forgettable = numbers
+            .iter()
+            .filter(|image| registered.forgettable.remove(image));
+        break (held, forgettable.copied().collect::<Vec<u64>>());
     };
-    let keys = images.iter().map(|image| forgettable_key(image));
-    keys.chain(handles).for_each(finalize);
+    for image in images {
+        let handles = {
+            let _pass = service::enter();
+            image.handles()
+        };
+        // What came by the C library's own functions, which `dlsym` finds.
+        handles.into_iter().for_each(finalize);
+    }
+    forgettable
+        .into_iter()
+        .map(forgettable_key)
+        .for_each(finalize);
     held
 }
 

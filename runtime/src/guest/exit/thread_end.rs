@@ -7,6 +7,7 @@
 //! hold the image until then.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -119,7 +120,7 @@ unsafe fn unlink(entry: *mut Entry) {
 
 /// Runs the destructors of the calling thread that `images` registered, latest first, and those
 /// that come meanwhile.
-pub(super) fn run(images: &[Arc<Life>]) {
+pub(super) fn run(images: &BTreeSet<u64>) {
     while let Some(entry) = latest(images) {
         // SAFETY: an entry of this thread, freed at its end at the earliest.
         let (handler, object, holds) = unsafe {
@@ -137,12 +138,17 @@ pub(super) fn run(images: &[Arc<Life>]) {
     }
 }
 
-fn latest(images: &[Arc<Life>]) -> Option<*mut Entry> {
+/// Whether there is nothing that [`run`] would run.
+pub(super) fn is_done(images: &BTreeSet<u64>) -> bool {
+    latest(images).is_none()
+}
+
+fn latest(images: &BTreeSet<u64>) -> Option<*mut Entry> {
     let mut at = FIRST.get();
     while !at.is_null() {
         // SAFETY: entries of this thread are freed after they were taken out.
         let entry = unsafe { &*at };
-        if !entry.ran && images.iter().any(|image| Arc::ptr_eq(image, &entry.owner)) {
+        if !entry.ran && images.contains(&entry.owner.number()) {
             return Some(at);
         }
         at = entry.next;
