@@ -209,8 +209,7 @@ impl JitBuilder {
 ///
 /// Its memory lives as long as the last handle or function of it; after that,
 /// calling an address obtained from it is undefined. What its code registered to be called at
-/// the end of the process runs then, on the thread that drops the handle, as when everything is
-/// [removed](crate::Tracker::remove); the memory stays if something else is still to be called.
+/// the end of the process runs then, as when all is [removed](crate::Tracker::remove).
 ///
 /// ```
 /// use uruk::Jit;
@@ -236,12 +235,8 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let held = self.core.leave_all();
+        self.core.leave_all();
         self.core.stop();
-        if held {
-            // For good: who calls it does not say when it was for the last time.
-            std::mem::forget(Arc::clone(&self.core));
-        }
     }
 }
 

@@ -329,10 +329,10 @@ impl Core {
         true
     }
 
-    /// [`Core::leave`] of all images, where the session ends. A thread of ours, on which a
-    /// listener dropped the last handle, runs no handlers: it may be the one that their first
-    /// calls wait for.
-    pub(crate) fn leave_all(self: &Arc<Self>) -> bool {
+    /// [`Core::leave`] of all images, where the session ends. What somebody holds then keeps the
+    /// session's memory. A thread of ours, on which a listener dropped the last handle, runs no
+    /// handlers: it may be the one that their first calls wait for.
+    pub(crate) fn leave_all(self: &Arc<Self>) {
         let images = {
             let _pass = service::enter();
             self.names.lives.all()
@@ -342,7 +342,10 @@ impl Core {
             false => self.leave(&images),
         };
         let _pass = service::enter();
-        held || self.names.lives.any_stays()
+        if held || self.names.lives.any_stays() {
+            // For good: who calls it does not say when it was for the last time.
+            std::mem::forget(Arc::clone(self));
+        }
     }
 
     /// The functions whose bodies are of an image's modules.

@@ -226,8 +226,11 @@ pub extern "C" fn native_second() {
     say("native second");
 }
 
+/// A case, by name.
+pub type Case = (&'static str, fn(Form, Way));
+
 /// Runs a case if this process is to be one.
-pub fn run(cases: &[(&str, fn(Form, Way))]) {
+pub fn run(cases: &[Case]) {
     let Ok(case) = std::env::var(CASE) else {
         return;
     };
