@@ -1,5 +1,8 @@
 //! What code registers to be called at the end of the process, and is removed before that.
 
+use std::sync::Mutex;
+use std::thread::JoinHandle;
+
 use uruk::{ReclaimKind, Replacement};
 
 #[path = "support/ends.rs"]
@@ -329,22 +332,35 @@ fn unseen(form: Form, _: Way) {
     end(0)
 }
 
+/// Threads that remove.
+static REMOVERS: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+
+/// The end of a process waits for no handler that another thread runs: this does, and is last.
+extern "C" fn wait_for_removers() {
+    for thread in REMOVERS.lock().expect("whole").drain(..) {
+        thread.join().expect("ends");
+    }
+}
+
 /// Two threads remove what the end of the process is running.
 fn racing(form: Form, _: Way) {
     let jit = session();
-    let source = r#"static void cold(void *text) { say((const char *)text); }
+    let source = r#"static void cold(void *text) { host_say((const char *)text); }
         static void last(void *text) { cold(text); }
         extern "C" int go() {
           __cxa_atexit(last, (void *)"one", &__dso_handle);
           __cxa_atexit(last, (void *)"two", &__dso_handle);
           return __cxa_atexit(last, (void *)"three", &__dso_handle);
         }"#;
-    for name in ["a", "b"] {
+    natively(wait_for_removers);
+    let both = ["a", "b"].map(|name| {
         let goes = added(&jit, name, Way::Tracker);
         goes.add(form, source);
         goes.call("go");
-        std::thread::spawn(move || goes.remove());
-    }
+        goes
+    });
+    let removers = both.map(|goes| std::thread::spawn(move || goes.remove()));
+    REMOVERS.lock().expect("whole").extend(removers);
     end(0)
 }
 
