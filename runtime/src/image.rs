@@ -31,7 +31,6 @@ use crate::stats::Counters;
 pub(crate) struct Image {
     /// Its number in the session.
     pub(crate) number: u64,
-    /// That of the image whose functions it replaces, if it does.
     pub(crate) life: Arc<Life>,
     /// Whether threads of the program may run already.
     pub(crate) late: bool,

@@ -16,6 +16,10 @@
 //! before that, as the names they mention are not found later; then what the image's tracker
 //! would have released is parked here, and goes with the last hold.
 //!
+//! What came as a replacement is an image of its own, which may go by itself (a replacement that
+//! fails is undone). What its code registers goes with the image it replaced functions of
+//! ([`Life::root`]), and whoever holds it holds that, too.
+//!
 //! # Invariants
 //! - [`Life::word`] counts holds; its top bit says that the image is closed. A closed image
 //!   that nobody holds gets no hold any more: whoever registers then is refused.
@@ -47,6 +51,8 @@ pub(crate) struct Life {
     parked: Mutex<Vec<Box<dyn Resource>>>,
     /// Addresses of its handles: what replaced functions of it has one of its own.
     handles: Mutex<Vec<u64>>,
+    /// The image whose functions it replaced.
+    root: Option<Arc<Life>>,
 }
 
 /// Keeps an image, though it may be removed meanwhile.
@@ -82,11 +88,25 @@ impl Default for Life {
             word: AtomicUsize::new(0),
             parked: Mutex::default(),
             handles: Mutex::default(),
+            root: None,
         }
     }
 }
 
 impl Life {
+    /// That of an image that replaces functions of another.
+    pub(crate) fn replacing(replaced: Option<Arc<Life>>) -> Arc<Life> {
+        Arc::new(Life {
+            root: replaced.map(|life| Arc::clone(life.root())),
+            ..Life::default()
+        })
+    }
+
+    /// The image that goes with all that was registered.
+    pub(crate) fn root(self: &Arc<Self>) -> &Arc<Life> {
+        self.root.as_ref().unwrap_or(self)
+    }
+
     /// Its number in the process.
     pub(crate) fn number(&self) -> u64 {
         self.number
@@ -116,6 +136,12 @@ impl Life {
     pub(crate) fn note_handle(&self, address: u64) {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         handles.push(address);
+    }
+
+    /// Forgets a handle, whose memory goes.
+    pub(crate) fn forget_handle(&self, address: u64) {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.retain(|&handle| handle != address);
     }
 
     /// Its handles.

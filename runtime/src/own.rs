@@ -44,17 +44,24 @@ const STRIDE: usize = 32;
 pub(crate) struct Own([u64; NAMES.len()]);
 
 /// Says whose a handle is, until its memory goes.
-pub(crate) struct Handle(u64);
+pub(crate) struct Handle {
+    address: u64,
+    life: Weak<Life>,
+}
 
 static HANDLES: Mutex<BTreeMap<u64, Weak<Life>>> = Mutex::new(BTreeMap::new());
 
 impl Handle {
     fn new(address: u64, life: &Arc<Life>) -> Handle {
         let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
-        handles.insert(address, Arc::downgrade(life));
+        let weak = Arc::downgrade(life);
+        handles.insert(address, Weak::clone(&weak));
         drop(handles);
         life.note_handle(address);
-        Handle(address)
+        Handle {
+            address,
+            life: weak,
+        }
     }
 }
 
@@ -62,7 +69,11 @@ impl Drop for Handle {
     fn drop(&mut self) {
         let _pass = service::enter();
         let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
-        handles.remove(&self.0);
+        handles.remove(&self.address);
+        drop(handles);
+        if let Some(life) = self.life.upgrade() {
+            life.forget_handle(self.address);
+        }
     }
 }
 
@@ -168,7 +179,7 @@ impl Core {
         let own = Own([handle, at(0), at(1), at(2)]);
         let parts = Parts {
             memory: vec![code.seal()?, word.seal()?],
-            handle: Some(Handle::new(handle, &image.life)),
+            handle: Some(Handle::new(handle, image.life.root())),
             ..Parts::default()
         };
         self.hold(tracker, image, parts, true)?;

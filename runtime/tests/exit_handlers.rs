@@ -237,24 +237,33 @@ fn finalized(form: Form, _: Way) {
     end(0)
 }
 
-/// The body that registers came as a replacement.
+/// The body that registers came as a replacement, after one that failed.
 fn replaced(form: Form, _: Way) {
     let jit = session();
     let goes = added(&jit, "goes", Way::Tracker);
     goes.add(form, STAYS);
-    let bytes = compile(
-        form,
-        r#"static void cold() { say("new"); }
-        static void stays() { cold(); }
-        extern "C" int go() { return atexit(stays); }"#,
-    );
-    let replacement = match form {
-        Form::Bitcode => Replacement::bitcode("new", bytes),
-        Form::Object => Replacement::object("new", bytes),
+    let replace = |source: &str| {
+        let bytes = compile(form, source);
+        let replacement = match form {
+            Form::Bitcode => Replacement::bitcode("new", bytes),
+            Form::Object => Replacement::object("new", bytes),
+        };
+        goes.dylib.replace(replacement.allow_parts(true))
     };
-    let replacement = replacement.allow_parts(true);
-    goes.dylib.replace(replacement).expect("replaced");
-    goes.call("go");
+    let failed = replace(
+        r#"extern "C" void missing();
+        static void newer() { missing(); }
+        extern "C" int go() { return atexit(newer); }"#,
+    );
+    assert!(failed.is_err());
+    assert_eq!(goes.call("go"), 0);
+    replace(
+        r#"static void cold() { say("new"); }
+        static void newer() { cold(); }
+        extern "C" int go() { return atexit(newer); }"#,
+    )
+    .expect("replaced");
+    assert_eq!(goes.call("go"), 0);
     goes.remove();
     say("removed");
     end(0)
@@ -448,7 +457,7 @@ fn finalizing_a_handle_runs_its_handlers_once() {
 
 #[test]
 fn a_replaced_body_registers_for_the_module_it_replaced() {
-    check("replaced", BOTH, ONE, "new|removed", Ended::Status(0));
+    check("replaced", BOTH, ONE, "new|stays|removed", Ended::Status(0));
 }
 
 #[test]

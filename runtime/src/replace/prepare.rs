@@ -13,6 +13,7 @@ use uruk_tiering::{Purpose, Tier};
 use crate::core::{Body, Core, Function, Module, static_name};
 use crate::error::Error;
 use crate::image::Image;
+use crate::life::Life;
 use crate::load::function_base;
 use crate::materialize::{BodyOf, Built};
 use crate::names::{Definition, Name};
@@ -143,11 +144,10 @@ impl Core {
         let mut planned = self.plan_replacement(&module, &allowed.migrations)?;
         let summary = module.readers.summary();
         self.plan_own(dylib, summary, &mut planned.plan, planned.image);
-        // It goes with what it replaces.
         let mut members = planned.members.iter();
-        if let Some(life) = members.find_map(|&(id, _)| self.life_of(id)) {
-            module.life = life;
-        }
+        let replaced = members.find_map(|&(id, _)| self.life_of(id));
+        module.life = Life::replacing(replaced);
+        self.names.lives.note(&staging.tracker, &module.life);
         module.inherited = Arc::clone(&planned.locals);
         module.set_plan(Arc::new(planned.plan.clone()));
         let module = Arc::new(module);

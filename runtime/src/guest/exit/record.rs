@@ -108,10 +108,11 @@ pub(super) fn images(dso: *mut c_void, addresses: &[u64]) -> Result<Vec<Arc<Life
     let mut found: Vec<Arc<Life>> = Vec::new();
     found.extend(own::image_of(dso as u64).transpose()?);
     for core in service::sessions() {
-        let inside = addresses.iter().filter_map(|&at| core.life_at(at));
-        for image in inside {
-            if !found.iter().any(|known| Arc::ptr_eq(known, &image)) {
-                found.push(image);
+        for image in addresses.iter().filter_map(|&at| core.life_at(at)) {
+            for image in [image.root(), &image] {
+                if !found.iter().any(|known| Arc::ptr_eq(known, image)) {
+                    found.push(Arc::clone(image));
+                }
             }
         }
     }
