@@ -1,7 +1,7 @@
 // A handler's first calls, and forks, while the thread it interrupted is in the dynamic
 // loader's functions or in the allocator: nothing that answers either may wait for it.
 // link: -rdynamic -ldl
-// timeout: 60
+// timeout: 240
 // hazard: handlers
 #define _GNU_SOURCE
 #include <dlfcn.h>

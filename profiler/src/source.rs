@@ -213,7 +213,8 @@ pub trait Source: Send {
     /// [`Source::refresh`] on, at the latest.
     fn resume(&mut self);
 
-    /// Gives what was sampled since the last drain to `sink`.
+    /// Gives what was sampled since the last drain to `sink`: a thread's samples in the
+    /// order of time as long as it stayed on one processor, else in no order.
     fn drain(&mut self, sink: &mut dyn FnMut(Sample)) -> Drained;
 
     /// Looks for threads that need something done before they are sampled. To be

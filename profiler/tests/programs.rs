@@ -3,10 +3,10 @@
 mod common;
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
 
-use common::{BOTH, alone, burn, drain, in_child, of, plain, sleep};
+use common::{BOTH, alone, burn, burn_until, drain, in_child, of, plain, sleep, until};
 use uruk_profiler::outputs::{Code, JitDump, PerfMap};
 use uruk_profiler::{
     Choice, Excluded, Kind, Rates, Sampler, Settings, Sizes, SourceError, current_tid, open,
@@ -53,10 +53,12 @@ fn sleeping_calls_are_not_interrupted() {
         };
         source.start(RATES).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
+        let (tell, told) = mpsc::channel();
         let threads: Vec<_> = (0..2)
             .map(|_| {
-                let stop = stop.clone();
+                let (stop, tell) = (stop.clone(), tell.clone());
                 std::thread::spawn(move || {
+                    tell.send(current_tid()).unwrap();
                     let (mut calls, mut interrupted) = (0, 0);
                     let pause = libc::timespec {
                         tv_sec: 0,
@@ -79,19 +81,22 @@ fn sleeping_calls_are_not_interrupted() {
                 })
             })
             .collect();
-        let mut samples = Vec::new();
-        for _ in 0..200 {
+        let (mut samples, mut rounds) = (Vec::new(), 0);
+        let tids: Vec<i32> = told.iter().take(2).collect();
+        // On a busy machine it takes longer until they were interrupted often.
+        until("samples of both", || {
             sleep(10);
             source.refresh();
             samples.extend(drain(&mut *source));
-        }
+            rounds += 1;
+            rounds >= 200 && tids.iter().all(|&tid| of(&samples, tid).len() >= 20)
+        });
         stop.store(true, Ordering::Relaxed);
         for thread in threads {
             let (calls, interrupted, tid) = thread.join().unwrap();
             let samples = of(&samples, tid).len();
             eprintln!("{choice:?}: {calls} calls, {interrupted} interrupted, {samples} samples");
             assert_eq!(interrupted, 0, "{choice:?}");
-            assert!(samples >= 20, "{choice:?}: {samples}");
         }
     }
 }
@@ -122,13 +127,18 @@ fn a_programs_own_sigprof_stays_its_own() {
         PROF.store(0, Ordering::Relaxed);
         // SAFETY: valid settings; SIGPROF has a handler.
         unsafe { libc::setitimer(libc::ITIMER_PROF, &every, std::ptr::null_mut()) };
-        burn(400);
+        let (mut cpu_ns, mut ours) = (0, 0);
+        until("signals and samples", || {
+            cpu_ns += burn(400);
+            ours += drain(&mut *source).len();
+            PROF.load(Ordering::Relaxed) >= 15 && ours >= 40
+        });
         // SAFETY: as above; zero disarms.
         unsafe { libc::setitimer(libc::ITIMER_PROF, &std::mem::zeroed(), std::ptr::null_mut()) };
-        let (theirs, ours) = (PROF.load(Ordering::Relaxed), drain(&mut *source).len());
+        let theirs = PROF.load(Ordering::Relaxed);
         eprintln!("{choice:?}: {theirs} of the program, {ours} of ours");
-        assert!((15..=60).contains(&theirs), "{choice:?}: {theirs}");
-        assert!(ours >= 40, "{choice:?}: {ours}");
+        let most = cpu_ns * 3 / 2 / 10_000_000;
+        assert!(u64::from(theirs) <= most, "{choice:?}: {theirs} of {most}");
         let installed = action(libc::SIGPROF).sa_sigaction;
         assert_eq!(installed, on_prof as *const () as usize);
     }
@@ -156,9 +166,8 @@ fn a_program_may_take_our_signal() {
     source.refresh();
     drain(&mut *source);
     FOREIGN.store(0, Ordering::Relaxed);
-    burn(100);
-    let mine = of(&drain(&mut *source), current_tid()).len();
-    assert!(mine >= 8, "sampling goes on: {mine}");
+    // Sampling goes on.
+    burn_until(&mut *source, 100, 8);
     assert_eq!(FOREIGN.load(Ordering::Relaxed), 0);
     // SAFETY: the program's handler is installed.
     unsafe { libc::raise(ours) };
@@ -192,13 +201,16 @@ fn threads_that_block_signals() {
         let Some(mut source) = plain(choice) else {
             continue;
         };
-        let blocked = std::thread::spawn(|| {
+        let turn = Arc::new(Barrier::new(2));
+        let its = turn.clone();
+        let blocked = std::thread::spawn(move || {
             // SAFETY: sets made by the calls before they are used.
             unsafe {
                 let mut all = std::mem::zeroed();
                 libc::sigfillset(&mut all);
                 libc::pthread_sigmask(libc::SIG_BLOCK, &all, std::ptr::null_mut());
-                sleep(50);
+                its.wait();
+                its.wait();
                 burn(150);
                 let mut pending = std::mem::zeroed();
                 libc::sigpending(&mut pending);
@@ -206,8 +218,9 @@ fn threads_that_block_signals() {
                 (current_tid(), pending.count())
             }
         });
-        sleep(20);
+        turn.wait();
         source.start(RATES).unwrap();
+        turn.wait();
         let (tid, pending) = blocked.join().unwrap();
         assert_eq!(pending, 0, "{choice:?}");
         let mine = of(&drain(&mut *source), tid).len();
@@ -215,8 +228,7 @@ fn threads_that_block_signals() {
             Choice::Timers => assert_eq!(mine, 0),
             _ => assert!(mine >= 30, "{choice:?}: {mine}"),
         }
-        burn(30);
-        assert!(!of(&drain(&mut *source), current_tid()).is_empty());
+        burn_until(&mut *source, 30, 1);
     }
 }
 
@@ -235,25 +247,26 @@ fn both_sides_of_a_fork_are_sampled_apart() {
             let fill: Vec<_> = (0..64).map(|_| vec![1u8; 256 << 10]).collect();
             sampler.restart_in_child().unwrap();
             let mut tids = HashSet::new();
-            for _ in 0..4 {
+            until("samples of the child", || {
                 burn(60);
                 sampler.tick(&mut |sample| {
                     tids.insert(sample.tid);
                 });
-            }
-            let samples = sampler.summary().drained.samples;
+                sampler.summary().drained.samples >= 5
+            });
             assert!(fill.iter().all(|part| part.iter().all(|&byte| byte == 1)));
-            assert!(samples >= 5, "{samples}");
             tids == HashSet::from([current_tid()])
         });
         assert_eq!(status, 0, "{choice:?}");
         // A child that does nothing about it, and one that drops it.
         assert_eq!(in_child(|| burn(50) > 0), 0, "{choice:?}");
-        burn(30);
-        sampler.tick(&mut |sample| {
-            tids.insert(sample.tid);
+        until("samples of the parent", || {
+            burn(30);
+            sampler.tick(&mut |sample| {
+                tids.insert(sample.tid);
+            });
+            tids.contains(&current_tid())
         });
-        assert!(tids.contains(&current_tid()), "{choice:?}: {tids:?}");
         for &tid in &tids {
             // SAFETY: signal 0 only asks.
             let ours = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) } == 0;
@@ -426,8 +439,7 @@ fn forbidden_events_fall_back_to_timers() {
             let mut source = opened.source.unwrap();
             assert_eq!(source.kind(), Kind::Timers);
             source.start(RATES).unwrap();
-            burn(100);
-            assert!(of(&drain(&mut *source), current_tid()).len() >= 8);
+            burn_until(&mut *source, 100, 8);
             let forced = open(Choice::Perf, Sizes::default(), &Arc::default());
             assert!(forced.source.is_none() && forced.rejected.len() == 2);
         };

@@ -3,9 +3,12 @@
 mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, mpsc};
 
-use common::{BOTH, alone, burn, drain, of, plain, sleep, source};
+use common::{
+    BOTH, Refreshes, alone, burn, burn_until, drain, exists, of, on_one_processor, plain, sleep,
+    source, until,
+};
 use uruk_profiler::{Choice, Excluded, Kind, Rates, Sizes, current_tid, now, open};
 
 const RATES: Rates = Rates {
@@ -29,8 +32,8 @@ fn a_busy_thread_is_sampled_where_it_is() {
         source.start(RATES).unwrap();
         drain(&mut *source);
         let begin = now();
-        let cpu_ns = burn(300);
-        let mine = of(&drain(&mut *source), current_tid());
+        // Each processor has a ring, and those are drained one after the other.
+        let (mine, cpu_ns) = on_one_processor(|| burn_until(&mut *source, 300, 25));
         let end = now();
         let start = burn as fn(u64) -> u64 as usize as u64;
         let inside = mine
@@ -38,8 +41,6 @@ fn a_busy_thread_is_sampled_where_it_is() {
             .filter(|sample| (start..start + 4096).contains(&sample.pc));
         let (all, inside) = (mine.len(), inside.count());
         eprintln!("{choice:?}: {all} samples, cost {} ns", source.cost_ns());
-        // Ticks cap timers at 100 Hz on the slowest kernels.
-        assert!(all >= 25, "{choice:?}: {all}");
         assert!(inside * 10 > all * 8, "{choice:?}: {inside} of {all}");
         assert!(
             mine.iter()
@@ -62,21 +63,20 @@ fn slower_rates_weigh_more() {
             continue;
         };
         source.start(RATES).unwrap();
-        for (hz, samples) in [(97, 20..80), (31, 5..40), (0, 0..3)] {
+        for (hz, least) in [(97, 20), (31, 5), (0, 0)] {
             drain(&mut *source);
             assert_eq!(source.set_rate(hz), hz);
-            let (mut mine, mut cpu_ns) = (Vec::new(), 0);
-            for _ in 0..10 {
+            let (mut mine, mut cpu_ns, mut rounds) = (Vec::new(), 0, 0);
+            until("enough samples", || {
                 cpu_ns += burn(50);
                 mine.extend(of(&drain(&mut *source), current_tid()));
-            }
+                rounds += 1;
+                rounds >= 10 && mine.len() >= least
+            });
             let weight: u64 = mine.iter().map(|sample| sample.weight).sum();
             eprintln!("{choice:?} {hz} Hz: {} samples, {weight} ns", mine.len());
-            assert!(
-                samples.contains(&mine.len()),
-                "{choice:?} {hz}: {}",
-                mine.len()
-            );
+            let most = 1.65 * f64::from(hz) * cpu_ns as f64 / 1e9;
+            assert!(mine.len() as f64 <= most + 2.0, "{choice:?} {hz}: {most}");
             if hz > 0 {
                 assert!(close(weight as f64, cpu_ns as f64, 1.8), "{choice:?} {hz}");
             }
@@ -91,42 +91,45 @@ fn threads_of_all_ages_are_sampled() {
         let Some(mut source) = plain(choice) else {
             continue;
         };
-        let started = Arc::new(Barrier::new(2));
-        let old = {
-            let started = started.clone();
+        let (started, refreshes) = (Arc::new(Barrier::new(2)), Arc::new(Refreshes::default()));
+        let (tell, told) = mpsc::channel();
+        let work = |refreshes: &Refreshes, tell: mpsc::Sender<i32>| {
+            refreshes.wait();
+            burn(150);
+            tell.send(current_tid()).unwrap();
+        };
+        {
+            let (started, refreshes, tell) = (started.clone(), refreshes.clone(), tell.clone());
             std::thread::spawn(move || {
                 started.wait();
                 started.wait();
-                let tid = current_tid();
                 // The thread of a thread that was there before.
-                let child = std::thread::spawn(|| {
-                    sleep(30);
-                    (current_tid(), burn(150))
-                });
-                burn(150);
-                (tid, child)
-            })
-        };
+                let (its, tells) = (refreshes.clone(), tell.clone());
+                std::thread::spawn(move || work(&its, tells));
+                work(&refreshes, tell);
+            });
+        }
         started.wait();
         source.start(RATES).unwrap();
         started.wait();
-        let new = std::thread::spawn(|| {
-            sleep(30);
-            (current_tid(), burn(150))
-        });
-        let mut samples = Vec::new();
-        for _ in 0..100 {
+        {
+            let refreshes = refreshes.clone();
+            std::thread::spawn(move || work(&refreshes, tell));
+        }
+        let (mut samples, mut tids) = (Vec::new(), Vec::new());
+        until("all three did their work", || {
             sleep(10);
             source.refresh();
+            refreshes.add();
             samples.extend(drain(&mut *source));
-        }
-        let (old, child) = old.join().unwrap();
-        let tids = [old, child.join().unwrap().0, new.join().unwrap().0];
+            tids.extend(told.try_iter());
+            tids.len() == 3
+        });
         samples.extend(drain(&mut *source));
         for tid in tids {
             let ns: u64 = of(&samples, tid).iter().map(|sample| sample.weight).sum();
             eprintln!("{choice:?}: {ns} ns of thread {tid}");
-            // A refresh comes every 10 ms, after 30 ms of sleep: at least half is seen.
+            // A refresh found each before it worked.
             assert!((50_000_000..250_000_000).contains(&ns), "{choice:?}: {ns}");
         }
     }
@@ -139,11 +142,15 @@ fn the_last_generation_is_sampled_after_the_first_ended() {
         return;
     };
     source.start(RATES).unwrap();
-    let first = std::thread::spawn(|| {
-        std::thread::spawn(|| {
-            sleep(50);
-            std::thread::spawn(|| {
-                sleep(50);
+    // Each generation works when the kernel has nothing left of the one that made it.
+    let gone = |tid: i32| until("the thread before ended", || !exists(tid));
+    let first = std::thread::spawn(move || {
+        let first = current_tid();
+        std::thread::spawn(move || {
+            gone(first);
+            let second = current_tid();
+            std::thread::spawn(move || {
+                gone(second);
                 burn(100);
                 current_tid()
             })
@@ -164,11 +171,15 @@ fn excluded_threads_are_dropped() {
         source.start(RATES).unwrap();
         burn(60);
         excluded.add(current_tid());
-        let mut count = 0;
+        let (mut count, mut dropped) = (0, 0);
         let mine = current_tid();
-        let drained = source.drain(&mut |sample| count += u32::from(sample.tid == mine));
+        until("samples to drop", || {
+            let drained = source.drain(&mut |sample| count += u32::from(sample.tid == mine));
+            dropped += drained.excluded;
+            burn(20);
+            dropped >= 5
+        });
         assert_eq!(count, 0, "{choice:?}");
-        assert!(drained.excluded >= 5, "{choice:?}: {drained:?}");
         excluded.remove(current_tid());
         if choice == Choice::CpuClock {
             burn(60);
@@ -209,9 +220,8 @@ fn stopping_and_starting_again() {
         for _ in 0..3 {
             source.start(RATES).unwrap();
             assert!(source.coverage().threads >= 1);
-            let cpu_ns = burn(100);
             // On a busy machine a timer's samples are few and stand for much.
-            let mine = of(&drain(&mut *source), current_tid());
+            let (mine, cpu_ns) = burn_until(&mut *source, 100, 4);
             let weight: u64 = mine.iter().map(|sample| sample.weight).sum();
             assert!(weight > cpu_ns / 4, "{choice:?}: {weight} of {cpu_ns} ns");
             source.stop();

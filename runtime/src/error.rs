@@ -47,6 +47,13 @@ pub enum Error {
         #[source]
         cause: Arc<std::io::Error>,
     },
+    /// The process is the child of a fork, made by a handler while its thread waited for another
+    /// one, which the child does not have.
+    #[error("{work}: the process was copied while a thread waited for the result")]
+    Copied {
+        /// The thread that did the work.
+        work: String,
+    },
     /// An input is neither bitcode, IR text nor an ELF object.
     #[error("{file}: not LLVM bitcode, LLVM IR or an ELF object")]
     UnknownFormat {

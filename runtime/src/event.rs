@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use uruk_locks::RwLock;
 use uruk_report::Recorder;
@@ -189,7 +189,8 @@ pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// The listeners of a session, the recorder among them.
 pub(crate) struct Events {
-    start: Instant,
+    /// When the session was made, on the sampler's clock.
+    start_ns: u64,
     recorder: OnceLock<Recorder>,
     any: AtomicBool,
     listeners: RwLock<Vec<Listener>>,
@@ -198,7 +199,7 @@ pub(crate) struct Events {
 impl Default for Events {
     fn default() -> Events {
         Events {
-            start: Instant::now(),
+            start_ns: uruk_profiler::now(),
             recorder: OnceLock::new(),
             any: AtomicBool::new(false),
             listeners: RwLock::default(),
@@ -215,7 +216,13 @@ impl fmt::Debug for Events {
 impl Events {
     /// Time since the session was made.
     pub(crate) fn now(&self) -> Duration {
-        self.start.elapsed()
+        self.at(uruk_profiler::now())
+    }
+
+    /// The session's time at a time of the sampler's clock: both are one clock, so that no
+    /// pause of a thread between two readings comes between them.
+    pub(crate) fn at(&self, sampler_ns: u64) -> Duration {
+        Duration::from_nanos(sampler_ns.saturating_sub(self.start_ns))
     }
 
     pub(crate) fn listen(&self, listener: Listener) {

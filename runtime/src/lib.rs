@@ -40,6 +40,7 @@ mod error;
 mod event;
 mod exports;
 mod func;
+mod futex;
 #[doc(hidden)]
 pub mod fuzz;
 mod guest;

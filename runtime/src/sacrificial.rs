@@ -4,9 +4,15 @@
 //! Whoever waits may be a thread of the program, and may be interrupted by a handler that
 //! calls members of a set this very work exchanges. So it waits without a lock, and what the
 //! other thread does to end the wait takes none that it could hold.
+//!
+//! A handler may also fork there, and its child return to the wait. Work that had begun is done
+//! by then, as a fork waits for passes, unless it waited for others itself; the thread of the
+//! rest is not in the child. So each thread knows what it waits for ([`AWAITED`]), and a child
+//! gives those waits up: [`Error::Copied`].
 
-use std::cell::Cell;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use uruk_codegen::fatal;
 use uruk_stubs::FunctionId;
@@ -14,30 +20,67 @@ use uruk_tiering::{Purpose, Tier};
 
 use crate::core::Core;
 use crate::error::Error;
+use crate::futex;
 use crate::panics;
 use crate::service::{enter, leave_lost};
-use crate::shield;
+use crate::shield::{self, Shield};
 use crate::thread;
 use crate::versions::Request;
 
 /// The result of work that another thread does.
 struct Answer<R> {
-    /// Locked by one side before `there` is set, by the other one after.
+    /// Locked by one side before the word says [`GIVEN`], by the other one after.
     result: Mutex<Option<Result<R, Error>>>,
-    there: OnceLock<()>,
+    /// Release and acquire: the result comes before it.
+    word: Arc<AtomicU32>,
+}
+
+const AWAITED_YET: u32 = 0;
+const GIVEN: u32 = 1;
+/// Nobody is there to give it.
+const LOST: u32 = 2;
+
+thread_local! {
+    /// The words this thread waits for, the innermost last. Changed where no handler runs.
+    static AWAITED: RefCell<Vec<Arc<AtomicU32>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// In the child of a fork, on its only thread: nobody gives the answers it waits for.
+pub(crate) fn after_fork_child() {
+    AWAITED.with_borrow(|words| {
+        for word in words {
+            let _ = word.compare_exchange(AWAITED_YET, LOST, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    });
 }
 
 impl<R> Answer<R> {
     /// Takes no lock that somebody waits for: a handler may have interrupted whoever waits
-    /// for the answer.
+    /// for the answer. A second answer would not be looked at.
     fn give(&self, result: Result<R, Error>) {
         *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-        // Given once; a second would not be looked at.
-        let _ = self.there.set(());
+        self.word.store(GIVEN, Ordering::Release);
+        futex::wake(&self.word, u32::MAX);
     }
 
-    fn wait(&self) -> Result<R, Error> {
-        self.there.wait();
+    /// Handlers of the program's run meanwhile, unless the caller holds a lock.
+    fn wait(&self, work: &str) -> Result<R, Error> {
+        let _shield = Shield::raise();
+        AWAITED.with_borrow_mut(|words| words.push(Arc::clone(&self.word)));
+        let end = shield::lowered(|| {
+            loop {
+                match self.word.load(Ordering::Acquire) {
+                    AWAITED_YET => futex::wait(&self.word, AWAITED_YET),
+                    end => return end,
+                }
+            }
+        });
+        AWAITED.with_borrow_mut(Vec::pop);
+        if end == LOST {
+            return Err(Error::Copied {
+                work: work.to_owned(),
+            });
+        }
         let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
         result.take().expect("given before it is said to be there")
     }
@@ -53,7 +96,7 @@ pub(crate) fn sacrificial<R: Send + 'static>(
 ) -> Result<R, Error> {
     let answer = Arc::new(Answer {
         result: Mutex::new(None),
-        there: OnceLock::new(),
+        word: Arc::default(),
     });
     // Taken by the thread, which runs once.
     let once = Cell::new(Some((Arc::clone(&answer), lost, work)));
@@ -72,7 +115,7 @@ pub(crate) fn sacrificial<R: Send + 'static>(
             given.give(panics::caught(work));
         });
     })?;
-    shield::lowered(|| answer.wait())
+    answer.wait(name)
 }
 
 /// Compiles a function now, on a thread that LLVM can take down: at `tier`, over

@@ -24,11 +24,13 @@ use uruk_stubs::FunctionId;
 use uruk_tiering::{Nanos, Tier, VersionId};
 
 mod clock;
+#[cfg(test)]
+mod tests;
 
 use clock::Clock;
 
 use crate::core::Core;
-use crate::event::{Event, Hit};
+use crate::event::{Event, Events, Hit};
 use crate::jit::{Jit, JitBuilder};
 use crate::service;
 use crate::tiers::{TierSettings, Tiers, key, nanos, process_time};
@@ -229,9 +231,8 @@ impl Jit {
     pub fn pause_sampling(&self) {
         let _busy = service::enter();
         let core = self.core();
-        let now = core.events.now();
         let mut state = core.tiers.sampling.lock();
-        state.pause(now);
+        state.pause(core.events.now());
         // Under the lock, as drains tell it.
         core.tiers.on_sampling(None);
     }
@@ -241,8 +242,8 @@ impl Jit {
     pub fn resume_sampling(&self) {
         let _busy = service::enter();
         let core = self.core();
-        let now = core.events.now();
-        core.tiers.sampling.lock().resume(now);
+        let mut state = core.tiers.sampling.lock();
+        state.resume(core.events.now());
     }
 }
 
@@ -265,25 +266,19 @@ impl Heap {
             _ => self.taken.push((at, 1)),
         }
     }
-}
 
-/// The session's clock and the sampler's at one moment.
-#[derive(Clone, Copy)]
-struct Clocks {
-    session: Duration,
-    sampler_ns: u64,
-}
-
-impl Clocks {
-    /// When the samples of `heap` were taken; those of the present drain are not later.
-    fn hits(self, heap: &Heap, code: Option<(VersionId, Tier)>) -> impl Iterator<Item = Hit> {
-        heap.taken.iter().map(move |&(at, count)| {
-            let ago = self.sampler_ns.saturating_sub(at * TOGETHER_NS);
-            Hit {
-                at: self.session.saturating_sub(Duration::from_nanos(ago)),
-                code: code.map(|(version, tier)| (version.0, tier)),
-                count,
-            }
+    /// When the samples were taken, by the session's clock; those of the present drain, at
+    /// `now`, are not later.
+    fn hits(
+        &self,
+        events: &Events,
+        now: Duration,
+        code: Option<(VersionId, Tier)>,
+    ) -> impl Iterator<Item = Hit> {
+        self.taken.iter().map(move |&(at, count)| Hit {
+            at: events.at(at * TOGETHER_NS).min(now),
+            code: code.map(|(version, tier)| (version.0, tier)),
+            count,
         })
     }
 }
@@ -310,12 +305,9 @@ impl Core {
     /// Drains samples, if it is time to, and reports them to the controller.
     pub(crate) fn drain_samples(&self) {
         let sampling = &self.tiers.sampling;
-        let clocks = Clocks {
-            session: self.events.now(),
-            sampler_ns: uruk_profiler::now(),
-        };
-        let now = clocks.session;
         let mut state = sampling.lock();
+        // Under the lock: a drain that waited for another one is later than that.
+        let now = self.events.now();
         if sampling.choice == Choice::Off || !state.clock.is_due(now) {
             return;
         }
@@ -367,14 +359,15 @@ impl Core {
                 continue;
             };
             if let Some(tier) = self.tiers.versions.add_samples(id, version, heap.samples) {
-                state.hits.extend(clocks.hits(&heap, Some((version, tier))));
+                let code = Some((version, tier));
+                state.hits.extend(heap.hits(&self.events, now, code));
             }
             let time = Nanos(heap.time);
             let at = nanos(now);
             self.tiers
                 .on_samples(at, key(id), version, heap.samples, time);
         }
-        state.hits.extend(clocks.hits(&elsewhere, None));
+        state.hits.extend(elsewhere.hits(&self.events, now, None));
         let period = (summary.hz > 0).then(|| Nanos(1_000_000_000 / u64::from(summary.hz)));
         self.tiers.on_sampling(period);
         if std::mem::take(&mut state.tell_now) || now - state.told >= TELL_EVERY {

@@ -48,6 +48,7 @@ use crate::guest::threads;
 use crate::jobs::PATIENCE;
 use crate::panics;
 use crate::room;
+use crate::sacrificial;
 use crate::shield::{self, Shield};
 use crate::thread;
 use crate::untrusted;
@@ -470,6 +471,7 @@ fn made_in_child(state: ForkState) {
         return;
     }
     threads::after_fork_child();
+    sacrificial::after_fork_child();
     for core in &state.sessions {
         // Inherited code runs on even when the kernel refuses fresh memory; the next
         // compile then fails with the heap's own error.

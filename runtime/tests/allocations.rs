@@ -136,7 +136,7 @@ fn session(tiers: Tiers) {
         let level = match version % 2 {
             0 => Level::Immediate,
             _ => Level::Quiescent {
-                wait: Duration::from_secs(20),
+                wait: Duration::from_secs(120),
             },
         };
         let new = Replacement::ir("new", &looping(version)).level(level);

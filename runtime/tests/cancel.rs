@@ -22,7 +22,7 @@ const BEGUN: Duration = Duration::from_millis(30);
 const SHARE: u32 = 2;
 
 /// Longer than any compile takes here.
-const LATE: Duration = Duration::from_secs(60);
+const LATE: Duration = Duration::from_secs(120);
 
 /// One test at a time: threads are found by their names.
 fn alone() -> MutexGuard<'static, ()> {

@@ -191,7 +191,7 @@ wait:
 fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what}: never");
+        assert!(start.elapsed() < Duration::from_secs(120), "{what}: never");
         sleep(Duration::from_millis(10));
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use uruk::{Freed, HeapConfig, Jit, ReclaimConfig, ReclaimKind, Tier};
 
 /// Long enough for a cycle on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(120);
 
 fn jit() -> Jit {
     let mut heap = HeapConfig::default();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use uruk::{Dylib, Event, FunctionId, Jit, ReclaimKind, Replacement, Tier, Tiers};
 
 /// Longest wait for something that happens in the background.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 extern "C" fn called_a_removed_function() -> i32 {
     -1

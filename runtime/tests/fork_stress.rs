@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use uruk::{Func, Jit, ReclaimKind, Removal, Replacement, Tier};
 
 /// How long a child may take; beyond, it hangs.
-const PATIENCE_S: u32 = 60;
+const PATIENCE_S: u32 = 300;
 
 /// Functions that change their tiers.
 const MOVING: u64 = 6;

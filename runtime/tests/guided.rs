@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use uruk::{Jit, Tier};
 
 /// Longest wait for something that happens in the background.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 const APPLY: &str = "
 define i64 @triple(i64 %x) { %y = mul i64 %x, 3 ret i64 %y }

@@ -10,7 +10,7 @@ use uruk::{Error, Func, Jit, Level, ReplaceError, Replacement};
 type Answer = extern "C" fn() -> i32;
 
 /// How long a test may take before it is said to hang.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What the handler calls next, and where it ends; one test at a time.
 static FUNCTIONS: AtomicPtr<u64> = AtomicPtr::new(std::ptr::null_mut());
@@ -86,15 +86,20 @@ impl Drop for End {
 
 /// Does `work` until a handler, which interrupts it again and again, has called all of
 /// `functions`, or so many times.
-fn storm(functions: &[u64], rounds: usize, mut work: impl FnMut(usize)) {
+fn storm(functions: &[u64], rounds: usize, work: impl FnMut(usize)) {
+    storm_with(on_signal as *const () as usize, functions, rounds, work);
+}
+
+/// The same with another handler.
+fn storm_with(handler: usize, functions: &[u64], rounds: usize, mut work: impl FnMut(usize)) {
     FUNCTIONS.store(functions.as_ptr().cast_mut(), Ordering::Release);
     NEXT.store(0, Ordering::Relaxed);
     LIMIT.store(functions.len(), Ordering::Relaxed);
     // SAFETY: plain data; the handler does what handlers may.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = on_signal as *const () as usize;
-        action.sa_flags = libc::SA_RESTART;
+        action.sa_sigaction = handler;
+        action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
         libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
     }
     // SAFETY: takes nothing.
@@ -121,6 +126,11 @@ fn storm(functions: &[u64], rounds: usize, mut work: impl FnMut(usize)) {
         while NEXT.load(Ordering::Relaxed) < LIMIT.load(Ordering::Relaxed) && round < rounds {
             work(round);
             round += 1;
+        }
+        if IS_CHILD.load(Ordering::Relaxed) {
+            // Copied where the last round ended; the thread that the scope waits for was not.
+            // SAFETY: a child ends without the harness.
+            unsafe { libc::_exit(0) };
         }
     });
     assert_eq!(open_signals(), mask, "the mask is what it was");
@@ -200,6 +210,98 @@ fn forks_where_the_library_was_interrupted() {
             assert!(jit.tier("f0").is_ok() && jit.lookup("data").is_ok());
         });
         FORKING.store(false, Ordering::Relaxed);
+    });
+}
+
+/// Set in a child that goes on with what its parent was doing.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+static CHILDREN: AtomicU32 = AtomicU32::new(0);
+
+/// Forks where a wait for a word was interrupted, or where the thread has just opened its
+/// signals for one: so not within the allocator, whose locks the C library's `fork` would wait
+/// for. The child returns to the wait, and its parent waits for it.
+extern "C" fn fork_and_return(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    const WAIT: i64 = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as i64;
+    // SAFETY: the kernel's record of what was interrupted.
+    let registers = unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let at = registers[libc::REG_RIP as usize] as usize;
+    // SAFETY: code was executed before this place.
+    let before: [u8; 2] = unsafe { std::ptr::with_exposed_provenance::<[u8; 2]>(at - 2).read() };
+    let register = |name: libc::c_int| registers[name as usize];
+    let opens = (register(libc::REG_RDI), register(libc::REG_R10)) == (libc::SIG_SETMASK.into(), 8);
+    let may = before == [0x0f, 0x05] && (opens || register(libc::REG_RSI) == WAIT);
+    if may && !IS_CHILD.load(Ordering::Relaxed) {
+        // SAFETY: the parent waits for the child, which ends in `work`.
+        unsafe {
+            match libc::fork() {
+                0 => IS_CHILD.store(true, Ordering::Relaxed),
+                child => {
+                    let mut status = -1;
+                    let ended = libc::waitpid(child, &mut status, 0);
+                    CHILDREN.fetch_add(1, Ordering::Relaxed);
+                    let well = ended == child && status == 0;
+                    WRONG.fetch_add(u32::from(!well), Ordering::Relaxed);
+                }
+            }
+        }
+    }
+    HANDLED.fetch_add(1, Ordering::Release);
+}
+
+/// Keeps the calling thread, and those it makes, on the processor it is on: what it makes does not
+/// begin before it waits.
+fn pin() {
+    // SAFETY: a plain set, and the calling thread's own affinity.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(libc::sched_getcpu() as usize, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+    }
+}
+
+#[test]
+fn children_that_return_to_a_wait() {
+    alone(|| {
+        let jit = Jit::builder().jobs(1).build().expect("a session");
+        jit.add_ir("m", &halves(0)).expect("valid IR");
+        let wanted = std::env::var("URUK_CHILDREN").ok();
+        let wanted = wanted.and_then(|text| text.parse().ok()).unwrap_or(200);
+        NEXT.store(0, Ordering::Relaxed);
+        storm_with(
+            fork_and_return as *const () as usize,
+            &[0],
+            usize::MAX,
+            |round| {
+                if round == 0 {
+                    pin();
+                }
+                // SAFETY: of that type.
+                let pair = unsafe { jit.function::<Answer>("pair") };
+                let pair = pair.map_err(|cause| match cause {
+                    Error::Copied { .. } => {}
+                    cause => panic!("{cause}"),
+                });
+                let name = format!("f{round}");
+                let ir = format!("define i32 @{name}() {{ ret i32 0 }}");
+                let tracker = jit.main().create_tracker().expect("there");
+                let added = tracker.add_ir(&name, &ir);
+                assert!(matches!(added, Ok(()) | Err(Error::Copied { .. })));
+                if IS_CHILD.load(Ordering::Relaxed) {
+                    // Others go on, and what was given up leaves nothing behind.
+                    let right =
+                        pair.is_ok_and(|pair| pair.call() == 0) || jit.lookup("pair").is_ok();
+                    let again = added.is_ok() || tracker.add_ir(&name, &ir).is_ok();
+                    let found = jit.lookup(&name).is_ok();
+                    // SAFETY: a child ends without the harness.
+                    unsafe { libc::_exit(i32::from(!(right && again && found))) };
+                }
+                // SAFETY: nobody has addresses of it.
+                unsafe { tracker.remove() }.expect("there");
+                if CHILDREN.load(Ordering::Relaxed) >= wanted {
+                    LIMIT.store(0, Ordering::Relaxed);
+                }
+            },
+        );
     });
 }
 

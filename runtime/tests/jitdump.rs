@@ -94,7 +94,7 @@ fn read(dump: &[u8]) -> Vec<Loaded> {
 }
 
 /// Many functions, each called once, with time between for code to be moved.
-fn many() -> String {
+fn many(pause_us: u32) -> String {
     let mut text = String::from("declare i32 @usleep(i32)\n");
     let mut main = String::new();
     for i in 0..60 {
@@ -102,18 +102,27 @@ fn many() -> String {
         text += &format!(
             "define i32 @f{i}(i32 %x) noinline {{ %y = mul i32 %x, {factor} ret i32 %y }}\n"
         );
-        main +=
-            &format!("  %r{i} = call i32 @f{i}(i32 {i})\n  %w{i} = call i32 @usleep(i32 2000)\n");
+        main += &format!(
+            "  %r{i} = call i32 @f{i}(i32 {i})\n  %w{i} = call i32 @usleep(i32 {pause_us})\n"
+        );
     }
     text + &format!("define i32 @main() {{\n{main}  ret i32 0\n}}\n")
 }
 
 #[test]
 fn a_dump_follows_code_that_moves() {
+    // On a busy machine it takes longer until somebody moves it.
+    let moved = [2_000, 20_000, 200_000].into_iter().map(moves);
+    let moved = moved.into_iter().find(|&moves| moves > 0);
+    assert!(moved.is_some(), "nothing moves");
+}
+
+/// How often the code of [`many`] moved; checks that its dump knows where all of it is.
+fn moves(pause_us: u32) -> u32 {
     let folder = std::env::temp_dir().join(format!("uruk-jitdump-move-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file: PathBuf = folder.join("program.ll");
-    std::fs::write(&file, many()).unwrap();
+    std::fs::write(&file, many(pause_us)).unwrap();
     let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));
     let option = format!("--jitdump={}", folder.display());
     uruk.args(["run", "--tiers=churn", &option]);
@@ -145,11 +154,8 @@ fn a_dump_follows_code_that_moves() {
             _ => {}
         }
     }
-    assert!(
-        places.len() > 60 && moves > 0,
-        "{} loads, {moves} moves",
-        places.len()
-    );
+    assert!(places.len() > 60, "{} loads", places.len());
+    moves
 }
 
 #[test]

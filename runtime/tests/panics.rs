@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use uruk::{Error, Event, FunctionId, Jit, JitBuilder, SessionError, Tier};
 
 /// Longest wait for something that happens in the background.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 type Log = Arc<Mutex<Vec<Event>>>;
 type Square = extern "C" fn(i32) -> i32;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use uruk::{Event, Freed, HeapConfig, Jit, ReclaimConfig, ReclaimKind, Tier};
 
 /// Long enough for a cycle on a busy machine.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(120);
 
 /// Why memory is searched, as it was told.
 type Causes = Arc<Mutex<Vec<String>>>;

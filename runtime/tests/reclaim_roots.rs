@@ -12,7 +12,7 @@ use uruk::{
 };
 
 /// Long enough for a cycle on a busy machine.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(120);
 
 fn jit() -> Jit {
     let mut heap = HeapConfig::default();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use uruk::{Error, FunctionId, Jit, ReclaimKind, Removal, Tier, Tiers};
 
 /// Long enough for a cycle on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(120);
 
 fn jit() -> Jit {
     Jit::builder().jobs(1).build().expect("a session")

@@ -86,7 +86,9 @@ fn a_child_of_a_fork_during_a_replacement_goes_on() {
         }
         let began = Instant::now();
         let mut forks = 0;
-        while forks < 40 && began.elapsed() < Duration::from_secs(7) {
+        // Until enough was seen, on a busy machine: not for a time.
+        let enough = |forks| forks >= 5 && sets.load(Ordering::Relaxed) > 2;
+        while forks < 40 && (began.elapsed() < Duration::from_secs(7) || !enough(forks)) {
             let good = child(|| {
                 // The gate is open, the set whole, and replacing goes on.
                 let whole = f.call() == g.call() && slow.call() == f.call();
@@ -108,7 +110,6 @@ fn a_child_of_a_fork_during_a_replacement_goes_on() {
             std::thread::sleep(Duration::from_micros(forks * 97 % 1500));
         }
         stop.store(true, Ordering::Relaxed);
-        assert!(forks >= 5, "{forks} forks");
     });
     assert!(sets.load(Ordering::Relaxed) > 2);
 }

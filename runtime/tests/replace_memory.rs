@@ -46,7 +46,7 @@ fn code_that_is_kept_for_a_rollback_moves() {
     }
     let moved = || {
         let before = jit.stats().memory.moved.0;
-        assert!(jit.reclaim(ReclaimKind::Evacuate, Duration::from_secs(10)));
+        assert!(jit.reclaim(ReclaimKind::Evacuate, Duration::from_secs(120)));
         jit.stats().memory.moved.0 - before
     };
     // 20 that run, and 60 that are kept; a cycle that was under way may have done a part.

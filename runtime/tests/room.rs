@@ -178,9 +178,10 @@ fn code_cannot_be_written_when_nothing_is_compiled() {
             let function = unsafe { jit.function::<extern "C" fn() -> i32>(name) };
             assert_eq!(function.expect("typed").call(), result);
             let closed = || {
+                // More than one while it is opened or closed: the kernel lists it in steps.
                 let aliases = aliases();
-                assert_eq!(aliases.len(), 1, "{aliases:?}");
-                aliases[0] == "---s"
+                assert!(!aliases.is_empty());
+                aliases.iter().all(|kind| kind == "---s")
             };
             let begun = Instant::now();
             while !closed() {

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use uruk::{Error, Event, Jit, JitBuilder, ReclaimKind, SamplingChoice, SamplingSizes, Tier};
+use uruk::{Error, Event, Hit, Jit, JitBuilder, ReclaimKind, SamplingChoice, SamplingSizes, Tier};
 
 /// Longest wait for something that happens in the background.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 type Log = Arc<Mutex<Vec<Event>>>;
 
@@ -162,16 +162,22 @@ fn memory_that_runs_out_in_a_tier_up_costs_only_the_better_version() {
     assert!(jit.reclaim(ReclaimKind::Sweep, PATIENCE));
     // What is live does not.
     let mut number = 0;
-    for size in [4096, 256, 16] {
-        let mut fits = true;
-        while fits {
-            let data = format!("@fill{number} = global [{size} x i8] zeroinitializer");
-            fits = jit.add_ir("fill", &data).is_ok();
-            number += 1;
+    let mut fill = || {
+        for size in [4096, 256, 16] {
+            let mut fits = true;
+            while fits {
+                let data = format!("@fill{number} = global [{size} x i8] zeroinitializer");
+                fits = jit.add_ir("fill", &data).is_ok();
+                number += 1;
+            }
         }
-    }
-    let full = jit.compile_at("f0", Tier::Optimized);
-    let full = full.expect_err("the limit is reached");
+    };
+    // What a thread without a processor held back is freed later, and makes room once more.
+    let full = (0..100).find_map(|_| {
+        fill();
+        jit.compile_at("f0", Tier::Optimized).err()
+    });
+    let full = full.expect("the limit is reached");
     assert!(matches!(full, Error::Heap(_)), "{full:?}");
     assert!(full.to_string().contains(&limit.to_string()), "{full}");
     // The policy finds the same, says so, waits, and harms nobody.
@@ -287,22 +293,24 @@ fn samples_are_told_with_the_times_they_were_taken_at() {
         });
         drains.collect::<Vec<_>>()
     };
-    wait_until("samples of some time", || {
+    let times = |hits: &[Hit]| hits.chunk_by(|one, other| one.at == other.at).count();
+    // Were it the time of the drain, each would have one. On a busy machine the program runs
+    // rarely, and few drains have two.
+    wait_until("samples of many times in the same drains", || {
         (0..100).for_each(|x| assert_eq!(work.call(x), worked(x, 4000)));
-        drains().len() >= 5
+        let more = |(_, hits): &(Duration, Vec<Hit>)| times(hits) - 1;
+        drains().len() >= 12 && drains().iter().map(more).sum::<usize>() >= 20
     });
-    let (mut before, mut times) = (Duration::ZERO, 0);
-    for (at, hits) in drains() {
-        let first = hits[0].at;
-        assert!(
-            first > before.saturating_sub(Duration::from_millis(1)),
-            "{first:?}"
-        );
-        assert!(hits.is_sorted_by_key(|hit| hit.at) && hits[hits.len() - 1].at <= at);
-        times += hits.chunk_by(|one, other| one.at == other.at).count();
-        before = at;
+    let (mut before, mut early) = (Duration::ZERO, 0);
+    let drains = drains();
+    for (at, hits) in &drains {
+        let since = before.saturating_sub(Duration::from_millis(1));
+        early += usize::from(hits[0].at <= since);
+        assert!(hits.is_sorted_by_key(|hit| hit.at) && hits[hits.len() - 1].at <= *at);
+        before = *at;
     }
-    assert!(times >= 20, "{times} different times");
+    // A thread may lose its processor between the time of a sample and its place in the queue.
+    assert!(early * 4 <= drains.len(), "{early} before the drain before");
 }
 
 #[test]

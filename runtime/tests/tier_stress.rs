@@ -8,9 +8,13 @@
 use std::env;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use uruk::{Error, Event, Func, Jit, PolicyConfig, Tier};
+
+/// Longest wait for what the test is about to have happened.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 const FUNCTIONS: u32 = 1000;
 const THREADS: u64 = 16;
@@ -111,6 +115,7 @@ fn text() -> String {
 /// What the events said.
 #[derive(Default)]
 struct Told {
+    calls: AtomicU64,
     up: AtomicU64,
     down: AtomicU64,
     background: AtomicU64,
@@ -142,8 +147,14 @@ impl Told {
     }
 }
 
-/// Calls functions at random until it is told to stop; the number of calls.
-fn call(functions: &[Function], fatal: &[Function], mut random: Random, stop: &AtomicBool) -> u64 {
+/// Calls functions at random until it is told to stop; counts the calls of all threads.
+fn call(
+    functions: &[Function],
+    fatal: &[Function],
+    mut random: Random,
+    told: &Told,
+    stop: &AtomicBool,
+) {
     let mut calls = 0;
     while !stop.load(Ordering::Relaxed) {
         // Some at random, and some in a row, which makes them hot.
@@ -160,10 +171,10 @@ fn call(functions: &[Function], fatal: &[Function], mut random: Random, stop: &A
         let i = random.below(u64::from(FATAL));
         assert_eq!(fatal[i as usize].call(calls), calls + i, "fatal{i}");
         calls += 65;
+        told.calls.fetch_add(65, Ordering::Relaxed);
         // Leaves the processors to compiles: changes are what this is about.
         std::thread::sleep(Duration::from_millis(1));
     }
-    calls
 }
 
 /// What the thread that changes things came to.
@@ -246,26 +257,33 @@ fn functions_change_their_tier_while_they_are_called() {
         assert_eq!(function.call(1), 1 + i);
     }
     let stop = AtomicBool::new(false);
-    let (calls, changes) = std::thread::scope(|scope| {
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let changes = std::thread::scope(|scope| {
         let callers: Vec<_> = (0..THREADS)
             .map(|thread| {
                 let random = Random(seed << 8 | thread);
-                let (functions, fatal, stop) = (&functions, &fatal, &stop);
-                scope.spawn(move || call(functions, fatal, random, stop))
+                let (functions, fatal, told, stop) = (&functions, &fatal, &*told, &stop);
+                scope.spawn(move || call(functions, fatal, random, told, stop))
             })
             .collect();
         let changer = scope.spawn(|| change(&jit, Random(!seed), &stop));
         let start = Instant::now();
-        while start.elapsed() < time && !callers.iter().any(|caller| caller.is_finished()) {
+        // On a busy machine it takes longer until all of it was seen.
+        let seen = || {
+            let [up, down, background] = [&told.up, &told.down, &told.background].map(count);
+            up > 50 && down > 20 && background > 5 && count(&told.lost) > 0
+        };
+        let enough = || seen() && count(&told.calls) > 10_000;
+        let goes_on = || start.elapsed() < time || (!enough() && start.elapsed() < PATIENCE);
+        while goes_on() && !callers.iter().any(|caller| caller.is_finished()) {
             std::thread::sleep(Duration::from_millis(20));
         }
         stop.store(true, Ordering::Relaxed);
-        let calls = callers
-            .into_iter()
-            .map(|c| c.join().expect("right results"));
-        (calls.sum::<u64>(), changer.join().expect("right answers"))
+        let join = |caller: ScopedJoinHandle<_>| caller.join().expect("right results");
+        callers.into_iter().for_each(join);
+        changer.join().expect("right answers")
     });
-    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let calls = count(&told.calls);
     println!(
         "seed {seed}: {calls} calls, {changes:?}, {} up, {} down, {} in the background, {} workers lost, {} failed",
         count(&told.up),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use uruk::{Event, Jit, JitBuilder, PolicyConfig, SamplingChoice, SamplingSettings, Tier, Tiers};
 
 /// Longest wait for something that happens in the background.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 const SUM: &str = "
 @calls = internal global i64 0
@@ -54,6 +54,24 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
             "{what}: not within {PATIENCE:?}"
         );
     }
+}
+
+/// Calls for so long that the thread is on a processor for `ms`.
+fn busy(ms: u64, mut call: impl FnMut()) {
+    let begin = processor_time();
+    while processor_time() - begin < Duration::from_millis(ms) {
+        call();
+    }
+}
+
+fn processor_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes the time.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn publications(log: &Log, of: &str) -> Vec<(Tier, Option<Tier>)> {
@@ -113,10 +131,7 @@ fn pins_hold_and_can_be_taken_off() {
     jit.pin("sum", Some(Tier::Baseline)).unwrap();
     // SAFETY: a plain function of the module above.
     let sum = unsafe { jit.function::<extern "C" fn(i64) -> i64>("sum").unwrap() };
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_millis(300) {
-        sum.call(10_000);
-    }
+    busy(300, || _ = sum.call(10_000));
     assert_eq!(jit.tier("sum").unwrap(), Some(Tier::Baseline));
     jit.pin("sum", Some(Tier::Guided)).unwrap();
     wait_until("the pin", || jit.tier("sum").unwrap() == Some(Tier::Guided));
@@ -136,10 +151,7 @@ fn a_pause_holds_promotions() {
     jit.pause_tiers();
     // SAFETY: a plain function of the module above.
     let sum = unsafe { jit.function::<extern "C" fn(i64) -> i64>("sum").unwrap() };
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_millis(300) {
-        sum.call(10_000);
-    }
+    busy(300, || _ = sum.call(10_000));
     assert_eq!(jit.tier("sum").unwrap(), Some(Tier::Baseline));
     jit.resume_tiers();
     wait_until("promotion after the pause", || {
@@ -172,10 +184,7 @@ fn a_fixed_tier_stays() {
         jit.add_ir("m", SUM).unwrap();
         // SAFETY: a plain function of the module above.
         let sum = unsafe { jit.function::<extern "C" fn(i64) -> i64>("sum").unwrap() };
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_millis(100) {
-            assert_eq!(sum.call(4), 14);
-        }
+        busy(100, || assert_eq!(sum.call(4), 14));
         wait_until("the event", || !publications(&log, "sum").is_empty());
         assert_eq!(publications(&log, "sum"), [(tier, None)]);
     }
@@ -248,13 +257,13 @@ fn the_rate_of_samples_is_the_embedders() {
         });
         rates.collect::<Vec<_>>()
     };
+    // Where draining takes long, less is asked for at first.
     wait_until("samples are told", || {
         sum.call(10_000);
-        rates().len() >= 3
+        rates().len() >= 3 && rates().contains(&31)
     });
     let rates = rates();
     assert!(rates.iter().all(|rate| *rate <= 31), "{rates:?}");
-    assert!(rates.contains(&31), "{rates:?}");
 }
 
 #[test]
@@ -268,9 +277,6 @@ fn the_policy_is_the_embedders() {
     jit.add_ir("m", SUM).unwrap();
     // SAFETY: a plain function of the module above.
     let sum = unsafe { jit.function::<extern "C" fn(i64) -> i64>("sum").unwrap() };
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_millis(300) {
-        sum.call(10_000);
-    }
+    busy(300, || _ = sum.call(10_000));
     assert_eq!(jit.tier("sum").unwrap(), Some(Tier::Baseline));
 }

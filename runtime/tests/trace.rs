@@ -9,7 +9,14 @@ use serde_json::Value;
 #[path = "../report/tests/perfetto/mod.rs"]
 mod perfetto;
 
-/// A function that is hot enough to move up, called by one that never is.
+/// [`source`] that takes about a second.
+const SOON: u64 = 60_000;
+
+/// A function that is hot enough to move up, called `calls - 1` times by one that never is.
+fn source(calls: u64) -> String {
+    SOURCE.replace("CALLS", &calls.to_string())
+}
+
 const SOURCE: &str = r#"
     define i64 @hot(i64 %n) {
     entry:
@@ -32,7 +39,7 @@ const SOURCE: &str = r#"
       %i = phi i64 [ 1, %entry ], [ %next, %loop ]
       %r = call i64 @hot(i64 10000)
       %next = add i64 %i, 1
-      %end = icmp eq i64 %next, 60000
+      %end = icmp eq i64 %next, CALLS
       br i1 %end, label %done, label %loop
     done:
       ret i32 0
@@ -75,7 +82,7 @@ fn folder(test: &str, source: &str) -> (PathBuf, PathBuf) {
 
 #[test]
 fn a_trace_of_a_run_is_read() {
-    let (folder, program) = folder("trace", SOURCE);
+    let (folder, program) = folder("trace", &source(SOON));
     let trace = folder.join("trace.json");
     let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));
     let status = uruk
@@ -94,7 +101,16 @@ fn a_trace_of_a_run_is_read() {
 
 #[test]
 fn what_a_run_is_said_to_have_done_is_what_it_did() {
-    let (folder, program) = folder("stats", SOURCE);
+    // On a busy machine a short run may be over before better code is there, or a sample.
+    let mut calls = [SOON, 8 * SOON, 64 * SOON].into_iter();
+    let moved_up = calls.any(what_a_run_did);
+    assert!(moved_up, "nothing moves up, or nothing is sampled");
+}
+
+/// Checks what is said of a run of [`source`]. False: it was too short for anything to move up,
+/// or to be sampled.
+fn what_a_run_did(calls: u64) -> bool {
+    let (folder, program) = folder("stats", &source(calls));
     let page = folder.join("page.html");
     let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));
     let output = uruk
@@ -113,25 +129,23 @@ fn what_a_run_is_said_to_have_done_is_what_it_did() {
     assert_eq!((number(&run["defined"]), number(&run["compiled"])), (2, 2));
     let tiers = run["tiers"].as_array().unwrap();
     assert_eq!((tiers.len(), number(&tiers[0]["compiled"])), (3, 2));
-    assert!(number(&tiers[1]["compiled"]) >= 1 && number(&tiers[1]["code_bytes"]) > 0);
     let published: u64 = tiers.iter().map(|tier| number(&tier["published"])).sum();
     assert_eq!(published, 2);
     let within: u64 = tiers.iter().map(|tier| number(&tier["samples"])).sum();
     assert_eq!(number(&run["samples"]), within + number(&run["outside"]));
-    assert!(run["sampling"].is_string() && within > 0, "{run}");
+    let mut hottest = run["hottest"].as_array().unwrap().iter();
+    let hot = hottest.find(|function| function["name"] == "hot").unwrap();
+    if within == 0 || number(&hot["tier"]) < 2 {
+        return false;
+    }
+    assert_eq!(run["hottest"][0]["name"], "hot");
+    assert!(number(&hot["versions"]) >= 2, "{run}");
+    assert!(number(&tiers[1]["compiled"]) >= 1 && number(&tiers[1]["code_bytes"]) > 0);
+    assert!(run["sampling"].is_string(), "{run}");
     let overhead = run["sampling_overhead"].as_f64().unwrap();
     assert!(overhead > 0.0 && overhead < 0.5, "{run}");
-    let hot = &run["hottest"][0];
-    assert_eq!(hot["name"], "hot");
-    assert!(
-        number(&hot["tier"]) >= 2 && number(&hot["versions"]) >= 2,
-        "{run}"
-    );
     // Code of tier 2 may count no entries.
-    assert!(
-        (1..60_000).contains(&number(&hot["calls_counted"])),
-        "{run}"
-    );
+    assert!((1..calls).contains(&number(&hot["calls_counted"])), "{run}");
 
     for part in ["warm-up", "tiers", "functions", "compile"] {
         assert!(
@@ -144,11 +158,12 @@ fn what_a_run_is_said_to_have_done_is_what_it_did() {
         assert!(page.contains(&code), "no code of tier {tier}");
     }
     assert!(!page.contains("http://") && !page.contains("https://"));
+    true
 }
 
 #[test]
 fn only_a_main_with_nested_loops_starts_at_tier_2() {
-    for (name, source, tier) in [("nested", NESTED, 2), ("simple", SOURCE, 1)] {
+    for (name, source, tier) in [("nested", NESTED, 2), ("simple", &source(SOON), 1)] {
         let (folder, program) = folder(name, source);
         let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));
         // Nothing moves up.

@@ -21,7 +21,7 @@ fn replace(jit: &Jit, ir: &str) {
 /// and one of the allocator's locks may have been held at the copy, by the harness or by a
 /// thread of the library's that ended just then: then it waits for ever, as natively.
 fn unseen_child(work: impl FnOnce() -> bool) -> Option<i32> {
-    const LONGEST: Duration = Duration::from_secs(10);
+    const LONGEST: Duration = Duration::from_secs(60);
     // SAFETY: the child only calls code of the session and ends.
     let pid = unsafe { libc::syscall(libc::SYS_fork) } as libc::pid_t;
     assert!(pid >= 0, "fork");

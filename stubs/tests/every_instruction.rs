@@ -34,7 +34,7 @@ fn make_first_calls(code: Code) -> i32 {
         action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO;
         libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut());
-        libc::alarm(100);
+        libc::alarm(600);
     }
     let (heap, table) = table();
     let entry = returns(&heap, 5);

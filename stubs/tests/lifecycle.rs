@@ -52,7 +52,7 @@ fn failure_and_recovery() {
         let table = table.clone();
         move || call(&table, f)
     });
-    assert_eq!(table.wait_request(Some(Duration::from_secs(60))), Some(f));
+    assert_eq!(table.wait_request(Some(Duration::from_secs(300))), Some(f));
     assert!(table.fail(f));
     assert_eq!(caller.join().unwrap(), 99);
     assert_eq!(call(&table, f), 99);

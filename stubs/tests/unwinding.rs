@@ -154,6 +154,9 @@ static RESOLVER: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 static TRAPS: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 static WRONG: AtomicU64 = AtomicU64::new(0);
 
+/// Where the last trap was.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
 extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
     // SAFETY: the handler's own context.
     let pc = unsafe { (*context).uc_mcontext.gregs[libc::REG_RIP as usize] } as u64;
@@ -166,7 +169,10 @@ extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut libc::uco
         (_, true) => 2,
         _ => return,
     };
-    TRAPS[place].fetch_add(1, Ordering::Relaxed);
+    // A string instruction traps for each word that it stores.
+    if LAST.swap(pc, Ordering::Relaxed) != pc {
+        TRAPS[place].fetch_add(1, Ordering::Relaxed);
+    }
     // SAFETY: TESTS is held.
     let walk = unsafe { &mut *WALK.0.get() };
     walk.take();

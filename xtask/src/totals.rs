@@ -2,10 +2,16 @@
 
 use std::io::{BufRead, BufReader, Write, stdout};
 use std::process::Stdio;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use anyhow::Context;
 
 use crate::cargo::{Cargo, check};
+
+/// How long the output may be silent after cargo's end before whoever still holds it, a process
+/// that a test left behind, is not waited for.
+const AFTERWARDS: Duration = Duration::from_secs(2);
 
 /// Sums over the `test result:` lines of several test binaries.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -26,14 +32,35 @@ pub fn show(cargo: &Cargo, args: &[&str]) -> anyhow::Result<()> {
     let output = child.stdout.take().context("cargo has no output")?;
     let mut totals = Totals::default();
     let mut out = stdout();
-    for line in BufReader::new(output).split(b'\n') {
-        let line = line.context("cannot read cargo's output")?;
-        totals.add(&String::from_utf8_lossy(&line));
-        // A reader that went away does not matter to the tests.
-        let _ = out
-            .write_all(&line)
-            .and_then(|()| out.write_all(b"\n"))
-            .and_then(|()| out.flush());
+    let (lines, arriving) = mpsc::channel();
+    std::thread::spawn(move || {
+        // Ends with the output, or when nobody wants its lines any more.
+        for line in BufReader::new(output).split(b'\n') {
+            if lines.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    loop {
+        match arriving.recv_timeout(AFTERWARDS) {
+            Ok(line) => {
+                let line = line.context("cannot read cargo's output")?;
+                totals.add(&String::from_utf8_lossy(&line));
+                // A reader that went away does not matter to the tests.
+                let _ = out
+                    .write_all(&line)
+                    .and_then(|()| out.write_all(b"\n"))
+                    .and_then(|()| out.flush());
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                let ended = child.try_wait().context("cannot ask for cargo")?;
+                if ended.is_some() {
+                    eprintln!("cargo has ended, and a process that a test left behind has not");
+                    break;
+                }
+            }
+        }
     }
     let status = child.wait().context("cannot wait for cargo")?;
     // A test binary that could not even start has no result line.

@@ -417,7 +417,7 @@ fn fatal_when_optimized(room: &Room) -> Result<(), String> {
     let right = (steps * 100_000_000) & 65535;
     let log = [
         "a background worker is lost .. fatal_one",
-        "LLVM took a background worker down .. fatal_two",
+        "a background worker is lost .. fatal_two",
         "WorkerLost .. aarch64",
         "Published .. \"sound\" .. tier: Optimized",
     ];

@@ -17,7 +17,7 @@ use crate::subject::{Mode, Subject};
 use crate::verdict;
 
 /// What a program may take unless it says otherwise.
-const TIME_LIMIT: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// How many times longer it may take where functions are compiled again and again.
 const TIERED_FACTOR: u32 = 6;

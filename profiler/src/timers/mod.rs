@@ -393,14 +393,22 @@ mod tests {
         timers.start(rates).unwrap();
         let before = THEIRS.load(Ordering::Relaxed);
         let clock = || threads::read_clock(libc::CLOCK_THREAD_CPUTIME_ID).unwrap();
-        let begin = clock();
-        while clock() - begin < 50_000_000 {}
+        let mut samples = 0;
+        // On a busy machine few ticks come while the thread is on a processor.
+        for _ in 0..1000 {
+            let begin = clock();
+            while clock() - begin < 50_000_000 {}
+            samples += timers.drain(&mut |_| ()).samples;
+            if samples >= 3 {
+                break;
+            }
+        }
         for _ in 0..3 {
             // SAFETY: has a handler.
             unsafe { libc::raise(signal) };
         }
-        let drained = timers.drain(&mut |_| ());
-        (drained.samples, THEIRS.load(Ordering::Relaxed) - before)
+        samples += timers.drain(&mut |_| ()).samples;
+        (samples, THEIRS.load(Ordering::Relaxed) - before)
     }
 
     #[test]

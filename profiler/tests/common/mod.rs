@@ -2,10 +2,11 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use uruk_profiler::{Choice, Excluded, Sample, Sizes, Source, open};
+use uruk_profiler::{Choice, Excluded, Sample, Sizes, Source, current_tid, open};
 
 pub const BOTH: [Choice; 2] = [Choice::CpuClock, Choice::Timers];
 
@@ -56,6 +57,19 @@ pub fn burn(ms: u64) -> u64 {
     thread_cpu_ns() - begin
 }
 
+/// Burns `ms` again and again until there are `count` samples of the calling thread. Gives
+/// them and the CPU time. (Thread timers end at ticks of the kernel, and on a busy machine
+/// few of them come while the thread is on a processor.)
+pub fn burn_until(source: &mut dyn Source, ms: u64, count: usize) -> (Vec<Sample>, u64) {
+    let (mut mine, mut cpu_ns) = (Vec::new(), 0);
+    until("samples of this thread", || {
+        cpu_ns += burn(ms);
+        mine.extend(of(&drain(source), current_tid()));
+        mine.len() >= count
+    });
+    (mine, cpu_ns)
+}
+
 /// Drains everything.
 pub fn drain(source: &mut dyn Source) -> Vec<Sample> {
     let mut samples = Vec::new();
@@ -70,6 +84,58 @@ pub fn of(samples: &[Sample], tid: i32) -> Vec<Sample> {
 
 pub fn sleep(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
+}
+
+/// Waits for what other threads bring about. The limit is for a fault, not for a machine
+/// that is busy.
+pub fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(120), "never: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// How often the threads were looked for since the test began.
+#[derive(Default)]
+pub struct Refreshes(AtomicU64);
+
+impl Refreshes {
+    pub fn add(&self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+
+    /// Waits until one began after this and is over: the one under way may have missed the
+    /// calling thread.
+    pub fn wait(&self) {
+        let begin = self.0.load(Ordering::Acquire);
+        until("two refreshes", || {
+            sleep(1);
+            self.0.load(Ordering::Acquire) > begin + 1
+        });
+    }
+}
+
+/// Whether a thread of this process is there, for the kernel. (Who joined it may be early.)
+pub fn exists(tid: i32) -> bool {
+    // SAFETY: signal 0 only asks.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) == 0 }
+}
+
+/// Runs `run` on one processor, whichever the thread is on.
+pub fn on_one_processor<R>(run: impl FnOnce() -> R) -> R {
+    let size = size_of::<libc::cpu_set_t>();
+    // SAFETY: sets of the size that is given, of the calling thread.
+    unsafe {
+        let mut before: libc::cpu_set_t = std::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size, &mut before), 0);
+        let mut one: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(libc::sched_getcpu() as usize, &mut one);
+        assert_eq!(libc::sched_setaffinity(0, size, &one), 0);
+        let result = run();
+        assert_eq!(libc::sched_setaffinity(0, size, &before), 0);
+        result
+    }
 }
 
 /// Runs `body` in the child of a fork and gives the wait status.

@@ -1,7 +1,7 @@
 //! Kernel mappings and memory use. One test, because it looks at the whole
 //! process.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use uruk_heap::{BackingChoice, DUAL_MAPPINGS, Heap, HeapConfig, Pool};
 
@@ -45,7 +45,9 @@ fn mappings_are_constant_and_memory_is_used_when_touched() {
         all.iter().filter(alias).count()
     };
     assert_eq!(aliases(all_mappings()), 1);
-    let start = Instant::now();
+    // By batch: what each of its rounds took.
+    const BATCH: u32 = 1_000;
+    let (mut rounds, mut start) = (Vec::new(), Instant::now());
     for n in 0..100_000_u32 {
         let code = function(&heap, n).unwrap();
         if n % 2 == 0 {
@@ -60,10 +62,17 @@ fn mappings_are_constant_and_memory_is_used_when_touched() {
             unsafe { data.release() };
         }
         drop(heap.allocate(Pool::ReadOnly, 20, 4).unwrap());
+        if n % BATCH == BATCH - 1 {
+            rounds.push(start.elapsed() / BATCH);
+            start = Instant::now();
+        }
     }
-    let each = start.elapsed() / 100_000;
-    println!("three allocations, two writes and a release: {each:?}");
-    assert!(each.as_micros() < 20, "{each:?}");
+    // The fastest of each half: others run here, too. That much lives changes nothing.
+    let fastest = |rounds: &[Duration]| rounds.iter().min().copied().unwrap();
+    let (early, late) = rounds.split_at(rounds.len() / 2);
+    let (early, late) = (fastest(early), fastest(late));
+    println!("three allocations, two writes and a release: {early:?}, later {late:?}");
+    assert!(late < 4 * early, "{early:?} {late:?}");
     assert_eq!(mappings(&heap), before.0);
     assert_eq!(heap.stats().mappings, Some(DUAL_MAPPINGS));
     assert!(

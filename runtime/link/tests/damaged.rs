@@ -3,8 +3,6 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
-
 use object::{SectionKind, elf};
 use support::compile;
 use support::write::Writer;
@@ -85,7 +83,6 @@ fn random_damage_never_panics() {
     let mut random = Random(0x5eed_5eed_5eed_5eed);
     let (mut linked, mut refused) = (0, 0);
     for bytes in subjects() {
-        let stop = Instant::now() + Duration::from_secs(20);
         for _ in 0..6000 {
             let mut damaged = bytes.clone();
             for _ in 0..1 + random.below(4) {
@@ -101,9 +98,6 @@ fn random_damage_never_panics() {
             match link_any(&damaged) {
                 Ok(_) => linked += 1,
                 Err(_) => refused += 1,
-            }
-            if Instant::now() > stop {
-                break;
             }
         }
     }

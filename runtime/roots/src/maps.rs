@@ -5,12 +5,14 @@
 //!
 //! | if | end |
 //! |---|---|
-//! | a registered stack `[a, b)` contains `sp` | `b` |
 //! | the thread's control block `tcb` is in the area and `sp < tcb` | `tcb` |
+//! | a registered stack `[a, b)` contains `sp`, and is there as far as `b` | `b` |
 //! | else | `end` |
 //!
 //! A thread library puts the control block at the top of the stack it maps, so the
-//! second line keeps a scan out of mappings that happen to touch the stack. An area is
+//! first line keeps a scan out of mappings that happen to touch the stack. It comes first
+//! because nobody says when a registered stack is gone: the stack of a new thread may lie
+//! where one was, in part or as a whole. An area is
 //! a run of adjacent readable anonymous mappings: a stack may be several (advice, locked
 //! pages), and running past its end costs time, not safety.
 //!
@@ -20,7 +22,7 @@
 //! A thread's own stack, where it ran before it went to another one, is the area of its
 //! control block below the block, and `[stack]` for the first thread.
 //!
-//! The snapshot may be old. An end taken from the third line is probed by whoever reads
+//! The snapshot may be old. An end taken from the last line is probed by whoever reads
 //! there: memory that is readable where the snapshot has none means a new snapshot.
 //!
 //! # Loads that cannot fault
@@ -117,15 +119,6 @@ impl Maps {
     /// Where the stack that `sp` points into ends; `None` if the snapshot has no
     /// readable memory there. Usable in a signal handler.
     pub(crate) fn extent(&self, sp: u64, tcb: u64) -> Option<Extent> {
-        let after = self.stacks.partition_point(|stack| stack.end <= sp);
-        if let Some(stack) = self.stacks.get(after).filter(|stack| stack.contains(&sp)) {
-            return Some(Extent {
-                end: stack.end,
-                direct: false,
-                probe: false,
-                grows_from: None,
-            });
-        }
         let at = self.areas.partition_point(|area| area.range.end <= sp);
         let area = self.areas.get(at)?;
         // The main stack may have grown since.
@@ -134,17 +127,42 @@ impl Maps {
             return None;
         }
         let below_block = sp < tcb && tcb < area.range.end;
+        let after = self.stacks.partition_point(|stack| stack.end <= sp);
+        let registered = self.stacks.get(after).filter(|stack| stack.contains(&sp));
+        if let Some(stack) = registered
+            && !below_block
+            && self.reaches(at, stack.end)
+        {
+            return Some(Extent {
+                end: stack.end,
+                direct: false,
+                probe: false,
+                grows_from: None,
+            });
+        }
+        // Loads from where it has not grown to would fault at its limit, and with a stack
+        // in it an area is not one allocation.
+        let sure = area.main_stack || (area.guarded && below_block && registered.is_none());
         Some(Extent {
             end: if below_block {
                 tcb & !7
             } else {
                 area.range.end
             },
-            // Loads from where it has not grown to would fault at its limit.
-            direct: (area.main_stack || (area.guarded && below_block)) && area.range.contains(&sp),
+            direct: sure && area.range.contains(&sp),
             probe: !below_block && !area.continues,
             grows_from: (!area.range.contains(&sp)).then_some(area.range.start),
         })
+    }
+
+    /// Whether all is readable from the area at an index up to `end`.
+    fn reaches(&self, at: usize, end: u64) -> bool {
+        let areas = self.areas.get(at..).unwrap_or_default();
+        let pairs = areas.iter().zip(areas.iter().skip(1));
+        let mut ends = pairs.map(|(area, next)| (area.range.end, next.range.start));
+        let gap = ends.find(|(above, next)| above != next);
+        let last = areas.last().map_or(0, |area| area.range.end);
+        end <= gap.map_or(last, |(above, _)| above)
     }
 
     /// The own stack of a thread by its control block; with `[stack]`, whether it may
@@ -276,6 +294,24 @@ mod tests {
         assert_eq!(extent(0x1000_0800, 0), None);
         assert_eq!(extent(0x3000_0000, 0), None);
         assert_eq!(extent(0x7fff_ffff_0000, 0), None);
+    }
+
+    #[test]
+    fn what_was_registered_may_be_a_threads_stack_now() {
+        let mut maps = maps();
+        // Over the whole of a thread's stack with its block, beyond its top, and across a guard.
+        maps.stacks = vec![0x1000_4000..0x1080_0000, 0x200f_0000..0x2018_0000];
+        let extent = |sp, tcb| {
+            let found = maps.extent(sp, tcb);
+            found.map(|found| (found.end, found.direct, found.probe))
+        };
+        let block = 0x1010_0900;
+        assert_eq!(extent(0x1000_5000, block), Some((block, false, false)));
+        assert_eq!(
+            extent(0x1010_0a00, block),
+            Some((0x1010_2000, false, false))
+        );
+        assert_eq!(extent(0x200f_f000, 0), Some((0x2010_0000, false, true)));
     }
 
     #[test]

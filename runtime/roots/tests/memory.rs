@@ -4,10 +4,9 @@ mod common;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use common::alone;
-use uruk_roots::{Config, How, Report, Roots, ScanTrouble, Wanted, Why};
+use common::{LONG, alone, settled};
+use uruk_roots::{Config, Report, Roots, ScanTrouble, Wanted};
 
 const PAGE: usize = 4096;
 const LIMIT: u64 = 1 << 30;
@@ -68,17 +67,7 @@ fn search(roots: &Roots, code: &Hidden) -> Report {
     let wanted = Wanted::new(vec![code.range()]).expect("sorted");
     // This thread knows the address.
     let _exempt = roots.exempt_current_thread();
-    loop {
-        let report = roots.scan(&wanted, Duration::from_secs(5));
-        // A thread of the harness that makes another blocks all signals, and may be without a
-        // processor meanwhile: nothing is proved then, and the next scan meets it elsewhere.
-        let blocked = How::Unanswered {
-            why: Why::SignalBlocked,
-        };
-        if report.threads.iter().all(|thread| thread.how != blocked) {
-            return report;
-        }
-    }
+    settled(0, || roots.scan(&wanted, LONG))
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod common;
 use std::cell::UnsafeCell;
 use std::hint::black_box;
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Holder, Stop, address, alone, of, scan};
 
@@ -102,13 +103,77 @@ fn contexts_are_scanned_as_far_as_they_are_there() {
     assert!(report.complete && !report.kept[5], "{report:#?}");
 }
 
+/// Where [`begun_on_given_memory`] tells that it runs, and when it ends.
+static GIVEN: (AtomicBool, AtomicBool) = (AtomicBool::new(false), AtomicBool::new(false));
+
+extern "C" fn begun_on_given_memory(_: *mut libc::c_void) -> *mut libc::c_void {
+    let frame = [address(6)];
+    black_box(&frame);
+    GIVEN.0.store(true, Ordering::Release);
+    while !GIVEN.1.load(Ordering::Acquire) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    black_box(&frame);
+    std::ptr::null_mut()
+}
+
+/// Nobody says when a stack is gone, and the kernel gives its addresses away again.
+#[test]
+fn threads_lie_where_stacks_were() {
+    const SIZE: usize = 256 << 10;
+    let _alone = alone();
+    // What was registered, from and to, of the memory that a thread is given then, below
+    // inaccessible memory: its end, all of it and what is above, most of it.
+    for (from, to) in [(SIZE / 2, SIZE + 4096), (0, SIZE + 8192), (8192, SIZE - 64)] {
+        // SAFETY: a fresh mapping.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                SIZE + 8192,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(memory, libc::MAP_FAILED);
+        let start = memory as u64;
+        uruk_roots::note_context_stack(start + from as u64..start + to as u64);
+        GIVEN.0.store(false, Ordering::Relaxed);
+        GIVEN.1.store(false, Ordering::Relaxed);
+        let mut thread = MaybeUninit::uninit();
+        // SAFETY: the mapping is ours; the thread has its lower part until it was joined.
+        unsafe {
+            libc::mprotect(memory.byte_add(SIZE), 8192, libc::PROT_NONE);
+            let mut how = std::mem::zeroed::<libc::pthread_attr_t>();
+            assert_eq!(libc::pthread_attr_init(&mut how), 0);
+            assert_eq!(libc::pthread_attr_setstack(&mut how, memory, SIZE), 0);
+            let begin = begun_on_given_memory;
+            let none = std::ptr::null_mut();
+            let made = libc::pthread_create(thread.as_mut_ptr(), &how, begin, none);
+            assert_eq!(made, 0);
+        }
+        while !GIVEN.0.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        let report = scan();
+        GIVEN.1.store(true, Ordering::Release);
+        // SAFETY: made above, joined once.
+        unsafe { libc::pthread_join(thread.assume_init(), std::ptr::null_mut()) };
+        assert!(report.complete && report.kept[6], "{report:#?}");
+        // The addresses stay ours: of stacks that overlap none is believed.
+        // SAFETY: ours.
+        unsafe { libc::mprotect(memory, SIZE, libc::PROT_NONE) };
+    }
+}
+
 /// What a process that `clone` makes runs on.
 const SHARED_STACK: usize = 64 << 10;
 
 extern "C" fn on_this_memory(stop: *mut libc::c_void) -> libc::c_int {
     // SAFETY: of the test below, which waits for the end of this.
-    let stop = unsafe { &*stop.cast::<std::sync::atomic::AtomicBool>() };
-    while !stop.load(std::sync::atomic::Ordering::Acquire) {
+    let stop = unsafe { &*stop.cast::<AtomicBool>() };
+    while !stop.load(Ordering::Acquire) {
         std::hint::spin_loop();
     }
     0
@@ -117,7 +182,7 @@ extern "C" fn on_this_memory(stop: *mut libc::c_void) -> libc::c_int {
 #[test]
 fn a_process_on_this_memory() {
     let _alone = alone();
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     let mut stack = vec![0u128; SHARED_STACK / 16];
     let top = stack.as_mut_ptr_range().end;
     let given = (&raw const stop).cast_mut().cast::<libc::c_void>();
@@ -132,7 +197,7 @@ fn a_process_on_this_memory() {
     };
     assert!(child > 0, "clone");
     let report = scan();
-    stop.store(true, std::sync::atomic::Ordering::Release);
+    stop.store(true, Ordering::Release);
     let mut status = 0;
     // SAFETY: a child of ours, which ends.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);

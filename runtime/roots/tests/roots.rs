@@ -153,7 +153,7 @@ extern "C" fn sleep_in_handler(_: libc::c_int) {
     IN_HANDLER.fetch_add(1, Ordering::Release);
     while LEAVE_HANDLER.load(Ordering::Relaxed) == 0 {
         // SAFETY: no memory is involved.
-        unsafe { libc::usleep(10_000_000) };
+        unsafe { libc::pause() };
     }
 }
 
@@ -276,7 +276,7 @@ fn caller_counts() {
     let caller = std::thread::spawn(|| {
         let words = [address(2)];
         black_box(&words);
-        let report = common::ROOTS.scan(&common::wanted(), Duration::from_secs(5));
+        let report = common::ROOTS.scan(&common::wanted(), common::LONG);
         black_box(&words);
         // SAFETY: no arguments.
         (report, unsafe { libc::gettid() })

@@ -7,9 +7,9 @@ use std::hint::black_box;
 use std::ptr::null_mut as null;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use common::{ROOTS, alone, wanted};
+use common::{LONG, ROOTS, alone, goes_on, settled, wanted};
 
 /// Sleeps about `us` microseconds in one of several calls; the error, 0 if none.
 fn sleep_in(call: u64, epoll: i32, us: i64) -> i32 {
@@ -75,8 +75,8 @@ fn a_scan_storm_interrupts_no_call() {
     let wanted = wanted();
     let began = Instant::now();
     let (mut scans, mut signalled, mut repeated) = (0u64, 0, 0);
-    while began.elapsed() < Duration::from_secs(5) && repeated < 20 {
-        let report = ROOTS.scan(&wanted, Duration::from_secs(2));
+    while goes_on(began, repeated, 20) {
+        let report = settled(0, || ROOTS.scan(&wanted, LONG));
         assert!(report.complete, "{report:#?}");
         // Calls by `syscall(2)`, as the standard library waits for futexes, are made again by
         // who makes them; the workers' calls must not end.

@@ -7,8 +7,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Holder, ROOTS, address, alone, check_keeps, of, scan, scan_within, wanted};
+use common::{
+    Holder, LONG, ROOTS, address, alone, check_keeps, goes_on, of, scan, scan_beside, scan_within,
+    settled, wanted,
+};
 use uruk_roots::{Config, How, Roots, Wanted, Why};
+
+/// Time the calling thread was on a processor.
+fn processor_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes the time.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
 
 /// Every thread makes the next one, and ends when that one holds the word as well: at
 /// each moment somebody holds it. Whoever lists once misses it sooner or later.
@@ -16,8 +30,8 @@ fn relay(stop: Arc<AtomicBool>, made: Arc<AtomicU32>) {
     let words = [address(1)];
     black_box(&words);
     let number = made.fetch_add(1, Ordering::Release) + 1;
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_millis(3) {
+    let began = processor_ns();
+    while processor_ns() - began < 3_000_000 {
         std::hint::spin_loop();
     }
     if !stop.load(Ordering::Relaxed) {
@@ -42,10 +56,10 @@ fn threads_made_meanwhile() {
     });
     let began = Instant::now();
     let (mut scans, mut complete) = (0, 0);
-    while began.elapsed() < Duration::from_secs(3) && complete < 100 {
-        let report = scan_within(Duration::from_millis(200));
+    while goes_on(began, complete, 100) {
+        let report = scan_within(Duration::from_secs(2));
         scans += 1;
-        complete += u32::from(report.complete);
+        complete += u64::from(report.complete);
         // A clean report while somebody holds the word would be a miss.
         assert!(report.kept[1], "missed in scan {scans}: {report:#?}");
     }
@@ -80,8 +94,8 @@ fn threads_that_exit_during_scans() {
     let mut complete = 0;
     let began = Instant::now();
     let mut scans = 0;
-    while began.elapsed() < Duration::from_secs(3) && complete < 20 {
-        complete += u32::from(scan_within(Duration::from_millis(500)).complete);
+    while goes_on(began, complete, 20) {
+        complete += u64::from(scan_within(Duration::from_millis(500)).complete);
         scans += 1;
     }
     stop.store(true, Ordering::Relaxed);
@@ -179,17 +193,13 @@ fn signal_blocked() {
             black_box(&words);
         }
     });
-    let began = Instant::now();
-    let report = scan();
+    let report = scan_beside(blocker.tid);
     let why = Why::SignalBlocked;
     assert_eq!(of(&report, blocker.tid).how, How::Unanswered { why });
     assert_eq!(of(&report, blocker.tid).name, "holder");
     assert_eq!(common::middle(&of(&report, other.tid).keeps), [3]);
     assert!(!report.complete && report.kept.iter().all(|&kept| kept));
-    assert!(
-        began.elapsed() < Duration::from_secs(4),
-        "waited out the deadline"
-    );
+    assert!(report.took < LONG / 2, "waited out the deadline");
     blocker.stop();
     other.stop();
     assert!(scan().complete);
@@ -233,12 +243,13 @@ fn exempt_threads_are_left_out() {
 /// overwritten by the child.
 #[test]
 fn return_address_of_vfork() {
+    static LEAVE: AtomicBool = AtomicBool::new(false);
     let _alone = alone();
     let holder = Holder::start(|stop| {
         stop.ready();
         let word = !address(4);
-        let time = [1u64, 0];
-        // SAFETY: the child sleeps a second and exits; it touches no memory.
+        let time = [0u64, 1_000_000];
+        // SAFETY: the child sleeps until it is told to leave, and exits; it writes no memory.
         unsafe {
             std::arch::asm!(
                 "not rdi",
@@ -246,15 +257,19 @@ fn return_address_of_vfork() {
                 "xor edi, edi",
                 "test eax, eax",
                 "jnz 2f",
+                "3:",
                 "mov eax, 35",
                 "mov rdi, {time}",
                 "xor esi, esi",
                 "syscall",
+                "cmp byte ptr [{leave}], 0",
+                "je 3b",
                 "mov eax, 231",
                 "xor edi, edi",
                 "syscall",
                 "2:",
                 time = in(reg) time.as_ptr(),
+                leave = in(reg) LEAVE.as_ptr(),
                 inout("rax") libc::SYS_vfork => _,
                 inout("rdi") word => _,
                 out("rsi") _,
@@ -267,7 +282,7 @@ fn return_address_of_vfork() {
         }
     });
     holder.wait_asleep();
-    let report = scan_within(Duration::from_millis(300));
+    let report = scan();
     let why = Why::VforkChild;
     assert_eq!(
         of(&report, holder.tid).how,
@@ -275,6 +290,7 @@ fn return_address_of_vfork() {
         "{report:#?}"
     );
     assert!(report.kept[4]);
+    LEAVE.store(true, Ordering::Release);
     common::until("the child is gone", || scan().complete);
     holder.stop();
 }
@@ -305,7 +321,7 @@ fn a_child_of_fork_scans_on_its_own() {
             ROOTS.after_fork_child();
             let words = [address(5)];
             black_box(&words);
-            let report = ROOTS.scan(&wanted(), Duration::from_secs(2));
+            let report = ROOTS.scan(&wanted(), LONG);
             let good = report.complete && report.kept[5] && report.threads.len() == 1;
             black_box(&words);
             // SAFETY: ends the child.
@@ -402,7 +418,7 @@ fn scanners_do_not_take_each_others_answers() {
                 let nobody = Wanted::new(std::iter::once(0x1000_1000..0x1000_2000).collect())
                     .expect("sorted");
                 while Instant::now() < until {
-                    let report = other.scan(&nobody, Duration::from_secs(8));
+                    let report = settled(0, || other.scan(&nobody, LONG));
                     assert!(report.complete, "{report:#?}");
                 }
             });

@@ -25,7 +25,7 @@ fn is_defunct(result: Result<(), SessionError>) -> bool {
 fn within<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || drop(send.send(work())));
-    let result = receive.recv_timeout(Duration::from_secs(60));
+    let result = receive.recv_timeout(Duration::from_secs(300));
     result.unwrap_or_else(|_| panic!("{what} hangs, or has panicked"))
 }
 

@@ -51,7 +51,7 @@ impl Unit for Needs {
 fn within<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     let thread = std::thread::spawn(move || drop(send.send(work())));
-    let result = receive.recv_timeout(Duration::from_secs(30));
+    let result = receive.recv_timeout(Duration::from_secs(300));
     if thread.is_finished() {
         thread.join().expect("no panic");
     }
@@ -186,7 +186,7 @@ fn workers_are_bounded_persistent_and_hooked() {
         });
     }
     let names: std::collections::BTreeSet<_> = (0..200)
-        .map(|_| receive.recv_timeout(Duration::from_secs(20)).unwrap())
+        .map(|_| receive.recv_timeout(Duration::from_secs(300)).unwrap())
         .collect();
     assert!(names.len() <= 2 && names.iter().all(|n| n.starts_with("uruk-")));
     assert!((1..=2).contains(&started.load(Ordering::SeqCst)));
@@ -194,7 +194,7 @@ fn workers_are_bounded_persistent_and_hooked() {
     session.pool().spawn(|| panic!("a bad task"));
     let (send, receive) = mpsc::channel();
     session.pool().spawn(move || send.send(()).unwrap());
-    receive.recv_timeout(Duration::from_secs(20)).unwrap();
+    receive.recv_timeout(Duration::from_secs(300)).unwrap();
     assert!(started.load(Ordering::SeqCst) <= 2);
 }
 

@@ -111,7 +111,7 @@ fn child(jit: &Jit, functions: &[Function], entries: &[u64], busy: bool, told: i
     wrong |= i32::from(!right_at(entries)) << 3;
     for tier in [Tier::Baseline, Tier::Optimized] {
         wrong |= i32::from(!compile_all(jit, tier)) << 4;
-        let soon = std::time::Duration::from_secs(5);
+        let soon = std::time::Duration::from_secs(120);
         wrong |= i32::from(!jit.reclaim(Kind::Evacuate, soon)) << 5;
         wrong |= i32::from(!right(functions)) << 6;
     }

@@ -13,6 +13,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::error::ReplaceError;
+use crate::futex;
 
 /// See the module.
 #[derive(Default)]
@@ -43,7 +44,7 @@ impl Turns {
                 Err(owner) if owner == me => return Err(ReplaceError::Nested),
                 Err(owner) => {
                     self.waiting.fetch_add(1, Ordering::SeqCst);
-                    futex(&self.owner, libc::FUTEX_WAIT, owner);
+                    futex::wait(&self.owner, owner);
                     self.waiting.fetch_sub(1, Ordering::SeqCst);
                 }
             }
@@ -69,17 +70,9 @@ impl Drop for Turn<'_> {
         owner.store(0, Ordering::SeqCst);
         // Who is not counted yet finds the word changed.
         if waiting.load(Ordering::SeqCst) != 0 {
-            futex(owner, libc::FUTEX_WAKE, 1);
+            futex::wake(owner, 1);
         }
     }
-}
-
-/// Waits while `word` is `value`, until woken or interrupted; or wakes `value` that wait.
-fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
-    let operation = operation | libc::FUTEX_PRIVATE_FLAG;
-    let forever = std::ptr::null::<libc::timespec>();
-    // SAFETY: a word that lives for the call, and no timeout.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, forever) };
 }
 
 #[cfg(test)]

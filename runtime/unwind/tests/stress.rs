@@ -12,6 +12,15 @@ mod support;
 
 use support::{Code, throw_through};
 
+/// Longest wait until enough was seen, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Whether a test goes on that runs for `ms` and until there are more than 100 of `count`.
+fn goes_on(started: Instant, ms: u64, count: &AtomicUsize) -> bool {
+    let few = count.load(Ordering::Relaxed) <= 100;
+    started.elapsed() < Duration::from_millis(ms) || (few && started.elapsed() < PATIENCE)
+}
+
 #[test]
 fn lookups_race_with_changes() {
     const STABLE: usize = 64;
@@ -60,7 +69,10 @@ fn lookups_race_with_changes() {
                 }
             });
         }
-        thread::sleep(Duration::from_millis(1500));
+        let started = Instant::now();
+        while goes_on(started, 1500, &throws) {
+            thread::sleep(Duration::from_millis(20));
+        }
         stop.store(true, Ordering::Relaxed);
     });
     assert!(throws.load(Ordering::Relaxed) > 100);
@@ -102,8 +114,8 @@ fn a_signal_handler_may_look_up_while_its_thread_inserts() {
                 thread::sleep(Duration::from_micros(20));
             }
         });
-        let end = Instant::now() + Duration::from_millis(500);
-        while Instant::now() < end {
+        let started = Instant::now();
+        while goes_on(started, 500, &HITS) {
             for row in &code.rows[1..] {
                 // SAFETY: the rows describe the code and stay for ever.
                 unsafe { region.insert(std::slice::from_ref(row), &[]) }.unwrap();

@@ -10,12 +10,15 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use uruk_roots::{Config, How, Report, Roots, ThreadReport, Wanted};
+use uruk_roots::{Config, How, Report, Roots, ThreadReport, Wanted, Why};
 
 /// Ranges asked about; range `i` is `[base + 4096 i, base + 4096 i + 256)`. The first
 /// and the last are nobody's: the scanner itself computes with their ends, and leaves
 /// them on stacks that glibc gives to later threads.
 pub const RANGES: usize = 10;
+
+/// How long to wait for what a fault alone keeps from happening: machines may be busy.
+pub const LONG: Duration = Duration::from_secs(120);
 
 const KEY: u64 = 0x5a5a_0000_a5a5_0000;
 
@@ -49,7 +52,40 @@ pub fn wanted() -> Wanted {
 
 /// Scans on a fresh thread, so that what a test left on its own stack does not count.
 pub fn scan() -> Report {
-    scan_within(Duration::from_secs(8))
+    scan_beside(0)
+}
+
+/// [`scan`] beside a thread that blocks the signal for the test.
+pub fn scan_beside(blocker: i32) -> Report {
+    settled(blocker, || scan_within(LONG))
+}
+
+/// Scans until no thread but `blocker` blocks the signal. The C library blocks all signals of a
+/// thread that starts, that ends or that makes another, and such a thread may be without a
+/// processor for longer than the scanner is patient: nothing is proved then, and the next
+/// scan meets it elsewhere.
+pub fn settled(blocker: i32, mut scan: impl FnMut() -> Report) -> Report {
+    let why = Why::SignalBlocked;
+    let began = Instant::now();
+    loop {
+        let report = scan();
+        let blocks = |thread: &ThreadReport| thread.how == How::Unanswered { why };
+        let mut others = report.threads.iter().filter(|thread| thread.tid != blocker);
+        if !others.any(blocks) {
+            return report;
+        }
+        assert!(began.elapsed() < LONG, "signals stay blocked: {report:#?}");
+    }
+}
+
+/// Whether a test that repeats something goes on: until it did so `wanted` times or three
+/// seconds are over, but not before it did so once, as on a busy machine it takes long.
+pub fn goes_on(began: Instant, done: u64, wanted: u64) -> bool {
+    let limit = match done {
+        0 => LONG,
+        _ => Duration::from_secs(3),
+    };
+    done < wanted && began.elapsed() < limit
 }
 
 pub fn scan_within(within: Duration) -> Report {
@@ -158,7 +194,7 @@ impl Holder {
 pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is() {
-        assert!(began.elapsed() < Duration::from_secs(8), "never: {what}");
+        assert!(began.elapsed() < LONG, "never: {what}");
         std::thread::sleep(Duration::from_micros(200));
     }
 }
