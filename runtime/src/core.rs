@@ -24,6 +24,7 @@ use crate::error::Error;
 use crate::event::Events;
 use crate::guest::threads;
 use crate::hooks::Hooks;
+use crate::labels::Labels;
 use crate::names::{Definition, Name, Names};
 use crate::objects::{ObjectBody, Objects};
 use crate::process::Process;
@@ -53,6 +54,8 @@ pub(crate) struct Module {
     pub(crate) parcels: Parcels,
     /// What LLVM made for its functions and outlives their versions.
     pub(crate) constants: Shared,
+    /// Labels of its assembly, once its data is linked.
+    pub(crate) labels: OnceLock<Labels>,
     definitions: OnceLock<HashMap<Box<str>, SymbolId>>,
     interprocedural: OnceLock<Option<String>>,
     /// The types of its symbols as LLVM writes them, once somebody asked for one.
@@ -72,6 +75,7 @@ impl Module {
             inherited: Locals::default(),
             parcels: Parcels::default(),
             constants: Shared::default(),
+            labels: OnceLock::new(),
             definitions: OnceLock::new(),
             interprocedural: OnceLock::new(),
             types: OnceLock::new(),

@@ -48,6 +48,7 @@ mod hooks;
 mod image;
 mod jit;
 mod jobs;
+mod labels;
 mod load;
 mod materialize;
 mod names;

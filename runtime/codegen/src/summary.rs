@@ -133,7 +133,8 @@ pub struct ModuleSummary {
     pub constructors: Vec<Structor>,
     /// Entries of `llvm.global_dtors`, in file order.
     pub destructors: Vec<Structor>,
-    /// True if the module has module-level assembly; it goes with the data unit.
+    /// True if the module has module-level assembly; it goes with the data unit,
+    /// whose local symbols may then be what functions mean by declared names.
     pub has_inline_asm: bool,
     /// Keys of COMDAT groups, by group index: the least name of a member.
     pub comdats: Vec<String>,

@@ -13,6 +13,7 @@ use uruk_tiering::{Purpose, Tier};
 use crate::core::{Body, Core, Function, Module, static_name};
 use crate::error::Error;
 use crate::image::Image;
+use crate::labels;
 use crate::load::function_base;
 use crate::materialize::{BodyOf, Built};
 use crate::names::{Definition, Name};
@@ -143,6 +144,10 @@ impl Core {
         let planned = self.plan_replacement(&module, &allowed.migrations)?;
         module.inherited = Arc::clone(&planned.locals);
         module.set_plan(Arc::new(planned.plan.clone()));
+        let labels = labels::inherited(&planned.old);
+        if !labels.is_empty() {
+            let _ = module.labels.set(labels);
+        }
         let module = Arc::new(module);
         self.check_members(&module, &planned, allowed.signatures)?;
         self.check_kept(&module, &planned)?;
