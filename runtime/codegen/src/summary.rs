@@ -81,7 +81,7 @@ pub enum Placement {
     Own,
     /// Part of the module's data unit, compiled when the image starts. Functions
     /// are here when they cannot be split from data: prefix data, labels whose
-    /// addresses are in shared data.
+    /// addresses are in shared data, tables for garbage collectors.
     DataUnit,
     /// A constant table of label addresses of one function: copied into that
     /// function's unit.

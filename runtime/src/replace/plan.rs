@@ -142,9 +142,10 @@ impl Planner<'_> {
             };
             return Ok(Import {
                 access: self.access(self.core.names.find_own(&self.module.dylib, &name)),
-                name,
                 defined: false,
-                bound: false,
+                // What it means is known by a name of ours only.
+                bound: *name != *info.name,
+                name,
                 replaced: false,
             });
         }
