@@ -267,13 +267,17 @@ unsafe fn put(
         let builder = Builder(LLVMCreateBuilderInContext(context));
         let mut block = LLVMGetFirstBasicBlock(body);
         if let Place::Entry = place {
-            LLVMPositionBuilderBefore(builder.0, LLVMGetFirstInstruction(block));
-            call(context, module, &builder, hook);
+            let first = LLVMGetFirstInstruction(block);
+            if !first.is_null() {
+                LLVMPositionBuilderBefore(builder.0, first);
+                call(context, module, &builder, hook);
+            }
             return;
         }
         while !block.is_null() {
+            // A body that is named by its labels only was not verified.
             let end = LLVMGetBasicBlockTerminator(block);
-            if LLVMGetInstructionOpcode(end) == LLVMOpcode::LLVMRet {
+            if !end.is_null() && LLVMGetInstructionOpcode(end) == LLVMOpcode::LLVMRet {
                 LLVMPositionBuilderBefore(builder.0, musttail_before(end).unwrap_or(end));
                 call(context, module, &builder, hook);
             }
