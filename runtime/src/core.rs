@@ -1,7 +1,6 @@
 //! The parts of a session, wired together, and the table of its functions.
 //!
-//! Locks here are `std`'s: their whole state is one word, so a forked child can go
-//! on using them (see `service`, which makes sure that no worker holds one).
+//! Locks are `std`'s, of one word: a forked child can use them (`service` lets no worker hold one).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{CStr, CString};
@@ -24,6 +23,7 @@ use crate::error::Error;
 use crate::event::Events;
 use crate::guest::threads;
 use crate::hooks::Hooks;
+use crate::labels::Labels;
 use crate::life::Life;
 use crate::names::{Definition, Name, Names};
 use crate::objects::{ObjectBody, Objects};
@@ -56,9 +56,11 @@ pub(crate) struct Module {
     pub(crate) parcels: Parcels,
     /// What LLVM made for its functions and outlives their versions.
     pub(crate) constants: Shared,
+    /// Labels of its assembly, once its data is linked.
+    pub(crate) labels: OnceLock<Labels>,
     definitions: OnceLock<HashMap<Box<str>, SymbolId>>,
     interprocedural: OnceLock<Option<String>>,
-    /// The types of its symbols as LLVM writes them, once somebody asked for one.
+    /// The types of its symbols as LLVM writes them, once asked for.
     types: OnceLock<Vec<Arc<str>>>,
 }
 
@@ -76,6 +78,7 @@ impl Module {
             inherited: Locals::default(),
             parcels: Parcels::default(),
             constants: Shared::default(),
+            labels: OnceLock::new(),
             definitions: OnceLock::new(),
             interprocedural: OnceLock::new(),
             types: OnceLock::new(),

@@ -17,6 +17,7 @@ use crate::core::{Core, Module, static_name};
 use crate::error::Error;
 use crate::guest::tls;
 use crate::hooks::{Hook, Target};
+use crate::labels::{Assembled, Labelled};
 use crate::life::Life;
 use crate::load::function_base;
 use crate::materialize::Started;
@@ -112,13 +113,21 @@ impl Core {
     ) -> Result<Started, Error> {
         let start = Instant::now();
         let mut objects: Vec<(String, Cow<'_, [u8]>)> = Vec::new();
-        for (_, module) in &image.modules {
+        let mut assembled = Vec::new();
+        for (file, module) in &image.modules {
             let name = module.readers.bitcode().name().to_owned();
             let mut reader = module.readers.reader()?;
             let object = match mode {
                 Mode::Eager => reader.compile_everything(&module.plan())?,
                 Mode::Lazy => reader.compile_data(&module.plan())?,
             };
+            if mode == Mode::Lazy && module.readers.summary().has_inline_asm {
+                assembled.push(Assembled {
+                    module: Arc::clone(module),
+                    file: *file,
+                    object: objects.len(),
+                });
+            }
             objects.extend(object.map(|bytes| (name, bytes.into())));
         }
         let ours = objects.len();
@@ -140,7 +149,7 @@ impl Core {
             }
             _ => HashMap::new(),
         };
-        let mut linked = self.link_image(tracker, image, graph, Stay::Always)?;
+        let mut linked = self.link_image(tracker, image, graph, &assembled, Stay::Always)?;
         for (name, (id, file)) in functions {
             // Aliases share a stub, and their code.
             if let Some(range) = linked.bodies.remove(&name)
@@ -160,12 +169,14 @@ impl Core {
         Ok(linked.started)
     }
 
-    /// Links a graph and has `tracker` hold it.
+    /// Links a graph and has `tracker` hold it; functions of `assembled` modules are told of
+    /// their labels.
     pub(crate) fn link_image(
         self: &Arc<Self>,
         tracker: &Tracker,
         image: &Image,
         graph: Graph<'_>,
+        assembled: &[Assembled],
         stay: Stay,
     ) -> Result<LinkedImage, Error> {
         let dylib = &tracker.dylib();
@@ -216,7 +227,12 @@ impl Core {
         let bounds: Vec<Name> = bounds
             .map(|(name, address)| Name::strong(name, Definition::Address(address)))
             .collect();
-        let names = names_of(&placed, tls_module, &image.hidden());
+        let mut names = names_of(&placed, tls_module, &image.hidden());
+        let assembled = assembled.iter();
+        let mut labelled: Vec<Labelled> = assembled
+            .map(|one| Labelled::new(one, image.number, &placed, tls_module))
+            .collect();
+        names.extend(labelled.iter_mut().flat_map(Labelled::take_names));
         let preempted: Vec<(Box<str>, LinkKind, u64, u64)> = placed
             .preempted()
             .map(|(place, at)| (place.definition, at))
@@ -279,6 +295,7 @@ impl Core {
         let holding = self.hold(tracker, image, parts, stays)?;
         self.names.define(tracker, names)?;
         self.names.define(tracker, bounds)?;
+        labelled.into_iter().for_each(Labelled::publish);
         let files = image.objects.iter().map(|(name, _)| name.as_str());
         let files: Vec<&str> = files.collect();
         if !files.is_empty() {

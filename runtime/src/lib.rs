@@ -49,6 +49,7 @@ mod hooks;
 mod image;
 mod jit;
 mod jobs;
+mod labels;
 mod life;
 mod load;
 mod materialize;

@@ -108,7 +108,8 @@ impl Core {
             objects: vec![(name.to_owned(), Arc::clone(bytes))],
             ..Image::default()
         };
-        let linked = self.link_image(staging.session_tracker(), &image, graph, Stay::IfHeld)?;
+        let linked =
+            self.link_image(staging.session_tracker(), &image, graph, &[], Stay::IfHeld)?;
         if !linked.started.ifuncs.is_empty() {
             return Err(Error::from(ReplaceError::Construct {
                 file: name.to_owned(),

@@ -13,6 +13,7 @@ use uruk_tiering::{Purpose, Tier};
 use crate::core::{Body, Core, Function, Module, static_name};
 use crate::error::Error;
 use crate::image::Image;
+use crate::labels;
 use crate::life::Life;
 use crate::load::function_base;
 use crate::materialize::{BodyOf, Built};
@@ -150,6 +151,7 @@ impl Core {
         self.names.lives.note(&staging.tracker, &module.life);
         module.inherited = Arc::clone(&planned.locals);
         module.set_plan(Arc::new(planned.plan.clone()));
+        module.labels = labels::inherited(&planned.old);
         let module = Arc::new(module);
         self.check_members(&module, &planned, allowed.signatures)?;
         self.check_kept(&module, &planned)?;
