@@ -272,7 +272,7 @@ impl Core {
                 let Some((parcel, depends)) = self.parcel(&function, how) else {
                     return;
                 };
-                if parcel.has_assembly() && own.labels.get().is_some_and(|all| !all.is_empty()) {
+                if parcel.has_assembly() && own.labels.get().is_some() {
                     debug!(
                         name = parcel.name(),
                         "what its assembly names may be a label here"

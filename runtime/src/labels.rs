@@ -158,10 +158,13 @@ pub(crate) fn inherited(modules: &[Arc<Module>]) -> OnceLock<Labels> {
             }
         }
     }
-    let sure = all
-        .into_iter()
-        .filter_map(|(name, meaning)| Some((name, meaning?)));
-    sure.collect::<Labels>().into()
+    let sure = all.into_iter();
+    let sure: Labels = sure
+        .filter_map(|(name, meaning)| Some((name, meaning?)))
+        .collect();
+    // None leaves room for those of its own assembly.
+    let some = Some(sure).filter(|all| !all.is_empty());
+    some.map_or_else(OnceLock::new, OnceLock::from)
 }
 
 impl Core {
