@@ -286,7 +286,7 @@ fn import(
 }
 
 /// Marks the suffix of local link names: marker, then image, file and symbol number.
-const LOCAL_MARKER: &str = ".uruk.";
+pub(crate) const LOCAL_MARKER: &str = ".uruk.";
 
 pub(crate) fn local_link_name(name: &str, image: u64, input: usize, id: SymbolId) -> String {
     format!("{name}{LOCAL_MARKER}{image}.{input}.{}", id.0)

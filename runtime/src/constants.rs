@@ -138,7 +138,7 @@ impl Core {
         let held = modules.map(|(_, module)| module.constants.hand_over());
         let held: Vec<Arc<Constants>> = held.collect();
         if !held.is_empty() {
-            tracker.attach(Box::new(move || drop(held)))?;
+            tracker.attach(image.life.guard(move || drop(held)))?;
         }
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! The parts of a session, wired together, and the table of its functions.
 //!
-//! Locks here are `std`'s: their whole state is one word, so a forked child can go
-//! on using them (see `service`, which makes sure that no worker holds one).
+//! Locks are `std`'s, of one word: a forked child can use them (`service` lets no worker hold one).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{CStr, CString};
@@ -24,6 +23,8 @@ use crate::error::Error;
 use crate::event::Events;
 use crate::guest::threads;
 use crate::hooks::Hooks;
+use crate::labels::Labels;
+use crate::life::Life;
 use crate::names::{Definition, Name, Names};
 use crate::objects::{ObjectBody, Objects};
 use crate::process::Process;
@@ -47,15 +48,19 @@ pub(crate) struct Module {
     facts: RwLock<Arc<FactStore>>,
     /// Where its names are defined and looked up.
     pub(crate) dylib: Dylib,
+    /// Its image's.
+    pub(crate) life: Arc<Life>,
     /// What local names mean in the modules whose functions this one replaced.
     pub(crate) inherited: Locals,
     /// What it offers to the inliners of others.
     pub(crate) parcels: Parcels,
     /// What LLVM made for its functions and outlives their versions.
     pub(crate) constants: Shared,
+    /// Labels of its assembly, once its data is linked.
+    pub(crate) labels: OnceLock<Labels>,
     definitions: OnceLock<HashMap<Box<str>, SymbolId>>,
     interprocedural: OnceLock<Option<String>>,
-    /// The types of its symbols as LLVM writes them, once somebody asked for one.
+    /// The types of its symbols as LLVM writes them, once asked for.
     types: OnceLock<Vec<Arc<str>>>,
 }
 
@@ -69,9 +74,11 @@ impl Module {
             plan: RwLock::default(),
             facts: RwLock::default(),
             dylib: dylib.clone(),
+            life: Arc::default(),
             inherited: Locals::default(),
             parcels: Parcels::default(),
             constants: Shared::default(),
+            labels: OnceLock::new(),
             definitions: OnceLock::new(),
             interprocedural: OnceLock::new(),
             types: OnceLock::new(),

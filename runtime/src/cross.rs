@@ -272,6 +272,13 @@ impl Core {
                 let Some((parcel, depends)) = self.parcel(&function, how) else {
                     return;
                 };
+                if parcel.has_assembly() && own.labels.get().is_some() {
+                    debug!(
+                        name = parcel.name(),
+                        "what its assembly names may be a label here"
+                    );
+                    return;
+                }
                 let home = &function.module.dylib;
                 if !self.means_the_same(&parcel, home, &own.dylib, crossing) {
                     debug!(name = parcel.name(), "its names mean something else here");

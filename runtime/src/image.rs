@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use tracing::info;
 use uruk_codegen::SymbolId;
-use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Object, Placed};
+use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Object, Placed, Resolved};
 use uruk_session::Tracker;
 use uruk_stubs::FunctionId;
 
@@ -17,12 +17,14 @@ use crate::core::{Core, Module, static_name};
 use crate::error::Error;
 use crate::guest::tls;
 use crate::hooks::{Hook, Target};
+use crate::labels::{Assembled, Labelled};
+use crate::life::Life;
 use crate::load::function_base;
 use crate::materialize::Started;
 use crate::names::{Definition, Name};
 use crate::objects::{ObjectCode, object_files};
 use crate::program::Mode;
-use crate::removal::{Holding, ThreadLocals, Uses};
+use crate::removal::{Holding, Parts, ThreadLocals, Uses};
 use crate::stats::Counters;
 
 /// Files that were bound together.
@@ -30,6 +32,7 @@ use crate::stats::Counters;
 pub(crate) struct Image {
     /// Its number in the session.
     pub(crate) number: u64,
+    pub(crate) life: Arc<Life>,
     /// Whether threads of the program may run already.
     pub(crate) late: bool,
     pub(crate) modules: Vec<(usize, Arc<Module>)>,
@@ -110,13 +113,21 @@ impl Core {
     ) -> Result<Started, Error> {
         let start = Instant::now();
         let mut objects: Vec<(String, Cow<'_, [u8]>)> = Vec::new();
-        for (_, module) in &image.modules {
+        let mut assembled = Vec::new();
+        for (file, module) in &image.modules {
             let name = module.readers.bitcode().name().to_owned();
             let mut reader = module.readers.reader()?;
             let object = match mode {
                 Mode::Eager => reader.compile_everything(&module.plan())?,
                 Mode::Lazy => reader.compile_data(&module.plan())?,
             };
+            if mode == Mode::Lazy && module.readers.summary().has_inline_asm {
+                assembled.push(Assembled {
+                    module: Arc::clone(module),
+                    file: *file,
+                    object: objects.len(),
+                });
+            }
             objects.extend(object.map(|bytes| (name, bytes.into())));
         }
         let ours = objects.len();
@@ -138,7 +149,7 @@ impl Core {
             }
             _ => HashMap::new(),
         };
-        let mut linked = self.link_image(tracker, image, graph, Stay::Always)?;
+        let mut linked = self.link_image(tracker, image, graph, &assembled, Stay::Always)?;
         for (name, (id, file)) in functions {
             // Aliases share a stub, and their code.
             if let Some(range) = linked.bodies.remove(&name)
@@ -158,16 +169,26 @@ impl Core {
         Ok(linked.started)
     }
 
-    /// Links a graph and has `tracker` hold it.
+    /// Links a graph and has `tracker` hold it; functions of `assembled` modules are told of
+    /// their labels.
     pub(crate) fn link_image(
         self: &Arc<Self>,
         tracker: &Tracker,
         image: &Image,
         graph: Graph<'_>,
+        assembled: &[Assembled],
         stay: Stay,
     ) -> Result<LinkedImage, Error> {
         let dylib = &tracker.dylib();
+        let own = self.provide_own(tracker, image, &graph)?;
+        let own_address = |name: &str| {
+            let address = own.as_ref()?.find(name)?;
+            self.is_own(dylib, name).then_some(address)
+        };
         let laid = graph.layout_with(&LayoutOptions::default(), |name| {
+            if own_address(name).is_some() {
+                return Hint::Near;
+            }
             match self.names.find_own(dylib, name) {
                 // Stubs and slots are in the reservation.
                 Some(Definition::Function { .. }) => Hint::Near,
@@ -206,7 +227,12 @@ impl Core {
         let bounds: Vec<Name> = bounds
             .map(|(name, address)| Name::strong(name, Definition::Address(address)))
             .collect();
-        let names = names_of(&placed, tls_module, &image.hidden());
+        let mut names = names_of(&placed, tls_module, &image.hidden());
+        let assembled = assembled.iter();
+        let mut labelled: Vec<Labelled> = assembled
+            .map(|one| Labelled::new(one, image.number, &placed, tls_module))
+            .collect();
+        names.extend(labelled.iter_mut().flat_map(Labelled::take_names));
         let preempted: Vec<(Box<str>, LinkKind, u64, u64)> = placed
             .preempted()
             .map(|(place, at)| (place.definition, at))
@@ -230,7 +256,10 @@ impl Core {
             }
         };
         let mut linked = placed.fix_up(|name, need| {
-            let resolved = self.resolve(dylib, name, need)?;
+            let resolved = match own_address(name) {
+                Some(address) => Resolved::at(address),
+                None => self.resolve(dylib, name, need)?,
+            };
             self.note_use(&resolved, &mut uses);
             if resolved.slot.is_none() && self.heap.contains(resolved.address) {
                 against.push(resolved.address);
@@ -254,19 +283,19 @@ impl Core {
             tls::fill(place, template.image, template.size, template.align);
         }
         Self::keep_constants(tracker, image)?;
-        let holding = self.hold(
-            tracker,
-            image.number,
-            ThreadLocals {
+        let parts = Parts {
+            memory,
+            uses,
+            thread_locals: ThreadLocals {
                 place: tls_place,
                 owned: tls_owned,
             },
-            memory,
-            uses,
-            stays,
-        )?;
+            handle: None,
+        };
+        let holding = self.hold(tracker, image, parts, stays)?;
         self.names.define(tracker, names)?;
         self.names.define(tracker, bounds)?;
+        labelled.into_iter().for_each(Labelled::publish);
         let files = image.objects.iter().map(|(name, _)| name.as_str());
         let files: Vec<&str> = files.collect();
         if !files.is_empty() {

@@ -208,7 +208,8 @@ impl JitBuilder {
 /// A session: cheap to clone, usable from any thread.
 ///
 /// Its memory lives as long as the last handle or function of it; after that,
-/// calling an address obtained from it is undefined.
+/// calling an address obtained from it is undefined. What its code registered to be called at
+/// the end of the process runs then, as when all is [removed](crate::Tracker::remove).
 ///
 /// ```
 /// use uruk::Jit;
@@ -234,6 +235,7 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        self.core.leave_all();
         self.core.stop();
     }
 }

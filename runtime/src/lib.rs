@@ -19,7 +19,7 @@
 //! Reading order: [`jit`](Jit) (the handle), `load` and `bind` (files to image),
 //! `materialize` (image to code), `versions` (a version made and published), `service` (first
 //! calls, fork), `tiers` and `background` (better versions), `sampling`, `guided`, `cross`
-//! (bodies of other modules), `replace`, `reclaim`, `removal`, `program` (a whole program),
+//! (bodies of other modules), `replace`, `reclaim`, `removal`, `life`, `own`, `program` (a whole program),
 //! `guest` (what its code gets from us), `event`, `stats` and `recording` (what is told).
 
 #![deny(missing_docs)]
@@ -49,10 +49,13 @@ mod hooks;
 mod image;
 mod jit;
 mod jobs;
+mod labels;
+mod life;
 mod load;
 mod materialize;
 mod names;
 mod objects;
+mod own;
 mod panics;
 mod process;
 mod program;

@@ -17,6 +17,7 @@ use crate::core::{Core, Function, Module, static_name};
 use crate::error::{Error, Missing};
 use crate::hooks::{Hook, Target};
 use crate::image::Image;
+use crate::life::Life;
 use crate::names::{Definition, Name};
 use crate::program::Mode;
 use crate::stats::Counters;
@@ -105,6 +106,8 @@ impl Core {
     ) -> Result<Image, Error> {
         let dylib = &tracker.dylib();
         let start = Instant::now();
+        let life: Arc<Life> = Arc::default();
+        self.names.lives.note(tracker, &life);
         let mut modules = Vec::new();
         let mut objects = Vec::new();
         let mut object_symbols = Vec::new();
@@ -118,9 +121,11 @@ impl Core {
                     continue;
                 }
             };
-            modules.push((file, Arc::new(Module::new(bitcode, self.readers(), dylib)?)));
+            let mut module = Module::new(bitcode, self.readers(), dylib)?;
+            module.life = Arc::clone(&life);
+            modules.push((file, Arc::new(module)));
         }
-        let image = self.bind(tracker, modules, objects, &object_symbols, mode)?;
+        let image = self.bind(tracker, life, modules, objects, &object_symbols, mode)?;
         Counters::add_time(&self.counters.load_ns, start);
         self.warn_of_interposers(&image);
         info!(
@@ -136,6 +141,7 @@ impl Core {
     fn bind(
         self: &Arc<Self>,
         tracker: &Tracker,
+        life: Arc<Life>,
         modules: Vec<(usize, Arc<Module>)>,
         objects: Vec<(String, Arc<[u8]>)>,
         object_symbols: &[(usize, Vec<ObjectSymbol>)],
@@ -171,6 +177,7 @@ impl Core {
 
         let mut image = Image {
             number,
+            life,
             late: false,
             modules,
             objects,
@@ -182,7 +189,9 @@ impl Core {
         };
         let mut plans = binding.plans;
         for (file, module) in &image.modules {
-            module.set_plan(Arc::new(std::mem::take(&mut plans[*file])));
+            let mut plan = std::mem::take(&mut plans[*file]);
+            self.plan_own(dylib, module.readers.summary(), &mut plan, number);
+            module.set_plan(Arc::new(plan));
         }
         self.replacing.register(tracker, &image.modules)?;
         for (_, module) in &image.modules {

@@ -263,7 +263,9 @@ impl Core {
         })?;
         let dylib = &function.module.dylib;
         let mut uses = Uses::default();
-        let find = |name: &str, need| self.resolve(crossing.dylib_of(dylib, name), name, need);
+        let find = |name: &str, need| {
+            self.find_for(&function.module, crossing.dylib_of(dylib, name), name, need)
+        };
         let constants = self.place_constants(&laid, function, id, find, &mut uses)?;
         let mut drafts = self.allocate(&laid)?;
         let placed = laid.place_with(drafts.placement(None), constants.addresses)?;

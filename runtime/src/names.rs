@@ -18,6 +18,7 @@ use uruk_session::{
 };
 use uruk_stubs::{FunctionId, StubTable};
 
+use crate::life::Lives;
 use crate::process::Process;
 
 /// What a name stands for.
@@ -93,6 +94,8 @@ pub(crate) struct Names {
     dylibs: RwLock<Vec<Dylib>>,
     /// Data that lies elsewhere than its name was defined at: old address and new one.
     relocated: RwLock<HashMap<u64, u64>>,
+    /// The lives of images, by their trackers.
+    pub(crate) lives: Lives,
     /// True from the first such address on.
     has_relocated: AtomicBool,
 }
@@ -108,8 +111,11 @@ impl Names {
             jobs: 0,
             ..PoolConfig::default()
         };
+        let lives = Lives::default();
+        let following = lives.clone();
         let session = Session::new(SessionConfig {
             pool,
+            on_tracker_event: Some(Arc::new(move |event| following.follow(event))),
             ..SessionConfig::default()
         });
         let host = session.create_dylib("host")?;
@@ -123,6 +129,7 @@ impl Names {
             thread_locals: RwLock::default(),
             dylibs: RwLock::default(),
             relocated: RwLock::default(),
+            lives,
             has_relocated: AtomicBool::new(false),
         })
     }

@@ -195,7 +195,10 @@ impl Program {
 
 unsafe extern "C" {
     /// As `atexit`, with the exit status.
-    fn on_exit(handler: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+    fn on_exit(
+        handler: unsafe extern "C-unwind" fn(c_int, *mut c_void),
+        argument: *mut c_void,
+    ) -> c_int;
     static environ: *const *const c_char;
     static mut program_invocation_name: *mut c_char;
     static mut program_invocation_short_name: *mut c_char;
@@ -210,7 +213,7 @@ unsafe extern "C-unwind" fn run_at_exit(_: *mut c_void) {
 }
 
 /// Runs last of all handlers, because it is registered first.
-unsafe extern "C" fn write_outputs(status: c_int, _: *mut c_void) {
+unsafe extern "C-unwind" fn write_outputs(status: c_int, _: *mut c_void) {
     if let Some(at_exit) = AT_EXIT.get() {
         at_exit.outputs.write(&at_exit.core, status);
     }

@@ -3,12 +3,15 @@
 //! Every `add` puts what it makes under a tracker of the session: names, the stubs of
 //! functions, memory. Removing the tracker releases the stubs (calls then go to the
 //! failure handler), and retires all code. Data goes once the last code is gone that was
-//! linked against it: whoever links against an image [holds](Holding) it.
+//! linked against it: whoever links against an image [holds](Holding) it. Before any of that,
+//! what the image registered to be called at the end of the process is called, and what others
+//! may still call of it stays for as long ([`life`](crate::life)).
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, Weak};
 
+use tracing::debug;
 use uruk_heap::Sealed;
 use uruk_link::Resolved;
 use uruk_locks::RwLock;
@@ -20,11 +23,15 @@ use uruk_tiering::{Next, VersionId};
 use crate::blocks::{Code, Piece, Rest, split};
 use crate::core::{Body, Core};
 use crate::error::Error;
-use crate::guest::tls;
+use crate::guest::{exit, threads, tls};
 use crate::hooks::Hooks;
+use crate::image::Image;
+use crate::life::Life;
 use crate::load::Source;
+use crate::own::Handle;
 use crate::program::Mode;
 use crate::reclaim::Notes;
+use crate::sacrificial;
 use crate::service;
 use crate::tiers::key;
 
@@ -38,10 +45,24 @@ pub(crate) struct Holding {
     thread_locals: Option<u64>,
     /// Its code, if it has any; that holds the data, too.
     code: Option<VersionId>,
+    life: Arc<Life>,
     _rest: Arc<Rest>,
+    _handle: Option<Handle>,
+}
+
+/// What there is to be held of an image.
+#[derive(Default)]
+pub(crate) struct Parts {
+    pub(crate) memory: Vec<Sealed>,
+    /// What it was linked against.
+    pub(crate) uses: Uses,
+    pub(crate) thread_locals: ThreadLocals,
+    /// A handle that lies in the memory.
+    pub(crate) handle: Option<Handle>,
 }
 
 /// The thread-locals of an image, if it has any.
+#[derive(Default)]
 pub(crate) struct ThreadLocals {
     pub(crate) place: Option<tls::Place>,
     /// Its slot, unless that is in static storage.
@@ -63,6 +84,11 @@ impl Holding {
     /// What its code is called in the table of code.
     pub(crate) fn code(&self) -> Option<VersionId> {
         self.code
+    }
+
+    /// Of its image.
+    pub(crate) fn life(&self) -> &Arc<Life> {
+        &self.life
     }
 }
 
@@ -96,7 +122,7 @@ impl std::fmt::Debug for Uses {
 }
 
 impl Owners {
-    fn find(&self, address: u64) -> Option<Arc<Holding>> {
+    pub(crate) fn find(&self, address: u64) -> Option<Arc<Holding>> {
         let owners = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
         let (_, (end, holding)) = owners.range(..=address).next_back()?;
         // One past the end of a variable is an address of it, too.
@@ -150,17 +176,21 @@ impl Core {
         }
     }
 
-    /// Makes the holding of the memory of image `number`, linked against `uses`. `tracker`
-    /// forgets the image when it is removed, and until then holds it if it `stays`.
+    /// Makes the holding of memory of an image. `tracker` forgets the image when it is removed,
+    /// and until then holds it if it `stays`.
     pub(crate) fn hold(
         self: &Arc<Self>,
         tracker: &Tracker,
-        number: u64,
-        thread_locals: ThreadLocals,
-        memory: Vec<Sealed>,
-        uses: Uses,
+        image: &Image,
+        parts: Parts,
         stays: bool,
     ) -> Result<Arc<Holding>, Error> {
+        let Parts {
+            memory,
+            uses,
+            thread_locals,
+            handle,
+        } = parts;
         let range = |memory: &Sealed| {
             let start = memory.address();
             start..start + memory.len() as u64
@@ -198,7 +228,9 @@ impl Core {
             ranges,
             thread_locals,
             code: version,
+            life: Arc::clone(&image.life),
             _rest: rest,
+            _handle: handle,
         });
         if let Some(module) = thread_locals {
             let held = &self.owners.thread_locals;
@@ -214,30 +246,122 @@ impl Core {
             owners.insert(range.start, (range.end, Arc::downgrade(&holding)));
         }
         drop(owners);
-        let core = Arc::downgrade(self);
         let held = stays.then(|| Arc::clone(&holding));
-        tracker.attach(Box::new(move || {
-            if let Some(core) = core.upgrade() {
-                core.forget_image(number, thread_locals);
-            }
+        let core = Arc::downgrade(self);
+        tracker.attach(image.life.guard(move || {
             drop(held);
             if let Some(core) = core.upgrade() {
                 core.start_reclaim();
             }
         }))?;
+        let core = Arc::downgrade(self);
+        let number = image.number;
+        tracker.attach(Box::new(move || {
+            if let Some(core) = core.upgrade() {
+                core.forget_image(number, thread_locals);
+            }
+        }))?;
         Ok(holding)
     }
 
-    /// Removes functions that nobody is to call any more, once it is released.
+    /// Removes functions that nobody is to call any more, once it is released: each of them
+    /// when the image goes that its body is of by then.
     pub(crate) fn removal_of(self: &Arc<Self>, functions: Vec<FunctionId>) -> Box<dyn Resource> {
-        let core = Arc::downgrade(self);
+        let weak = Arc::downgrade(self);
         Box::new(move || {
-            if let Some(core) = core.upgrade() {
-                for id in functions {
-                    core.remove_function(id);
+            let Some(core) = weak.upgrade() else { return };
+            for id in functions {
+                let weak = Weak::clone(&weak);
+                let removal = move || {
+                    if let Some(core) = weak.upgrade() {
+                        core.remove_function(id);
+                    }
+                };
+                match core.life_of(id) {
+                    Some(life) => life.release(Box::new(removal)),
+                    None => removal(),
                 }
             }
         })
+    }
+
+    /// How long the body of a function stays that calls of it reach.
+    pub(crate) fn life_of(&self, id: FunctionId) -> Option<Arc<Life>> {
+        if let Some(Body::Module(function)) = self.body(id) {
+            return Some(Arc::clone(&function.module.life));
+        }
+        // Of an object, or what a resolver chose.
+        self.life_at(self.stubs.entry(id)?)
+    }
+
+    /// How long what is at an address stays, if it is of an image.
+    pub(crate) fn life_at(&self, address: u64) -> Option<Arc<Life>> {
+        if !self.heap.contains(address) {
+            return None;
+        }
+        match self.stubs.function_at(address) {
+            Some(id) => self.life_of(id),
+            None => Some(Arc::clone(self.owners.find(address)?.life())),
+        }
+    }
+
+    /// Runs what images registered to be called at the end of the process, and has what somebody
+    /// holds of them be complete. To be called before they are removed, without a lock; handlers
+    /// run on the calling thread. Whether somebody holds any of them.
+    pub(crate) fn leave(self: &Arc<Self>, images: &[Arc<Life>]) -> bool {
+        let held = exit::run_and_close(images);
+        if held.is_empty() {
+            return false;
+        }
+        let _pass = service::enter();
+        self.names.lives.note_staying(&held);
+        for image in &held {
+            for id in self.functions_in(image) {
+                if self.stubs.entry(id).is_some() {
+                    continue;
+                }
+                // Names go next. What cannot be compiled could not have been called before.
+                if let Err(cause) = sacrificial::compile_now(self, id, None) {
+                    debug!(function = self.name_of(id), %cause, "stays without code");
+                }
+            }
+        }
+        true
+    }
+
+    /// [`Core::leave`] of all images, where the session ends. What somebody holds then keeps the
+    /// session's memory. A thread of ours, on which a listener dropped the last handle, runs no
+    /// handlers: it may be the one that their first calls wait for.
+    pub(crate) fn leave_all(self: &Arc<Self>) {
+        let images = {
+            let _pass = service::enter();
+            self.names.lives.all()
+        };
+        let held = match threads::is_ours() {
+            true => images.iter().any(|image| image.is_held()),
+            false => self.leave(&images),
+        };
+        let _pass = service::enter();
+        if held || self.names.lives.any_stays() {
+            // For good: who calls it does not say when it was for the last time.
+            std::mem::forget(Arc::clone(self));
+        }
+    }
+
+    /// The functions whose bodies are of an image's modules.
+    fn functions_in(&self, image: &Arc<Life>) -> Vec<FunctionId> {
+        let functions = self
+            .functions
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let bodies = functions.iter().zip(0..);
+        let theirs = bodies.filter(|(body, _)| match body {
+            Some(Body::Module(function)) => Arc::ptr_eq(&function.module.life, image),
+            _ => false,
+        });
+        theirs
+            .filter_map(|(_, index)| self.stubs.function(index))
+            .collect()
     }
 
     /// Ends a function: calls of it go to the failure handler, its code is retired.
@@ -284,7 +408,11 @@ impl Core {
         if let (Some(Body::Module(function)), true) = (body, settled) {
             let plan = function.module.plan();
             let link_name = &plan.import(function.symbol).name;
-            self.removed.file(&function.module.dylib, link_name, id);
+            let dylib = &function.module.dylib;
+            // What stayed may go after its dylib.
+            if !dylib.is_defunct() {
+                self.removed.file(dylib, link_name, id);
+            }
         }
     }
 

@@ -195,7 +195,7 @@ pub(crate) fn settle(limit: Duration) {
 }
 
 /// The sessions there are; the list is not locked any more.
-fn sessions() -> Vec<Arc<Core>> {
+pub(crate) fn sessions() -> Vec<Arc<Core>> {
     let held = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
     held.iter().filter_map(Weak::upgrade).collect()
 }

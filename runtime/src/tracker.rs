@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use uruk_codegen::Bitcode;
 
+use crate::core::Core;
 use crate::dylib::Dylib;
 use crate::error::Error;
 use crate::jit::Jit;
+use crate::life::Life;
 use crate::load::Source;
 use crate::service;
 
@@ -100,6 +102,8 @@ impl Dylib {
     /// # Errors
     /// The dylib was removed.
     pub unsafe fn clear(&self) -> Result<(), Error> {
+        let core = self.jit.core();
+        leave(core, || core.names.lives.of(&self.dylib));
         let _pass = service::enter();
         Ok(self.dylib.clear()?)
     }
@@ -113,7 +117,27 @@ impl Dylib {
     /// [`Error::DylibInUse`], [`Error::MainDylib`], or that it was removed before; nothing is
     /// changed then.
     pub unsafe fn remove(&self, removal: Removal) -> Result<(), Error> {
+        let core = self.jit.core();
+        {
+            let _pass = service::enter();
+            self.searching(removal)?;
+        }
+        leave(core, || core.names.lives.of(&self.dylib));
         let _pass = service::enter();
+        // A handler may have changed who searches it.
+        let searching = self.searching(removal)?;
+        let removed = std::slice::from_ref(&self.dylib);
+        core.names.session().remove_dylibs(removed)?;
+        core.removed.forget_dylib(&self.dylib);
+        for other in searching {
+            // It may have been removed meanwhile.
+            let _ = other.remove_from_link_order(&self.dylib);
+        }
+        Ok(())
+    }
+
+    /// The dylibs that search it, if it may be removed.
+    fn searching(&self, removal: Removal) -> Result<Vec<uruk_session::Dylib>, Error> {
         let core = self.jit.core();
         if self.dylib == core.main {
             return Err(Error::MainDylib);
@@ -125,14 +149,23 @@ impl Dylib {
                 by: searching.iter().map(|d| d.name().to_owned()).collect(),
             });
         }
-        let removed = std::slice::from_ref(&self.dylib);
-        core.names.session().remove_dylibs(removed)?;
-        core.removed.forget_dylib(&self.dylib);
-        for other in searching {
-            // It may have been removed meanwhile.
-            let _ = other.remove_from_link_order(&self.dylib);
+        Ok(searching)
+    }
+}
+
+/// Runs what images registered that are about to be removed; and what those registered that a
+/// handler adds to them.
+fn leave(core: &Arc<Core>, images: impl Fn() -> Vec<Arc<Life>>) {
+    loop {
+        let mut left = {
+            let _pass = service::enter();
+            images()
+        };
+        left.retain(|image| !image.is_closed());
+        if left.is_empty() {
+            return;
         }
-        Ok(())
+        core.leave(&left);
     }
 }
 
@@ -187,6 +220,14 @@ impl Tracker {
     /// that was linked against it. Threads that are inside finish there. Destructors are
     /// not run ([`Jit::deinitialize`] runs them).
     ///
+    /// Before that, handlers run that its code registered with `atexit` and `__cxa_atexit`, as
+    /// when a library is closed: on this thread, latest first, once. They may register others,
+    /// end the process, remove other trackers; an exception that one lets out ends the process.
+    /// Destructors of C++'s `thread_local` objects of this thread run before them; as long as
+    /// other threads have such objects, what was removed has no names any more, but stays
+    /// otherwise. So it does until a key of `pthread_key_create` is deleted whose destructor is
+    /// in there. To be called without a lock that a handler could want.
+    ///
     /// # Safety
     /// 1. Nobody keeps using addresses of its data, or of functions of object files,
     ///    that the program or its host took. A call that is the last thing a function of it
@@ -195,6 +236,8 @@ impl Tracker {
     /// # Errors
     /// It was removed before.
     pub unsafe fn remove(&self) -> Result<(), Error> {
+        let core = self.jit.core();
+        leave(core, || core.names.lives.under(&self.tracker));
         let _pass = service::enter();
         Ok(self.tracker.remove()?)
     }

@@ -92,3 +92,27 @@ pub unsafe fn call_void(entry: u64) {
     // SAFETY: the caller's; as for `call_init`.
     unsafe { call_ptr(entry) };
 }
+
+/// Calls `void (void *)` at `entry`.
+///
+/// # Safety
+/// As for [`call_main`]; `argument` is what it expects.
+#[unsafe(naked)]
+pub unsafe extern "C-unwind" fn call_with(entry: u64, argument: u64) {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_undefined rip",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "call rax",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
+}

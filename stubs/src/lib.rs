@@ -94,7 +94,7 @@ mod table;
 mod vector;
 
 #[cfg(not(loom))]
-pub use call::{call_init, call_main, call_ptr, call_void};
+pub use call::{call_init, call_main, call_ptr, call_void, call_with};
 #[cfg(not(loom))]
 pub use cfi::UnwindRow;
 pub use error::StubError;

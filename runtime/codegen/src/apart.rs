@@ -62,6 +62,8 @@ pub fn stays_with_code(section: &str, table: bool) -> bool {
         || section == ".rodata"
         || section.starts_with(".data.rel.ro")
         || section.starts_with(".gcc_except_table")
+        // Offsets in the code of that version, which nothing in the unit refers to.
+        || section == ".llvm_stackmaps"
 }
 
 /// Emits a unit, the constants of a version apart.

@@ -118,7 +118,8 @@ impl Extraction<'_> {
         for (old_phi, new_phi) in phis {
             self.fill_phi(old_phi, new_phi)?;
         }
-        self.copy_function_constants(old, new)
+        self.copy_function_constants(old, new)?;
+        self.instrument(old, new)
     }
 
     #[allow(clippy::type_complexity)]

@@ -140,6 +140,8 @@ pub(crate) struct Unit {
     pub(crate) taken: Vec<usize>,
     /// True if its code may go before the module does: it is a version of a function.
     pub(crate) is_version: bool,
+    /// True if functions in it have notes of hooks, see `instrument`.
+    pub(crate) has_late_hooks: bool,
 }
 
 pub(crate) struct Builder(pub(crate) LLVMBuilderRef);
@@ -192,7 +194,8 @@ pub(crate) struct Extraction<'a> {
     pub(crate) promoted: u32,
     /// Bodies of other modules defined here, by their place among those offered.
     pub(crate) taken: Vec<usize>,
-    is_version: bool,
+    pub(crate) is_version: bool,
+    pub(crate) has_late_hooks: bool,
 }
 
 impl<'a> Extraction<'a> {
@@ -246,6 +249,7 @@ impl<'a> Extraction<'a> {
             promoted: 0,
             taken: Vec::new(),
             is_version: false,
+            has_late_hooks: false,
         })
     }
 
@@ -256,6 +260,7 @@ impl<'a> Extraction<'a> {
 
     /// Copies the body of `id` under its body name; the copy.
     pub(crate) fn add_function(&mut self, id: SymbolId) -> Result<LLVMValueRef, CodegenError> {
+        self.is_version = true;
         let old = self.reader.table().values[id.index()];
         self.read_bodies(old)?;
         let name = format!("{BODY_PREFIX}{}", self.plan.import(id).name);
@@ -269,7 +274,6 @@ impl<'a> Extraction<'a> {
         }
         self.pending.push_back((old, new));
         self.copy_pending()?;
-        self.is_version = true;
         Ok(new)
     }
 
@@ -405,6 +409,7 @@ impl<'a> Extraction<'a> {
             promoted: self.promoted,
             taken: self.taken,
             is_version: self.is_version,
+            has_late_hooks: self.has_late_hooks,
         }
     }
 

@@ -21,6 +21,7 @@ use inkwell::llvm_sys::{
 use crate::constant::is_small;
 use crate::error::CodegenError;
 use crate::extract::{Extraction, has_function_attribute};
+use crate::instrument::remove_patchable;
 use crate::plan::Access;
 use crate::reader::{Verify, c_name, value_name};
 use crate::summary::{Kind, Linkage, Placement, SymbolId};
@@ -226,6 +227,9 @@ impl Extraction<'_> {
             self.defined.push((old, new));
         }
         copy_attributes(old, new, None);
+        if self.is_version {
+            remove_patchable(new);
+        }
         if has_function_attribute(old, self.reader.kinds().presplit_coroutine) {
             self.needs_passes = true;
             self.has_coroutines = true;

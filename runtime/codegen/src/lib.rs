@@ -54,6 +54,7 @@ mod gate;
 mod globals;
 mod guide;
 mod inspect;
+mod instrument;
 mod interface;
 mod labels;
 mod library;

@@ -37,6 +37,7 @@ use crate::compile::{Compile, DependenceKind, Rare, Tier};
 use crate::context::OwnedModule;
 use crate::error::CodegenError;
 use crate::extract::{Extraction, Unit};
+use crate::instrument::is_hook;
 use crate::optimize;
 use crate::plan::ModulePlan;
 use crate::reader::{Reader, c_name, value_name};
@@ -413,7 +414,8 @@ unsafe fn measure(
     Some(count)
 }
 
-/// True if all globals in `value` have homes; intrinsics need none.
+/// True if all globals in `value` have homes; intrinsics need none, nor do hooks that the
+/// module does not mention (see `instrument`): their names mean the same everywhere.
 ///
 /// # Safety
 /// A live value, or null.
@@ -425,7 +427,9 @@ unsafe fn is_homely(value: LLVMValueRef, homes: &FxHashMap<LLVMValueRef, LLVMVal
         }
         match LLVMGetValueKind(value) {
             LLVMValueKind::LLVMFunctionValueKind => {
-                homes.contains_key(&value) || LLVMGetIntrinsicID(value) != 0
+                homes.contains_key(&value)
+                    || LLVMGetIntrinsicID(value) != 0
+                    || (LLVMIsDeclaration(value) != 0 && is_hook(&value_name(value)))
             }
             LLVMValueKind::LLVMGlobalVariableValueKind
             | LLVMValueKind::LLVMGlobalAliasValueKind

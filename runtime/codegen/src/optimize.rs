@@ -134,7 +134,12 @@ pub(crate) fn for_host(context: &LlvmContext, function: LLVMValueRef) {
     }
 }
 
-fn set_string_attribute(context: &LlvmContext, function: LLVMValueRef, key: &str, value: &str) {
+pub(crate) fn set_string_attribute(
+    context: &LlvmContext,
+    function: LLVMValueRef,
+    key: &str,
+    value: &str,
+) {
     // SAFETY: live function and context; pointers and lengths describe the strings. An
     // attribute of the same key is replaced.
     unsafe {
@@ -150,7 +155,7 @@ fn set_string_attribute(context: &LlvmContext, function: LLVMValueRef, key: &str
 }
 
 /// The value of a string attribute; empty if there is none.
-fn string_attribute(function: LLVMValueRef, key: &str) -> String {
+pub(crate) fn string_attribute(function: LLVMValueRef, key: &str) -> String {
     // SAFETY: a live function; LLVM returns pointer and length of what it keeps.
     unsafe {
         let attribute = LLVMGetStringAttributeAtIndex(
@@ -213,7 +218,7 @@ pub(crate) fn run(gate: &Gate, emitter: &Emitter, unit: &Unit, tier: Tier) -> Re
 }
 
 /// Simplifies functions that are to be inlined elsewhere.
-pub(crate) fn simplify(_: &Gate, emitter: &mut Emitter, unit: &Unit) -> Result<(), Stop> {
+pub(crate) fn simplify(_: &LlvmContext, emitter: &mut Emitter, unit: &Unit) -> Result<(), Stop> {
     shield(unit);
     let module = unit.module.raw();
     if unit.has_matrices {

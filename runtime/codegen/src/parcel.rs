@@ -32,6 +32,7 @@ use crate::compile::{Compile, Dependence, DependenceKind};
 use crate::context::Buffer;
 use crate::error::CodegenError;
 use crate::extract::{Extraction, Unit};
+use crate::instrument::is_hook;
 use crate::library::globals;
 use crate::plan::{Access, ModulePlan};
 use crate::reader::{Reader, value_name};
@@ -73,6 +74,7 @@ pub struct Parcel {
     near: HashSet<Box<str>>,
     callees: Vec<Box<str>>,
     uses: Vec<Dependence>,
+    has_assembly: bool,
 }
 
 impl Parcel {
@@ -102,6 +104,12 @@ impl Parcel {
     #[must_use]
     pub fn uses(&self) -> &[Dependence] {
         &self.uses
+    }
+
+    /// True if there is assembly in it, whose text may name what is not mentioned.
+    #[must_use]
+    pub fn has_assembly(&self) -> bool {
+        self.has_assembly
     }
 
     /// True for data that can be addressed directly.
@@ -163,7 +171,9 @@ impl Reader {
         extraction.copy_pending()?;
         let split = !extraction.tables.is_empty() || !extraction.inline_copies.is_empty();
         let (unit, homes) = extraction.finish_with_homes()?;
-        if split || unit.needs_passes || unit.has_matrices {
+        // A label of the module's assembly means nothing elsewhere.
+        let local = unit.has_asm && self.summary().has_inline_asm;
+        if split || local || unit.needs_passes || unit.has_matrices {
             return Ok(None);
         }
         let mut uses: Vec<Dependence> = entry
@@ -210,6 +220,10 @@ impl Reader {
                 continue;
             }
             let text: Box<str> = value_name(global).into();
+            if is_hook(&text) && !homes.contains_key(&*text) {
+                known.insert(global, text);
+                continue;
+            }
             let id = self.table().index.get(homes.get(&*text)?)?;
             let import = plan.import(*id);
             let thread_local = self.summary().symbols[id.index()].kind == Kind::ThreadLocal;
@@ -234,6 +248,7 @@ impl Reader {
             near,
             callees,
             uses,
+            has_assembly: unit.has_asm,
             name,
         })
     }

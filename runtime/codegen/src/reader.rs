@@ -27,7 +27,7 @@ use crate::emit::Emitter;
 use crate::error::CodegenError;
 use crate::extract::{AttributeKinds, Extraction, Unit};
 use crate::foreign::Foreign;
-use crate::gate::Gate;
+use crate::instrument;
 use crate::library::Library;
 use crate::optimize;
 use crate::plan::ModulePlan;
@@ -230,10 +230,13 @@ impl Reader {
         tier: Tier,
     ) -> Result<Vec<u8>, CodegenError> {
         self.compiles += 1;
-        self.run(unit, name, tier, |gate, emitter, unit| {
+        let nonlazybind = self.kinds.nonlazybind;
+        self.run(unit, name, tier, |context, emitter, unit| {
+            let gate = context.gate();
             if unit.needs_passes || tier > Tier::Baseline {
                 optimize::run(gate, emitter, unit, tier)?;
             }
+            instrument::put_late(context, unit, nonlazybind);
             if gate.look() {
                 return Err(Stop::Cancelled);
             }
@@ -279,7 +282,7 @@ impl Reader {
         unit: &Unit,
         name: &str,
         tier: Tier,
-        work: impl FnOnce(&Gate, &mut Emitter, &Unit) -> Result<T, Stop>,
+        work: impl FnOnce(&LlvmContext, &mut Emitter, &Unit) -> Result<T, Stop>,
     ) -> Result<T, CodegenError> {
         self.proceed(name)?;
         let place = &mut self.emitters[tier as usize - 1];
@@ -292,7 +295,7 @@ impl Reader {
             unit: name.to_owned(),
             message,
         };
-        let done = work(self.context.gate(), emitter, unit);
+        let done = work(&self.context, emitter, unit);
         if let Err(Stop::Failed(message)) = done {
             return Err(fail(message));
         }

@@ -3,12 +3,14 @@
 //! The only constants looked into are initializers: for label addresses, which
 //! decide what can be split, and for the `llvm.*` tables.
 
+use std::ffi::CStr;
+
 use inkwell::llvm_sys::comdat::LLVMGetComdat;
 use inkwell::llvm_sys::core::{
     LLVMAliasGetAliasee, LLVMConstIntGetZExtValue, LLVMGetAggregateElement,
-    LLVMGetBlockAddressFunction, LLVMGetGlobalIFuncResolver, LLVMGetInitializer, LLVMGetLinkage,
-    LLVMGetNumOperands, LLVMGetOperand, LLVMGetValueKind, LLVMGetVisibility, LLVMHasPrefixData,
-    LLVMIsDeclaration, LLVMIsGlobalConstant, LLVMIsThreadLocal,
+    LLVMGetBlockAddressFunction, LLVMGetGC, LLVMGetGlobalIFuncResolver, LLVMGetInitializer,
+    LLVMGetLinkage, LLVMGetNumOperands, LLVMGetOperand, LLVMGetValueKind, LLVMGetVisibility,
+    LLVMHasPrefixData, LLVMIsDeclaration, LLVMIsGlobalConstant, LLVMIsThreadLocal,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use inkwell::llvm_sys::{LLVMLinkage, LLVMValueKind, LLVMVisibility};
@@ -38,6 +40,20 @@ pub(crate) fn summarize(table: &SymbolTable, always_inline: u32) -> ModuleSummar
     summary
 }
 
+/// True if code generation lists the function's return addresses in tables of its module, or
+/// keeps its frames in a list that starts in the module, for a garbage collector.
+///
+/// # Safety
+/// A live function.
+unsafe fn is_in_tables(function: LLVMValueRef) -> bool {
+    // SAFETY: by the caller's promise; the collector's name is null or a C string.
+    unsafe {
+        let collector = LLVMGetGC(function);
+        !collector.is_null()
+            && [c"erlang", c"ocaml", c"shadow-stack"].contains(&CStr::from_ptr(collector))
+    }
+}
+
 fn describe(
     table: &SymbolTable,
     value: LLVMValueRef,
@@ -55,7 +71,7 @@ fn describe(
         LLVMValueKind::LLVMFunctionValueKind => {
             inline = has_function_attribute(value, always_inline);
             // SAFETY: a function.
-            let split = unsafe { LLVMHasPrefixData(value) } == 0;
+            let split = unsafe { LLVMHasPrefixData(value) == 0 && !is_in_tables(value) };
             (
                 Kind::Function,
                 if split {

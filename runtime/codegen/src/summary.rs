@@ -81,7 +81,7 @@ pub enum Placement {
     Own,
     /// Part of the module's data unit, compiled when the image starts. Functions
     /// are here when they cannot be split from data: prefix data, labels whose
-    /// addresses are in shared data.
+    /// addresses are in shared data, tables for garbage collectors.
     DataUnit,
     /// A constant table of label addresses of one function: copied into that
     /// function's unit.
@@ -133,7 +133,8 @@ pub struct ModuleSummary {
     pub constructors: Vec<Structor>,
     /// Entries of `llvm.global_dtors`, in file order.
     pub destructors: Vec<Structor>,
-    /// True if the module has module-level assembly; it goes with the data unit.
+    /// True if the module has module-level assembly; it goes with the data unit,
+    /// whose local symbols may then be what functions mean by declared names.
     pub has_inline_asm: bool,
     /// Keys of COMDAT groups, by group index: the least name of a member.
     pub comdats: Vec<String>,

@@ -5,7 +5,7 @@ use crate::got::PLT_ENTRY;
 use crate::layout::{Cursor, Home, Laid, Region, Segment};
 use crate::linear::Linear;
 use crate::section::SectionId;
-use crate::symbol::{Definition, Kind, Origin, SymbolId};
+use crate::symbol::{Bind, Definition, Kind, Origin, SymbolId};
 
 /// Addresses for the segments of an image, as the running code sees them. An
 /// empty segment may have any.
@@ -78,6 +78,27 @@ impl<'d> Placed<'d> {
             .graph
             .defining_symbols()
             .map(|(id, definition)| (definition, self.defined(id)))
+    }
+
+    /// What object `number` of the image defines for itself alone, and where, as for
+    /// [`Placed::definitions`]. Temporary symbols of an assembler are not among it.
+    pub fn locals(&self, number: usize) -> impl Iterator<Item = (Definition<'d>, u64)> + '_ {
+        let graph = &self.laid.graph;
+        let info = graph.objects.get(number);
+        let ids = info.map_or(0..0, crate::graph::ObjectInfo::symbols);
+        ids.filter_map(move |index| {
+            let symbol = &graph.symbols[index];
+            let is_placed = match symbol.origin {
+                Origin::Section(section) => graph.sections[section.index()].is_placed(),
+                Origin::Absolute => true,
+                _ => false,
+            };
+            let named = symbol.bind == Bind::Local && !symbol.name.is_empty();
+            (named && is_placed).then(|| {
+                let address = self.defined(SymbolId(index as u32));
+                (graph.definition(symbol), address)
+            })
+        })
     }
 
     /// Names and addresses of the section bounds (`__start_NAME`, `__stop_NAME`) that

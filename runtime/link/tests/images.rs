@@ -57,6 +57,38 @@ init 7 0x700000200000
 }
 
 #[test]
+fn an_object_tells_what_it_defines_for_itself() {
+    let object = |value: u8| {
+        let mut writer = Writer::new();
+        let text = writer.section(".text", SectionKind::Text, &[0xc3; 8], 16);
+        let data = writer.section(".data", SectionKind::Data, &[value; 8], 8);
+        writer.local("code", text, 4);
+        writer.local("data", data, 0);
+        writer.define(&format!("global{value}"), text, 0, 4);
+        writer.finish()
+    };
+    let (first, second) = (object(1), object(2));
+    let objects = [("a.o", &first), ("b.o", &second)];
+    let objects = objects.map(|(name, bytes)| Object::parse(name, bytes).expect("sound"));
+    let laid = Graph::new(objects.into()).expect("joins");
+    let laid = laid.layout(&LayoutOptions::default()).expect("fits");
+    let at = uruk_link::Placement {
+        code: CODE,
+        read_only: READ_ONLY,
+        read_write: READ_WRITE,
+        tls: None,
+    };
+    let placed = laid.place(at).expect("aligned");
+    let locals = |number| -> Vec<(&str, u64)> {
+        let locals = placed.locals(number);
+        locals.map(|(local, at)| (local.name, at)).collect()
+    };
+    assert_eq!(locals(0), [("code", CODE + 4), ("data", READ_WRITE)]);
+    assert_eq!(locals(1), [("code", CODE + 20), ("data", READ_WRITE + 8)]);
+    assert_eq!(locals(2), []);
+}
+
+#[test]
 fn merging_leaves_one_allocation() {
     let mut writer = Writer::new();
     let text = writer.section(".text", SectionKind::Text, &[0xe8, 0, 0, 0, 0, 0xc3], 16);

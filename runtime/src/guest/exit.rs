@@ -1,30 +1,68 @@
-//! `atexit` and its relatives, which the C library keeps in the static part of an
-//! executable: each forwards to the exported function with a handle of our own, so
-//! that handlers run in the order a native program would see.
+//! `atexit` and its relatives: what is called when the process, a thread or a library ends.
+//!
+//! The C library keeps some of these functions in the static part of every executable and
+//! library, where they pass on whose they are (`__dso_handle`); an image has such a part here,
+//! too (`own`). Who registers is found by that handle, or by the image that the handler is in,
+//! and the registration holds the images that it needs (`life`). The C library keeps the list,
+//! as it keeps that of everybody else in the process, so that the order at the end is native.
+//!
+//! What is registered there is a *record* of ours under a key of its own instead of the
+//! library's handle. `__cxa_finalize` of that key calls it, and no other, at any time; the C
+//! library sees to it that this happens once, whoever else ends the process meanwhile. So the
+//! handlers of any set of images can be run, in the reverse order of their registration.
+//!
+//! # Invariants
+//! - No handler runs under a lock of ours. A list is locked to find the next one, which may
+//!   register others, end the process, or remove what it likes.
+//! - A frame of ours that a handler is called from owns nothing: an exception that a handler
+//!   of `exit` lets out may pass it, as natively, and then what the record holds is kept. Who
+//!   removes an image calls above a frame that is the end of the stack.
+//! - After [`run_and_close`] the C library knows no handler of the image but those that other
+//!   threads are running.
+
+mod record;
+mod thread_end;
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::life::{Gone, Hold};
+use crate::service;
+
+pub(crate) use record::run_and_close;
 
 /// Identifies the guest program to `__cxa_atexit`; only its address matters.
 static DSO_HANDLE: u64 = 0;
 
+/// A function that the C library calls at the end of something.
+pub(crate) type Handler = unsafe extern "C-unwind" fn(*mut c_void);
+
 unsafe extern "C" {
-    fn __cxa_atexit(
-        handler: unsafe extern "C-unwind" fn(*mut c_void),
-        argument: *mut c_void,
-        dso: *const c_void,
-    ) -> c_int;
-    fn __cxa_at_quick_exit(
-        handler: unsafe extern "C-unwind" fn(*mut c_void),
-        dso: *const c_void,
-    ) -> c_int;
+    fn __cxa_at_quick_exit(handler: Handler, dso: *const c_void) -> c_int;
     fn __register_atfork(
         prepare: Option<unsafe extern "C" fn()>,
         parent: Option<unsafe extern "C" fn()>,
         child: Option<unsafe extern "C" fn()>,
         dso: *const c_void,
     ) -> c_int;
+}
+
+type Register = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> c_int;
+
+/// The C library's `__cxa_atexit`, also where the executable exports one. Asked for once:
+/// `dlsym` takes the lock of the dynamic loader, under which constructors of libraries come
+/// here. Relaxed: all who ask get the same answer.
+fn register_at_exit() -> Option<Register> {
+    static FOUND: AtomicUsize = AtomicUsize::new(0);
+    let mut found = FOUND.load(Ordering::Relaxed);
+    if found == 0 {
+        // SAFETY: a C string; the next definition after the executable's is libc's.
+        found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"__cxa_atexit".as_ptr()) } as usize;
+        FOUND.store(found, Ordering::Relaxed);
+    }
+    // SAFETY: libc's function has this type, and null is none.
+    unsafe { std::mem::transmute::<usize, Option<Register>>(found) }
 }
 
 /// `__cxa_atexit` for an executable that exports it: LLVM's registrations are dropped,
@@ -38,20 +76,15 @@ pub unsafe fn register_exit_handler(
     argument: *mut c_void,
     dso: *mut c_void,
 ) -> c_int {
-    type Register = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> c_int;
+    // Called by constructors of libraries before `main`: plain code only.
     if llvm_range().contains(&(dso as u64)) {
         return 0;
     }
-    // Called by constructors of libraries before `main`: plain code only.
-    // SAFETY: a C string; the next definition after the executable's is libc's.
-    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"__cxa_atexit".as_ptr()) };
-    if next.is_null() {
-        return -1;
+    match register_at_exit() {
+        // SAFETY: by the caller's promise.
+        Some(next) => unsafe { next(handler, argument, dso) },
+        None => -1,
     }
-    // SAFETY: libc's function has this type.
-    let next = unsafe { std::mem::transmute::<*mut c_void, Register>(next) };
-    // SAFETY: by the caller's promise.
-    unsafe { next(handler, argument, dso) }
 }
 
 /// Any function of LLVM: tells which library it is in.
@@ -106,51 +139,131 @@ fn range_of(address: u64) -> Range<u64> {
     search.1
 }
 
-fn dso_handle() -> *const c_void {
-    (&raw const DSO_HANDLE).cast::<c_void>()
+fn dso_handle() -> *mut c_void {
+    (&raw const DSO_HANDLE).cast::<c_void>().cast_mut()
 }
 
+/// `atexit` by that name, not of an image's own.
+///
 /// # Safety
-/// As `atexit`: `handler` stays callable until the process ends.
-pub(crate) unsafe extern "C" fn atexit(handler: unsafe extern "C-unwind" fn(*mut c_void)) -> c_int {
-    // A handler without parameters ignores the argument register.
+/// As `atexit`: `handler` stays callable until its image is removed, or the process ends.
+pub(crate) unsafe extern "C" fn atexit(handler: Handler) -> c_int {
+    // SAFETY: by the caller's promise; a handler without parameters ignores the argument.
+    unsafe { cxa_atexit(handler, std::ptr::null_mut(), dso_handle()) }
+}
+
+/// `atexit` of an image.
+///
+/// # Safety
+/// As [`atexit`]; `dso` is the image's handle.
+pub(crate) unsafe extern "C" fn atexit_of(handler: Handler, dso: *mut c_void) -> c_int {
     // SAFETY: by the caller's promise.
-    unsafe { __cxa_atexit(handler, std::ptr::null_mut(), dso_handle()) }
+    unsafe { cxa_atexit(handler, std::ptr::null_mut(), dso) }
+}
+
+/// `__cxa_atexit`.
+///
+/// # Safety
+/// As [`atexit`], and `handler` takes `argument`.
+unsafe extern "C" fn cxa_atexit(
+    handler: Handler,
+    argument: *mut c_void,
+    dso: *mut c_void,
+) -> c_int {
+    // SAFETY: by the caller's promise.
+    unsafe { record::at_exit(handler, argument, dso) }
 }
 
 /// As `atexit`, with an argument.
 ///
 /// # Safety
 /// 1. `handler` stays callable until the process ends, and takes `argument`.
-pub(crate) unsafe fn at_exit_with(
-    handler: unsafe extern "C-unwind" fn(*mut c_void),
-    argument: *mut c_void,
-) -> c_int {
-    // SAFETY: duty 1.
-    unsafe { __cxa_atexit(handler, argument, dso_handle()) }
+pub(crate) unsafe fn at_exit_with(handler: Handler, argument: *mut c_void) -> c_int {
+    match register_at_exit() {
+        // SAFETY: duty 1.
+        Some(next) => unsafe { next(handler as *mut c_void, argument, dso_handle()) },
+        None => -1,
+    }
 }
 
-unsafe extern "C" fn at_quick_exit(handler: unsafe extern "C-unwind" fn(*mut c_void)) -> c_int {
+/// `at_quick_exit` by that name, not of an image's own.
+unsafe extern "C" fn at_quick_exit(handler: Handler) -> c_int {
     // SAFETY: as for `atexit`.
-    unsafe { __cxa_at_quick_exit(handler, dso_handle()) }
+    unsafe { at_quick_exit_of(handler, dso_handle()) }
 }
 
+/// `at_quick_exit` of an image.
+///
+/// # Safety
+/// As [`atexit_of`].
+pub(crate) unsafe extern "C" fn at_quick_exit_of(handler: Handler, dso: *mut c_void) -> c_int {
+    let addresses = [handler as *const () as u64];
+    record::forgettable(dso, &addresses, -1, |key| {
+        // SAFETY: as for `atexit_of`; the key goes before the image does.
+        unsafe { __cxa_at_quick_exit(handler, key) }
+    })
+}
+
+/// `pthread_atfork` by that name, not of an image's own.
 unsafe extern "C" fn pthread_atfork(
     prepare: Option<unsafe extern "C" fn()>,
     parent: Option<unsafe extern "C" fn()>,
     child: Option<unsafe extern "C" fn()>,
 ) -> c_int {
-    // SAFETY: handlers of the guest stay callable: its code is never unmapped.
-    unsafe { __register_atfork(prepare, parent, child, dso_handle()) }
+    // SAFETY: as for `at_quick_exit`.
+    unsafe { pthread_atfork_of(prepare, parent, child, dso_handle()) }
 }
 
-/// `_GLOBAL_OFFSET_TABLE_` is the linker's; the rest of what a static link finds in
-/// libc's non-shared part.
+/// `pthread_atfork` of an image.
+///
+/// # Safety
+/// As [`atexit_of`], of all handlers there are.
+pub(crate) unsafe extern "C" fn pthread_atfork_of(
+    prepare: Option<unsafe extern "C" fn()>,
+    parent: Option<unsafe extern "C" fn()>,
+    child: Option<unsafe extern "C" fn()>,
+    dso: *mut c_void,
+) -> c_int {
+    let handlers = [prepare, parent, child].into_iter().flatten();
+    let addresses: Vec<u64> = handlers
+        .map(|handler| handler as *const () as u64)
+        .collect();
+    record::forgettable(dso, &addresses, libc::ENOMEM, |key| {
+        // SAFETY: as for `at_quick_exit_of`.
+        unsafe { __register_atfork(prepare, parent, child, key) }
+    })
+}
+
+/// Keeps the images that something at `addresses` belongs to.
+pub(super) fn hold_at(addresses: &[u64]) -> Result<Vec<Hold>, Gone> {
+    if addresses.is_empty() {
+        return Ok(Vec::new());
+    }
+    let _pass = service::enter();
+    let images = record::images(std::ptr::null_mut(), addresses)?;
+    record::hold_all(&images)
+}
+
+/// The rest of what a static link finds in libc's non-shared part, and the functions of the
+/// shared part that register something.
 pub(crate) fn overrides() -> Vec<(&'static str, u64)> {
+    // While no lock of the loader's can matter.
+    register_at_exit();
     vec![
         ("atexit", atexit as *const () as u64),
         ("at_quick_exit", at_quick_exit as *const () as u64),
         ("pthread_atfork", pthread_atfork as *const () as u64),
         ("__dso_handle", dso_handle() as u64),
+        ("__cxa_atexit", cxa_atexit as *const () as u64),
+        ("__cxa_finalize", record::cxa_finalize as *const () as u64),
+        ("on_exit", record::on_exit as *const () as u64),
+        (
+            "__cxa_thread_atexit",
+            thread_end::at_thread_end as *const () as u64,
+        ),
+        (
+            "__cxa_thread_atexit_impl",
+            thread_end::at_thread_end as *const () as u64,
+        ),
     ]
 }

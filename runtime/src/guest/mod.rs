@@ -1,7 +1,8 @@
 //! What JIT'd code gets from its surroundings where a natively linked program
 //! would get it from the static part of its executable: thread-local storage,
 //! `atexit` and friends; and functions that are ours to know of: `makecontext`, those of signals,
-//! those that copy the process, and `dlsym`, which knows the program's own symbols.
+//! those that copy the process, those that have something called at the end of a thread or of
+//! the process, and `dlsym`, which knows the program's own symbols.
 //!
 //! Everything here may be called by guest code on any thread at any time, from
 //! signal handlers too where the native counterpart allows it.
@@ -9,6 +10,7 @@
 pub(crate) mod context;
 pub(crate) mod dl;
 pub(crate) mod exit;
+mod keys;
 pub(crate) mod phdr;
 pub(crate) mod processes;
 pub(crate) mod signals;
@@ -47,6 +49,7 @@ pub(crate) fn overrides() -> Vec<(&'static str, u64)> {
     ];
     symbols.extend(context::makecontext().map(|address| ("makecontext", address)));
     symbols.extend(exit::overrides());
+    symbols.extend(keys::overrides());
     symbols.extend(processes::overrides());
     symbols.extend(signals::overrides());
     symbols.extend(libgcc());

@@ -64,7 +64,8 @@ pub(crate) struct Mark(i32);
 /// Runs code of the embedder, which may call code of the session, on any thread. One of
 /// ours counts as one of the program's meanwhile.
 pub(crate) fn as_guest<R>(run: impl FnOnce() -> R) -> R {
-    let Some(flag) = GUEST.take() else {
+    // A thread that is at the end of its own thread-locals is not one of ours.
+    let Some(flag) = GUEST.try_with(Cell::take).ok().flatten() else {
         return run();
     };
     // SeqCst, as whoever looks for return addresses has to see it before it can matter;

@@ -26,6 +26,7 @@ use crate::core::{Body, Core, static_name};
 use crate::error::Error;
 use crate::image::Image;
 use crate::image::{LinkedImage, Stay};
+use crate::life::Life;
 use crate::names::{Definition, Name};
 use crate::objects::{Apart, ObjectBody, ObjectCode, ObjectFile, object_files};
 
@@ -96,13 +97,19 @@ impl Core {
         let file = Arc::new(ObjectFile::new(file, apart, bypassed));
         let locals = graph.local_variables().map(str::to_owned).collect();
         self.define_object(&bound, &file, staging)?;
+        let mut members = bound.members.iter();
+        let replaced = members.find_map(|&(id, _)| self.life_of(id));
+        let life = Life::replacing(replaced);
+        self.names.lives.note(staging.session_tracker(), &life);
         let image = Image {
             number: self.images.fetch_add(1, Ordering::Relaxed),
+            life,
             late: true,
             objects: vec![(name.to_owned(), Arc::clone(bytes))],
             ..Image::default()
         };
-        let linked = self.link_image(staging.session_tracker(), &image, graph, Stay::IfHeld)?;
+        let linked =
+            self.link_image(staging.session_tracker(), &image, graph, &[], Stay::IfHeld)?;
         if !linked.started.ifuncs.is_empty() {
             return Err(Error::from(ReplaceError::Construct {
                 file: name.to_owned(),

@@ -7,7 +7,8 @@
 //! | a variable | a variable | its link name, as an import: contents and address stay |
 //! | a variable | nothing | storage of its own |
 //! | a local constant | whatever | storage of its own: strings and tables have no identity |
-//! | a declaration | whatever | what any declaration gets |
+//! | a declaration | a label of the old module's assembly | its link name |
+//! | a declaration | whatever else | what any declaration gets |
 //!
 //! External names are looked up in the dylib, local ones among the local names of the
 //! modules whose functions are replaced, and of those that these replaced ([`Locals`]).
@@ -23,6 +24,7 @@ use uruk_stubs::FunctionId;
 use crate::bind::{is_data, local_link_name};
 use crate::core::{Core, Function, Module};
 use crate::error::Error;
+use crate::labels::declared_labels;
 use crate::load::function_base;
 use crate::names::Definition;
 
@@ -60,6 +62,8 @@ struct Planner<'a> {
     image: u64,
     migrations: &'a [Migration],
     planned: Planned,
+    /// What the old modules' assembly defines for them alone.
+    labels: BTreeMap<Box<str>, Vec<Box<str>>>,
     /// Members found so far, to see two symbols for one.
     seen: HashMap<FunctionId, SymbolId>,
 }
@@ -93,9 +97,11 @@ impl Core {
                 migrating: Vec::new(),
                 old: Vec::new(),
             },
+            labels: BTreeMap::new(),
             seen: HashMap::new(),
         };
         planner.find_old_modules(summary);
+        planner.labels = declared_labels(&planner.planned.old);
         planner.planned.locals = all_locals(&planner.planned.old);
         for index in 0..summary.symbols.len() {
             let import = planner.import(SymbolId(index as u32))?;
@@ -129,11 +135,17 @@ impl Planner<'_> {
     fn import(&mut self, id: SymbolId) -> Result<Import, Error> {
         let info = &self.module.readers.summary().symbols[id.index()];
         if !info.linkage.is_definition() {
+            let name = match self.labels.get(&*info.name).map(Vec::as_slice) {
+                None | Some([]) => info.name.as_str().into(),
+                Some([label]) => label.clone(),
+                Some(several) => return Err(self.ambiguous(&info.name, several.len())),
+            };
             return Ok(Import {
-                name: info.name.clone().into(),
-                access: self.access(self.core.names.find_own(&self.module.dylib, &info.name)),
+                access: self.access(self.core.names.find_own(&self.module.dylib, &name)),
                 defined: false,
-                bound: false,
+                // What it means is known by a name of ours only.
+                bound: *name != *info.name,
+                name,
                 replaced: false,
             });
         }
@@ -167,12 +179,16 @@ impl Planner<'_> {
             None | Some([]) => Ok(None),
             Some([only]) => Ok(Some(only.clone())),
             Some(_) if info.kind == Kind::Function => Ok(None),
-            Some(several) => Err(Error::from(ReplaceError::Ambiguous {
-                file: self.file.to_owned(),
-                name: info.name.clone(),
-                count: several.len(),
-            })),
+            Some(several) => Err(self.ambiguous(&info.name, several.len())),
         }
+    }
+
+    fn ambiguous(&self, name: &str, count: usize) -> Error {
+        Error::from(ReplaceError::Ambiguous {
+            file: self.file.to_owned(),
+            name: name.to_owned(),
+            count,
+        })
     }
 
     fn redefinition(

@@ -13,6 +13,8 @@ use uruk_tiering::{Purpose, Tier};
 use crate::core::{Body, Core, Function, Module, static_name};
 use crate::error::Error;
 use crate::image::Image;
+use crate::labels;
+use crate::life::Life;
 use crate::load::function_base;
 use crate::materialize::{BodyOf, Built};
 use crate::names::{Definition, Name};
@@ -140,9 +142,16 @@ impl Core {
         staging: &Staging,
     ) -> Result<Prepared, Error> {
         let mut module = Module::new(bitcode, self.readers(), dylib)?;
-        let planned = self.plan_replacement(&module, &allowed.migrations)?;
+        let mut planned = self.plan_replacement(&module, &allowed.migrations)?;
+        let summary = module.readers.summary();
+        self.plan_own(dylib, summary, &mut planned.plan, planned.image);
+        let mut members = planned.members.iter();
+        let replaced = members.find_map(|&(id, _)| self.life_of(id));
+        module.life = Life::replacing(replaced);
+        self.names.lives.note(&staging.tracker, &module.life);
         module.inherited = Arc::clone(&planned.locals);
         module.set_plan(Arc::new(planned.plan.clone()));
+        module.labels = labels::inherited(&planned.old);
         let module = Arc::new(module);
         self.check_members(&module, &planned, allowed.signatures)?;
         self.check_kept(&module, &planned)?;
@@ -154,6 +163,7 @@ impl Core {
         self.check_users(&module, &planned, &allowed.migrations)?;
         let image = Image {
             number: planned.image,
+            life: Arc::clone(&module.life),
             late: true,
             modules: vec![(0, Arc::clone(&module))],
             ..Image::default()

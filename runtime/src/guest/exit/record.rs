@@ -1,0 +1,349 @@
+//! Handlers of the process's exit, and the keys under which the C library knows them.
+//!
+//! | field | writer | meaning |
+//! |---|---|---|
+//! | `Registered::keys` | [`at_exit`]; who runs one takes it out before | handlers of an image that is not closed, in the order of registration |
+//! | the C library's list | [`at_exit`], under the lock of `REGISTERED` | all that are to run |
+//!
+//! A key that is in the table and not in the list is one whose handler the end of the process
+//! has run: finalizing it does nothing. A handler that comes once its image is closed (by a
+//! thread that is still in there, and a destructor keeps the image) is in the list only.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, PoisonError};
+
+use uruk_locks::{Mutex, MutexGuard};
+
+use super::{Handler, register_at_exit, thread_end};
+use crate::guest::threads;
+use crate::life::{Gone, Hold, Life};
+use crate::own;
+use crate::service;
+use crate::shield;
+
+/// No address that the C library could take for a library's.
+const KEYS: u64 = 1 << 63;
+
+/// What the C library calls, and what has to be there for it.
+pub(super) struct Record {
+    pub(super) handler: Handler,
+    pub(super) argument: *mut c_void,
+    pub(super) holds: Vec<Hold>,
+}
+
+struct Registered {
+    /// Keys given so far.
+    count: u64,
+    /// By number of the image.
+    keys: BTreeMap<u64, Vec<u64>>,
+    /// Numbers of images that have the C library forget something.
+    forgettable: BTreeSet<u64>,
+}
+
+static REGISTERED: Mutex<Registered> = Mutex::new(Registered {
+    count: 0,
+    keys: BTreeMap::new(),
+    forgettable: BTreeSet::new(),
+});
+
+unsafe extern "C" {
+    fn __cxa_finalize(dso: *mut c_void);
+    #[link_name = "on_exit"]
+    fn library_on_exit(
+        handler: unsafe extern "C-unwind" fn(c_int, *mut c_void),
+        argument: *mut c_void,
+    ) -> c_int;
+}
+
+/// Where the C library files what an image has it forget.
+fn forgettable_key(image: u64) -> u64 {
+    KEYS | image << 1 | 1
+}
+
+impl Registered {
+    fn next_key(&mut self) -> u64 {
+        self.count += 1;
+        KEYS | self.count << 1
+    }
+
+    /// What `images` registered, by key and image.
+    fn list(&self, images: &BTreeSet<u64>) -> Vec<(u64, u64)> {
+        let of_image = |image: &u64| {
+            let keys = self.keys.get(image).into_iter().flatten();
+            let image = *image;
+            keys.map(move |&key| (key, image))
+        };
+        let mut list: Vec<(u64, u64)> = images.iter().flat_map(of_image).collect();
+        list.sort_unstable();
+        list
+    }
+
+    /// Takes a handler out; false if it is not there any more.
+    fn take(&mut self, key: u64, image: u64) -> bool {
+        let Some(keys) = self.keys.get_mut(&image) else {
+            return false;
+        };
+        // The last one, nearly always.
+        let place = keys.iter().rposition(|&known| known == key);
+        if let Some(place) = place {
+            keys.remove(place);
+        }
+        if keys.is_empty() {
+            self.keys.remove(&image);
+        }
+        place.is_some()
+    }
+}
+
+/// The lock, under a pass.
+fn registered() -> MutexGuard<'static, Registered> {
+    REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The images that a registration is about, the one that it goes with first: that whose handle
+/// is `dso`, else the first that something at `addresses` belongs to. None if it is about no
+/// code of ours.
+pub(super) fn images(dso: *mut c_void, addresses: &[u64]) -> Result<Vec<Arc<Life>>, Gone> {
+    let mut found: Vec<Arc<Life>> = Vec::new();
+    found.extend(own::image_of(dso as u64).transpose()?);
+    for core in service::sessions() {
+        for image in addresses.iter().filter_map(|&at| core.life_at(at)) {
+            for image in [image.root(), &image] {
+                if !found.iter().any(|known| Arc::ptr_eq(known, image)) {
+                    found.push(Arc::clone(image));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Keeps all of them.
+pub(super) fn hold_all(images: &[Arc<Life>]) -> Result<Vec<Hold>, Gone> {
+    images.iter().map(Life::hold).collect()
+}
+
+/// Registers a handler of the process's exit; minus one if it cannot be, or its image is gone.
+///
+/// # Safety
+/// 1. `handler` takes `argument`, and stays callable until its image is removed.
+pub(super) unsafe fn at_exit(handler: Handler, argument: *mut c_void, dso: *mut c_void) -> c_int {
+    let Some(register) = register_at_exit() else {
+        return -1;
+    };
+    let _pass = service::enter();
+    let Ok(images) = images(dso, &[handler as *const () as u64, argument as u64]) else {
+        return -1;
+    };
+    let Some(owner) = images.first() else {
+        // SAFETY: duty 1; not ours, so it stays.
+        return unsafe { register(handler as *mut c_void, argument, dso) };
+    };
+    let Ok(holds) = hold_all(&images) else {
+        return -1;
+    };
+    let record = Box::new(Record {
+        handler,
+        argument,
+        holds,
+    });
+    let record = Box::into_raw(record);
+    let mut registered = registered();
+    let key = registered.next_key();
+    // SAFETY: the record stays until it is run, and what it calls with it.
+    let status = unsafe {
+        let run = run_record as *mut c_void;
+        register(run, record.cast::<c_void>(), key as *mut c_void)
+    };
+    if status == 0 && !owner.is_closed() {
+        let keys = &mut registered.keys;
+        keys.entry(owner.number()).or_default().push(key);
+    }
+    drop(registered);
+    if status != 0 {
+        // SAFETY: of a box, and nobody took it.
+        drop(unsafe { Box::from_raw(record) });
+    }
+    status
+}
+
+/// Has `register` tell the C library of something under a key of the image that it goes with,
+/// or under `dso` if there is none. `refused` if the image is gone.
+pub(super) fn forgettable(
+    dso: *mut c_void,
+    addresses: &[u64],
+    refused: c_int,
+    register: impl FnOnce(*mut c_void) -> c_int,
+) -> c_int {
+    let _pass = service::enter();
+    let Ok(images) = images(dso, addresses) else {
+        return refused;
+    };
+    let Some(owner) = images.first() else {
+        return register(dso);
+    };
+    let Ok(holds) = hold_all(&images) else {
+        return refused;
+    };
+    let mut registered = registered();
+    let status = register(forgettable_key(owner.number()) as *mut c_void);
+    registered.forgettable.insert(owner.number());
+    let closed = owner.is_closed();
+    drop(registered);
+    if status == 0 {
+        for (hold, image) in holds.into_iter().zip(&images) {
+            // What is not forgotten with an image may be called for ever.
+            if closed || !Arc::ptr_eq(image, owner) {
+                std::mem::forget(hold);
+            }
+        }
+    }
+    status
+}
+
+/// Called by the C library, once.
+///
+/// # Safety
+/// 1. `record` is that of a box, which goes with this.
+unsafe extern "C-unwind" fn run_record(record: *mut c_void) {
+    let record = record.cast::<Record>();
+    // SAFETY: duty 1.
+    let (handler, argument) = unsafe { ((*record).handler, (*record).argument) };
+    // SAFETY: by the promise of who registered it.
+    unsafe { handler(argument) };
+    // SAFETY: duty 1. Not by this frame's end: a handler may leave it by an exception.
+    drop(unsafe { Box::from_raw(record) });
+}
+
+/// `on_exit`, whose handlers natively run at the end of the process only: the image stays.
+///
+/// # Safety
+/// As `on_exit`.
+pub(super) unsafe extern "C" fn on_exit(
+    handler: unsafe extern "C-unwind" fn(c_int, *mut c_void),
+    argument: *mut c_void,
+) -> c_int {
+    /// # Safety
+    /// As for [`run_record`].
+    unsafe extern "C-unwind" fn run(status: c_int, record: *mut c_void) {
+        let record = record.cast::<Kept>();
+        // SAFETY: as in `run_record`.
+        let (handler, argument) = unsafe { ((*record).0, (*record).1) };
+        // SAFETY: by the promise of who registered it.
+        unsafe { handler(status, argument) };
+        // SAFETY: as in `run_record`.
+        drop(unsafe { Box::from_raw(record) });
+    }
+    type Kept = (
+        unsafe extern "C-unwind" fn(c_int, *mut c_void),
+        *mut c_void,
+        Vec<Hold>,
+    );
+    let _pass = service::enter();
+    let addresses = [handler as *const () as u64, argument as u64];
+    let held = images(std::ptr::null_mut(), &addresses).and_then(|images| hold_all(&images));
+    let Ok(holds) = held else { return -1 };
+    let record: Box<Kept> = Box::new((handler, argument, holds));
+    let record = Box::into_raw(record);
+    // SAFETY: the record stays until it is run, and what it calls with it.
+    let status = unsafe { library_on_exit(run, record.cast::<c_void>()) };
+    if status != 0 {
+        // SAFETY: of a box, and nobody took it.
+        drop(unsafe { Box::from_raw(record) });
+    }
+    status
+}
+
+/// `__cxa_finalize` of JIT'd code: that of its own handle runs its image's handlers.
+///
+/// # Safety
+/// As `__cxa_finalize`.
+pub(super) unsafe extern "C" fn cxa_finalize(dso: *mut c_void) {
+    let image = {
+        let _pass = service::enter();
+        own::image_of(dso as u64)
+    };
+    match image {
+        Some(Ok(image)) => run(&BTreeSet::from([image.number()])),
+        Some(Err(Gone)) => {}
+        // SAFETY: by the caller's promise.
+        None => unsafe { __cxa_finalize(dso) },
+    }
+}
+
+/// Runs the handlers of the process's exit that `images` registered, latest first, and those
+/// that come meanwhile. Without a lock.
+fn run(images: &BTreeSet<u64>) {
+    loop {
+        let (mut list, count) = {
+            let _pass = service::enter();
+            let registered = registered();
+            (registered.list(images), registered.count)
+        };
+        if list.is_empty() {
+            return;
+        }
+        while let Some((key, image)) = list.pop() {
+            let taken = {
+                let _pass = service::enter();
+                let mut registered = registered();
+                // What came meanwhile runs before.
+                (registered.count == count).then(|| registered.take(key, image))
+            };
+            match taken {
+                Some(true) => finalize(key),
+                // A handler ran it, by what it called.
+                Some(false) => {}
+                None => break,
+            }
+        }
+    }
+}
+
+/// Runs what `images` registered, destructors of the calling thread's variables first, until
+/// there is nothing left; and has them register nothing any more that could be run. Those that
+/// somebody holds.
+pub(crate) fn run_and_close(images: &[Arc<Life>]) -> Vec<Arc<Life>> {
+    let numbers: BTreeSet<u64> = images.iter().map(|image| image.number()).collect();
+    let (held, forgettable) = loop {
+        thread_end::run(&numbers);
+        run(&numbers);
+        let _pass = service::enter();
+        let mut registered = registered();
+        if !thread_end::is_done(&numbers) || !registered.list(&numbers).is_empty() {
+            continue;
+        }
+        let held: Vec<Arc<Life>> = images
+            .iter()
+            .filter(|image| image.close())
+            .cloned()
+            .collect();
+        let forgettable = numbers
+            .iter()
+            .filter(|image| registered.forgettable.remove(image));
+        break (held, forgettable.copied().collect::<Vec<u64>>());
+    };
+    for image in images {
+        let handles = {
+            let _pass = service::enter();
+            image.handles()
+        };
+        // What came by the C library's own functions, which `dlsym` finds.
+        handles.into_iter().for_each(finalize);
+    }
+    forgettable
+        .into_iter()
+        .map(forgettable_key)
+        .for_each(finalize);
+    held
+}
+
+/// Has the C library run what it knows under a key, and forget it.
+fn finalize(key: u64) {
+    let finalize = __cxa_finalize as *const () as u64;
+    // SAFETY: handlers of images whose removal its caller allowed, which are there: a record
+    // holds them.
+    let call = || unsafe { uruk_stubs::call_with(finalize, key) };
+    threads::as_guest(|| shield::lowered(call));
+}

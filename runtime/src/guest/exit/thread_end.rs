@@ -1,0 +1,157 @@
+//! Destructors of threads' variables, as C++'s `thread_local` and Rust's `thread_local!`
+//! register them.
+//!
+//! The C library runs them, in its order among those of libraries. Each thread has a list of
+//! its own here besides, latest first, so that who removes an image can run its own: the
+//! objects are of no use once the image is gone. Those of other threads run when these end, and
+//! hold the image until then.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use super::Handler;
+use super::record::{Record, hold_all, images};
+use crate::guest::threads;
+use crate::life::Life;
+use crate::service;
+use crate::shield;
+
+/// An entry of a thread's list, until the C library calls it.
+struct Entry {
+    record: Record,
+    owner: Arc<Life>,
+    /// By who removed the image.
+    ran: bool,
+    next: *mut Entry,
+}
+
+thread_local! {
+    static FIRST: Cell<*mut Entry> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+unsafe extern "C" {
+    fn __cxa_thread_atexit_impl(handler: Handler, object: *mut c_void, dso: *mut c_void) -> c_int;
+}
+
+/// `__cxa_thread_atexit_impl`; minus one if the image is gone.
+///
+/// # Safety
+/// As that: `handler` takes `object`, and stays callable until its image is removed.
+pub(super) unsafe extern "C" fn at_thread_end(
+    handler: Handler,
+    object: *mut c_void,
+    dso: *mut c_void,
+) -> c_int {
+    let entry = {
+        let _pass = service::enter();
+        let addresses = [handler as *const () as u64, object as u64];
+        let found = images(dso, &addresses).and_then(|found| Ok((hold_all(&found)?, found)));
+        let Ok((holds, images)) = found else {
+            return -1;
+        };
+        images.into_iter().next().map(|owner| {
+            Box::into_raw(Box::new(Entry {
+                record: Record {
+                    handler,
+                    argument: object,
+                    holds,
+                },
+                owner,
+                ran: false,
+                next: FIRST.get(),
+            }))
+        })
+    };
+    let Some(entry) = entry else {
+        // SAFETY: by the caller's promise; not ours, so it stays.
+        return unsafe { __cxa_thread_atexit_impl(handler, object, dso) };
+    };
+    FIRST.set(entry);
+    // SAFETY: the entry stays until it is run; the handle is that of our own code.
+    unsafe { __cxa_thread_atexit_impl(run_entry, entry.cast::<c_void>(), super::dso_handle()) }
+}
+
+/// Called by the C library, once, at the end of the thread.
+///
+/// # Safety
+/// 1. `entry` is that of a box on this thread's list, which goes with this.
+unsafe extern "C-unwind" fn run_entry(entry: *mut c_void) {
+    let entry = entry.cast::<Entry>();
+    // SAFETY: duty 1.
+    unsafe { unlink(entry) };
+    // SAFETY: duty 1; the handler by the promise of who registered it. No reference is kept
+    // while it runs.
+    unsafe {
+        if !(*entry).ran {
+            let Record {
+                handler, argument, ..
+            } = (*entry).record;
+            handler(argument);
+        }
+        drop(Box::from_raw(entry));
+    }
+}
+
+/// Takes an entry out of the calling thread's list.
+///
+/// # Safety
+/// 1. It is on it.
+unsafe fn unlink(entry: *mut Entry) {
+    // SAFETY: duty 1; entries are freed after they were taken out.
+    let next = unsafe { (*entry).next };
+    if FIRST.get() == entry {
+        FIRST.set(next);
+        return;
+    }
+    let mut at = FIRST.get();
+    while !at.is_null() {
+        // SAFETY: as above.
+        unsafe {
+            if (*at).next == entry {
+                (*at).next = next;
+                return;
+            }
+            at = (*at).next;
+        }
+    }
+}
+
+/// Runs the destructors of the calling thread that `images` registered, latest first, and those
+/// that come meanwhile.
+pub(super) fn run(images: &BTreeSet<u64>) {
+    while let Some(entry) = latest(images) {
+        // SAFETY: an entry of this thread, freed at its end at the earliest.
+        let (handler, object, holds) = unsafe {
+            (*entry).ran = true;
+            let record = &mut (*entry).record;
+            let holds = std::mem::take(&mut record.holds);
+            (record.handler, record.argument, holds)
+        };
+        // SAFETY: a destructor of an image whose removal its caller allowed, and which is there.
+        let call = || unsafe {
+            uruk_stubs::call_with(handler as *const () as u64, object as u64);
+        };
+        threads::as_guest(|| shield::lowered(call));
+        drop(holds);
+    }
+}
+
+/// Whether there is nothing that [`run`] would run.
+pub(super) fn is_done(images: &BTreeSet<u64>) -> bool {
+    latest(images).is_none()
+}
+
+fn latest(images: &BTreeSet<u64>) -> Option<*mut Entry> {
+    let mut at = FIRST.get();
+    while !at.is_null() {
+        // SAFETY: entries of this thread are freed after they were taken out.
+        let entry = unsafe { &*at };
+        if !entry.ran && images.contains(&entry.owner.number()) {
+            return Some(at);
+        }
+        at = entry.next;
+    }
+    None
+}

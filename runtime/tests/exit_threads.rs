@@ -1,0 +1,202 @@
+//! What code registers to be called at the end of threads, and is removed before that.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use uruk::ReclaimKind;
+
+#[path = "support/ends.rs"]
+mod ends;
+
+use ends::{BOTH, Ended, Form, ONE, SOON, Way, added, check, compile, end, say, session};
+
+const OBJECTS: &str = r#"
+static int alive = 0;
+struct Object {
+  const char *text = "object";
+  Object() { alive++; }
+  ~Object() { alive--; helper(); }
+  __attribute__((noinline)) void helper();
+};
+static thread_local Object object;
+__attribute__((noinline)) void Object::helper() { say(text); }
+extern "C" int touch() { return object.text != nullptr; }
+extern "C" int count() { return alive; }
+static void last() { say("handler"); }
+extern "C" int go() { return atexit(last); }
+"#;
+
+/// Objects of this thread and of another.
+fn thread_locals(form: Form, way: Way) {
+    let jit = session();
+    let goes = added(&jit, "goes", way);
+    goes.add(form, OBJECTS);
+    goes.call("go");
+    let touch = goes.dylib.lookup("touch").expect("defined");
+    // SAFETY: `touch` above.
+    let touch: extern "C-unwind" fn() -> i32 = unsafe { std::mem::transmute(touch) };
+    touch();
+    let (to_there, there) = mpsc::channel();
+    let (to_here, here) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        touch();
+        to_here.send(()).expect("waited for");
+        there.recv().expect("told");
+    });
+    here.recv().expect("touched");
+    say("removing");
+    goes.remove();
+    say("removed");
+    if matches!(way, Way::Tracker) {
+        goes.dylib
+            .add_ir("m", "define i32 @touch() { ret i32 77 }")
+            .expect("a free name");
+        say(&goes.call("touch").to_string());
+    }
+    assert!(jit.reclaim(ReclaimKind::Sweep, SOON));
+    to_there.send(()).expect("waits");
+    thread.join().expect("ends");
+    say("joined");
+    // What was kept is gone now.
+    touch();
+    end(0)
+}
+
+const THREAD_LOCALS: &str = "removing|object|handler|removed|object|joined|called what was removed";
+
+/// A key's destructor, while threads have values.
+fn keys(form: Form, _: Way) {
+    let jit = session();
+    let goes = added(&jit, "goes", Way::Remove);
+    goes.add(
+        form,
+        r#"static unsigned key;
+        static void cold(void *text) { say((const char *)text); }
+        static void destroy(void *text) { cold(text); }
+        extern "C" int make() { return pthread_key_create(&key, destroy); }
+        extern "C" int set() { return pthread_setspecific(key, "value"); }
+        extern "C" int drop() { return pthread_key_delete(key); }"#,
+    );
+    goes.call("make");
+    let [set, drop] = ["set", "drop"].map(|name| {
+        let address = goes.dylib.lookup(name).expect("defined");
+        // SAFETY: functions above.
+        unsafe { std::mem::transmute::<u64, extern "C-unwind" fn() -> i32>(address) }
+    });
+    let (to_there, there) = mpsc::channel::<()>();
+    let (to_here, here) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        set();
+        to_here.send(()).expect("waited for");
+        there.recv().expect("told");
+    });
+    here.recv().expect("set");
+    goes.remove();
+    say("removed");
+    assert!(jit.reclaim(ReclaimKind::Sweep, SOON));
+    to_there.send(()).expect("waits");
+    thread.join().expect("ends");
+    say("joined");
+    drop();
+    set();
+    end(0)
+}
+
+/// The session ends while another thread has an object.
+fn session_ends(form: Form, _: Way) {
+    let jit = session();
+    let goes = added(&jit, "goes", Way::Tracker);
+    goes.add(form, OBJECTS);
+    goes.call("go");
+    let touch = goes.dylib.lookup("touch").expect("defined");
+    // SAFETY: `touch` above.
+    let touch: extern "C-unwind" fn() -> i32 = unsafe { std::mem::transmute(touch) };
+    let (to_there, there) = mpsc::channel();
+    let (to_here, here) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        touch();
+        to_here.send(()).expect("waited for");
+        there.recv().expect("told");
+    });
+    here.recv().expect("touched");
+    drop(goes);
+    drop(jit);
+    say("dropped");
+    to_there.send(()).expect("waits");
+    thread.join().expect("ends");
+    end(0)
+}
+
+/// Again and again on one thread: nothing is left behind.
+fn again(form: Form, _: Way) {
+    let jit = session();
+    let module = compile(form, OBJECTS);
+    let held = || {
+        assert!(jit.reclaim(ReclaimKind::Sweep, SOON));
+        jit.stats().memory.held
+    };
+    let mut before = 0;
+    for round in 0..90 {
+        let goes = added(&jit, &format!("goes {round}"), Way::Remove);
+        match form {
+            Form::Bitcode => goes.tracker.add_bitcode("m", module.clone()),
+            Form::Object => goes.tracker.add_object("m", module.clone()),
+        }
+        .expect("added");
+        assert_eq!(goes.call("touch"), 1);
+        goes.call("go");
+        goes.remove();
+        if round == 29 {
+            before = held();
+        }
+    }
+    // An old word of a stack may pin a version, and so a page, until something overwrites it.
+    let start = Instant::now();
+    while held() > before + 16384 {
+        assert!(start.elapsed() < SOON, "{} bytes, {before} before", held());
+        std::thread::sleep(Duration::from_millis(10));
+        std::hint::black_box([0_u64; 4096]);
+    }
+    end(0)
+}
+
+#[test]
+fn case() {
+    ends::run(&[
+        ("thread_locals", thread_locals),
+        ("keys", keys),
+        ("session_ends", session_ends),
+        ("again", again),
+    ]);
+}
+
+#[test]
+fn objects_of_threads_are_destroyed_and_code_stays_for_them() {
+    check(
+        "thread_locals",
+        BOTH,
+        &[Way::Remove, Way::Clear],
+        THREAD_LOCALS,
+        Ended::Status(0),
+    );
+    let wanted = THREAD_LOCALS.replace("removed|object", "removed|77|object");
+    check("thread_locals", BOTH, ONE, &wanted, Ended::Status(0));
+}
+
+#[test]
+fn code_stays_for_the_destructors_of_keys() {
+    let wanted = "removed|value|joined|called what was removed";
+    check("keys", BOTH, ONE, wanted, Ended::Status(0));
+}
+
+#[test]
+fn code_of_a_session_that_ended_stays_for_objects_of_threads() {
+    let wanted = "handler|dropped|object";
+    check("session_ends", BOTH, ONE, wanted, Ended::Status(0));
+}
+
+#[test]
+fn memory_comes_back_from_modules_that_registered() {
+    let wanted = ["object|handler"; 90].join("|");
+    check("again", BOTH, ONE, &wanted, Ended::Status(0));
+}
