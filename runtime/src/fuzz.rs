@@ -16,10 +16,10 @@ use uruk_reclaim::Kind;
 use uruk_stubs::FunctionId;
 use uruk_tiering::Tier;
 
-use crate::func::Func;
-use crate::jit::Jit;
+use crate::api::func::Func;
+use crate::api::jit::Jit;
+use crate::api::tracker::Tracker;
 use crate::replace::Replacement;
-use crate::tracker::Tracker;
 
 /// Modules there may be at once.
 const PLACES: usize = 4;

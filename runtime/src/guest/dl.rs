@@ -7,8 +7,8 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use crate::service;
-use crate::shield::Shield;
+use crate::fork::gate;
+use crate::fork::shield::Shield;
 
 /// What the guest's view of the dynamic loader asks the session.
 pub(crate) trait Symbols: Send + Sync {
@@ -45,7 +45,7 @@ fn is_global(handle: *mut c_void) -> bool {
     static MAIN: OnceLock<usize> = OnceLock::new();
     let main = || {
         // A child of fork would wait for who asks.
-        let _busy = service::enter();
+        let _busy = gate::enter();
         MAIN.get_or_init(|| {
             // SAFETY: asks for the main program's own handle.
             unsafe { libc::dlopen(std::ptr::null(), libc::RTLD_LAZY) as usize }
@@ -72,7 +72,7 @@ pub(crate) unsafe extern "C" fn guest_dlsym(
             return address as *mut c_void;
         }
         // No fork meanwhile: the child would find the session's locks held.
-        let _busy = service::enter();
+        let _busy = gate::enter();
         if let Some(address) = symbols.address(text) {
             return address as *mut c_void;
         }
@@ -96,7 +96,7 @@ pub(crate) unsafe extern "C" fn guest_dladdr(
     info: *mut libc::Dl_info,
 ) -> c_int {
     let found = SYMBOLS.get().and_then(|symbols| {
-        let _busy = service::enter();
+        let _busy = gate::enter();
         Some((symbols, symbols.function_at(address as u64)?))
     });
     if let Some((symbols, (name, start))) = found {

@@ -27,8 +27,8 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::life::{Gone, Hold};
-use crate::service;
+use crate::fork::gate;
+use crate::removal::life::{Gone, Hold};
 
 pub(crate) use record::run_and_close;
 
@@ -239,7 +239,7 @@ pub(super) fn hold_at(addresses: &[u64]) -> Result<Vec<Hold>, Gone> {
     if addresses.is_empty() {
         return Ok(Vec::new());
     }
-    let _pass = service::enter();
+    let _pass = gate::enter();
     let images = record::images(std::ptr::null_mut(), addresses)?;
     record::hold_all(&images)
 }

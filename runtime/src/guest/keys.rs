@@ -12,8 +12,8 @@ use std::sync::PoisonError;
 use uruk_locks::Mutex;
 
 use super::exit;
-use crate::life::Hold;
-use crate::service;
+use crate::fork::gate;
+use crate::removal::life::Hold;
 
 type Destructor = unsafe extern "C" fn(*mut c_void);
 
@@ -30,7 +30,7 @@ unsafe extern "C" {
 
 /// Replaces what is held for a key.
 fn set_held(key: libc::pthread_key_t, holds: Vec<Hold>) {
-    let _pass = service::enter();
+    let _pass = gate::enter();
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     let before = match holds.is_empty() {
         true => held.remove(&key),

@@ -10,9 +10,12 @@
 pub(crate) mod context;
 pub(crate) mod dl;
 pub(crate) mod exit;
+pub(crate) mod exports;
 mod keys;
 pub(crate) mod phdr;
+pub(crate) mod process;
 pub(crate) mod processes;
+pub(crate) mod program;
 pub(crate) mod signals;
 pub(crate) mod threads;
 pub(crate) mod tls;

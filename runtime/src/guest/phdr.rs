@@ -18,7 +18,7 @@ use object::write::{Object, Symbol, SymbolSection};
 use object::{Architecture, BinaryFormat, Endianness, SymbolFlags, SymbolKind, SymbolScope};
 
 use super::dl;
-use crate::service;
+use crate::fork::gate;
 
 type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
 
@@ -49,7 +49,7 @@ pub(crate) unsafe extern "C" fn guest_dl_iterate_phdr(
     static SHOWN: OnceLock<Option<Shown>> = OnceLock::new();
     let shown = SHOWN.get().unwrap_or_else(|| {
         // A child of fork would wait for who makes it.
-        let _busy = service::enter();
+        let _busy = gate::enter();
         SHOWN.get_or_init(make)
     });
     let Some(shown) = shown else {

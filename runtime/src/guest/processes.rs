@@ -1,5 +1,5 @@
 //! `_Fork`, `clone` and `syscall` for the program: a child of theirs is made while nobody
-//! compiles, as one of `fork`, and can go on (`service::unseen`).
+//! compiles, as one of `fork`, and can go on (`fork::unseen`).
 //!
 //! Who shares its parent's memory for as long as that waits (`CLONE_VFORK`), and who is a
 //! thread, is none of our business.
@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_long, c_void};
 use std::mem::{ManuallyDrop, size_of_val};
 
 use super::threads;
-use crate::service::unseen::{self, Held};
+use crate::fork::unseen::{self, Held};
 
 unsafe extern "C" {
     fn _Fork() -> libc::pid_t;

@@ -22,9 +22,10 @@ use std::time::Duration;
 
 use uruk_locks::{Mutex, MutexGuard};
 
-use crate::sampling::EXCLUDED;
-use crate::service::{self, Pass, unseen};
-use crate::thread::leaving;
+use crate::fork::gate::{self, Pass};
+use crate::fork::thread::leaving;
+use crate::fork::unseen;
+use crate::tiers::sampling::EXCLUDED;
 
 /// How often the watcher looks, once it has reason to.
 const WATCH_INTERVAL: Duration = Duration::from_millis(1);
@@ -93,7 +94,7 @@ pub(crate) fn mark_ours() -> Mark {
     let guest = Arc::new(AtomicBool::new(false));
     GUEST.set(Some(Arc::clone(&guest)));
     // Also for the list of who is excluded, which is made when it is first used.
-    let _pass = service::enter();
+    let _pass = gate::enter();
     ours().list.push((id, guest));
     // One too many is sampled, which costs accuracy only.
     EXCLUDED.add(id);
@@ -102,7 +103,7 @@ pub(crate) fn mark_ours() -> Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        let _pass = service::enter();
+        let _pass = gate::enter();
         EXCLUDED.remove(self.0);
         GUEST.take();
         ours().list.retain(|&(id, _)| id != self.0);
@@ -125,7 +126,7 @@ struct Ours {
 }
 
 fn ours() -> Ours {
-    let pass = service::enter();
+    let pass = gate::enter();
     Ours {
         list: OURS.lock().unwrap_or_else(PoisonError::into_inner),
         _pass: pass,
@@ -177,7 +178,7 @@ pub(crate) fn look_at_main_thread() {
         return;
     }
     let status = {
-        let _pass = service::enter();
+        let _pass = gate::enter();
         status_of_dead_main_thread()
     };
     if let Some(status) = status
@@ -244,7 +245,7 @@ unsafe extern "C" fn on_main_thread_exit(value: *mut c_void) {
 /// Waits for the last thread of the program, in the background, and ends the process.
 fn watch(end: impl Fn() + Send + 'static) {
     // If no thread can be made the process stays, which is the lesser evil.
-    let _ = crate::thread::spawn(String::from("uruk-exit"), move || {
+    let _ = crate::fork::thread::spawn(String::from("uruk-exit"), move || {
         while program_threads() {
             std::thread::sleep(WATCH_INTERVAL);
         }

@@ -38,7 +38,7 @@ use std::ptr::null_mut;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use crate::error::Error;
+use crate::api::error::Error;
 
 use reserve::{fill_static, take_static, thread_pointer};
 use uruk_locks::{Mutex, MutexGuard};

@@ -15,11 +15,11 @@ use uruk_reclaim::{
 use uruk_roots::{How, Why};
 use uruk_tiering::{Entry, FunctionVersions, VersionId};
 
-use crate::blocks::{Shape, Table, View};
+use crate::api::error::Error;
 use crate::core::Core;
-use crate::error::Error;
 use crate::guest::threads;
-use crate::records::Place;
+use crate::version::blocks::{Shape, Table, View};
+use crate::version::records::Place;
 
 /// Stands for stacks no thread is on: registered, or found in memory.
 const REGISTERED: ThreadId = ThreadId(0);

@@ -9,10 +9,10 @@ use uruk_reclaim::{Config, End, Kind, Nanos, Step};
 use uruk_tiering::Tier;
 
 use super::Note;
+use crate::api::func::Func;
+use crate::api::jit::Jit;
 use crate::core::Core;
-use crate::func::Func;
-use crate::jit::Jit;
-use crate::service;
+use crate::fork::gate;
 
 type Function = Func<extern "C" fn(u64) -> u64>;
 
@@ -70,13 +70,13 @@ fn compile_all(jit: &Jit, tier: Tier) -> bool {
 }
 
 fn request(core: &Core) {
-    let _pass = service::enter();
+    let _pass = gate::enter();
     let request = |ticket| Note::Request(Kind::Evacuate, ticket);
     core.reclaim.notes.inbox.request(request);
 }
 
 fn step(jit: &Jit) -> Step {
-    let _pass = service::enter();
+    let _pass = gate::enter();
     jit.core().step()
 }
 
@@ -127,7 +127,7 @@ fn fork_after(steps: usize) -> bool {
         }
     }
     let busy = {
-        let _pass = service::enter();
+        let _pass = gate::enter();
         jit.core().reclaim.state().engine.is_busy()
     };
     let entries: Vec<u64> = functions.iter().map(Func::entry).collect();
@@ -161,7 +161,7 @@ fn fork_after(steps: usize) -> bool {
         right_at(&entries) && right(&functions),
         "what the child left"
     );
-    let _pass = service::enter();
+    let _pass = gate::enter();
     assert_eq!(jit.core().reclaim_stats().forked, u64::from(busy));
     true
 }

@@ -2,7 +2,7 @@
 //!
 //! Two things are looked at. The names in the table of dynamic symbols: a library that makes
 //! contexts with the C library's functions has no instruction of its own that gives it away.
-//! And the instructions ([`crate::switches`]), function by function where symbols say where
+//! And the instructions ([`crate::reclaim::switches`]), function by function where symbols say where
 //! these begin.
 //!
 //! A file is read by parts, which are few for its names and all of its code for the
@@ -15,7 +15,7 @@ use object::read::ReadCache;
 use object::read::elf::{ElfFile64, ElfSection64, FileHeader, SectionHeader, Sym};
 use object::{LittleEndian, Object, ObjectSection, SectionKind};
 
-use crate::switches;
+use crate::reclaim::switches;
 
 /// Functions that go to another stack, or make one for that, of libraries that are in use.
 pub(super) const FIBERS: [&str; 16] = [

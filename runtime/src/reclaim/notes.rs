@@ -15,7 +15,7 @@ use uruk_reclaim::{Inbox, Kind};
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 
-use crate::blocks::Piece;
+use crate::version::blocks::Piece;
 
 use super::LOOK;
 
@@ -108,11 +108,11 @@ impl Notes {
 #[cfg(test)]
 mod tests {
     use super::{BACKLOG, Duration, Instant, Notes, Ordering, TOLL, VersionId};
-    use crate::service;
+    use crate::fork::gate;
 
     #[test]
     fn who_publishes_pays_while_notes_are_not_read() {
-        let _pass = service::enter();
+        let _pass = gate::enter();
         let notes = Notes::default();
         let paid = || {
             let start = Instant::now();
@@ -130,7 +130,7 @@ mod tests {
         assert!(paid_beyond >= TOLL, "beyond it: {paid_beyond:?}");
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let _pass = service::enter();
+                let _pass = gate::enter();
                 std::thread::sleep(Duration::from_micros(100));
                 assert_eq!(notes.take().len(), BACKLOG + 1);
             });

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use uruk_roots::StackId;
 
+use crate::api::error::Error;
 use crate::core::Core;
-use crate::error::Error;
-use crate::service;
+use crate::fork::gate;
 
 /// A stack that is scanned for return addresses while this lives; made by
 /// [`Jit::register_stack`](crate::Jit::register_stack).
@@ -37,7 +37,7 @@ impl fmt::Debug for RegisteredStack {
 
 impl Drop for RegisteredStack {
     fn drop(&mut self) {
-        let _busy = service::enter();
+        let _busy = gate::enter();
         if let (Some(id), Ok(roots)) = (self.id.take(), self.core.roots()) {
             roots.unregister_stack(id);
         }

@@ -52,8 +52,8 @@ use uruk_roots::{Report, Roots, Wanted};
 use super::foreign::{Foreign, foreign_code};
 use super::library::{self, ALTERNATE, FIBERS, JUMP, Signs, goes_elsewhere, part_of_pair};
 use crate::core::Core;
-use crate::event::Event;
-use crate::switches;
+use crate::reclaim::switches;
+use crate::told::event::Event;
 
 /// The program asked for a function by name that goes to another stack, of which nobody tells.
 /// Relaxed: set before the program has its address, and read by a scan that comes later, or
@@ -284,7 +284,7 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service;
+    use crate::fork::gate;
 
     fn search(stacks: Stacks) -> StackSearch {
         StackSearch::new(&Config {
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn names_and_pairs_count() {
-        let _pass = service::enter();
+        let _pass = gate::enter();
         let pair = search(Stacks::Auto);
         for name in ["longjmp", "printf", "siglongjmp", "main"] {
             pair.note_import(name);
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn code_that_the_program_makes_itself() {
-        let _pass = service::enter();
+        let _pass = gate::enter();
         let search = search(Stacks::Auto);
         // Other tests of the process make code as well, which is the reason for `ours`.
         let before = foreign_code(|_| false).expect("proc");

@@ -31,11 +31,11 @@ use std::time::{Duration, Instant};
 
 use uruk_stubs::FunctionId;
 
+use crate::api::error::Error;
+use crate::api::tracker::Tracked;
 use crate::core::{Body, Core};
-use crate::error::Error;
-use crate::objects::ObjectCode;
-use crate::service;
-use crate::tracker::Tracked;
+use crate::fork::gate;
+use crate::load::objects::ObjectCode;
 
 use super::Level;
 use super::error::ReplaceError;
@@ -104,7 +104,7 @@ impl Core {
     ) -> Result<Done, (Error, Vec<Change>)> {
         let members: HashSet<FunctionId> = changes.iter().map(|change| change.id).collect();
         let plans = {
-            let _pass = service::enter();
+            let _pass = gate::enter();
             self.next_plans(&changes)
         };
         let deadline = match level {
@@ -114,7 +114,7 @@ impl Core {
         let mut recompiled: HashMap<FunctionId, Code> = HashMap::new();
         for round in 0..=ROUNDS {
             // Nobody publishes during the last round: it finds all there are.
-            let _pass = service::enter();
+            let _pass = gate::enter();
             let early = (round == ROUNDS).then(|| self.replacing.commit());
             let dependents = self.dependents(&members).published;
             let missing: Vec<FunctionId> = dependents

@@ -8,10 +8,10 @@ use uruk_codegen::{Dependence, DependenceKind, Kind, Linkage, ModulePlan};
 use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 
+use crate::api::error::Error;
 use crate::core::{Body, Core, Function, Module};
-use crate::error::Error;
-use crate::materialize::{BodyOf, Built};
-use crate::names::Definition;
+use crate::load::names::Definition;
+use crate::version::materialize::{BodyOf, Built};
 
 use super::commit::Change;
 use super::prepare::Code;

@@ -10,9 +10,9 @@ use std::sync::PoisonError;
 use uruk_stubs::FunctionId;
 
 use crate::core::{Core, Module};
+use crate::fork::gate;
 use crate::guest::exit;
 use crate::load::function_base;
-use crate::service;
 
 use super::plan::Planned;
 
@@ -98,7 +98,7 @@ impl Core {
             // SAFETY: the handler takes the list, and is part of this executable.
             unsafe { exit::at_exit_with(run_at_exit, list.cast::<c_void>()) };
         } else {
-            let _pass = service::enter();
+            let _pass = gate::enter();
             let mut held = self
                 .destructors
                 .lock()

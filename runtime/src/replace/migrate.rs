@@ -3,7 +3,7 @@
 //!
 //! Code that knows the old storage would go on using it, so all of it must be in the set:
 //! [`Core::check_users`] reads every body that may mention the variable. Names lead to the
-//! new storage from the commit on: [`Names::relocate`](crate::names::Names::relocate).
+//! new storage from the commit on: [`Names::relocate`](crate::load::names::Names::relocate).
 //! A rollback goes back to the old storage, with the contents it had then.
 
 use std::fmt;
@@ -12,9 +12,9 @@ use std::sync::Arc;
 use uruk_codegen::{Kind, SymbolId};
 use uruk_session::Dylib;
 
+use crate::api::error::Error;
 use crate::core::{Core, Module};
-use crate::error::Error;
-use crate::names::Definition;
+use crate::load::names::Definition;
 
 use super::error::ReplaceError;
 use super::plan::Planned;

@@ -51,12 +51,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::api::dylib::Dylib;
+use crate::api::error::Error;
+use crate::api::jit::Jit;
 use crate::core::Core;
-use crate::dylib::Dylib;
-use crate::error::Error;
-use crate::jit::Jit;
+use crate::fork::gate;
 use crate::load::Source;
-use crate::service;
 use uruk_codegen::Bitcode;
 
 use self::commit::Way;
@@ -335,11 +335,11 @@ impl Dylib {
         core.admit(&replacement.input.clone().source(&replacement.name)?)?;
         let _turn = core.replacing.turn()?;
         let staging = {
-            let _pass = service::enter();
+            let _pass = gate::enter();
             Arc::new(Staging::new(core, &self.dylib)?)
         };
         let undo = |cause: Error| {
-            let _pass = service::enter();
+            let _pass = gate::enter();
             staging.undo();
             cause
         };
@@ -384,7 +384,7 @@ impl Dylib {
             }
         })?;
         let number = done.set.number;
-        let _pass = service::enter();
+        let _pass = gate::enter();
         core.replacing.file(done.set);
         core.retry_failed();
         let dependents = done.dependents.iter();

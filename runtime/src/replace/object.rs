@@ -12,7 +12,7 @@
 //! What cannot be told: signatures, types of variables beyond their size, and which
 //! functions hold parts of each other. So functions of an object that was added are
 //! replaced all together, or the object says how it was compiled
-//! ([`Apart`](crate::objects::Apart)), or the embedder does.
+//! ([`Apart`](crate::load::objects::Apart)), or the embedder does.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use uruk_link::{Graph, Kind as LinkKind, Object, Place};
 use uruk_session::Dylib;
 use uruk_stubs::FunctionId;
 
+use crate::api::error::Error;
 use crate::core::{Body, Core, static_name};
-use crate::error::Error;
-use crate::image::Image;
-use crate::image::{LinkedImage, Stay};
-use crate::life::Life;
-use crate::names::{Definition, Name};
-use crate::objects::{Apart, ObjectBody, ObjectCode, ObjectFile, object_files};
+use crate::load::image::Image;
+use crate::load::image::{LinkedImage, Stay};
+use crate::load::names::{Definition, Name};
+use crate::load::objects::{Apart, ObjectBody, ObjectCode, ObjectFile, object_files};
+use crate::removal::life::Life;
 
 use super::commit::{Change, What};
 use super::error::ReplaceError;

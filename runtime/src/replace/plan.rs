@@ -21,12 +21,12 @@ use std::sync::atomic::Ordering;
 use uruk_codegen::{Access, Import, Kind, Linkage, ModulePlan, ModuleSummary, Placement, SymbolId};
 use uruk_stubs::FunctionId;
 
-use crate::bind::{is_data, local_link_name};
+use crate::api::error::Error;
 use crate::core::{Core, Function, Module};
-use crate::error::Error;
-use crate::labels::declared_labels;
+use crate::load::bind::{is_data, local_link_name};
 use crate::load::function_base;
-use crate::names::Definition;
+use crate::load::labels::declared_labels;
+use crate::load::names::Definition;
 
 use super::error::ReplaceError;
 use super::migrate::{Migrating, Migration};

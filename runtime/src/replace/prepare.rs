@@ -10,19 +10,19 @@ use uruk_session::{Dylib, Tracker};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Purpose, Tier};
 
+use crate::api::error::Error;
+use crate::api::tracker::Tracked;
 use crate::core::{Body, Core, Function, Module, static_name};
-use crate::error::Error;
-use crate::image::Image;
-use crate::labels;
-use crate::life::Life;
+use crate::fork::gate;
+use crate::fork::sacrificial;
+use crate::guest::program::Mode;
 use crate::load::function_base;
-use crate::materialize::{BodyOf, Built};
-use crate::names::{Definition, Name};
-use crate::program::Mode;
-use crate::sacrificial;
-use crate::service;
-use crate::tracker::Tracked;
-use crate::versions::Request;
+use crate::load::image::Image;
+use crate::load::labels;
+use crate::load::names::{Definition, Name};
+use crate::removal::life::Life;
+use crate::version::Request;
+use crate::version::materialize::{BodyOf, Built};
 
 use super::commit::{Change, What};
 use super::error::ReplaceError;
@@ -59,7 +59,7 @@ impl Unused {
 impl Drop for Unused {
     fn drop(&mut self) {
         if let (Some(built), Some(core)) = (self.built.take(), self.core.upgrade()) {
-            let _pass = service::enter();
+            let _pass = gate::enter();
             core.discard(self.id, built);
         }
     }

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use uruk_stubs::{FunctionId, Gate, ReadyGate};
 use uruk_tiering::{CommitError, Committed, Entry, FirstCode, Next, Stage, Tier, VersionId};
 
+use crate::api::error::Error;
 use crate::core::Core;
-use crate::counts::Count;
-use crate::error::Error;
-use crate::event::Event;
+use crate::tiers::counts::Count;
 use crate::tiers::{key, nanos};
-use crate::versions::Made;
+use crate::told::event::Event;
+use crate::version::Made;
 
 use super::commit::{Change, Way, What};
 use super::dependents::Plans;

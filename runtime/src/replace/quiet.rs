@@ -35,10 +35,10 @@ use uruk_reclaim::BlockId;
 use uruk_roots::{Report, RootsError, Wanted};
 use uruk_stubs::{FunctionId, Gate};
 
+use crate::api::error::Error;
 use crate::core::Core;
-use crate::error::Error;
+use crate::fork::gate;
 use crate::guest::threads;
-use crate::service;
 
 use super::error::ReplaceError;
 
@@ -182,7 +182,7 @@ impl Core {
 
     /// What was not freed of `code`.
     fn still_there(&self, code: &OldCode) -> OldCode {
-        let _pass = service::enter();
+        let _pass = gate::enter();
         let there = self.blocks();
         let mut left = code.clone();
         left.ranges.retain(|(_, _, block)| there.contains(block));

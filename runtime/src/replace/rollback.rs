@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
+use crate::api::error::Error;
+use crate::api::jit::Jit;
 use crate::core::Core;
-use crate::error::Error;
-use crate::jit::Jit;
-use crate::service;
+use crate::fork::gate;
 
 use super::commit::{Change, Way, What};
 use super::error::ReplaceError;
@@ -38,7 +38,7 @@ impl Core {
     fn roll_back_in_turn(self: &Arc<Self>, number: Option<u64>) -> Result<Vec<String>, Error> {
         let _turn = self.replacing.turn()?;
         let taken = loop {
-            let _pass = service::enter();
+            let _pass = gate::enter();
             let taken = self.replacing.take(number);
             let mut taken = taken.ok_or_else(|| match number {
                 None => ReplaceError::NothingToRollBack,
@@ -73,7 +73,7 @@ impl Core {
             ..Way::default()
         };
         let committed = self.commit_set(changes.collect(), way, Level::Immediate);
-        let _pass = service::enter();
+        let _pass = gate::enter();
         match committed {
             Ok(done) => Ok(done
                 .set

@@ -22,9 +22,9 @@ use uruk_session::{Dylib, DylibId, SessionError, Tracker};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Entry, Kept, VersionId};
 
+use crate::api::tracker::Tracked;
 use crate::core::{Body, Core, Module};
-use crate::service;
-use crate::tracker::Tracked;
+use crate::fork::gate;
 
 use super::error::ReplaceError;
 use super::migrate::Moved;
@@ -89,7 +89,7 @@ impl Old {
 impl Drop for Old {
     fn drop(&mut self) {
         if let (Some(kept), Some(core)) = (&self.kept, self.core.upgrade()) {
-            let _pass = service::enter();
+            let _pass = gate::enter();
             core.retire_version(self.id, kept.version());
         }
     }

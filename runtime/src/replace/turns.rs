@@ -13,7 +13,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::error::ReplaceError;
-use crate::futex;
+use crate::fork::futex;
 
 /// See the module.
 #[derive(Default)]

@@ -13,9 +13,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::Error;
-use crate::jit::Jit;
-use crate::service;
+use crate::api::error::Error;
+use crate::api::jit::Jit;
+use crate::fork::gate;
 
 use super::{Replaced, Replacement};
 
@@ -66,14 +66,14 @@ impl Jit {
         let watched: Vec<Watched> = files.iter().map(|file| Watched::new(file)).collect();
         let jit = self.clone();
         let watched = RefCell::new(watched);
-        crate::thread::spawn(String::from("uruk-watch"), move || {
+        crate::fork::thread::spawn(String::from("uruk-watch"), move || {
             loop {
                 std::thread::sleep(INTERVAL);
                 for file in &mut *watched.borrow_mut() {
                     if file.has_changed(identity(&file.path)) {
                         let outcome = Replacement::file(&file.path)
                             .and_then(|replacement| jit.main().replace(replacement));
-                        let _pass = service::enter();
+                        let _pass = gate::enter();
                         eprintln!("uruk: {}", line(&file.path, &outcome));
                     }
                 }

@@ -139,7 +139,7 @@ fn run(compare: &Compare) -> Result<(String, Comparison), Problem> {
             .collect(),
         uruk: env!("CARGO_PKG_VERSION").to_owned(),
         llvm: uruk::llvm_version(),
-        processor: uruk_codegen::host_cpu(),
+        processor: uruk::host_cpu(),
         started_unix_ms: started.map_or(0, |time| time.as_millis() as u64),
         reference: Some(rows.iter().position(sound).unwrap_or(0)),
         rows,

@@ -16,11 +16,11 @@ use std::sync::{Arc, PoisonError};
 use uruk_locks::{Mutex, MutexGuard};
 
 use super::{Handler, register_at_exit, thread_end};
+use crate::fork::gate;
+use crate::fork::shield;
 use crate::guest::threads;
-use crate::life::{Gone, Hold, Life};
-use crate::own;
-use crate::service;
-use crate::shield;
+use crate::load::own;
+use crate::removal::life::{Gone, Hold, Life};
 
 /// No address that the C library could take for a library's.
 const KEYS: u64 = 1 << 63;
@@ -107,7 +107,7 @@ fn registered() -> MutexGuard<'static, Registered> {
 pub(super) fn images(dso: *mut c_void, addresses: &[u64]) -> Result<Vec<Arc<Life>>, Gone> {
     let mut found: Vec<Arc<Life>> = Vec::new();
     found.extend(own::image_of(dso as u64).transpose()?);
-    for core in service::sessions() {
+    for core in crate::core::sessions() {
         for image in addresses.iter().filter_map(|&at| core.life_at(at)) {
             for image in [image.root(), &image] {
                 if !found.iter().any(|known| Arc::ptr_eq(known, image)) {
@@ -132,7 +132,7 @@ pub(super) unsafe fn at_exit(handler: Handler, argument: *mut c_void, dso: *mut 
     let Some(register) = register_at_exit() else {
         return -1;
     };
-    let _pass = service::enter();
+    let _pass = gate::enter();
     let Ok(images) = images(dso, &[handler as *const () as u64, argument as u64]) else {
         return -1;
     };
@@ -176,7 +176,7 @@ pub(super) fn forgettable(
     refused: c_int,
     register: impl FnOnce(*mut c_void) -> c_int,
 ) -> c_int {
-    let _pass = service::enter();
+    let _pass = gate::enter();
     let Ok(images) = images(dso, addresses) else {
         return refused;
     };
@@ -240,7 +240,7 @@ pub(super) unsafe extern "C" fn on_exit(
         *mut c_void,
         Vec<Hold>,
     );
-    let _pass = service::enter();
+    let _pass = gate::enter();
     let addresses = [handler as *const () as u64, argument as u64];
     let held = images(std::ptr::null_mut(), &addresses).and_then(|images| hold_all(&images));
     let Ok(holds) = held else { return -1 };
@@ -261,7 +261,7 @@ pub(super) unsafe extern "C" fn on_exit(
 /// As `__cxa_finalize`.
 pub(super) unsafe extern "C" fn cxa_finalize(dso: *mut c_void) {
     let image = {
-        let _pass = service::enter();
+        let _pass = gate::enter();
         own::image_of(dso as u64)
     };
     match image {
@@ -277,7 +277,7 @@ pub(super) unsafe extern "C" fn cxa_finalize(dso: *mut c_void) {
 fn run(images: &BTreeSet<u64>) {
     loop {
         let (mut list, count) = {
-            let _pass = service::enter();
+            let _pass = gate::enter();
             let registered = registered();
             (registered.list(images), registered.count)
         };
@@ -286,7 +286,7 @@ fn run(images: &BTreeSet<u64>) {
         }
         while let Some((key, image)) = list.pop() {
             let taken = {
-                let _pass = service::enter();
+                let _pass = gate::enter();
                 let mut registered = registered();
                 // What came meanwhile runs before.
                 (registered.count == count).then(|| registered.take(key, image))
@@ -309,7 +309,7 @@ pub(crate) fn run_and_close(images: &[Arc<Life>]) -> Vec<Arc<Life>> {
     let (held, forgettable) = loop {
         thread_end::run(&numbers);
         run(&numbers);
-        let _pass = service::enter();
+        let _pass = gate::enter();
         let mut registered = registered();
         if !thread_end::is_done(&numbers) || !registered.list(&numbers).is_empty() {
             continue;
@@ -326,7 +326,7 @@ pub(crate) fn run_and_close(images: &[Arc<Life>]) -> Vec<Arc<Life>> {
     };
     for image in images {
         let handles = {
-            let _pass = service::enter();
+            let _pass = gate::enter();
             image.handles()
         };
         // What came by the C library's own functions, which `dlsym` finds.

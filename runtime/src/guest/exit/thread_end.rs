@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use super::Handler;
 use super::record::{Record, hold_all, images};
+use crate::fork::gate;
+use crate::fork::shield;
 use crate::guest::threads;
-use crate::life::Life;
-use crate::service;
-use crate::shield;
+use crate::removal::life::Life;
 
 /// An entry of a thread's list, until the C library calls it.
 struct Entry {
@@ -45,7 +45,7 @@ pub(super) unsafe extern "C" fn at_thread_end(
     dso: *mut c_void,
 ) -> c_int {
     let entry = {
-        let _pass = service::enter();
+        let _pass = gate::enter();
         let addresses = [handler as *const () as u64, object as u64];
         let found = images(dso, &addresses).and_then(|found| Ok((hold_all(&found)?, found)));
         let Ok((holds, images)) = found else {

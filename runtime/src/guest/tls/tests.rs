@@ -1,16 +1,16 @@
 //! Thread-locals of modules, by thread. All of it under a pass, as loading is.
 
 use super::*;
-use crate::service;
+use crate::fork::gate;
 
 #[test]
 fn static_storage_is_the_same_offset_in_every_thread() {
-    let _pass = service::enter();
+    let _pass = gate::enter();
     let place = place(40, 8, true).unwrap();
     let offset = place.static_offset.expect("a test is an executable");
     fill(place, vec![3; 8], 40, 8);
     let check = move || {
-        let _pass = service::enter();
+        let _pass = gate::enter();
         let mine = (thread_pointer() + offset) as u64;
         assert_eq!(address(place.module, 0), Some(mine));
         // SAFETY: 40 bytes of this thread's static storage.
@@ -22,13 +22,13 @@ fn static_storage_is_the_same_offset_in_every_thread() {
 
 #[test]
 fn every_thread_gets_its_own_initialized_block() {
-    let _pass = service::enter();
+    let _pass = gate::enter();
     prepare();
     let place = place(64, 64, false).unwrap();
     fill(place, vec![7, 8], 64, 64);
     let module = place.module;
     let check = move || {
-        let _pass = service::enter();
+        let _pass = gate::enter();
         let address = address(module, 0).expect("there");
         assert_eq!(address % 64, 0);
         // SAFETY: 64 bytes of this thread's block.
@@ -45,7 +45,7 @@ fn every_thread_gets_its_own_initialized_block() {
 
 #[test]
 fn a_slot_is_used_again_with_fresh_contents_and_its_old_module_is_gone() {
-    let _pass = service::enter();
+    let _pass = gate::enter();
     prepare();
     let start = |byte: u8, align: usize| {
         let place = place(16, align, false).unwrap();

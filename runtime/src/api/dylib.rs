@@ -1,0 +1,233 @@
+//! Dylibs: named symbol tables modules are added to and looked up in.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use uruk_codegen::Bitcode;
+use uruk_session::Visibility;
+use uruk_stubs::FunctionId;
+use uruk_tiering::Tier;
+
+use crate::api::error::Error;
+use crate::api::func::{Func, Signature};
+use crate::api::jit::Jit;
+use crate::core::Body;
+use crate::fork::gate;
+use crate::load::Source;
+use crate::load::names::{Definition, Name};
+use crate::version::calls;
+
+/// A named symbol table with a link order, like one dynamic library. A cheap handle
+/// that keeps its session alive.
+///
+/// ```
+/// let jit = uruk::Jit::new()?;
+/// let math = jit.create_dylib("math")?;
+/// math.add_ir("m", "define i32 @one() { ret i32 1 }")?;
+/// let app = jit.create_dylib("app")?;
+/// app.add_to_link_order(&math)?;
+/// app.add_ir("a", "declare i32 @one()
+///   define i32 @two() { %a = call i32 @one() %b = add i32 %a, %a ret i32 %b }")?;
+/// // SAFETY: `two` is the function above.
+/// let two = unsafe { app.function::<extern "C" fn() -> i32>("two")? };
+/// assert_eq!(two.call(), 2);
+/// # Ok::<(), uruk::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Dylib {
+    pub(crate) jit: Jit,
+    pub(crate) dylib: uruk_session::Dylib,
+}
+
+impl Dylib {
+    /// The dylib's name.
+    pub fn name(&self) -> &str {
+        self.dylib.name()
+    }
+
+    /// Has lookups that start here go on to `other`, after what is in the order
+    /// already; once, however often it is added.
+    ///
+    /// # Errors
+    /// One of the dylibs was removed.
+    pub fn add_to_link_order(&self, other: &Dylib) -> Result<(), Error> {
+        let _busy = gate::enter();
+        self.dylib
+            .add_to_link_order(&other.dylib, Visibility::Exported)?;
+        self.jit.core().retry_failed();
+        Ok(())
+    }
+
+    /// Adds a module of LLVM bitcode. Its functions get their addresses at once
+    /// and are compiled when first called.
+    ///
+    /// # Errors
+    /// Unreadable bitcode, duplicate definitions, data that does not compile.
+    pub fn add_bitcode(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
+        self.add_source(Source::Bitcode(Bitcode::new(name, bytes)))
+    }
+
+    /// Adds a module of LLVM IR text.
+    ///
+    /// # Errors
+    /// A syntax error with line and column; otherwise as [`Jit::add_bitcode`].
+    pub fn add_ir(&self, name: &str, text: &str) -> Result<(), Error> {
+        self.add_source(Source::text(name, text))
+    }
+
+    /// Adds a module built with inkwell; it is copied.
+    ///
+    /// # Errors
+    /// As [`Jit::add_bitcode`].
+    pub fn add_module(&self, module: &inkwell::module::Module<'_>) -> Result<(), Error> {
+        let name = module.get_name().to_string_lossy().into_owned();
+        self.add_bitcode(&name, module.write_bitcode_to_memory().as_slice())
+    }
+
+    /// Adds a relocatable ELF object; it is linked at once. Its global functions get stubs,
+    /// through which its own code calls them, too: they can be replaced.
+    ///
+    /// # Errors
+    /// Not an object for this machine, duplicate definitions, missing symbols.
+    pub fn add_object(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
+        self.add_source(Source::Object {
+            file: name.to_owned(),
+            bytes: bytes.into(),
+        })
+    }
+
+    /// Adds a file: bitcode, IR text or an object, told by its content.
+    ///
+    /// # Errors
+    /// As the other `add` functions, and files that cannot be read.
+    pub fn add_file(&self, path: &Path) -> Result<(), Error> {
+        self.add_source(Source::read(path)?)
+    }
+
+    /// Gives a name to an address of the host.
+    ///
+    /// # Safety
+    /// 1. What is at `address` fits what JIT'd code takes `name` for.
+    /// 2. It stays there as long as the session is used.
+    ///
+    /// # Errors
+    /// The name is defined already.
+    pub unsafe fn define(&self, name: &str, address: *const ()) -> Result<(), Error> {
+        let _busy = gate::enter();
+        let core = self.jit.core();
+        let definition = Definition::Address(address as u64);
+        let tracker = self.dylib.default_tracker()?;
+        core.names
+            .define(&tracker, vec![Name::strong(name, definition)])?;
+        core.retry_failed();
+        Ok(())
+    }
+
+    /// The address of a symbol: for functions their stub, which stays the same
+    /// whatever is recompiled.
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`].
+    pub fn lookup(&self, name: &str) -> Result<u64, Error> {
+        let core = self.jit.core();
+        if let Some(address) = core.names.ready_address(&self.dylib, name) {
+            return Ok(address);
+        }
+        let _busy = gate::enter();
+        let found = core.address_of(&self.dylib, name);
+        found.ok_or_else(|| crate::api::error::missing(name))
+    }
+
+    /// A typed function. Its type is compared with the IR's once, here.
+    ///
+    /// # Safety
+    /// 1. The function, and all it calls, is code the caller is willing to run.
+    /// 2. It is called with values it may be called with (live pointers and so on):
+    ///    [`Func::call`] is a plain call.
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`], [`Error::Signature`].
+    pub unsafe fn function<F: Signature>(&self, name: &str) -> Result<Func<F>, Error> {
+        let core = self.jit.core();
+        let id = self.id_of(name)?;
+        let actual = core.function_type(id)?;
+        let wanted = F::ir_type();
+        if *actual != *wanted {
+            return Err(Error::Signature {
+                function: name.to_owned(),
+                wanted,
+                actual: actual.to_string(),
+            });
+        }
+        let _busy = gate::enter();
+        core.removed.note_acquired(id, &wanted);
+        Ok(Func::new(self.jit.clone(), id))
+    }
+
+    /// Compiles a function now, without calling it, unless it has code.
+    ///
+    /// # Errors
+    /// Whatever its compile reports; the function stays as it was.
+    pub fn compile(&self, name: &str) -> Result<(), Error> {
+        calls::compile_now(self.jit.core(), self.id_of(name)?, None)
+    }
+
+    /// Compiles a function at a tier now and publishes the version, over whatever runs.
+    /// The policy may move it on later; see [`Dylib::pin`]. Who does so faster than code
+    /// can be reclaimed is held up for 2 ms each time, after the publication.
+    ///
+    /// # Errors
+    /// Whatever its compile reports; what ran before runs on.
+    pub fn compile_at(&self, name: &str, tier: Tier) -> Result<(), Error> {
+        calls::compile_now(self.jit.core(), self.id_of(name)?, Some(tier))?;
+        self.jit.core().pay_for_reclaim();
+        Ok(())
+    }
+
+    /// Keeps a function at one tier, to which it is brought in the background should it
+    /// run at another; or leaves it to the policy again. Of effect only under
+    /// [`Tiers::Auto`](crate::Tiers::Auto).
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`].
+    pub fn pin(&self, name: &str, tier: Option<Tier>) -> Result<(), Error> {
+        let id = self.id_of(name)?;
+        let _busy = gate::enter();
+        self.jit.core().tiers.pin(id, tier);
+        Ok(())
+    }
+
+    /// The tier of the version that calls of a function reach; `None` before the first, and
+    /// for functions of object files.
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`].
+    pub fn tier(&self, name: &str) -> Result<Option<Tier>, Error> {
+        let id = self.id_of(name)?;
+        let _busy = gate::enter();
+        let core = self.jit.core();
+        if let Some(Body::Object(_)) = core.body(id) {
+            return Ok(None);
+        }
+        let versions = core.tiers.versions.of(id);
+        Ok(versions.snapshot().published.map(|version| version.tier))
+    }
+
+    fn id_of(&self, name: &str) -> Result<FunctionId, Error> {
+        let _busy = gate::enter();
+        match self.jit.core().names.find(&self.dylib, name) {
+            Some(Definition::Function { id }) => Ok(id),
+            Some(_) => Err(Error::NotAFunction {
+                name: name.to_owned(),
+            }),
+            None => Err(crate::api::error::missing(name)),
+        }
+    }
+
+    fn add_source(&self, source: Source) -> Result<(), Error> {
+        self.jit.core().admit(&source)?;
+        let _busy = gate::enter();
+        let tracker = self.dylib.default_tracker()?;
+        self.jit.core().add(&tracker, source)
+    }
+}

@@ -1,0 +1,276 @@
+//! The errors of the library. Each names the file and the symbols it is about.
+
+use std::sync::Arc;
+
+use uruk_codegen::CodegenError;
+use uruk_heap::{HeapError, Pool};
+use uruk_link::LinkError;
+use uruk_session::SessionError;
+use uruk_stubs::StubError;
+
+use crate::load::untrusted::Rejection;
+use crate::replace::ReplaceError;
+
+/// What can go wrong in the library; the session stays usable after any of them.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An input file cannot be read.
+    #[error("{file}: {cause}")]
+    File {
+        /// The file.
+        file: String,
+        /// The system's error.
+        cause: Arc<std::io::Error>,
+    },
+    /// Address space is limited, and what is left is too little to begin with.
+    #[error("{}", limits(*.limit, *.used, Some(*.needed)))]
+    Room {
+        /// Bytes that the process may map (`ulimit -v`, or `-d`).
+        limit: usize,
+        /// Bytes of it that are taken.
+        used: usize,
+        /// Bytes that were needed on top of them.
+        needed: usize,
+    },
+    /// A thread cannot be started.
+    #[error(
+        "thread {name} cannot be started{}",
+        .room.map_or_else(String::new, |left| format!(": {}", limits(left.limit, left.used, None)))
+    )]
+    Thread {
+        /// The thread.
+        name: String,
+        /// The limit of address space, if there is one.
+        room: Option<uruk_heap::Room>,
+        /// The system's error.
+        #[source]
+        cause: Arc<std::io::Error>,
+    },
+    /// The process is the child of a fork, made by a handler while its thread waited for another
+    /// one, which the child does not have.
+    #[error("{work}: the process was copied while a thread waited for the result")]
+    Copied {
+        /// The thread that did the work.
+        work: String,
+    },
+    /// An input is neither bitcode, IR text nor an ELF object.
+    #[error("{file}: not LLVM bitcode, LLVM IR or an ELF object")]
+    UnknownFormat {
+        /// The file.
+        file: String,
+    },
+    /// An input of a session for untrusted ones was not let in.
+    #[error("{file}: {why}")]
+    Untrusted {
+        /// The input.
+        file: String,
+        /// What its reader met.
+        why: Rejection,
+    },
+    /// Loading, extracting or compiling failed.
+    #[error(transparent)]
+    Codegen(#[from] CodegenError),
+    /// Linking an object failed.
+    #[error(transparent)]
+    Link(#[from] Arc<LinkError>),
+    /// No memory for code or data.
+    #[error(transparent)]
+    Heap(#[from] Arc<HeapError>),
+    /// No stub or slot left.
+    #[error(transparent)]
+    Stub(#[from] Arc<StubError>),
+    /// The session refused a definition or could not satisfy a lookup.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// Two strong definitions of one name.
+    #[error("duplicate symbol `{symbol}`: defined in {first} and in {second}")]
+    DuplicateSymbol {
+        /// The symbol.
+        symbol: String,
+        /// File of the first definition.
+        first: String,
+        /// File of the second one.
+        second: String,
+    },
+    /// What a tool is told by cannot be opened.
+    #[error("{message}")]
+    Tool {
+        /// What, and why.
+        message: String,
+    },
+    /// A version cannot go on: its function changed meanwhile, or has too many under
+    /// way.
+    #[error("{message}")]
+    Version {
+        /// What is in the way.
+        message: String,
+        /// True if it only came too late.
+        late: bool,
+    },
+    /// Symbols that nothing defines.
+    #[error("undefined symbols: {}", list(.missing))]
+    MissingSymbols {
+        /// Each symbol with those who need it.
+        missing: Vec<Missing>,
+    },
+    /// The program has no such entry function.
+    #[error("{file}: no entry function `{entry}`")]
+    NoEntry {
+        /// The first input file.
+        file: String,
+        /// The name looked for.
+        entry: String,
+    },
+    /// A shared library cannot be opened.
+    #[error("library {name}: {message}")]
+    Library {
+        /// The library.
+        name: String,
+        /// The dynamic loader's message.
+        message: String,
+    },
+    /// No module word for thread-locals left.
+    #[error("more than {limit} modules with thread-local variables")]
+    TooManyTlsModules {
+        /// How many there can be.
+        limit: usize,
+    },
+    /// Other dylibs search one that was to be removed.
+    #[error("dylib {dylib} is searched by {}", .by.join(", "))]
+    DylibInUse {
+        /// The one to be removed.
+        dylib: String,
+        /// Those in whose link order it is.
+        by: Vec<String>,
+    },
+    /// The dylib of programs was to be removed.
+    #[error("the main dylib stays as long as its session: clear it, or remove trackers")]
+    MainDylib,
+    /// A function's type is not the one asked for.
+    #[error("function `{function}` is {actual}, not {wanted}")]
+    Signature {
+        /// The function.
+        function: String,
+        /// The type it was asked as.
+        wanted: String,
+        /// The type it has.
+        actual: String,
+    },
+    /// The name is defined, but not as a function of this library.
+    #[error("`{name}` is not a function compiled here")]
+    NotAFunction {
+        /// The name.
+        name: String,
+    },
+    /// Functions could not be replaced; nothing has changed.
+    #[error(transparent)]
+    Replace(#[from] Arc<ReplaceError>),
+    /// A stack cannot be registered.
+    #[error(transparent)]
+    Roots(#[from] Arc<uruk_roots::RootsError>),
+    /// Unwind tables could not be registered.
+    #[error("unwind tables: {message}")]
+    Unwind {
+        /// What the index reported.
+        message: String,
+    },
+}
+
+impl Error {
+    /// If there was no room for the variables of a module: bytes with which there is, to be
+    /// given to [`JitBuilder::static_data`](crate::JitBuilder).
+    pub fn wants_static_data(&self) -> Option<usize> {
+        /// For alignment, and for what is allocated later.
+        const MORE: usize = 16 << 20;
+        let Error::Heap(cause) = self else {
+            return None;
+        };
+        match **cause {
+            HeapError::OutOfSpace {
+                pool: Pool::ReadWrite,
+                asked,
+                held,
+                ..
+            } => asked.checked_add(held)?.checked_add(MORE),
+            _ => None,
+        }
+    }
+
+    /// True if code of the small non-PIC model lies above 2 GiB, where its fields of 32 bits
+    /// cannot hold addresses: see [`JitBuilder::low_addresses`](crate::JitBuilder).
+    pub fn wants_low_addresses(&self) -> bool {
+        matches!(self, Error::Link(cause) if cause.wants_low_addresses())
+    }
+
+    /// True if it is for want of a definition.
+    pub(crate) fn is_missing(&self) -> bool {
+        match self {
+            Error::MissingSymbols { .. } => true,
+            Error::Link(cause) => matches!(&**cause, LinkError::Missing(_)),
+            _ => false,
+        }
+    }
+
+    /// True if a compile ended because somebody wanted it to.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        matches!(self, Error::Codegen(cause) if cause.is_cancelled())
+    }
+}
+
+/// An undefined symbol and who needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// The symbol.
+    pub symbol: String,
+    /// `file: function` of each user, some of them at least.
+    pub needed_by: Vec<String>,
+}
+
+fn list(missing: &[Missing]) -> String {
+    let each = missing.iter().map(|m| {
+        if m.needed_by.is_empty() {
+            format!("`{}`", m.symbol)
+        } else {
+            format!("`{}` (needed by {})", m.symbol, m.needed_by.join(", "))
+        }
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// One undefined symbol that a lookup asked for.
+pub(crate) fn missing(symbol: &str) -> Error {
+    let symbol = symbol.to_owned();
+    Error::MissingSymbols {
+        missing: vec![Missing {
+            symbol,
+            needed_by: Vec::new(),
+        }],
+    }
+}
+
+macro_rules! shared {
+    ($($from:ty => $variant:ident),*) => {$(
+        impl From<$from> for Error {
+            fn from(error: $from) -> Error {
+                Error::$variant(Arc::new(error))
+            }
+        }
+    )*};
+}
+
+shared!(LinkError => Link, HeapError => Heap, StubError => Stub, ReplaceError => Replace);
+
+/// A limit of address space in words, in the unit of `ulimit`.
+pub(crate) fn limits(limit: usize, used: usize, needed: Option<usize>) -> String {
+    let kb = |bytes: usize| bytes.div_ceil(1024);
+    let text = format!(
+        "the process may map {} kB (see `ulimit -v` and `-d`), {} of which are taken",
+        kb(limit),
+        kb(used)
+    );
+    match needed {
+        None => text,
+        Some(needed) => format!("{text}; at least {} are needed", kb(used + needed)),
+    }
+}

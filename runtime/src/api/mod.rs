@@ -1,0 +1,18 @@
+//! The public handles: what an embedder holds, and nothing that does the work.
+//!
+//! A handle takes a pass of the gate ([`crate::fork::gate`]), finds its session
+//! ([`crate::core::Core`]) and calls the entry of the room that does it.
+//!
+//! | file | handle |
+//! |---|---|
+//! | [`jit`] | a session and its settings |
+//! | [`dylib`] | a symbol table: adding, looking up, compiling by name |
+//! | [`tracker`] | what is removed together |
+//! | [`func`] | a function that is called with types |
+//! | [`error`] | what all of them fail with |
+
+pub(crate) mod dylib;
+pub(crate) mod error;
+pub(crate) mod func;
+pub(crate) mod jit;
+pub(crate) mod tracker;

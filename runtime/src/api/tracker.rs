@@ -1,0 +1,265 @@
+//! Trackers: what was added together is removed together.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use uruk_codegen::Bitcode;
+
+use crate::api::dylib::Dylib;
+use crate::api::error::Error;
+use crate::api::jit::Jit;
+use crate::core::Core;
+use crate::fork::gate;
+use crate::load::Source;
+use crate::removal::life::Life;
+
+/// The handle by which a set of definitions of one dylib is removed. Clones are the same
+/// tracker; dropping the last leaves what is under it to the dylib.
+///
+/// ```
+/// let jit = uruk::Jit::new()?;
+/// let tracker = jit.main().create_tracker()?;
+/// tracker.add_ir("m", "define i32 @one() { ret i32 1 }")?;
+/// assert!(jit.lookup("one").is_ok());
+/// // SAFETY: nobody calls `one` any more, or uses its data.
+/// unsafe { tracker.remove()? };
+/// assert!(jit.lookup("one").is_err());
+/// # Ok::<(), uruk::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Tracker {
+    jit: Jit,
+    tracker: Tracked,
+}
+
+/// A handle of the session's that may go anywhere: the last one takes the session's lock.
+#[derive(Clone)]
+pub(crate) struct Tracked {
+    tracker: uruk_session::Tracker,
+    end: gate::End,
+}
+
+impl From<uruk_session::Tracker> for Tracked {
+    fn from(tracker: uruk_session::Tracker) -> Tracked {
+        Tracked {
+            tracker,
+            end: gate::End::default(),
+        }
+    }
+}
+
+impl std::ops::Deref for Tracked {
+    type Target = uruk_session::Tracker;
+
+    fn deref(&self) -> &uruk_session::Tracker {
+        &self.tracker
+    }
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        self.end.begin();
+    }
+}
+
+impl std::fmt::Debug for Tracker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.tracker.fmt(f)
+    }
+}
+
+impl Dylib {
+    /// A tracker for definitions of this dylib.
+    ///
+    /// # Errors
+    /// The dylib was removed.
+    pub fn create_tracker(&self) -> Result<Tracker, Error> {
+        let _pass = gate::enter();
+        Ok(Tracker {
+            jit: self.jit.clone(),
+            tracker: self.dylib.create_tracker()?.into(),
+        })
+    }
+}
+
+/// What to do about dylibs that search one that is to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Removal {
+    /// Do nothing, and say which they are.
+    #[default]
+    Refused,
+    /// Take it out of their link orders: what they look up there fails from then on,
+    /// calls of its functions go to the failure handler.
+    Forced,
+}
+
+impl Dylib {
+    /// Removes all definitions, as [`Tracker::remove`] does for each tracker.
+    ///
+    /// # Safety
+    /// As there.
+    ///
+    /// # Errors
+    /// The dylib was removed.
+    pub unsafe fn clear(&self) -> Result<(), Error> {
+        let core = self.jit.core();
+        leave(core, || core.names.lives.of(&self.dylib));
+        let _pass = gate::enter();
+        Ok(self.dylib.clear()?)
+    }
+
+    /// Removes the dylib and all that is in it.
+    ///
+    /// # Safety
+    /// As [`Tracker::remove`].
+    ///
+    /// # Errors
+    /// [`Error::DylibInUse`], [`Error::MainDylib`], or that it was removed before; nothing is
+    /// changed then.
+    pub unsafe fn remove(&self, removal: Removal) -> Result<(), Error> {
+        let core = self.jit.core();
+        {
+            let _pass = gate::enter();
+            self.searching(removal)?;
+        }
+        leave(core, || core.names.lives.of(&self.dylib));
+        let _pass = gate::enter();
+        // A handler may have changed who searches it.
+        let searching = self.searching(removal)?;
+        let removed = std::slice::from_ref(&self.dylib);
+        core.names.session().remove_dylibs(removed)?;
+        core.removed.forget_dylib(&self.dylib);
+        for other in searching {
+            // It may have been removed meanwhile.
+            let _ = other.remove_from_link_order(&self.dylib);
+        }
+        Ok(())
+    }
+
+    /// The dylibs that search it, if it may be removed.
+    fn searching(&self, removal: Removal) -> Result<Vec<uruk_session::Dylib>, Error> {
+        let core = self.jit.core();
+        if self.dylib == core.main {
+            return Err(Error::MainDylib);
+        }
+        let searching = core.names.searching(&self.dylib);
+        if removal == Removal::Refused && !searching.is_empty() {
+            return Err(Error::DylibInUse {
+                dylib: self.dylib.name().to_owned(),
+                by: searching.iter().map(|d| d.name().to_owned()).collect(),
+            });
+        }
+        Ok(searching)
+    }
+}
+
+/// Runs what images registered that are about to be removed; and what those registered that a
+/// handler adds to them.
+fn leave(core: &Arc<Core>, images: impl Fn() -> Vec<Arc<Life>>) {
+    loop {
+        let mut left = {
+            let _pass = gate::enter();
+            images()
+        };
+        left.retain(|image| !image.is_closed());
+        if left.is_empty() {
+            return;
+        }
+        core.leave(&left);
+    }
+}
+
+impl Tracker {
+    /// [`Dylib::add_bitcode`], under this tracker.
+    ///
+    /// # Errors
+    /// As there, and that the tracker was removed.
+    pub fn add_bitcode(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
+        self.add(Source::Bitcode(Bitcode::new(name, bytes)))
+    }
+
+    /// [`Dylib::add_ir`], under this tracker.
+    ///
+    /// # Errors
+    /// As there, and that the tracker was removed.
+    pub fn add_ir(&self, name: &str, text: &str) -> Result<(), Error> {
+        self.add(Source::text(name, text))
+    }
+
+    /// [`Dylib::add_module`], under this tracker.
+    ///
+    /// # Errors
+    /// As there, and that the tracker was removed.
+    pub fn add_module(&self, module: &inkwell::module::Module<'_>) -> Result<(), Error> {
+        let name = module.get_name().to_string_lossy().into_owned();
+        self.add_bitcode(&name, module.write_bitcode_to_memory().as_slice())
+    }
+
+    /// [`Dylib::add_object`], under this tracker.
+    ///
+    /// # Errors
+    /// As there, and that the tracker was removed.
+    pub fn add_object(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
+        self.add(Source::Object {
+            file: name.to_owned(),
+            bytes: bytes.into(),
+        })
+    }
+
+    /// [`Dylib::add_file`], under this tracker.
+    ///
+    /// # Errors
+    /// As there, and that the tracker was removed.
+    pub fn add_file(&self, path: &Path) -> Result<(), Error> {
+        self.add(Source::read(path)?)
+    }
+
+    /// Removes what is under the tracker: names first, then calls go to the failure
+    /// handler ([`JitBuilder::on_failure`](crate::JitBuilder::on_failure)), then the
+    /// memory goes, code when no thread can return into it, data when no code is left
+    /// that was linked against it. Threads that are inside finish there. Destructors are
+    /// not run ([`Jit::deinitialize`] runs them).
+    ///
+    /// Before that, handlers run that its code registered with `atexit` and `__cxa_atexit`, as
+    /// when a library is closed: on this thread, latest first, once. They may register others,
+    /// end the process, remove other trackers; an exception that one lets out ends the process.
+    /// Destructors of C++'s `thread_local` objects of this thread run before them; as long as
+    /// other threads have such objects, what was removed has no names any more, but stays
+    /// otherwise. So it does until a key of `pthread_key_create` is deleted whose destructor is
+    /// in there. To be called without a lock that a handler could want.
+    ///
+    /// # Safety
+    /// 1. Nobody keeps using addresses of its data, or of functions of object files,
+    ///    that the program or its host took. A call that is the last thing a function of it
+    ///    does may still be using its arguments: its strings are data.
+    ///
+    /// # Errors
+    /// It was removed before.
+    pub unsafe fn remove(&self) -> Result<(), Error> {
+        let core = self.jit.core();
+        leave(core, || core.names.lives.under(&self.tracker));
+        let _pass = gate::enter();
+        Ok(self.tracker.remove()?)
+    }
+
+    /// Moves everything to another tracker of the same dylib. This one is of no use then.
+    ///
+    /// # Errors
+    /// One of them was removed, or they belong to different dylibs.
+    pub fn transfer_to(&self, other: &Tracker) -> Result<(), Error> {
+        let _pass = gate::enter();
+        Ok(self.tracker.transfer_to(&other.tracker)?)
+    }
+
+    fn add(&self, source: Source) -> Result<(), Error> {
+        self.jit.core().admit(&source)?;
+        let _pass = gate::enter();
+        if self.tracker.is_defunct() {
+            return Err(uruk_session::SessionError::TrackerDefunct {
+                dylib: self.tracker.dylib().name().into(),
+            }
+            .into());
+        }
+        self.jit.core().add(&self.tracker, source)
+    }
+}

@@ -1,0 +1,471 @@
+//! The parts of a session, wired together, and the table of its functions.
+//!
+//! Locks are `std`'s, of one word: a forked child can use them (`service` lets no worker hold one).
+
+mod session;
+
+pub(crate) use session::sessions;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError};
+
+use uruk_codegen::{Bitcode, CodegenError, FactStore, ModulePlan, ReaderPool, SymbolId};
+use uruk_heap::{Heap, HeapConfig};
+use uruk_link::{Need, Resolved};
+use uruk_locks::{Mutex, RwLock};
+use uruk_session::Dylib;
+use uruk_stubs::{FunctionId, StubTable};
+use uruk_unwind::{RegionHandle, Row};
+
+use crate::api::error::Error;
+use crate::fork::sacrificial::sacrificial;
+use crate::fork::{self, gate};
+use crate::guest::process::Process;
+use crate::load::bind::display_name;
+use crate::load::hooks::Hooks;
+use crate::load::labels::Labels;
+use crate::load::names::{Definition, Name, Names};
+use crate::load::objects::{ObjectBody, Objects};
+use crate::load::untrusted::Untrusted;
+use crate::reclaim::Reclaim;
+use crate::removal::Owners;
+use crate::removal::life::Life;
+use crate::removal::removed::Removed;
+use crate::replace::{Locals, Replacing};
+use crate::tiers::{TierSettings, TierState};
+use crate::told::event::Events;
+use crate::told::stats::Counters;
+use crate::told::tools::Tools;
+use crate::version::bodies::{Bodies, Extent};
+use crate::version::constants::Shared;
+use crate::version::cross::Parcels;
+
+/// One module of the program.
+pub(crate) struct Module {
+    pub(crate) readers: ReaderPool,
+    /// Set once the image it belongs to is bound; another one after a replacement.
+    plan: RwLock<Arc<ModulePlan>>,
+    /// What is known of its functions, under `plan`.
+    facts: RwLock<Arc<FactStore>>,
+    /// Where its names are defined and looked up.
+    pub(crate) dylib: Dylib,
+    /// Its image's.
+    pub(crate) life: Arc<Life>,
+    /// What local names mean in the modules whose functions this one replaced.
+    pub(crate) inherited: Locals,
+    /// What it offers to the inliners of others.
+    pub(crate) parcels: Parcels,
+    /// What LLVM made for its functions and outlives their versions.
+    pub(crate) constants: Shared,
+    /// Labels of its assembly, once its data is linked.
+    pub(crate) labels: OnceLock<Labels>,
+    definitions: OnceLock<HashMap<Box<str>, SymbolId>>,
+    interprocedural: OnceLock<Option<String>>,
+    /// The types of its symbols as LLVM writes them, once asked for.
+    types: OnceLock<Vec<Arc<str>>>,
+}
+
+impl Module {
+    /// Reads the symbol table of `bitcode`; up to `readers` workers can compile from
+    /// it at once.
+    pub(crate) fn new(bitcode: Bitcode, readers: usize, dylib: &Dylib) -> Result<Module, Error> {
+        let readers = ReaderPool::new(bitcode, readers)?;
+        Ok(Module {
+            readers,
+            plan: RwLock::default(),
+            facts: RwLock::default(),
+            dylib: dylib.clone(),
+            life: Arc::default(),
+            inherited: Locals::default(),
+            parcels: Parcels::default(),
+            constants: Shared::default(),
+            labels: OnceLock::new(),
+            definitions: OnceLock::new(),
+            interprocedural: OnceLock::new(),
+            types: OnceLock::new(),
+        })
+    }
+
+    /// The plan at this moment; binding has happened before any compile.
+    pub(crate) fn plan(&self) -> Arc<ModulePlan> {
+        let plan = self.plan.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&plan)
+    }
+
+    /// What is known of its functions, under its plan.
+    pub(crate) fn facts(&self) -> Arc<FactStore> {
+        let facts = self.facts.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&facts)
+    }
+
+    /// Says how symbols are named and reached from now on. Their names stay.
+    pub(crate) fn set_plan(&self, plan: Arc<ModulePlan>) {
+        // What was inferred may have been so from a body that is replaced.
+        *self.facts.write().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+        *self.plan.write().unwrap_or_else(PoisonError::into_inner) = plan;
+    }
+
+    /// The symbol that this module defines under a link name, whether or not its
+    /// definition counts.
+    pub(crate) fn definition(&self, link_name: &str) -> Option<SymbolId> {
+        let definitions = self.definitions.get_or_init(|| {
+            let plan = self.plan();
+            let symbols = self.readers.summary().symbols.iter().enumerate();
+            symbols
+                .filter(|(_, info)| info.linkage.is_definition())
+                .map(|(index, _)| SymbolId(index as u32))
+                .map(|id| (plan.import(id).name.clone(), id))
+                .collect()
+        });
+        definitions.get(link_name).copied()
+    }
+
+    /// The type of a symbol as LLVM writes it. The first time LLVM is asked for all of the
+    /// module's, on a thread that it can take down; whoever asks may be any thread.
+    pub(crate) fn type_of(module: &Arc<Module>, symbol: SymbolId) -> Result<Arc<str>, Error> {
+        if module.types.get().is_none() {
+            let name = module.readers.bitcode().name().to_owned();
+            let lost = move |message: &str| {
+                Error::Codegen(CodegenError::Fatal {
+                    module: name.clone(),
+                    unit: String::from("its types"),
+                    message: message.to_owned(),
+                })
+            };
+            let of = Arc::clone(module);
+            let found = sacrificial("uruk-types", lost, move || Ok(of.readers.reader()?.types()))?;
+            let _ = module.types.set(found);
+        }
+        let types = module.types.get().map_or(&[][..], Vec::as_slice);
+        Ok(types.get(symbol.index()).cloned().unwrap_or_default())
+    }
+
+    /// Why bodies of this module may hold parts of each other, if they may.
+    pub(crate) fn interprocedural(&self) -> Result<Option<&str>, Error> {
+        if self.interprocedural.get().is_none() {
+            let found = self.readers.reader()?.interprocedural();
+            let _ = self.interprocedural.set(found);
+        }
+        Ok(self
+            .interprocedural
+            .get()
+            .and_then(|found| found.as_deref()))
+    }
+}
+
+/// What a stub stands for.
+#[derive(Clone)]
+pub(crate) struct Function {
+    pub(crate) module: Arc<Module>,
+    pub(crate) symbol: SymbolId,
+    /// The name people know, kept for ever: unwind rows point at it.
+    pub(crate) name: &'static CStr,
+}
+
+/// Where a function's code comes from.
+#[derive(Clone)]
+pub(crate) enum Body {
+    /// A body that is compiled.
+    Module(Function),
+    /// A function of an object file.
+    Object(ObjectBody),
+}
+
+impl Body {
+    /// The name people know.
+    pub(crate) fn name(&self) -> &'static CStr {
+        match self {
+            Body::Module(function) => function.name,
+            Body::Object(object) => object.name,
+        }
+    }
+}
+
+/// Everything a session owns.
+pub(crate) struct Core {
+    pub(crate) process: Arc<RwLock<Process>>,
+    pub(crate) names: Names,
+    /// The dylib of programs, and of modules added to no other.
+    pub(crate) main: Dylib,
+    /// Counts images: local names carry the number of theirs.
+    pub(crate) images: AtomicU64,
+    pub(crate) functions: RwLock<Vec<Option<Body>>>,
+    pub(crate) objects: Objects,
+    bodies: RwLock<Bodies>,
+    pub(crate) counters: Counters,
+    pub(crate) events: Events,
+    pub(crate) tiers: TierState,
+    pub(crate) replacing: Replacing,
+    pub(crate) tools: Tools,
+    pub(crate) owners: Arc<Owners>,
+    pub(crate) removed: Removed,
+    pub(crate) reclaim: Reclaim,
+    pub(crate) dump_asm: RwLock<Vec<String>>,
+    /// By number, images whose constructors have not run.
+    pub(crate) pending: Mutex<BTreeMap<u64, Hooks>>,
+    /// By number, destructors of the images whose constructors have run, in running order.
+    pub(crate) destructors: Mutex<BTreeMap<u64, Vec<u64>>>,
+    /// True once a whole program is loaded: this process is that program.
+    program: AtomicBool,
+    /// Inputs are read apart first, within these limits.
+    pub(crate) untrusted: OnceLock<Untrusted>,
+    lost_worker: AtomicBool,
+    stopping: AtomicBool,
+    pub(crate) jobs: usize,
+    // Field order is drop order: rows are unregistered before their memory is unmapped,
+    // when another session may get the same addresses.
+    pub(crate) region: Arc<RegionHandle>,
+    pub(crate) stubs: Arc<StubTable>,
+    pub(crate) heap: Heap,
+    end: gate::End,
+}
+
+/// What goes with a session takes locks of the process. Whoever drops the last handle has a
+/// pass until all fields are gone.
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.end.begin();
+    }
+}
+
+impl Core {
+    /// Reserves memory and makes the stub table; starts nothing.
+    pub(crate) fn new(
+        config: HeapConfig,
+        jobs: usize,
+        tiers: TierSettings,
+        tools: Tools,
+        reclaim: uruk_reclaim::Config,
+    ) -> Result<Arc<Core>, Error> {
+        let heap = Heap::new(config)?;
+        let region = uruk_unwind::register_region(heap.base(), heap.size())?;
+        let region = Arc::new(region);
+        let for_stubs = Arc::clone(&region);
+        let stubs = StubTable::with_hook(&heap, move |row| {
+            let row = Row {
+                start: row.start,
+                end: row.end,
+                fde: row.fde,
+            };
+            // A stub page without rows only shortens walks that start in it.
+            // SAFETY: the record is the stub table's own, in the heap it belongs to.
+            let _ = unsafe { for_stubs.insert(&[row], &[]) };
+        })?;
+        stubs.set_attendance(fork::unseen::attend);
+        let process = Arc::new(RwLock::new(Process::new()));
+        let names = Names::new(&stubs, Arc::clone(&process))?;
+        let main = names.create_dylib("main")?;
+        let overrides = crate::guest::overrides().into_iter();
+        let overrides = overrides.map(|(name, at)| Name::strong(name, Definition::Address(at)));
+        names.define(&names.host().default_tracker()?, overrides.collect())?;
+        let code = heap.pool_range(uruk_heap::Pool::Code);
+        let core = Core {
+            heap,
+            stubs,
+            region,
+            process,
+            names,
+            main,
+            images: AtomicU64::new(0),
+            untrusted: OnceLock::new(),
+            functions: RwLock::default(),
+            objects: Objects::default(),
+            bodies: RwLock::default(),
+            counters: Counters::default(),
+            events: Events::default(),
+            tiers: TierState::new(tiers, code),
+            replacing: Replacing::default(),
+            tools,
+            removed: Removed::default(),
+            owners: Arc::default(),
+            reclaim: Reclaim::new(&reclaim),
+            dump_asm: RwLock::default(),
+            pending: Mutex::default(),
+            destructors: Mutex::default(),
+            program: AtomicBool::new(false),
+            lost_worker: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            jobs,
+            end: gate::End::default(),
+        };
+        Ok(Arc::new(core))
+    }
+
+    /// Readers a module may have: nobody waits for one of another kind of worker.
+    pub(crate) fn readers(&self) -> usize {
+        self.jobs + self.tiers.background_jobs()
+    }
+
+    /// How code in `dylib` reaches `name`.
+    pub(crate) fn resolve(&self, dylib: &Dylib, name: &str, need: Need) -> Option<Resolved> {
+        match self.names.find(dylib, name) {
+            Some(Definition::Function { id }) => Some(Resolved::stub(
+                self.stubs.stub_address(id),
+                self.stubs.slot_address(id),
+            )),
+            Some(Definition::Tls { module, offset }) => {
+                Some(Resolved::thread_local(module, offset))
+            }
+            Some(Definition::Address(address)) if !need.thread_local => {
+                self.reclaim.stacks.note_import(name);
+                Some(Resolved::at(address))
+            }
+            _ if need.thread_local => {
+                let process = self.process.read().unwrap_or_else(PoisonError::into_inner);
+                let (module, offset) = process.find_tls(name)?;
+                Some(Resolved::thread_local(module, offset))
+            }
+            _ => None,
+        }
+    }
+
+    /// Records what stub `id` stands for.
+    pub(crate) fn set_function(&self, id: FunctionId, function: Function) {
+        self.set_body(id, Body::Module(function));
+    }
+
+    /// As [`Core::set_function`], of any kind.
+    pub(crate) fn set_body(&self, id: FunctionId, body: Body) {
+        let index = id.index() as usize;
+        let mut functions = self
+            .functions
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if functions.len() <= index {
+            functions.resize(index + 1, None);
+        }
+        functions[index] = Some(body);
+    }
+
+    /// What is compiled for stub `id`; `None` also for functions of object files.
+    pub(crate) fn function(&self, id: FunctionId) -> Option<Function> {
+        match self.body(id)? {
+            Body::Module(function) => Some(function),
+            Body::Object(_) => None,
+        }
+    }
+
+    /// What stub `id` stands for; `None` if a resolver chose its code.
+    pub(crate) fn body(&self, id: FunctionId) -> Option<Body> {
+        let functions = self
+            .functions
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        functions.get(id.index() as usize).cloned().flatten()
+    }
+
+    /// The address of a symbol `dylib` defines, for `dlsym` and the library.
+    pub(crate) fn address_of(&self, dylib: &Dylib, name: &str) -> Option<u64> {
+        match self.names.find(dylib, name)? {
+            Definition::Function { id } => Some(self.stubs.stub_address(id)),
+            Definition::Address(address) => Some(address),
+            Definition::Tls { module, offset } => crate::guest::tls::address(module, offset),
+        }
+    }
+}
+
+impl Core {
+    /// The error of a function in whose compile LLVM gave up.
+    pub(crate) fn fatal(&self, id: FunctionId, message: &str) -> Error {
+        let function = self.function(id);
+        Error::Codegen(CodegenError::Fatal {
+            module: function.as_ref().map_or_else(String::new, |f| {
+                f.module.readers.bitcode().name().to_owned()
+            }),
+            unit: function.map_or_else(String::new, |f| f.name.to_string_lossy().into_owned()),
+            message: crate::load::room::with_limits(message),
+        })
+    }
+
+    /// Marks `id` as failed; in a program the user learns why from here.
+    pub(crate) fn fail(&self, id: FunctionId, cause: &Error) {
+        self.counters.failed.fetch_add(1, Ordering::Relaxed);
+        if self.is_program() {
+            eprintln!("uruk: {cause}");
+            if cause.wants_low_addresses() {
+                eprintln!("  tip: {}", crate::load::room::LOW_ADDRESSES);
+            }
+        }
+        self.removed.note_failed(id, cause);
+        self.stubs.fail(id);
+        // Something may have been defined between the two.
+        if self.removed.was_noted(id, cause) {
+            self.stubs.retry(id);
+        }
+    }
+
+    /// From now on the process is the program: failed compiles are reported on
+    /// standard error, and thread-locals may use static storage.
+    pub(crate) fn become_program(&self) {
+        self.program.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_program(&self) -> bool {
+        self.program.load(Ordering::Relaxed)
+    }
+
+    /// Slot address minus stub address, the same for every function.
+    pub(crate) fn slot_distance(&self) -> u64 {
+        i64::from(self.heap.stub_region().distance()) as u64
+    }
+
+    /// Names of functions to disassemble once they are compiled.
+    pub(crate) fn set_dump_asm(&self, names: &[String]) {
+        *self
+            .dump_asm
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = names.to_vec();
+    }
+
+    /// Name and start of the body that holds `pc`.
+    pub(crate) fn function_name_at(&self, pc: u64) -> Option<(&'static CStr, u64)> {
+        let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
+        bodies.at(pc).map(|(start, _, name)| (name, start))
+    }
+
+    /// All bodies there are: start, end and name.
+    pub(crate) fn bodies(&self) -> Vec<(u64, u64, &'static CStr)> {
+        let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
+        bodies.iter().collect()
+    }
+
+    /// Forgets the bodies in these ranges.
+    pub(crate) fn remove_bodies(&self, ranges: impl IntoIterator<Item = std::ops::Range<u64>>) {
+        let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
+        ranges.into_iter().for_each(|range| bodies.remove(range));
+    }
+
+    /// Records where a body lies.
+    pub(crate) fn add_body(&self, start: u64, end: u64, name: &'static CStr) {
+        self.add_bodies([(start, end, name)]);
+    }
+
+    /// Records where bodies lie.
+    pub(crate) fn add_bodies(&self, some: impl IntoIterator<Item = Extent>) {
+        let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
+        bodies.add(some);
+    }
+}
+
+/// A display name kept for the life of the process, once.
+pub(crate) fn static_name(link_name: &str) -> &'static CStr {
+    static NAMES: Mutex<BTreeSet<&'static CStr>> = Mutex::new(BTreeSet::new());
+    let name = CString::new(display_name(link_name).replace('\0', "?")).unwrap_or_default();
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name.as_c_str()) {
+        return known;
+    }
+    let name = Box::leak(name.into_boxed_c_str());
+    names.insert(name);
+    name
+}
+
+impl From<uruk_unwind::UnwindError> for Error {
+    fn from(error: uruk_unwind::UnwindError) -> Error {
+        Error::Unwind {
+            message: error.to_string(),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A session from its first thread to its last, and on both sides of a fork.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, Weak};
+
+use tracing::{error, warn};
+use uruk_locks::Mutex;
+
+use super::Core;
+use crate::api::error::Error;
+use crate::fork::{self, Member, gate};
+use crate::guest::threads;
+use crate::load::room;
+use crate::tiers::background;
+use crate::version::calls;
+
+/// The sessions there are.
+static SESSIONS: Mutex<Vec<Weak<Core>>> = Mutex::new(Vec::new());
+
+/// The sessions there are; the list is not locked any more.
+pub(crate) fn sessions() -> Vec<Arc<Core>> {
+    let held = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    held.iter().filter_map(Weak::upgrade).collect()
+}
+
+impl Core {
+    /// Starts the workers, and is kept informed of forks. Under a pass, held since before the
+    /// session was made.
+    pub(crate) fn start(self: &Arc<Self>) -> Result<(), Error> {
+        let this = Arc::downgrade(self);
+        {
+            let mut sessions = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+            sessions.retain(|session| session.strong_count() != 0);
+            sessions.push(this.clone());
+        }
+        fork::join(this);
+        calls::spawn(self, room::threads(self.jobs))?;
+        background::start(self)
+    }
+
+    /// Tells the workers to end, and waits for compiles under way: a process that ends
+    /// next destroys LLVM's static objects.
+    pub(crate) fn stop(&self) {
+        // Relaxed: workers look at it after a wake-up, which orders enough.
+        self.stopping.store(true, Ordering::Relaxed);
+        self.stubs.stop_service();
+        {
+            let _pass = gate::enter();
+            self.tiers.stop();
+            self.stop_reclaim();
+        }
+        // The last handle may have been a listener's, on a worker.
+        if !threads::is_ours() {
+            gate::settle(fork::LAST_COMPILES);
+        }
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a worker will never return from LLVM: its task in the session never
+    /// ends either, and a fork must not wait for it. Before the worker leaves the gate,
+    /// so a fork sees it.
+    pub(crate) fn lose_worker(&self) {
+        self.lost_worker.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lost_worker(&self) -> bool {
+        self.lost_worker.load(Ordering::Relaxed)
+    }
+}
+
+impl Member for Core {
+    fn wind_down(&self) {
+        self.tiers.pause(true);
+        self.tiers.drop_jobs();
+    }
+
+    fn interrupt(&self) {
+        self.interrupt_jobs();
+    }
+
+    fn before_fork(&self) {
+        let pool = self.names.session().pool();
+        match self.lost_worker() {
+            false => pool.quiesce(),
+            true => pool.quiesce_but_for_tasks(),
+        }
+        self.heap.before_fork();
+    }
+
+    fn before_fork_in_child(&self) -> bool {
+        self.names.session().pool().quiesce_in_child() && self.heap.try_before_fork()
+    }
+
+    fn after_fork_parent(&self) {
+        self.heap.after_fork_parent();
+        self.reclaim.after_fork_parent();
+        self.names.session().pool().resume();
+    }
+
+    fn after_fork_child(&self) {
+        // Inherited code runs on even when the kernel refuses fresh memory; the next
+        // compile then fails with the heap's own error.
+        if let Err(cause) = self.heap.after_fork_child() {
+            error!(%cause, "no fresh code memory after fork");
+        }
+        self.stubs.after_fork_child();
+        self.names.session().pool().after_fork_child();
+        self.tiers.after_fork_child();
+        self.reclaim.after_fork_child();
+        self.replacing.after_fork_child();
+        self.events.after_fork_child();
+        self.tools.after_fork_child();
+    }
+
+    fn restart(self: Arc<Self>) {
+        // One worker: most children call `exec` soon. It comes in when the gate is open.
+        let started = calls::spawn(&self, 1).and_then(|()| background::start(&self));
+        if let Err(cause) = started {
+            error!(%cause, "no compile worker after fork");
+        }
+    }
+
+    fn note_sharing(&self) {
+        if !self.reclaim.stacks.blind.swap(true, Ordering::Relaxed) {
+            warn!("the program makes a process that shares its memory: no code is freed any more");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The gate: who is inside the library, and a fork that waits until nobody is.
+//!
+//! Around each thing it does a thread holds a pass; `fork` closes the gate, so that at the
+//! moment of the fork no other thread is inside LLVM or holds any lock. Locks are
+//! `uruk_locks`': a debug build ends where one is taken without a pass.
+//!
+//! - Under a pass no handler of the program's runs ([`shield`]): it may wait for a worker,
+//!   which may wait for what the thread holds that the handler interrupted. Whoever waits for
+//!   another thread without holding a lock lets handlers run.
+//! - A thread with a pass gets more without asking: the gate counts threads. So a thread
+//!   inside may wait for others that are inside or have yet to come in: the gate is not
+//!   closed before it is empty.
+//! - The gate's own lock is held by the forking thread from the moment the gate is empty
+//!   until both sides are whole.
+//! - A fork that has waited for a while has background compiles interrupted.
+//! - A thread that forks inside does not wait for itself. Listeners must not fork all the
+//!   same: they may be called under a lock that the two sides take.
+//! - A thread that LLVM took down never returns: it is counted out ([`leave_lost`]).
+//!
+//! | field | writer | meaning |
+//! |---|---|---|
+//! | `GateState::inside` | whoever comes in or leaves, lost threads last | threads inside |
+//! | `GateState::awaited` | whoever waits for that to fall | to be told when it does |
+
+use std::mem::ManuallyDrop;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use uruk_locks::Cover;
+
+use super::shield::{self, Shield};
+use super::unseen;
+
+/// How long a fork waits for compiles under way before it has them interrupted.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
+
+/// How long a look at the gate by a thread of the program takes, at most.
+const GLANCE: Duration = Duration::from_millis(1);
+
+static GATE: Gate = Gate {
+    state: Mutex::new(GateState {
+        inside: 0,
+        awaited: 0,
+    }),
+    left: Condvar::new(),
+};
+/// Counts who is inside; its lock is held around `fork`. Not a read-write lock, because a
+/// thread that LLVM took down must be counted out by what is left of it ([`leave_lost`]).
+struct Gate {
+    state: Mutex<GateState>,
+    left: Condvar,
+}
+
+pub(super) struct GateState {
+    inside: usize,
+    awaited: usize,
+}
+
+impl Gate {
+    fn lock(&self) -> MutexGuard<'_, GateState> {
+        debug_assert!(!shield::is_interruptible(), "a handler would find it held");
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn leave(&self) {
+        let mut state = self.lock();
+        state.inside -= 1;
+        if state.awaited != 0 {
+            self.left.notify_all();
+        }
+    }
+
+    /// Waits until no more than `own` threads are inside, at most for `limit`, and keeps
+    /// others out. Who gives up waiting keeps them out, too.
+    fn close(&self, own: usize, limit: Option<Duration>) -> MutexGuard<'_, GateState> {
+        self.wait(self.lock(), own, limit)
+    }
+
+    fn wait<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, GateState>,
+        own: usize,
+        limit: Option<Duration>,
+    ) -> MutexGuard<'a, GateState> {
+        state.awaited += 1;
+        let late = |state: &mut GateState| state.inside > own;
+        // A poisoned lock is as good as any: nothing panics under it.
+        let mut state = match limit {
+            None => self.left.wait_while(state, late),
+            Some(limit) => match self.left.wait_timeout_while(state, limit, late) {
+                Ok((state, _)) => Ok(state),
+                Err(poisoned) => Ok(poisoned.into_inner().0),
+            },
+        }
+        .unwrap_or_else(PoisonError::into_inner);
+        state.awaited -= 1;
+        state
+    }
+}
+
+/// The right to take locks, and to compile; no other thread forks while it is held, and no
+/// handler of the program's runs on this one. It stays on its thread.
+pub(crate) struct Pass {
+    cover: ManuallyDrop<Cover>,
+    /// Goes last.
+    _shield: Shield,
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        // SAFETY: not used after this. First, as it checks that no lock is held any more.
+        unsafe { ManuallyDrop::drop(&mut self.cover) };
+        if uruk_locks::covers() == 0 {
+            GATE.leave();
+        }
+    }
+}
+
+/// Waits until no fork is under way.
+pub(crate) fn enter() -> Pass {
+    let shield = Shield::raise();
+    if uruk_locks::covers() == 0 {
+        unseen::attend();
+        GATE.lock().inside += 1;
+    }
+    Pass {
+        cover: ManuallyDrop::new(Cover::new()),
+        _shield: shield,
+    }
+}
+
+/// The pass of a value that is dropped, as its last field.
+#[derive(Default)]
+pub(crate) struct End(Option<Passing>);
+
+impl Clone for End {
+    /// Another value's, which is not at its end.
+    fn clone(&self) -> End {
+        End::default()
+    }
+}
+
+impl End {
+    /// To be called by the value's `drop`, before its fields go.
+    pub(crate) fn begin(&mut self) {
+        self.0 = Some(Passing(enter()));
+    }
+}
+
+/// A pass in a value that may change its thread.
+struct Passing(Pass);
+
+// SAFETY: it is made when the value is dropped, and goes before that ends, on one thread.
+unsafe impl Send for Passing {}
+// SAFETY: a shared one allows nothing.
+unsafe impl Sync for Passing {}
+
+/// Waits until nobody else compiles or tells what was compiled, at most for `limit`. Signals
+/// of the calling thread are held back for [`GLANCE`] at a time.
+pub(crate) fn settle(limit: Duration) {
+    let start = Instant::now();
+    let own = usize::from(uruk_locks::covers() != 0);
+    loop {
+        let left = limit.saturating_sub(start.elapsed());
+        let _shield = Shield::raise();
+        let state = GATE.close(own, Some(left.min(GLANCE)));
+        if state.inside <= own || left.is_zero() {
+            return;
+        }
+    }
+}
+
+/// The last a thread does that LLVM took down inside its pass: it never gives that back.
+pub(crate) fn leave_lost() {
+    if uruk_locks::covers() != 0 {
+        GATE.leave();
+    }
+}
+
+/// Waits until nobody else is inside, and keeps all out; has `interrupt` end what takes long.
+pub(super) fn close(interrupt: impl FnOnce()) -> (MutexGuard<'static, GateState>, Cover) {
+    let own = usize::from(uruk_locks::covers() != 0);
+    let mut closed = GATE.close(own, Some(PATIENCE));
+    let cover = Cover::new();
+    if closed.inside > own {
+        // Who forks inside may hold any lock; others hold none, and those who do never
+        // wait for the gate.
+        if own == 0 {
+            interrupt();
+        }
+        closed = GATE.wait(closed, own, None);
+    }
+    (closed, cover)
+}
+
+/// The gate of a process that nobody closed it for, a child of a copy; `None` if somebody was
+/// inside at that moment.
+pub(super) fn close_in_copy() -> Option<MutexGuard<'static, GateState>> {
+    let own = usize::from(uruk_locks::covers() != 0);
+    let mut closed = match GATE.state.try_lock() {
+        Ok(closed) => closed,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return None,
+    };
+    closed.awaited = 0;
+    (closed.inside <= own).then_some(closed)
+}

@@ -1,0 +1,222 @@
+//! Threads of ours, and processes that are copied while they run.
+//!
+//! Nothing here knows what a session is: whoever has threads, locks or memory that a copy of
+//! the process must find whole is a [`Member`].
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`gate`] | passes: who is inside, and waiting until nobody is |
+//! | [`shield`] | the program's signals, held back from threads inside |
+//! | this one | both sides of `fork` |
+//! | [`unseen`] | children that are made past `fork` |
+//! | [`thread`] | threads of ours; [`sacrificial`]: one that LLVM may take down |
+//! | [`panics`] | what a panic on them comes to |
+//! | [`futex`] | a word to wait for |
+//!
+//! Entry: [`join`], once for each session; [`gate::enter`] everywhere.
+
+pub(crate) mod futex;
+pub(crate) mod gate;
+pub(crate) mod panics;
+pub(crate) mod sacrificial;
+pub(crate) mod shield;
+pub(crate) mod thread;
+pub(crate) mod unseen;
+
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::sync::{Arc, MutexGuard, Once, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use uruk_codegen::fatal;
+use uruk_locks::Cover;
+
+use crate::guest::threads;
+use gate::{GateState, Pass, enter, settle};
+use shield::Shield;
+
+/// How long the end of a session, or of the process, waits for compiles under way.
+pub(crate) const LAST_COMPILES: Duration = Duration::from_secs(10);
+
+/// Something that both sides of a fork find whole: a session. All are called by the thread
+/// that forks, or copied itself, with nobody else inside.
+pub(crate) trait Member: Send + Sync {
+    /// Begins no compile any more that nobody waits for.
+    fn wind_down(&self);
+
+    /// Has compiles under way that nobody waits for end early. Others may be inside.
+    fn interrupt(&self);
+
+    /// Locks what is to be whole.
+    fn before_fork(&self);
+
+    /// The same in a child where nobody did it before; false if that cannot be.
+    fn before_fork_in_child(&self) -> bool;
+
+    /// Unlocks it in the parent.
+    fn after_fork_parent(&self);
+
+    /// Makes it right in the child, where no other thread is.
+    fn after_fork_child(&self);
+
+    /// Has threads again, in the child.
+    fn restart(self: Arc<Self>);
+
+    /// A process that is no thread is about to share the memory: others may be inside.
+    fn note_sharing(&self);
+}
+
+/// The members there are.
+static MEMBERS: uruk_locks::Mutex<Vec<Weak<dyn Member>>> = uruk_locks::Mutex::new(Vec::new());
+
+/// From now on the member is kept whole. Under a pass of [`begin`].
+pub(crate) fn join(member: Weak<dyn Member>) {
+    let mut members = MEMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+    members.retain(|member| member.strong_count() != 0);
+    members.push(member);
+}
+
+/// The members there are; the list is not locked any more.
+fn members() -> Vec<Arc<dyn Member>> {
+    let held = MEMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+    held.iter().filter_map(Weak::upgrade).collect()
+}
+
+fn interrupt() {
+    members().iter().for_each(|member| member.interrupt());
+}
+
+/// Has the end of the process wait for background compiles. To be called when the
+/// first is about to begin: what LLVM made until then is destroyed later than this
+/// runs. The command has no need, it never destroys LLVM's objects.
+pub(crate) fn wait_at_exit() {
+    extern "C" fn at_exit() {
+        let pass = enter();
+        let members = members();
+        members.iter().for_each(|member| member.wind_down());
+        drop(members);
+        drop(pass);
+        settle(LAST_COMPILES);
+    }
+    static ONCE: Once = Once::new();
+    // SAFETY: a function that lives as long as the process.
+    ONCE.call_once(|| unsafe {
+        libc::atexit(at_exit);
+    });
+}
+
+thread_local! {
+    static FORK: Cell<Option<ForkState>> = const { Cell::new(None) };
+    static BARE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives, children that this thread forks are bare.
+pub(crate) struct Bare(());
+
+/// A bare child ends without running anything that a member would serve: it gets no threads.
+pub(crate) fn bare() -> Bare {
+    BARE.set(true);
+    Bare(())
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        BARE.set(false);
+    }
+}
+
+/// What the forking thread holds between `prepare` and the other side; goes in order.
+struct ForkState {
+    members: Vec<Arc<dyn Member>>,
+    _cover: Cover,
+    _closed: MutexGuard<'static, GateState>,
+    _shield: Shield,
+}
+
+/// The pass under which a session is made and started.
+pub(crate) fn begin() -> Pass {
+    register_fork_handlers();
+    let pass = enter();
+    // Installs handlers once, which a child of fork would wait for.
+    fatal::guard(|_| {}, || {});
+    pass
+}
+
+pub(crate) fn block_signals() -> libc::sigset_t {
+    let mut all = MaybeUninit::uninit();
+    let mut old = MaybeUninit::uninit();
+    // SAFETY: fills both sets; the mask is the calling thread's own.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
+        old.assume_init()
+    }
+}
+
+pub(crate) fn restore_signals(old: &libc::sigset_t) {
+    // SAFETY: a set `block_signals` returned.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old, std::ptr::null_mut()) };
+}
+
+fn register_fork_handlers() {
+    static ONCE: OnceLock<()> = OnceLock::new();
+    ONCE.get_or_init(|| {
+        unseen::prepare();
+        // SAFETY: three functions that live as long as the process. Registered before
+        // any guest code runs: ours then run last before a fork and first after it.
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
+        uruk_locks::demand(shield::is_interruptible);
+        fatal::demand();
+    });
+}
+
+unsafe extern "C" fn before_fork() {
+    // Until both sides are whole: a handler would wait for workers, and they for the gate.
+    let shield = Shield::raise();
+    // Also a child that is itself not whole yet.
+    unseen::attend();
+    let (closed, cover) = gate::close(interrupt);
+    let members = members();
+    members.iter().for_each(|member| member.before_fork());
+    uruk_unwind::before_fork();
+    let state = ForkState {
+        members,
+        _cover: cover,
+        _closed: closed,
+        _shield: shield,
+    };
+    FORK.with(|cell| cell.set(Some(state)));
+}
+
+unsafe extern "C" fn in_parent() {
+    if let Some(state) = FORK.with(Cell::take) {
+        uruk_unwind::after_fork();
+        state
+            .members
+            .iter()
+            .for_each(|member| member.after_fork_parent());
+    }
+}
+
+unsafe extern "C" fn in_child() {
+    if let Some(state) = FORK.with(Cell::take) {
+        unseen::mark();
+        made_in_child(state);
+    }
+}
+
+/// Makes a child whole, with the locks that it was made under.
+fn made_in_child(state: ForkState) {
+    uruk_unwind::after_fork();
+    if BARE.get() {
+        return;
+    }
+    threads::after_fork_child();
+    sacrificial::after_fork_child();
+    for member in &state.members {
+        member.after_fork_child();
+    }
+    for member in state.members {
+        member.restart();
+    }
+}

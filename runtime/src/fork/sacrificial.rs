@@ -1,0 +1,115 @@
+//! Work on a thread that can be given up: should LLVM report a fatal error in it, or should it
+//! panic, whoever waits gets an error.
+//!
+//! Whoever waits may be a thread of the program, and may be interrupted by a handler that
+//! calls members of a set this very work exchanges. So it waits without a lock, and what the
+//! other thread does to end the wait takes none that it could hold.
+//!
+//! A handler may also fork there, and its child return to the wait. Work that had begun is done
+//! by then, as a fork waits for passes, unless it waited for others itself; the thread of the
+//! rest is not in the child. So each thread knows what it waits for ([`AWAITED`]), and a child
+//! gives those waits up: [`Error::Copied`].
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use uruk_codegen::fatal;
+
+use crate::api::error::Error;
+use crate::fork::futex;
+use crate::fork::gate::{enter, leave_lost};
+use crate::fork::panics;
+use crate::fork::shield::{self, Shield};
+use crate::fork::thread;
+
+/// The result of work that another thread does.
+struct Answer<R> {
+    /// Locked by one side before the word says [`GIVEN`], by the other one after.
+    result: Mutex<Option<Result<R, Error>>>,
+    /// Release and acquire: the result comes before it.
+    word: Arc<AtomicU32>,
+}
+
+const AWAITED_YET: u32 = 0;
+const GIVEN: u32 = 1;
+/// Nobody is there to give it.
+const LOST: u32 = 2;
+
+thread_local! {
+    /// The words this thread waits for, the innermost last. Changed where no handler runs.
+    static AWAITED: RefCell<Vec<Arc<AtomicU32>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// In the child of a fork, on its only thread: nobody gives the answers it waits for.
+pub(crate) fn after_fork_child() {
+    AWAITED.with_borrow(|words| {
+        for word in words {
+            let _ = word.compare_exchange(AWAITED_YET, LOST, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    });
+}
+
+impl<R> Answer<R> {
+    /// Takes no lock that somebody waits for: a handler may have interrupted whoever waits
+    /// for the answer. A second answer would not be looked at.
+    fn give(&self, result: Result<R, Error>) {
+        *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        self.word.store(GIVEN, Ordering::Release);
+        futex::wake(&self.word, u32::MAX);
+    }
+
+    /// Handlers of the program's run meanwhile, unless the caller holds a lock.
+    fn wait(&self, work: &str) -> Result<R, Error> {
+        let _shield = Shield::raise();
+        AWAITED.with_borrow_mut(|words| words.push(Arc::clone(&self.word)));
+        let end = shield::lowered(|| {
+            loop {
+                match self.word.load(Ordering::Acquire) {
+                    AWAITED_YET => futex::wait(&self.word, AWAITED_YET),
+                    end => return end,
+                }
+            }
+        });
+        AWAITED.with_borrow_mut(Vec::pop);
+        if end == LOST {
+            return Err(Error::Copied {
+                work: work.to_owned(),
+            });
+        }
+        let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        result.take().expect("given before it is said to be there")
+    }
+}
+
+/// Runs `work` on a thread that is given up should LLVM report a fatal error in it;
+/// `lost` makes the error of LLVM's message. A panic is an error, too. Handlers of the
+/// program's run meanwhile, unless the caller holds a lock.
+pub(crate) fn sacrificial<R: Send + 'static>(
+    name: &str,
+    lost: impl Fn(&str) -> Error + Send + 'static,
+    work: impl FnOnce() -> Result<R, Error> + Send + 'static,
+) -> Result<R, Error> {
+    let answer = Arc::new(Answer {
+        result: Mutex::new(None),
+        word: Arc::default(),
+    });
+    // Taken by the thread, which runs once.
+    let once = Cell::new(Some((Arc::clone(&answer), lost, work)));
+    thread::spawn(name.to_owned(), move || {
+        let _busy = enter();
+        let Some((given, lost, work)) = once.take() else {
+            return;
+        };
+        let to_lose = Arc::clone(&given);
+        let on_fatal = move |message: &str| {
+            to_lose.give(Err(lost(message)));
+            leave_lost();
+        };
+        fatal::guard(on_fatal, move || {
+            // A fork that comes once the pass is gone finds the answer there.
+            given.give(panics::caught(work));
+        });
+    })?;
+    answer.wait(name)
+}

@@ -1,0 +1,188 @@
+//! Threads of ours.
+//!
+//! They are made by the C library and not by `std`, which enters each thread that starts
+//! or ends in a list under a lock of its own (`stack_overflow`, for the message about an
+//! overflow, which threads with all signals blocked never give): in the child of a `fork`
+//! at such a moment no thread could be started. The C library's own locks are open in a
+//! child.
+//!
+//! A panic ends its thread only, as with `std`.
+//!
+//! A thread of ours uses the C library's allocator with a pass of the gate only, from its first
+//! step to its last, after which it is one that [`leaving`] knows of: so a process that the
+//! program copies while no pass is given has an allocator that no thread of ours holds locked.
+
+pub(crate) mod leaving;
+
+use std::cell::OnceCell;
+use std::ffi::{CString, c_void};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use uruk_heap::Room;
+
+use crate::api::error::Error;
+use crate::fork::shield;
+use crate::fork::{block_signals, gate, restore_signals};
+use crate::guest::threads;
+
+/// Stack of a thread. LLVM's passes recurse over expressions and blocks.
+pub(crate) const STACK: usize = 16 << 20;
+
+/// Less than [`STACK`] where address space is limited. Set under a pass when a session is
+/// made; a thread that starts with an older one is as good, so relaxed.
+static STACK_NOW: AtomicUsize = AtomicUsize::new(STACK);
+
+/// Bytes of a name that the kernel keeps.
+const KEPT: usize = 15;
+
+thread_local! {
+    static NAME: OnceCell<String> = const { OnceCell::new() };
+}
+
+/// What a thread begins with.
+struct Start {
+    name: String,
+    run: Box<dyn Fn() + Send>,
+}
+
+/// Sets the stack of threads to come, a multiple of a page.
+pub(crate) fn set_stack(bytes: usize) {
+    STACK_NOW.store(bytes, Ordering::Relaxed);
+}
+
+/// Starts a thread of ours: all signals blocked, a stack LLVM's recursion fits on.
+pub(crate) fn spawn(name: String, run: impl Fn() + Send + 'static) -> Result<(), Error> {
+    let run = Box::new(run);
+    let start = Start {
+        name: name.clone(),
+        run,
+    };
+    let start = Box::into_raw(Box::new(start));
+    threads::STARTING.fetch_add(1, Ordering::Relaxed);
+    let restore = block_signals();
+    // SAFETY: nobody has seen `start` yet.
+    let created = unsafe { create(start) };
+    restore_signals(&restore);
+    created.map_err(|cause| {
+        threads::STARTING.fetch_sub(1, Ordering::Relaxed);
+        // SAFETY: made above; no thread has it.
+        drop(unsafe { Box::from_raw(start) });
+        Error::Thread {
+            name,
+            room: Room::now(),
+            cause: Arc::new(cause),
+        }
+    })
+}
+
+/// # Safety
+/// `start` is a box of the caller's, which goes to the thread if there is one.
+unsafe fn create(start: *mut Start) -> io::Result<()> {
+    let done = |code: i32| match code {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    };
+    // SAFETY: attributes are plain data, initialized before use and destroyed after; the
+    // thread gets a function of the right type, and by the caller's promise its argument.
+    unsafe {
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        done(libc::pthread_attr_init(&mut attributes))?;
+        let mut thread: libc::pthread_t = 0;
+        let stack = STACK_NOW.load(Ordering::Relaxed);
+        let detached = libc::PTHREAD_CREATE_DETACHED;
+        let created = done(libc::pthread_attr_setstacksize(&mut attributes, stack))
+            .and_then(|()| done(libc::pthread_attr_setdetachstate(&mut attributes, detached)))
+            .and_then(|()| {
+                done(libc::pthread_create(
+                    &mut thread,
+                    &attributes,
+                    begin,
+                    start.cast(),
+                ))
+            });
+        libc::pthread_attr_destroy(&mut attributes);
+        created
+    }
+}
+
+extern "C" fn begin(start: *mut c_void) -> *mut c_void {
+    // `spawn` blocks all signals, and the thread inherits that.
+    shield::never_interrupted();
+    let pass = gate::enter();
+    // SAFETY: the box that `spawn` made for this thread alone.
+    let Start { name, run } = *unsafe { Box::from_raw(start.cast::<Start>()) };
+    let short = &name.as_bytes()[..name.len().min(KEPT)];
+    if let Ok(short) = CString::new(short) {
+        // SAFETY: the calling thread and a C string that the kernel copies.
+        unsafe { libc::pthread_setname_np(libc::pthread_self(), short.as_ptr()) };
+    }
+    NAME.with(|kept| drop(kept.set(name)));
+    let mark = threads::mark_ours();
+    // Parking needs a handle, which is made when it is first asked for.
+    drop(std::thread::current());
+    threads::STARTING.fetch_sub(1, Ordering::Relaxed);
+    drop(pass);
+    live(&*run);
+    let _pass = gate::enter();
+    drop(mark);
+    drop(run);
+    leaving::note();
+    null_mut()
+}
+
+/// What the thread is there for.
+#[inline(never)]
+fn live(run: &dyn Fn()) {
+    // The hook has said what there is to say.
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+        let _pass = gate::enter();
+        drop(panic);
+    }
+}
+
+/// The name of the calling thread; `caller` for one without.
+pub(crate) fn name() -> String {
+    let ours = NAME.with(|kept| kept.get().cloned());
+    ours.unwrap_or_else(|| {
+        let current = std::thread::current();
+        current.name().unwrap_or("caller").to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::{name, spawn};
+
+    #[test]
+    fn threads_have_names_block_signals_and_may_panic() {
+        let (sender, receiver) = mpsc::channel();
+        let told = sender.clone();
+        spawn(String::from("uruk-of-a-long-name"), move || {
+            let short = std::fs::read_to_string("/proc/thread-self/comm");
+            let status = std::fs::read_to_string("/proc/thread-self/status");
+            let _ = told.send((name(), short.expect("there"), status.expect("there")));
+            std::panic::panic_any("a panic of the test's");
+        })
+        .expect("a thread");
+        let (long, short, status) = receiver.recv().expect("told");
+        assert_eq!(long, "uruk-of-a-long-name");
+        assert_eq!(short, "uruk-of-a-long-\n");
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        let blocked = u64::from_str_radix(blocked.expect("a line").trim(), 16);
+        // All but SIGKILL, SIGSTOP and the two of the C library's own.
+        let asked_for = !(1 << 8 | 1 << 18 | 0b11 << 31);
+        assert_eq!(blocked.expect("a number") & asked_for, asked_for);
+        // The process is there to start another.
+        spawn(String::from("next"), move || {
+            drop(sender.send(Default::default()))
+        })
+        .expect("a thread");
+        receiver.recv().expect("told");
+    }
+}

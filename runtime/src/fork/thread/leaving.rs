@@ -1,0 +1,96 @@
+//! Threads of ours that are about to be gone.
+//!
+//! On its way out a thread gives its memory back to the C library's allocator, under the
+//! allocator's locks, and can hold no pass while it does. Who copies the process past `fork`
+//! keeps all passes to itself and then waits here ([`wait`]): in the copy those locks are open,
+//! unless a thread of the program's holds one.
+//!
+//! A list of fixed size, since whoever waits may have interrupted the allocator. Relaxed: a
+//! thread enters itself under a pass, and passes are given and taken under a lock.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Kernel ids; 0 where there is room.
+static LEAVING: [AtomicI32; 32] = [const { AtomicI32::new(0) }; 32];
+
+/// The longest wait: what is left of a thread's life takes microseconds of a processor.
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_micros(20);
+
+fn is_gone(id: i32) -> bool {
+    // SAFETY: no signal is sent.
+    let asked = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), id, 0) };
+    asked != 0
+}
+
+/// Says that the calling thread does nothing more than end. Under a pass, its last.
+pub(super) fn note() {
+    // SAFETY: takes nothing, cannot fail.
+    let me = unsafe { libc::gettid() };
+    loop {
+        for slot in &LEAVING {
+            let held = slot.load(Ordering::Relaxed);
+            let free = held == 0 || is_gone(held);
+            if free
+                && slot
+                    .compare_exchange(held, me, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return;
+            }
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Waits until none of them is there. Allocates nothing.
+pub(crate) fn wait() {
+    let start = Instant::now();
+    for slot in &LEAVING {
+        let id = slot.load(Ordering::Relaxed);
+        if id == 0 {
+            continue;
+        }
+        while !is_gone(id) && start.elapsed() < LIMIT {
+            std::thread::sleep(PAUSE);
+        }
+        slot.store(0, Ordering::Relaxed);
+    }
+}
+
+/// In a child: none is there.
+pub(crate) fn after_fork_child() {
+    LEAVING
+        .iter()
+        .for_each(|slot| slot.store(0, Ordering::Relaxed));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LEAVING, is_gone, note, wait};
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn nobody_is_left_after_a_wait() {
+        let threads: Vec<_> = (0..100)
+            .map(|_| {
+                std::thread::spawn(|| {
+                    let _pass = crate::fork::gate::enter();
+                    note();
+                    // SAFETY: takes nothing.
+                    unsafe { libc::gettid() }
+                })
+            })
+            .collect();
+        let ids: Vec<i32> = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"))
+            .collect();
+        wait();
+        assert!(ids.iter().all(|&id| is_gone(id)));
+        assert!(LEAVING.iter().all(|slot| slot.load(Ordering::Relaxed) == 0));
+    }
+}

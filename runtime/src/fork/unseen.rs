@@ -1,0 +1,184 @@
+//! Children that are made past `fork`, and what they catch up on.
+//!
+//! | made by | before | in the child |
+//! |---|---|---|
+//! | `fork` and what calls it | handlers: nobody else is inside, locks are ours | handlers: made whole at once |
+//! | `_Fork`, `clone`, `syscall` called by the program's code | [`hold`]: nobody else is inside | at its first need |
+//! | the same in a library, or an instruction | nothing | at its first need, if it can be |
+//!
+//! The first need is a call of a function without code, before it waits ([`attend`]), or the
+//! first pass of the gate: until then the child runs what was compiled, and copies nothing. It
+//! may be about to call `exec`, or be in a handler that interrupted the allocator; that is why
+//! not more is done at once. What code it runs its parent keeps (`uruk_heap`).
+//!
+//! The child knows itself by a word that the kernel clears in every copy of the memory
+//! (`MADV_WIPEONFORK`, Linux 4.14; on older ones such a child waits for ever), and only in
+//! copies: `vfork`'s child shares its parent's workers.
+//!
+//! A child can be made whole if no other thread was inside at the moment of the copy: whoever
+//! is not inside holds no lock of ours and is not in LLVM. If one was, nothing of that can be
+//! used any more: the child says so and ends.
+//!
+//! The C library's allocator: threads of ours use it inside only ([`crate::fork::thread`]), so a
+//! child of [`hold`] finds its locks as the program's own threads left them. One of an
+//! instruction may find one locked for ever by a thread of ours that started, compiled or ended
+//! at that moment; `fork` sees to that for all.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use uruk_locks::Cover;
+
+use super::gate::{self, GateState};
+use super::shield::Shield;
+use super::thread::leaving;
+use super::{FORK, ForkState, interrupt, made_in_child, members};
+
+/// Where [`SEEN`] points to when children cannot be told.
+static ALWAYS: AtomicU32 = AtomicU32::new(1);
+
+/// The word: not zero in a process that was made whole. Relaxed, the word too: it is written
+/// where a thread that reads it is waited for, or does not exist yet.
+static SEEN: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const ALWAYS).cast_mut());
+
+/// The process that is being made whole, 0 if none is. Acquire and release, with itself. In a
+/// child it may hold the parent's.
+static TURN: AtomicU32 = AtomicU32::new(0);
+
+fn seen() -> &'static AtomicU32 {
+    // SAFETY: a static, or the start of a page that stays.
+    unsafe { &*SEEN.load(Ordering::Relaxed) }
+}
+
+/// Whether this process is one that its parent's handlers did not see.
+#[inline]
+pub(crate) fn is_unseen() -> bool {
+    seen().load(Ordering::Relaxed) == 0
+}
+
+/// This process is whole.
+pub(super) fn mark() {
+    seen().store(1, Ordering::Relaxed);
+}
+
+/// Makes the word, once, before there are sessions.
+pub(super) fn prepare() {
+    const PAGE: usize = 4096;
+    // SAFETY: a new page, that nobody else knows and that stays.
+    unsafe {
+        let page = libc::mmap(
+            std::ptr::null_mut(),
+            PAGE,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        if page != libc::MAP_FAILED && libc::madvise(page, PAGE, libc::MADV_WIPEONFORK) == 0 {
+            let word = page.cast::<AtomicU32>();
+            (*word).store(1, Ordering::Relaxed);
+            SEEN.store(word, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Nobody else is inside while it lives, and no handler runs on this thread. It is copied with
+/// the process: each side drops its own.
+pub(crate) struct Held {
+    cover: Option<Cover>,
+    closed: Option<MutexGuard<'static, GateState>>,
+    _shield: Shield,
+}
+
+/// To be held around a system call that copies the process. Nothing to hold in a process that
+/// is not whole itself: it has no thread of ours, and its copy is as good as it is.
+pub(crate) fn hold() -> Held {
+    let shield = Shield::raise();
+    let held = (!is_unseen()).then(|| gate::close(interrupt));
+    if held.is_some() {
+        leaving::wait();
+    }
+    let (closed, cover) = held.unzip();
+    Held {
+        cover,
+        closed,
+        _shield: shield,
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.cover.take());
+        drop(self.closed.take());
+    }
+}
+
+/// The program is about to make a process that shares its memory and is no thread: nobody can
+/// ask it what it executes.
+pub(crate) fn note_sharing() {
+    let _pass = gate::enter();
+    members().iter().for_each(|member| member.note_sharing());
+}
+
+/// Makes sure that this process is whole. For guests, too: on any stack, in any handler.
+pub(crate) extern "C" fn attend() {
+    if is_unseen() {
+        catch_up();
+    }
+}
+
+#[cold]
+fn catch_up() {
+    // SAFETY: the calling thread's own.
+    let errno = unsafe { *libc::__errno_location() };
+    let _shield = Shield::raise();
+    let me = std::process::id();
+    loop {
+        let holder = TURN.load(Ordering::Relaxed);
+        let take = |holder| TURN.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed);
+        if holder != me && take(holder).is_ok() {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    if is_unseen() {
+        adopt();
+        mark();
+    }
+    TURN.store(0, Ordering::Release);
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// What the handlers of a fork would have done, before and after it.
+fn adopt() {
+    let Some(closed) = gate::close_in_copy() else {
+        give_up()
+    };
+    let cover = Cover::new();
+    let members = members();
+    if !members.iter().all(|member| member.before_fork_in_child()) {
+        give_up();
+    }
+    if !uruk_unwind::try_before_fork() {
+        give_up();
+    }
+    made_in_child(ForkState {
+        members,
+        _cover: cover,
+        _closed: closed,
+        _shield: Shield::raise(),
+    });
+    debug_assert!(FORK.take().is_none());
+}
+
+/// There is nothing that this process could go on with.
+fn give_up() -> ! {
+    const TEXT: &[u8] = b"uruk: this process was made by a system call of its own while its \
+        parent compiled: it can call no function for the first time (`fork` waits for that)\n";
+    // SAFETY: a constant text; then the end, without handlers: the process is not whole.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, TEXT.as_ptr().cast(), TEXT.len());
+        libc::_exit(crate::EXIT_FAILURE)
+    }
+}

@@ -1,0 +1,173 @@
+//! Symbols of the process that a program may use: an allow-list of libraries.
+//!
+//! Lookups go library by library, never through the global scope: that would also
+//! offer the symbols of this executable and of LLVM. Thread-locals of libraries are
+//! answered with libc's own (module, offset) pair. Nor does a lookup take a lock of the dynamic
+//! loader's, but for thread-locals and the like ([`exports`](crate::guest::exports)).
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_int, c_void};
+use std::sync::PoisonError;
+
+use uruk_locks::Mutex;
+
+use crate::api::error::Error;
+use crate::guest::exports::{Export, Scope, ask_loader};
+
+/// Libraries a compiler driver links by default for C, C++ and Rust programs.
+const DEFAULT_LIBRARIES: [&str; 5] = [
+    "libc.so.6",
+    "libm.so.6",
+    "libstdc++.so.6",
+    "libgcc_s.so.1",
+    "libatomic.so.1",
+];
+
+/// The libraries symbols are looked up in, in order.
+pub(crate) struct Process {
+    libraries: Vec<Library>,
+    /// Thread-locals that were found: a module that needs one is checked when it is added, so
+    /// that its compiles need not ask the loader.
+    thread_locals: Mutex<HashMap<Box<str>, (u64, u64)>>,
+}
+
+struct Library {
+    handle: *mut c_void,
+    /// `None` if there are no tables that can be read: the loader is asked.
+    scope: Option<Scope>,
+}
+
+// SAFETY: a handle of the dynamic loader, whose functions are thread-safe.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
+
+impl Process {
+    /// Opens the default libraries that exist here.
+    pub(crate) fn new() -> Process {
+        let libraries = DEFAULT_LIBRARIES
+            .iter()
+            .filter_map(|name| open(name).ok())
+            .collect();
+        Process {
+            libraries,
+            thread_locals: Mutex::default(),
+        }
+    }
+
+    /// Adds a library by file name or path.
+    ///
+    /// # Errors
+    /// [`Error::Library`] with the loader's message.
+    pub(crate) fn add(&mut self, name: &str) -> Result<(), Error> {
+        self.libraries.push(open(name)?);
+        Ok(())
+    }
+
+    /// The address of `name`, or `None`. Functions chosen at load time (ifuncs) are
+    /// already resolved by the loader.
+    pub(crate) fn find(&self, name: &str) -> Option<u64> {
+        let name = CString::new(name).ok()?;
+        self.libraries.iter().find_map(|library| {
+            let found = match &library.scope {
+                Some(scope) => scope.find(&name)?,
+                None => Export::AskLoader,
+            };
+            match found {
+                Export::At(address) => Some(address),
+                // SAFETY: a live handle.
+                Export::AskLoader => unsafe { ask_loader(library.handle, &name) },
+            }
+        })
+    }
+
+    /// The (module, offset) pair of a library's thread-local variable.
+    pub(crate) fn find_tls(&self, name: &str) -> Option<(u64, u64)> {
+        let known = || {
+            let known = self.thread_locals.lock();
+            known.unwrap_or_else(PoisonError::into_inner)
+        };
+        if let Some(&found) = known().get(name) {
+            return Some(found);
+        }
+        // For a thread-local, `dlsym` answers the calling thread's address, which
+        // also makes sure that the thread has the library's block.
+        let address = self.find(name)?;
+        let mut search = TlsSearch {
+            address,
+            found: None,
+        };
+        // SAFETY: the callback gets back the pointer to `search`, alive here.
+        unsafe {
+            libc::dl_iterate_phdr(Some(match_tls_block), (&raw mut search).cast::<c_void>());
+        }
+        let found = search.found?;
+        known().insert(name.into(), found);
+        Some(found)
+    }
+}
+
+struct TlsSearch {
+    address: u64,
+    found: Option<(u64, u64)>,
+}
+
+unsafe extern "C" fn match_tls_block(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    data: *mut c_void,
+) -> c_int {
+    // SAFETY: the loader passes a live record; `data` is the search of `find_tls`.
+    let (info, search) = unsafe { (&*info, &mut *data.cast::<TlsSearch>()) };
+    let block = info.dlpi_tls_data as u64;
+    // SAFETY: `dlpi_phdr` points at `dlpi_phnum` headers.
+    let headers =
+        unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let size = headers
+        .iter()
+        .find(|h| h.p_type == libc::PT_TLS)
+        .map_or(0, |h| h.p_memsz);
+    if block == 0 || search.address < block || search.address >= block + size {
+        return 0;
+    }
+    search.found = Some((info.dlpi_tls_modid as u64, search.address - block));
+    1
+}
+
+fn open(name: &str) -> Result<Library, Error> {
+    let fail = |message: String| Error::Library {
+        name: name.to_owned(),
+        message,
+    };
+    let c = CString::new(name).map_err(|_| fail(String::from("name holds a zero byte")))?;
+    // SAFETY: a C string; opening runs the library's constructors, as linking would.
+    let handle = unsafe { libc::dlopen(c.as_ptr(), libc::RTLD_LAZY | libc::RTLD_GLOBAL) };
+    if handle.is_null() {
+        // SAFETY: after a failure the loader has a message for this thread.
+        let message = unsafe { std::ffi::CStr::from_ptr(libc::dlerror()) };
+        return Err(fail(message.to_string_lossy().into_owned()));
+    }
+    // SAFETY: just opened, and never closed.
+    let scope = unsafe { Scope::of(handle) };
+    Ok(Library { handle, scope })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_library_symbols_and_not_ours() {
+        let process = Process::new();
+        assert!(process.find("printf").is_some());
+        assert!(process.find("cos").is_some());
+        assert!(process.find("LLVMContextCreate").is_none());
+        assert!(process.find("no_such_symbol_anywhere").is_none());
+    }
+
+    #[test]
+    fn a_missing_library_is_an_error_with_its_name() {
+        let error = Process::new().add("libnone-such.so").unwrap_err();
+        assert!(error.to_string().contains("libnone-such.so"), "{error}");
+    }
+}

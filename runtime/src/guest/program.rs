@@ -1,0 +1,348 @@
+//! Runs an image as the program of this process.
+//!
+//! The order of a native start and end is kept: preinit functions, constructors by
+//! priority and file, the entry function, handlers of `atexit` in reverse, then
+//! destructors. After them code stays mapped and compilable: threads that are still
+//! running, and destructors of libraries, may call into it until the very end.
+
+use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::api::error::Error;
+use crate::api::jit::Jit;
+use crate::core::Core;
+use crate::fork::gate;
+use crate::guest::{dl, exit, threads, tls};
+use crate::load::Source;
+use crate::load::hooks::Hooks;
+use crate::told::recording;
+use crate::told::stats::StatsFormat;
+
+/// When code is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Each function when it is first called.
+    #[default]
+    Lazy,
+    /// Everything before the program starts, module by module.
+    Eager,
+}
+
+/// How a program is loaded and run.
+#[derive(Debug, Clone)]
+pub struct ProgramOptions {
+    /// When code is compiled.
+    pub mode: Mode,
+    /// The function to start at.
+    pub entry: String,
+    /// Statistics printed on standard error at the end.
+    pub stats: Option<StatsFormat>,
+    /// Where a timeline in Chrome's trace format is written to at the end.
+    pub trace: Option<PathBuf>,
+    /// Where a page about the run is written to at the end.
+    pub report: Option<PathBuf>,
+    /// Functions whose disassembly is printed on standard error once compiled.
+    pub dump_asm: Vec<String>,
+}
+
+impl Default for ProgramOptions {
+    fn default() -> ProgramOptions {
+        ProgramOptions {
+            mode: Mode::Lazy,
+            entry: String::from("main"),
+            stats: None,
+            trace: None,
+            report: None,
+            dump_asm: Vec::new(),
+        }
+    }
+}
+
+/// A program that is loaded and checked, ready to run.
+pub struct Program {
+    /// Keeps the workers alive.
+    _jit: Jit,
+    core: Arc<Core>,
+    hooks: Hooks,
+    options: ProgramOptions,
+    file: PathBuf,
+    entry: u64,
+}
+
+/// What runs at exit, after the program's own `atexit` handlers.
+struct AtExit {
+    core: Arc<Core>,
+    destructors: Vec<u64>,
+    outputs: Outputs,
+}
+
+/// What is written about the run once it is over.
+struct Outputs {
+    /// The process they are about: a child of a fork writes nothing.
+    process: u32,
+    stats: Option<StatsFormat>,
+    trace: Option<PathBuf>,
+    report: Option<PathBuf>,
+}
+
+/// How long the end of a run waits for workers before statistics are written.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+static AT_EXIT: OnceLock<AtExit> = OnceLock::new();
+
+impl Program {
+    /// Reads and binds `files` to one image, compiles its data, and checks that every
+    /// symbol it needs exists.
+    ///
+    /// # Errors
+    /// Anything wrong with the files: see [`Error`].
+    pub fn load(jit: &Jit, files: &[PathBuf], options: ProgramOptions) -> Result<Program, Error> {
+        let core = Arc::clone(jit.core());
+        core.become_program();
+        let sources = files
+            .iter()
+            .map(|file| Source::read(file))
+            .collect::<Result<Vec<_>, _>>()?;
+        sources.iter().try_for_each(|source| core.admit(source))?;
+        let _busy = gate::enter();
+        core.set_dump_asm(&options.dump_asm);
+        let (image, started) =
+            core.load_and_start(&core.main.default_tracker()?, sources, options.mode)?;
+        let file = files.first().cloned().unwrap_or_default();
+        let entry = image
+            .is_function(&options.entry)
+            .then(|| core.address_of(&core.main, &options.entry));
+        let entry = entry.flatten().ok_or_else(|| Error::NoEntry {
+            file: file.display().to_string(),
+            entry: options.entry.clone(),
+        })?;
+        if let Some(id) = core.stubs.function_at(entry) {
+            core.tiers.set_entry_point(id);
+        }
+        for name in &options.dump_asm {
+            if !image.is_function(name) {
+                eprintln!("uruk: no function `{name}` to disassemble");
+            }
+        }
+        let hooks = Hooks::of(&core, &image, &started);
+        Ok(Program {
+            _jit: jit.clone(),
+            core,
+            hooks,
+            options,
+            file,
+            entry,
+        })
+    }
+
+    /// Runs the program on the calling thread and ends the process with its status.
+    ///
+    /// # Safety
+    /// 1. The files are a program that may do in this process whatever it does.
+    /// 2. The calling thread is the main thread, and nothing else in the process
+    ///    depends on what the program may change (signals, streams, environment).
+    pub unsafe fn run(self, args: &[OsString]) -> ! {
+        let mut argv: Vec<*const c_char> = vec![leak_c_string(self.file.as_os_str())];
+        argv.extend(args.iter().map(|arg| leak_c_string(arg)));
+        argv.push(std::ptr::null());
+        let argc = (argv.len() - 1) as c_int;
+        let argv: &'static [*const c_char] = argv.leak();
+
+        let outputs = Outputs {
+            process: std::process::id(),
+            stats: self.options.stats,
+            trace: self.options.trace,
+            report: self.options.report,
+        };
+        if outputs.stats.is_some() || outputs.trace.is_some() || outputs.report.is_some() {
+            let args = args.iter().map(|arg| arg.to_string_lossy().into_owned());
+            let recorder = recording::recorder(&self.core, &self.file, args.collect());
+            self.core.events.record(recorder);
+        }
+        tls::prepare();
+        self.core.stubs.set_failure_handler(end_with_failure);
+        dl::install(Box::new(ProgramSymbols {
+            core: Arc::clone(&self.core),
+            file: CString::new(self.file.as_os_str().as_bytes()).unwrap_or_default(),
+        }));
+        threads::watch_main_thread();
+        be_the_program(argv[0]);
+        // SAFETY: duty 1: the addresses are functions of the program, called as a
+        // native start calls them; words are the linker's, not yet read by anyone.
+        unsafe {
+            self.hooks.resolve_ifuncs(&self.core);
+            let at_exit = AtExit {
+                core: Arc::clone(&self.core),
+                destructors: self.hooks.destructors.clone(),
+                outputs,
+            };
+            // One program per process: `run` never returns.
+            let _ = AT_EXIT.set(at_exit);
+            on_exit(write_outputs, std::ptr::null_mut());
+            exit::atexit(run_at_exit);
+            let envp = environ.cast::<*const c_char>();
+            self.hooks.run_constructors(argc, argv.as_ptr(), envp);
+            let status = uruk_stubs::call_main(self.entry, argc, argv.as_ptr(), envp);
+            libc::exit(status)
+        }
+    }
+}
+
+unsafe extern "C" {
+    /// As `atexit`, with the exit status.
+    fn on_exit(
+        handler: unsafe extern "C-unwind" fn(c_int, *mut c_void),
+        argument: *mut c_void,
+    ) -> c_int;
+    static environ: *const *const c_char;
+    static mut program_invocation_name: *mut c_char;
+    static mut program_invocation_short_name: *mut c_char;
+}
+
+unsafe extern "C-unwind" fn run_at_exit(_: *mut c_void) {
+    let Some(at_exit) = AT_EXIT.get() else { return };
+    for &address in &at_exit.destructors {
+        // SAFETY: destructors of the program that `run` was allowed to run.
+        unsafe { uruk_stubs::call_void(address) };
+    }
+}
+
+/// Runs last of all handlers, because it is registered first.
+unsafe extern "C-unwind" fn write_outputs(status: c_int, _: *mut c_void) {
+    if let Some(at_exit) = AT_EXIT.get() {
+        at_exit.outputs.write(&at_exit.core, status);
+    }
+}
+
+impl Outputs {
+    /// Writes what was asked for; what cannot be written is said on standard error, and
+    /// changes nothing about the exit status.
+    fn write(&self, core: &Core, status: i32) {
+        if self.process != std::process::id() {
+            return;
+        }
+        if let Err(cause) = core.end_policy_record() {
+            eprintln!("uruk: the record of the policy's inputs is not whole: {cause}");
+        }
+        // The end of a run waits for nobody if nobody is to be told of it.
+        if core.events.recorder().is_none() {
+            return;
+        }
+        // Callers go on before the worker has said what it published for them.
+        gate::settle(LAST_WORDS);
+        let _busy = gate::enter();
+        let Some(recording) = core.finish_recording(self.report.is_some(), status) else {
+            return;
+        };
+        if let Some(format) = self.stats {
+            let text = core.stats().render(format, &recording);
+            // A closed standard error is no reason to change the exit status.
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+        }
+        let to_file = |path: &Path, write: &dyn Fn(&mut dyn Write) -> std::io::Result<()>| {
+            let written = File::create(path).and_then(|file| {
+                let mut out = BufWriter::new(file);
+                write(&mut out)?;
+                out.flush()
+            });
+            if let Err(cause) = written {
+                eprintln!("uruk: {}: {cause}", path.display());
+            }
+        };
+        if let Some(path) = &self.trace {
+            to_file(path, &|out| uruk_report::trace::write(&recording, out));
+        }
+        if let Some(path) = &self.report {
+            let page = uruk_report::html::run(&recording);
+            to_file(path, &|out| out.write_all(page.as_bytes()));
+        }
+    }
+}
+
+/// A function of the program cannot be compiled; the worker has said why.
+extern "C" fn end_with_failure(_: uruk_stubs::FunctionId) -> u64 {
+    // SAFETY: ends the process at once: no handler could run in a defined state.
+    unsafe { libc::_exit(crate::EXIT_FAILURE) }
+}
+
+/// Makes the process look as if the program had been started itself.
+fn be_the_program(name: *const c_char) {
+    // SAFETY: `name` is a C string that lives for ever; the variables are libc's and
+    // no other thread of ours reads them; the floating-point environment is reset to
+    // what a fresh process has, also exception flags the compiler has left.
+    unsafe {
+        program_invocation_name = name.cast_mut();
+        let slash = libc::strrchr(name, i32::from(b'/'));
+        let short = if slash.is_null() {
+            name.cast_mut()
+        } else {
+            slash.add(1)
+        };
+        program_invocation_short_name = short;
+        libc::prctl(libc::PR_SET_NAME, short);
+        reset_float_environment();
+    }
+}
+
+/// # Safety
+/// Changes the calling thread's floating-point environment.
+unsafe fn reset_float_environment() {
+    unsafe extern "C" {
+        fn fesetenv(environment: *const c_void) -> c_int;
+    }
+    // `FE_DFL_ENV` is minus one in glibc.
+    // SAFETY: a value the function defines.
+    unsafe { fesetenv(usize::MAX as *const c_void) };
+}
+
+fn leak_c_string(text: &OsStr) -> *const c_char {
+    // A name or argument never holds a zero byte: it came from one or is a path.
+    CString::new(text.to_owned().into_vec())
+        .unwrap_or_default()
+        .into_raw()
+}
+
+struct ProgramSymbols {
+    core: Arc<Core>,
+    file: CString,
+}
+
+impl dl::Symbols for ProgramSymbols {
+    fn ready_address(&self, name: &str) -> Option<u64> {
+        let core = &self.core;
+        core.names.ready_address(&core.main, name)
+    }
+
+    fn address(&self, name: &str) -> Option<u64> {
+        // The process has names of its own that `dlsym` would find in another order.
+        let core = &self.core;
+        core.names
+            .is_own(&core.main, name)
+            .then(|| core.address_of(&core.main, name))?
+    }
+
+    fn function_at(&self, pc: u64) -> Option<(&'static std::ffi::CStr, u64)> {
+        if let Some(id) = self.core.stubs.function_at(pc) {
+            let body = self.core.body(id)?;
+            return Some((body.name(), self.core.stubs.stub_address(id)));
+        }
+        self.core.function_name_at(pc)
+    }
+
+    fn functions(&self) -> Vec<(u64, u64, &'static std::ffi::CStr)> {
+        self.core.bodies()
+    }
+
+    fn code_range(&self) -> std::ops::Range<u64> {
+        self.core.heap.pool_range(uruk_heap::Pool::Code)
+    }
+
+    fn file(&self) -> &std::ffi::CStr {
+        &self.file
+    }
+}

@@ -1,0 +1,441 @@
+//! Binds the symbols of all files of an image, once, before anything is compiled.
+//!
+//! Pure: summaries in, one [`ModulePlan`] per module and the list of definitions
+//! out. The rules are a static linker's: one strong definition; a strong one beats
+//! weak and common ones; of equals the first file's wins; a COMDAT group is kept
+//! or dropped as a whole by its key. Local symbols get a suffix that makes their
+//! link names unique in the image, except those assembly may name.
+
+use std::collections::HashMap;
+
+use uruk_codegen::{Access, Import, Kind, Linkage, ModulePlan, ModuleSummary, Placement, SymbolId};
+
+use crate::api::error::Error;
+
+/// A definition an object file brings.
+#[derive(Debug, Clone)]
+pub(crate) struct ObjectSymbol {
+    pub(crate) name: String,
+    pub(crate) strong: bool,
+    pub(crate) data: bool,
+}
+
+/// One input of an image.
+pub(crate) enum Input<'a> {
+    Module {
+        file: &'a str,
+        summary: &'a ModuleSummary,
+    },
+    Object {
+        file: &'a str,
+        symbols: &'a [ObjectSymbol],
+    },
+}
+
+impl Input<'_> {
+    fn file(&self) -> &str {
+        match self {
+            Input::Module { file, .. } | Input::Object { file, .. } => file,
+        }
+    }
+}
+
+/// Where the winning definition of a name is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Winner {
+    input: usize,
+    symbol: Option<SymbolId>,
+    rank: Rank,
+    data: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// A copy for the optimizer: counts only where nothing else is.
+    Available,
+    Weak,
+    Common,
+    Strong,
+}
+
+/// The outcome of binding.
+#[derive(Debug)]
+pub(crate) struct Binding {
+    /// By input; empty plans for objects.
+    pub(crate) plans: Vec<ModulePlan>,
+    /// By input and symbol: constructors and destructors whose group lost.
+    pub(crate) dropped_keys: Vec<Vec<bool>>,
+}
+
+/// Binds `inputs` in file order. `provided` tells what the surroundings define: it
+/// is asked for names of which there are only copies for the optimizer. `image` is the
+/// image's number in its session.
+///
+/// # Errors
+/// [`Error::DuplicateSymbol`] with both files.
+pub(crate) fn bind(
+    image: u64,
+    inputs: &[Input<'_>],
+    provided: &dyn Fn(&str) -> bool,
+) -> Result<Binding, Error> {
+    let lost = losing_groups(inputs);
+    let winners = choose(inputs, &lost, provided)?;
+    let kept_names = local_names_kept(inputs, &winners);
+    let mut plans = Vec::new();
+    let mut dropped_keys = Vec::new();
+    for (index, input) in inputs.iter().enumerate() {
+        let Input::Module { summary, .. } = input else {
+            plans.push(ModulePlan::default());
+            dropped_keys.push(Vec::new());
+            continue;
+        };
+        let imports = (0..summary.symbols.len())
+            .map(|i| {
+                import(
+                    (image, index),
+                    SymbolId(i as u32),
+                    summary,
+                    &winners,
+                    &kept_names,
+                )
+            })
+            .collect();
+        plans.push(ModulePlan { imports, number: 0 });
+        dropped_keys.push(
+            summary
+                .symbols
+                .iter()
+                .map(|s| s.comdat.is_some_and(|group| lost[index][group as usize]))
+                .collect(),
+        );
+    }
+    Ok(Binding {
+        plans,
+        dropped_keys,
+    })
+}
+
+/// For every module and group: true if an earlier file has the same group.
+fn losing_groups(inputs: &[Input<'_>]) -> Vec<Vec<bool>> {
+    let mut owner: HashMap<&str, usize> = HashMap::new();
+    let mut lost = Vec::new();
+    for (index, input) in inputs.iter().enumerate() {
+        let Input::Module { summary, .. } = input else {
+            lost.push(Vec::new());
+            continue;
+        };
+        lost.push(
+            summary
+                .comdats
+                .iter()
+                .map(|key| !key.is_empty() && *owner.entry(key).or_insert(index) != index)
+                .collect(),
+        );
+    }
+    lost
+}
+
+fn choose<'a>(
+    inputs: &'a [Input<'a>],
+    lost: &[Vec<bool>],
+    provided: &dyn Fn(&str) -> bool,
+) -> Result<HashMap<&'a str, Winner>, Error> {
+    let mut winners: HashMap<&str, Winner> = HashMap::new();
+    let mut offer = |name: &'a str, candidate: Winner| match winners.get_mut(name) {
+        None => {
+            winners.insert(name, candidate);
+            Ok(())
+        }
+        Some(held) if held.rank == Rank::Strong && candidate.rank == Rank::Strong => {
+            Err(Error::DuplicateSymbol {
+                symbol: name.to_owned(),
+                first: inputs[held.input].file().to_owned(),
+                second: inputs[candidate.input].file().to_owned(),
+            })
+        }
+        Some(held) => {
+            if candidate.rank > held.rank {
+                *held = candidate;
+            }
+            Ok(())
+        }
+    };
+    for (input, item) in inputs.iter().enumerate() {
+        match item {
+            Input::Module { summary, .. } => {
+                for (index, info) in summary.symbols.iter().enumerate() {
+                    let rank = match info.linkage {
+                        Linkage::Strong => Rank::Strong,
+                        Linkage::Weak => Rank::Weak,
+                        Linkage::Common => Rank::Common,
+                        Linkage::Available if provided(&info.name) => continue,
+                        Linkage::Available => Rank::Available,
+                        _ => continue,
+                    };
+                    if info.comdat.is_some_and(|group| lost[input][group as usize]) {
+                        continue;
+                    }
+                    let symbol = SymbolId(index as u32);
+                    let data = is_data(summary, symbol, 0);
+                    offer(
+                        &info.name,
+                        Winner {
+                            input,
+                            symbol: Some(symbol),
+                            rank,
+                            data,
+                        },
+                    )?;
+                }
+            }
+            Input::Object { symbols, .. } => {
+                for symbol in *symbols {
+                    let rank = if symbol.strong {
+                        Rank::Strong
+                    } else {
+                        Rank::Weak
+                    };
+                    offer(
+                        &symbol.name,
+                        Winner {
+                            input,
+                            symbol: None,
+                            rank,
+                            data: symbol.data,
+                        },
+                    )?;
+                }
+            }
+        }
+    }
+    Ok(winners)
+}
+
+pub(crate) fn is_data(summary: &ModuleSummary, symbol: SymbolId, depth: u32) -> bool {
+    match summary.symbols[symbol.index()].kind {
+        Kind::Data => true,
+        Kind::Alias {
+            base: Some(base), ..
+        } if depth < 64 => is_data(summary, base, depth + 1),
+        _ => false,
+    }
+}
+
+/// Local names that assembly may use, where they mean one thing in the image.
+fn local_names_kept<'a>(
+    inputs: &'a [Input<'a>],
+    winners: &HashMap<&str, Winner>,
+) -> HashMap<&'a str, u32> {
+    let mut uses: HashMap<&str, u32> = HashMap::new();
+    for input in inputs {
+        let Input::Module { summary, .. } = input else {
+            continue;
+        };
+        for info in &summary.symbols {
+            if info.linkage == Linkage::Local && info.used && !winners.contains_key(&*info.name) {
+                *uses.entry(&info.name).or_default() += 1;
+            }
+        }
+    }
+    uses
+}
+
+fn import(
+    (image, input): (u64, usize),
+    id: SymbolId,
+    summary: &ModuleSummary,
+    winners: &HashMap<&str, Winner>,
+    kept: &HashMap<&str, u32>,
+) -> Import {
+    let info = &summary.symbols[id.index()];
+    if info.linkage == Linkage::Local {
+        let keep = info.used && kept.get(&*info.name) == Some(&1) && !info.name.is_empty();
+        let name = if keep {
+            info.name.clone()
+        } else {
+            local_link_name(&info.name, image, input, id)
+        };
+        let near = is_data(summary, id, 0) && !matches!(info.placement, Placement::WithFunction(_));
+        let access = if near { Access::Near } else { Access::Indirect };
+        return Import {
+            name: name.into(),
+            access,
+            defined: true,
+            bound: true,
+            replaced: false,
+        };
+    }
+    let winner = winners.get(&*info.name);
+    let defined = info.linkage.is_definition()
+        && winner.is_some_and(|w| {
+            (w.input == input && w.symbol == Some(id))
+                // Tentative definitions all go to the linker, which merges sizes.
+                || (info.linkage == Linkage::Common && w.rank == Rank::Common)
+        });
+    let access = match winner {
+        Some(winner) if winner.data => Access::Near,
+        _ => Access::Indirect,
+    };
+    Import {
+        name: info.name.clone().into(),
+        access,
+        defined,
+        bound: winner.is_some(),
+        replaced: false,
+    }
+}
+
+/// Marks the suffix of local link names: marker, then image, file and symbol number.
+pub(crate) const LOCAL_MARKER: &str = ".uruk.";
+
+pub(crate) fn local_link_name(name: &str, image: u64, input: usize, id: SymbolId) -> String {
+    format!("{name}{LOCAL_MARKER}{image}.{input}.{}", id.0)
+}
+
+/// The name a person knows: without body prefix and local suffix.
+pub(crate) fn display_name(link_name: &str) -> &str {
+    let name = link_name
+        .strip_prefix(uruk_codegen::BODY_PREFIX)
+        .unwrap_or(link_name);
+    name.rfind(LOCAL_MARKER).map_or(name, |at| &name[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uruk_codegen::SymbolInfo;
+
+    fn symbol(name: &str, kind: Kind, linkage: Linkage) -> SymbolInfo {
+        SymbolInfo {
+            name: name.to_owned(),
+            kind,
+            linkage,
+            placement: if linkage.is_definition() {
+                Placement::Own
+            } else {
+                Placement::None
+            },
+            hidden: linkage == Linkage::Local,
+            comdat: None,
+            used: false,
+            constant: false,
+            always_inline: false,
+        }
+    }
+
+    fn module(symbols: Vec<SymbolInfo>) -> ModuleSummary {
+        ModuleSummary {
+            symbols,
+            ..ModuleSummary::default()
+        }
+    }
+
+    /// One line per import: name, access, defined.
+    fn check(modules: &[ModuleSummary]) -> Result<String, Error> {
+        let inputs: Vec<_> = modules
+            .iter()
+            .map(|summary| Input::Module { file: "m", summary })
+            .collect();
+        let binding = bind(7, &inputs, &|name| name == "provided")?;
+        let lines = binding.plans.iter().flat_map(|p| &p.imports).map(|i| {
+            format!(
+                "{} {:?} {}",
+                i.name,
+                i.access,
+                if i.defined { "defined" } else { "import" }
+            )
+        });
+        Ok(lines.collect::<Vec<_>>().join("\n"))
+    }
+
+    #[test]
+    fn strong_beats_an_earlier_weak_definition() {
+        let weak = module(vec![symbol("f", Kind::Function, Linkage::Weak)]);
+        let strong = module(vec![symbol("f", Kind::Function, Linkage::Strong)]);
+        assert_eq!(
+            check(&[weak, strong]).unwrap(),
+            "f Indirect import\nf Indirect defined"
+        );
+    }
+
+    #[test]
+    fn the_first_weak_definition_wins() {
+        let weak = module(vec![symbol("f", Kind::Function, Linkage::Weak)]);
+        let out = check(&[weak.clone(), weak]).unwrap();
+        assert_eq!(out, "f Indirect defined\nf Indirect import");
+    }
+
+    #[test]
+    fn a_copy_for_the_optimizer_counts_only_where_nothing_else_is() {
+        let copies = || {
+            module(vec![
+                symbol("f", Kind::Function, Linkage::Available),
+                symbol("provided", Kind::Function, Linkage::Available),
+            ])
+        };
+        let out = check(&[copies()]).unwrap();
+        assert_eq!(out, "f Indirect defined\nprovided Indirect import");
+        let weak = module(vec![symbol("f", Kind::Function, Linkage::Weak)]);
+        let out = check(&[copies(), weak]).unwrap();
+        assert_eq!(
+            out,
+            "f Indirect import\nprovided Indirect import\nf Indirect defined"
+        );
+    }
+
+    #[test]
+    fn two_strong_definitions_are_an_error() {
+        let strong = module(vec![symbol("f", Kind::Function, Linkage::Strong)]);
+        let error = check(&[strong.clone(), strong]).unwrap_err();
+        assert!(matches!(error, Error::DuplicateSymbol { .. }), "{error}");
+    }
+
+    #[test]
+    fn equal_local_names_stay_apart_and_keep_their_display_name() {
+        let local = module(vec![symbol("s", Kind::Data, Linkage::Local)]);
+        let out = check(&[local.clone(), local]).unwrap();
+        assert_eq!(out, "s.uruk.7.0.0 Near defined\ns.uruk.7.1.0 Near defined");
+        assert_eq!(display_name("uruk.body.s.uruk.7.1.0"), "s");
+    }
+
+    #[test]
+    fn data_of_another_file_is_near_and_data_of_nobody_is_not() {
+        let user = module(vec![
+            symbol("d", Kind::Data, Linkage::Declared),
+            symbol("stdout", Kind::Data, Linkage::Declared),
+        ]);
+        let owner = module(vec![symbol("d", Kind::Data, Linkage::Strong)]);
+        let out = check(&[user, owner]).unwrap();
+        assert_eq!(out, "d Near import\nstdout Indirect import\nd Near defined");
+    }
+
+    #[test]
+    fn a_group_is_dropped_as_a_whole() {
+        let grouped = |strong| {
+            let mut a = symbol("a", Kind::Function, Linkage::Weak);
+            a.comdat = Some(0);
+            let mut b = symbol("b", Kind::Data, strong);
+            b.comdat = Some(0);
+            let mut m = module(vec![a, b]);
+            m.comdats.push(String::from("a"));
+            m
+        };
+        let out = check(&[grouped(Linkage::Weak), grouped(Linkage::Strong)]).unwrap();
+        assert_eq!(
+            out,
+            "a Indirect defined\nb Near defined\na Indirect import\nb Near import"
+        );
+    }
+
+    #[test]
+    fn tentative_definitions_all_reach_the_linker_unless_a_real_one_exists() {
+        let common = module(vec![symbol("c", Kind::Data, Linkage::Common)]);
+        let real = module(vec![symbol("c", Kind::Data, Linkage::Strong)]);
+        let both = check(&[common.clone(), common.clone()]).unwrap();
+        assert_eq!(both, "c Near defined\nc Near defined");
+        assert_eq!(
+            check(&[common, real]).unwrap(),
+            "c Near import\nc Near defined"
+        );
+    }
+}

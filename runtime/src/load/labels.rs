@@ -1,0 +1,188 @@
+//! Labels that module-level assembly does not export, and the functions of its module.
+//!
+//! Natively a module is one object, and the assembler knows its local labels wherever the
+//! module mentions them: C declares and calls them, and so does the assembly in functions.
+//! Here the assembly lies in the data unit's object, and each function is one of its own.
+//! So, once the data is linked, the local symbols of its object are made known to the module:
+//!
+//! - What the module declares and its assembly defines locally gets a link name that is
+//!   unique in the session, like a local variable's ([`ModulePlan`]). It means the label
+//!   wherever a body goes, also in other modules, and means it rather than what another file
+//!   defines by that name.
+//! - What the text of assembly in a function names has no declaration. Such names are looked
+//!   up among the module's labels first, when the function is linked ([`Core::find_for`]).
+//!   They mean nothing elsewhere: a body with such text is not inlined into other modules
+//!   (`Reader::parcel`), nor one with any into a module with labels (`cross`).
+//!
+//! Compiled eagerly, a module is one object here too, and needs none of this.
+//!
+//! Limit: names that begin with `.L` are not among an object's symbols.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock};
+
+use uruk_codegen::{Access, Import, ModulePlan, SymbolId};
+use uruk_link::{Kind as LinkKind, Need, Placed, Resolved};
+use uruk_session::Dylib;
+
+use crate::core::{Core, Module};
+use crate::load::bind::local_link_name;
+use crate::load::names::{Definition, Name};
+
+/// What labels mean, by the name the assembly has for them.
+pub(crate) type Labels = HashMap<Box<str>, Definition>;
+
+/// A module with assembly whose data is about to be linked.
+pub(crate) struct Assembled {
+    pub(crate) module: Arc<Module>,
+    /// Its number among the files of its image.
+    pub(crate) file: usize,
+    /// The number of its object in the link.
+    pub(crate) object: usize,
+}
+
+/// The labels of a module, and the plan by which its functions reach them.
+pub(crate) struct Labelled {
+    module: Arc<Module>,
+    labels: Labels,
+    plan: ModulePlan,
+    /// What the plan's new names mean.
+    names: Vec<Name>,
+}
+
+impl Labelled {
+    /// Finds the labels of a module of image `image`, whose thread-locals are known as `tls`.
+    pub(crate) fn new(
+        assembled: &Assembled,
+        image: u64,
+        placed: &Placed<'_>,
+        tls: Option<u64>,
+    ) -> Labelled {
+        let Assembled {
+            module,
+            file,
+            object,
+        } = assembled;
+        let mut plan = module.plan().successor();
+        let mut names = Vec::new();
+        let declared = declarations(module);
+        let mut labels = Labels::new();
+        for (label, address) in placed.locals(*object) {
+            let meaning = match (label.kind, tls) {
+                (LinkKind::Tls, Some(module)) => Definition::Tls {
+                    module,
+                    offset: address,
+                },
+                _ => Definition::Address(address),
+            };
+            if let Some(&id) = declared.get(label.name)
+                && !labels.contains_key(label.name)
+            {
+                let name: Box<str> = local_link_name(label.name, image, *file, id).into();
+                plan.imports[id.index()] = Import {
+                    name: name.clone(),
+                    access: match label.kind {
+                        // Data of an image is in the reservation.
+                        LinkKind::Data => Access::Near,
+                        _ => Access::Indirect,
+                    },
+                    defined: false,
+                    bound: true,
+                    replaced: false,
+                };
+                names.push(Name::strong(name, meaning).hidden(true));
+            }
+            labels.insert(label.name.into(), meaning);
+        }
+        Labelled {
+            module: Arc::clone(module),
+            labels,
+            plan,
+            names,
+        }
+    }
+
+    /// The names that are to be defined.
+    pub(crate) fn take_names(&mut self) -> Vec<Name> {
+        std::mem::take(&mut self.names)
+    }
+
+    /// Has the functions of the module reach the labels, whose names are defined.
+    pub(crate) fn publish(self) {
+        if self.labels.is_empty() {
+            return;
+        }
+        self.module.set_plan(Arc::new(self.plan));
+        // Only the first time: a module's data is linked once.
+        let _ = self.module.labels.set(self.labels);
+    }
+}
+
+/// The symbols of a module that it does not define, by name.
+fn declarations(module: &Module) -> HashMap<&str, SymbolId> {
+    let symbols = module.readers.summary().symbols.iter().enumerate();
+    let declared = symbols.filter(|(_, info)| !info.linkage.is_definition());
+    declared
+        .map(|(index, info)| (info.name.as_str(), SymbolId(index as u32)))
+        .collect()
+}
+
+/// By name, the link names of what modules declare and their assembly, or that of a module
+/// they replaced, defines locally.
+pub(crate) fn declared_labels(modules: &[Arc<Module>]) -> BTreeMap<Box<str>, Vec<Box<str>>> {
+    let mut all: BTreeMap<Box<str>, Vec<Box<str>>> = BTreeMap::new();
+    for module in modules {
+        let plan = module.plan();
+        for (name, id) in declarations(module) {
+            let link_name = &plan.import(id).name;
+            if **link_name != *name {
+                let known = all.entry(name.into()).or_default();
+                if !known.contains(link_name) {
+                    known.push(link_name.clone());
+                }
+            }
+        }
+    }
+    all
+}
+
+/// What labels mean to a module that replaces functions of `modules`: what they mean in one
+/// of them, unless they mean something else in another.
+pub(crate) fn inherited(modules: &[Arc<Module>]) -> OnceLock<Labels> {
+    let mut all: HashMap<Box<str>, Option<Definition>> = HashMap::new();
+    for labels in modules.iter().filter_map(|module| module.labels.get()) {
+        for (name, &meaning) in labels {
+            let known = all.entry(name.clone()).or_insert(Some(meaning));
+            if *known != Some(meaning) {
+                *known = None;
+            }
+        }
+    }
+    let sure = all.into_iter();
+    let sure: Labels = sure
+        .filter_map(|(name, meaning)| Some((name, meaning?)))
+        .collect();
+    // None leaves room for those of its own assembly.
+    let some = Some(sure).filter(|all| !all.is_empty());
+    some.map_or_else(OnceLock::new, OnceLock::from)
+}
+
+impl Core {
+    /// How a function of `module` reaches `name`, where `dylib` is where the name is looked
+    /// up if it is no label of the module.
+    pub(crate) fn find_for(
+        &self,
+        module: &Module,
+        dylib: &Dylib,
+        name: &str,
+        need: Need,
+    ) -> Option<Resolved> {
+        match module.labels.get().and_then(|labels| labels.get(name)) {
+            Some(&Definition::Address(address)) => Some(Resolved::at(address)),
+            Some(&Definition::Tls { module, offset }) => {
+                Some(Resolved::thread_local(module, offset))
+            }
+            _ => self.resolve(dylib, name, need),
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! From files to an image: read, bind, give every function its stub, check that
+//! nothing is missing. Nothing is compiled here.
+
+pub(crate) mod bind;
+pub(crate) mod hooks;
+pub(crate) mod image;
+pub(crate) mod labels;
+pub(crate) mod names;
+pub(crate) mod objects;
+pub(crate) mod own;
+pub(crate) mod room;
+pub(crate) mod untrusted;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use tracing::{info, warn};
+use uruk_codegen::{Bitcode, Kind, Linkage, ModuleSummary, Placement, SymbolId};
+use uruk_link::{Binding as LinkBinding, Graph, Kind as LinkKind, Need, Object};
+use uruk_session::Tracker;
+use uruk_stubs::FunctionId;
+
+use self::bind::{Input, ObjectSymbol};
+use crate::api::error::{Error, Missing};
+use crate::core::{Core, Function, Module, static_name};
+use crate::guest::program::Mode;
+use crate::load::hooks::{Hook, Target};
+use crate::load::image::Image;
+use crate::load::names::{Definition, Name};
+use crate::removal::life::Life;
+use crate::told::stats::Counters;
+
+/// Functions and variables of libraries that programs are known to replace.
+const INTERPOSERS: [&str; 12] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "environ",
+    "_Znwm",
+    "_Znam",
+    "_ZdlPv",
+    "_ZdaPv",
+];
+
+/// One input, told by its kind. LLVM has not seen it: it does so on a thread that it can
+/// take down.
+pub(crate) enum Source {
+    Bitcode(Bitcode),
+    Text { file: String, text: String },
+    Object { file: String, bytes: Arc<[u8]> },
+}
+
+impl Source {
+    /// The input's name.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Source::Bitcode(bitcode) => bitcode.name(),
+            Source::Text { file, .. } | Source::Object { file, .. } => file,
+        }
+    }
+
+    /// Reads a file and tells what it is by its content.
+    pub(crate) fn read(path: &Path) -> Result<Source, Error> {
+        let file = path.display().to_string();
+        let bytes = std::fs::read(path).map_err(|cause| Error::File {
+            file: file.clone(),
+            cause: Arc::new(cause),
+        })?;
+        Source::from_bytes(&file, bytes)
+    }
+
+    /// IR text.
+    pub(crate) fn text(file: &str, text: &str) -> Source {
+        Source::Text {
+            file: file.to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    /// Tells what `bytes` are: bitcode (raw or wrapped), an ELF object, IR text.
+    pub(crate) fn from_bytes(file: &str, bytes: Vec<u8>) -> Result<Source, Error> {
+        if bytes.starts_with(b"BC\xC0\xDE") || bytes.starts_with(&[0xDE, 0xC0, 0x17, 0x0B]) {
+            return Ok(Source::Bitcode(Bitcode::new(file, bytes)));
+        }
+        if bytes.starts_with(b"\x7fELF") {
+            return Ok(Source::Object {
+                file: file.to_owned(),
+                bytes: bytes.into(),
+            });
+        }
+        match std::str::from_utf8(&bytes) {
+            Ok(text) if !text.trim().is_empty() && !text.contains('\0') => {
+                Ok(Source::text(file, text))
+            }
+            _ => Err(Error::UnknownFormat {
+                file: file.to_owned(),
+            }),
+        }
+    }
+}
+
+impl Core {
+    /// Binds `sources` to one image. Functions that will be compiled one by one are
+    /// defined here; the others once they are linked.
+    pub(crate) fn load(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        sources: Vec<Source>,
+        mode: Mode,
+    ) -> Result<Image, Error> {
+        let dylib = &tracker.dylib();
+        let start = Instant::now();
+        let life: Arc<Life> = Arc::default();
+        self.names.lives.note(tracker, &life);
+        let mut modules = Vec::new();
+        let mut objects = Vec::new();
+        let mut object_symbols = Vec::new();
+        for (file, source) in sources.into_iter().enumerate() {
+            let bitcode = match source {
+                Source::Bitcode(bitcode) => bitcode,
+                Source::Text { file, text } => Bitcode::from_ir_text(&file, &text)?,
+                Source::Object { file: name, bytes } => {
+                    object_symbols.push((file, object_definitions(&name, &bytes)?));
+                    objects.push((name, bytes));
+                    continue;
+                }
+            };
+            let mut module = Module::new(bitcode, self.readers(), dylib)?;
+            module.life = Arc::clone(&life);
+            modules.push((file, Arc::new(module)));
+        }
+        let image = self.bind(tracker, life, modules, objects, &object_symbols, mode)?;
+        Counters::add_time(&self.counters.load_ns, start);
+        self.warn_of_interposers(&image);
+        info!(
+            modules = image.modules.len(),
+            objects = image.objects.len(),
+            functions = self.counters.functions.load(Ordering::Relaxed),
+            elapsed = ?start.elapsed(),
+            "bound"
+        );
+        Ok(image)
+    }
+
+    fn bind(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        life: Arc<Life>,
+        modules: Vec<(usize, Arc<Module>)>,
+        objects: Vec<(String, Arc<[u8]>)>,
+        object_symbols: &[(usize, Vec<ObjectSymbol>)],
+        mode: Mode,
+    ) -> Result<Image, Error> {
+        let dylib = &tracker.dylib();
+        let mut inputs: Vec<(usize, Input<'_>)> = Vec::new();
+        for (file, module) in &modules {
+            let summary = module.readers.summary();
+            inputs.push((
+                *file,
+                Input::Module {
+                    file: module.readers.bitcode().name(),
+                    summary,
+                },
+            ));
+        }
+        for ((file, symbols), (name, _)) in object_symbols.iter().zip(&objects) {
+            inputs.push((
+                *file,
+                Input::Object {
+                    file: name,
+                    symbols,
+                },
+            ));
+        }
+        inputs.sort_by_key(|(file, _)| *file);
+        let in_order: Vec<Input<'_>> = inputs.into_iter().map(|(_, input)| input).collect();
+        let number = self.images.fetch_add(1, Ordering::Relaxed);
+        let provided = |name: &str| self.names.find(dylib, name).is_some();
+        let binding = bind::bind(number, &in_order, &provided)?;
+        drop(in_order);
+
+        let mut image = Image {
+            number,
+            life,
+            late: false,
+            modules,
+            objects,
+            discarded: Vec::new(),
+            object_functions: Vec::new(),
+            constructors: Vec::new(),
+            destructors: Vec::new(),
+            ifuncs: Vec::new(),
+        };
+        let mut plans = binding.plans;
+        for (file, module) in &image.modules {
+            let mut plan = std::mem::take(&mut plans[*file]);
+            self.plan_own(dylib, module.readers.summary(), &mut plan, number);
+            module.set_plan(Arc::new(plan));
+        }
+        self.replacing.register(tracker, &image.modules)?;
+        for (_, module) in &image.modules {
+            let count = self.define_functions(tracker, module, mode)?;
+            self.counters.functions.fetch_add(count, Ordering::Relaxed);
+            if mode == Mode::Eager {
+                self.counters.compiled.fetch_add(count, Ordering::Relaxed);
+            }
+        }
+        for (_, module) in &image.modules {
+            self.define_aliases(tracker, module, &mut image.ifuncs)?;
+        }
+        for (file, module) in &image.modules {
+            let summary = module.readers.summary();
+            let lost = &binding.dropped_keys[*file];
+            let plan = module.plan();
+            for (list, hooks) in [
+                (&summary.constructors, &mut image.constructors),
+                (&summary.destructors, &mut image.destructors),
+            ] {
+                let kept = list
+                    .iter()
+                    .filter(|e| !e.key.is_some_and(|key| lost[key.index()]));
+                hooks.extend(kept.filter_map(|entry| {
+                    let function = function_base(summary, entry.function)?;
+                    let name = plan.import(function).name.clone();
+                    let target = Target::Name(dylib.clone(), name);
+                    Some(Hook {
+                        priority: entry.priority,
+                        file: *file,
+                        target,
+                    })
+                }));
+            }
+        }
+        for (_, symbols) in object_symbols {
+            let functions = symbols.iter().filter(|s| !s.data);
+            image
+                .object_functions
+                .extend(functions.map(|s| Box::from(&*s.name)));
+            for symbol in symbols.iter().filter(|s| !s.strong) {
+                if let Some(Definition::Function { .. }) = self.names.find(dylib, &symbol.name) {
+                    image.discarded.push(symbol.name.clone().into());
+                }
+            }
+        }
+        Ok(image)
+    }
+
+    /// Gives each function the module defines a stub, unless it is compiled with the
+    /// rest; how many there are.
+    fn define_functions(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        module: &Arc<Module>,
+        mode: Mode,
+    ) -> Result<u64, Error> {
+        let plan = module.plan();
+        let mut names = Vec::new();
+        let mut count = 0;
+        for (index, info) in module.readers.summary().symbols.iter().enumerate() {
+            let symbol = SymbolId(index as u32);
+            let import = plan.import(symbol);
+            if info.kind != Kind::Function || !import.defined {
+                continue;
+            }
+            count += 1;
+            if info.placement != Placement::Own || mode == Mode::Eager {
+                continue;
+            }
+            let id = self.stub_for(module, symbol, &import.name)?;
+            let name = static_name(&import.name);
+            self.set_function(
+                id,
+                Function {
+                    module: Arc::clone(module),
+                    symbol,
+                    name,
+                },
+            );
+            let definition = Definition::Function { id };
+            let weak = info.linkage != Linkage::Strong && info.linkage != Linkage::Local;
+            names.push(Name {
+                name: import.name.clone(),
+                definition,
+                weak,
+                hidden: info.hidden,
+            });
+        }
+        let functions = names.iter().filter_map(Name::function).collect();
+        tracker.attach(self.removal_of(functions))?;
+        self.names.define(tracker, names)?;
+        Ok(count)
+    }
+
+    /// Names that stand for another function; ifuncs get a stub of their own.
+    fn define_aliases(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        module: &Arc<Module>,
+        ifuncs: &mut Vec<(FunctionId, Target)>,
+    ) -> Result<(), Error> {
+        let summary = module.readers.summary();
+        let plan = module.plan();
+        let mut names = Vec::new();
+        let mut own = Vec::new();
+        for (index, info) in summary.symbols.iter().enumerate() {
+            let import = plan.import(SymbolId(index as u32));
+            if !import.defined {
+                continue;
+            }
+            let weak = info.linkage == Linkage::Weak;
+            match info.kind {
+                Kind::Alias { .. } => {
+                    let Some(base) = function_base(summary, SymbolId(index as u32)) else {
+                        continue;
+                    };
+                    let base = &plan.import(base).name;
+                    if let Some(definition) = self.names.find(&module.dylib, base) {
+                        names.push(Name {
+                            name: import.name.clone(),
+                            definition,
+                            weak,
+                            hidden: info.hidden,
+                        });
+                    }
+                }
+                Kind::Ifunc {
+                    resolver: Some(resolver),
+                } => {
+                    let Some(base) = function_base(summary, resolver) else {
+                        continue;
+                    };
+                    let id = self.stubs.allocate()?;
+                    own.push(id);
+                    let definition = Definition::Function { id };
+                    names.push(Name {
+                        name: import.name.clone(),
+                        definition,
+                        weak,
+                        hidden: info.hidden,
+                    });
+                    let resolver = plan.import(base).name.clone();
+                    ifuncs.push((id, Target::Name(module.dylib.clone(), resolver)));
+                }
+                _ => {}
+            }
+        }
+        tracker.attach(self.removal_of(own))?;
+        self.names.define(tracker, names)?;
+        Ok(())
+    }
+
+    /// Says which definitions a natively linked program would impose on libraries and
+    /// this one does not: libraries of the process keep calling their own.
+    fn warn_of_interposers(&self, image: &Image) {
+        for (_, module) in &image.modules {
+            for info in &module.readers.summary().symbols {
+                let defined = matches!(info.linkage, Linkage::Strong | Linkage::Weak);
+                if defined && INTERPOSERS.contains(&&*info.name) {
+                    let file = module.readers.bitcode().name();
+                    let symbol = &info.name;
+                    warn!(
+                        file,
+                        symbol, "libraries of the process do not see this definition"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Every symbol the modules need and nothing defines, before any of it is linked;
+    /// names that only linking defines are left to the linker's own report.
+    pub(crate) fn check_missing(&self, image: &Image) -> Result<(), Error> {
+        let mut missing: Vec<Missing> = Vec::new();
+        // Assembly may define what the symbol tables do not show.
+        let has_asm = image
+            .modules
+            .iter()
+            .any(|(_, m)| m.readers.summary().has_inline_asm);
+        for (_, module) in &image.modules {
+            let summary = module.readers.summary();
+            let suspects = self.undefined_in(module);
+            if suspects.is_empty() || has_asm {
+                continue;
+            }
+            // A declaration alone needs nothing: only what bodies or data mention.
+            let users = module.readers.reader()?.users(&suspects)?;
+            for (symbol, users) in suspects.iter().zip(users) {
+                if users.is_empty() {
+                    continue;
+                }
+                let file = module.readers.bitcode().name();
+                let users = users.iter().map(|user| format!("{file}: {user}"));
+                let name = &summary.symbols[symbol.index()].name;
+                match missing.iter_mut().find(|m| m.symbol == *name) {
+                    Some(known) => known.needed_by.extend(users),
+                    None => missing.push(Missing {
+                        symbol: name.clone(),
+                        needed_by: users.collect(),
+                    }),
+                }
+            }
+        }
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::MissingSymbols { missing })
+        }
+    }
+
+    fn undefined_in(&self, module: &Module) -> Vec<SymbolId> {
+        let summary = module.readers.summary();
+        let plan = module.plan();
+        let undefined = |(index, info): (usize, &uruk_codegen::SymbolInfo)| {
+            let id = SymbolId(index as u32);
+            let import = plan.import(id);
+            let is_reference = info.linkage == Linkage::Declared
+                || (info.linkage.is_definition() && !import.defined);
+            let bounds = info.name.starts_with("__start_") || info.name.starts_with("__stop_");
+            if !is_reference || import.bound || bounds || info.name.starts_with("llvm.") {
+                return None;
+            }
+            let thread_local = info.kind == Kind::ThreadLocal;
+            let mut need = Need::default();
+            need.thread_local = thread_local;
+            self.resolve(&module.dylib, &info.name, need)
+                .is_none()
+                .then_some(id)
+        };
+        summary
+            .symbols
+            .iter()
+            .enumerate()
+            .filter_map(undefined)
+            .collect()
+    }
+}
+
+/// The function a symbol finally names.
+pub(crate) fn function_base(summary: &ModuleSummary, mut symbol: SymbolId) -> Option<SymbolId> {
+    for _ in 0..64 {
+        match summary.symbols[symbol.index()].kind {
+            Kind::Function | Kind::Ifunc { .. } => return Some(symbol),
+            Kind::Alias {
+                base: Some(base),
+                exact: true,
+            } => symbol = base,
+            _ => return None,
+        }
+    }
+    None
+}
+
+fn object_definitions(file: &str, bytes: &[u8]) -> Result<Vec<ObjectSymbol>, Error> {
+    let graph = Graph::new(vec![Object::parse(file, bytes)?])?;
+    Ok(graph
+        .definitions()
+        .map(|d| ObjectSymbol {
+            name: d.name.to_owned(),
+            strong: d.binding == LinkBinding::Strong,
+            data: d.kind == LinkKind::Data,
+        })
+        .collect())
+}

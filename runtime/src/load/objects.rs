@@ -1,0 +1,357 @@
+//! Functions of object files: each global one has a stub, like a compiled one, so that it
+//! can be replaced.
+//!
+//! The functions of an object are one piece of memory, which no version owns alone: each
+//! version [holds](Holding) it. References between its own global functions go through
+//! stubs (`uruk_link`'s `preempt`); local functions are called directly, and run old code
+//! for as long as somebody who calls them does.
+//!
+//! | what an object gives away | its memory stays until |
+//! |---|---|
+//! | names of variables, thread-locals, constructors, addresses of its own | it is removed |
+//! | none of these, and it came to replace functions | no version of its functions is kept, and nobody is in it |
+//!
+//! Both locks here are taken under a pass of the gate, and nothing is locked inside them.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::CStr;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock, PoisonError};
+
+use uruk_link::{Graph, Kind as LinkKind, Object, Place};
+use uruk_locks::{Mutex, MutexGuard};
+use uruk_session::{Dylib, DylibId, Tracker};
+use uruk_stubs::FunctionId;
+use uruk_tiering::{Entry, Purpose, Tier, VersionId};
+
+use crate::api::error::Error;
+use crate::core::{Body, Core, static_name};
+use crate::load::names::{Definition, Name};
+use crate::removal::Holding;
+
+/// An object file whose functions have stubs.
+pub(crate) struct ObjectFile {
+    pub(crate) name: String,
+    /// Whether its compiler said that its functions hold no parts of each other.
+    pub(crate) apart: Apart,
+    /// Names of functions that it calls without going through their stubs.
+    pub(crate) bypassed: Vec<Box<str>>,
+    /// The functions it came with. Set once.
+    pub(crate) functions: OnceLock<Vec<FunctionId>>,
+}
+
+/// What is known of the compile of an object (`-frecord-gcc-switches`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Apart {
+    /// Nothing, or that functions may have been inlined.
+    Unknown,
+    /// `-fPIC -fsemantic-interposition`: compilers take nothing from global functions, but
+    /// from inline ones, which are in groups.
+    Ungrouped,
+    /// `-O0`.
+    All,
+}
+
+/// What stands behind a stub: a function of an object.
+#[derive(Clone)]
+pub(crate) struct ObjectBody {
+    pub(crate) file: Arc<ObjectFile>,
+    pub(crate) link_name: Arc<str>,
+    /// The name people know, kept for ever.
+    pub(crate) name: &'static CStr,
+    /// In a group: see [`Apart::Ungrouped`].
+    pub(crate) grouped: bool,
+}
+
+/// The code of a function of an object.
+#[derive(Clone)]
+pub(crate) struct ObjectCode {
+    pub(crate) file: Arc<ObjectFile>,
+    pub(crate) range: Range<u64>,
+    pub(crate) holding: Arc<Holding>,
+}
+
+/// A variable that an object defines.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Variable {
+    pub(crate) size: u64,
+    image: u64,
+}
+
+/// An image with objects, and the variables of others that it was linked against.
+struct User {
+    files: String,
+    addresses: Vec<u64>,
+}
+
+/// Variables by dylib and name.
+type Variables = HashMap<(DylibId, Box<str>), Variable>;
+
+/// What a session knows of object files.
+#[derive(Default)]
+pub(crate) struct Objects {
+    versions: Mutex<HashMap<VersionId, (FunctionId, ObjectCode)>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    variables: Variables,
+    /// By number of the image.
+    users: HashMap<u64, User>,
+}
+
+impl ObjectFile {
+    pub(crate) fn new(name: String, apart: Apart, bypassed: Vec<Box<str>>) -> ObjectFile {
+        ObjectFile {
+            name,
+            apart,
+            bypassed,
+            functions: OnceLock::new(),
+        }
+    }
+}
+
+impl Objects {
+    fn versions(&self) -> MutexGuard<'_, HashMap<VersionId, (FunctionId, ObjectCode)>> {
+        self.versions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Files a version before it can run.
+    pub(crate) fn file(&self, version: VersionId, id: FunctionId, code: ObjectCode) {
+        self.versions().insert(version, (id, code));
+    }
+
+    /// Takes a version out; its code goes with the value.
+    #[must_use]
+    pub(crate) fn take(&self, version: VersionId) -> Option<ObjectCode> {
+        self.versions().remove(&version).map(|(_, code)| code)
+    }
+
+    /// Whether a version is a function's of an object.
+    pub(crate) fn has(&self, version: VersionId) -> bool {
+        self.versions().contains_key(&version)
+    }
+
+    /// Takes all versions of a function out.
+    #[must_use]
+    pub(crate) fn take_all(&self, id: FunctionId) -> Vec<ObjectCode> {
+        let mut versions = self.versions();
+        let of_id = versions.extract_if(|_, (function, _)| *function == id);
+        of_id.map(|(_, (_, code))| code).collect()
+    }
+
+    /// The code there is of functions that `wanted` wants.
+    pub(crate) fn code_of(
+        &self,
+        wanted: impl Fn(FunctionId) -> bool,
+    ) -> Vec<(FunctionId, ObjectCode)> {
+        let versions = self.versions();
+        let found = versions.values().filter(|(id, _)| wanted(*id));
+        found.cloned().collect()
+    }
+
+    /// A variable that an object defines.
+    pub(crate) fn variable(&self, dylib: &Dylib, name: &str) -> Option<Variable> {
+        let key = (dylib.id(), Box::from(name));
+        self.known().variables.get(&key).copied()
+    }
+
+    /// Notes the variables of an image, and those it was linked against.
+    pub(crate) fn add_image<'a>(
+        &self,
+        image: u64,
+        dylib: &Dylib,
+        variables: impl Iterator<Item = (&'a str, u64)>,
+        files: String,
+        addresses: Vec<u64>,
+    ) {
+        let mut known = self.known();
+        for (name, size) in variables {
+            let variable = Variable { size, image };
+            known
+                .variables
+                .entry((dylib.id(), name.into()))
+                .or_insert(variable);
+        }
+        if !addresses.is_empty() {
+            known.users.insert(image, User { files, addresses });
+        }
+    }
+
+    /// Forgets an image.
+    pub(crate) fn forget_image(&self, image: u64) {
+        let mut known = self.known();
+        if known.users.remove(&image).is_some() || !known.variables.is_empty() {
+            known
+                .variables
+                .retain(|_, variable| variable.image != image);
+        }
+    }
+
+    /// Object files that were linked against what is at `address`.
+    pub(crate) fn users(&self, address: u64) -> Vec<String> {
+        let known = self.known();
+        let users = known.users.values();
+        let users = users.filter(|user| user.addresses.contains(&address));
+        users.map(|user| user.files.clone()).collect()
+    }
+}
+
+/// Functions that got a stub, by name, and the files they are in.
+pub(crate) type Stubbed = HashMap<Box<str>, (FunctionId, Arc<ObjectFile>)>;
+
+/// What is known of the object files of an image.
+pub(crate) fn object_files(files: &[Object<'_>]) -> Vec<(String, Apart)> {
+    let of = |file: &Object<'_>| (file.name().to_owned(), apart(file.command_line()));
+    files.iter().map(of).collect()
+}
+
+/// What the recorded command line says. Of contradicting options the last counts.
+fn apart(command_line: &[u8]) -> Apart {
+    let text = String::from_utf8_lossy(command_line);
+    let (mut level, mut pic, mut interposed) = ("", false, false);
+    for word in text.split(|c: char| c == '\0' || c.is_whitespace()) {
+        match word {
+            "-fPIC" | "-fpic" => pic = true,
+            "-fPIE" | "-fpie" | "-fno-pic" | "-fno-PIC" => pic = false,
+            "-fsemantic-interposition" => interposed = true,
+            "-fno-semantic-interposition" | "-Ofast" => interposed = false,
+            _ if word.starts_with("-O") => level = word,
+            _ => {}
+        }
+    }
+    match (level, pic && interposed) {
+        ("-O0", _) => Apart::All,
+        (_, true) => Apart::Ungrouped,
+        _ => Apart::Unknown,
+    }
+}
+
+/// True for what gets a stub.
+pub(crate) fn is_function(place: &Place<'_>) -> bool {
+    place.callable && place.definition.kind == LinkKind::Function && place.at.is_some()
+}
+
+impl Core {
+    /// Gives the functions of the objects of an image stubs and names, and has references
+    /// to them go there. The first `ours` objects are not the user's.
+    pub(crate) fn stub_objects(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        graph: &mut Graph<'_>,
+        ours: usize,
+        files: Vec<(String, Apart)>,
+    ) -> Result<Stubbed, Error> {
+        let dylib = &tracker.dylib();
+        let mut by_place: HashMap<(u32, u64), FunctionId> = HashMap::new();
+        let mut functions: HashMap<Box<str>, (FunctionId, usize, bool)> = HashMap::new();
+        let mut yielding = HashSet::new();
+        let mut names = Vec::new();
+        for place in graph.places() {
+            let file = (place.object as usize).checked_sub(ours);
+            let (Some(file), Some(at), true) = (file, place.at, is_function(&place)) else {
+                continue;
+            };
+            let name = place.definition.name;
+            let weak = place.definition.binding != uruk_link::Binding::Strong;
+            if weak && self.names.find_own(dylib, name).is_some() {
+                // Another definition was first.
+                yielding.insert(name);
+                continue;
+            }
+            let id = match by_place.get(&at) {
+                Some(&id) => id,
+                None => self.stubs.allocate()?,
+            };
+            by_place.insert(at, id);
+            names.push(Name {
+                name: name.into(),
+                definition: Definition::Function { id },
+                weak,
+                hidden: place.definition.hidden,
+            });
+            functions.insert(Box::from(name), (id, file, place.grouped));
+        }
+        if functions.is_empty() && yielding.is_empty() {
+            return Ok(HashMap::new());
+        }
+        tracker.attach(self.removal_of(by_place.into_values().collect()))?;
+        self.names.define(tracker, names)?;
+        graph.preempt(|definition| {
+            functions.contains_key(definition.name) || yielding.contains(&definition.name)
+        });
+        let bypassed: Vec<Box<str>> = graph.bypassed().into_iter().map(Box::from).collect();
+        let files = files.into_iter();
+        let files: Vec<Arc<ObjectFile>> = files
+            .map(|(name, apart)| Arc::new(ObjectFile::new(name, apart, bypassed.clone())))
+            .collect();
+        let mut of_file: Vec<HashSet<FunctionId>> = vec![HashSet::new(); files.len()];
+        let mut stubbed = HashMap::with_capacity(functions.len());
+        for (name, (id, file, grouped)) in functions {
+            let body = ObjectBody {
+                file: Arc::clone(&files[file]),
+                link_name: Arc::from(&*name),
+                name: static_name(&name),
+                grouped,
+            };
+            if of_file[file].insert(id) {
+                self.set_body(id, Body::Object(body));
+            }
+            stubbed.insert(name, (id, Arc::clone(&files[file])));
+        }
+        for (file, functions) in files.iter().zip(of_file) {
+            let _ = file.functions.set(functions.into_iter().collect());
+        }
+        Ok(stubbed)
+    }
+
+    /// Makes the code of an object's function what calls reach, for the first time.
+    pub(crate) fn publish_object(&self, id: FunctionId, code: ObjectCode) -> Result<(), Error> {
+        let version = self.tiers.versions.ids.next();
+        let entry = code.range.start;
+        let versions = self.tiers.versions.of(id);
+        self.objects.file(version, id, code);
+        let refused = |cause: uruk_tiering::VersionError| Error::Version {
+            message: cause.to_string(),
+            late: false,
+        };
+        let ticket = versions
+            .request(version, Tier::Baseline, Purpose::First)
+            .map_err(refused)?;
+        versions.start(ticket).map_err(refused)?;
+        versions.ready(ticket, Entry(entry)).map_err(refused)?;
+        versions
+            .publish(ticket, |entry| self.stubs.publish(id, entry.0))
+            .map_err(refused)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Apart, apart};
+
+    #[test]
+    fn recorded_options_tell_whether_functions_are_apart() {
+        let cases: [(&[u8], Apart); 7] = [
+            (b"", Apart::Unknown),
+            (b"\0/usr/bin/clang -c -O2 -fPIC x.c\0", Apart::Unknown),
+            (b"-O2\0-fPIC\0-fsemantic-interposition\0", Apart::Ungrouped),
+            (
+                b"-O2\0-fPIC\0-fsemantic-interposition\0-fno-pic\0",
+                Apart::Unknown,
+            ),
+            (b"-fPIE\0-fsemantic-interposition\0", Apart::Unknown),
+            (b"\0clang -O2 -O0 -c x.c\0", Apart::All),
+            (b"-O0\0-O1\0", Apart::Unknown),
+        ];
+        for (line, wanted) in cases {
+            assert_eq!(apart(line), wanted, "{}", String::from_utf8_lossy(line));
+        }
+    }
+}

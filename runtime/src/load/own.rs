@@ -1,0 +1,218 @@
+//! What every image has of its own: the part of the C library that a static linker puts into
+//! each executable and library, and the handle by which they are told apart.
+//!
+//! | name | what it is | bytes |
+//! |---|---|---|
+//! | `__dso_handle` | a word that holds its own address, as that of a shared library does | 8 |
+//! | `atexit`, `at_quick_exit` | `mov rsi, handle; mov rax, function; jmp rax` | 22 |
+//! | `pthread_atfork` | `mov rcx, handle; mov rax, function; jmp rax` | 22 |
+//!
+//! It is made when an image is linked that mentions one of them, and goes with the image and
+//! the last code that was linked against it. Modules mention the names with a suffix
+//! ([`SUFFIX`]), as they do local ones, so that a body that is inlined elsewhere still
+//! registers for its own image; object files by the names themselves. A dylib that defines a
+//! name of these itself is left its own, as by a linker.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, Weak};
+
+use uruk_codegen::{Linkage, ModulePlan, ModuleSummary};
+use uruk_heap::Pool;
+use uruk_link::Graph;
+use uruk_locks::Mutex;
+use uruk_session::{Dylib, Tracker};
+
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::fork::gate;
+use crate::guest::exit;
+use crate::load::image::Image;
+use crate::load::names::{Definition, Name};
+use crate::removal::Parts;
+use crate::removal::life::{Gone, Life};
+
+/// The names, in the order of [`Own`].
+const NAMES: [&str; 4] = ["__dso_handle", "atexit", "at_quick_exit", "pthread_atfork"];
+
+/// Ends link names; in front of it the number of the image.
+const SUFFIX: &str = ".own";
+
+/// Distance of one function from the next.
+const STRIDE: usize = 32;
+
+/// The addresses of what an image has of its own.
+pub(crate) struct Own([u64; NAMES.len()]);
+
+/// Says whose a handle is, until its memory goes.
+pub(crate) struct Handle {
+    address: u64,
+    life: Weak<Life>,
+}
+
+static HANDLES: Mutex<BTreeMap<u64, Weak<Life>>> = Mutex::new(BTreeMap::new());
+
+impl Handle {
+    fn new(address: u64, life: &Arc<Life>) -> Handle {
+        let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
+        let weak = Arc::downgrade(life);
+        handles.insert(address, Weak::clone(&weak));
+        drop(handles);
+        life.note_handle(address);
+        Handle {
+            address,
+            life: weak,
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let _pass = gate::enter();
+        let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.remove(&self.address);
+        drop(handles);
+        if let Some(life) = self.life.upgrade() {
+            life.forget_handle(self.address);
+        }
+    }
+}
+
+/// The image whose handle is at `address`; `None` if it is no handle of ours. Under a pass.
+pub(crate) fn image_of(address: u64) -> Option<Result<Arc<Life>, Gone>> {
+    let handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let life = handles.get(&address)?;
+    Some(life.upgrade().ok_or(Gone))
+}
+
+fn link_name(name: &str, image: u64) -> String {
+    format!("{name}{}{image}{SUFFIX}", crate::load::bind::LOCAL_MARKER)
+}
+
+/// Whether a plan mentions what its image has of its own.
+fn mentions(plan: &ModulePlan) -> bool {
+    plan.imports
+        .iter()
+        .any(|import| import.name.ends_with(SUFFIX))
+}
+
+/// A function that passes its arguments on with a handle in the register that `load` (a
+/// `movabs`) loads.
+fn function(load: [u8; 2], handle: u64, target: u64) -> [u8; STRIDE] {
+    // Traps, where nothing else is.
+    let mut code = [0xcc; STRIDE];
+    code[..2].copy_from_slice(&load);
+    code[2..10].copy_from_slice(&handle.to_le_bytes());
+    // mov rax, imm64; jmp rax
+    code[10..12].copy_from_slice(&[0x48, 0xb8]);
+    code[12..20].copy_from_slice(&target.to_le_bytes());
+    code[20..22].copy_from_slice(&[0xff, 0xe0]);
+    code
+}
+
+impl Own {
+    /// Where `name` is, if it is one of these.
+    pub(crate) fn find(&self, name: &str) -> Option<u64> {
+        let at = NAMES.iter().position(|own| *own == name)?;
+        Some(self.0[at])
+    }
+}
+
+impl Core {
+    /// Has a module of image `image` mention what that has of its own.
+    pub(crate) fn plan_own(
+        &self,
+        dylib: &Dylib,
+        summary: &ModuleSummary,
+        plan: &mut ModulePlan,
+        image: u64,
+    ) {
+        for (info, import) in summary.symbols.iter().zip(&mut plan.imports) {
+            let undefined = info.linkage == Linkage::Declared && !import.bound;
+            if undefined && self.is_own(dylib, &info.name) {
+                import.name = link_name(&info.name, image).into();
+            }
+        }
+    }
+
+    /// Whether an image in `dylib` has `name` of its own, should it mention it.
+    pub(crate) fn is_own(&self, dylib: &Dylib, name: &str) -> bool {
+        // What the process would answer with is not a definition of the program's.
+        NAMES.contains(&name)
+            && self.names.find(dylib, name) == self.names.find_own(self.names.host(), name)
+    }
+
+    /// Makes what an image has of its own, if it or one of the object files in `graph` mentions
+    /// it.
+    pub(crate) fn provide_own(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        image: &Image,
+        graph: &Graph<'_>,
+    ) -> Result<Option<Own>, Error> {
+        let by_modules = image
+            .modules
+            .iter()
+            .any(|(_, module)| mentions(&module.plan()));
+        let dylib = &tracker.dylib();
+        let by_objects = || {
+            let mut undefined = graph.undefined();
+            undefined.any(|undefined| self.is_own(dylib, undefined.name))
+        };
+        if !by_modules && (image.objects.is_empty() || !by_objects()) {
+            return Ok(None);
+        }
+        let mut word = self.heap.allocate(Pool::ReadOnly, 8, 8)?;
+        let handle = word.address();
+        word.write(0, &handle.to_le_bytes())?;
+        let functions = [
+            ([0x48, 0xbe], exit::atexit_of as *const () as u64),
+            ([0x48, 0xbe], exit::at_quick_exit_of as *const () as u64),
+            ([0x48, 0xb9], exit::pthread_atfork_of as *const () as u64),
+        ];
+        let size = functions.len() * STRIDE;
+        let mut code = self.heap.allocate(Pool::Code, size, STRIDE)?;
+        for (index, (load, target)) in functions.into_iter().enumerate() {
+            code.write(index * STRIDE, &function(load, handle, target))?;
+        }
+        let start = code.address();
+        let at = |index: usize| start + (index * STRIDE) as u64;
+        let own = Own([handle, at(0), at(1), at(2)]);
+        let parts = Parts {
+            memory: vec![code.seal()?, word.seal()?],
+            handle: Some(Handle::new(handle, image.life.root())),
+            ..Parts::default()
+        };
+        self.hold(tracker, image, parts, true)?;
+        let names = NAMES.iter().zip(own.0).map(|(name, address)| {
+            let name = link_name(name, image.number);
+            Name::strong(name, Definition::Address(address)).hidden(true)
+        });
+        self.names.define(tracker, names.collect())?;
+        Ok(Some(own))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NAMES, STRIDE, function, link_name};
+
+    #[test]
+    fn a_function_passes_on_its_handle() {
+        let code = function([0x48, 0xbe], 0x1122_3344_5566_7788, 0x99);
+        let wanted = "48be8877665544332211 48b89900000000000000 ffe0";
+        let hex: String = code[..22]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert_eq!(hex, wanted.replace(' ', ""));
+        assert!(code[22..].iter().all(|&byte| byte == 0xcc));
+        assert_eq!(code.len(), STRIDE);
+    }
+
+    #[test]
+    fn people_know_the_names_without_their_suffix() {
+        for name in NAMES {
+            assert_eq!(crate::load::bind::display_name(&link_name(name, 7)), name);
+        }
+    }
+}

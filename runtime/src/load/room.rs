@@ -1,0 +1,145 @@
+//! Room in the address space: where a session lies, and what it takes where that is
+//! limited (`ulimit -v`, `ulimit -d`).
+//!
+//! With `left` bytes left before anything is made:
+//!
+//! | taken by | bytes |
+//! |---|---|
+//! | nothing: [`Error::Room`] | `left` < [`NEEDED`] |
+//! | the heap with its alias | a quarter to a half of `left` ([`Room`]) |
+//! | the stack of a thread | 1/16 of what is left then, 2 to 16 MiB |
+//! | stacks of compile workers | 1/4 of it; one worker at least |
+//!
+//! The rest is LLVM's, whose compiles take 20 to 60 MiB, and the program's.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+use uruk_heap::{Place, Room};
+use uruk_link::Object;
+
+use crate::api::error::{Error, limits};
+use crate::api::jit::JitBuilder;
+use crate::fork::thread::{self, STACK};
+
+/// What helps who [wants low addresses](Error::wants_low_addresses), in the command.
+pub(crate) const LOW_ADDRESSES: &str = "`--low-addresses` places the program below 2 GiB";
+
+/// After this long without a write, or twice that, code can no more be written
+/// ([`Heap::rest`](uruk_heap::Heap::rest)). Closing takes 18 us; opening makes the next first
+/// call 11 us later, and 2 us for each page that is written again. Closed after every
+/// publication it would cost that each time, for compiles of 200 us.
+pub(crate) const REST: Duration = Duration::from_millis(20);
+
+/// What an ELF file begins with.
+const ELF: &[u8] = b"\x7fELF";
+
+/// The least that a session is begun with: a small heap, three threads, and one compile.
+const NEEDED: usize = 40 << 20;
+
+/// The smallest stack on which LLVM compiles what people write.
+const SMALLEST_STACK: usize = 2 << 20;
+
+/// Whether there is room for a session.
+pub(crate) fn check() -> Result<(), Error> {
+    match Room::now() {
+        Some(room) if room.left() < NEEDED => Err(Error::Room {
+            limit: room.limit,
+            used: room.used,
+            needed: NEEDED,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// What LLVM says of a failed allocation, with the limit that may be why.
+pub(crate) fn with_limits(message: &str) -> String {
+    // "Allocation failed", "Buffer allocation failed".
+    let room = Room::now().filter(|_| message.contains("llocation failed"));
+    room.map_or_else(
+        || message.to_owned(),
+        |room| format!("{message}: {}", limits(room.limit, room.used, None)),
+    )
+}
+
+/// Sets the stack of threads to come to what there is room for, and gives how many of
+/// `jobs` workers there is room for.
+pub(crate) fn threads(jobs: usize) -> usize {
+    let (stack, workers) = share(Room::now().map(|room| room.left()), jobs);
+    thread::set_stack(stack);
+    workers
+}
+
+/// Stack of a thread, and how many of `jobs` workers.
+fn share(left: Option<usize>, jobs: usize) -> (usize, usize) {
+    const MIB: usize = 1 << 20;
+    let Some(left) = left else {
+        return (STACK, jobs);
+    };
+    let stack = (left / 16 / MIB * MIB).clamp(SMALLEST_STACK, STACK);
+    (stack, (left / 4 / stack).clamp(1, jobs))
+}
+
+impl JitBuilder {
+    /// Makes room for that many bytes of variables, up to 1.8 GiB with the largest
+    /// reservation; there is room for 0.9 GiB in any case ([`HeapConfig::data`]). A module
+    /// whose data does not fit fails to load, with an error that tells how much
+    /// [would do](Error::wants_static_data).
+    ///
+    /// [`HeapConfig::data`]: uruk_heap::HeapConfig
+    #[must_use]
+    pub fn static_data(mut self, bytes: usize) -> JitBuilder {
+        self.heap.data = bytes;
+        self
+    }
+
+    /// Places code and data below 2 GiB, as objects of the small non-PIC model need, and
+    /// inline assembly that takes addresses for numbers of 32 bits; at most 1.5 GiB
+    /// ([`HeapConfig::place`]). Without it they fail to link, with an error that
+    /// [says so](Error::wants_low_addresses). By default memory is placed at random
+    /// anywhere. See [`needs_low_addresses`].
+    #[must_use]
+    pub fn low_addresses(mut self, low: bool) -> JitBuilder {
+        self.heap.place = match low {
+            true => Place::Low,
+            false => Place::Random,
+        };
+        self
+    }
+}
+
+/// Whether a file is an object that has to lie below 2 GiB, because its code holds
+/// addresses in fields of 32 bits (the small non-PIC model): a session that is to take it
+/// needs [`JitBuilder::low_addresses`](crate::JitBuilder::low_addresses). What cannot be
+/// read needs nothing: adding it tells why.
+pub fn needs_low_addresses(path: &Path) -> bool {
+    let object = || {
+        let mut file = File::open(path).ok()?;
+        // Others are not read here, which may be large.
+        let mut bytes = vec![0; ELF.len()];
+        file.read_exact(&mut bytes).ok()?;
+        if bytes != ELF {
+            return None;
+        }
+        file.read_to_end(&mut bytes).ok()?;
+        let object = Object::parse("", &bytes).ok()?;
+        Some(object.needs_low_addresses())
+    };
+    object().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{STACK, share};
+
+    #[test]
+    fn threads_get_a_share_of_what_is_left() {
+        const MIB: usize = 1 << 20;
+        assert_eq!(share(None, 9), (STACK, 9));
+        let table = [0, 10, 40, 100, 1000].map(|left| share(Some(left * MIB), 9));
+        let expected = [(2, 1), (2, 1), (2, 5), (6, 4), (16, 9)];
+        assert_eq!(table, expected.map(|(stack, jobs)| (stack * MIB, jobs)));
+    }
+}

@@ -1,0 +1,350 @@
+//! Inputs that strangers wrote: read by another process first.
+//!
+//! LLVM's reader trusts what it reads in places. Damaged bitcode makes it follow wild
+//! pointers, allocate without end or loop, and no check before it finds all of that. So a
+//! session with [`JitBuilder::untrusted`] forks a child for each input of bitcode or IR.
+//! The child reads all of it, verifies it and compiles it once at the first tier, within a
+//! limit of time and of memory, and says through a pipe what it found. Only what it came to
+//! the end of is read here. It forks again for the next input, so nothing an input does to
+//! the child meets another.
+//!
+//! The child runs code of ours and LLVM's alone: every signal goes back to its default
+//! before the input is touched, no worker is started there ([`fork::bare`]), and it leaves by
+//! `_exit`. Handlers of `pthread_atfork` run as before every fork, on both sides. The fork
+//! goes through the gate as every other, so LLVM's own locks are free in the child.
+//!
+//! What this does not decide: what the code *does* when it runs. It also takes the
+//! compiler's word for tiers 2 and 3, whose failures cost a thread (`uruk_codegen::fatal`).
+
+use std::ffi::c_int;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use uruk_codegen::{Bitcode, CodegenError, fatal};
+
+use crate::api::error::Error;
+use crate::api::jit::JitBuilder;
+use crate::core::Core;
+use crate::fork;
+use crate::load::Source;
+
+/// What the child that reads an untrusted input may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Untrusted {
+    /// Processor time, rounded up to whole seconds. Default: 20 s.
+    pub processor_time: Duration,
+    /// Time of the clock; it bounds how long an `add` waits. Default: 60 s.
+    pub time: Duration,
+    /// Bytes of address space beside what the process has already. Default: 2 GiB.
+    pub memory: u64,
+}
+
+impl Default for Untrusted {
+    fn default() -> Untrusted {
+        Untrusted {
+            processor_time: Duration::from_secs(20),
+            time: Duration::from_secs(60),
+            memory: 2 << 30,
+        }
+    }
+}
+
+/// Why an untrusted input was not let in.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// It is not valid; LLVM, or the check before it, says why.
+    Invalid(String),
+    /// LLVM crashed while reading it.
+    Crashed {
+        /// The signal that ended the child.
+        signal: i32,
+    },
+    /// Reading it took more than this of processor time.
+    ProcessorTime(Duration),
+    /// Reading it was not done after this time.
+    Time(Duration),
+    /// Reading it took more than so many bytes.
+    Memory(u64),
+    /// The child ended without a word, and nobody knows how.
+    Silent,
+    /// There could be no child.
+    Unreadable(Arc<io::Error>),
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rejection::Invalid(message) => f.write_str(message),
+            Rejection::Crashed { signal } => {
+                write!(f, "LLVM crashed while reading it (signal {signal})")
+            }
+            Rejection::ProcessorTime(limit) => {
+                write!(
+                    f,
+                    "LLVM took more than {limit:?} of processor time to read it"
+                )
+            }
+            Rejection::Time(limit) => write!(f, "LLVM had not read it after {limit:?}"),
+            Rejection::Memory(limit) => {
+                write!(f, "LLVM took more than {limit} bytes of memory to read it")
+            }
+            Rejection::Silent => f.write_str("the process that read it ended without a word"),
+            Rejection::Unreadable(cause) => write!(f, "no process to read it in: {cause}"),
+        }
+    }
+}
+
+impl JitBuilder {
+    /// Bitcode and IR that are added, run or replaced with were written by strangers: a
+    /// child process reads each of them first, within these limits, and what LLVM crashes
+    /// or hangs on is [`Error::Untrusted`]. An `add` takes a fork, and as long again as
+    /// compiling all of the module at the first tier. The embedder sees a `SIGCHLD`.
+    ///
+    /// ```
+    /// use uruk::{Jit, Untrusted};
+    ///
+    /// let jit = Jit::builder().untrusted(Untrusted::default()).build()?;
+    /// jit.add_ir("m", "define i32 @one() { ret i32 1 }")?;
+    /// assert!(jit.add_bitcode("bad", b"BC\xC0\xDE and so on".as_slice()).is_err());
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    #[must_use]
+    pub fn untrusted(mut self, limits: Untrusted) -> JitBuilder {
+        self.untrusted = Some(limits);
+        self
+    }
+}
+
+impl Core {
+    /// Has inputs read apart within `limits`, if there are any; once, at the beginning.
+    pub(crate) fn distrust(&self, limits: Option<Untrusted>) {
+        if let Some(limits) = limits {
+            let _ = self.untrusted.set(limits);
+        }
+    }
+
+    /// Has `source` read apart, if the session's inputs are untrusted. Without a pass.
+    pub(crate) fn admit(&self, source: &Source) -> Result<(), Error> {
+        let limits = self.untrusted.get();
+        limits.map_or(Ok(()), |limits| limits.admit(source))
+    }
+}
+
+/// The child came to the end and found nothing wrong.
+const GOOD: u8 = b'+';
+/// It is refused with a message.
+const BAD: u8 = b'-';
+/// LLVM had no memory left.
+const FULL: u8 = b'm';
+/// Bytes of a message that are passed on.
+const MESSAGE: usize = 4000;
+/// How often the parent looks whether the child is still there.
+const LOOK: c_int = 50;
+
+impl Untrusted {
+    /// Has a child read `source`. Without a pass: the fork closes the gate.
+    pub(crate) fn admit(&self, source: &Source) -> Result<(), Error> {
+        if matches!(source, Source::Object { .. }) {
+            // No LLVM reads it, and what does checks every bound.
+            return Ok(());
+        }
+        self.read_apart(source).map_err(|why| Error::Untrusted {
+            file: source.name().to_owned(),
+            why,
+        })
+    }
+
+    fn read_apart(&self, source: &Source) -> Result<(), Rejection> {
+        let (from, to) = pipe().map_err(|cause| Rejection::Unreadable(Arc::new(cause)))?;
+        let bare = fork::bare();
+        // SAFETY: the child runs `child` only, which never returns.
+        let id = unsafe { libc::fork() };
+        if id == 0 {
+            self.child(source, to);
+        }
+        drop(bare);
+        if id < 0 {
+            return Err(Rejection::Unreadable(Arc::new(io::Error::last_os_error())));
+        }
+        drop(to);
+        let (answer, status) = self.wait(id, from);
+        self.judge(&answer, status)
+    }
+
+    /// What the child said, and how it ended if that can be known.
+    fn wait(&self, id: c_int, from: OwnedFd) -> (Vec<u8>, Option<c_int>) {
+        let mut from = std::fs::File::from(from);
+        let mut answer = Vec::new();
+        let start = Instant::now();
+        let mut status = None;
+        loop {
+            let mut ready = libc::pollfd {
+                fd: from.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            // SAFETY: one valid entry.
+            let count = unsafe { libc::poll(&raw mut ready, 1, LOOK) };
+            if count > 0 {
+                let mut piece = [0; 512];
+                match from.read(&mut piece) {
+                    Ok(0) => break,
+                    Ok(length) => answer.extend_from_slice(&piece[..length]),
+                    Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => break,
+                }
+            } else if status.is_some() {
+                // It is gone, and somebody else has inherited the pipe.
+                break;
+            } else if start.elapsed() > self.time {
+                // SAFETY: our child, which is not waited for yet.
+                unsafe { libc::kill(id, libc::SIGKILL) };
+            }
+            if status.is_none() {
+                status = reap(id, libc::WNOHANG);
+            }
+        }
+        // Its end of the pipe is closed: it is about to end, or has.
+        let status = status.or_else(|| reap(id, 0));
+        (answer, status)
+    }
+
+    fn judge(&self, answer: &[u8], status: Option<c_int>) -> Result<(), Rejection> {
+        match (answer, status) {
+            ([GOOD], _) => Ok(()),
+            ([FULL, ..], _) => Err(Rejection::Memory(self.memory)),
+            ([BAD, message @ ..], _) => Err(Rejection::Invalid(
+                String::from_utf8_lossy(message).into_owned(),
+            )),
+            (_, Some(status)) if libc::WIFSIGNALED(status) => Err(match libc::WTERMSIG(status) {
+                libc::SIGXCPU => Rejection::ProcessorTime(self.processor_time),
+                libc::SIGKILL => Rejection::Time(self.time),
+                signal => Rejection::Crashed { signal },
+            }),
+            _ => Err(Rejection::Silent),
+        }
+    }
+
+    /// All that the child does.
+    fn child(&self, source: &Source, to: OwnedFd) -> ! {
+        self.confine();
+        let mut to = std::fs::File::from(to);
+        let mut fatal = to.try_clone().ok();
+        let work = AssertUnwindSafe(|| {
+            let on_fatal = move |message: &str| {
+                if let Some(to) = &mut fatal {
+                    say(to, Err(message.to_owned()));
+                }
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(0) }
+            };
+            fatal::guard(on_fatal, || read(source))
+        });
+        // A panic says itself by saying nothing.
+        if let Ok(result) = catch_unwind(work) {
+            say(&mut to, result.map_err(|cause| cause.to_string()));
+        }
+        // SAFETY: ends the child, and runs nothing of anybody.
+        unsafe { libc::_exit(0) }
+    }
+
+    /// Takes from the child what it must not have: handlers, output, and more than its share.
+    fn confine(&self) {
+        let seconds = self.processor_time.as_secs_f64().ceil().max(1.0) as u64;
+        // SAFETY: plain calls with valid arguments, in a process with one thread. A call that
+        // fails leaves the child with more than it should have, which then ends by the clock.
+        unsafe {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            for signal in 1..=libc::SIGRTMAX() {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            let mut none = std::mem::zeroed();
+            libc::sigemptyset(&raw mut none);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+            let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+            libc::dup2(null, libc::STDERR_FILENO);
+            limit(libc::RLIMIT_CORE, 0, 0);
+            limit(libc::RLIMIT_CPU, seconds, 1);
+        }
+        if let Some(used) = address_space() {
+            // SAFETY: as above.
+            unsafe { limit(libc::RLIMIT_AS, used.saturating_add(self.memory), 0) };
+        }
+    }
+}
+
+fn read(source: &Source) -> Result<(), CodegenError> {
+    match source {
+        Source::Bitcode(bitcode) => uruk_codegen::inspect(bitcode),
+        Source::Text { file, text } => uruk_codegen::inspect(&Bitcode::from_ir_text(file, text)?),
+        Source::Object { .. } => Ok(()),
+    }
+}
+
+/// Writes the child's word, at once: there is no other.
+fn say(to: &mut impl Write, result: Result<(), String>) {
+    let (kind, message) = match &result {
+        Ok(()) => (GOOD, ""),
+        Err(message) if message.contains("out of memory") => (FULL, ""),
+        Err(message) if message.contains("Allocation failed") => (FULL, ""),
+        Err(message) => (BAD, message.as_str()),
+    };
+    let mut word = vec![kind];
+    word.extend(message.bytes().take(MESSAGE));
+    // Nobody is there to be told that it could not be said.
+    let _ = to.write_all(&word);
+}
+
+/// A pipe that no other program inherits: its end to read from, and to write to.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [-1; 2];
+    // SAFETY: room for two.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: both are fresh, and ours.
+    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+}
+
+/// How a child ended; none if it has not, or somebody else has asked before.
+fn reap(id: c_int, how: c_int) -> Option<c_int> {
+    let mut status = 0;
+    loop {
+        // SAFETY: a child of ours, and a valid place.
+        match unsafe { libc::waitpid(id, &raw mut status, how) } {
+            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            ended if ended == id => return Some(status),
+            _ => return None,
+        }
+    }
+}
+
+/// Lowers a limit, and by `more` above it the one nobody can raise it beyond.
+///
+/// # Safety
+/// The process is the child.
+unsafe fn limit(what: libc::__rlimit_resource_t, value: u64, more: u64) {
+    // SAFETY: valid places; the limits are this process's own.
+    unsafe {
+        let mut now: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(what, &raw mut now) == 0 {
+            now.rlim_max = now.rlim_max.min(value.saturating_add(more));
+            now.rlim_cur = now.rlim_cur.min(value);
+            libc::setrlimit(what, &raw const now);
+        }
+    }
+}
+
+/// Bytes of address space that the process has.
+fn address_space() -> Option<u64> {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = pages.split(' ').next()?.parse().ok()?;
+    // SAFETY: a plain question.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages.checked_mul(u64::try_from(size).ok()?)
+}

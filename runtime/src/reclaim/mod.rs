@@ -1,0 +1,464 @@
+//! Reclaim: the thread that steps `uruk_reclaim`'s engine, and what others tell it.
+//!
+//! Whoever publishes or removes code leaves a note ([`Notes`]) and goes on; one thread
+//! applies the notes, scans, moves and frees (`environment`). It is made when the first
+//! code is retired, so a program whose functions never change has none.
+//!
+//! | lock | held while | inside it |
+//! |---|---|---|
+//! | `Notes::inbox` | a note is put or taken | nothing |
+//! | `Reclaim::state` | a step of the engine, a reading of statistics | a function's versions, `Versions::records`, `Core::bodies`, the sampler |
+//!
+//! All of it is locked under a pass of the gate (`service`), so that no fork happens
+//! meanwhile; between steps the pass is given back.
+
+mod environment;
+mod foreign;
+#[cfg(test)]
+mod fork_tests;
+mod library;
+mod notes;
+mod registered;
+mod shared;
+mod stacks;
+pub(crate) mod switches;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::{debug, error, info, warn};
+use uruk_heap::HeapError;
+use uruk_locks::{Mutex, MutexGuard};
+use uruk_reclaim::{Block, BlockId, Config, Engine, Kind, Nanos, Span, Step};
+use uruk_roots::{Roots, RootsError};
+use uruk_stubs::FunctionId;
+use uruk_tiering::VersionId;
+
+use crate::core::Core;
+use crate::fork::gate;
+use crate::fork::panics;
+use crate::tiers::clock;
+use crate::version::blocks::{Piece, Table};
+use crate::version::materialize::Built;
+use crate::version::records::Version;
+
+use environment::{Hands, space_of};
+pub(crate) use notes::{Note, Notes};
+pub use registered::RegisteredStack;
+use stacks::StackSearch;
+pub(crate) use stacks::note_asked;
+
+/// Notes are left to gather for so long, unless somebody waits.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// How long a compile that found no memory waits for a cycle.
+const FOR_MORE: Duration = Duration::from_secs(2);
+
+/// A running thread that has the signal blocked is waited for so long by a scan.
+const PATIENCE: Duration = Duration::from_millis(2);
+
+/// How often somebody who waits for a cycle looks.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// How long a version stays that its function may go back to. Who judges a new version
+/// does so in its first moments.
+const KEPT: Duration = Duration::from_secs(5);
+
+/// What a session knows of its code's memory.
+pub(crate) struct Reclaim {
+    pub(crate) notes: Arc<Notes>,
+    state: Mutex<State>,
+    /// Requests up to this one are done.
+    answered: AtomicU64,
+    started: AtomicBool,
+    /// A step panicked: what is known may be wrong. Relaxed: set by the thread that takes
+    /// steps; others see it late, and do not wait for long.
+    broken: AtomicBool,
+    /// What is known of the program's stacks.
+    pub(crate) stacks: StackSearch,
+    /// Made when it is first needed: it takes a signal.
+    roots: OnceLock<Roots>,
+}
+
+struct State {
+    engine: Engine,
+    hands: Hands,
+    /// When to give up what these versions took the place of; earliest first.
+    aging: VecDeque<(Duration, FunctionId, VersionId)>,
+}
+
+impl Reclaim {
+    pub(crate) fn new(config: &Config) -> Reclaim {
+        Reclaim {
+            notes: Arc::default(),
+            state: Mutex::new(State {
+                engine: Engine::new(config, 0),
+                hands: Hands::default(),
+                aging: VecDeque::new(),
+            }),
+            answered: AtomicU64::new(0),
+            started: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+            stacks: StackSearch::new(config),
+            roots: OnceLock::new(),
+        }
+    }
+
+    /// Whether somebody waits for a cycle.
+    fn is_waited_for(&self) -> bool {
+        let _pass = gate::enter();
+        self.answered.load(Ordering::Relaxed) < self.notes.inbox.tickets()
+    }
+
+    /// No code is freed any more.
+    fn keeps_all(&self) -> bool {
+        self.stacks.blind.load(Ordering::Relaxed) || self.broken.load(Ordering::Relaxed)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// In the child of a fork: no thread of ours is left.
+    pub(crate) fn after_fork_child(&self) {
+        *self
+            .notes
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = None;
+        self.notes.asleep.store(false, Ordering::Relaxed);
+        self.started.store(false, Ordering::Relaxed);
+        let mut state = self.state();
+        state.hands.generation += 1;
+        uruk_roots::note_fork();
+        if let Some(roots) = self.roots.get() {
+            roots.after_fork_child();
+        }
+    }
+
+    /// In the parent of a fork: what the child inherited is shared with it.
+    pub(crate) fn after_fork_parent(&self) {
+        self.state().hands.generation += 1;
+    }
+}
+
+impl Core {
+    /// A version of `id` is of no more use: its unit is removed, its code retired.
+    pub(crate) fn retire(self: &Arc<Self>, id: FunctionId, version: Version) {
+        if let Some(unit) = &version.unit {
+            self.remove_unit(id, unit);
+        }
+        self.reclaim.notes.retire(version.id);
+        self.start_reclaim();
+    }
+
+    /// Retires a version by its number, if it is still known.
+    pub(crate) fn retire_version(self: &Arc<Self>, id: FunctionId, version: VersionId) {
+        let found = self.tiers.versions.take(id, version);
+        if let Some(found) = found {
+            self.retire(id, found);
+        } else if let Some(code) = self.objects.take(version) {
+            // The last one of an object retires its memory.
+            drop(code);
+            self.start_reclaim();
+        }
+    }
+
+    /// Retires what was compiled and never filed.
+    pub(crate) fn discard(self: &Arc<Self>, id: FunctionId, built: Built) {
+        if let Some(unit) = &built.unit {
+            self.remove_unit(id, unit);
+        }
+        let version = self.tiers.versions.ids.next();
+        let notes = &self.reclaim.notes;
+        notes.live(Piece {
+            function: Some(id),
+            version,
+            depends: Arc::default(),
+            fixed: None,
+            code: built.code,
+        });
+        notes.retire(version);
+        self.start_reclaim();
+    }
+
+    /// Makes the thread, once there is something to do for it.
+    pub(crate) fn start_reclaim(self: &Arc<Self>) {
+        let reclaim = &self.reclaim;
+        if !reclaim.notes.wanted.load(Ordering::Relaxed)
+            || reclaim.started.swap(true, Ordering::Relaxed)
+        {
+            return;
+        }
+        let core = Arc::clone(self);
+        let spawned = crate::fork::thread::spawn(String::from("uruk-reclaim"), move || run(&core));
+        if let Err(cause) = spawned {
+            reclaim.started.store(false, Ordering::Relaxed);
+            warn!(%cause, "no thread to reclaim code with: it stays");
+        }
+    }
+
+    /// Asks for a cycle and waits until it is done, at most for `limit`; whether it is.
+    pub(crate) fn reclaim_now(self: &Arc<Self>, kind: Kind, limit: Duration) -> bool {
+        let reclaim = &self.reclaim;
+        let ticket = {
+            let _pass = gate::enter();
+            let request = |ticket| Note::Request(kind, ticket);
+            let ticket = reclaim.notes.inbox.request(request);
+            reclaim.notes.wanted.store(true, Ordering::Relaxed);
+            self.start_reclaim();
+            reclaim.notes.wake();
+            ticket
+        };
+        let start = Instant::now();
+        while reclaim.answered.load(Ordering::Acquire) < ticket {
+            if start.elapsed() > limit || reclaim.keeps_all() || self.is_stopping() {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        true
+    }
+
+    /// After an allocation failed: whether it is worth another try.
+    pub(crate) fn reclaim_for_more(self: &Arc<Self>, cause: &HeapError) -> bool {
+        let full = matches!(
+            cause,
+            HeapError::OutOfSpace { .. } | HeapError::Limit { .. }
+        );
+        let wanted = self.reclaim.notes.wanted.load(Ordering::Relaxed);
+        full && wanted && self.reclaim_now(Kind::Evacuate, FOR_MORE)
+    }
+
+    /// Has whoever published a change, which nobody waits for, pay if the thread falls
+    /// behind.
+    pub(crate) fn pay_for_reclaim(&self) {
+        let reclaim = &self.reclaim;
+        let read = reclaim.started.load(Ordering::Relaxed) && !self.is_stopping();
+        if read {
+            reclaim.notes.pay();
+        }
+    }
+
+    /// What is known of the memory of code.
+    pub(crate) fn reclaim_stats(&self) -> uruk_reclaim::Stats {
+        let now = self.reclaim_now_time();
+        let mut state = self.reclaim.state();
+        self.read_notes(&mut state, now);
+        state.engine.stats(now)
+    }
+
+    /// Who answers for threads and registered stacks.
+    pub(crate) fn roots(&self) -> Result<&Roots, RootsError> {
+        let held = &self.reclaim.roots;
+        match held.get() {
+            Some(roots) => Ok(roots),
+            // Two at once share the handler; one of them is dropped.
+            None => {
+                let range = self.heap.pool_range(uruk_heap::Pool::Code);
+                let mut config = uruk_roots::Config::default();
+                // Threads of ours that compile block all signals.
+                config.patience = PATIENCE;
+                let made = Roots::new(range, config)?;
+                Ok(held.get_or_init(|| made))
+            }
+        }
+    }
+
+    fn reclaim_now_time(&self) -> Nanos {
+        Nanos(u64::try_from(self.events.now().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// The thread's life.
+fn run(core: &Arc<Core>) {
+    {
+        let _pass = gate::enter();
+        let notes = &core.reclaim.notes;
+        let mut thread = notes.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        *thread = Some(std::thread::current());
+    }
+    while !core.is_stopping() {
+        let step = {
+            let _pass = gate::enter();
+            panics::caught(|| Ok(core.step())).unwrap_or_else(|cause| {
+                error!(%cause, "reclaiming panicked: code stays from now on");
+                core.reclaim.broken.store(true, Ordering::Relaxed);
+                Step::Idle { until: None }
+            })
+        };
+        match step {
+            Step::Working | Step::Finished(_) => {}
+            Step::Idle { until } => {
+                core.sleep_until(until);
+                let waits = core.reclaim.is_waited_for();
+                if !waits && !core.is_stopping() {
+                    std::thread::park_timeout(GATHER);
+                }
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Sleeps until then, or until there is a note, or the session ends.
+    fn sleep_until(&self, until: Option<Nanos>) {
+        let notes = &self.reclaim.notes;
+        notes.asleep.store(true, Ordering::Relaxed);
+        let nothing = {
+            let _pass = gate::enter();
+            // Whoever puts a note, or ends the session, takes this lock before it looks
+            // at `asleep`: it comes first, and is seen here, or it sees `asleep`.
+            notes.inbox.is_empty() && !self.is_stopping()
+        };
+        if nothing {
+            match until {
+                Some(until) => {
+                    let left = until - self.reclaim_now_time();
+                    std::thread::park_timeout(Duration::from_nanos(left.0));
+                }
+                None => std::thread::park(),
+            }
+        }
+        notes.asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// Has the thread end, after [`Core::is_stopping`] became true.
+    pub(crate) fn stop_reclaim(&self) {
+        let notes = &self.reclaim.notes;
+        // Under the lock: a thread that goes to sleep has seen the end, or is seen asleep.
+        let _ = notes.inbox.is_empty();
+        notes.wake();
+    }
+
+    /// Applies notes and takes one step of the engine.
+    fn step(self: &Arc<Self>) -> Step {
+        let now = self.reclaim_now_time();
+        let before = clock(libc::CLOCK_THREAD_CPUTIME_ID);
+        let mut state = self.reclaim.state();
+        self.read_notes(&mut state, now);
+        if self.reclaim.keeps_all() {
+            return Step::Idle { until: None };
+        }
+        let State {
+            engine,
+            hands,
+            aging,
+        } = &mut *state;
+        while let Some(&(due, function, version)) = aging.front()
+            && due.as_nanos() as u64 <= now.0
+        {
+            aging.pop_front();
+            self.give_up_fallback(function, version);
+        }
+        let mut step = engine.step(&mut hands.with(self), now);
+        if let (Step::Idle { until }, Some((due, ..))) = (&mut step, aging.front()) {
+            let due = Nanos(due.as_nanos() as u64);
+            *until = Some(until.map_or(due, |until| until.min(due)));
+        }
+        let spent = clock(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(before);
+        engine.charge(Nanos(spent.as_nanos() as u64));
+        if let Step::Finished(summary) = &step {
+            debug!(?summary, "a cycle of reclaim ended");
+            self.reclaim
+                .answered
+                .fetch_max(summary.answered, Ordering::Release);
+            if let uruk_reclaim::End::NoProof(cause) = &summary.end {
+                info!(%cause, "no code can be reclaimed now");
+            }
+        }
+        step
+    }
+}
+
+impl Core {
+    fn read_notes(&self, state: &mut State, now: Nanos) {
+        for note in self.reclaim.notes.take() {
+            match note {
+                Note::Superseded(function, version) => {
+                    let due = self.events.now() + KEPT;
+                    state.aging.push_back((due, function, version));
+                }
+                note => apply(&mut state.engine, &mut state.hands.table, note, now),
+            }
+        }
+    }
+
+    /// The bytes of a version and the address of its first; also of versions that were
+    /// freed, while a run is recorded.
+    pub(crate) fn code_of(&self, version: VersionId) -> Option<(u64, Vec<u8>)> {
+        let mut state = self.reclaim.state();
+        self.read_notes(&mut state, self.reclaim_now_time());
+        state.hands.code_of(version)
+    }
+
+    /// All code there is, also retired and not yet freed, of functions that `wanted` wants
+    /// to know about, by function and those it took bodies or facts from.
+    pub(crate) fn code_of_functions(
+        &self,
+        wanted: impl Fn(FunctionId, &[FunctionId]) -> bool,
+    ) -> Vec<(Range<u64>, FunctionId, BlockId)> {
+        let mut state = self.reclaim.state();
+        self.read_notes(&mut state, self.reclaim_now_time());
+        let code = state.hands.table.iter().filter_map(|(id, code)| {
+            let function = code.shape.function?;
+            wanted(function, &code.shape.depends).then(|| (code.range(), function, id))
+        });
+        code.collect()
+    }
+
+    /// Gives up the version before `version`, if that still runs.
+    fn give_up_fallback(self: &Arc<Self>, function: FunctionId, version: VersionId) {
+        let versions = self.tiers.versions.of(function);
+        if versions.published().is_none_or(|held| held.id != version) {
+            return;
+        }
+        if let Some(old) = versions.release_fallback() {
+            self.retire_version(function, old);
+        }
+    }
+}
+
+/// Tells the engine what a note says.
+fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
+    let told = match note {
+        Note::Live(piece) => {
+            let Piece {
+                function,
+                version,
+                fixed,
+                ref code,
+                ..
+            } = piece;
+            let range = code.range();
+            let space = space_of(&code.memory);
+            let id = table.add(piece);
+            let block = Block {
+                id,
+                span: Span {
+                    start: range.start,
+                    end: range.end,
+                },
+                space,
+                function: uruk_reclaim::FunctionId(function.map_or(u32::MAX, FunctionId::index)),
+                version: uruk_reclaim::VersionId(version.0),
+                fixed,
+            };
+            engine.apply(uruk_reclaim::Note::Born(block), now)
+        }
+        Note::Retire(version) => match table.retire(version) {
+            Some(id) => engine.apply(uruk_reclaim::Note::Retired(id), now),
+            None => Ok(()),
+        },
+        Note::Request(kind, ticket) => {
+            engine.apply(uruk_reclaim::Note::Request { kind, ticket }, now)
+        }
+        Note::Superseded(..) => Ok(()),
+    };
+    if let Err(cause) = told {
+        warn!(%cause, "the table of code is not what it should be");
+    }
+}

@@ -1,0 +1,268 @@
+//! How long what an image was made of can be called: until it is removed, and on as long as
+//! somebody holds it who is going to call it and cannot be told not to.
+//!
+//! Who holds an image is a *registration*: a handler of the process's exit, a destructor of a
+//! thread's variable, a destructor of a key's values (`guest::exit`, `guest::keys`). The C
+//! library has its address and will call it. What natively happens when its library is closed:
+//!
+//! | registered by | `dlclose` | here, when the tracker or dylib is removed |
+//! |---|---|---|
+//! | `atexit`, `__cxa_atexit` | runs it, latest first | runs it, latest first |
+//! | `at_quick_exit`, `pthread_atfork` | forgets it | forgets it |
+//! | `__cxa_thread_atexit[_impl]` | the library stays until the thread has ended | that of the thread that removes is run; the image stays until the others have ended |
+//! | `pthread_key_create`, `tss_create`, `on_exit` | nothing: it is called, and the process crashes | the image stays until the key is deleted, the process ends |
+//!
+//! An image that *stays* has lost its names. Its functions that had no code yet are compiled
+//! before that, as the names they mention are not found later; then what the image's tracker
+//! would have released is parked here, and goes with the last hold.
+//!
+//! What came as a replacement is an image of its own, which may go by itself (a replacement that
+//! fails is undone). What its code registers goes with the image it replaced functions of
+//! ([`Life::root`]), and whoever holds it holds that, too.
+//!
+//! # Invariants
+//! - [`Life::word`] counts holds; its top bit says that the image is closed. A closed image
+//!   that nobody holds gets no hold any more: whoever registers then is refused.
+//! - What is parked was handed in while somebody held the image, and is released once, by
+//!   whoever drops the last hold of a closed one.
+//!
+//! | field | writer | ordering |
+//! |---|---|---|
+//! | `word` | whoever registers, drops a hold, closes | AcqRel, with each other: what a handler did is done when its code goes |
+//! | `parked` | whoever closes; whoever drops the last hold | a lock, taken under a pass of the gate; `word` is looked at under it before anything is parked |
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, Weak};
+
+use uruk_locks::{Mutex, MutexGuard};
+use uruk_session::{Dylib, DylibId, Resource, Tracker, TrackerEvent, TrackerKey};
+
+use crate::fork::gate;
+
+/// No image is held as often.
+const CLOSED: usize = 1 << (usize::BITS - 1);
+
+/// See the module.
+pub(crate) struct Life {
+    /// Different from those of all others of the process.
+    number: u64,
+    word: AtomicUsize,
+    parked: Mutex<Vec<Box<dyn Resource>>>,
+    /// Addresses of its handles: what replaced functions of it has one of its own.
+    handles: Mutex<Vec<u64>>,
+    /// The image whose functions it replaced.
+    root: Option<Arc<Life>>,
+}
+
+/// Keeps an image, though it may be removed meanwhile.
+pub(crate) struct Hold(Arc<Life>);
+
+/// Who wants to hold an image that is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gone;
+
+/// The lives of a session's images, by the trackers they are under.
+#[derive(Clone, Default)]
+pub(crate) struct Lives(Arc<Mutex<Table>>);
+
+#[derive(Default)]
+struct Table {
+    trackers: HashMap<TrackerKey, Under>,
+    /// Images that were removed while somebody held them.
+    stay: Vec<Weak<Life>>,
+}
+
+/// What is under a tracker.
+struct Under {
+    dylib: DylibId,
+    images: Vec<Weak<Life>>,
+}
+
+impl Default for Life {
+    fn default() -> Life {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Life {
+            // Relaxed: only to be told apart.
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            word: AtomicUsize::new(0),
+            parked: Mutex::default(),
+            handles: Mutex::default(),
+            root: None,
+        }
+    }
+}
+
+impl Life {
+    /// That of an image that replaces functions of another.
+    pub(crate) fn replacing(replaced: Option<Arc<Life>>) -> Arc<Life> {
+        Arc::new(Life {
+            root: replaced.map(|life| Arc::clone(life.root())),
+            ..Life::default()
+        })
+    }
+
+    /// The image that goes with all that was registered.
+    pub(crate) fn root(self: &Arc<Self>) -> &Arc<Life> {
+        self.root.as_ref().unwrap_or(self)
+    }
+
+    /// Its number in the process.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Keeps the image until the result is dropped.
+    pub(crate) fn hold(self: &Arc<Self>) -> Result<Hold, Gone> {
+        // Partner: the other changes of the word, see the table.
+        let one_more = |word| (word != CLOSED).then_some(word + 1);
+        let step = self
+            .word
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+        step.map(|_| Hold(Arc::clone(self))).map_err(|_| Gone)
+    }
+
+    /// Says that the image is removed; whether somebody holds it.
+    pub(crate) fn close(&self) -> bool {
+        self.word.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED != 0
+    }
+
+    /// Whether the image is removed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.word.load(Ordering::Acquire) & CLOSED != 0
+    }
+
+    /// Notes a handle (`own`). Under a pass, as the next.
+    pub(crate) fn note_handle(&self, address: u64) {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.push(address);
+    }
+
+    /// Forgets a handle, whose memory goes.
+    pub(crate) fn forget_handle(&self, address: u64) {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.retain(|&handle| handle != address);
+    }
+
+    /// Its handles.
+    pub(crate) fn handles(&self) -> Vec<u64> {
+        let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.clone()
+    }
+
+    /// Whether somebody holds the image.
+    pub(crate) fn is_held(&self) -> bool {
+        self.word.load(Ordering::Acquire) & !CLOSED != 0
+    }
+
+    /// What is to be attached to the image's tracker for `resource`.
+    pub(crate) fn guard(self: &Arc<Self>, resource: impl Resource + 'static) -> Box<dyn Resource> {
+        let life = Arc::clone(self);
+        Box::new(move || life.release(Box::new(resource)))
+    }
+
+    /// Releases what the image was made of, now or with the last hold. Under a pass.
+    pub(crate) fn release(&self, resource: Box<dyn Resource>) {
+        let mut parked = self.parked();
+        if self.close() {
+            parked.push(resource);
+            return;
+        }
+        drop(parked);
+        resource.release();
+    }
+
+    fn parked(&self) -> MutexGuard<'_, Vec<Box<dyn Resource>>> {
+        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.0.word.fetch_sub(1, Ordering::AcqRel) == CLOSED | 1 {
+            let _pass = gate::enter();
+            let parked = std::mem::take(&mut *self.0.parked());
+            parked.into_iter().for_each(Resource::release);
+        }
+    }
+}
+
+impl Lives {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes an image that is about to get its first names.
+    pub(crate) fn note(&self, tracker: &Tracker, life: &Arc<Life>) {
+        let mut table = self.lock();
+        let under = table
+            .trackers
+            .entry(tracker.key())
+            .or_insert_with(|| Under {
+                dylib: tracker.dylib().id(),
+                images: Vec::new(),
+            });
+        under.images.push(Arc::downgrade(life));
+    }
+
+    /// The session's trackers are what they are here, too.
+    pub(crate) fn follow(&self, event: &TrackerEvent) {
+        let held = &mut self.lock().trackers;
+        match *event {
+            TrackerEvent::Removed { tracker, .. } => {
+                held.remove(&tracker);
+            }
+            TrackerEvent::Transferred { from, to, .. } => {
+                if let Some(mut moved) = held.remove(&from) {
+                    match held.get_mut(&to) {
+                        Some(under) => under.images.append(&mut moved.images),
+                        None => {
+                            held.insert(to, moved);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The images under a tracker.
+    pub(crate) fn under(&self, tracker: &Tracker) -> Vec<Arc<Life>> {
+        let table = self.lock();
+        let under = table.trackers.get(&tracker.key());
+        let images = under.into_iter().flat_map(|under| &under.images);
+        images.filter_map(Weak::upgrade).collect()
+    }
+
+    /// The images of a dylib.
+    pub(crate) fn of(&self, dylib: &Dylib) -> Vec<Arc<Life>> {
+        self.find(|under| under.dylib == dylib.id())
+    }
+
+    /// Notes images that are about to be removed and that somebody holds.
+    pub(crate) fn note_staying(&self, images: &[Arc<Life>]) {
+        let mut table = self.lock();
+        table
+            .stay
+            .retain(|life| life.upgrade().is_some_and(|life| life.is_held()));
+        table.stay.extend(images.iter().map(Arc::downgrade));
+    }
+
+    /// Whether somebody holds an image that was removed.
+    pub(crate) fn any_stays(&self) -> bool {
+        let table = self.lock();
+        let mut stay = table.stay.iter().filter_map(Weak::upgrade);
+        stay.any(|life| life.is_held())
+    }
+
+    /// All images that were not removed.
+    pub(crate) fn all(&self) -> Vec<Arc<Life>> {
+        self.find(|_| true)
+    }
+
+    fn find(&self, wanted: impl Fn(&Under) -> bool) -> Vec<Arc<Life>> {
+        let table = self.lock();
+        let under = table.trackers.values().filter(|under| wanted(under));
+        let images = under.flat_map(|under| &under.images);
+        images.filter_map(Weak::upgrade).collect()
+    }
+}

@@ -1,0 +1,448 @@
+//! Taking things out of a session again: what an image holds, and what becomes of it.
+//!
+//! Every `add` puts what it makes under a tracker of the session: names, the stubs of
+//! functions, memory. Removing the tracker releases the stubs (calls then go to the
+//! failure handler), and retires all code. Data goes once the last code is gone that was
+//! linked against it: whoever links against an image [holds](Holding) it. Before any of that,
+//! what the image registered to be called at the end of the process is called, and what others
+//! may still call of it stays for as long ([`life`](crate::removal::life)).
+
+pub(crate) mod life;
+pub(crate) mod removed;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::{Arc, PoisonError, Weak};
+
+use tracing::debug;
+use uruk_heap::Sealed;
+use uruk_link::Resolved;
+use uruk_locks::RwLock;
+use uruk_reclaim::Fixed;
+use uruk_session::{Resource, Tracker};
+use uruk_stubs::FunctionId;
+use uruk_tiering::{Next, VersionId};
+
+use crate::api::error::Error;
+use crate::core::{Body, Core};
+use crate::fork::gate;
+use crate::guest::program::Mode;
+use crate::guest::{exit, threads, tls};
+use crate::load::Source;
+use crate::load::hooks::Hooks;
+use crate::load::image::Image;
+use crate::load::own::Handle;
+use crate::reclaim::Notes;
+use crate::removal::life::Life;
+use crate::tiers::key;
+use crate::version::blocks::{Code, Piece, Rest, split};
+use crate::version::calls;
+
+/// The memory of an image's data and of its functions that have no versions. It goes
+/// when nobody holds it any more.
+pub(crate) struct Holding {
+    notes: Arc<Notes>,
+    owners: Arc<Owners>,
+    ranges: Vec<Range<u64>>,
+    /// What its thread-locals are known by.
+    thread_locals: Option<u64>,
+    /// Its code, if it has any; that holds the data, too.
+    code: Option<VersionId>,
+    life: Arc<Life>,
+    _rest: Arc<Rest>,
+    _handle: Option<Handle>,
+}
+
+/// What there is to be held of an image.
+#[derive(Default)]
+pub(crate) struct Parts {
+    pub(crate) memory: Vec<Sealed>,
+    /// What it was linked against.
+    pub(crate) uses: Uses,
+    pub(crate) thread_locals: ThreadLocals,
+    /// A handle that lies in the memory.
+    pub(crate) handle: Option<Handle>,
+}
+
+/// The thread-locals of an image, if it has any.
+#[derive(Default)]
+pub(crate) struct ThreadLocals {
+    pub(crate) place: Option<tls::Place>,
+    /// Its slot, unless that is in static storage.
+    pub(crate) owned: Option<tls::Owned>,
+}
+
+/// Memory of other images that code or data was linked against.
+#[derive(Clone, Default)]
+pub(crate) struct Uses(Vec<Arc<Holding>>);
+
+/// Who holds an address of the heap, or a module of thread-locals.
+#[derive(Default)]
+pub(crate) struct Owners {
+    ranges: RwLock<BTreeMap<u64, (u64, Weak<Holding>)>>,
+    thread_locals: RwLock<HashMap<u64, Weak<Holding>>>,
+}
+
+impl Holding {
+    /// What its code is called in the table of code.
+    pub(crate) fn code(&self) -> Option<VersionId> {
+        self.code
+    }
+
+    /// Of its image.
+    pub(crate) fn life(&self) -> &Arc<Life> {
+        &self.life
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        let _pass = gate::enter();
+        let mut owners = self
+            .owners
+            .ranges
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        for range in &self.ranges {
+            owners.remove(&range.start);
+        }
+        drop(owners);
+        if let Some(module) = self.thread_locals {
+            let held = &self.owners.thread_locals;
+            let mut held = held.write().unwrap_or_else(PoisonError::into_inner);
+            held.remove(&module);
+        }
+        if let Some(version) = self.code {
+            self.notes.retire(version);
+        }
+    }
+}
+
+impl std::fmt::Debug for Uses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Uses({})", self.0.len())
+    }
+}
+
+impl Owners {
+    pub(crate) fn find(&self, address: u64) -> Option<Arc<Holding>> {
+        let owners = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let (_, (end, holding)) = owners.range(..=address).next_back()?;
+        // One past the end of a variable is an address of it, too.
+        (address <= *end).then(|| holding.upgrade()).flatten()
+    }
+
+    fn find_thread_locals(&self, module: u64) -> Option<Arc<Holding>> {
+        let held = self.thread_locals.read();
+        held.unwrap_or_else(PoisonError::into_inner)
+            .get(&module)?
+            .upgrade()
+    }
+}
+
+impl Core {
+    /// Adds an input under `tracker`: all of it, or nothing.
+    pub(crate) fn add(self: &Arc<Self>, tracker: &Tracker, source: Source) -> Result<(), Error> {
+        let _pass = gate::enter();
+        let own = tracker.dylib().create_tentative_tracker()?;
+        let loaded = self.load_and_start(&own, vec![source], Mode::Lazy);
+        let (image, started) = match loaded {
+            Ok(loaded) => loaded,
+            Err(cause) => {
+                // What the definitions took the place of is there again. Not left to the last
+                // handle: a thread that LLVM took down keeps one. Defunct only if the dylib is,
+                // and then its definitions are gone, too.
+                let _ = own.remove();
+                return Err(cause);
+            }
+        };
+        let hooks = Hooks::of(self, &image, &started);
+        own.transfer_to(tracker)?;
+        self.pending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(hooks.image, hooks);
+        self.retry_failed();
+        Ok(())
+    }
+
+    /// Notes that something is linked against what is at `resolved`.
+    pub(crate) fn note_use(&self, resolved: &Resolved, uses: &mut Uses) {
+        let holding = match resolved.tls {
+            Some((module, _)) => self.owners.find_thread_locals(module),
+            None if resolved.slot.is_some() || !self.heap.contains(resolved.address) => None,
+            None => self.owners.find(resolved.address),
+        };
+        let Some(holding) = holding else { return };
+        if !uses.0.iter().any(|held| Arc::ptr_eq(held, &holding)) {
+            uses.0.push(holding);
+        }
+    }
+
+    /// Makes the holding of memory of an image. `tracker` forgets the image when it is removed,
+    /// and until then holds it if it `stays`.
+    pub(crate) fn hold(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        image: &Image,
+        parts: Parts,
+        stays: bool,
+    ) -> Result<Arc<Holding>, Error> {
+        let Parts {
+            memory,
+            uses,
+            thread_locals,
+            handle,
+        } = parts;
+        let range = |memory: &Sealed| {
+            let start = memory.address();
+            start..start + memory.len() as u64
+        };
+        let ranges = memory.iter().map(range).collect();
+        let (code, data) = split(memory);
+        let ThreadLocals { place, owned } = thread_locals;
+        let rest = Rest::new(data, None, uses).with_thread_locals(owned);
+        let rest = Arc::new(rest);
+        let thread_locals = place.map(|place| place.module);
+        let version = code.map(|memory| {
+            let version = self.tiers.versions.ids.next();
+            let code = Code {
+                memory,
+                entry: 0,
+                body_end: 0,
+                rows: Vec::new(),
+                name: c"",
+                moves: None,
+                rest: Arc::clone(&rest),
+            };
+            let notes = &self.reclaim.notes;
+            notes.live(Piece {
+                function: None,
+                version,
+                depends: Arc::default(),
+                fixed: Some(Fixed::Referenced),
+                code,
+            });
+            version
+        });
+        let holding = Arc::new(Holding {
+            notes: Arc::clone(&self.reclaim.notes),
+            owners: Arc::clone(&self.owners),
+            ranges,
+            thread_locals,
+            code: version,
+            life: Arc::clone(&image.life),
+            _rest: rest,
+            _handle: handle,
+        });
+        if let Some(module) = thread_locals {
+            let held = &self.owners.thread_locals;
+            let mut held = held.write().unwrap_or_else(PoisonError::into_inner);
+            held.insert(module, Arc::downgrade(&holding));
+        }
+        let mut owners = self
+            .owners
+            .ranges
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        for range in &holding.ranges {
+            owners.insert(range.start, (range.end, Arc::downgrade(&holding)));
+        }
+        drop(owners);
+        let held = stays.then(|| Arc::clone(&holding));
+        let core = Arc::downgrade(self);
+        tracker.attach(image.life.guard(move || {
+            drop(held);
+            if let Some(core) = core.upgrade() {
+                core.start_reclaim();
+            }
+        }))?;
+        let core = Arc::downgrade(self);
+        let number = image.number;
+        tracker.attach(Box::new(move || {
+            if let Some(core) = core.upgrade() {
+                core.forget_image(number, thread_locals);
+            }
+        }))?;
+        Ok(holding)
+    }
+
+    /// Removes functions that nobody is to call any more, once it is released: each of them
+    /// when the image goes that its body is of by then.
+    pub(crate) fn removal_of(self: &Arc<Self>, functions: Vec<FunctionId>) -> Box<dyn Resource> {
+        let weak = Arc::downgrade(self);
+        Box::new(move || {
+            let Some(core) = weak.upgrade() else { return };
+            for id in functions {
+                let weak = Weak::clone(&weak);
+                let removal = move || {
+                    if let Some(core) = weak.upgrade() {
+                        core.remove_function(id);
+                    }
+                };
+                match core.life_of(id) {
+                    Some(life) => life.release(Box::new(removal)),
+                    None => removal(),
+                }
+            }
+        })
+    }
+
+    /// How long the body of a function stays that calls of it reach.
+    pub(crate) fn life_of(&self, id: FunctionId) -> Option<Arc<Life>> {
+        if let Some(Body::Module(function)) = self.body(id) {
+            return Some(Arc::clone(&function.module.life));
+        }
+        // Of an object, or what a resolver chose.
+        self.life_at(self.stubs.entry(id)?)
+    }
+
+    /// How long what is at an address stays, if it is of an image.
+    pub(crate) fn life_at(&self, address: u64) -> Option<Arc<Life>> {
+        if !self.heap.contains(address) {
+            return None;
+        }
+        match self.stubs.function_at(address) {
+            Some(id) => self.life_of(id),
+            None => Some(Arc::clone(self.owners.find(address)?.life())),
+        }
+    }
+
+    /// Runs what images registered to be called at the end of the process, and has what somebody
+    /// holds of them be complete. To be called before they are removed, without a lock; handlers
+    /// run on the calling thread. Whether somebody holds any of them.
+    pub(crate) fn leave(self: &Arc<Self>, images: &[Arc<Life>]) -> bool {
+        let held = exit::run_and_close(images);
+        if held.is_empty() {
+            return false;
+        }
+        let _pass = gate::enter();
+        self.names.lives.note_staying(&held);
+        for image in &held {
+            for id in self.functions_in(image) {
+                if self.stubs.entry(id).is_some() {
+                    continue;
+                }
+                // Names go next. What cannot be compiled could not have been called before.
+                if let Err(cause) = calls::compile_now(self, id, None) {
+                    debug!(function = self.name_of(id), %cause, "stays without code");
+                }
+            }
+        }
+        true
+    }
+
+    /// [`Core::leave`] of all images, where the session ends. What somebody holds then keeps the
+    /// session's memory. A thread of ours, on which a listener dropped the last handle, runs no
+    /// handlers: it may be the one that their first calls wait for.
+    pub(crate) fn leave_all(self: &Arc<Self>) {
+        let images = {
+            let _pass = gate::enter();
+            self.names.lives.all()
+        };
+        let held = match threads::is_ours() {
+            true => images.iter().any(|image| image.is_held()),
+            false => self.leave(&images),
+        };
+        let _pass = gate::enter();
+        if held || self.names.lives.any_stays() {
+            // For good: who calls it does not say when it was for the last time.
+            std::mem::forget(Arc::clone(self));
+        }
+    }
+
+    /// The functions whose bodies are of an image's modules.
+    fn functions_in(&self, image: &Arc<Life>) -> Vec<FunctionId> {
+        let functions = self
+            .functions
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let bodies = functions.iter().zip(0..);
+        let theirs = bodies.filter(|(body, _)| match body {
+            Some(Body::Module(function)) => Arc::ptr_eq(&function.module.life, image),
+            _ => false,
+        });
+        theirs
+            .filter_map(|(_, index)| self.stubs.function(index))
+            .collect()
+    }
+
+    /// Ends a function: calls of it go to the failure handler, its code is retired.
+    pub(crate) fn remove_function(self: &Arc<Self>, id: FunctionId) {
+        let versions = self.tiers.versions.of(id);
+        // What is under way is late from here on. Who is replacing the function finds its
+        // slot closed.
+        let settled = match versions.stage() {
+            Ok(stage) => {
+                if let Ok(done) = stage.commit(Next::Unbound, |_| self.stubs.release(id)) {
+                    self.tiers.under_way.cancel(&done.dropped);
+                }
+                true
+            }
+            Err(_) => {
+                versions.withdraw(|| ());
+                self.stubs.release(id);
+                false
+            }
+        };
+        self.tiers.forget(id);
+        // The body before the record: who asks for a version under the next record finds none,
+        // or the one that comes after.
+        let body = {
+            let mut functions = self
+                .functions
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            let place = functions.get_mut(id.index() as usize);
+            place.and_then(Option::take)
+        };
+        let built = {
+            let mut records = self.tiers.versions.lock();
+            let record = records.remove(&id.index());
+            record.map(|record| record.built).unwrap_or_default()
+        };
+        self.tiers.versions.fixed().remove(&id.index());
+        for version in built {
+            self.retire(id, version);
+        }
+        drop(self.objects.take_all(id));
+        // Last: a replacement that is under way may name it, and so may a way back.
+        let settled = self.replacing.forget(id) && settled;
+        if let (Some(Body::Module(function)), true) = (body, settled) {
+            let plan = function.module.plan();
+            let link_name = &plan.import(function.symbol).name;
+            let dylib = &function.module.dylib;
+            // What stayed may go after its dylib.
+            if !dylib.is_defunct() {
+                self.removed.file(dylib, link_name, id);
+            }
+        }
+    }
+
+    /// Forgets constructors and destructors that did not run, and thread-locals.
+    fn forget_image(&self, number: u64, thread_locals: Option<u64>) {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.remove(&number);
+        drop(pending);
+        let mut destructors = self
+            .destructors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        destructors.remove(&number);
+        drop(destructors);
+        self.objects.forget_image(number);
+        if let Some(module) = thread_locals {
+            self.names.forget_thread_locals(module);
+        }
+    }
+}
+
+impl crate::tiers::TierState {
+    /// Forgets a function that was removed.
+    fn forget(&self, id: FunctionId) {
+        let mut control = self.control();
+        control.controller.replaced(key(id));
+        control.watch(id, false, crate::tiers::counts::Count::default());
+        control.entries.remove(&id);
+    }
+}

@@ -1,0 +1,131 @@
+//! Stubs of functions that were removed, by name.
+//!
+//! Callers that were compiled before know the stub, or its slot. When the name is defined
+//! again in the same dylib the new function gets that stub, so that their next call finds
+//! it. Only where that would be unsound it gets another: a typed handle
+//! ([`Func`](crate::Func)) was checked against the type of the old one, and a replacement that
+//! was under way when the function was removed may still name it.
+//!
+//! Functions whose first call found a name missing are tried again once something was defined:
+//! a failure is not for ever.
+//!
+//! Invariant: a stub is in the table only from the end of its function's removal on, until
+//! it is taken out for another.
+//!
+//! The tables have an entry for a stub at most, and so are bounded by the stubs there are.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError};
+
+use uruk_locks::{Mutex, MutexGuard};
+use uruk_session::{Dylib, DylibId};
+use uruk_stubs::FunctionId;
+
+use crate::api::error::Error;
+use crate::core::{Core, Module};
+
+use uruk_codegen::SymbolId;
+
+type Stubs = HashMap<(DylibId, Box<str>), FunctionId>;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Removed {
+    stubs: Mutex<Stubs>,
+    /// The IR types that functions were acquired as.
+    acquired: Mutex<HashMap<FunctionId, String>>,
+    /// Functions that failed for want of a name.
+    failed: Mutex<HashSet<FunctionId>>,
+}
+
+impl Removed {
+    /// Files the stub of a function whose removal is over.
+    pub(crate) fn file(&self, dylib: &Dylib, link_name: &str, id: FunctionId) {
+        lock(&self.stubs).insert((dylib.id(), link_name.into()), id);
+    }
+
+    /// Says that somebody holds a typed handle to a function.
+    pub(crate) fn note_acquired(&self, id: FunctionId, ir_type: &str) {
+        let mut acquired = lock(&self.acquired);
+        acquired.entry(id).or_insert_with(|| ir_type.to_owned());
+    }
+
+    /// Forgets a dylib, in which nothing is defined any more.
+    pub(crate) fn forget_dylib(&self, dylib: &Dylib) {
+        let mut gone = Vec::new();
+        lock(&self.stubs).retain(|(of, _), id| {
+            let stays = *of != dylib.id();
+            gone.extend((!stays).then_some(*id));
+            stays
+        });
+        let mut acquired = lock(&self.acquired);
+        for id in gone {
+            acquired.remove(&id);
+        }
+    }
+
+    /// Says that the compile of a function failed, so that another is tried if it is worth it.
+    pub(crate) fn note_failed(&self, id: FunctionId, cause: &Error) {
+        if cause.is_missing() {
+            lock(&self.failed).insert(id);
+        }
+    }
+
+    /// Whether what [`Removed::note_failed`] noted was seen to since.
+    pub(crate) fn was_noted(&self, id: FunctionId, cause: &Error) -> bool {
+        cause.is_missing() && !lock(&self.failed).contains(&id)
+    }
+
+    fn take(&self, dylib: &Dylib, link_name: &str) -> Option<FunctionId> {
+        let mut stubs = lock(&self.stubs);
+        if stubs.is_empty() {
+            return None;
+        }
+        stubs.remove(&(dylib.id(), link_name.into()))
+    }
+
+    fn acquired_as(&self, id: FunctionId) -> Option<String> {
+        lock(&self.acquired).get(&id).cloned()
+    }
+}
+
+impl Core {
+    /// Has names be searched in one more library of the process.
+    pub(crate) fn add_library(&self, name: &str) -> Result<(), Error> {
+        let process = self.process.write();
+        process.unwrap_or_else(PoisonError::into_inner).add(name)?;
+        self.retry_failed();
+        Ok(())
+    }
+
+    /// Something was defined, or is searched from now on.
+    pub(crate) fn retry_failed(&self) {
+        for id in std::mem::take(&mut *lock(&self.removed.failed)) {
+            self.stubs.retry(id);
+        }
+    }
+
+    /// A stub for a function of a module: that of the function of its name that was removed,
+    /// if there is one, else a new one.
+    pub(crate) fn stub_for(
+        &self,
+        module: &Arc<Module>,
+        symbol: SymbolId,
+        link_name: &str,
+    ) -> Result<FunctionId, Error> {
+        if let Some(id) = self.removed.take(&module.dylib, link_name) {
+            let fits = match self.removed.acquired_as(id) {
+                Some(ir_type) => *Module::type_of(module, symbol)? == *ir_type,
+                None => true,
+            };
+            if fits && self.stubs.revive(id) {
+                return Ok(id);
+            }
+        }
+        Ok(self.stubs.allocate()?)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

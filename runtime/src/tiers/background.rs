@@ -1,0 +1,497 @@
+//! The threads behind the tiers: one that looks at counters and samples, and workers
+//! that compile in the background.
+//!
+//! The controller's thread reports what it sees to `uruk_tiering`'s controller and puts
+//! its decisions into the list of jobs. Workers have low priority and are made when
+//! there is first something to do. Nobody who calls a function waits for any of them.
+//!
+//! Everything here that takes a lock does so under a pass of the gate (`service`), so
+//! that no fork happens meanwhile; sleeping threads are parked, which holds no lock.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::{debug, error, info, warn};
+use uruk_codegen::{Cancellation, Counters, fatal};
+use uruk_locks::MutexGuard;
+use uruk_stubs::FunctionId;
+use uruk_tiering::{Decision, Nanos, Outcome, Publication, Purpose, Tier, VersionId};
+
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::fork::panics;
+use crate::fork::{self, gate};
+use crate::load::room::REST;
+#[cfg(doc)]
+use crate::tiers::Tiers;
+use crate::tiers::guided::Step;
+use crate::tiers::jobs::{Job, Jobs};
+use crate::tiers::warmth::Turn;
+use crate::tiers::{Control, clock, key, nanos, process_time};
+use crate::told::event::Event;
+use crate::version::calls;
+use crate::version::{Made, Request};
+
+/// Niceness of background workers: the program, and first calls, go before them; beside
+/// a thread of the program on the same processor they still get a quarter of it.
+const NICENESS: i32 = 5;
+
+/// Functions that change their tier before a first call, where they are churned.
+const CHURNED_EACH: usize = 4;
+
+/// Functions with code from which on only one does: a program of a thousand functions
+/// is to end within seconds, too.
+const CHURNED_GENTLY: usize = 64;
+
+/// How long the controller does nothing after it panicked.
+const AFTER_PANIC: Duration = Duration::from_millis(100);
+
+/// Starts the controller's thread, if functions move between tiers.
+pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
+    if !core.tiers.is_auto() {
+        return Ok(());
+    }
+    let core = Arc::clone(core);
+    crate::fork::thread::spawn(String::from("uruk-tiers"), move || control(&core))
+}
+
+/// What was published in the background.
+pub(crate) struct Runs {
+    request: Request,
+    /// Whether the code counts its entries and back edges.
+    counters: bool,
+}
+
+/// The controller's thread.
+fn control(core: &Arc<Core>) {
+    {
+        let _pass = gate::enter();
+        let mut thread = core
+            .tiers
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *thread = Some(std::thread::current());
+    }
+    let mut slept = false;
+    let mut rested = core.events.now();
+    let mut panics = 0;
+    while !core.is_stopping() && panics < panics::LIMIT {
+        if core.events.now() - rested >= REST {
+            rested = core.events.now();
+            core.heap.rest();
+        }
+        let mut interval = AFTER_PANIC;
+        let panic = {
+            let _pass = gate::enter();
+            panics::contained(|| {
+                // Not in a process that is over by then, nor in a fork's child that is.
+                if std::mem::replace(&mut slept, true) {
+                    core.prepare_worker();
+                }
+                interval = core.look();
+            })
+        };
+        if let Some(panic) = panic {
+            panics += 1;
+            error!(panic, "a look at the counters panicked");
+        }
+        let until = nanos(core.events.now() + interval).0;
+        core.tiers.asleep_until.store(until, Ordering::Relaxed);
+        std::thread::park_timeout(interval);
+        core.tiers.asleep_until.store(u64::MAX, Ordering::Relaxed);
+    }
+}
+
+/// A background worker: waits for jobs until the session ends.
+fn work(core: &Arc<Core>) {
+    {
+        let _pass = gate::enter();
+        lower_priority();
+        calls::widen_heap();
+    }
+    while !core.is_stopping() {
+        let pass = gate::enter();
+        let turn = Turn::next(&mut core.tiers.jobs());
+        let published = matches!(turn, Turn::Compile(_));
+        let panic = match turn {
+            Turn::Compile(job) => core.run_job(job),
+            Turn::WarmUp => core.warm_up(),
+            // Woken for nothing it lines up again; it is in line once.
+            Turn::Wait => {
+                drop(pass);
+                // Whoever ends the session before this thread lined up does not wake it.
+                if !core.is_stopping() {
+                    std::thread::park();
+                }
+                let _pass = gate::enter();
+                let me = std::thread::current().id();
+                core.tiers.jobs().idle.retain(|idle| idle.id() != me);
+                continue;
+            }
+        };
+        if let Some(panic) = panic {
+            // LLVM's objects of this thread may be half changed.
+            return core.replace_background_worker(&panic);
+        }
+        drop(pass);
+        if published {
+            core.pay_for_reclaim();
+        }
+    }
+}
+
+impl Core {
+    /// Looks at the counters once and starts what the controller wants; when to look
+    /// again.
+    fn look(self: &Arc<Self>) -> Duration {
+        // Samples first: counts that no sample could follow yet look like time that
+        // did not pass.
+        self.drain_samples();
+        let start = Instant::now();
+        let now = nanos(self.events.now());
+        let mut decisions = Vec::new();
+        let interval = {
+            let mut control = self.tiers.control();
+            let Control {
+                controller,
+                watched,
+                entries: totals,
+                processor,
+            } = &mut *control;
+            let used = process_time();
+            let before = std::mem::replace(processor, used);
+            controller.on_processor_time(now, nanos(used.saturating_sub(before)));
+            self.tiers.counts.read(watched.list(), |id, added| {
+                let (entries, loops) = (u64::from(added.entries), u64::from(added.loops));
+                *totals.entry(id).or_default() += entries;
+                controller.on_counters(now, key(id), entries, loops);
+            });
+            while let Some(decision) = controller.next(now) {
+                decisions.push(decision);
+            }
+            controller.polled(now, nanos(start.elapsed()));
+            controller.poll_interval(now)
+        };
+        for decision in decisions {
+            self.carry_out(decision);
+        }
+        for (request, decided) in self.tiers.profiles.due(self.events.now()) {
+            self.put_job(request, decided, false);
+        }
+        Duration::from_nanos(interval.0)
+    }
+
+    fn carry_out(self: &Arc<Self>, decision: Decision) {
+        debug!(?decision, "the controller decides");
+        match decision {
+            Decision::Compile {
+                function,
+                version,
+                tier,
+                counters,
+                ..
+            } => match self.stubs.function(function.0) {
+                Some(id) => {
+                    let request = Request {
+                        function: id,
+                        version,
+                        tier,
+                        purpose: Purpose::Change,
+                    };
+                    self.put_job(request, version, counters);
+                }
+                None => self.job_ended(version, Outcome::Cancelled, None),
+            },
+            Decision::Cancel { function, version } => self.cancel(function, version),
+            Decision::Revert { function, version } => {
+                if let Some(id) = self.stubs.function(function.0) {
+                    self.revert(id, version);
+                }
+            }
+            _ => warn!(?decision, "not a decision this runtime knows"),
+        }
+    }
+
+    /// Compiles a function at `tier` as `version` and publishes it, on the calling thread.
+    pub(crate) fn compile_at(
+        self: &Arc<Self>,
+        id: FunctionId,
+        version: VersionId,
+        tier: Tier,
+    ) -> Result<(), Error> {
+        let purpose = match self.stubs.entry(id) {
+            Some(_) => Purpose::Change,
+            None => Purpose::First,
+        };
+        let request = Request {
+            function: id,
+            version,
+            tier,
+            purpose,
+        };
+        let made = match self.make(request, None, &Cancellation::new()) {
+            // It was replaced or removed meanwhile, as if right after the compile.
+            Err(cause) if cause.is_cancelled() => return Ok(()),
+            made => made?,
+        };
+        if let Publication::Published { .. } = made.publication {
+            let now = self.events.now();
+            match purpose {
+                Purpose::First => self.tiers.on_compiled(now, id, tier, &made),
+                Purpose::Change => self.tiers.on_published(now, id, tier, &made),
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the next functions in turn to another tier, under [`Tiers::Churn`].
+    pub(crate) fn churn(self: &Arc<Self>) -> Result<(), Error> {
+        let gently = self.tiers.churned_functions() >= CHURNED_GENTLY;
+        for _ in 0..if gently { 1 } else { CHURNED_EACH } {
+            let Some((id, tier)) = self.tiers.next_churned() else {
+                break;
+            };
+            match self.compile_at(id, self.tiers.versions.ids.next(), tier) {
+                // Another worker has its turn at the same function.
+                Ok(()) | Err(Error::Version { .. }) => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a first worker ready before there is a job: a program that runs for longer than
+    /// the first interval between looks will have one, and its hot function need not wait
+    /// for a thread to start, nor for LLVM's first compile at tier 2 if there are loops.
+    fn prepare_worker(self: &Arc<Self>) {
+        let running = !self.tiers.control().watched.is_empty();
+        let jobs = self.tiers.jobs();
+        if jobs.workers == 0 && running {
+            self.add_worker(jobs);
+        }
+    }
+
+    /// Starts a worker if there may be another.
+    pub(crate) fn add_worker(self: &Arc<Self>, mut jobs: MutexGuard<'_, Jobs>) {
+        if jobs.workers >= self.tiers.background_jobs() {
+            return;
+        }
+        if !self.is_program() {
+            fork::wait_at_exit();
+        }
+        jobs.workers += 1;
+        let name = format!("uruk-opt-{}", jobs.workers - 1);
+        drop(jobs);
+        if let Err(cause) = self.spawn_worker(name) {
+            warn!(%cause, "no background worker: functions stay where they are");
+            self.tiers.jobs().workers -= 1;
+        }
+    }
+
+    fn spawn_worker(self: &Arc<Self>, name: String) -> Result<(), Error> {
+        let core = Arc::clone(self);
+        crate::fork::thread::spawn(name, move || work(&core))
+    }
+
+    /// Has another background worker take the place of the calling one, which ends. Under a
+    /// pass.
+    fn replace_background_worker(self: &Arc<Self>, message: &str) {
+        // A listener may be what panics.
+        panics::contained(|| self.tell_lost(message));
+        if let Err(cause) = self.spawn_worker(String::from("uruk-opt")) {
+            warn!(%cause, message, "no background worker in place of one that was lost");
+            self.tiers.jobs().workers -= 1;
+        }
+    }
+
+    /// Ends a job that did not come to its own end.
+    fn give_up_job(self: &Arc<Self>, request: Request, cancel: &Cancellation, cause: &Error) {
+        self.tiers.jobs().ended(cancel);
+        let versions = self.tiers.versions.of(request.function);
+        versions.fail(request.version);
+        panics::contained(|| self.tell_failed(request, cause));
+        let function = self.name_of(request.function);
+        warn!(function, %cause, "a background worker is lost; the function runs on as it is");
+        let compile = Nanos::ZERO;
+        let decided = self.tiers.profiles.decided(request.version);
+        self.job_ended(decided.version, Outcome::Failed { compile }, None);
+    }
+
+    /// Compiles and publishes one version in the background, under a pass; the text of a panic.
+    fn run_job(self: &Arc<Self>, job: Job) -> Option<String> {
+        let request = job.request;
+        let cancel = job.cancel.clone();
+        let on_fatal = {
+            let core = Arc::clone(self);
+            let cancel = cancel.clone();
+            move |message: &str| {
+                core.lose_worker();
+                let cause = core.fatal(request.function, message);
+                core.give_up_job(request, &cancel, &cause);
+                core.replace_background_worker(message);
+                gate::leave_lost();
+            }
+        };
+        fatal::guard(on_fatal, || {
+            let result = panics::caught(|| Ok(self.do_job(job)));
+            result.unwrap_or_else(|cause| {
+                self.give_up_job(request, &cancel, &cause);
+                cause.panic().map(str::to_owned)
+            })
+        })
+    }
+
+    /// The text of a panic in the compile.
+    fn do_job(self: &Arc<Self>, job: Job) -> Option<String> {
+        let Job {
+            request, queued, ..
+        } = job;
+        let cancel = job.cancel.clone();
+        let before = thread_time();
+        let first = self.profile_first(request, queued, &cancel);
+        let (request, result) = match first {
+            Ok(Step::Later) => {
+                self.tiers.jobs().ended(&cancel);
+                let spent = thread_time().saturating_sub(before);
+                self.tiers.profiles.charge(request.version, spent);
+                return None;
+            }
+            Ok(Step::Now(request)) if job.counters => {
+                let how = self.tiers.how(request.tier).counting(Counters::Entry);
+                (request, self.make_as(request, how, Some(queued), &cancel))
+            }
+            Ok(Step::Now(request)) => (request, self.make(request, Some(queued), &cancel)),
+            Err(cause) => (request, Err(cause)),
+        };
+        let interrupted = self.tiers.jobs().ended(&cancel);
+        if interrupted && matches!(&result, Err(cause) if cause.is_cancelled()) {
+            self.put_again(request, job);
+            return None;
+        }
+        let panic = result.as_ref().err().and_then(Error::panic);
+        let panic = panic.map(str::to_owned);
+        let decided = self.tiers.profiles.decided(request.version);
+        let spent = thread_time().saturating_sub(before);
+        let compile = nanos(spent + decided.spent);
+        let (outcome, runs) = self.outcome(request, result, compile);
+        self.job_ended(decided.version, outcome, runs);
+        panic
+    }
+
+    /// What a compile in the background came to, and what runs now.
+    fn outcome(
+        &self,
+        request: Request,
+        result: Result<Made, Error>,
+        compile: Nanos,
+    ) -> (Outcome, Option<Runs>) {
+        match result {
+            Ok(made) => match made.publication {
+                Publication::Published { .. } => {
+                    let counters = made.counts;
+                    let runs = Runs { request, counters };
+                    (Outcome::Published { compile, counters }, Some(runs))
+                }
+                Publication::Held | Publication::Dropped(_) => (Outcome::Late { compile }, None),
+            },
+            Err(Error::Heap(cause)) => {
+                let function = self.name_of(request.function);
+                info!(function, %cause, "no memory for a better version");
+                (Outcome::NoMemory, None)
+            }
+            Err(Error::Version { late: true, .. }) => (Outcome::Late { compile }, None),
+            Err(cause) if cause.is_cancelled() => (Outcome::Cancelled, None),
+            Err(cause) => {
+                let function = self.name_of(request.function);
+                info!(function, %cause, "a background compile failed");
+                (Outcome::Failed { compile }, None)
+            }
+        }
+    }
+
+    /// Tells the controller that the compile it asked for as `decided` has ended, and
+    /// what runs now if that was published. Starts what comes next.
+    pub(crate) fn job_ended(
+        self: &Arc<Self>,
+        decided: VersionId,
+        outcome: Outcome,
+        runs: Option<Runs>,
+    ) {
+        let now = nanos(self.events.now());
+        let mut next = Vec::new();
+        {
+            let mut control = self.tiers.control();
+            // Somebody may have published over it since, and told so already.
+            let runs = runs.filter(|runs| self.tiers.versions.runs(&runs.request));
+            let outcome = match outcome {
+                Outcome::Published { compile, .. } if runs.is_none() => Outcome::Late { compile },
+                outcome => outcome,
+            };
+            control.controller.finished(now, decided, outcome);
+            if let Some(Runs { request, counters }) = runs {
+                let Request {
+                    function,
+                    version,
+                    tier,
+                    ..
+                } = request;
+                let seen = self.tiers.counts.now(function);
+                control.watch(function, counters, seen);
+                if version != decided {
+                    let function = key(function);
+                    let controller = &mut control.controller;
+                    controller.reverted(now, function, version, tier, counters);
+                }
+            }
+            while let Some(decision) = control.controller.next(now) {
+                next.push(decision);
+            }
+        }
+        for decision in next {
+            self.carry_out(decision);
+        }
+    }
+
+    /// Goes back to the version before `version`.
+    fn revert(self: &Arc<Self>, id: FunctionId, version: VersionId) {
+        let versions = self.tiers.versions.of(id);
+        match versions.revert(version, |entry| self.stubs.publish(id, entry.0)) {
+            Ok(reverted) => {
+                let at = self.events.now();
+                self.retire_version(id, reverted.retired);
+                let restored = reverted.restored;
+                let tier = self.tier_of(id, restored).unwrap_or(Tier::Baseline);
+                let counts = tier == Tier::Baseline && self.tiers.is_auto();
+                let mut control = self.tiers.control();
+                control.watch(id, counts, self.tiers.counts.now(id));
+                let controller = &mut control.controller;
+                controller.reverted(nanos(at), key(id), restored, tier, counts);
+                drop(control);
+                self.events.tell(|| Event::Reverted {
+                    id,
+                    function: self.name_of(id),
+                    version: restored.0,
+                    tier,
+                    at,
+                });
+            }
+            Err(cause) => debug!(%cause, "nothing to go back to"),
+        }
+    }
+}
+
+/// Processor time of the calling thread.
+fn thread_time() -> Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Lets everybody else go first. Only the calling thread, as Linux has it.
+fn lower_priority() {
+    // SAFETY: plain calls about the calling thread; a refusal leaves it as it is.
+    unsafe {
+        let id = libc::gettid() as libc::id_t;
+        libc::setpriority(libc::PRIO_PROCESS, id, NICENESS);
+    }
+}

@@ -1,0 +1,301 @@
+//! Profiles for tier 3: a version with probes runs for a moment between tiers 2 and 3,
+//! and what it counted goes into the compile.
+//!
+//! ```text
+//! decided: tier 3 -- compile with probes, publish -- counts for 20 to 500 ms -- compile guided
+//! ```
+//!
+//! The version with probes carries the number the controller gave, the guided one a
+//! number of its own: a later change must have a larger one. The controller is told of
+//! one compile that ended.
+//!
+//! | lock | held while | inside it |
+//! |---|---|---|
+//! | `Profiles::state` | a profile is begun, looked at or taken | nothing |
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tracing::debug;
+use uruk_codegen::{Cancellation, Compile, Counters, Probes, Profile, SymbolId};
+use uruk_heap::Sealed;
+use uruk_locks::{Mutex, MutexGuard};
+use uruk_stubs::FunctionId;
+use uruk_tiering::{Publication, Purpose, Tier, VersionId};
+
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::version::Request;
+
+/// Counting goes on for at least, and at most, so long.
+const COUNTING: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// Events of one site that are enough to tell its likely ways.
+const ENOUGH: u64 = 1000;
+
+/// The words of a version's probes, in the heap's private data, until the last of
+/// those who count and those who read is gone.
+#[derive(Debug, Clone)]
+pub(crate) struct Words {
+    pub(crate) probes: Probes,
+    memory: Arc<Memory>,
+}
+
+#[derive(Debug)]
+struct Memory(Option<Sealed>);
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Some(memory) = self.0.take() {
+            // SAFETY: the code that counts in it holds a `Words` until it is freed, and
+            // it is freed when no thread can be in it.
+            unsafe { memory.release() };
+        }
+    }
+}
+
+impl Words {
+    pub(crate) fn new(probes: Probes, memory: Sealed) -> Words {
+        let memory = Arc::new(Memory(Some(memory)));
+        Words { probes, memory }
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.memory.0.as_ref().map_or(0, Sealed::address)
+    }
+
+    fn read(&self) -> Vec<u64> {
+        let words = self.address() as *const AtomicU64;
+        (0..self.probes.words() as usize)
+            // SAFETY: as many words as the probes have, allocated for this version and
+            // kept by `self`; guest code writes them with plain stores of the same size.
+            .map(|index| unsafe { (*words.add(index)).load(Ordering::Relaxed) })
+            .collect()
+    }
+}
+
+/// A version that counts.
+struct Counting {
+    /// The guided compile to come.
+    request: Request,
+    /// What the controller asked for.
+    decided: VersionId,
+    words: Words,
+    since: Duration,
+    /// Processor time of the compile with probes.
+    spent: Duration,
+}
+
+/// What the controller asked for, of a guided version.
+#[derive(Clone, Copy)]
+pub(crate) struct Decided {
+    pub(crate) version: VersionId,
+    /// Processor time spent on it before.
+    pub(crate) spent: Duration,
+}
+
+#[derive(Default)]
+struct State {
+    counting: Vec<Counting>,
+    /// By function index, once counted.
+    profiles: HashMap<u32, Arc<Profile>>,
+    /// Guided version under way -> what the controller asked for.
+    decided: HashMap<VersionId, Decided>,
+}
+
+/// The profiles of a session.
+#[derive(Default)]
+pub(crate) struct Profiles {
+    state: Mutex<State>,
+}
+
+/// How to go on with a job.
+pub(crate) enum Step {
+    /// Compile this now.
+    Now(Request),
+    /// The job comes back when there is a profile.
+    Later,
+}
+
+impl Profiles {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the controller asked for when it got `version`.
+    pub(crate) fn decided(&self, version: VersionId) -> Decided {
+        let spent = Duration::ZERO;
+        let itself = Decided { version, spent };
+        self.lock().decided.remove(&version).unwrap_or(itself)
+    }
+
+    /// The compile with probes for `decided` took so much processor time.
+    pub(crate) fn charge(&self, decided: VersionId, spent: Duration) {
+        let mut state = self.lock();
+        let mut held = state.counting.iter_mut();
+        if let Some(held) = held.find(|held| held.decided == decided) {
+            held.spent = spent;
+        }
+    }
+
+    /// Stops counting for `decided`; false if nothing counted for it.
+    pub(crate) fn cancel(&self, decided: VersionId) -> bool {
+        let mut state = self.lock();
+        let before = state.counting.len();
+        state
+            .counting
+            .retain(|counting| counting.decided != decided);
+        state.counting.len() != before
+    }
+
+    /// What was counted in a function is about another body now.
+    pub(crate) fn forget(&self, function: FunctionId) {
+        let mut state = self.lock();
+        state.profiles.remove(&function.index());
+        state
+            .counting
+            .retain(|counting| counting.request.function != function);
+    }
+
+    /// In the child of a fork: the controller starts over with what was under way.
+    pub(crate) fn after_fork_child(&self) {
+        let mut state = self.lock();
+        state.counting.clear();
+        state.decided.clear();
+    }
+
+    /// Guided compiles that have counted enough by `now`, and what the controller asked for.
+    pub(crate) fn due(&self, now: Duration) -> Vec<(Request, VersionId)> {
+        let mut state = self.lock();
+        let State {
+            counting,
+            profiles,
+            decided,
+        } = &mut *state;
+        let mut due = Vec::new();
+        counting.retain(|held| {
+            let age = now.saturating_sub(held.since);
+            if age < COUNTING.0 {
+                return true;
+            }
+            match Profile::new(&held.words.probes, &held.words.read()) {
+                Ok(profile) if age < COUNTING.1 && profile.most() < ENOUGH => return true,
+                Ok(profile) if !profile.is_empty() => {
+                    profiles.insert(held.request.function.index(), Arc::new(profile));
+                }
+                Ok(_) => {}
+                Err(cause) => debug!(%cause, "no profile"),
+            }
+            let came = Decided {
+                version: held.decided,
+                spent: held.spent,
+            };
+            decided.insert(held.request.version, came);
+            due.push((held.request, held.decided));
+            false
+        });
+        due
+    }
+}
+
+impl Core {
+    /// The first step of a job: a compile at tier 3 that has no profile yet publishes a
+    /// version that counts one.
+    ///
+    /// # Errors
+    /// As the compile of that version; that it was cancelled.
+    pub(crate) fn profile_first(
+        self: &Arc<Self>,
+        request: Request,
+        queued: Duration,
+        cancel: &Cancellation,
+    ) -> Result<Step, Error> {
+        let profiles = &self.tiers.profiles;
+        let known = {
+            let state = profiles.lock();
+            state.profiles.contains_key(&request.function.index())
+                || state.decided.contains_key(&request.version)
+        };
+        if request.tier != Tier::Guided || known {
+            return Ok(Step::Now(request));
+        }
+        let counting = Request {
+            tier: Tier::Optimized,
+            ..request
+        };
+        let how = self.tiers.how(Tier::Optimized).counting(Counters::Full);
+        let made = self.make_as(counting, how, Some(queued), cancel)?;
+        if let Publication::Dropped(late) = made.publication {
+            return Err(Error::Version {
+                message: late.to_string(),
+                late: true,
+            });
+        }
+        let guided = Request {
+            version: self.tiers.versions.ids.next(),
+            purpose: Purpose::Change,
+            ..request
+        };
+        let mut state = profiles.lock();
+        // Whoever cancels does so first, and then looks for what counts.
+        if cancel.is_cancelled() {
+            drop(state);
+            return Err(self.cancelled(request.function));
+        }
+        match made.words {
+            Some(words) => {
+                state.counting.push(Counting {
+                    request: guided,
+                    decided: request.version,
+                    words,
+                    since: self.events.now(),
+                    spent: Duration::ZERO,
+                });
+                Ok(Step::Later)
+            }
+            None => {
+                let came = Decided {
+                    version: request.version,
+                    // Counted with the compile that follows.
+                    spent: Duration::ZERO,
+                };
+                state.decided.insert(guided.version, came);
+                Ok(Step::Now(guided))
+            }
+        }
+    }
+
+    /// The settings of a guided compile of `id`: the profiles of its module, and who is
+    /// at the addresses they saw called.
+    pub(crate) fn guide(&self, id: FunctionId, how: Compile) -> Compile {
+        let Some(function) = self.function(id) else {
+            return how;
+        };
+        let held: Vec<(u32, Arc<Profile>)> = {
+            let state = self.tiers.profiles.lock();
+            let all = state.profiles.iter();
+            all.map(|(&index, profile)| (index, Arc::clone(profile)))
+                .collect()
+        };
+        let symbol_of = |id: FunctionId| -> Option<SymbolId> {
+            let other = self.function(id)?;
+            Arc::ptr_eq(&other.module, &function.module).then_some(other.symbol)
+        };
+        let mut profiles = HashMap::new();
+        let mut targets = HashMap::new();
+        for (index, profile) in held {
+            let Some(symbol) = self.stubs.function(index).and_then(symbol_of) else {
+                continue;
+            };
+            for address in profile.observed_targets() {
+                if let Some(target) = self.stubs.function_at(address).and_then(symbol_of) {
+                    targets.insert(address, target);
+                }
+            }
+            profiles.insert(symbol, profile);
+        }
+        how.guided(profiles, targets)
+    }
+}

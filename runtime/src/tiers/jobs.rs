@@ -1,0 +1,305 @@
+//! Jobs of background workers: what waits, what is under way, and how it ends early.
+//!
+//! A compile looks at its token between its stages (`uruk_codegen::cancel`) and then ends
+//! with an error that says so. No blame falls on the function: it is not counted as failed,
+//! and may be compiled again.
+//!
+//! | who cancels | what | what follows |
+//! |---|---|---|
+//! | the controller: another pin, a demotion, a replacement | the job it asked for | it is told `Outcome::Cancelled` |
+//! | a commit, a rollback, a removal | versions under way of the functions, whoever makes them | a first call begins again with the new body |
+//! | the end of the session, or of the process | all jobs, for good | workers end |
+//! | `fork` that has waited for [`PATIENCE`] | jobs that run, each once in its life | the job is lined up again, before all others |
+//!
+//! A pause cancels nothing, nor does a first call: what is under way is paid for already.
+//! A fork waits for the job it could interrupt a second time, so that a program which
+//! forks all the time gets better code all the same, for twice the price at most.
+//!
+//! A token is set before the function's versions are told, and what a cancelled compile has
+//! ready is late then: whichever comes first, nothing is published afterwards.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+use std::thread::Thread;
+use std::time::Duration;
+
+use uruk_codegen::{Cancellation, CodegenError};
+use uruk_locks::{Mutex, MutexGuard};
+use uruk_stubs::FunctionId;
+use uruk_tiering::{Outcome, VersionId};
+
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::tiers::warmth::Warmth;
+use crate::version::Request;
+
+/// A compile in the background.
+#[derive(Clone)]
+pub(crate) struct Job {
+    pub(crate) request: Request,
+    /// What the controller asked for: a guided version has a number of its own.
+    pub(crate) decided: VersionId,
+    pub(crate) queued: Duration,
+    /// The code shall count its entries.
+    pub(crate) counters: bool,
+    pub(crate) cancel: Cancellation,
+    /// A fork has interrupted it.
+    pub(crate) again: bool,
+}
+
+/// A job that a worker is at.
+struct Running {
+    decided: VersionId,
+    cancel: Cancellation,
+    again: bool,
+    /// It was cancelled, but only to let a fork go on.
+    interrupted: bool,
+}
+
+/// What waits for background workers, what they do, and who they are.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    pub(crate) waiting: VecDeque<Job>,
+    running: Vec<Running>,
+    pub(crate) idle: Vec<Thread>,
+    pub(crate) workers: usize,
+    pub(crate) warmth: Warmth,
+    /// Nothing begins any more.
+    over: bool,
+}
+
+impl Jobs {
+    /// The next job, for the calling worker.
+    pub(crate) fn take(&mut self) -> Option<Job> {
+        let job = self.waiting.pop_front()?;
+        self.running.push(Running {
+            decided: job.decided,
+            cancel: job.cancel.clone(),
+            again: job.again,
+            interrupted: false,
+        });
+        Some(job)
+    }
+
+    /// A job came to its end; true if a fork interrupted it.
+    pub(crate) fn ended(&mut self, cancel: &Cancellation) -> bool {
+        let found = self.running.iter().position(|one| one.cancel.is(cancel));
+        found.is_some_and(|index| self.running.swap_remove(index).interrupted)
+    }
+
+    /// Cancels what the controller asked for as `decided`: the job, if it was waiting.
+    fn cancel(&mut self, decided: VersionId) -> Option<Job> {
+        for running in &mut self.running {
+            if running.decided == decided {
+                running.interrupted = false;
+                running.cancel.cancel();
+            }
+        }
+        let mut waiting = self.waiting.iter();
+        let index = waiting.position(|job| job.decided == decided)?;
+        self.waiting.remove(index)
+    }
+
+    /// Interrupts what runs, and was not interrupted before.
+    fn interrupt(&mut self) {
+        for running in &mut self.running {
+            if !running.again && !running.cancel.is_cancelled() {
+                running.interrupted = true;
+                running.cancel.cancel();
+            }
+        }
+    }
+
+    /// Cancels all there is; nothing begins from here on.
+    pub(crate) fn close(&mut self) {
+        self.over = true;
+        self.waiting.clear();
+        for running in &mut self.running {
+            running.interrupted = false;
+            running.cancel.cancel();
+        }
+    }
+}
+
+/// The tokens of all versions under way, also of first calls. Those of threads that LLVM
+/// took down stay: some words each.
+#[derive(Default)]
+pub(crate) struct UnderWay(Mutex<Vec<(VersionId, Cancellation)>>);
+
+/// A version is under way as long as this lives.
+pub(crate) struct Entered<'a> {
+    list: &'a UnderWay,
+    version: VersionId,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.list.lock().retain(|one| one.0 != self.version);
+    }
+}
+
+impl UnderWay {
+    fn lock(&self) -> MutexGuard<'_, Vec<(VersionId, Cancellation)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A compile of `version` begins, which ends early with `cancel`.
+    pub(crate) fn enter(&self, version: VersionId, cancel: &Cancellation) -> Entered<'_> {
+        self.lock().push((version, cancel.clone()));
+        Entered {
+            list: self,
+            version,
+        }
+    }
+
+    /// Ends the compiles of `versions`.
+    pub(crate) fn cancel(&self, versions: &[VersionId]) {
+        if versions.is_empty() {
+            return;
+        }
+        for (version, cancel) in &*self.lock() {
+            if versions.contains(version) {
+                cancel.cancel();
+            }
+        }
+    }
+
+    /// In the child of a fork: nobody compiles anything.
+    pub(crate) fn after_fork_child(&self) {
+        self.lock().clear();
+    }
+}
+
+impl Core {
+    /// Lines a job up, and sees to it that a worker comes.
+    pub(crate) fn put_job(self: &Arc<Self>, request: Request, decided: VersionId, counters: bool) {
+        let job = Job {
+            request,
+            decided,
+            queued: self.events.now(),
+            counters,
+            cancel: Cancellation::new(),
+            again: false,
+        };
+        let mut jobs = self.tiers.jobs();
+        if jobs.over {
+            return;
+        }
+        jobs.waiting.push_back(job);
+        if let Some(worker) = jobs.idle.pop() {
+            worker.unpark();
+            return;
+        }
+        // Another worker would do again what that one does, and both would take longer.
+        if jobs.warmth == Warmth::Warming && jobs.waiting.len() == 1 {
+            return;
+        }
+        self.add_worker(jobs);
+    }
+
+    /// Lines a job up again that a fork interrupted, for the calling worker or whoever is
+    /// free before: it had its turn. `request` is what it had come to.
+    pub(crate) fn put_again(&self, request: Request, job: Job) {
+        let mut jobs = self.tiers.jobs();
+        if !jobs.over {
+            jobs.waiting.push_front(Job {
+                request,
+                cancel: Cancellation::new(),
+                again: true,
+                ..job
+            });
+        }
+    }
+
+    /// Ends what the controller asked for as `version`, as early as that is possible.
+    pub(crate) fn cancel(self: &Arc<Self>, function: uruk_tiering::FunctionId, version: VersionId) {
+        let waited = self.tiers.jobs().cancel(version);
+        if let Some(id) = self.stubs.function(function.0) {
+            // One that is ready by now is late, and dropped.
+            self.tiers.versions.of(id).cancel(version);
+        }
+        if let Some(job) = &waited {
+            // It may have been a guided one.
+            self.tiers.profiles.decided(job.request.version);
+        }
+        if self.tiers.profiles.cancel(version) || waited.is_some() {
+            self.job_ended(version, Outcome::Cancelled, None);
+        }
+    }
+
+    /// Has the compiles in the background end soon; they begin again once a fork is over.
+    pub(crate) fn interrupt_jobs(&self) {
+        self.tiers.jobs().interrupt();
+    }
+
+    /// The error of a compile that was cancelled between two others.
+    pub(crate) fn cancelled(&self, id: FunctionId) -> Error {
+        let function = self.function(id);
+        let module = function.map(|f| f.module.readers.bitcode().name().to_owned());
+        Error::Codegen(CodegenError::Cancelled {
+            module: module.unwrap_or_default(),
+            unit: self.name_of(id).to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use uruk_codegen::Cancellation;
+    use uruk_heap::{Heap, HeapConfig};
+    use uruk_stubs::{FunctionId, StubTable};
+    use uruk_tiering::{Purpose, Tier, VersionId};
+
+    use super::{Job, Jobs};
+    use crate::version::Request;
+
+    fn job(function: FunctionId, number: u64) -> Job {
+        Job {
+            request: Request {
+                function,
+                version: VersionId(number + 100),
+                tier: Tier::Optimized,
+                purpose: Purpose::Change,
+            },
+            decided: VersionId(number),
+            queued: Duration::ZERO,
+            counters: false,
+            cancel: Cancellation::new(),
+            again: number == 3,
+        }
+    }
+
+    #[test]
+    fn forks_interrupt_once_and_others_for_good() {
+        // Other tests have sessions, and locks are checked from then on.
+        let _pass = crate::fork::gate::enter();
+        let heap = Heap::new(HeapConfig::default()).expect("a heap");
+        let table = StubTable::new(&heap).expect("stubs");
+        let id = table.allocate().expect("room");
+        let mut jobs = Jobs::default();
+        jobs.waiting.extend((0..6).map(|number| job(id, number)));
+        let [a, b, c, again]: [Job; 4] = std::array::from_fn(|_| jobs.take().expect("a job"));
+
+        // What waits is taken out, by what the controller calls it.
+        assert!(jobs.cancel(VersionId(104)).is_none());
+        let waited = jobs.cancel(VersionId(4)).expect("it waited");
+        assert_eq!(waited.request.version, VersionId(104));
+        assert_eq!(jobs.waiting.len(), 1);
+
+        // What runs is told, and the controller's word counts for more than a fork's.
+        assert!(jobs.cancel(VersionId(0)).is_none() && a.cancel.is_cancelled());
+        jobs.interrupt();
+        assert!(b.cancel.is_cancelled() && c.cancel.is_cancelled());
+        assert!(!again.cancel.is_cancelled(), "once in its life");
+        assert!(jobs.cancel(VersionId(2)).is_none());
+        let ended = [&a, &b, &c, &again].map(|job| jobs.ended(&job.cancel));
+        assert_eq!(ended, [false, true, false, false]);
+        assert!(!jobs.ended(&b.cancel), "it is not there any more");
+
+        let last = jobs.take().expect("the fifth was cancelled");
+        jobs.close();
+        assert!(last.cancel.is_cancelled() && !jobs.ended(&last.cancel));
+    }
+}

@@ -1,0 +1,494 @@
+//! How functions move through the tiers: the settings, and the state that threads of
+//! the session share (see `background` for those that act on it).
+//!
+//! Everything below is locked under a pass of the gate (`service`), so that no fork
+//! happens meanwhile.
+//!
+//! | lock | held while | inside it |
+//! |---|---|---|
+//! | `TierState::control` | the controller is told or asked something | `Counts`, `Versions` |
+//! | `TierState::jobs` | a job is put or taken | nothing |
+//! | `TierState::under_way` | a version is begun, ended or cancelled | nothing |
+//! | `TierState::churned` | a function is put or taken | nothing |
+
+pub(crate) mod background;
+pub(crate) mod counts;
+pub(crate) mod diary;
+pub(crate) mod guided;
+pub(crate) mod jobs;
+pub(crate) mod sampling;
+pub(crate) mod warmth;
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::thread::Thread;
+use std::time::Duration;
+
+use uruk_codegen::{Compile, Counters, warm};
+use uruk_locks::{Mutex, MutexGuard};
+use uruk_profiler::{Choice, Settings, Sizes};
+use uruk_reclaim::IdMap;
+use uruk_stubs::FunctionId;
+use uruk_tiering::{Config, Controller, FirstCode, Nanos, Tier, VersionId};
+
+use crate::tiers::counts::{Count, Counts};
+use crate::tiers::guided::Profiles;
+use crate::tiers::jobs::{Jobs, UnderWay};
+use crate::tiers::sampling::Sampling;
+use crate::version::Made;
+use crate::version::records::Versions;
+
+/// How functions are compiled over their life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tiers {
+    /// At tier 1 when first called; what turns out to be hot moves up in the
+    /// background.
+    #[default]
+    Auto,
+    /// All at one tier, when first called; none moves.
+    Fixed(Tier),
+    /// For tests, of programs and of this library: at tier 1 when first called; before
+    /// the first call of any other function is answered, some that run already are
+    /// compiled at tier 2, then 3, then 1 again. Slow, and the same every time in a
+    /// program of one thread.
+    Churn,
+}
+
+/// Settings of [`TierState`].
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TierSettings {
+    pub(crate) tiers: Tiers,
+    /// Whether tiers 2 and 3 may contract floating-point operations.
+    pub(crate) contract: bool,
+    /// Whether nothing is inlined across modules.
+    pub(crate) apart: bool,
+    pub(crate) policy: Config,
+    pub(crate) sampling: Choice,
+    pub(crate) sizes: Sizes,
+    pub(crate) rates: Settings,
+}
+
+/// What a session knows of tiers.
+pub(crate) struct TierState {
+    settings: TierSettings,
+    pub(crate) counts: Counts,
+    pub(crate) versions: Versions,
+    pub(crate) sampling: Sampling,
+    pub(crate) profiles: Profiles,
+    control: Mutex<Control>,
+    jobs: Mutex<Jobs>,
+    pub(crate) under_way: UnderWay,
+    /// When the controller's thread looks again, in ns since the session was made;
+    /// `u64::MAX` while it is awake. A hint: who sees too late a time wakes it in vain.
+    pub(crate) asleep_until: AtomicU64,
+    pub(crate) thread: Mutex<Option<Thread>>,
+    /// The function the program starts at: index plus one; 0 for none.
+    entry_point: AtomicUsize,
+    /// Under [`Tiers::Churn`], who has code and at which tier; next in turn first.
+    churned: Mutex<VecDeque<(FunctionId, Tier)>>,
+}
+
+pub(crate) struct Control {
+    pub(crate) controller: Controller,
+    /// Functions whose published version counts, and the counts last seen.
+    pub(crate) watched: Watched,
+    /// Entries counted so far.
+    pub(crate) entries: HashMap<FunctionId, u64>,
+    /// Processor time of the process that the controller knows of.
+    pub(crate) processor: Duration,
+}
+
+impl Control {
+    /// Watches the counts of `id` from `seen` on, or no longer.
+    pub(crate) fn watch(&mut self, id: FunctionId, counts: bool, seen: Count) {
+        match counts {
+            true => self.watched.set(id, seen),
+            false => self.watched.remove(id),
+        }
+    }
+}
+
+/// Functions and their counts, in no order; each change costs the same however many
+/// there are.
+#[derive(Default)]
+pub(crate) struct Watched {
+    list: Vec<(FunctionId, Count)>,
+    /// Where a function is in the list, by its index.
+    places: IdMap<u32, usize>,
+}
+
+impl Watched {
+    fn set(&mut self, id: FunctionId, seen: Count) {
+        match self.places.get(&id.index()) {
+            Some(&at) => self.list[at].1 = seen,
+            None => {
+                self.places.insert(id.index(), self.list.len());
+                self.list.push((id, seen));
+            }
+        }
+    }
+
+    fn remove(&mut self, id: FunctionId) {
+        let Some(at) = self.places.remove(&id.index()) else {
+            return;
+        };
+        self.list.swap_remove(at);
+        if let Some((moved, _)) = self.list.get(at) {
+            self.places.insert(moved.index(), at);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(crate) fn list(&mut self) -> &mut [(FunctionId, Count)] {
+        &mut self.list
+    }
+}
+
+impl TierState {
+    /// Of a session whose code lies in `code`.
+    pub(crate) fn new(settings: TierSettings, code: Range<u64>) -> TierState {
+        let sampling = Sampling::new(&settings, code);
+        let versions = Versions::default();
+        let controller = Controller::new(&settings.policy, Arc::clone(&versions.ids));
+        TierState {
+            settings,
+            counts: Counts::default(),
+            versions,
+            sampling,
+            profiles: Profiles::default(),
+            control: Mutex::new(Control {
+                controller,
+                watched: Watched::default(),
+                entries: HashMap::new(),
+                processor: process_time(),
+            }),
+            jobs: Mutex::default(),
+            under_way: UnderWay::default(),
+            asleep_until: AtomicU64::new(u64::MAX),
+            thread: Mutex::new(None),
+            entry_point: AtomicUsize::new(0),
+            churned: Mutex::default(),
+        }
+    }
+
+    /// True if functions move between tiers.
+    pub(crate) fn is_auto(&self) -> bool {
+        self.settings.tiers == Tiers::Auto
+    }
+
+    /// True if nothing is inlined across modules.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.settings.apart
+    }
+
+    /// Background compiles at the same time.
+    pub(crate) fn background_jobs(&self) -> usize {
+        match self.is_auto() {
+            true => self.settings.policy.jobs as usize,
+            false => 0,
+        }
+    }
+
+    /// The tier of a function's first version.
+    pub(crate) fn first(&self) -> Tier {
+        match self.settings.tiers {
+            Tiers::Auto | Tiers::Churn => Tier::Baseline,
+            Tiers::Fixed(tier) => tier,
+        }
+    }
+
+    /// The tier of a version that must do for ever, where others start at `tier`.
+    pub(crate) fn only(&self, tier: Tier) -> Tier {
+        match self.settings.tiers {
+            Tiers::Auto => tier.max(Tier::Optimized),
+            Tiers::Fixed(_) | Tiers::Churn => tier,
+        }
+    }
+
+    /// The settings of a compile at `tier`.
+    pub(crate) fn how(&self, tier: Tier) -> Compile {
+        let codegen_tier = match tier {
+            Tier::Baseline => uruk_codegen::Tier::Baseline,
+            Tier::Optimized => uruk_codegen::Tier::Optimized,
+            Tier::Guided => uruk_codegen::Tier::Guided,
+        };
+        let counters = match (self.settings.tiers, tier) {
+            (Tiers::Auto | Tiers::Churn, Tier::Baseline) => Counters::Entry,
+            _ => Counters::None,
+        };
+        Compile::at(codegen_tier)
+            .counting(counters)
+            .contracting(self.settings.contract)
+    }
+
+    /// True if code of tier 1 counts.
+    pub(crate) fn counts_at_baseline(&self) -> bool {
+        self.how(Tier::Baseline).counters == Counters::Entry
+    }
+
+    /// Says at which function the program starts: it is called once.
+    pub(crate) fn set_entry_point(&self, id: FunctionId) {
+        self.entry_point
+            .store(id.index() as usize + 1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_entry_point(&self, id: FunctionId) -> bool {
+        self.entry_point.load(Ordering::Relaxed) == id.index() as usize + 1
+    }
+
+    pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn jobs(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// At which tier a function of these facts starts.
+    pub(crate) fn start_tier(&self, id: FunctionId, facts: &uruk_tiering::Facts) -> Tier {
+        match self.settings.tiers {
+            Tiers::Auto => self.control().controller.start_tier(key(id), facts),
+            Tiers::Fixed(tier) => tier,
+            Tiers::Churn => Tier::Baseline,
+        }
+    }
+
+    /// The next function in turn that is to change its tier, and the tier it goes to;
+    /// `None` unless functions are churned.
+    pub(crate) fn next_churned(&self) -> Option<(FunctionId, Tier)> {
+        if self.settings.tiers != Tiers::Churn {
+            return None;
+        }
+        let mut churned = self.churned();
+        let (id, tier) = churned.pop_front()?;
+        let next = tier.above().unwrap_or(Tier::Baseline);
+        churned.push_back((id, next));
+        Some((id, next))
+    }
+
+    /// Functions that take their turns.
+    pub(crate) fn churned_functions(&self) -> usize {
+        self.churned().len()
+    }
+
+    fn churned(&self) -> MutexGuard<'_, VecDeque<(FunctionId, Tier)>> {
+        self.churned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A function got its first code.
+    pub(crate) fn on_compiled(&self, now: Duration, id: FunctionId, tier: Tier, made: &Made) {
+        if self.versions.is_fixed(id) {
+            return;
+        }
+        if self.settings.tiers == Tiers::Churn {
+            self.churned().push_back((id, tier));
+        }
+        if !self.is_auto() {
+            return;
+        }
+        if made.facts.loops != 0 && self.settings.policy.cpus > 1 {
+            warmth::want(&mut self.jobs(), warm::is_cold());
+        }
+        let mut control = self.control();
+        // Better code may have been published meanwhile, and told before.
+        let (version, tier, counters) = match self.versions.of(id).published() {
+            Some(other) if other.id != made.version => (other.id, other.tier, false),
+            _ => (made.version, tier, made.counts),
+        };
+        let first = FirstCode {
+            version,
+            tier,
+            facts: made.facts,
+            compile: nanos(made.compiling + made.linking),
+            counters,
+        };
+        control.controller.on_compiled(nanos(now), key(id), &first);
+        control.watch(id, counters, Count::default());
+        let soon = nanos(now) + control.controller.poll_interval(nanos(now));
+        drop(control);
+        // Waking costs more than being late by the length of a look.
+        let until = self.asleep_until.load(Ordering::Relaxed);
+        if until != u64::MAX && until > soon.0 + self.settings.policy.poll_min.0 {
+            self.wake();
+        }
+    }
+
+    pub(crate) fn on_samples(
+        &self,
+        now: Nanos,
+        id: uruk_tiering::FunctionId,
+        version: VersionId,
+        samples: u32,
+        time: Nanos,
+    ) {
+        let mut control = self.control();
+        control
+            .controller
+            .on_samples(now, id, version, samples, time);
+    }
+
+    pub(crate) fn on_sampling(&self, period: Option<Nanos>) {
+        self.control().controller.on_sampling(period);
+    }
+
+    /// Starts no better versions by itself, or does again.
+    pub(crate) fn pause(&self, paused: bool) {
+        let mut control = self.control();
+        match paused {
+            true => control.controller.pause(),
+            false => control.controller.resume(),
+        }
+        drop(control);
+        self.wake();
+    }
+
+    /// Pins a function to a tier, or leaves it to the policy again.
+    pub(crate) fn pin(&self, id: FunctionId, tier: Option<Tier>) {
+        // False says that nobody watches it yet: the pin holds for its first version.
+        self.control().controller.pin(key(id), tier);
+        self.wake();
+    }
+
+    /// A version was published that the controller did not ask for.
+    pub(crate) fn on_published(&self, now: Duration, id: FunctionId, tier: Tier, made: &Made) {
+        let mut control = self.control();
+        let published = self.versions.of(id).published();
+        if published.is_some_and(|other| other.id != made.version) {
+            // Whoever published over it tells.
+            return;
+        }
+        control.watch(id, made.counts, self.counts.now(id));
+        control
+            .controller
+            .reverted(nanos(now), key(id), made.version, tier, made.counts);
+    }
+
+    /// Entries of functions whose code counted them, up to now.
+    pub(crate) fn entries(&self) -> Vec<(FunctionId, u64)> {
+        let mut control = self.control();
+        let Control {
+            watched, entries, ..
+        } = &mut *control;
+        // The controller misses what is read here, at the end of a run.
+        self.counts.read(watched.list(), |id, added| {
+            *entries.entry(id).or_default() += u64::from(added.entries);
+        });
+        entries.iter().map(|(&id, &count)| (id, count)).collect()
+    }
+
+    /// The choice of tiers in a word.
+    pub(crate) fn describe(&self) -> String {
+        match self.settings.tiers {
+            Tiers::Auto => String::from("auto"),
+            Tiers::Fixed(tier) => tier.number().to_string(),
+            Tiers::Churn => String::from("churn"),
+        }
+    }
+
+    /// Cancels all jobs, at the end of the process.
+    pub(crate) fn drop_jobs(&self) {
+        self.jobs().close();
+    }
+
+    /// Functions that wait for a better version.
+    pub(crate) fn queue_length(&self) -> usize {
+        let stats = self.control().controller.stats();
+        stats.queued + stats.requested
+    }
+
+    /// Has the controller look at once.
+    fn wake(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = &*thread {
+            thread.unpark();
+        }
+    }
+
+    /// Tells the threads to end, and their compiles; they are woken to see it.
+    pub(crate) fn stop(&self) {
+        self.wake();
+        let mut jobs = self.jobs();
+        jobs.close();
+        for worker in &jobs.idle {
+            worker.unpark();
+        }
+    }
+
+    /// In the child of a fork: no thread of ours is left, nothing under way will end.
+    pub(crate) fn after_fork_child(&self) {
+        *self.jobs() = Jobs::default();
+        self.under_way.after_fork_child();
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.asleep_until.store(u64::MAX, Ordering::Relaxed);
+        self.control().controller.abandon();
+        self.sampling.after_fork_child();
+        self.profiles.after_fork_child();
+    }
+}
+
+/// The controller's name of a function.
+pub(crate) fn key(id: FunctionId) -> uruk_tiering::FunctionId {
+    uruk_tiering::FunctionId(id.index())
+}
+
+pub(crate) fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Processor time of the process.
+pub(crate) fn process_time() -> Duration {
+    clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+pub(crate) fn clock(id: libc::clockid_t) -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a valid out pointer; the clock always exists.
+    unsafe { libc::clock_gettime(id, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use uruk_heap::{Heap, HeapConfig};
+    use uruk_stubs::StubTable;
+
+    use super::{Count, Watched};
+
+    #[test]
+    fn what_is_watched_is_what_was_set_last() {
+        // Other tests have sessions, and locks are checked from then on.
+        let _pass = crate::fork::gate::enter();
+        let heap = Heap::new(HeapConfig::default()).expect("a heap");
+        let table = StubTable::new(&heap).expect("stubs");
+        let ids: Vec<_> = (0..64).map(|_| table.allocate().expect("room")).collect();
+        let mut watched = Watched::default();
+        let mut model: HashMap<u32, u32> = HashMap::new();
+        let mut state = 1_u32;
+        for _ in 0..2_000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (id, entries) = (ids[(state >> 16 & 63) as usize], state >> 8);
+            let index = id.index();
+            if state >> 30 == 0 {
+                watched.remove(id);
+                model.remove(&index);
+            } else {
+                watched.set(id, Count { entries, loops: 0 });
+                model.insert(index, entries);
+            }
+            let list = watched.list().iter();
+            let found: HashMap<u32, u32> = list.map(|(id, c)| (id.index(), c.entries)).collect();
+            assert_eq!(found, model);
+            assert_eq!(watched.list().len(), model.len(), "each once");
+        }
+    }
+}

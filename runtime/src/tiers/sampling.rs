@@ -1,0 +1,456 @@
+//! Samples: from the profiler's source to the controller and to the counts people see.
+//!
+//! Sampling starts once the program has used some processor time: a short run is not
+//! worth the few milliseconds it takes to open a source, and entry counters already
+//! find what is hot by then. Drained by the controller's thread and by what frees code,
+//! paused and resumed by anybody, under a lock and a pass of the gate.
+//!
+//! A pause stops the clock of the drains as well: one that was due in `left` is due in
+//! `left` after the pause. What was taken before a pause is drained once it has lasted for
+//! [`REST_AFTER`].
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, LazyLock, PoisonError};
+use std::time::Duration;
+
+use tracing::info;
+use uruk_locks::{Mutex, MutexGuard};
+use uruk_profiler::{
+    AddressMap, Choice, Excluded, Found, Sample, Sampler, Settings, Sizes, Summary,
+};
+use uruk_reclaim::Edge;
+use uruk_stubs::FunctionId;
+use uruk_tiering::{Nanos, Tier, VersionId};
+
+mod clock;
+#[cfg(test)]
+mod tests;
+
+use clock::Clock;
+
+use crate::api::jit::{Jit, JitBuilder};
+use crate::core::Core;
+use crate::fork::gate;
+use crate::tiers::{TierSettings, Tiers, key, nanos, process_time};
+use crate::told::event::{Event, Events, Hit};
+
+/// Processor time of the process after which sampling starts.
+const START_AFTER: Duration = Duration::from_millis(60);
+
+/// Pieces of code the address map holds: enough for a gigabyte of pages.
+const MAP_LIMIT: usize = 1 << 20;
+
+/// Pairs of functions, and threads, of which it is known who was seen beside whom.
+const NEIGHBOURS: usize = 1 << 14;
+
+/// Time between two [`Event::Samples`].
+const TELL_EVERY: Duration = Duration::from_millis(100);
+
+/// Samples in the same code that were taken within such a time are told together.
+const TOGETHER_NS: u64 = 1_000_000;
+
+/// Threads of ours, which are not sampled.
+pub(crate) static EXCLUDED: LazyLock<Arc<Excluded>> = LazyLock::new(Arc::default);
+
+/// What the session knows of samples.
+pub(crate) struct Sampling {
+    choice: Choice,
+    sizes: Sizes,
+    rates: Settings,
+    map: AddressMap,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    source: Source,
+    /// The process is a fork's child since.
+    forked: bool,
+    clock: Clock,
+    told: Duration,
+    /// Tell what there is at the next drain.
+    tell_now: bool,
+    /// Samples that were not told yet.
+    hits: Vec<Hit>,
+    /// Lost ones that were told.
+    lost: u64,
+    /// Threads that are not sampled though they should be, as told.
+    uncovered: usize,
+    /// By thread, the function last seen; emptied when it grows.
+    last: HashMap<i32, u32>,
+    /// How often one function was seen after another in a thread, the lesser first.
+    neighbours: HashMap<(u32, u32), u64>,
+}
+
+/// What samples.
+#[derive(Default)]
+enum Source {
+    /// Not opened yet.
+    #[default]
+    Later,
+    Open(Box<Sampler>),
+    /// Nothing works here.
+    Nothing,
+}
+
+impl Source {
+    fn sampler(&self) -> Option<&Sampler> {
+        match self {
+            Source::Open(sampler) => Some(sampler),
+            Source::Later | Source::Nothing => None,
+        }
+    }
+}
+
+impl Sampling {
+    /// Of a session whose code lies at `code`; off where nothing moves between tiers.
+    pub(crate) fn new(settings: &TierSettings, code: Range<u64>) -> Sampling {
+        let choice = match settings.tiers {
+            Tiers::Auto => settings.sampling,
+            Tiers::Fixed(_) | Tiers::Churn => Choice::Off,
+        };
+        Sampling {
+            choice,
+            sizes: settings.sizes,
+            rates: settings.rates,
+            map: AddressMap::new(code.start, code.end - code.start, MAP_LIMIT),
+            state: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says which version lies at `range`, before it can run.
+    pub(crate) fn add_code(&self, range: Range<u64>, id: FunctionId, version: VersionId) {
+        if self.choice == Choice::Off {
+            return;
+        }
+        // A full map leaves samples unattributed, which ranks the function lower.
+        let _ = self
+            .map
+            .insert(range, tag(id, version), uruk_profiler::now());
+    }
+
+    /// [`Sampling::add_code`] for several versions.
+    pub(crate) fn add_codes(
+        &self,
+        codes: impl IntoIterator<Item = (Range<u64>, FunctionId, VersionId)>,
+    ) {
+        if self.choice == Choice::Off {
+            return;
+        }
+        let codes = codes.into_iter();
+        let tagged = codes.map(|(range, id, version)| (range, tag(id, version)));
+        // As in `add_code`: a full map has room for no later one, either.
+        let _ = self.map.insert_all(tagged, uruk_profiler::now());
+    }
+
+    /// Says that the code in these ranges is gone.
+    pub(crate) fn remove_codes(&self, ranges: &[Range<u64>]) {
+        if self.choice != Choice::Off {
+            self.map.retire_all(ranges, uruk_profiler::now());
+        }
+    }
+
+    /// Functions that were sampled one after the other.
+    pub(crate) fn neighbours(&self) -> Vec<Edge<uruk_reclaim::FunctionId>> {
+        let state = self.lock();
+        let edge = |(&(a, b), &weight): (&(u32, u32), &u64)| Edge {
+            from: uruk_reclaim::FunctionId(a),
+            to: uruk_reclaim::FunctionId(b),
+            weight,
+        };
+        state.neighbours.iter().map(edge).collect()
+    }
+
+    /// In the child of a fork.
+    pub(crate) fn after_fork_child(&self) {
+        self.lock().forked = true;
+    }
+
+    /// What was found and what it cost so far; `None` if nothing is sampled.
+    pub(crate) fn summary(&self) -> Option<Summary> {
+        Some(self.lock().source.sampler()?.summary())
+    }
+}
+
+impl State {
+    /// In the child of a fork, starts over before anything else.
+    fn follow_fork(&mut self) {
+        if std::mem::take(&mut self.forked)
+            && let Source::Open(sampler) = &mut self.source
+            && let Err(cause) = sampler.restart_in_child()
+        {
+            tracing::debug!(%cause, "no samples in the child of a fork");
+            self.source = Source::Nothing;
+        }
+    }
+
+    fn pause(&mut self, now: Duration) {
+        self.follow_fork();
+        self.clock.pause(now);
+        if let Source::Open(sampler) = &mut self.source {
+            sampler.pause();
+        }
+    }
+
+    fn resume(&mut self, now: Duration) {
+        self.follow_fork();
+        self.clock.resume(now);
+        if let Source::Open(sampler) = &mut self.source {
+            sampler.resume();
+        }
+    }
+}
+
+impl JitBuilder {
+    /// Rates of sampling and the shares of processor time it may take.
+    #[must_use]
+    pub fn sampling_settings(mut self, settings: Settings) -> JitBuilder {
+        self.tiers.rates = settings;
+        self
+    }
+}
+
+impl Jit {
+    /// Takes no samples until [`Jit::resume_sampling`]: no thread is interrupted
+    /// for it. What was taken before still counts; functions are ranked by counters alone
+    /// meanwhile. Nothing is opened in a session that has not
+    /// begun to sample. The child of a fork is as paused as its parent.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.pause_sampling();
+    /// // What must not be disturbed.
+    /// jit.resume_sampling();
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    pub fn pause_sampling(&self) {
+        let _busy = gate::enter();
+        let core = self.core();
+        let mut state = core.tiers.sampling.lock();
+        state.pause(core.events.now());
+        // Under the lock, as drains tell it.
+        core.tiers.on_sampling(None);
+    }
+
+    /// Ends [`Jit::pause_sampling`], at the rate of before: a pause is not taken for
+    /// idleness, and a burst that it broke off goes on.
+    pub fn resume_sampling(&self) {
+        let _busy = gate::enter();
+        let core = self.core();
+        let mut state = core.tiers.sampling.lock();
+        state.resume(core.events.now());
+    }
+}
+
+/// Samples of one version, or of other code, in one drain.
+#[derive(Default)]
+struct Heap {
+    samples: u32,
+    time: u64,
+    /// How many were taken when: number of the [`TOGETHER_NS`] on the sampler's clock.
+    taken: Vec<(u64, u32)>,
+}
+
+impl Heap {
+    fn add(&mut self, sample: &Sample) {
+        self.samples += 1;
+        self.time += sample.weight;
+        let at = sample.time / TOGETHER_NS;
+        match self.taken.last_mut() {
+            Some((last, count)) if *last == at => *count += 1,
+            _ => self.taken.push((at, 1)),
+        }
+    }
+
+    /// When the samples were taken, by the session's clock; those of the present drain, at
+    /// `now`, are not later.
+    fn hits(
+        &self,
+        events: &Events,
+        now: Duration,
+        code: Option<(VersionId, Tier)>,
+    ) -> impl Iterator<Item = Hit> {
+        self.taken.iter().map(move |&(at, count)| Hit {
+            at: events.at(at * TOGETHER_NS).min(now),
+            code: code.map(|(version, tier)| (version.0, tier)),
+            count,
+        })
+    }
+}
+
+impl Core {
+    /// Drains all samples there are.
+    pub(crate) fn drain_all_samples(&self) {
+        self.tiers.sampling.lock().clock.hurry();
+        self.drain_samples();
+    }
+
+    /// Drains all samples there are and tells them, at the end of a recording.
+    pub(crate) fn tell_all_samples(&self) {
+        {
+            let mut state = self.tiers.sampling.lock();
+            if state.source.sampler().is_none() {
+                return;
+            }
+            state.tell_now = true;
+        }
+        self.drain_all_samples();
+    }
+
+    /// Drains samples, if it is time to, and reports them to the controller.
+    pub(crate) fn drain_samples(&self) {
+        let sampling = &self.tiers.sampling;
+        let mut state = sampling.lock();
+        // Under the lock: a drain that waited for another one is later than that.
+        let now = self.events.now();
+        if sampling.choice == Choice::Off || !state.clock.is_due(now) {
+            return;
+        }
+        if let Source::Later = state.source {
+            if state.clock.is_paused() || process_time() < START_AFTER {
+                return;
+            }
+            state.source = self.open_sampler();
+        }
+        state.follow_fork();
+        let State {
+            source,
+            clock,
+            last,
+            neighbours,
+            ..
+        } = &mut *state;
+        let Source::Open(sampler) = source else {
+            return;
+        };
+        if last.len() > NEIGHBOURS {
+            last.clear();
+        }
+        let mut found: HashMap<u64, Heap> = HashMap::new();
+        let mut elsewhere = Heap::default();
+        let wait = sampler.tick(
+            &mut |sample| match sampling.map.find(sample.pc, sample.time) {
+                Found::Tag(tag) => {
+                    found.entry(tag).or_default().add(&sample);
+                    let (function, _) = untag(tag);
+                    let before = last.insert(sample.tid, function);
+                    if let Some(before) = before.filter(|&before| before != function) {
+                        let pair = (before.min(function), before.max(function));
+                        if neighbours.len() < NEIGHBOURS || neighbours.contains_key(&pair) {
+                            *neighbours.entry(pair).or_default() += 1;
+                        }
+                    }
+                }
+                Found::Unknown => elsewhere.add(&sample),
+                Found::Stale => {}
+            },
+        );
+        let summary = sampler.summary();
+        sampling.map.forget_before(uruk_profiler::now());
+        clock.drained(now, wait);
+        for (tag, heap) in found {
+            let (id, version) = untag(tag);
+            let Some(id) = self.stubs.function(id) else {
+                continue;
+            };
+            if let Some(tier) = self.tiers.versions.add_samples(id, version, heap.samples) {
+                let code = Some((version, tier));
+                state.hits.extend(heap.hits(&self.events, now, code));
+            }
+            let time = Nanos(heap.time);
+            let at = nanos(now);
+            self.tiers
+                .on_samples(at, key(id), version, heap.samples, time);
+        }
+        state.hits.extend(elsewhere.hits(&self.events, now, None));
+        let period = (summary.hz > 0).then(|| Nanos(1_000_000_000 / u64::from(summary.hz)));
+        self.tiers.on_sampling(period);
+        if std::mem::take(&mut state.tell_now) || now - state.told >= TELL_EVERY {
+            self.tell_samples(state, now, &summary);
+        }
+    }
+
+    /// Tells the samples that were not told yet, as of `now`.
+    fn tell_samples(&self, mut state: MutexGuard<'_, State>, now: Duration, summary: &Summary) {
+        let mut hits = std::mem::take(&mut state.hits);
+        let lost = summary.drained.lost - state.lost;
+        state.lost = summary.drained.lost;
+        state.told = now;
+        let uncovered = summary.coverage.uncovered;
+        let uncovered_before = std::mem::replace(&mut state.uncovered, uncovered);
+        drop(state);
+        if lost > 0 {
+            info!(lost, "samples were lost: no room for them");
+        }
+        if uncovered != uncovered_before {
+            info!(
+                threads = uncovered,
+                "not sampled: blocked signals or a limit"
+            );
+        }
+        self.events.tell(|| {
+            hits.sort_unstable_by_key(|hit| hit.at);
+            Event::Samples {
+                at: now,
+                hits,
+                lost,
+                uncovered,
+                rate: summary.hz,
+                overhead: summary.overhead(),
+                queue: self.tiers.queue_length(),
+            }
+        });
+    }
+
+    fn open_sampler(&self) -> Source {
+        let sampling = &self.tiers.sampling;
+        let opened = uruk_profiler::open(sampling.choice, sampling.sizes, &EXCLUDED);
+        let mut rejected: Vec<_> = opened
+            .rejected
+            .iter()
+            .map(|(kind, cause)| (kind.to_string(), cause.to_string()))
+            .collect();
+        let mut source = None;
+        let sampler = opened.source.and_then(|opened| {
+            let kind = opened.kind();
+            match Sampler::start(opened, sampling.rates) {
+                Ok(sampler) => {
+                    source = Some(kind.to_string());
+                    Some(sampler)
+                }
+                Err(cause) => {
+                    rejected.push((kind.to_string(), cause.to_string()));
+                    None
+                }
+            }
+        });
+        for (kind, cause) in &rejected {
+            info!(%kind, %cause, "cannot be sampled with");
+        }
+        match &source {
+            Some(source) => info!(%source, "sampling"),
+            None => info!("no samples: counters alone say what is hot"),
+        }
+        self.events.tell(|| Event::Sampling {
+            source,
+            rejected,
+            at: self.events.now(),
+        });
+        sampler.map_or(Source::Nothing, |sampler| Source::Open(Box::new(sampler)))
+    }
+}
+
+/// Function and version in one word. Of the version's number the low half: a session
+/// in which it wraps may drop a sample, no more.
+fn tag(id: FunctionId, version: VersionId) -> u64 {
+    u64::from(id.index()) << 32 | (version.0 & u64::from(u32::MAX))
+}
+
+fn untag(tag: u64) -> (u32, VersionId) {
+    ((tag >> 32) as u32, VersionId(tag & u64::from(u32::MAX)))
+}

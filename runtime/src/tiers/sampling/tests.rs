@@ -1,0 +1,27 @@
+//! Drains that wait for one another.
+
+use std::time::Duration;
+
+use crate::api::jit::Jit;
+use crate::fork::gate;
+
+#[test]
+fn a_drain_that_waited_is_not_older_than_the_one_before() {
+    let jit = Jit::new().expect("a session");
+    let core = jit.core();
+    let _busy = gate::enter();
+    let mut state = core.tiers.sampling.lock();
+    state.source = core.open_sampler();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let _busy = gate::enter();
+            core.drain_samples();
+        });
+        // Time for it to come to the lock. If it comes later, nothing is shown.
+        std::thread::sleep(Duration::from_millis(50));
+        state.told = core.events.now();
+        state.clock.hurry();
+        drop(state);
+        waits.join().expect("time does not go back");
+    });
+}

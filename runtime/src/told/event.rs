@@ -1,0 +1,279 @@
+//! What happens in a session, as values for whoever wants to know: embedders'
+//! listeners, `tracing`, traces and reports.
+//!
+//! Events are told on the thread they happen on: compile workers, the controller, or
+//! a thread that called into the library; never on a thread in the middle of a first
+//! call. A session without listeners pays one relaxed load per event.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::Duration;
+
+use uruk_locks::RwLock;
+use uruk_report::Recorder;
+use uruk_stubs::FunctionId;
+pub use uruk_tiering::Tier;
+
+use crate::guest::threads;
+use crate::told::recording;
+
+/// One thing that happened. Times count from the start of the session.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Event {
+    /// A version was compiled and linked.
+    Compiled {
+        /// The function.
+        id: FunctionId,
+        /// Its name.
+        function: &'static str,
+        /// Number of the version, unique in the session.
+        version: u64,
+        /// How it was compiled.
+        tier: Tier,
+        /// Name of the thread that did it.
+        worker: String,
+        /// When it was asked for, if it waited in the queue of the controller.
+        queued: Option<Duration>,
+        /// When compiling began.
+        started: Duration,
+        /// Time to extract, optimize and emit.
+        compiling: Duration,
+        /// Time to link and to make it findable.
+        linking: Duration,
+        /// IR instructions of the function before optimization.
+        instructions: u32,
+        /// Bytes of code.
+        bytes: u64,
+    },
+    /// A first call was answered: its callers go on.
+    Answered {
+        /// The function.
+        id: FunctionId,
+        /// Its name.
+        function: &'static str,
+        /// Name of the thread that answered.
+        worker: String,
+        /// When it took the request.
+        taken: Duration,
+        /// When the code was published.
+        at: Duration,
+    },
+    /// The slot of a function was stored to: calls run this version from now on.
+    Published {
+        /// The function.
+        id: FunctionId,
+        /// Its name.
+        function: &'static str,
+        /// The version that runs now.
+        version: u64,
+        /// Its tier.
+        tier: Tier,
+        /// The version that ran before, and its tier.
+        replaced: Option<(u64, Tier)>,
+        /// When.
+        at: Duration,
+    },
+    /// A version could not be compiled; what ran before runs on.
+    Failed {
+        /// The function.
+        id: FunctionId,
+        /// Its name.
+        function: &'static str,
+        /// The tier that was tried.
+        tier: Tier,
+        /// Why.
+        message: String,
+        /// When.
+        at: Duration,
+    },
+    /// A version was ready too late: its function had been changed meanwhile.
+    Dropped {
+        /// The function.
+        id: FunctionId,
+        /// Its name.
+        function: &'static str,
+        /// The version.
+        version: u64,
+        /// When.
+        at: Duration,
+    },
+    /// A compile was ended early: its function was replaced, removed, or is wanted at
+    /// another tier; the session ends; or a fork could not wait, and it begins again.
+    Cancelled {
+        /// The function.
+        id: FunctionId,
+        /// Its name.
+        function: &'static str,
+        /// The version.
+        version: u64,
+        /// How it was to be compiled.
+        tier: Tier,
+        /// When.
+        at: Duration,
+    },
+    /// A version turned out worse than the one before, which runs again.
+    Reverted {
+        /// The function.
+        id: FunctionId,
+        /// Its name.
+        function: &'static str,
+        /// The version that runs again.
+        version: u64,
+        /// Its tier.
+        tier: Tier,
+        /// When.
+        at: Duration,
+    },
+    /// Sampling began, or could not.
+    Sampling {
+        /// The source in use; `None` if there is none.
+        source: Option<String>,
+        /// Sources that were tried before it, and why each was refused.
+        rejected: Vec<(String, String)>,
+        /// When.
+        at: Duration,
+    },
+    /// Samples were taken since the last event of this kind.
+    Samples {
+        /// When.
+        at: Duration,
+        /// What was found, in the order of time.
+        hits: Vec<Hit>,
+        /// Samples there was no room for.
+        lost: u64,
+        /// Threads that cannot be sampled now: they block the signal, or a limit is reached.
+        uncovered: usize,
+        /// Samples asked for per second of a thread's processor time.
+        rate: u32,
+        /// Share of the process's processor time that sampling took so far.
+        overhead: f64,
+        /// Functions that wait to be compiled at a higher tier.
+        queue: usize,
+    },
+    /// The program has code that may go to stacks which nobody told of. All memory is
+    /// searched for them, from now on, before code is freed.
+    StacksSearched {
+        /// What code, or how it was noticed.
+        cause: String,
+        /// When.
+        at: Duration,
+    },
+    /// LLVM reported a fatal error, or a compile panicked; the worker was given up and another
+    /// one made.
+    WorkerLost {
+        /// LLVM's message, or the panic's text.
+        message: String,
+        /// When.
+        at: Duration,
+    },
+}
+
+/// Samples that were taken within a millisecond in the same code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Hit {
+    /// When, counted from the start of the session.
+    pub at: Duration,
+    /// Number and tier of the version; `None` outside of the program's compiled functions.
+    pub code: Option<(u64, Tier)>,
+    /// How many.
+    pub count: u32,
+}
+
+/// Called with each event, on the thread it happens on; must not call into the session, nor
+/// fork, nor wait for a thread that does. Signals are held back meanwhile. If it panics, the
+/// compile that it is told of fails.
+pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// The listeners of a session, the recorder among them.
+pub(crate) struct Events {
+    /// When the session was made, on the sampler's clock.
+    start_ns: u64,
+    recorder: OnceLock<Recorder>,
+    any: AtomicBool,
+    listeners: RwLock<Vec<Listener>>,
+}
+
+impl Default for Events {
+    fn default() -> Events {
+        Events {
+            start_ns: uruk_profiler::now(),
+            recorder: OnceLock::new(),
+            any: AtomicBool::new(false),
+            listeners: RwLock::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").finish_non_exhaustive()
+    }
+}
+
+impl Events {
+    /// Time since the session was made.
+    pub(crate) fn now(&self) -> Duration {
+        self.at(uruk_profiler::now())
+    }
+
+    /// The session's time at a time of the sampler's clock: both are one clock, so that no
+    /// pause of a thread between two readings comes between them.
+    pub(crate) fn at(&self, sampler_ns: u64) -> Duration {
+        Duration::from_nanos(sampler_ns.saturating_sub(self.start_ns))
+    }
+
+    pub(crate) fn listen(&self, listener: Listener) {
+        self.listeners
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(listener);
+        // Relaxed: events from before a listener was there may pass it by.
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    /// Records everything from now on. The first recorder stays.
+    pub(crate) fn record(&self, recorder: Recorder) {
+        let _ = self.recorder.set(recorder);
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    /// Who records, if anybody does.
+    pub(crate) fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.get()
+    }
+
+    /// In the child of a fork: the recording is the parent's.
+    pub(crate) fn after_fork_child(&self) {
+        if let Some(recorder) = self.recorder.get() {
+            recorder.forget();
+        }
+    }
+
+    /// Tells the event that `make` returns, if anybody listens.
+    pub(crate) fn tell(&self, make: impl FnOnce() -> Event) {
+        let traced = tracing::enabled!(target: "uruk", tracing::Level::DEBUG);
+        if !traced && !self.any.load(Ordering::Relaxed) {
+            return;
+        }
+        let event = make();
+        tracing::debug!(target: "uruk", ?event);
+        if let Some(recorder) = self.recorder.get() {
+            recording::take_down(recorder, &event);
+        }
+        let listeners = self
+            .listeners
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        if listeners.is_empty() {
+            return;
+        }
+        threads::as_guest(|| {
+            for listener in &*listeners {
+                listener(&event);
+            }
+        });
+    }
+}

@@ -1,0 +1,15 @@
+//! What people and tools are told. Nothing here changes what a session does.
+//!
+//! | file | tells |
+//! |---|---|
+//! | [`event`] | what happens, as values: listeners, `tracing` |
+//! | [`stats`] | counters of a run, as a table or JSON |
+//! | [`recording`] | a run as data for `uruk_report` |
+//! | [`tools`] | gdb, perf and jitdump about code |
+//! | [`disassemble`] | a compiled body, for people |
+
+pub(crate) mod disassemble;
+pub(crate) mod event;
+pub(crate) mod recording;
+pub(crate) mod stats;
+pub(crate) mod tools;

@@ -1,0 +1,232 @@
+//! Events as the report package takes them, and what is gathered for it at the end.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use uruk_report::{self as report, Drain, Ending, Limits, Recorder, Recording};
+use uruk_stubs::FunctionId;
+use uruk_tiering::{Tier, VersionId};
+
+use crate::core::Core;
+use crate::tiers::process_time;
+use crate::told::disassemble;
+use crate::told::event::{Event, Hit};
+
+/// Functions whose disassembly goes into a report.
+const DISASSEMBLED: usize = 12;
+
+/// A recorder of a program that starts now.
+pub(crate) fn recorder(core: &Core, file: &Path, args: Vec<String>) -> Recorder {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH);
+    let run = report::Run {
+        program: file.display().to_string(),
+        args,
+        uruk: env!("CARGO_PKG_VERSION").to_owned(),
+        llvm: uruk_codegen::llvm_version(),
+        processor: uruk_codegen::host_cpu(),
+        jobs: u32::try_from(core.jobs).unwrap_or(u32::MAX),
+        tiers: core.tiers.describe(),
+        started_unix_ms: started.map_or(0, |time| time.as_millis() as u64),
+    };
+    Recorder::new(run, report::Nanos(0), Limits::default())
+}
+
+/// Hands an event to the recorder.
+pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
+    match event {
+        Event::Compiled {
+            id,
+            function,
+            version,
+            tier,
+            worker,
+            queued,
+            started,
+            compiling,
+            linking,
+            instructions,
+            bytes,
+        } => {
+            let place = place(worker);
+            let emitted = nanos(*started + *compiling);
+            let end = nanos(*started + *compiling + *linking);
+            let compile = report::Compile {
+                function: key(*id),
+                version: report::VersionId(*version),
+                tier: tier_of(*tier),
+                place,
+                waited: nanos(queued.map_or(Duration::ZERO, |at| started.saturating_sub(at))),
+                start: nanos(*started),
+                end,
+                instructions: *instructions,
+                code_bytes: *bytes,
+            };
+            recorder.compiled(function, &compile);
+            recorder.linked(&report::Link {
+                function: Some(key(*id)),
+                place,
+                start: emitted,
+                end,
+            });
+        }
+        Event::Published {
+            id,
+            version,
+            tier,
+            at,
+            ..
+        } => {
+            let version = report::VersionId(*version);
+            recorder.published(nanos(*at), key(*id), version, tier_of(*tier));
+        }
+        Event::Reverted {
+            id,
+            version,
+            tier,
+            at,
+            ..
+        } => {
+            let version = report::VersionId(*version);
+            recorder.noted(
+                nanos(*at),
+                Some(key(*id)),
+                "went back to the version before",
+            );
+            recorder.published(nanos(*at), key(*id), version, tier_of(*tier));
+        }
+        Event::Failed {
+            id,
+            function,
+            tier,
+            message,
+            at,
+        } => recorder.failed(nanos(*at), function, key(*id), tier_of(*tier), message),
+        Event::Dropped {
+            id, version, at, ..
+        } => {
+            let version = report::VersionId(*version);
+            recorder.dropped(nanos(*at), key(*id), version, "too late");
+        }
+        Event::Cancelled {
+            id, version, at, ..
+        } => {
+            let version = report::VersionId(*version);
+            recorder.dropped(nanos(*at), key(*id), version, "cancelled");
+        }
+        Event::Answered {
+            function,
+            worker,
+            taken,
+            at,
+            ..
+        } => recorder.looked_up(&report::Lookup {
+            name: (*function).to_owned(),
+            kind: report::LookupKind::FirstCall,
+            place: place(worker),
+            start: nanos(*taken),
+            end: nanos(*at),
+        }),
+        Event::Sampling {
+            source, rejected, ..
+        } => recorder.sampling(&report::Sampling {
+            source: source.clone(),
+            rejected: rejected.clone(),
+        }),
+        Event::Samples {
+            at,
+            hits,
+            lost,
+            uncovered,
+            rate,
+            overhead,
+            queue,
+        } => {
+            let hit = |hit: &Hit| report::Hit {
+                time: nanos(hit.at),
+                code: hit
+                    .code
+                    .map(|(version, tier)| (report::VersionId(version), tier_of(tier))),
+                count: hit.count,
+            };
+            let hits: Vec<report::Hit> = hits.iter().map(hit).collect();
+            recorder.drained(&Drain {
+                time: nanos(*at),
+                hits: &hits,
+                lost: *lost,
+                uncovered: *uncovered as u64,
+                rate_hz: f64::from(*rate),
+                overhead: *overhead,
+                queue: *queue as u64,
+            });
+        }
+        Event::StacksSearched { cause, at } => {
+            let text = format!("memory is searched for stacks: {cause}");
+            recorder.noted(nanos(*at), None, &text);
+        }
+        Event::WorkerLost { message, at } => {
+            recorder.noted(
+                nanos(*at),
+                None,
+                &format!("LLVM took a worker down: {message}"),
+            );
+        }
+    }
+}
+
+impl Core {
+    /// Ends the recording; `with_code` adds the disassembly of the hottest functions.
+    pub(crate) fn finish_recording(&self, with_code: bool, status: i32) -> Option<Recording> {
+        let recorder = self.events.recorder()?;
+        self.tell_all_samples();
+        for (id, entries) in self.tiers.entries() {
+            recorder.entries(key(id), entries);
+        }
+        if with_code {
+            for (_, versions) in recorder.hottest(DISASSEMBLED) {
+                for version in versions {
+                    if let Some((entry, bytes)) = self.code_of(VersionId(version.0)) {
+                        let text = disassemble::disassemble(self, &bytes, entry);
+                        recorder.disassembled(version, &text);
+                    }
+                }
+            }
+        }
+        recorder.finish(Ending {
+            time: nanos(self.events.now()),
+            cpu: nanos(process_time()),
+            exit: Some(status),
+            defined: self.counters.snapshot().functions,
+        })
+    }
+}
+
+/// The track of a thread: workers are numbered in their names.
+fn place(thread: &str) -> report::Place {
+    let number = |prefix: &str| thread.strip_prefix(prefix)?.parse::<u32>().ok();
+    if let Some(index) = number("uruk-opt-") {
+        return report::Place::Worker(BACKGROUND + index);
+    }
+    match number("uruk-") {
+        Some(index) => report::Place::Worker(index),
+        None => report::Place::Thread(0),
+    }
+}
+
+/// Tracks of background workers begin here.
+const BACKGROUND: u32 = 100;
+
+fn key(id: FunctionId) -> report::FunctionId {
+    report::FunctionId(id.index())
+}
+
+fn tier_of(tier: Tier) -> report::Tier {
+    match tier {
+        Tier::Baseline => report::Tier::Baseline,
+        Tier::Optimized => report::Tier::Optimized,
+        Tier::Guided => report::Tier::Guided,
+    }
+}
+
+fn nanos(time: Duration) -> report::Nanos {
+    report::Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,387 @@
+//! Counters of a run and how they are shown.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use uruk_report::Recording;
+
+use crate::core::Core;
+use crate::version::materialize::Built;
+
+/// Functions in the list of the hottest.
+const HOTTEST: usize = 12;
+
+/// Pinned functions that the table names.
+const PINS: usize = 8;
+
+/// How `--stats` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatsFormat {
+    /// A table for people.
+    Table,
+    /// One JSON object on one line.
+    Json,
+}
+
+/// Counters that workers add to. Statistics only: every access is relaxed.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    started: Instant,
+    pub(crate) functions: AtomicU64,
+    pub(crate) compiled: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) cancelled: AtomicU64,
+    pub(crate) emit_ns: AtomicU64,
+    pub(crate) link_ns: AtomicU64,
+    pub(crate) load_ns: AtomicU64,
+    pub(crate) data_ns: AtomicU64,
+    pub(crate) code_bytes: AtomicU64,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        let zero = || AtomicU64::new(0);
+        Counters {
+            started: Instant::now(),
+            functions: zero(),
+            compiled: zero(),
+            failed: zero(),
+            cancelled: zero(),
+            emit_ns: zero(),
+            link_ns: zero(),
+            load_ns: zero(),
+            data_ns: zero(),
+            code_bytes: zero(),
+        }
+    }
+}
+
+impl Counters {
+    /// Adds the time since `start` to `counter`.
+    pub(crate) fn add_time(counter: &AtomicU64, start: Instant) {
+        counter.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Counts a version that was compiled and linked; `first` if its function had none.
+    pub(crate) fn add_compile(&self, first: bool, built: &Built) {
+        let add = |counter: &AtomicU64, amount: u64| {
+            counter.fetch_add(amount, Ordering::Relaxed);
+        };
+        if first {
+            add(&self.compiled, 1);
+        }
+        add(&self.emit_ns, built.compiling.as_nanos() as u64);
+        add(&self.link_ns, built.linking.as_nanos() as u64);
+        add(&self.code_bytes, built.bytes);
+    }
+
+    pub(crate) fn snapshot(&self) -> Stats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let time = |counter: &AtomicU64| Duration::from_nanos(get(counter));
+        Stats {
+            functions: get(&self.functions),
+            compiled: get(&self.compiled),
+            failed: get(&self.failed),
+            cancelled: get(&self.cancelled),
+            load_time: time(&self.load_ns),
+            data_time: time(&self.data_ns),
+            emit_time: time(&self.emit_ns),
+            link_time: time(&self.link_ns),
+            code_bytes: get(&self.code_bytes),
+            tiers: [TierStats::default(); 3],
+            retired: 0,
+            retired_bytes: 0,
+            queued: 0,
+            samples: (0, 0),
+            memory: MemoryStats::default(),
+            wall_time: self.started.elapsed(),
+        }
+    }
+}
+
+/// What a session has done so far. Times of several workers add up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Functions defined by the program.
+    pub functions: u64,
+    /// Functions whose body was compiled.
+    pub compiled: u64,
+    /// Functions whose body failed to compile.
+    pub failed: u64,
+    /// Compiles that were ended early: see [`Event::Cancelled`](crate::Event::Cancelled).
+    pub cancelled: u64,
+    /// Reading symbol tables and binding them.
+    pub load_time: Duration,
+    /// Compiling and linking data.
+    pub data_time: Duration,
+    /// Extracting and compiling functions.
+    pub emit_time: Duration,
+    /// Linking functions and publishing them.
+    pub link_time: Duration,
+    /// Bytes of function versions.
+    pub code_bytes: u64,
+    /// By tier, from 1 to 3.
+    pub tiers: [TierStats; 3],
+    /// Versions that no call reaches any more, freed or not; see [`Stats::memory`].
+    pub retired: u64,
+    /// Bytes of code of those.
+    pub retired_bytes: u64,
+    /// Functions waiting for a better version, and compiles under way.
+    pub queued: u64,
+    /// Samples taken, and samples lost.
+    pub samples: (u64, u64),
+    /// What became of the memory of code.
+    pub memory: MemoryStats,
+    /// Since the session was made.
+    pub wall_time: Duration,
+}
+
+/// The memory of code, and what reclaim did about it. Bytes are as allocated.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// Bytes of code that can be started.
+    pub live: u64,
+    /// Bytes of code that cannot be started any more and is not proved dead yet.
+    pub retired: u64,
+    /// Bytes of retired code that a thread may return into.
+    pub pinned: u64,
+    /// Bytes that code and data take in all, gaps included.
+    pub held: u64,
+    /// Cycles that freed, and cycles that moved code as well.
+    pub cycles: (u64, u64),
+    /// Versions moved, and their bytes.
+    pub moved: (u64, u64),
+    /// Versions freed.
+    pub freed: u64,
+    /// Bytes of those.
+    pub freed_bytes: u64,
+    /// The longest that a thread of the program was held up.
+    pub longest_handshake: Duration,
+    /// Processor time of all of it.
+    pub time: Duration,
+    /// Who may still return into retired code: function and thread.
+    pub pins: Vec<(String, i32)>,
+    /// Threads that could not be looked at by the last scan, and why.
+    pub silent: Vec<(i32, String)>,
+}
+
+/// What was compiled at one tier.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TierStats {
+    /// Versions that were compiled.
+    pub versions: u64,
+    /// Functions that run at this tier now.
+    pub functions: u64,
+    /// Time to compile and link them.
+    pub time: Duration,
+    /// Bytes of their code.
+    pub bytes: u64,
+}
+
+impl Stats {
+    /// The statistics as text, ending with a newline.
+    pub(crate) fn render(&self, format: StatsFormat, recording: &Recording) -> String {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let compile = ms(self.data_time + self.emit_time + self.link_time);
+        match format {
+            StatsFormat::Json => format!(
+                "{{\"functions\":{},\"compiled\":{},\"failed\":{},\"cancelled\":{},\"compile_ms\":{compile:.3},\
+                 \"load_ms\":{:.3},\"data_ms\":{:.3},\"emit_ms\":{:.3},\"link_ms\":{:.3},\
+                 \"code_bytes\":{},\"wall_ms\":{:.3},\"memory\":{},\"run\":{}}}\n",
+                self.functions,
+                self.compiled,
+                self.failed,
+                self.cancelled,
+                ms(self.load_time),
+                ms(self.data_time),
+                ms(self.emit_time),
+                ms(self.link_time),
+                self.code_bytes,
+                ms(self.wall_time),
+                self.memory.json(),
+                uruk_report::text::json(recording, HOTTEST).trim_end(),
+            ),
+            StatsFormat::Table => format!(
+                "functions in the program {:>10}\n\
+                 \x20 compiled              {:>10}\n\
+                 \x20 never needed          {:>10}\n\
+                 \x20 failed                {:>10}\n\
+                 compiles cancelled       {:>10}\n\
+                 compile time             {compile:>10.1} ms\n\
+                 \x20 data                  {:>10.1} ms\n\
+                 \x20 functions             {:>10.1} ms\n\
+                 \x20 linking               {:>10.1} ms\n\
+                 load time                {:>10.1} ms\n\
+                 code                     {:>10} bytes\n{}\n{}",
+                self.functions,
+                self.compiled,
+                self.functions.saturating_sub(self.compiled + self.failed),
+                self.failed,
+                self.cancelled,
+                ms(self.data_time),
+                ms(self.emit_time),
+                ms(self.link_time),
+                ms(self.load_time),
+                self.code_bytes,
+                self.memory.table(),
+                uruk_report::text::run(recording, HOTTEST),
+            ),
+        }
+    }
+}
+
+impl Core {
+    /// The counters, with what the tables of versions and the profiler know.
+    pub(crate) fn stats(&self) -> Stats {
+        let mut stats = self.counters.snapshot();
+        for record in self.tiers.versions.lock().values() {
+            for (tier, past) in stats.tiers.iter_mut().zip(&record.past.tiers) {
+                tier.versions += past.versions;
+                tier.time += past.time;
+                tier.bytes += past.bytes;
+                stats.retired += past.versions;
+                stats.retired_bytes += past.bytes;
+            }
+            let published = record.versions.snapshot().published;
+            for version in &record.built {
+                let tier = &mut stats.tiers[usize::from(version.tier.number()) - 1];
+                tier.versions += 1;
+                tier.time += version.time;
+                tier.bytes += version.bytes;
+                if published.is_some_and(|view| view.id == version.id) {
+                    tier.functions += 1;
+                } else {
+                    stats.retired += 1;
+                    stats.retired_bytes += version.bytes;
+                }
+            }
+        }
+        stats.memory = self.memory_stats();
+        stats.queued = self.tiers.queue_length() as u64;
+        if let Some(summary) = self.tiers.sampling.summary() {
+            stats.samples = (summary.drained.samples, summary.drained.lost);
+        }
+        stats
+    }
+}
+
+impl MemoryStats {
+    fn json(&self) -> String {
+        format!(
+            "{{\"live\":{},\"retired\":{},\"pinned\":{},\"held\":{},\"sweeps\":{},\
+             \"evacuations\":{},\"moved\":{},\"moved_bytes\":{},\"freed\":{},\
+             \"freed_bytes\":{},\"longest_handshake_us\":{:.1}}}",
+            self.live,
+            self.retired,
+            self.pinned,
+            self.held,
+            self.cycles.0,
+            self.cycles.1,
+            self.moved.0,
+            self.moved.1,
+            self.freed,
+            self.freed_bytes,
+            self.longest_handshake.as_secs_f64() * 1e6,
+        )
+    }
+
+    /// Lines of the table, each with its newline.
+    fn table(&self) -> String {
+        let mut text = format!(
+            "memory held              {:>10} bytes\n\
+             \x20 live code             {:>10} bytes\n\
+             \x20 retired code          {:>10} bytes\n",
+            self.held, self.live, self.retired,
+        );
+        let (sweeps, evacuations) = self.cycles;
+        if sweeps + evacuations > 0 {
+            text += &format!(
+                "  freed                 {:>10} bytes in {} versions\n\
+                 \x20 moved                 {:>10} bytes in {} versions\n\
+                 \x20 cycles                {:>10} sweeps, {evacuations} evacuations, {:.1} ms\n\
+                 \x20 longest handshake     {:>10.1} us\n",
+                self.freed_bytes,
+                self.freed,
+                self.moved.1,
+                self.moved.0,
+                sweeps,
+                self.time.as_secs_f64() * 1e3,
+                self.longest_handshake.as_secs_f64() * 1e6,
+            );
+        }
+        for (function, thread) in self.pins.iter().take(PINS) {
+            text += &format!("  pinned                {function} by thread {thread}\n");
+        }
+        if let Some(more @ 1..) = self.pins.len().checked_sub(PINS) {
+            text += &format!("  pinned                {more} more\n");
+        }
+        for (thread, why) in &self.silent {
+            text += &format!("  not looked at         thread {thread}: {why}\n");
+        }
+        text
+    }
+}
+
+impl Core {
+    fn memory_stats(&self) -> MemoryStats {
+        let code = self.reclaim_stats();
+        let heap = self.heap.stats();
+        let code_memory = heap.code.sum();
+        let pools = [heap.read_only, heap.read_write];
+        let name = |function: uruk_reclaim::FunctionId| {
+            let id = self.stubs.function(function.0);
+            id.map_or("?", |id| self.name_of(id)).to_owned()
+        };
+        let pins = code.pins.iter().flat_map(|pin| {
+            let threads = pin.by.iter();
+            threads.map(|thread| (name(pin.function), thread.0))
+        });
+        let silent = code.missing.iter();
+        MemoryStats {
+            live: code.live.bytes,
+            retired: code.retired.bytes + code.pinned.bytes + code.dead.bytes,
+            pinned: code.pinned.bytes,
+            held: (code_memory.used + code_memory.retired + code_memory.fragmented) as u64
+                + pools
+                    .iter()
+                    .map(|pool| (pool.used + pool.retired + pool.wasted) as u64)
+                    .sum::<u64>(),
+            cycles: (code.sweeps, code.evacuations),
+            moved: (code.moved.blocks, code.moved.bytes),
+            freed: code.freed.blocks,
+            freed_bytes: code.freed.bytes,
+            longest_handshake: Duration::from_nanos(code.longest_handshake.0),
+            time: Duration::from_nanos(code.spent.0),
+            pins: pins.collect(),
+            silent: silent
+                .map(|missing| (missing.thread.0, missing.why.to_string()))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_formats_show_the_same_counts() {
+        let counters = Counters::default();
+        counters.functions.store(10, Ordering::Relaxed);
+        counters.compiled.store(4, Ordering::Relaxed);
+        let stats = counters.snapshot();
+        let json = stats.render(StatsFormat::Json, &Recording::default());
+        assert!(
+            json.starts_with("{\"functions\":10,\"compiled\":4,"),
+            "{json}"
+        );
+        let table = stats.render(StatsFormat::Table, &Recording::default());
+        assert!(
+            table.contains("never needed                   6"),
+            "{table}"
+        );
+    }
+}

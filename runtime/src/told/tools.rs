@@ -1,0 +1,249 @@
+//! Tells other people's tools about compiled code: perf by its map or dump, debuggers
+//! by their registration interface. All off unless asked for, as each costs time per
+//! version; a failure of one switches it off and is said once.
+//!
+//! Called by whoever links a version, under a pass of the gate.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::PoisonError;
+
+use tracing::warn;
+use uruk_link::Linked;
+use uruk_locks::{Mutex, MutexGuard};
+use uruk_tools::symfile::{Frames, Symbol};
+use uruk_tools::{Code, JitDump, Lines, OutputError, PERF_MAP_FOLDER, PerfMap, gdb, symfile};
+
+use crate::api::error::Error;
+use crate::version::blocks;
+
+/// Which tools are told; part of [`JitBuilder`](crate::JitBuilder).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ToolSettings {
+    /// Write `perf-PID.map` where `perf report` looks for it.
+    pub perf_map: bool,
+    /// Write `jit-PID.dump` into this folder, for `perf record -k 1` and
+    /// `perf inject --jit`, with line tables where the bitcode has any.
+    pub jitdump: Option<PathBuf>,
+    /// Register every version with debuggers that attach (gdb, lldb), with line tables
+    /// where the bitcode has any. Code then lies in private memory, whole pages for each
+    /// version ([`BackingChoice::Flip`](uruk_heap::BackingChoice::Flip), unless the heap's
+    /// settings say otherwise): into a shared mapping debuggers cannot write breakpoints.
+    pub gdb: bool,
+}
+
+#[derive(Default)]
+struct Open {
+    perf_map: Option<PerfMap>,
+    jitdump: Option<JitDump>,
+    gdb: bool,
+    /// By entry address.
+    registered: HashMap<u64, Vec<gdb::Registration>>,
+    /// Numbers of dumped code, by entry address.
+    dumped: HashMap<u64, u64>,
+}
+
+/// The tools of a session.
+#[derive(Default)]
+pub(crate) struct Tools {
+    any: bool,
+    lines: bool,
+    open: Mutex<Open>,
+}
+
+/// A body that was linked.
+pub(crate) struct Body<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) entry: u64,
+    pub(crate) end: u64,
+    /// Where the bytes of the code segment lie.
+    pub(crate) code: u64,
+    pub(crate) linked: &'a Linked,
+    /// What it was linked from, and its name there.
+    pub(crate) object: &'a [u8],
+    pub(crate) symbol: &'a str,
+}
+
+impl Tools {
+    /// Opens what the settings ask for.
+    pub(crate) fn new(settings: &ToolSettings) -> Result<Tools, Error> {
+        if *settings == ToolSettings::default() {
+            return Ok(Tools::default());
+        }
+        let failed = |cause: OutputError| {
+            let source = std::error::Error::source(&cause);
+            let why = source.map_or_else(String::new, |source| format!(": {source}"));
+            Error::Tool {
+                message: format!("{cause}{why}"),
+            }
+        };
+        let folder = std::path::Path::new(PERF_MAP_FOLDER);
+        let perf_map = settings
+            .perf_map
+            .then(|| PerfMap::create(folder).map_err(failed))
+            .transpose()?;
+        let jitdump = settings.jitdump.as_ref();
+        let jitdump = jitdump
+            .map(|folder| JitDump::create(folder).map_err(failed))
+            .transpose()?;
+        Ok(Tools {
+            any: true,
+            lines: settings.gdb || settings.jitdump.is_some(),
+            open: Mutex::new(Open {
+                perf_map,
+                jitdump,
+                gdb: settings.gdb,
+                registered: HashMap::new(),
+                dumped: HashMap::new(),
+            }),
+        })
+    }
+
+    /// True if somebody makes use of line tables.
+    pub(crate) fn want_lines(&self) -> bool {
+        self.lines
+    }
+
+    /// Tells the tools of a body, before it can run.
+    pub(crate) fn add(&self, body: &Body<'_>) {
+        if !self.any {
+            return;
+        }
+        let mut open = self.open();
+        let (name, address, size) = (body.name, body.entry, body.end - body.entry);
+        let bytes = |address: u64, size: u64| {
+            let start = usize::try_from(address.wrapping_sub(body.code)).ok()?;
+            let end = start.checked_add(usize::try_from(size).ok()?)?;
+            body.linked.code.get(start..end)
+        };
+        if let Some(map) = &mut open.perf_map
+            && let Err(cause) = map.add(address, size, name)
+        {
+            warn!(%cause, "no more entries in the perf map");
+            open.perf_map = None;
+        }
+        if let Some(dump) = &mut open.jitdump
+            && let Some(bytes) = bytes(address, size)
+        {
+            let code = Code {
+                name,
+                address,
+                bytes,
+            };
+            let lines = Lines::of_object(body.object, body.symbol, address, size);
+            let lines = lines.unwrap_or_else(|cause| {
+                warn!(%cause, name, "the dump has no lines of this function");
+                Lines::default()
+            });
+            match dump.load(&code, &lines.lines()) {
+                Ok(index) => {
+                    open.dumped.insert(address, index);
+                }
+                Err(cause) => {
+                    warn!(%cause, "no more entries in the jitdump file");
+                    open.jitdump = None;
+                }
+            }
+        }
+        if open.gdb {
+            let frames = body.linked.eh_frame.and_then(|table| {
+                let bytes = bytes(table.address, table.size as u64)?;
+                Some(Frames {
+                    address: table.address,
+                    bytes,
+                })
+            });
+            let symbol = Symbol {
+                name,
+                address,
+                size,
+            };
+            // Lines first: a breakpoint that waits for the name is then set behind the
+            // prologue.
+            match symfile::of_debug_info(body.object, body.symbol, address) {
+                Ok(file) => {
+                    let held = open.registered.entry(address).or_default();
+                    held.extend(file.map(gdb::register));
+                }
+                Err(cause) => warn!(%cause, name, "debuggers see no lines of this function"),
+            }
+            match symfile::of_symbols(&[symbol], frames) {
+                Ok(file) => {
+                    let held = open.registered.entry(address).or_default();
+                    held.push(gdb::register(file));
+                }
+                Err(cause) => warn!(%cause, name, "debuggers do not see this function"),
+            }
+        }
+    }
+
+    /// Whether a debugger may change code: a copy of what it changed would keep that.
+    pub(crate) fn pins_code(&self) -> bool {
+        self.any && self.open().gdb
+    }
+
+    /// Whether anybody is told.
+    pub(crate) fn any(&self) -> bool {
+        self.any
+    }
+
+    /// Tells the tools that code was copied, before the copy can run.
+    pub(crate) fn moved(&self, from: blocks::View<'_>, to: blocks::View<'_>) {
+        if !self.any {
+            return;
+        }
+        let mut open = self.open();
+        let (from, entry, size) = (from.entry(), to.entry(), to.body_end() - to.entry());
+        let name = to.shape.name.to_str().unwrap_or("?");
+        if let Some(map) = &mut open.perf_map
+            && let Err(cause) = map.add(entry, size, name)
+        {
+            warn!(%cause, "no more entries in the perf map");
+            open.perf_map = None;
+        }
+        let index = open.dumped.get(&from).copied();
+        if let (Some(dump), Some(index)) = (&mut open.jitdump, index) {
+            match dump.moved(index, from, entry, size) {
+                Ok(()) => {
+                    open.dumped.insert(entry, index);
+                }
+                Err(cause) => {
+                    warn!(%cause, "no more entries in the jitdump file");
+                    open.jitdump = None;
+                }
+            }
+        }
+    }
+
+    /// Tells the tools that code is about to go.
+    pub(crate) fn remove(&self, code: blocks::View<'_>) {
+        if !self.any {
+            return;
+        }
+        let mut open = self.open();
+        open.dumped.remove(&code.entry());
+        open.registered.remove(&code.entry());
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// In the child of a fork: files are by process, and copies begin where it does.
+    pub(crate) fn after_fork_child(&self) {
+        if !self.any {
+            return;
+        }
+        let mut open = self.open();
+        if let Some(map) = &mut open.perf_map
+            && let Err(cause) = map.after_fork_child()
+        {
+            warn!(%cause, "no perf map in the child of a fork");
+            open.perf_map = None;
+        }
+        // Who follows a child finds the parent's dump by its time, and its own
+        // versions from here on would need all inherited ones told again.
+        open.jitdump = None;
+    }
+}

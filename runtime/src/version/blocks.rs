@@ -1,0 +1,321 @@
+//! The memory of versions: what is known of each piece, and moving it.
+//!
+//! A version is one allocation of code memory: text, what only its own instructions and the
+//! unwinder read (pools of literals, jump tables, GOT words, unwind records, exception
+//! tables). Data that only this version writes (the words of its probes) lives as long,
+//! however often the code moves. Constants that others may read lie with the module's
+//! (`constants`), and stay.
+
+use std::ffi::CStr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use uruk_heap::{Pool, Sealed};
+use uruk_link::{FdeRow, Moves};
+use uruk_reclaim::{BlockId, Fixed, IdMap, Slots};
+use uruk_stubs::FunctionId;
+use uruk_tiering::VersionId;
+use uruk_unwind::Row;
+
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::guest::tls;
+use crate::removal::Uses;
+use crate::tiers::guided::Words;
+use crate::version::constants::Constants;
+
+/// The code of one version, as it was linked.
+#[derive(Debug)]
+pub(crate) struct Code {
+    pub(crate) memory: Sealed,
+    /// Where calls go; 0 for code that is no version.
+    pub(crate) entry: u64,
+    /// End of the function itself.
+    pub(crate) body_end: u64,
+    /// Where its functions lie and are described.
+    pub(crate) rows: Vec<FdeRow>,
+    /// Name of all of its rows.
+    pub(crate) name: &'static CStr,
+    /// How it is moved, if it can be.
+    pub(crate) moves: Option<Moves>,
+    pub(crate) rest: Arc<Rest>,
+}
+
+/// What a version needs besides its code.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    data: Vec<Sealed>,
+    /// Kept for the code that counts in them.
+    _words: Option<Words>,
+    /// Kept for the code that was linked against it.
+    _uses: Uses,
+    /// Kept for the code that uses them.
+    _thread_locals: Option<tls::Owned>,
+    /// Kept for the code that refers to them, should the module go before it.
+    _constants: Option<Arc<Constants>>,
+}
+
+impl Rest {
+    pub(crate) fn new(data: Vec<Sealed>, words: Option<Words>, uses: Uses) -> Rest {
+        Rest {
+            data,
+            _words: words,
+            _uses: uses,
+            _thread_locals: None,
+            _constants: None,
+        }
+    }
+
+    /// The same, with the thread-locals of its code.
+    pub(crate) fn with_thread_locals(mut self, thread_locals: Option<tls::Owned>) -> Rest {
+        self._thread_locals = thread_locals;
+        self
+    }
+
+    /// The same, with the constants its code refers to.
+    pub(crate) fn with_constants(mut self, constants: Option<Arc<Constants>>) -> Rest {
+        self._constants = constants;
+        self
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        for memory in self.data.drain(..) {
+            // SAFETY: the code it belongs to holds it until it is freed, when no thread
+            // can be in it; what pointers a program kept to data of an image it removed
+            // is its own affair (`Tracker::remove`).
+            unsafe { memory.release() };
+        }
+    }
+}
+
+/// The code among the allocations of a link, and the rest.
+pub(crate) fn split(memory: Vec<Sealed>) -> (Option<Sealed>, Vec<Sealed>) {
+    let (code, data): (Vec<_>, Vec<_>) = memory
+        .into_iter()
+        .partition(|memory| memory.pool() == Pool::Code);
+    (code.into_iter().next(), data)
+}
+
+impl Code {
+    /// The addresses of the code.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.memory.address()..self.memory.address() + self.memory.len() as u64
+    }
+}
+
+/// A piece of code that was made, and whose it is.
+pub(crate) struct Piece {
+    /// Functions it took bodies or facts from.
+    pub(crate) depends: Arc<[FunctionId]>,
+    /// Why it cannot move.
+    pub(crate) fixed: Option<Fixed>,
+    pub(crate) version: VersionId,
+    pub(crate) function: Option<FunctionId>,
+    pub(crate) code: Code,
+}
+
+/// What is known of a version wherever it lies; addresses are offsets from its first byte.
+/// A copy refers to it by a number, because counting in an [`Arc`] costs a cache miss and
+/// a barrier each time; and tables of them are read from front to back.
+pub(crate) struct Shape {
+    pub(crate) function: Option<FunctionId>,
+    pub(crate) version: VersionId,
+    pub(crate) moves: Option<Moves>,
+    pub(crate) name: &'static CStr,
+    pub(crate) depends: Arc<[FunctionId]>,
+    entry: u64,
+    body_end: u64,
+    first: Option<FdeRow>,
+    others: Box<[FdeRow]>,
+    /// Blocks that have it.
+    blocks: usize,
+    /// The block that calls reach.
+    live: BlockId,
+    /// Goes with the last of its blocks.
+    _rest: Arc<Rest>,
+}
+
+/// One block.
+struct Held {
+    memory: Sealed,
+    shape: BlockId,
+}
+
+/// A block and what is known of its version.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'t> {
+    pub(crate) memory: &'t Sealed,
+    pub(crate) shape: &'t Shape,
+}
+
+impl View<'_> {
+    fn at(&self, offset: u64) -> u64 {
+        self.memory.address().wrapping_add(offset)
+    }
+
+    pub(crate) fn entry(&self) -> u64 {
+        self.at(self.shape.entry)
+    }
+
+    pub(crate) fn body_end(&self) -> u64 {
+        self.at(self.shape.body_end)
+    }
+
+    /// The addresses of the code.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.memory.address()..self.at(self.memory.len() as u64)
+    }
+
+    /// The bytes of the function itself.
+    pub(crate) fn body(&self) -> Option<&[u8]> {
+        let place = |offset: u64| usize::try_from(offset).ok();
+        let Shape {
+            entry, body_end, ..
+        } = *self.shape;
+        self.memory.bytes()?.get(place(entry)?..place(body_end)?)
+    }
+
+    /// Its unwind rows.
+    fn rows(&self) -> impl Iterator<Item = Row> {
+        let at = self.memory.address();
+        let rows = self.shape.first.iter().chain(&self.shape.others);
+        rows.map(move |row| {
+            let FdeRow { start, end, fde } = row.moved(0, at);
+            Row { start, end, fde }
+        })
+    }
+}
+
+/// All code there is, live and retired, by block. Used by the thread that reclaims.
+#[derive(Default)]
+pub(crate) struct Table {
+    held: Slots<Held>,
+    shapes: Slots<Shape>,
+    /// The shape of a version that is live.
+    live: IdMap<VersionId, BlockId>,
+}
+
+impl Table {
+    /// Takes a new version in.
+    pub(crate) fn add(&mut self, piece: Piece) -> BlockId {
+        let Piece { code, version, .. } = piece;
+        let at = code.memory.address();
+        let mut rows = code.rows.iter().map(|row| row.moved(at, 0));
+        let shape = self.shapes.add(Shape {
+            function: piece.function,
+            version,
+            // Made anew by this thread, they lie next to each other.
+            moves: code.moves.clone(),
+            name: code.name,
+            depends: piece.depends,
+            entry: code.entry.wrapping_sub(at),
+            body_end: code.body_end.wrapping_sub(at),
+            first: rows.next(),
+            others: rows.collect(),
+            blocks: 1,
+            live: BlockId(0),
+            _rest: code.rest,
+        });
+        let id = self.held.add(Held {
+            memory: code.memory,
+            shape,
+        });
+        if let Some(shape) = self.shapes.get_mut(shape) {
+            shape.live = id;
+        }
+        self.live.insert(version, shape);
+        id
+    }
+
+    /// Takes a copy of a block in, which nothing reaches yet.
+    pub(crate) fn add_copy(&mut self, of: BlockId, memory: Sealed) -> Option<BlockId> {
+        let shape = self.held.get(of)?.shape;
+        self.shapes.get_mut(shape)?.blocks += 1;
+        Some(self.held.add(Held { memory, shape }))
+    }
+
+    /// Calls of the version reach this copy from now on: whoever retires the version
+    /// means it.
+    pub(crate) fn set_live(&mut self, id: BlockId) {
+        let shape = self.held.get(id).map(|held| held.shape);
+        if let Some(shape) = shape.and_then(|shape| self.shapes.get_mut(shape)) {
+            shape.live = id;
+        }
+    }
+
+    /// The block of a version that nothing can start any more.
+    pub(crate) fn retire(&mut self, version: VersionId) -> Option<BlockId> {
+        let shape = self.live.remove(&version)?;
+        uruk_reclaim::shrink(&mut self.live);
+        Some(self.shapes.get(shape)?.live)
+    }
+
+    /// The block that calls of a live version reach.
+    pub(crate) fn live(&self, version: VersionId) -> Option<(BlockId, View<'_>)> {
+        let id = self.shapes.get(*self.live.get(&version)?)?.live;
+        Some((id, self.get(id)?))
+    }
+
+    pub(crate) fn get(&self, id: BlockId) -> Option<View<'_>> {
+        let Held { memory, shape } = self.held.get(id)?;
+        let shape = self.shapes.get(*shape)?;
+        Some(View { memory, shape })
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (BlockId, View<'_>)> {
+        let view = |(id, _)| Some((id, self.get(id)?));
+        self.held.iter().filter_map(view)
+    }
+
+    /// Takes a block out, and with the last of a version what was known of it.
+    pub(crate) fn remove(&mut self, id: BlockId) -> Option<(Sealed, Option<Shape>)> {
+        let Held { memory, shape: key } = self.held.remove(id)?;
+        let last = self.shapes.get_mut(key).is_some_and(|shape| {
+            shape.blocks -= 1;
+            shape.blocks == 0
+        });
+        let shape = if last { self.shapes.remove(key) } else { None };
+        Some((memory, shape))
+    }
+}
+
+impl Core {
+    /// Makes unwind rows findable; before any of the code can run.
+    pub(crate) fn register_rows(&self, rows: &[FdeRow], name: &CStr) -> Result<(), Error> {
+        let rows: Vec<Row> = rows
+            .iter()
+            .map(|row| Row {
+                start: row.start,
+                end: row.end,
+                fde: row.fde,
+            })
+            .collect();
+        let names = vec![name.to_str().unwrap_or_default(); rows.len()];
+        // SAFETY: the records lie in sealed memory, which is given back only after the
+        // rows were removed.
+        unsafe { self.region.insert(&rows, &names)? };
+        Ok(())
+    }
+
+    /// Makes the unwind rows of copies findable; before any of them can run.
+    pub(crate) fn register_copies(&self, copies: &[View<'_>]) -> Result<(), Error> {
+        let mut rows = Vec::with_capacity(copies.len());
+        let ends: Vec<usize> = copies
+            .iter()
+            .map(|copy| {
+                rows.extend(copy.rows());
+                rows.len()
+            })
+            .collect();
+        let mut start = 0;
+        let objects = copies.iter().zip(ends).map(|(copy, end)| {
+            let name = copy.shape.name.to_str().unwrap_or_default();
+            (&rows[std::mem::replace(&mut start, end)..end], name)
+        });
+        // SAFETY: as in `register_rows`.
+        unsafe { self.region.insert_all(objects)? };
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! The workers that answer first calls.
+//!
+//! A worker blocks all signals: guest handlers must never run on its stack. Around a request it
+//! holds a pass of the gate ([`crate::fork::gate`]). One in which LLVM reports a fatal error
+//! never returns: its function fails, another worker takes its place, and it is counted out.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use tracing::{error, warn};
+use uruk_codegen::fatal;
+use uruk_stubs::FunctionId;
+use uruk_tiering::{Purpose, Tier};
+
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::fork::gate::{self, leave_lost};
+use crate::fork::panics;
+use crate::fork::sacrificial::sacrificial;
+use crate::fork::thread;
+use crate::guest::threads;
+use crate::load::room;
+use crate::told::event::Event;
+use crate::version::Request;
+
+/// Starts `count` workers, or as many of them as can be had.
+pub(crate) fn spawn(core: &Arc<Core>, count: usize) -> Result<(), Error> {
+    for index in 0..count {
+        let served = Arc::clone(core);
+        match thread::spawn(format!("uruk-{index}"), move || serve(&served, index == 0)) {
+            Err(cause) if index == 0 => return Err(cause),
+            Err(cause) => {
+                warn!(asked = count, had = index, %cause, "fewer compile workers");
+                break;
+            }
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Has the C library give the calling thread room for a compile at once, the first time it
+/// is called there: the heap of a thread other than the first grows by a page at a time, with
+/// a system call for each. Pages are still only used when they are written to.
+pub(crate) fn widen_heap() {
+    /// Less than what is mapped by itself (128 KiB).
+    const PIECE: usize = 120 << 10;
+    /// 2 MiB in all: what a first compile takes.
+    const PIECES: usize = 17;
+    thread_local! {
+        static WIDE: Cell<bool> = const { Cell::new(false) };
+    }
+    if WIDE.replace(true) {
+        return;
+    }
+    // SAFETY: allocates; null is a piece, too.
+    let pieces = [(); PIECES].map(|()| unsafe { libc::malloc(PIECE) });
+    for piece in std::hint::black_box(pieces) {
+        // SAFETY: allocated above, and used by nobody.
+        unsafe { libc::free(piece) };
+    }
+}
+
+/// A worker's life; the first one also looks after the main thread.
+fn serve(core: &Arc<Core>, first: bool) {
+    // Without a controller somebody has to see that nothing is compiled any more.
+    let rests = !core.tiers.is_auto();
+    let idle = first.then_some(threads::LOOK_INTERVAL);
+    let busy = if rests { Some(room::REST) } else { idle };
+    let mut patience = busy;
+    while !core.is_stopping() {
+        match core.stubs.wait_request(patience) {
+            Some(id) => {
+                let _busy = gate::enter();
+                if let Some(panic) = answer(core, id) {
+                    replace_worker(core, &panic);
+                    return;
+                }
+                patience = busy;
+            }
+            None => {
+                if first {
+                    threads::look_at_main_thread();
+                }
+                if rests && core.heap.rest() {
+                    patience = idle;
+                }
+            }
+        }
+    }
+}
+
+/// Says that the calling worker ends, and has another take its place, which also looks after
+/// the main thread: without one, later calls wait for ever. Under a pass.
+fn replace_worker(core: &Arc<Core>, message: &str) {
+    if let Err(cause) = spawn(core, 1) {
+        error!(%cause, message, "no worker in place of one that was lost");
+    }
+    // A listener may be what panics.
+    panics::contained(|| core.tell_lost(message));
+}
+
+/// Answers a first call, under a pass; the text of a panic, which leaves this thread in doubt.
+fn answer(core: &Arc<Core>, id: FunctionId) -> Option<String> {
+    widen_heap();
+    let version = core.tiers.versions.ids.next();
+    let on_fatal = {
+        let core = Arc::clone(core);
+        move |message: &str| {
+            core.lose_worker();
+            core.tiers.versions.of(id).fail(version);
+            core.fail(id, &core.fatal(id, message));
+            replace_worker(&core, message);
+            leave_lost();
+        }
+    };
+    fatal::guard(on_fatal, || {
+        // The request may have been answered by a compile-ahead meanwhile.
+        if core.stubs.entry(id).is_some() {
+            return None;
+        }
+        let taken = core.events.now();
+        let made = panics::caught(|| core.churn().and_then(|()| core.materialize(id, version)));
+        let Err(cause) = made else {
+            return panics::contained(|| {
+                core.events.tell(|| Event::Answered {
+                    id,
+                    function: core.name_of(id),
+                    worker: thread::name(),
+                    taken,
+                    at: core.events.now(),
+                });
+            });
+        };
+        error!(function = core.name_of(id), %cause, "compile failed");
+        core.fail(id, &cause);
+        cause.panic().map(str::to_owned)
+    })
+}
+
+/// Compiles a function now, on a thread that LLVM can take down: at `tier`, over
+/// whatever runs, or (`None`) at the tier of first code, unless it has code.
+pub(crate) fn compile_now(
+    core: &Arc<Core>,
+    id: FunctionId,
+    tier: Option<Tier>,
+) -> Result<(), Error> {
+    let version = core.tiers.versions.ids.next();
+    let request = Request {
+        function: id,
+        version,
+        tier: tier.unwrap_or(core.tiers.first()),
+        purpose: Purpose::First,
+    };
+    let lost = {
+        let core = Arc::clone(core);
+        move |message: &str| {
+            core.lose_worker();
+            core.tiers.versions.of(id).fail(version);
+            let error = core.fatal(id, message);
+            core.tell_failed(request, &error);
+            core.tell_lost(message);
+            error
+        }
+    };
+    let core = Arc::clone(core);
+    sacrificial("uruk-now", lost, move || match tier {
+        Some(tier) => core.compile_at(id, version, tier),
+        None if core.stubs.entry(id).is_some() => Ok(()),
+        None => core.materialize(id, version).map(drop),
+    })
+}

@@ -1,0 +1,408 @@
+//! Inlining across modules: which bodies of other modules a compile is offered.
+//!
+//! A call of a function that another module defines is bound by name, in the dylib of
+//! the caller. Above tier 1 the body that the name is bound to at that moment is offered
+//! to the inliner, with the bodies it calls, and so on ([`depth`], [`DEPTH`]).
+//!
+//! ```text
+//! reader of A: which functions of others are wanted -- names -- functions, modules B, C
+//! readers of B, C: a parcel of each body, kept with the module -- reader of A: compile
+//! ```
+//!
+//! # Invariants
+//! - One reader is borrowed at a time: who waits for one holds none.
+//! - What a body mentions means what it means in its own dylib ([`Crossing::dylib_of`]).
+//!   A body that mentions a name that means something else where it would be inlined is
+//!   not offered: a unit has one meaning per name.
+//! - A version depends on all that the parcels in it were made of. Who replaces one of
+//!   those finds it by its record; one that is compiled meanwhile is stale
+//!   (`replace::state`).
+//! - Replacements and what they have compiled again take nothing from other modules:
+//!   what these offer is not settled before the commit.
+//! - A version holds the data it was linked against. Where a function whose body is in a
+//!   version was removed before that, the version is made once more without.
+//!
+//! LLVM never runs under the lock of [`Parcels`]: it may take its thread down.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use tracing::debug;
+use uruk_codegen::{Cancellation, Compile, ModulePlan, Offer, Parcel, SymbolId, Tier};
+use uruk_locks::{Mutex, MutexGuard};
+use uruk_session::Dylib;
+use uruk_stubs::FunctionId;
+
+use crate::api::error::Error;
+use crate::api::jit::JitBuilder;
+use crate::core::{Core, Function, Module};
+use crate::load::names::Definition;
+use crate::version::materialize::{BodyOf, Built};
+
+/// Instructions of a body that calls little else than what it stands for.
+const WRAPPER: u32 = 15;
+
+/// Calls between the function that is compiled and a body that is offered, if those
+/// between them are wrappers.
+const DEPTH: u32 = 8;
+
+/// The same, whatever is between them, at tiers 2 and 3. More takes time: Lua as 33 files, everything at tier 2, processor time of the run
+/// that is nearly all compiles (seconds): nothing across files 4.2; one call 4.6, two 4.9,
+/// four 5.5; as one file 4.6.
+fn depth(how: &Compile) -> u32 {
+    match how.tier {
+        Tier::Baseline | Tier::Optimized => 1,
+        Tier::Guided => 2,
+    }
+}
+
+/// Bodies offered to one compile.
+const MOST_OFFERS: usize = 200;
+
+/// Parcels kept by a module, those that could not be made included: some 8 MB.
+const MOST_KEPT: usize = 4_000;
+
+/// What a module has for others.
+#[derive(Default)]
+pub(crate) struct Parcels(Mutex<Store>);
+
+/// Of one plan; another one begins it anew.
+#[derive(Default)]
+struct Store {
+    plan: u64,
+    kept: HashMap<SymbolId, Kept>,
+}
+
+/// What became of a body that was wanted.
+#[derive(Clone)]
+struct Kept {
+    /// `None`: nothing to be inlined, at this tier or below.
+    parcel: Option<Arc<Parcel>>,
+    tier: Tier,
+    /// What the parcel was made of.
+    depends: Arc<[FunctionId]>,
+}
+
+impl Parcels {
+    fn lock(&self) -> MutexGuard<'_, Store> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, plan: u64, symbol: SymbolId) -> Option<Kept> {
+        let store = self.lock();
+        let kept = store.kept.get(&symbol).filter(|_| store.plan == plan);
+        kept.cloned()
+    }
+
+    fn keep(&self, plan: u64, symbol: SymbolId, kept: Kept) {
+        let mut store = self.lock();
+        if store.plan != plan || store.kept.len() >= MOST_KEPT {
+            store.plan = plan;
+            store.kept.clear();
+        }
+        store.kept.insert(symbol, kept);
+    }
+}
+
+/// The bodies one compile is offered.
+#[derive(Default)]
+pub(crate) struct Crossing {
+    offers: Vec<Offer>,
+    /// By offer: whose body it is, and what it was made of.
+    sources: Vec<(FunctionId, Function, Arc<[FunctionId]>)>,
+    /// By address seen at run time: which offer lies there.
+    targets: HashMap<u64, usize>,
+    /// Where names are looked up that bodies of other dylibs mention.
+    homes: HashMap<Box<str>, Dylib>,
+}
+
+/// A function that is wanted, and by what name.
+struct Wanted {
+    id: FunctionId,
+    depth: u32,
+    symbol: Option<SymbolId>,
+    address: Option<u64>,
+}
+
+impl Crossing {
+    /// True if there is nothing to inline.
+    fn is_empty(&self) -> bool {
+        self.offers.is_empty()
+    }
+
+    /// The settings of a compile that is offered these.
+    fn offer(&self, how: &Compile) -> Compile {
+        let (offers, targets) = (self.offers.clone(), self.targets.clone());
+        how.clone().offering(offers, targets)
+    }
+
+    /// Where a name of a unit is looked up that is compiled for `own`.
+    pub(crate) fn dylib_of<'a>(&'a self, own: &'a Dylib, name: &str) -> &'a Dylib {
+        self.homes.get(name).unwrap_or(own)
+    }
+
+    /// The functions that a version depends on in which `taken` are.
+    pub(crate) fn depends(&self, taken: &[usize]) -> Vec<FunctionId> {
+        let taken = taken.iter().filter_map(|&index| self.sources.get(index));
+        let mut depends: Vec<FunctionId> = taken
+            .flat_map(|(id, _, depends)| depends.iter().copied().chain([*id]))
+            .collect();
+        depends.sort_unstable_by_key(|id| id.index());
+        depends.dedup();
+        depends
+    }
+}
+
+impl JitBuilder {
+    /// Inlines no function of one module into another. Off by default.
+    #[must_use]
+    pub fn modules_apart(mut self, apart: bool) -> JitBuilder {
+        self.tiers.apart = apart;
+        self
+    }
+}
+
+impl Core {
+    /// Compiles and links a body, if it can be with what other modules offer; nothing can
+    /// reach it yet.
+    pub(crate) fn build(self: &Arc<Self>, body: &BodyOf, how: &Compile) -> Result<Built, Error> {
+        let start = Instant::now();
+        let crossing = self.crossing(body, how)?;
+        if crossing.is_empty() {
+            return self.build_with(start, body, how, &crossing);
+        }
+        match self.build_with(start, body, &crossing.offer(how), &crossing) {
+            Ok(built) if self.offers_hold(&crossing, &built.compiled.taken) => return Ok(built),
+            Ok(built) => self.discard(body.id, built),
+            Err(Error::Heap(cause)) => return Err(Error::Heap(cause)),
+            Err(cause) if cause.is_cancelled() => return Err(cause),
+            // What was offered may have been removed meanwhile.
+            Err(_) => {}
+        }
+        self.build_with(start, body, how, &Crossing::default())
+    }
+
+    /// What is offered to a compile of `body`.
+    ///
+    /// # Errors
+    /// A body of its own module that cannot be read; that the compile was cancelled.
+    fn crossing(&self, body: &BodyOf, how: &Compile) -> Result<Crossing, Error> {
+        let mut crossing = Crossing::default();
+        let alone = how.alone || how.tier == Tier::Baseline || !body.crosses;
+        if alone || self.tiers.is_apart() || self.replacing.is_one_module() {
+            return Ok(crossing);
+        }
+        let mut wanted = self.wanted(body, how)?;
+        let cancel = how.cancel.as_ref();
+        while let Some(next) = wanted.pop_front() {
+            if cancel.is_some_and(Cancellation::is_cancelled) {
+                return Err(self.cancelled(body.id));
+            }
+            self.offer(body, how, next, &mut wanted, &mut crossing);
+        }
+        Ok(crossing)
+    }
+
+    /// The functions of other modules that `body` calls, and that it was seen to call.
+    fn wanted(&self, body: &BodyOf, how: &Compile) -> Result<VecDeque<Wanted>, Error> {
+        let Function { module, symbol, .. } = &body.function;
+        let mut reader = module.readers.reader()?;
+        let symbols = match reader.wanted(&body.plan, *symbol, how) {
+            Ok(symbols) => symbols,
+            Err(cause) if cause.is_cancelled() => return Err(cause.into()),
+            Err(cause) => {
+                reader.discard();
+                return Err(cause.into());
+            }
+        };
+        drop(reader);
+        let profile = how.profiles.get(symbol);
+        let seen = profile.map(|profile| profile.observed_targets());
+        let seen = seen.into_iter().flatten();
+        let targets = seen
+            .filter(|address| !how.targets.contains_key(address))
+            .filter_map(|address| {
+                Some(Wanted {
+                    id: self.stubs.function_at(address)?,
+                    depth: 1,
+                    symbol: None,
+                    address: Some(address),
+                })
+            });
+        let called = symbols.into_iter().filter_map(|symbol| {
+            let name = &body.plan.import(symbol).name;
+            Some(Wanted {
+                id: self.function_named(&module.dylib, name)?,
+                depth: 1,
+                symbol: Some(symbol),
+                address: None,
+            })
+        });
+        Ok(targets.chain(called).collect())
+    }
+
+    fn function_named(&self, dylib: &Dylib, name: &str) -> Option<FunctionId> {
+        match self.names.find(dylib, name)? {
+            Definition::Function { id } => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Adds a body to those that are offered, and what it calls to what is wanted.
+    fn offer(
+        &self,
+        body: &BodyOf,
+        how: &Compile,
+        next: Wanted,
+        wanted: &mut VecDeque<Wanted>,
+        crossing: &mut Crossing,
+    ) {
+        let known = crossing.sources.iter().position(|(id, ..)| *id == next.id);
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let Some(function) = self.function(next.id) else {
+                    return;
+                };
+                let own = &body.function.module;
+                if Arc::ptr_eq(&function.module, own) || crossing.offers.len() >= MOST_OFFERS {
+                    return;
+                }
+                let Some((parcel, depends)) = self.parcel(&function, how) else {
+                    return;
+                };
+                if parcel.has_assembly() && own.labels.get().is_some() {
+                    debug!(
+                        name = parcel.name(),
+                        "what its assembly names may be a label here"
+                    );
+                    return;
+                }
+                let home = &function.module.dylib;
+                if !self.means_the_same(&parcel, home, &own.dylib, crossing) {
+                    debug!(name = parcel.name(), "its names mean something else here");
+                    return;
+                }
+                let wrapper = parcel.instructions() <= WRAPPER && next.depth < DEPTH;
+                if wrapper || next.depth < depth(how) {
+                    let callees = parcel.callees().filter_map(|name| {
+                        Some(Wanted {
+                            id: self.function_named(home, name)?,
+                            depth: next.depth + 1,
+                            symbol: None,
+                            address: None,
+                        })
+                    });
+                    wanted.extend(callees);
+                }
+                crossing.sources.push((next.id, function, depends));
+                crossing.offers.push(Offer {
+                    parcel,
+                    symbols: Vec::new(),
+                });
+                crossing.offers.len() - 1
+            }
+        };
+        crossing.offers[index].symbols.extend(next.symbol);
+        crossing.targets.extend(next.address.map(|at| (at, index)));
+    }
+
+    /// The body of a function as its module offers it, and what it was made of.
+    fn parcel(
+        &self,
+        function: &Function,
+        how: &Compile,
+    ) -> Option<(Arc<Parcel>, Arc<[FunctionId]>)> {
+        let Function { module, symbol, .. } = function;
+        let plan = module.plan();
+        let kept = match module.parcels.get(plan.number, *symbol) {
+            Some(kept) if kept.parcel.is_some() || kept.tier >= how.tier => kept,
+            _ => {
+                let kept = self.pack(module, *symbol, &plan, how)?;
+                module.parcels.keep(plan.number, *symbol, kept.clone());
+                kept
+            }
+        };
+        kept.parcel.map(|parcel| (parcel, kept.depends))
+    }
+
+    fn pack(
+        &self,
+        module: &Arc<Module>,
+        symbol: SymbolId,
+        plan: &ModulePlan,
+        how: &Compile,
+    ) -> Option<Kept> {
+        let made = module.readers.reader().and_then(|mut reader| {
+            let made = reader.parcel(plan, symbol, how);
+            if made.as_ref().is_err_and(|cause| !cause.is_cancelled()) {
+                reader.discard();
+            }
+            made
+        });
+        let parcel = match made {
+            Ok(parcel) => parcel,
+            Err(cause) if cause.is_cancelled() => return None,
+            Err(cause) => {
+                // It is told where the function is compiled itself.
+                debug!(%cause, "nothing to inline elsewhere");
+                None
+            }
+        };
+        let depends = match &parcel {
+            Some(parcel) => self.functions_of(module, plan, parcel.uses()),
+            None => Arc::default(),
+        };
+        Some(Kept {
+            parcel: parcel.map(Arc::new),
+            tier: how.tier,
+            depends,
+        })
+    }
+
+    /// Whether all that `parcel` mentions means in `own`, where it can be found there,
+    /// what it means in `home`; and among what is offered already. Notes where its names
+    /// are at home.
+    fn means_the_same(
+        &self,
+        parcel: &Parcel,
+        home: &Dylib,
+        own: &Dylib,
+        crossing: &mut Crossing,
+    ) -> bool {
+        let names = || parcel.mentions().chain([parcel.name()]);
+        let same = |name: &str| {
+            let there = self.names.find(home, name);
+            let known = crossing.homes.get(name);
+            let known = known.map(|dylib| self.names.find(dylib, name));
+            let here = self.names.find(own, name);
+            (here.is_none() || here == there) && known.is_none_or(|known| known == there)
+        };
+        if home.id() == own.id() && crossing.homes.is_empty() {
+            return true;
+        }
+        if !names().all(same) {
+            return false;
+        }
+        if home.id() != own.id() {
+            let homes = names().map(|name| (Box::from(name), home.clone()));
+            crossing.homes.extend(homes);
+        }
+        true
+    }
+
+    /// Whether the functions whose bodies were taken are still what they were. They were,
+    /// when the version was linked: names go before data does.
+    fn offers_hold(&self, crossing: &Crossing, taken: &[usize]) -> bool {
+        taken.iter().all(|&index| {
+            let (id, source, _) = &crossing.sources[index];
+            let plan = source.module.plan();
+            let name = &plan.import(source.symbol).name;
+            let same = self.function(*id).is_some_and(|now| {
+                Arc::ptr_eq(&now.module, &source.module) && now.symbol == source.symbol
+            });
+            same && self.function_named(&source.module.dylib, name) == Some(*id)
+        })
+    }
+}

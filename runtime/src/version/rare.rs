@@ -1,0 +1,80 @@
+//! Which callees of a function are worth inlining, by what was counted at tier 1.
+//!
+//! ```text
+//! rare(callee) = never compiled, or entries(callee) * RATIO < entries(f) + back edges(f)
+//! ```
+//!
+//! where `f` is the function that is compiled. Entries of a callee are those by all its
+//! callers, so a rare one is rare in `f`. The bound lies between LLVM's for cold call sites
+//! (2 % of the caller's entries, `cold-callsite-rel-freq`) and HotSpot's for calls it never
+//! inlines unless they are trivial (0.85 % of the method's invocations,
+//! `MinInlineFrequencyRatio`).
+//!
+//! Not rare is what does not count: code above tier 1, which was worth a compile itself, and
+//! bodies in the published version of `f`, whose calls there are not counted any more.
+//! Nothing is known of callees before `f` has counted [`LEAST`] events.
+
+use std::sync::Arc;
+
+use uruk_codegen::Rare;
+use uruk_stubs::FunctionId;
+use uruk_tiering::Tier;
+
+use crate::core::Core;
+use crate::load::names::Definition;
+
+/// Events of the caller to one entry.
+const RATIO: u64 = 100;
+
+/// Events of the caller that say something.
+const LEAST: u64 = 1_000;
+
+impl Core {
+    /// The functions of its module that `id` hardly calls.
+    pub(crate) fn rare(self: &Arc<Self>, id: FunctionId) -> Rare {
+        let events = self.tiers.counts.now(id);
+        let events = u64::from(events.entries) + u64::from(events.loops);
+        let Some(function) = self.function(id).filter(|_| events >= LEAST) else {
+            return Rare::default();
+        };
+        let plan = function.module.plan();
+        let dylib = function.module.dylib.clone();
+        let in_sight = self.tiers.versions.bodies(id);
+        let core = Arc::clone(self);
+        Rare::new(move |symbol| {
+            let Some(Definition::Function { id }) =
+                core.names.find(&dylib, &plan.import(symbol).name)
+            else {
+                return false;
+            };
+            let (tier, entries) = (
+                core.tiers.versions.tier(id),
+                core.tiers.counts.now(id).entries,
+            );
+            is_rare(tier, entries, events) && !in_sight.contains(&id)
+        })
+    }
+}
+
+fn is_rare(tier: Option<Tier>, entries: u32, events: u64) -> bool {
+    match tier {
+        None => true,
+        Some(Tier::Baseline) => u64::from(entries) * RATIO < events,
+        Some(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_counts_is_compared_with_the_caller() {
+        assert!(is_rare(None, 0, LEAST));
+        assert!(is_rare(Some(Tier::Baseline), 9, LEAST));
+        assert!(!is_rare(Some(Tier::Baseline), 10, LEAST));
+        assert!(is_rare(Some(Tier::Baseline), u32::MAX, u64::MAX));
+        // It counted until it moved up.
+        assert!(!is_rare(Some(Tier::Optimized), 0, u64::MAX));
+    }
+}

@@ -1,0 +1,216 @@
+//! What is kept of the versions of every function while they are of use, and counts of
+//! those that are not.
+//!
+//! One lock for all, [`Versions::lock`]: it is held while a record is found or changed, and
+//! nothing is locked inside it.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use uruk_locks::{Mutex, MutexGuard};
+use uruk_reclaim::IdMap;
+use uruk_stubs::FunctionId;
+use uruk_tiering::{FunctionVersions, Tier, VersionId, VersionIds};
+
+use crate::told::stats::TierStats;
+use crate::version::Request;
+use crate::version::materialize::BodyTracker;
+
+/// What is kept of a version.
+#[derive(Debug)]
+pub(crate) struct Version {
+    pub(crate) id: VersionId,
+    pub(crate) tier: Tier,
+    pub(crate) entry: u64,
+    /// End of the function itself; what was compiled along lies before or after.
+    pub(crate) body_end: u64,
+    /// Where its code lies, with what was compiled along.
+    pub(crate) code: Range<u64>,
+    /// Bytes of its code.
+    pub(crate) bytes: u64,
+    /// Time to compile and link it.
+    pub(crate) time: Duration,
+    pub(crate) samples: u64,
+    /// Functions it took bodies or facts from.
+    pub(crate) depends: Arc<[FunctionId]>,
+    /// Those of its module whose bodies were in sight.
+    pub(crate) bodies: Arc<[FunctionId]>,
+    /// What it is removed by.
+    pub(crate) unit: Option<BodyTracker>,
+}
+
+/// Where a version lies.
+pub(crate) struct Place {
+    pub(crate) function: FunctionId,
+    pub(crate) version: VersionId,
+    pub(crate) entry: u64,
+    pub(crate) body_end: u64,
+    pub(crate) code: Range<u64>,
+}
+
+/// A function that has, or is getting, versions.
+#[derive(Default)]
+pub(crate) struct Record {
+    pub(crate) versions: Arc<FunctionVersions>,
+    /// Those that were compiled, oldest first.
+    pub(crate) built: Vec<Version>,
+    /// By number: whether a unit of the session has it. The session keeps names for
+    /// ever, so units of one function use the same few.
+    numbers: Vec<bool>,
+    /// Those that are retired, by tier.
+    pub(crate) past: Past,
+}
+
+/// Counts of versions that are retired.
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    pub(crate) tiers: [TierStats; 3],
+    pub(crate) samples: u64,
+}
+
+impl Past {
+    fn add(&mut self, version: &Version) {
+        let tier = &mut self.tiers[usize::from(version.tier.number()) - 1];
+        tier.versions += 1;
+        tier.time += version.time;
+        tier.bytes += version.bytes;
+        self.samples += version.samples;
+    }
+}
+
+/// All versions of a session, by function index.
+#[derive(Default)]
+pub(crate) struct Versions {
+    pub(crate) ids: Arc<VersionIds>,
+    records: Mutex<IdMap<u32, Record>>,
+    /// Functions that keep their first version, by index.
+    fixed: Mutex<HashSet<u32>>,
+}
+
+impl Versions {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, IdMap<u32, Record>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether `function` keeps its first version: the addresses of its labels may be in
+    /// the program's memory.
+    pub(crate) fn is_fixed(&self, function: FunctionId) -> bool {
+        self.fixed().contains(&function.index())
+    }
+
+    pub(crate) fn fixed(&self) -> MutexGuard<'_, HashSet<u32>> {
+        self.fixed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The least number no unit of `function` has.
+    pub(crate) fn take_number(&self, function: FunctionId) -> usize {
+        let mut records = self.lock();
+        let numbers = &mut records.entry(function.index()).or_default().numbers;
+        let free = numbers.iter().position(|taken| !taken);
+        let number = free.unwrap_or(numbers.len());
+        numbers.resize(numbers.len().max(number + 1), false);
+        numbers[number] = true;
+        number
+    }
+
+    /// Says that the unit with `number` is gone.
+    pub(crate) fn give_number(&self, function: FunctionId, number: usize) {
+        if let Some(record) = self.lock().get_mut(&function.index()) {
+            // The function may have been removed, and its numbers with it.
+            if let Some(taken) = record.numbers.get_mut(number) {
+                *taken = false;
+            }
+        }
+    }
+
+    /// Takes a version out of the records.
+    pub(crate) fn take(&self, function: FunctionId, version: VersionId) -> Option<Version> {
+        let mut records = self.lock();
+        let record = records.get_mut(&function.index())?;
+        let at = record.built.iter().position(|v| v.id == version)?;
+        let taken = record.built.remove(at);
+        record.past.add(&taken);
+        Some(taken)
+    }
+
+    /// Versions lie elsewhere now.
+    pub(crate) fn set_places(&self, places: impl IntoIterator<Item = Place>) {
+        let mut records = self.lock();
+        for place in places {
+            let record = records.get_mut(&place.function.index());
+            let built = record.map(|record| record.built.iter_mut());
+            let found = built.and_then(|mut built| built.find(|v| v.id == place.version));
+            if let Some(found) = found {
+                (found.entry, found.body_end, found.code) =
+                    (place.entry, place.body_end, place.code);
+            }
+        }
+    }
+
+    /// Samples by version.
+    pub(crate) fn heat(&self) -> Vec<(uruk_reclaim::VersionId, u64)> {
+        let records = self.lock();
+        let built = records.values().flat_map(|record| &record.built);
+        built
+            .filter(|version| version.samples > 0)
+            .map(|version| (uruk_reclaim::VersionId(version.id.0), version.samples))
+            .collect()
+    }
+
+    /// The versions of several functions, of those that have any.
+    pub(crate) fn of_all(
+        &self,
+        functions: impl IntoIterator<Item = Option<FunctionId>>,
+    ) -> Vec<Option<Arc<FunctionVersions>>> {
+        let records = self.lock();
+        let of = |id: FunctionId| Some(Arc::clone(&records.get(&id.index())?.versions));
+        functions.into_iter().map(|id| of(id?)).collect()
+    }
+
+    /// The tier of what calls of `function` reach; `None` if it was never compiled.
+    pub(crate) fn tier(&self, function: FunctionId) -> Option<Tier> {
+        let records = self.lock();
+        let record = records.get(&function.index())?;
+        let published = record.versions.published()?;
+        let mut built = record.built.iter();
+        built.find(|v| v.id == published.id).map(|v| v.tier)
+    }
+
+    /// Whose bodies may be inlined in what calls of `function` reach.
+    pub(crate) fn bodies(&self, function: FunctionId) -> Arc<[FunctionId]> {
+        let records = self.lock();
+        let record = records.get(&function.index());
+        let published = record.and_then(|record| {
+            let published = record.versions.published()?;
+            record.built.iter().find(|v| v.id == published.id)
+        });
+        published.map_or_else(Arc::default, |version| Arc::clone(&version.bodies))
+    }
+
+    /// The versions of `function`.
+    pub(crate) fn of(&self, function: FunctionId) -> Arc<FunctionVersions> {
+        Arc::clone(&self.lock().entry(function.index()).or_default().versions)
+    }
+
+    /// Counts samples that fell into a version; its tier, if it is known.
+    pub(crate) fn add_samples(
+        &self,
+        id: FunctionId,
+        version: VersionId,
+        samples: u32,
+    ) -> Option<Tier> {
+        let mut records = self.lock();
+        let mut built = records.get_mut(&id.index())?.built.iter_mut();
+        let found = built.find(|v| v.id == version)?;
+        found.samples += u64::from(samples);
+        Some(found.tier)
+    }
+
+    /// Whether calls reach what was asked for by `request`.
+    pub(crate) fn runs(&self, request: &Request) -> bool {
+        let published = self.of(request.function).published();
+        published.is_some_and(|version| version.id == request.version)
+    }
+}
