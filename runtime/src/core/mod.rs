@@ -38,9 +38,9 @@ use crate::tiers::{TierSettings, TierState};
 use crate::told::event::Events;
 use crate::told::stats::Counters;
 use crate::told::tools::Tools;
+use crate::version::Parcels;
 use crate::version::bodies::{Bodies, Extent};
 use crate::version::constants::Shared;
-use crate::version::cross::Parcels;
 
 /// One module of the program.
 pub(crate) struct Module {

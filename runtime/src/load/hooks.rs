@@ -8,7 +8,7 @@ use uruk_stubs::FunctionId;
 
 use crate::core::Core;
 use crate::load::image::Image;
-use crate::version::materialize::Started;
+use crate::load::start::Started;
 
 /// A function to call at start or exit.
 #[derive(Debug, Clone)]

@@ -22,10 +22,10 @@ use crate::load::hooks::{Hook, Target};
 use crate::load::labels::{Assembled, Labelled};
 use crate::load::names::{Definition, Name};
 use crate::load::objects::{ObjectCode, object_files};
+use crate::load::start::Started;
 use crate::removal::life::Life;
 use crate::removal::{Holding, Parts, ThreadLocals, Uses};
 use crate::told::stats::Counters;
-use crate::version::materialize::Started;
 
 /// Files that were bound together.
 #[derive(Default)]
@@ -105,7 +105,7 @@ pub(crate) enum Stay {
 impl Core {
     /// Compiles and links the data of an image, with its object files, as one. Functions of
     /// object files get stubs, unless everything is compiled ahead.
-    pub(crate) fn materialize_data(
+    pub(crate) fn link_data(
         self: &Arc<Self>,
         tracker: &Tracker,
         image: &Image,

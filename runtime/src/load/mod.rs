@@ -9,6 +9,7 @@ pub(crate) mod names;
 pub(crate) mod objects;
 pub(crate) mod own;
 pub(crate) mod room;
+pub(crate) mod start;
 pub(crate) mod untrusted;
 
 use std::path::Path;

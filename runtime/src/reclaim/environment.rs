@@ -154,28 +154,15 @@ impl Work<'_> {
         written.map_err(|_| self.full(size))
     }
 
-    /// Makes copies findable: by the unwinder, in backtraces, by samples and tools.
+    /// Makes copies findable.
     fn register(&self, copies: &[(&Block, BlockId)]) -> Result<(), Error> {
-        let (core, table) = (self.core, &self.hands.table);
-        let views: Vec<View<'_>> = copies.iter().filter_map(|&(_, id)| table.get(id)).collect();
-        core.register_copies(&views)?;
-        let body = |copy: &View<'_>| (copy.entry(), copy.body_end(), copy.shape.name);
-        core.add_bodies(views.iter().map(body));
-        let born = |copy: &View<'_>| {
-            let Shape {
-                function, version, ..
-            } = *copy.shape;
-            Some((copy.range(), function?, version))
-        };
-        core.tiers.sampling.add_codes(views.iter().filter_map(born));
-        if core.tools.any() {
-            for (copy, (original, _)) in views.iter().zip(copies) {
-                if let Some(original) = table.get(original.id) {
-                    core.tools.moved(original, *copy);
-                }
-            }
-        }
-        Ok(())
+        let table = &self.hands.table;
+        let pairs = copies.iter().filter_map(|&(original, id)| {
+            let copy = table.get(id)?;
+            Some((copy, table.get(original.id)))
+        });
+        let (views, originals): (Vec<View<'_>>, Vec<_>) = pairs.unzip();
+        self.core.make_copies_findable(&views, &originals)
     }
 
     /// What the engine is told of a copy.
@@ -386,16 +373,9 @@ impl Environment for Work<'_> {
     }
 
     fn unregister_all(&mut self, blocks: &[Block]) {
-        let runs = joined(blocks);
-        self.core.region.remove_all(&runs);
-        self.core.tiers.sampling.remove_codes(&runs);
-        self.core.remove_bodies(runs);
-        if self.core.tools.any() {
-            let table = &self.hands.table;
-            for code in blocks.iter().filter_map(|block| table.get(block.id)) {
-                self.core.tools.remove(code);
-            }
-        }
+        let table = &self.hands.table;
+        let views = blocks.iter().filter_map(|block| table.get(block.id));
+        self.core.forget_code(joined(blocks), views);
     }
 
     fn free(&mut self, batch: Vec<Dead>) {

@@ -42,7 +42,7 @@ use crate::fork::gate;
 use crate::fork::panics;
 use crate::tiers::clock;
 use crate::version::blocks::{Piece, Table};
-use crate::version::materialize::Built;
+use crate::version::build::Built;
 use crate::version::records::Version;
 
 use environment::{Hands, space_of};

@@ -11,7 +11,8 @@ use uruk_tiering::VersionId;
 use crate::api::error::Error;
 use crate::core::{Body, Core, Function, Module};
 use crate::load::names::Definition;
-use crate::version::materialize::{BodyOf, Built};
+use crate::version::BodyOf;
+use crate::version::build::Built;
 
 use super::commit::Change;
 use super::prepare::Code;

@@ -21,8 +21,9 @@ use crate::load::image::Image;
 use crate::load::labels;
 use crate::load::names::{Definition, Name};
 use crate::removal::life::Life;
+use crate::version::BodyOf;
 use crate::version::Request;
-use crate::version::materialize::{BodyOf, Built};
+use crate::version::build::Built;
 
 use super::commit::{Change, What};
 use super::error::ReplaceError;
@@ -171,7 +172,7 @@ impl Core {
         self.define_added(&module, &planned, staging)?;
         self.check_missing(&image)?;
         // What the data's constructors would do is not done again.
-        self.materialize_data(&staging.tracker, &image, Mode::Lazy)?;
+        self.link_data(&staging.tracker, &image, Mode::Lazy)?;
         let mut changes = Vec::with_capacity(planned.members.len());
         let mut entries = HashMap::new();
         for &(id, symbol) in &planned.members {
@@ -196,7 +197,7 @@ impl Core {
         }
         for id in staging.lock().clone() {
             let version = self.tiers.versions.ids.next();
-            self.materialize(id, version)?;
+            self.make_first(id, version)?;
         }
         let moves = self.moves(&module, &planned, &allowed.migrations)?;
         self.replacing.register(&staging.tracker, &image.modules)?;

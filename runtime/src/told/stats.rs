@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use uruk_report::Recording;
 
 use crate::core::Core;
-use crate::version::materialize::Built;
+use crate::version::build::Built;
 
 /// Functions in the list of the hottest.
 const HOTTEST: usize = 12;

@@ -17,8 +17,6 @@ use uruk_stubs::FunctionId;
 use uruk_tiering::VersionId;
 use uruk_unwind::Row;
 
-use crate::api::error::Error;
-use crate::core::Core;
 use crate::guest::tls;
 use crate::removal::Uses;
 use crate::tiers::guided::Words;
@@ -178,7 +176,7 @@ impl View<'_> {
     }
 
     /// Its unwind rows.
-    fn rows(&self) -> impl Iterator<Item = Row> {
+    pub(super) fn rows(&self) -> impl Iterator<Item = Row> {
         let at = self.memory.address();
         let rows = self.shape.first.iter().chain(&self.shape.others);
         rows.map(move |row| {
@@ -278,44 +276,5 @@ impl Table {
         });
         let shape = if last { self.shapes.remove(key) } else { None };
         Some((memory, shape))
-    }
-}
-
-impl Core {
-    /// Makes unwind rows findable; before any of the code can run.
-    pub(crate) fn register_rows(&self, rows: &[FdeRow], name: &CStr) -> Result<(), Error> {
-        let rows: Vec<Row> = rows
-            .iter()
-            .map(|row| Row {
-                start: row.start,
-                end: row.end,
-                fde: row.fde,
-            })
-            .collect();
-        let names = vec![name.to_str().unwrap_or_default(); rows.len()];
-        // SAFETY: the records lie in sealed memory, which is given back only after the
-        // rows were removed.
-        unsafe { self.region.insert(&rows, &names)? };
-        Ok(())
-    }
-
-    /// Makes the unwind rows of copies findable; before any of them can run.
-    pub(crate) fn register_copies(&self, copies: &[View<'_>]) -> Result<(), Error> {
-        let mut rows = Vec::with_capacity(copies.len());
-        let ends: Vec<usize> = copies
-            .iter()
-            .map(|copy| {
-                rows.extend(copy.rows());
-                rows.len()
-            })
-            .collect();
-        let mut start = 0;
-        let objects = copies.iter().zip(ends).map(|(copy, end)| {
-            let name = copy.shape.name.to_str().unwrap_or_default();
-            (&rows[std::mem::replace(&mut start, end)..end], name)
-        });
-        // SAFETY: as in `register_rows`.
-        unsafe { self.region.insert_all(objects)? };
-        Ok(())
     }
 }

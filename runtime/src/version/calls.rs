@@ -8,9 +8,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use tracing::{error, warn};
-use uruk_codegen::fatal;
+use uruk_codegen::{Cancellation, fatal};
 use uruk_stubs::FunctionId;
-use uruk_tiering::{Purpose, Tier};
+use uruk_tiering::{Late, Publication, Purpose, Tier, VersionId};
 
 use crate::api::error::Error;
 use crate::core::Core;
@@ -120,7 +120,7 @@ fn answer(core: &Arc<Core>, id: FunctionId) -> Option<String> {
             return None;
         }
         let taken = core.events.now();
-        let made = panics::caught(|| core.churn().and_then(|()| core.materialize(id, version)));
+        let made = panics::caught(|| core.churn().and_then(|()| core.make_first(id, version)));
         let Err(cause) = made else {
             return panics::contained(|| {
                 core.events.tell(|| Event::Answered {
@@ -136,6 +136,51 @@ fn answer(core: &Arc<Core>, id: FunctionId) -> Option<String> {
         core.fail(id, &cause);
         cause.panic().map(str::to_owned)
     })
+}
+
+impl Core {
+    /// Compiles the first version of `id` and publishes it, unless better code is there
+    /// by then; the entry that calls go to.
+    pub(crate) fn make_first(
+        self: &Arc<Self>,
+        id: FunctionId,
+        version: VersionId,
+    ) -> Result<u64, Error> {
+        let mut tier = self.tiers.first();
+        if self.tiers.is_entry_point(id) {
+            // Nobody comes back to see a better version: it is worth looking first.
+            tier = self.tiers.start_tier(id, &self.facts(id)?);
+        }
+        let mut first = Request {
+            function: id,
+            version,
+            tier,
+            purpose: Purpose::First,
+        };
+        let made = loop {
+            let made = self.make(first, None, &Cancellation::new());
+            let outdated = match &made {
+                Ok(made) => made.publication == Publication::Dropped(Late::Replaced),
+                Err(Error::Version { late, .. }) => *late,
+                Err(cause) => cause.is_cancelled(),
+            };
+            if !outdated || self.stubs.entry(id).is_some() || self.is_stopping() {
+                break made;
+            }
+            // It was replaced meanwhile, or something it depends on.
+            first.version = self.tiers.versions.ids.next();
+        };
+        match (made, self.stubs.entry(id)) {
+            (Ok(made), entry) => {
+                self.tiers.on_compiled(self.events.now(), id, tier, &made);
+                Ok(entry.unwrap_or(made.entry))
+            }
+            // Whoever came first has published code; it will do.
+            (Err(Error::Version { late: true, .. }), Some(entry)) => Ok(entry),
+            (Err(cause), Some(entry)) if cause.is_cancelled() => Ok(entry),
+            (Err(cause), _) => Err(cause),
+        }
+    }
 }
 
 /// Compiles a function now, on a thread that LLVM can take down: at `tier`, over
@@ -167,6 +212,6 @@ pub(crate) fn compile_now(
     sacrificial("uruk-now", lost, move || match tier {
         Some(tier) => core.compile_at(id, version, tier),
         None if core.stubs.entry(id).is_some() => Ok(()),
-        None => core.materialize(id, version).map(drop),
+        None => core.make_first(id, version).map(drop),
     })
 }

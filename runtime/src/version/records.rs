@@ -16,7 +16,7 @@ use uruk_tiering::{FunctionVersions, Tier, VersionId, VersionIds};
 
 use crate::told::stats::TierStats;
 use crate::version::Request;
-use crate::version::materialize::BodyTracker;
+use crate::version::build::BodyTracker;
 
 /// What is kept of a version.
 #[derive(Debug)]

@@ -26,7 +26,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
 
 use tracing::debug;
 use uruk_codegen::{Cancellation, Compile, ModulePlan, Offer, Parcel, SymbolId, Tier};
@@ -34,11 +33,11 @@ use uruk_locks::{Mutex, MutexGuard};
 use uruk_session::Dylib;
 use uruk_stubs::FunctionId;
 
+use super::plan::BodyOf;
 use crate::api::error::Error;
 use crate::api::jit::JitBuilder;
 use crate::core::{Core, Function, Module};
 use crate::load::names::Definition;
-use crate::version::materialize::{BodyOf, Built};
 
 /// Instructions of a body that calls little else than what it stands for.
 const WRAPPER: u32 = 15;
@@ -107,7 +106,7 @@ impl Parcels {
 
 /// The bodies one compile is offered.
 #[derive(Default)]
-pub(crate) struct Crossing {
+pub(super) struct Crossing {
     offers: Vec<Offer>,
     /// By offer: whose body it is, and what it was made of.
     sources: Vec<(FunctionId, Function, Arc<[FunctionId]>)>,
@@ -127,12 +126,12 @@ struct Wanted {
 
 impl Crossing {
     /// True if there is nothing to inline.
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.offers.is_empty()
     }
 
     /// The settings of a compile that is offered these.
-    fn offer(&self, how: &Compile) -> Compile {
+    pub(super) fn offer(&self, how: &Compile) -> Compile {
         let (offers, targets) = (self.offers.clone(), self.targets.clone());
         how.clone().offering(offers, targets)
     }
@@ -164,30 +163,11 @@ impl JitBuilder {
 }
 
 impl Core {
-    /// Compiles and links a body, if it can be with what other modules offer; nothing can
-    /// reach it yet.
-    pub(crate) fn build(self: &Arc<Self>, body: &BodyOf, how: &Compile) -> Result<Built, Error> {
-        let start = Instant::now();
-        let crossing = self.crossing(body, how)?;
-        if crossing.is_empty() {
-            return self.build_with(start, body, how, &crossing);
-        }
-        match self.build_with(start, body, &crossing.offer(how), &crossing) {
-            Ok(built) if self.offers_hold(&crossing, &built.compiled.taken) => return Ok(built),
-            Ok(built) => self.discard(body.id, built),
-            Err(Error::Heap(cause)) => return Err(Error::Heap(cause)),
-            Err(cause) if cause.is_cancelled() => return Err(cause),
-            // What was offered may have been removed meanwhile.
-            Err(_) => {}
-        }
-        self.build_with(start, body, how, &Crossing::default())
-    }
-
     /// What is offered to a compile of `body`.
     ///
     /// # Errors
     /// A body of its own module that cannot be read; that the compile was cancelled.
-    fn crossing(&self, body: &BodyOf, how: &Compile) -> Result<Crossing, Error> {
+    pub(super) fn crossing(&self, body: &BodyOf, how: &Compile) -> Result<Crossing, Error> {
         let mut crossing = Crossing::default();
         let alone = how.alone || how.tier == Tier::Baseline || !body.crosses;
         if alone || self.tiers.is_apart() || self.replacing.is_one_module() {
@@ -394,7 +374,7 @@ impl Core {
 
     /// Whether the functions whose bodies were taken are still what they were. They were,
     /// when the version was linked: names go before data does.
-    fn offers_hold(&self, crossing: &Crossing, taken: &[usize]) -> bool {
+    pub(super) fn offers_hold(&self, crossing: &Crossing, taken: &[usize]) -> bool {
         taken.iter().all(|&index| {
             let (id, source, _) = &crossing.sources[index];
             let plan = source.module.plan();

@@ -1,0 +1,64 @@
+//! From sources to an image that can be started: load, check, link its data.
+
+use std::sync::Arc;
+
+use uruk_codegen::CodegenError;
+use uruk_session::Tracker;
+
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::fork::gate;
+use crate::fork::sacrificial::sacrificial;
+use crate::guest::program::Mode;
+use crate::load::Source;
+use crate::load::image::Image;
+
+/// What the data of an image left to be done by whoever starts it.
+#[derive(Default)]
+pub(crate) struct Started {
+    pub(crate) preinit: Vec<u64>,
+    pub(crate) init: Vec<(u32, u64)>,
+    pub(crate) fini: Vec<(u32, u64)>,
+    /// Words to be filled with what a resolver returns.
+    pub(crate) ifuncs: Vec<(u64, u64)>,
+}
+
+impl Core {
+    /// Binds `sources`, checks that nothing is missing, and compiles and links their
+    /// data, on a thread that LLVM can take down.
+    pub(crate) fn load_and_start(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        sources: Vec<Source>,
+        mode: Mode,
+    ) -> Result<(Image, Started), Error> {
+        let (core, tracker) = (Arc::clone(self), tracker.clone());
+        let file = sources
+            .iter()
+            .map(Source::name)
+            .collect::<Vec<_>>()
+            .join(", ");
+        let lost = move |message: &str| {
+            Error::Codegen(CodegenError::Fatal {
+                module: file.clone(),
+                unit: String::from("its data"),
+                message: message.to_owned(),
+            })
+        };
+        let no_bitcode = sources
+            .iter()
+            .all(|source| matches!(source, Source::Object { .. }));
+        let work = move || {
+            let image = core.load(&tracker, sources, mode)?;
+            core.check_missing(&image)?;
+            let started = core.link_data(&tracker, &image, mode)?;
+            Ok((image, started))
+        };
+        if no_bitcode {
+            // LLVM has no part in it, and a thread costs more than the link.
+            let _pass = gate::enter();
+            return work();
+        }
+        sacrificial("uruk-load", lost, work)
+    }
+}

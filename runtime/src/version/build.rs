@@ -1,0 +1,250 @@
+//! From a plan to code that is ready: offers, compile, link. Nothing can reach it yet.
+//!
+//! A version is a unit of the session ([`BodyUnit`]) under a tracker of its own.
+
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use uruk_codegen::{BODY_PREFIX, Compile, Compiled, Labels};
+use uruk_locks::Mutex;
+use uruk_session::{Flags, Interface, Responsibility, SessionError, Symbol, Tracker, Unit};
+use uruk_stubs::FunctionId;
+use uruk_tiering::Purpose;
+
+use super::Request;
+use super::blocks::Code;
+use super::offers::Crossing;
+use super::plan::BodyOf;
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::tiers::guided::Words;
+
+/// The body of one function, compiled in one way, as a unit of the session.
+struct BodyUnit {
+    core: Arc<Core>,
+    name: Box<str>,
+    body: BodyOf,
+    how: Compile,
+    symbol: Symbol,
+    /// What became of it: the session carries neither our results nor our errors.
+    outcome: Arc<Mutex<Option<Result<Built, Error>>>>,
+}
+
+/// What the unit of a version is removed by.
+#[derive(Debug)]
+pub(crate) struct BodyTracker {
+    tracker: Tracker,
+    number: usize,
+}
+
+/// A version that is ready to run; nothing can reach it yet.
+pub(crate) struct Built {
+    pub(crate) unit: Option<BodyTracker>,
+    pub(crate) entry: u64,
+    /// End of the function itself.
+    pub(crate) body_end: u64,
+    /// Bytes of code.
+    pub(crate) bytes: u64,
+    pub(crate) compiling: Duration,
+    pub(crate) linking: Duration,
+    /// What its probes count in.
+    pub(crate) words: Option<Words>,
+    /// Its memory.
+    pub(crate) code: Code,
+    /// What codegen found out; its object is gone.
+    pub(crate) compiled: Compiled,
+    /// Functions of other modules it took bodies from, and what those were made of.
+    pub(crate) foreign: Vec<FunctionId>,
+}
+
+impl Unit for BodyUnit {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn interface(&self) -> Interface {
+        [(self.symbol, Flags::EXPORTED.with(Flags::CALLABLE))]
+            .into_iter()
+            .collect()
+    }
+
+    fn materialize(self: Box<Self>, responsibility: Responsibility) {
+        let result = self.core.build(&self.body, &self.how);
+        let told = match &result {
+            Ok(built) => Ok(built.entry),
+            Err(cause) => Err(cause.to_string()),
+        };
+        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        match told {
+            Ok(entry) => {
+                // Both fail only if the tracker was removed, and then nobody waits.
+                if responsibility.resolve(&[(self.symbol, entry)]).is_ok() {
+                    let _ = responsibility.emit(&[]);
+                }
+            }
+            Err(text) => responsibility.fail(SessionError::unit(&self.name, text)),
+        }
+    }
+}
+
+impl Core {
+    /// What comes of a request: a version, or, where the code of the first one can never be
+    /// exchanged, the best one there can be.
+    pub(super) fn build_once_or_for_good(
+        self: &Arc<Self>,
+        mut request: Request,
+        how: Compile,
+    ) -> Result<(Request, Built), Error> {
+        let id = request.function;
+        let cancel = how.cancel.clone();
+        let body = self.body_of(id)?;
+        let built = match self.build_body(body, how.clone()) {
+            Err(Error::Heap(cause)) if self.reclaim_for_more(&cause) => {
+                self.build_body(self.body_of(id)?, how)?
+            }
+            built => built?,
+        };
+        if built.compiled.labels != Labels::Escape || request.purpose != Purpose::First {
+            return Ok((request, built));
+        }
+        self.tiers.versions.fixed().insert(id.index());
+        let best = self.tiers.only(request.tier);
+        if best == request.tier {
+            return Ok((request, built));
+        }
+        // There is no second chance.
+        request.tier = best;
+        let mut how = self.tiers.how(best);
+        how.cancel = cancel;
+        let again = self.body_of(id);
+        let again = again.and_then(|body| self.build_body(body, self.plan(&request, how)));
+        self.discard(id, built);
+        Ok((request, again?))
+    }
+
+    /// Has the session materialize a body under a tracker of its own: what is compiled
+    /// together is removed together. The body need not be the function's own yet.
+    pub(crate) fn build_body(self: &Arc<Self>, body: BodyOf, how: Compile) -> Result<Built, Error> {
+        let id = body.id;
+        let versions = &self.tiers.versions;
+        let number = versions.take_number(id);
+        match self.build_unit(body, number, how) {
+            Ok((mut built, tracker)) => {
+                built.unit = Some(BodyTracker { tracker, number });
+                Ok(built)
+            }
+            Err(cause) => {
+                versions.give_number(id, number);
+                Err(cause)
+            }
+        }
+    }
+
+    fn build_unit(
+        self: &Arc<Self>,
+        body: BodyOf,
+        number: usize,
+        how: Compile,
+    ) -> Result<(Built, Tracker), Error> {
+        let link_name = &body.plan.import(body.function.symbol).name;
+        let symbol = self
+            .names
+            .session()
+            // Functions of other dylibs, and one that was removed, may have the same name.
+            .intern(&format!(
+                "{BODY_PREFIX}{number}.{}.{link_name}",
+                body.id.index()
+            ));
+        let outcome = Arc::new(Mutex::new(None));
+        let unit = BodyUnit {
+            core: Arc::clone(self),
+            name: link_name.clone(),
+            body,
+            how,
+            symbol,
+            outcome: Arc::clone(&outcome),
+        };
+        let tracker = self.names.bodies.create_tracker()?;
+        tracker.define(unit)?;
+        let found = self.names.bodies.lookup(symbol);
+        let built = outcome
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        match (found, built) {
+            (Ok(_), Some(Ok(built))) => Ok((built, tracker)),
+            (found, built) => {
+                // The definition goes, so that a later call can try again.
+                tracker.remove()?;
+                let cause = match built {
+                    Some(Err(cause)) => Some(cause),
+                    _ => found.err().map(Error::Session),
+                };
+                Err(cause.unwrap_or_else(|| {
+                    Error::Session(SessionError::Panicked {
+                        text: "while compiling".into(),
+                    })
+                }))
+            }
+        }
+    }
+
+    /// Removes the unit of a version.
+    pub(crate) fn remove_unit(&self, id: FunctionId, unit: &BodyTracker) {
+        // It fails only where the tracker is gone already.
+        if let Err(cause) = unit.tracker.remove() {
+            self.names.session().report(&cause);
+        }
+        self.tiers.versions.give_number(id, unit.number);
+    }
+
+    /// Compiles and links a body, if it can be with what other modules offer; nothing can
+    /// reach it yet.
+    fn build(self: &Arc<Self>, body: &BodyOf, how: &Compile) -> Result<Built, Error> {
+        let start = Instant::now();
+        let crossing = self.crossing(body, how)?;
+        if crossing.is_empty() {
+            return self.build_with(start, body, how, &crossing);
+        }
+        match self.build_with(start, body, &crossing.offer(how), &crossing) {
+            Ok(built) if self.offers_hold(&crossing, &built.compiled.taken) => return Ok(built),
+            Ok(built) => self.discard(body.id, built),
+            Err(Error::Heap(cause)) => return Err(Error::Heap(cause)),
+            Err(cause) if cause.is_cancelled() => return Err(cause),
+            // What was offered may have been removed meanwhile.
+            Err(_) => {}
+        }
+        self.build_with(start, body, how, &Crossing::default())
+    }
+
+    /// Compiles and links a body; nothing can reach it yet.
+    fn build_with(
+        &self,
+        start: Instant,
+        body: &BodyOf,
+        how: &Compile,
+        crossing: &Crossing,
+    ) -> Result<Built, Error> {
+        let compiled = self.compile(body, how)?;
+        let compiling = start.elapsed();
+        let start = Instant::now();
+        let mut built = self.link(body, compiled, crossing)?;
+        built.compiling = compiling;
+        built.linking = start.elapsed();
+        Ok(built)
+    }
+
+    fn compile(&self, body: &BodyOf, how: &Compile) -> Result<Compiled, Error> {
+        let function = &body.function;
+        let mut reader = function.module.readers.reader()?;
+        match reader.compile(&body.plan, function.symbol, how) {
+            Ok(compiled) => Ok(compiled),
+            // What the reader keeps is as good as before.
+            Err(error) if error.is_cancelled() => Err(error.into()),
+            Err(error) => {
+                reader.discard();
+                Err(error.into())
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! A version on file: whoever asks about it once it runs, and the first sample in it, finds it.
+
+use std::sync::Arc;
+
+use uruk_codegen::Labels;
+use uruk_reclaim::Fixed;
+use uruk_stubs::FunctionId;
+use uruk_tiering::{Facts, Late, Publication};
+
+use super::blocks::Piece;
+use super::build::Built;
+use super::records::Version;
+use super::{Made, Request};
+use crate::core::Core;
+
+impl Core {
+    /// What there is to say of a version before it is published.
+    pub(crate) fn made(&self, request: Request, built: &Built) -> Made {
+        Made {
+            version: request.version,
+            entry: built.entry,
+            compiling: built.compiling,
+            linking: built.linking,
+            facts: Facts {
+                instructions: built.compiled.instructions,
+                loops: built.compiled.loops,
+                nested: built.compiled.nested,
+                calls: built.compiled.calls,
+                entry_point: self.tiers.is_entry_point(request.function),
+            },
+            counts: built.compiled.counts,
+            words: built.words.clone(),
+            publication: Publication::Dropped(Late::GivenUp),
+        }
+    }
+
+    /// Files a version before it can run, so that the first sample in it, and whoever asks
+    /// once it runs, finds it.
+    pub(crate) fn file(&self, request: Request, built: Built, depends: Arc<[FunctionId]>) {
+        let code = built.code.range();
+        self.tiers
+            .sampling
+            .add_code(code, request.function, request.version);
+        self.keep(request, built, depends);
+    }
+
+    /// Files a version that was compiled.
+    fn keep(&self, request: Request, built: Built, depends: Arc<[FunctionId]>) {
+        let fixed = match built.compiled.labels {
+            Labels::Escape => Some(Fixed::Labels),
+            _ => built.code.moves.is_none().then_some(Fixed::Referenced),
+        };
+        let code = built.code.range();
+        let bodies = self.bodies_in_sight(request.function, &built);
+        let (function, version) = (Some(request.function), request.version);
+        self.reclaim.notes.live(Piece {
+            function,
+            version,
+            depends: Arc::clone(&depends),
+            fixed,
+            code: built.code,
+        });
+        let mut records = self.tiers.versions.lock();
+        let record = records.entry(request.function.index()).or_default();
+        record.built.push(Version {
+            id: request.version,
+            tier: request.tier,
+            entry: built.entry,
+            body_end: built.body_end,
+            code,
+            bytes: built.bytes,
+            time: built.compiling + built.linking,
+            samples: 0,
+            depends,
+            bodies,
+            unit: built.unit,
+        });
+    }
+}

@@ -1,0 +1,133 @@
+//! Code that can be found: by the unwinder, in backtraces, by samples and by tools.
+//!
+//! | known to | from | to |
+//! |---|---|---|
+//! | unwinder (`Core::region`) | [`Core::make_findable`], [`Core::make_copies_findable`] | [`Core::forget_code`] |
+//! | backtraces, `dladdr` (`Core::bodies`) | the same | the same |
+//! | tools | the same | the same |
+//! | samples | filed, as only then it is whose version it is; copies the same | the same |
+//!
+//! # Invariants
+//! - All of it is there before the code can run, and goes when no thread can be in it any
+//!   more, before its memory is used again.
+
+use std::ffi::CStr;
+use std::ops::Range;
+
+use uruk_link::{FdeRow, Linked};
+use uruk_unwind::Row;
+
+use super::blocks::{Shape, View};
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::told::tools::Body;
+
+/// New code in its place.
+pub(super) struct NewCode<'a> {
+    pub(super) name: &'static CStr,
+    /// The function itself.
+    pub(super) body: Range<u64>,
+    /// With what was compiled along.
+    pub(super) code: Range<u64>,
+    /// What it was linked from, and into.
+    pub(super) object: &'a [u8],
+    pub(super) linked: &'a Linked,
+    /// The name of its symbol in the object.
+    pub(super) symbol: &'a str,
+}
+
+impl Core {
+    /// Makes new code findable, before any of it can run.
+    pub(super) fn make_findable(&self, new: &NewCode<'_>) -> Result<(), Error> {
+        self.register_rows(&new.linked.fdes, new.name)?;
+        self.add_body(new.body.start, new.code.end, new.name);
+        self.tools.add(&Body {
+            name: new.name.to_str().unwrap_or("?"),
+            entry: new.body.start,
+            end: new.body.end,
+            code: new.code.start,
+            linked: new.linked,
+            object: new.object,
+            symbol: new.symbol,
+        });
+        Ok(())
+    }
+
+    /// Makes copies findable, before any of them can run. `originals`: what each is one of, in
+    /// the same order.
+    pub(crate) fn make_copies_findable(
+        &self,
+        copies: &[View<'_>],
+        originals: &[Option<View<'_>>],
+    ) -> Result<(), Error> {
+        self.register_copies(copies)?;
+        let body = |copy: &View<'_>| (copy.entry(), copy.body_end(), copy.shape.name);
+        self.add_bodies(copies.iter().map(body));
+        let born = |copy: &View<'_>| {
+            let Shape {
+                function, version, ..
+            } = *copy.shape;
+            Some((copy.range(), function?, version))
+        };
+        self.tiers
+            .sampling
+            .add_codes(copies.iter().filter_map(born));
+        if self.tools.any() {
+            let pairs = copies.iter().zip(originals);
+            for (&copy, original) in pairs.filter_map(|(copy, from)| Some((copy, (*from)?))) {
+                self.tools.moved(original, copy);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has nobody find code any more that is dead: all that lies in `runs`, which are `blocks`.
+    pub(crate) fn forget_code<'v>(
+        &self,
+        runs: Vec<Range<u64>>,
+        blocks: impl IntoIterator<Item = View<'v>>,
+    ) {
+        self.region.remove_all(&runs);
+        self.tiers.sampling.remove_codes(&runs);
+        self.remove_bodies(runs);
+        if self.tools.any() {
+            blocks.into_iter().for_each(|code| self.tools.remove(code));
+        }
+    }
+
+    /// Makes unwind rows findable; before any of the code can run.
+    pub(crate) fn register_rows(&self, rows: &[FdeRow], name: &CStr) -> Result<(), Error> {
+        let rows: Vec<Row> = rows
+            .iter()
+            .map(|row| Row {
+                start: row.start,
+                end: row.end,
+                fde: row.fde,
+            })
+            .collect();
+        let names = vec![name.to_str().unwrap_or_default(); rows.len()];
+        // SAFETY: the records lie in sealed memory, which is given back only after the
+        // rows were removed.
+        unsafe { self.region.insert(&rows, &names)? };
+        Ok(())
+    }
+
+    fn register_copies(&self, copies: &[View<'_>]) -> Result<(), Error> {
+        let mut rows = Vec::with_capacity(copies.len());
+        let ends: Vec<usize> = copies
+            .iter()
+            .map(|copy| {
+                rows.extend(copy.rows());
+                rows.len()
+            })
+            .collect();
+        let mut start = 0;
+        let objects = copies.iter().zip(ends).map(|(copy, end)| {
+            let name = copy.shape.name.to_str().unwrap_or_default();
+            (&rows[std::mem::replace(&mut start, end)..end], name)
+        });
+        // SAFETY: as in `register_rows`.
+        unsafe { self.region.insert_all(objects)? };
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! From an object to code in its place: laid out, placed, fixed up, written, sealed, findable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uruk_codegen::{APART, BODY_PREFIX, COUNTERS, Compiled, Labels, PROBES};
+use uruk_heap::Pool;
+use uruk_link::{Graph, LayoutOptions, Linked, Object, Resolved};
+use uruk_stubs::FunctionId;
+
+use super::blocks::{Code, Rest, split};
+use super::build::Built;
+use super::findable::NewCode;
+use super::offers::Crossing;
+use super::plan::BodyOf;
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::removal::Uses;
+use crate::tiers::guided::Words;
+
+/// The words that a version counts in.
+struct Counting {
+    /// Of its entries and back edges, where baseline code counts them.
+    counters: Option<u64>,
+    /// Of its probes.
+    words: Option<Words>,
+}
+
+impl Core {
+    /// Links what was compiled for a body, and makes it findable.
+    pub(super) fn link(
+        &self,
+        of: &BodyOf,
+        mut compiled: Compiled,
+        crossing: &Crossing,
+    ) -> Result<Built, Error> {
+        let BodyOf { function, plan, .. } = of;
+        let link_name = &plan.import(function.symbol).name;
+        let nothing = || Error::NotAFunction {
+            name: link_name.to_string(),
+        };
+        let file = function.module.readers.bitcode().name();
+        let object = std::mem::take(&mut compiled.object);
+        let graph = Graph::new(vec![Object::parse(file, &object)?])?;
+        let laid = graph.layout(&LayoutOptions {
+            merge_read_only: true,
+            apart: Some(APART),
+            ..Default::default()
+        })?;
+        let mut uses = Uses::default();
+        let find = |name: &str, need| {
+            let dylib = crossing.dylib_of(&function.module.dylib, name);
+            self.find_for(&function.module, dylib, name, need)
+        };
+        let constants = self.place_constants(&laid, function, of.id, find, &mut uses)?;
+        let mut drafts = self.allocate(&laid)?;
+        let placed = laid.place_with(drafts.placement(None), constants.addresses)?;
+        let symbol = format!("{BODY_PREFIX}{link_name}");
+        let sized = placed
+            .definitions()
+            .find(|(d, _)| d.name == symbol)
+            .map(|(d, address)| address..address + d.size);
+        let counting = self.counting(of.id, &compiled)?;
+        let linked = placed.fix_up(|name, need| match (name, &counting) {
+            (
+                COUNTERS,
+                Counting {
+                    counters: Some(at), ..
+                },
+            ) => Some(Resolved::at(*at)),
+            (
+                PROBES,
+                Counting {
+                    words: Some(words), ..
+                },
+            ) => Some(Resolved::at(words.address())),
+            _ => {
+                let resolved = find(name, need)?;
+                self.note_use(&resolved, &mut uses);
+                Some(resolved)
+            }
+        })?;
+        let sized = sized.ok_or_else(nothing)?;
+        let entry = sized.start;
+        let code = drafts.code_range();
+        let stacks = &self.reclaim.stacks;
+        stacks.note_function(link_name, &linked, code.start, sized);
+        drafts.write(&linked)?;
+        let (memory, data) = split(drafts.seal()?);
+        let memory = memory.ok_or_else(nothing)?;
+        let body_end = body_end(&linked, entry, code.start);
+        self.make_findable(&NewCode {
+            name: function.name,
+            body: entry..body_end,
+            code: code.clone(),
+            object: &object,
+            linked: &linked,
+            symbol: &symbol,
+        })?;
+        self.dump(function, &linked, code.start, entry..body_end);
+        let movable = linked.immovable.is_none()
+            && compiled.labels != Labels::Escape
+            && !self.tools.pins_code();
+        let words = counting.words;
+        let rest = Rest::new(data, words.clone(), uses).with_constants(constants.held);
+        Ok(Built {
+            unit: None,
+            entry,
+            body_end,
+            bytes: linked.code.len() as u64,
+            compiling: Duration::ZERO,
+            linking: Duration::ZERO,
+            words,
+            code: Code {
+                memory,
+                entry,
+                body_end,
+                rows: linked.fdes,
+                name: function.name,
+                moves: movable.then_some(linked.moves),
+                rest: Arc::new(rest),
+            },
+            foreign: crossing.depends(&compiled.taken),
+            compiled,
+        })
+    }
+
+    fn counting(&self, id: FunctionId, compiled: &Compiled) -> Result<Counting, Error> {
+        let counters = match compiled.counts {
+            true => Some(self.tiers.counts.address(&self.heap, id)?),
+            false => None,
+        };
+        let words = match &compiled.probes {
+            Some(probes) => {
+                let bytes = probes.words() as usize * size_of::<u64>();
+                let draft = self
+                    .heap
+                    .allocate(Pool::ReadWrite, bytes, align_of::<u64>())?;
+                Some(Words::new(probes.clone(), draft.seal()?))
+            }
+            None => None,
+        };
+        Ok(Counting { counters, words })
+    }
+}
+
+/// Where the function itself ends; what was compiled along may lie behind it.
+fn body_end(linked: &Linked, entry: u64, start: u64) -> u64 {
+    let row = linked.fdes.iter().find(|row| row.start == entry);
+    row.map_or(start + linked.code.len() as u64, |row| row.end)
+}

@@ -1,0 +1,66 @@
+//! The last phase: the slot leads to the version, unless something better or newer is there.
+
+use std::sync::Arc;
+
+use uruk_stubs::FunctionId;
+use uruk_tiering::{FunctionVersions, Late, Publication, Ticket};
+
+use super::{Made, Request, refused};
+use crate::api::error::Error;
+use crate::core::Core;
+
+/// A version that is on file.
+pub(super) struct Filed {
+    pub(super) request: Request,
+    pub(super) made: Made,
+    /// Functions it took bodies or facts from.
+    pub(super) depends: Arc<[FunctionId]>,
+    /// What was replaced when it was begun.
+    pub(super) epoch: u64,
+}
+
+impl Core {
+    /// Publishes a version, or retires it.
+    pub(super) fn publish(
+        self: &Arc<Self>,
+        filed: Filed,
+        versions: &FunctionVersions,
+        ticket: Ticket,
+    ) -> Result<Made, Error> {
+        let Filed {
+            request,
+            mut made,
+            depends,
+            epoch,
+        } = filed;
+        let (id, version) = (request.function, request.version);
+        {
+            // Nothing is replaced between this look and the store.
+            let publishing = self.replacing.publish();
+            let fresh = publishing.is_fresh(epoch, &depends);
+            made.publication = versions
+                .publish(ticket, |entry| fresh && self.stubs.publish(id, entry.0))
+                .inspect_err(|_| self.retire_version(id, version))
+                .map_err(refused)?;
+            if !fresh && made.publication == Publication::Dropped(Late::Refused) {
+                made.publication = Publication::Dropped(Late::Replaced);
+            }
+        }
+        self.tell_publication(request, &made.publication);
+        match &made.publication {
+            Publication::Published { retired, released } => {
+                if let Some(released) = released {
+                    self.retire_version(id, *released);
+                }
+                if retired.is_some() {
+                    self.reclaim.notes.superseded(id, version);
+                    self.start_reclaim();
+                }
+            }
+            Publication::Dropped(_) => self.retire_version(id, version),
+            // Whoever replaces the function cancels it, or opens its way.
+            _ => {}
+        }
+        Ok(made)
+    }
+}

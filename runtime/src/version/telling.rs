@@ -1,0 +1,105 @@
+//! What is told of versions while they are made.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use uruk_stubs::FunctionId;
+use uruk_tiering::{Publication, Tier, VersionId};
+
+use super::Request;
+use super::build::Built;
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::fork::thread;
+use crate::told::event::Event;
+
+impl Core {
+    pub(crate) fn tell_compiled(
+        &self,
+        request: Request,
+        built: &Built,
+        queued: Option<Duration>,
+        started: Duration,
+    ) {
+        self.events.tell(|| Event::Compiled {
+            id: request.function,
+            function: self.name_of(request.function),
+            version: request.version.0,
+            tier: request.tier,
+            worker: thread::name(),
+            queued,
+            started,
+            compiling: built.compiling,
+            linking: built.linking,
+            instructions: built.compiled.instructions,
+            bytes: built.bytes,
+        });
+    }
+
+    /// Says what became of a version.
+    pub(super) fn tell_publication(&self, request: Request, publication: &Publication) {
+        let Publication::Published { retired, .. } = publication else {
+            return self.tell_dropped(request);
+        };
+        let id = request.function;
+        self.events.tell(|| Event::Published {
+            id,
+            function: self.name_of(id),
+            version: request.version.0,
+            tier: request.tier,
+            replaced: retired.and_then(|before| Some((before.0, self.tier_of(id, before)?))),
+            at: self.events.now(),
+        });
+    }
+
+    /// The tier of a version of `id`.
+    pub(crate) fn tier_of(&self, id: FunctionId, version: VersionId) -> Option<Tier> {
+        let records = self.tiers.versions.lock();
+        let mut built = records.get(&id.index())?.built.iter();
+        built.find(|v| v.id == version).map(|v| v.tier)
+    }
+
+    pub(crate) fn tell_failed(&self, request: Request, cause: &Error) {
+        self.events.tell(|| Event::Failed {
+            id: request.function,
+            function: self.name_of(request.function),
+            tier: request.tier,
+            message: cause.to_string(),
+            at: self.events.now(),
+        });
+    }
+
+    pub(super) fn tell_dropped(&self, request: Request) {
+        self.events.tell(|| Event::Dropped {
+            id: request.function,
+            function: self.name_of(request.function),
+            version: request.version.0,
+            at: self.events.now(),
+        });
+    }
+
+    pub(super) fn tell_cancelled(&self, request: Request) {
+        self.counters.cancelled.fetch_add(1, Ordering::Relaxed);
+        self.events.tell(|| Event::Cancelled {
+            id: request.function,
+            function: self.name_of(request.function),
+            version: request.version.0,
+            tier: request.tier,
+            at: self.events.now(),
+        });
+    }
+
+    pub(crate) fn tell_lost(&self, message: &str) {
+        self.events.tell(|| Event::WorkerLost {
+            message: message.to_owned(),
+            at: self.events.now(),
+        });
+    }
+
+    /// The name people know a function by.
+    pub(crate) fn name_of(&self, id: FunctionId) -> &'static str {
+        self.body(id)
+            .and_then(|body| body.name().to_str().ok())
+            .unwrap_or("?")
+    }
+}
