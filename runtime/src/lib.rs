@@ -39,7 +39,7 @@ mod told;
 mod version;
 
 pub use crate::api::dylib::Dylib;
-pub use crate::api::error::{Error, Missing};
+pub use crate::api::error::{Error, Missing, Refusal};
 pub use crate::api::func::{Func, FuncOnlyThread, Signature, Value};
 pub use crate::api::jit::{Jit, JitBuilder};
 pub use crate::api::tracker::{Removal, Tracker};

@@ -7,6 +7,9 @@ use uruk_heap::{HeapError, Pool};
 use uruk_link::LinkError;
 use uruk_session::SessionError;
 use uruk_stubs::StubError;
+use uruk_tiering::VersionError;
+use uruk_tools::OutputError;
+use uruk_unwind::UnwindError;
 
 use crate::load::untrusted::Rejection;
 use crate::replace::ReplaceError;
@@ -94,19 +97,19 @@ pub enum Error {
         second: String,
     },
     /// What a tool is told by cannot be opened.
-    #[error("{message}")]
+    #[error("{cause}{}", why(&**.cause))]
     Tool {
         /// What, and why.
-        message: String,
+        cause: Arc<OutputError>,
     },
     /// A version cannot go on: its function changed meanwhile, or has too many under
     /// way.
-    #[error("{message}")]
+    #[error("{function}: {cause}")]
     Version {
+        /// The function.
+        function: &'static str,
         /// What is in the way.
-        message: String,
-        /// True if it only came too late.
-        late: bool,
+        cause: Refusal,
     },
     /// Symbols that nothing defines.
     #[error("undefined symbols: {}", list(.missing))]
@@ -170,11 +173,42 @@ pub enum Error {
     #[error(transparent)]
     Roots(#[from] Arc<uruk_roots::RootsError>),
     /// Unwind tables could not be registered.
-    #[error("unwind tables: {message}")]
-    Unwind {
-        /// What the index reported.
-        message: String,
+    #[error("unwind tables: {0}")]
+    Unwind(#[from] UnwindError),
+}
+
+/// What is in a version's way.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The function is of an object file: it has the code it came with.
+    #[error("its code comes from an object file, {file}")]
+    FromObject {
+        /// The file.
+        file: String,
     },
+    /// The addresses of its labels may be in the program's memory.
+    #[error("the function keeps its first version: addresses of its labels may be stored")]
+    FirstStays,
+    /// The state of its versions does not allow it.
+    #[error(transparent)]
+    State(#[from] VersionError),
+}
+
+impl Refusal {
+    /// True if it only came too late.
+    pub fn is_late(&self) -> bool {
+        matches!(
+            self,
+            Refusal::FirstStays | Refusal::State(VersionError::Late(_))
+        )
+    }
+}
+
+/// What an error of the system adds to what could not be done.
+fn why(cause: &dyn std::error::Error) -> String {
+    let source = cause.source();
+    source.map_or_else(String::new, |source| format!(": {source}"))
 }
 
 impl Error {

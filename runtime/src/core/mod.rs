@@ -461,11 +461,3 @@ pub(crate) fn static_name(link_name: &str) -> &'static CStr {
     names.insert(name);
     name
 }
-
-impl From<uruk_unwind::UnwindError> for Error {
-    fn from(error: uruk_unwind::UnwindError) -> Error {
-        Error::Unwind {
-            message: error.to_string(),
-        }
-    }
-}

@@ -22,7 +22,7 @@ use uruk_link::{Graph, Kind as LinkKind, Object, Place};
 use uruk_locks::{Mutex, MutexGuard};
 use uruk_session::{Dylib, DylibId, Tracker};
 use uruk_stubs::FunctionId;
-use uruk_tiering::{Entry, Purpose, Tier, VersionId};
+use uruk_tiering::{Entry, Purpose, Tier, VersionError, VersionId};
 
 use crate::api::error::Error;
 use crate::core::{Body, Core, static_name};
@@ -316,9 +316,9 @@ impl Core {
         let entry = code.range.start;
         let versions = self.tiers.versions.of(id);
         self.objects.file(version, id, code);
-        let refused = |cause: uruk_tiering::VersionError| Error::Version {
-            message: cause.to_string(),
-            late: false,
+        let refused = |cause: VersionError| Error::Version {
+            function: self.name_of(id),
+            cause: cause.into(),
         };
         let ticket = versions
             .request(version, Tier::Baseline, Purpose::First)

@@ -218,9 +218,8 @@ impl Core {
         let function = changes
             .first()
             .map_or("?", |change| self.name_of(change.id));
-        let cause = Error::from(ReplaceError::Protocol {
+        let cause = Error::from(ReplaceError::Dependents {
             function: function.to_owned(),
-            message: String::from("what depends on it cannot be compiled again"),
         });
         Err((cause, changes))
     }

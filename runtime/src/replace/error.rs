@@ -162,12 +162,6 @@ pub enum ReplaceError {
         /// Who, and what.
         activations: Vec<Activation>,
     },
-    /// Stacks cannot be looked at, so nobody knows who runs old code.
-    #[error("threads cannot be scanned: {message}")]
-    Scan {
-        /// Why.
-        message: String,
-    },
     /// The calling thread is in the middle of a replacement: it was interrupted by the
     /// handler that asks for another, or runs a constructor or a callback of it.
     #[error("a replacement is under way on this thread")]
@@ -184,12 +178,19 @@ pub enum ReplaceError {
         latest: u64,
     },
     /// The publication protocol refused a step; functions that were removed, for example.
-    #[error("{function}: {message}")]
+    #[error("{function}: {cause}")]
     Protocol {
         /// The function.
         function: String,
         /// The step.
-        message: String,
+        cause: uruk_tiering::VersionError,
+    },
+    /// Code that was inlined or assumed elsewhere goes, and what has it cannot be made again:
+    /// it is of functions that were removed meanwhile.
+    #[error("{function}: what depends on it cannot be compiled again")]
+    Dependents {
+        /// One of the functions to be replaced.
+        function: String,
     },
 }
 

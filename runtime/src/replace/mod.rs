@@ -282,7 +282,7 @@ impl Replaced {
     /// listed without functions.
     ///
     /// # Errors
-    /// [`ReplaceError::Scan`].
+    /// [`Error::Roots`].
     pub fn activations(&self) -> Result<Vec<Activation>, Error> {
         quiet::scrub_stack();
         let old = self.old.clone();

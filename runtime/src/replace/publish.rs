@@ -98,7 +98,7 @@ impl Core {
             let stage = self.tiers.versions.of(id).stage().map_err(|cause| {
                 Error::from(ReplaceError::Protocol {
                     function: self.name_of(id).to_owned(),
-                    message: cause.to_string(),
+                    cause,
                 })
             })?;
             stages.insert(id, stage);

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use uruk_reclaim::BlockId;
-use uruk_roots::{Report, RootsError, Wanted};
+use uruk_roots::{Report, Wanted};
 use uruk_stubs::{FunctionId, Gate};
 
 use crate::api::error::Error;
@@ -201,8 +201,8 @@ impl Core {
             return Ok(Vec::new());
         }
         let ranges = code.ranges.iter().map(|(range, ..)| range.clone());
-        let wanted = Wanted::new(ranges.collect()).map_err(|cause| scan_failed(&cause))?;
-        let roots = self.roots().map_err(|cause| scan_failed(&cause))?;
+        let wanted = Wanted::new(ranges.collect()).map_err(Arc::new)?;
+        let roots = self.roots().map_err(Arc::new)?;
         let Some(report) = self.scan_stacks(roots, &wanted, within) else {
             return Ok(vec![nobody_knows("stacks that nobody told of")]);
         };
@@ -290,10 +290,4 @@ fn nobody_knows(why: &str) -> Activation {
         thread: why.to_owned(),
         functions: Vec::new(),
     }
-}
-
-fn scan_failed(cause: &RootsError) -> Error {
-    Error::from(ReplaceError::Scan {
-        message: cause.to_string(),
-    })
 }

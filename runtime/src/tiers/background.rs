@@ -401,7 +401,9 @@ impl Core {
                 info!(function, %cause, "no memory for a better version");
                 (Outcome::NoMemory, None)
             }
-            Err(Error::Version { late: true, .. }) => (Outcome::Late { compile }, None),
+            Err(Error::Version { cause, .. }) if cause.is_late() => {
+                (Outcome::Late { compile }, None)
+            }
             Err(cause) if cause.is_cancelled() => (Outcome::Cancelled, None),
             Err(cause) => {
                 let function = self.name_of(request.function);

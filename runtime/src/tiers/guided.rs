@@ -25,7 +25,7 @@ use uruk_locks::{Mutex, MutexGuard};
 use uruk_stubs::FunctionId;
 use uruk_tiering::{Publication, Purpose, Tier, VersionId};
 
-use crate::api::error::Error;
+use crate::api::error::{Error, Refusal};
 use crate::core::Core;
 use crate::version::Request;
 
@@ -229,8 +229,8 @@ impl Core {
         let made = self.make_as(counting, how, Some(queued), cancel)?;
         if let Publication::Dropped(late) = made.publication {
             return Err(Error::Version {
-                message: late.to_string(),
-                late: true,
+                function: self.name_of(request.function),
+                cause: Refusal::State(late.into()),
             });
         }
         let guided = Request {

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use tracing::warn;
 use uruk_link::Linked;
@@ -71,12 +71,8 @@ impl Tools {
         if *settings == ToolSettings::default() {
             return Ok(Tools::default());
         }
-        let failed = |cause: OutputError| {
-            let source = std::error::Error::source(&cause);
-            let why = source.map_or_else(String::new, |source| format!(": {source}"));
-            Error::Tool {
-                message: format!("{cause}{why}"),
-            }
+        let failed = |cause: OutputError| Error::Tool {
+            cause: Arc::new(cause),
         };
         let folder = std::path::Path::new(PERF_MAP_FOLDER);
         let perf_map = settings

@@ -161,7 +161,7 @@ impl Core {
             let made = self.make(first, None, &Cancellation::new());
             let outdated = match &made {
                 Ok(made) => made.publication == Publication::Dropped(Late::Replaced),
-                Err(Error::Version { late, .. }) => *late,
+                Err(Error::Version { cause, .. }) => cause.is_late(),
                 Err(cause) => cause.is_cancelled(),
             };
             if !outdated || self.stubs.entry(id).is_some() || self.is_stopping() {
@@ -176,7 +176,7 @@ impl Core {
                 Ok(entry.unwrap_or(made.entry))
             }
             // Whoever came first has published code; it will do.
-            (Err(Error::Version { late: true, .. }), Some(entry)) => Ok(entry),
+            (Err(Error::Version { cause, .. }), Some(entry)) if cause.is_late() => Ok(entry),
             (Err(cause), Some(entry)) if cause.is_cancelled() => Ok(entry),
             (Err(cause), _) => Err(cause),
         }

@@ -44,7 +44,7 @@ use uruk_tiering::{
     Entry, Facts, FunctionVersions, Publication, Purpose, Ticket, Tier, VersionError, VersionId,
 };
 
-use crate::api::error::Error;
+use crate::api::error::{Error, Refusal};
 use crate::core::{Body, Core};
 use crate::fork::panics;
 use crate::tiers::guided::Words;
@@ -106,26 +106,24 @@ impl Core {
         cancel: &Cancellation,
     ) -> Result<Made, Error> {
         let versions = self.tiers.versions.of(request.function);
+        let refused = |cause: Refusal| {
+            let function = self.name_of(request.function);
+            Error::Version { function, cause }
+        };
         if let Some(Body::Object(object)) = self.body(request.function) {
             self.tell_dropped(request);
-            return Err(Error::Version {
-                message: format!("{} comes from an object file", object.file.name),
-                late: false,
-            });
+            return Err(refused(Refusal::FromObject {
+                file: object.file.name.to_string(),
+            }));
         }
         if request.purpose == Purpose::Change && self.tiers.versions.is_fixed(request.function) {
             self.tell_dropped(request);
-            return Err(Error::Version {
-                message: String::from(
-                    "the function keeps its first version: addresses of its labels may be stored",
-                ),
-                late: true,
-            });
+            return Err(refused(Refusal::FirstStays));
         }
         let _entered = self.tiers.under_way.enter(request.version, cancel);
         let ticket = versions
             .request(request.version, request.tier, request.purpose)
-            .map_err(refused)?;
+            .map_err(|cause| refused(cause.into()))?;
         let how = how.cancelled_by(cancel);
         panics::caught(|| self.make_requested(request, how, &versions, ticket, queued)).inspect_err(
             |cause| {
@@ -135,7 +133,7 @@ impl Core {
                 };
                 match cause {
                     cause if cause.is_cancelled() => self.tell_cancelled(request),
-                    Error::Version { late: true, .. } => self.tell_dropped(request),
+                    Error::Version { cause, .. } if cause.is_late() => self.tell_dropped(request),
                     cause => {
                         // A listener may be what panics.
                         panics::contained(|| self.tell_failed(request, cause));
@@ -154,7 +152,8 @@ impl Core {
         ticket: Ticket,
         queued: Option<Duration>,
     ) -> Result<Made, Error> {
-        versions.start(ticket).map_err(refused)?;
+        let refused = self.refused(request.function);
+        versions.start(ticket).map_err(&refused)?;
         let started = self.events.now();
         let epoch = self.replacing.epoch();
         let how = self.plan(&request, how);
@@ -182,10 +181,13 @@ impl Core {
     }
 }
 
-/// A step that the function's state refuses.
-fn refused(cause: VersionError) -> Error {
-    Error::Version {
-        message: cause.to_string(),
-        late: matches!(cause, VersionError::Late(_)),
+impl Core {
+    /// A step that the function's state refuses.
+    fn refused(&self, function: FunctionId) -> impl Fn(VersionError) -> Error {
+        let function = self.name_of(function);
+        move |cause| Error::Version {
+            function,
+            cause: cause.into(),
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uruk_stubs::FunctionId;
 use uruk_tiering::{FunctionVersions, Late, Publication, Ticket};
 
-use super::{Made, Request, refused};
+use super::{Made, Request};
 use crate::api::error::Error;
 use crate::core::Core;
 
@@ -41,7 +41,7 @@ impl Core {
             made.publication = versions
                 .publish(ticket, |entry| fresh && self.stubs.publish(id, entry.0))
                 .inspect_err(|_| self.retire_version(id, version))
-                .map_err(refused)?;
+                .map_err(self.refused(id))?;
             if !fresh && made.publication == Publication::Dropped(Late::Refused) {
                 made.publication = Publication::Dropped(Late::Replaced);
             }

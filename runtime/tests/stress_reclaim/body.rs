@@ -397,7 +397,7 @@ impl Scene {
                 };
                 match self.jit.compile_at(&name, tier) {
                     Ok(()) => compiled += 1,
-                    Err(Error::Version { late: true, .. }) => {}
+                    Err(Error::Version { cause, .. }) if cause.is_late() => {}
                     Err(error) => return Err(error),
                 }
             }
