@@ -7,7 +7,7 @@ pub(crate) use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
-pub(crate) use uruk_locks::{Mutex, MutexGuard};
+pub(crate) use uruk_base::locks::{Mutex, MutexGuard};
 
 #[cfg(loom)]
 loom::lazy_static! {

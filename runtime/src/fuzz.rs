@@ -11,10 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use uruk_base::{FunctionId, Tier};
 use uruk_heap::{Freed, HeapConfig};
 use uruk_reclaim::Kind;
-use uruk_stubs::FunctionId;
-use uruk_tiering::Tier;
 
 use crate::api::func::Func;
 use crate::api::jit::Jit;

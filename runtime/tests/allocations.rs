@@ -50,7 +50,7 @@ fn look() {
     }
     let ours = is_ours();
     SEEN.fetch_add(usize::from(ours), Ordering::Relaxed);
-    if ours && uruk_locks::covers() == 0 {
+    if ours && uruk_base::locks::covers() == 0 {
         let trace = Backtrace::force_capture().to_string();
         // What comes before and after is seen to by whoever copies the process.
         if trace.contains("src/thread.rs:") {

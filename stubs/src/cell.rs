@@ -119,8 +119,9 @@ mod mapped {
     use std::ptr;
 
     use super::{CELL_BYTES, Cell};
-    use crate::function::FunctionId;
+    use crate::function::ordinal_of;
     use crate::image::{CALL_RETURN, TRAMPOLINE};
+    use uruk_base::FunctionId;
 
     /// The slot and stub regions, as plain addresses.
     #[derive(Clone, Copy, Debug)]
@@ -168,16 +169,16 @@ mod mapped {
         /// The function whose stub called the page's common jump.
         pub(crate) fn by_return_address(&self, address: u64) -> FunctionId {
             let offset = address.wrapping_sub(self.stubs + CALL_RETURN);
-            FunctionId::from_index((offset / CELL_BYTES) as u32)
+            FunctionId((offset / CELL_BYTES) as u32)
         }
 
         /// The function whose stub is at an address.
         pub(crate) fn by_stub(&self, address: u64) -> Option<FunctionId> {
             let offset = address.checked_sub(self.stubs)?;
             let index = u32::try_from(offset / CELL_BYTES).ok()?;
-            let function = FunctionId::from_index(index);
+            let function = FunctionId(index);
             let exact = offset % CELL_BYTES == 0 && index < self.count;
-            (exact && function.ordinal().is_some()).then_some(function)
+            (exact && ordinal_of(function).is_some()).then_some(function)
         }
     }
 }
@@ -185,7 +186,7 @@ mod mapped {
 #[cfg(loom)]
 mod model {
     use super::Cell;
-    use crate::function::FunctionId;
+    use uruk_base::FunctionId;
 
     /// A few cells on the heap; stubs and trampolines are just numbers.
     #[derive(Debug)]

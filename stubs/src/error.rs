@@ -3,7 +3,7 @@
 use thiserror::Error;
 use uruk_heap::HeapError;
 
-use crate::function::FunctionId;
+use uruk_base::FunctionId;
 
 /// An error of the stub table. The table stays usable.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -1,56 +1,28 @@
-//! Names for functions: [`FunctionId`] and runs of them.
+//! Which cells are functions': runs of [`FunctionId`]s.
 //!
 //! A function's id is the index of its cell: stub `i` is at `stubs + 16 * i`,
 //! slot `i` at `slots + 16 * i`. The last cell of each page of 256 is the
 //! page's common jump and belongs to no function, so consecutive functions have
 //! consecutive *ordinals*: `index = ordinal + ordinal / 255`.
 
-use std::fmt;
 use std::ops::Range;
+
+use uruk_base::FunctionId;
 
 /// Cells of a page (4096 / 16).
 pub(crate) const CELLS_PER_PAGE: u32 = 256;
 /// Functions of a page: the last cell is the common jump.
 pub(crate) const FUNCTIONS_PER_PAGE: u32 = CELLS_PER_PAGE - 1;
 
-/// A function of one [`StubTable`](crate::StubTable), for its whole life. To be
-/// used with the table that gave it only.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(transparent)]
-pub struct FunctionId(u32);
-
-impl FunctionId {
-    pub(crate) fn from_index(index: u32) -> FunctionId {
-        FunctionId(index)
-    }
-
-    pub(crate) fn from_ordinal(ordinal: u32) -> FunctionId {
-        FunctionId(ordinal + ordinal / FUNCTIONS_PER_PAGE)
-    }
-
-    /// The index of its cell: small, unique in its table, not dense (every
-    /// 256th is left out).
-    pub fn index(self) -> u32 {
-        self.0
-    }
-
-    /// How many functions come before it. `None` for the common cell.
-    pub(crate) fn ordinal(self) -> Option<u32> {
-        let (page, cell) = (self.0 / CELLS_PER_PAGE, self.0 % CELLS_PER_PAGE);
-        (cell < FUNCTIONS_PER_PAGE).then_some(page * FUNCTIONS_PER_PAGE + cell)
-    }
+/// The function that comes behind `ordinal` others.
+pub(crate) fn at_ordinal(ordinal: u32) -> FunctionId {
+    FunctionId(ordinal + ordinal / FUNCTIONS_PER_PAGE)
 }
 
-impl fmt::Debug for FunctionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FunctionId({})", self.0)
-    }
-}
-
-impl fmt::Display for FunctionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "#{}", self.0)
-    }
+/// How many functions come before this one. `None` for the common cell.
+pub(crate) fn ordinal_of(function: FunctionId) -> Option<u32> {
+    let (page, cell) = (function.0 / CELLS_PER_PAGE, function.0 % CELLS_PER_PAGE);
+    (cell < FUNCTIONS_PER_PAGE).then_some(page * FUNCTIONS_PER_PAGE + cell)
 }
 
 /// A run of functions allocated together.
@@ -70,7 +42,7 @@ impl Functions {
         let ordinal = self.ordinals.start.checked_add(i)?;
         self.ordinals
             .contains(&ordinal)
-            .then(|| FunctionId::from_ordinal(ordinal))
+            .then(|| at_ordinal(ordinal))
     }
 }
 
@@ -78,7 +50,7 @@ impl Iterator for Functions {
     type Item = FunctionId;
 
     fn next(&mut self) -> Option<FunctionId> {
-        self.ordinals.next().map(FunctionId::from_ordinal)
+        self.ordinals.next().map(at_ordinal)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -101,8 +73,8 @@ mod tests {
         let indexes: Vec<u32> = run.by_ref().map(FunctionId::index).collect();
         assert_eq!(indexes, [253, 254, 256, 257, 258]);
         for ordinal in 0..2000 {
-            assert_eq!(FunctionId::from_ordinal(ordinal).ordinal(), Some(ordinal));
+            assert_eq!(ordinal_of(at_ordinal(ordinal)), Some(ordinal));
         }
-        assert_eq!(FunctionId::from_index(511).ordinal(), None);
+        assert_eq!(ordinal_of(FunctionId(511)), None);
     }
 }

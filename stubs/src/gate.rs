@@ -34,10 +34,10 @@
 //! `longjmp` leaves an entry of a thread that is not there, until the next gate closes.
 
 use crate::cell::Cell;
-use crate::function::FunctionId;
 use crate::shared::Shared;
 use crate::state::{Kind, Step};
 use crate::sync::{Ordering, turn};
+use uruk_base::FunctionId;
 
 /// What a gate opens to, for one function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

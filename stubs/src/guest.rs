@@ -18,13 +18,13 @@
 //! compiling takes a hundred times as long as any reasonable spin. A call at a gate does.
 
 use crate::cell::Cell;
-use crate::function::FunctionId;
 use crate::shared::Shared;
 use crate::spots::{Spot, Standing};
 use crate::state::{Kind, Step, Word};
 use crate::sync::{Ordering, look_again, spin, turn};
 #[cfg(not(loom))]
 use crate::sys::SignalsBlocked;
+use uruk_base::FunctionId;
 
 /// Under loom there are no signals.
 #[cfg(loom)]

@@ -15,8 +15,8 @@
 
 use std::ptr;
 
-use crate::function::FunctionId;
 use crate::sync::{AtomicU64, Ordering};
+use uruk_base::FunctionId;
 
 const WORD: usize = size_of::<AtomicU64>();
 
@@ -95,7 +95,7 @@ mod mapped {
     use uruk_heap::{Heap, HeapError, Pool};
 
     use super::{Kept, WORD};
-    use crate::function::FunctionId;
+    use uruk_base::FunctionId;
 
     impl Kept {
         /// Makes the word of a function in the table's heap; see `make`.
@@ -124,8 +124,8 @@ mod model {
     use loom::cell::UnsafeCell;
 
     use super::Kept;
-    use crate::function::FunctionId;
     use crate::sync::AtomicU64;
+    use uruk_base::FunctionId;
 
     type Arrays = Vec<Box<[AtomicU64]>>;
 

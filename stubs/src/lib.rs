@@ -98,10 +98,11 @@ pub use call::{call_init, call_main, call_ptr, call_void, call_with};
 #[cfg(not(loom))]
 pub use cfi::UnwindRow;
 pub use error::StubError;
-pub use function::{FunctionId, Functions};
+pub use function::Functions;
 #[cfg(not(loom))]
 pub use gate::{Gate, Parked, ReadyGate, Target};
 #[cfg(not(loom))]
 pub use guest::{FAILURE_STATUS, FailureHandler};
 #[cfg(not(loom))]
 pub use table::{StubStats, StubTable};
+pub use uruk_base::FunctionId;

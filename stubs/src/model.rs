@@ -13,7 +13,6 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::cell::Cells;
-use crate::function::FunctionId;
 use crate::futex::Futex;
 use crate::gate::Target;
 use crate::guest::Outcome;
@@ -23,6 +22,7 @@ use crate::shared::Shared;
 use crate::spots::Spots;
 use crate::state::Kind;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, turn};
+use uruk_base::FunctionId;
 
 const HEAP_BASE: u64 = 0x1000;
 
@@ -56,7 +56,7 @@ fn table_with(functions: u32, looks_at_gate: u32) -> Arc<Shared> {
 }
 
 fn function(i: u32) -> FunctionId {
-    FunctionId::from_index(i)
+    FunctionId(i)
 }
 
 /// The code that the service gives a function.

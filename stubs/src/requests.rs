@@ -27,10 +27,10 @@
 use std::time::{Duration, Instant};
 
 use crate::cell::Cells;
-use crate::function::FunctionId;
 use crate::futex::Futex;
 use crate::state::{Kind, Step};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, turn};
+use uruk_base::FunctionId;
 
 /// A link to a cell: index + 1; zero is the end of a list.
 type Link = u32;
@@ -40,7 +40,7 @@ fn link(function: FunctionId) -> Link {
 }
 
 fn linked(link: Link) -> Option<FunctionId> {
-    link.checked_sub(1).map(FunctionId::from_index)
+    link.checked_sub(1).map(FunctionId)
 }
 
 /// A list head with a tag that changes on every pop.

@@ -5,13 +5,13 @@
 //! long as the heap is mapped, and so must everything they reach.
 
 use crate::cell::{Cell, Cells};
-use crate::function::FunctionId;
 use crate::futex::Futex;
 use crate::kept::Kept;
 use crate::requests::{Requests, TaggedList};
 use crate::spots::Spots;
 use crate::state::{Kind, Step, Word};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use uruk_base::FunctionId;
 
 /// The part of a table that guests reach.
 #[derive(Debug)]

@@ -29,8 +29,8 @@
 //!   interrupted shares its spot; the frame finds it gone and takes another, because
 //!   whatever let the handler go on has turned the function's word.
 
-use crate::function::FunctionId;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use uruk_base::FunctionId;
 
 /// Threads that can be let through; more wait all the same.
 #[cfg(not(loom))]
@@ -158,5 +158,5 @@ impl Spots {
 }
 
 fn function(word: u64) -> FunctionId {
-    FunctionId::from_index((word & (GRANTED - 1)) as u32 - 1)
+    FunctionId((word & (GRANTED - 1)) as u32 - 1)
 }

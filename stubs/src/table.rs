@@ -21,12 +21,13 @@ use uruk_heap::{Heap, Sealed, StubPage, StubRegion};
 
 use crate::cfi::UnwindRow;
 use crate::error::StubError;
-use crate::function::{CELLS_PER_PAGE, FUNCTIONS_PER_PAGE, FunctionId, Functions};
+use crate::function::{CELLS_PER_PAGE, FUNCTIONS_PER_PAGE, Functions, at_ordinal, ordinal_of};
 use crate::guest::FailureHandler;
 use crate::image;
 use crate::place;
 use crate::shared::Shared;
 use crate::sync::{AtomicU32, Ordering, spin};
+use uruk_base::FunctionId;
 
 /// Stub pages that are committed at once: as many as there are, within these.
 const COMMIT_PAGES: (u32, u32) = (4, 64);
@@ -144,7 +145,7 @@ impl StubTable {
             return Ok(function);
         }
         let ordinal = self.claim(1)?;
-        let function = FunctionId::from_ordinal(ordinal);
+        let function = at_ordinal(ordinal);
         shared.allocate(function);
         Ok(function)
     }
@@ -185,7 +186,7 @@ impl StubTable {
 
     /// The function of an [index](FunctionId::index), if it was handed out.
     pub fn function(&self, index: u32) -> Option<FunctionId> {
-        let function = FunctionId::from_index(index);
+        let function = FunctionId(index);
         self.handed_out(function).then_some(function)
     }
 
@@ -337,7 +338,7 @@ impl StubTable {
         shared.spots.clear();
         shared.gate.store(0, Ordering::Relaxed);
         for ordinal in 0..self.next.load(Ordering::Relaxed) {
-            shared.inherit(FunctionId::from_ordinal(ordinal));
+            shared.inherit(at_ordinal(ordinal));
         }
     }
 
@@ -398,7 +399,7 @@ impl StubTable {
 
     pub(crate) fn handed_out(&self, function: FunctionId) -> bool {
         let next = self.next.load(Ordering::Relaxed);
-        function.ordinal().is_some_and(|ordinal| ordinal < next)
+        ordinal_of(function).is_some_and(|ordinal| ordinal < next)
     }
 
     fn full(&self, asked: usize, held: u32) -> StubError {
@@ -461,7 +462,7 @@ impl StubTable {
         self.region
             .commit_stub_pages(first as usize, &self.page, (end - first) as usize)?;
         for page in first..end {
-            let common = FunctionId::from_index(page * CELLS_PER_PAGE + FUNCTIONS_PER_PAGE);
+            let common = FunctionId(page * CELLS_PER_PAGE + FUNCTIONS_PER_PAGE);
             // Release; partner: the acquire load of `committed`.
             self.shared()
                 .cells

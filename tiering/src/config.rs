@@ -1,9 +1,9 @@
 //! The settings of policy and controller, one table for all uses: the fields and their
 //! docs, defaults, ranges, the text of `--print-config` and setting one by name. What is
-//! made of the table is `uruk_settings`' business.
+//! made of the table is `uruk_base::settings`' business.
 
-pub use uruk_settings::SettingError;
-use uruk_settings::Value;
+pub use uruk_base::settings::SettingError;
+use uruk_base::settings::Value;
 
 use crate::ids::{Nanos, Tier};
 
@@ -16,7 +16,7 @@ impl Value for Tier {
     }
 }
 
-uruk_settings::settings! {
+uruk_base::settings! {
     /// Settings of policy and controller. Values outside their range are taken as the
     /// nearest in it. Printed as one `name = value` line each, with a comment.
     pub struct Config;

@@ -1,7 +1,7 @@
 //! The primitives of this package, in one place so that a model checker can stand in
 //! for them (`--cfg loom`).
 //!
-//! No `fork` finds the lock held (`uruk_locks`). It is not poisoned by a panic, because
+//! No `fork` finds the lock held (`uruk_base::locks`). It is not poisoned by a panic, because
 //! the state under it is changed only after the last step that can fail.
 
 #[cfg(loom)]
@@ -13,7 +13,7 @@ pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 use loom::sync as raw;
 use std::sync::PoisonError;
 #[cfg(not(loom))]
-use uruk_locks as raw;
+use uruk_base::locks as raw;
 
 /// A lock that is not poisoned by panics.
 #[derive(Debug, Default)]

@@ -4,21 +4,20 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 21] = [
-    ("runtime/locks", &[]),
+const LAYERS: [(&str, &[&str]); 20] = [
+    ("runtime/base", &[]),
     ("runtime/link", &[]),
-    ("runtime/heap", &["uruk-locks"]),
-    ("runtime/unwind", &["uruk-locks"]),
-    ("runtime/session", &["uruk-locks"]),
-    ("runtime/codegen", &["uruk-locks"]),
-    ("runtime/report", &["uruk-locks"]),
-    ("runtime/settings", &[]),
-    ("runtime/reclaim", &["uruk-locks", "uruk-settings"]),
-    ("runtime/roots", &["uruk-locks"]),
-    ("stubs", &["uruk-heap"]),
-    ("tiering", &["uruk-locks", "uruk-settings"]),
-    ("profiler", &["uruk-locks"]),
-    ("runtime/tools", &["uruk-locks"]),
+    ("runtime/heap", &["uruk-base"]),
+    ("runtime/unwind", &["uruk-base"]),
+    ("runtime/session", &["uruk-base"]),
+    ("runtime/codegen", &["uruk-base"]),
+    ("runtime/report", &["uruk-base"]),
+    ("runtime/reclaim", &["uruk-base"]),
+    ("runtime/roots", &["uruk-base"]),
+    ("stubs", &["uruk-base", "uruk-heap"]),
+    ("tiering", &["uruk-base"]),
+    ("profiler", &["uruk-base"]),
+    ("runtime/tools", &["uruk-base"]),
     ("runtime/command", &["uruk", "uruk-report"]),
     (
         "runtime",
@@ -26,7 +25,7 @@ const LAYERS: [(&str, &[&str]); 21] = [
             "uruk-codegen",
             "uruk-heap",
             "uruk-link",
-            "uruk-locks",
+            "uruk-base",
             "uruk-profiler",
             "uruk-reclaim",
             "uruk-roots",
@@ -160,7 +159,7 @@ fn thinking_packages_forbid_unsafe_code() {
 
 /// Files of the library that may use `std`'s locks, and why no child of `fork` waits for them.
 const STD_LOCKS: [(&str, &str); 12] = [
-    ("runtime/locks/src/lock.rs", "wraps them"),
+    ("runtime/base/src/locks/lock.rs", "wraps them"),
     ("runtime/src/fork/gate.rs", "held by who forks"),
     ("runtime/src/fork/mod.rs", "the gate's: held by who forks"),
     ("runtime/src/fork/unseen.rs", "the gate: held by who forks"),
@@ -200,7 +199,7 @@ fn locks_are_those_that_no_fork_finds_held() {
             if kinds.iter().any(|kind| imported.contains(kind)) {
                 used += 1;
                 if !STD_LOCKS.iter().any(|(allowed, _)| name.contains(allowed)) {
-                    findings.push(format!("{name}: a lock of std's, not of uruk-locks"));
+                    findings.push(format!("{name}: a lock of std's, not of uruk-base"));
                 }
             }
         }

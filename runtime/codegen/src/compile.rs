@@ -17,6 +17,8 @@ use crate::labels::{self, Labels};
 use crate::plan::ModulePlan;
 use crate::probe;
 use crate::profile::{Probes, Profile, Refused};
+pub use uruk_base::Tier;
+
 use crate::reader::Reader;
 use crate::shape;
 use crate::summary::SymbolId;
@@ -25,18 +27,6 @@ use crate::summary::SymbolId;
 /// back edges taken. Units refer to it as a hidden symbol they do not define; whoever
 /// links them gives every unit words of its own.
 pub const COUNTERS: &str = "uruk.counters";
-
-/// How much work goes into a version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Tier {
-    /// Fast instruction selection for the ABI's baseline CPU.
-    Baseline = 1,
-    /// `O2`-class passes with inlining, for the host CPU.
-    Optimized = 2,
-    /// `O3`-class passes, steered by what lower tiers counted.
-    Guided = 3,
-}
 
 /// What a version counts while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -35,7 +35,7 @@ use inkwell::llvm_sys::core::{
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use rustc_hash::{FxHashMap, FxHashSet};
-use uruk_locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard};
 
 use crate::body::is_call;
 use crate::extract::Extraction;

@@ -12,7 +12,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError};
 
-use uruk_locks::{Condvar, Mutex, MutexGuard};
+use uruk_base::locks::{Condvar, Mutex, MutexGuard};
 
 use crate::bitcode::Bitcode;
 use crate::error::CodegenError;

@@ -374,7 +374,7 @@ impl Inner {
     /// The bookkeeping. A panic under the lock is a bug of ours; going on with
     /// the state is better than taking the process down.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        uruk_locks::check();
+        uruk_base::locks::check();
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

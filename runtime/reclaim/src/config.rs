@@ -1,13 +1,13 @@
 //! Settings of the engine: names, defaults, ranges and meanings in one list, which
-//! `uruk_settings` makes a struct of.
+//! `uruk_base::settings` makes a struct of.
 //!
 //! Invariant: what [`Config`] prints, [`Config::set`] reads back. The engine takes values
 //! outside their range as the nearest in it.
 
 use std::fmt;
 
-pub use uruk_settings::SettingError;
-use uruk_settings::Value;
+pub use uruk_base::settings::SettingError;
+use uruk_base::settings::Value;
 
 use crate::ids::Nanos;
 
@@ -43,7 +43,7 @@ impl Value for Stacks {
 const MINUTE: Nanos = Nanos::from_ms(60_000);
 const DAY: Nanos = Nanos::from_ms(86_400_000);
 
-uruk_settings::settings! {
+uruk_base::settings! {
     /// Settings of policy and engine. Printed as one `name = value` line each, with a
     /// comment.
     pub struct Config;

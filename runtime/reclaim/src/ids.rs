@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-pub use uruk_settings::Nanos;
+pub use uruk_base::{FunctionId, Nanos, VersionId};
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident($inner:ty) $prefix:literal;)*) => {
@@ -28,10 +28,6 @@ ids! {
     /// One allocation of code memory. Never reused; a copy of a block is another block.
     /// Blocks that exist at one time differ in their low 27 bits ([`crate::Slots`]).
     BlockId(u64) "b";
-    /// A function whose code can change.
-    FunctionId(u32) "f";
-    /// One compiled body of a function. Its copies share it.
-    VersionId(u64) "v";
     /// A thread, by the kernel's number.
     ThreadId(i32) "t";
 }

@@ -9,14 +9,14 @@
 //! - The length is bounded by the blocks there are: each is born, and retired, once.
 //! - Who took a ticket left its note before: whoever takes all notes answers it.
 //!
-//! No `fork` finds the lock held (`uruk_locks`).
+//! No `fork` finds the lock held (`uruk_base::locks`).
 
 use std::sync::PoisonError;
 
 #[cfg(loom)]
 use loom::sync::Mutex;
 #[cfg(not(loom))]
-use uruk_locks::Mutex;
+use uruk_base::locks::Mutex;
 
 use crate::block::Block;
 use crate::ids::BlockId;

@@ -18,7 +18,7 @@
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use uruk_locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard};
 
 use crate::draft::Draft;
 use crate::limits::Limits;

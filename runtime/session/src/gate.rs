@@ -38,7 +38,7 @@ impl Gate {
     /// Waits until the gate is open and goes inside. Not to be nested.
     #[inline]
     pub(crate) fn enter(&self) -> Inside<'_> {
-        uruk_locks::check();
+        uruk_base::locks::check();
         loop {
             self.inside.fetch_add(1, Ordering::SeqCst);
             let inside = Inside(self);

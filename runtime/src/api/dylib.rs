@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use uruk_base::{FunctionId, Tier};
 use uruk_codegen::Bitcode;
 use uruk_session::Visibility;
-use uruk_stubs::FunctionId;
-use uruk_tiering::Tier;
 
 use crate::api::error::Error;
 use crate::api::func::{Func, Signature};

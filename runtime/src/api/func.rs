@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use uruk_base::FunctionId;
 use uruk_codegen::Kind;
 use uruk_roots::{CountedThread, Inside};
-use uruk_stubs::FunctionId;
 
 use crate::api::error::Error;
 use crate::api::jit::Jit;

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use uruk_base::Tier;
 use uruk_heap::{BackingChoice, HeapConfig};
 use uruk_profiler::{Choice as SamplingChoice, Sizes as SamplingSizes};
 use uruk_reclaim::{Config as ReclaimConfig, Kind as ReclaimKind};
 use uruk_stubs::FailureHandler;
-use uruk_tiering::{Config as PolicyConfig, Tier};
+use uruk_tiering::Config as PolicyConfig;
 
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;

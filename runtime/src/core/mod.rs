@@ -11,12 +11,13 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 
+use uruk_base::FunctionId;
+use uruk_base::locks::{Mutex, RwLock};
 use uruk_codegen::{Bitcode, CodegenError, FactStore, ModulePlan, ReaderPool, SymbolId};
 use uruk_heap::{Heap, HeapConfig};
 use uruk_link::{Need, Resolved};
-use uruk_locks::{Mutex, RwLock};
 use uruk_session::Dylib;
-use uruk_stubs::{FunctionId, StubTable};
+use uruk_stubs::StubTable;
 use uruk_unwind::{RegionHandle, Row};
 
 use crate::api::error::Error;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
 
 use tracing::{error, warn};
-use uruk_locks::Mutex;
+use uruk_base::locks::Mutex;
 
 use super::Core;
 use crate::api::error::Error;

@@ -2,7 +2,7 @@
 //!
 //! Around each thing it does a thread holds a pass; `fork` closes the gate, so that at the
 //! moment of the fork no other thread is inside LLVM or holds any lock. Locks are
-//! `uruk_locks`': a debug build ends where one is taken without a pass.
+//! `uruk_base::locks`': a debug build ends where one is taken without a pass.
 //!
 //! - Under a pass no handler of the program's runs ([`shield`]): it may wait for a worker,
 //!   which may wait for what the thread holds that the handler interrupted. Whoever waits for
@@ -26,7 +26,7 @@ use std::mem::ManuallyDrop;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use uruk_locks::Cover;
+use uruk_base::locks::Cover;
 
 use super::shield::{self, Shield};
 use super::unseen;
@@ -110,7 +110,7 @@ impl Drop for Pass {
     fn drop(&mut self) {
         // SAFETY: not used after this. First, as it checks that no lock is held any more.
         unsafe { ManuallyDrop::drop(&mut self.cover) };
-        if uruk_locks::covers() == 0 {
+        if uruk_base::locks::covers() == 0 {
             GATE.leave();
         }
     }
@@ -119,7 +119,7 @@ impl Drop for Pass {
 /// Waits until no fork is under way.
 pub(crate) fn enter() -> Pass {
     let shield = Shield::raise();
-    if uruk_locks::covers() == 0 {
+    if uruk_base::locks::covers() == 0 {
         unseen::attend();
         GATE.lock().inside += 1;
     }
@@ -159,7 +159,7 @@ unsafe impl Sync for Passing {}
 /// of the calling thread are held back for [`GLANCE`] at a time.
 pub(crate) fn settle(limit: Duration) {
     let start = Instant::now();
-    let own = usize::from(uruk_locks::covers() != 0);
+    let own = usize::from(uruk_base::locks::covers() != 0);
     loop {
         let left = limit.saturating_sub(start.elapsed());
         let _shield = Shield::raise();
@@ -172,14 +172,14 @@ pub(crate) fn settle(limit: Duration) {
 
 /// The last a thread does that LLVM took down inside its pass: it never gives that back.
 pub(crate) fn leave_lost() {
-    if uruk_locks::covers() != 0 {
+    if uruk_base::locks::covers() != 0 {
         GATE.leave();
     }
 }
 
 /// Waits until nobody else is inside, and keeps all out; has `interrupt` end what takes long.
 pub(super) fn close(interrupt: impl FnOnce()) -> (MutexGuard<'static, GateState>, Cover) {
-    let own = usize::from(uruk_locks::covers() != 0);
+    let own = usize::from(uruk_base::locks::covers() != 0);
     let mut closed = GATE.close(own, Some(PATIENCE));
     let cover = Cover::new();
     if closed.inside > own {
@@ -196,7 +196,7 @@ pub(super) fn close(interrupt: impl FnOnce()) -> (MutexGuard<'static, GateState>
 /// The gate of a process that nobody closed it for, a child of a copy; `None` if somebody was
 /// inside at that moment.
 pub(super) fn close_in_copy() -> Option<MutexGuard<'static, GateState>> {
-    let own = usize::from(uruk_locks::covers() != 0);
+    let own = usize::from(uruk_base::locks::covers() != 0);
     let mut closed = match GATE.state.try_lock() {
         Ok(closed) => closed,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

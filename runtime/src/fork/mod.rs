@@ -28,8 +28,8 @@ use std::mem::MaybeUninit;
 use std::sync::{Arc, MutexGuard, Once, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use uruk_base::locks::Cover;
 use uruk_codegen::fatal;
-use uruk_locks::Cover;
 
 use crate::guest::threads;
 use gate::{GateState, Pass, enter, settle};
@@ -67,7 +67,8 @@ pub(crate) trait Member: Send + Sync {
 }
 
 /// The members there are.
-static MEMBERS: uruk_locks::Mutex<Vec<Weak<dyn Member>>> = uruk_locks::Mutex::new(Vec::new());
+static MEMBERS: uruk_base::locks::Mutex<Vec<Weak<dyn Member>>> =
+    uruk_base::locks::Mutex::new(Vec::new());
 
 /// From now on the member is kept whole. Under a pass of [`begin`].
 pub(crate) fn join(member: Weak<dyn Member>) {
@@ -165,7 +166,7 @@ fn register_fork_handlers() {
         // SAFETY: three functions that live as long as the process. Registered before
         // any guest code runs: ours then run last before a fork and first after it.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
-        uruk_locks::demand(shield::is_interruptible);
+        uruk_base::locks::demand(shield::is_interruptible);
         fatal::demand();
     });
 }

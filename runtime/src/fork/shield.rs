@@ -104,7 +104,7 @@ pub(crate) fn lowered<R>(wait: impl FnOnce() -> R) -> R {
         }
     }
 
-    if NEVER.get() || RAISED.get() == 0 || uruk_locks::held() != 0 {
+    if NEVER.get() || RAISED.get() == 0 || uruk_base::locks::held() != 0 {
         return wait();
     }
     let _again = Again(RAISED.replace(0));

@@ -27,7 +27,7 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use uruk_locks::Cover;
+use uruk_base::locks::Cover;
 
 use super::gate::{self, GateState};
 use super::shield::Shield;

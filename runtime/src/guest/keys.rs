@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::PoisonError;
 
-use uruk_locks::Mutex;
+use uruk_base::locks::Mutex;
 
 use super::exit;
 use crate::fork::gate;

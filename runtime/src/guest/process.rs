@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_int, c_void};
 use std::sync::PoisonError;
 
-use uruk_locks::Mutex;
+use uruk_base::locks::Mutex;
 
 use crate::api::error::Error;
 use crate::guest::exports::{Export, Scope, ask_loader};

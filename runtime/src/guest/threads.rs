@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
-use uruk_locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard};
 
 use crate::fork::gate::{self, Pass};
 use crate::fork::thread::leaving;

@@ -41,7 +41,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::api::error::Error;
 
 use reserve::{fill_static, take_static, thread_pointer};
-use uruk_locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard};
 
 /// Marks a module word of ours; libc counts modules from one.
 const OURS: u64 = 1 << 63;

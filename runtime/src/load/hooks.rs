@@ -3,8 +3,8 @@
 
 use std::ffi::{c_char, c_int};
 
+use uruk_base::FunctionId;
 use uruk_session::Dylib;
-use uruk_stubs::FunctionId;
 
 use crate::core::Core;
 use crate::load::image::Image;

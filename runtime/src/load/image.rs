@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tracing::info;
+use uruk_base::FunctionId;
 use uruk_codegen::SymbolId;
 use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Object, Placed, Resolved};
 use uruk_session::Tracker;
-use uruk_stubs::FunctionId;
 
 use crate::api::error::Error;
 use crate::core::{Core, Module, static_name};

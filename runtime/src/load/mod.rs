@@ -18,10 +18,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tracing::{info, warn};
+use uruk_base::FunctionId;
 use uruk_codegen::{Bitcode, Kind, Linkage, ModuleSummary, Placement, SymbolId};
 use uruk_link::{Binding as LinkBinding, Graph, Kind as LinkKind, Need, Object};
 use uruk_session::Tracker;
-use uruk_stubs::FunctionId;
 
 use self::bind::{Input, ObjectSymbol};
 use crate::api::error::{Error, Missing};

@@ -11,12 +11,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use uruk_locks::RwLock;
+use uruk_base::FunctionId;
+use uruk_base::locks::RwLock;
 use uruk_session::{
     AbsoluteSymbols, Ask, Dylib, Flags, Lookup, PoolConfig, Session, SessionConfig, SessionError,
     Symbol, Tracker, Visibility,
 };
-use uruk_stubs::{FunctionId, StubTable};
+use uruk_stubs::StubTable;
 
 use crate::guest::process::Process;
 use crate::removal::life::Lives;

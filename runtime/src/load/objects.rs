@@ -18,11 +18,11 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, PoisonError};
 
+use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_link::{Graph, Kind as LinkKind, Object, Place};
-use uruk_locks::{Mutex, MutexGuard};
 use uruk_session::{Dylib, DylibId, Tracker};
-use uruk_stubs::FunctionId;
-use uruk_tiering::{Entry, Purpose, Tier, VersionError, VersionId};
+use uruk_tiering::{Entry, Purpose, VersionError};
 
 use crate::api::error::Error;
 use crate::core::{Body, Core, static_name};

@@ -16,10 +16,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
 
+use uruk_base::locks::Mutex;
 use uruk_codegen::{Linkage, ModulePlan, ModuleSummary};
 use uruk_heap::Pool;
 use uruk_link::Graph;
-use uruk_locks::Mutex;
 use uruk_session::{Dylib, Tracker};
 
 use crate::api::error::Error;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::warn;
+use uruk_base::VersionId;
 use uruk_heap::{Draft, Pool, Sealed};
 use uruk_link::relocate;
 use uruk_reclaim::{
@@ -13,7 +14,7 @@ use uruk_reclaim::{
     MayHold, Memory, Missing, Nanos, Pin, ScanAnswer, Silence, Space, Span, Swing, ThreadId,
 };
 use uruk_roots::{How, Why};
-use uruk_tiering::{Entry, FunctionVersions, VersionId};
+use uruk_tiering::{Entry, FunctionVersions};
 
 use crate::api::error::Error;
 use crate::core::Core;

@@ -4,9 +4,9 @@
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
+use uruk_base::Tier;
 use uruk_heap::{Freed, HeapConfig};
 use uruk_reclaim::{Config, End, Kind, Nanos, Step};
-use uruk_tiering::Tier;
 
 use super::Note;
 use crate::api::func::Func;

@@ -30,12 +30,11 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::{debug, error, info, warn};
+use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::{FunctionId, VersionId};
 use uruk_heap::HeapError;
-use uruk_locks::{Mutex, MutexGuard};
 use uruk_reclaim::{Block, BlockId, Config, Engine, Kind, Nanos, Span, Step};
 use uruk_roots::{Roots, RootsError};
-use uruk_stubs::FunctionId;
-use uruk_tiering::VersionId;
 
 use crate::core::Core;
 use crate::fork::gate;
@@ -443,8 +442,8 @@ fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
                     end: range.end,
                 },
                 space,
-                function: uruk_reclaim::FunctionId(function.map_or(u32::MAX, FunctionId::index)),
-                version: uruk_reclaim::VersionId(version.0),
+                function: FunctionId(function.map_or(u32::MAX, FunctionId::index)),
+                version: version,
                 fixed,
             };
             engine.apply(uruk_reclaim::Note::Born(block), now)

@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use uruk_locks::Mutex;
+use uruk_base::locks::Mutex;
+use uruk_base::{FunctionId, VersionId};
 use uruk_reclaim::{Inbox, Kind};
-use uruk_stubs::FunctionId;
-use uruk_tiering::VersionId;
 
 use crate::version::blocks::Piece;
 

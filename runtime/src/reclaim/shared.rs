@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use uruk_base::VersionId;
 use uruk_reclaim::{BlockId, Kind};
-use uruk_tiering::VersionId;
 
 use crate::api::error::Error;
 use crate::core::Core;

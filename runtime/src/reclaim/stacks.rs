@@ -43,9 +43,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
+use uruk_base::locks::Mutex;
 use uruk_heap::Pool;
 use uruk_link::Linked;
-use uruk_locks::Mutex;
 use uruk_reclaim::{Config, Stacks};
 use uruk_roots::{Report, Roots, Wanted};
 

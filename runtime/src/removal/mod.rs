@@ -15,13 +15,13 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError, Weak};
 
 use tracing::debug;
+use uruk_base::locks::RwLock;
+use uruk_base::{FunctionId, VersionId};
 use uruk_heap::Sealed;
 use uruk_link::Resolved;
-use uruk_locks::RwLock;
 use uruk_reclaim::Fixed;
 use uruk_session::{Resource, Tracker};
-use uruk_stubs::FunctionId;
-use uruk_tiering::{Next, VersionId};
+use uruk_tiering::Next;
 
 use crate::api::error::Error;
 use crate::core::{Body, Core};
@@ -34,7 +34,6 @@ use crate::load::image::Image;
 use crate::load::own::Handle;
 use crate::reclaim::Notes;
 use crate::removal::life::Life;
-use crate::tiers::key;
 use crate::version::blocks::{Code, Piece, Rest, split};
 use crate::version::calls;
 
@@ -441,7 +440,7 @@ impl crate::tiers::TierState {
     /// Forgets a function that was removed.
     fn forget(&self, id: FunctionId) {
         let mut control = self.control();
-        control.controller.replaced(key(id));
+        control.controller.replaced(id);
         control.watch(id, false, crate::tiers::counts::Count::default());
         control.entries.remove(&id);
     }

@@ -17,9 +17,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 
-use uruk_locks::{Mutex, MutexGuard};
+use uruk_base::FunctionId;
+use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_session::{Dylib, DylibId};
-use uruk_stubs::FunctionId;
 
 use crate::api::error::Error;
 use crate::core::{Core, Module};

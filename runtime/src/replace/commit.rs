@@ -29,7 +29,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use uruk_stubs::FunctionId;
+use uruk_base::FunctionId;
 
 use crate::api::error::Error;
 use crate::api::tracker::Tracked;

@@ -4,9 +4,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use uruk_base::{FunctionId, VersionId};
 use uruk_codegen::{Dependence, DependenceKind, Kind, Linkage, ModulePlan};
-use uruk_stubs::FunctionId;
-use uruk_tiering::VersionId;
 
 use crate::api::error::Error;
 use crate::core::{Body, Core, Function, Module};

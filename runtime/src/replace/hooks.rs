@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::PoisonError;
 
-use uruk_stubs::FunctionId;
+use uruk_base::FunctionId;
 
 use crate::core::{Core, Module};
 use crate::fork::gate;

@@ -18,9 +18,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use uruk_base::FunctionId;
 use uruk_link::{Graph, Kind as LinkKind, Object, Place};
 use uruk_session::Dylib;
-use uruk_stubs::FunctionId;
 
 use crate::api::error::Error;
 use crate::core::{Body, Core, static_name};

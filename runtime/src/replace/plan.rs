@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use uruk_base::FunctionId;
 use uruk_codegen::{Access, Import, Kind, Linkage, ModulePlan, ModuleSummary, Placement, SymbolId};
-use uruk_stubs::FunctionId;
 
 use crate::api::error::Error;
 use crate::core::{Core, Function, Module};

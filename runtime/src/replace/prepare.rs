@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, Weak};
 
+use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::{FunctionId, Tier};
 use uruk_codegen::{Bitcode, CodegenError, Kind, Layout, Linkage, SymbolId};
-use uruk_locks::{Mutex, MutexGuard};
 use uruk_session::{Dylib, Tracker};
-use uruk_stubs::FunctionId;
-use uruk_tiering::{Purpose, Tier};
+use uruk_tiering::Purpose;
 
 use crate::api::error::Error;
 use crate::api::tracker::Tracked;

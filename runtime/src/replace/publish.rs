@@ -9,14 +9,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use uruk_stubs::{FunctionId, Gate, ReadyGate};
-use uruk_tiering::{CommitError, Committed, Entry, FirstCode, Next, Stage, Tier, VersionId};
+use uruk_base::{FunctionId, Tier, VersionId};
+use uruk_stubs::{Gate, ReadyGate};
+use uruk_tiering::{CommitError, Committed, Entry, FirstCode, Next, Stage};
 
 use crate::api::error::Error;
 use crate::core::Core;
 use crate::tiers::counts::Count;
-use crate::tiers::{key, nanos};
+use crate::tiers::nanos;
 use crate::told::event::Event;
 use crate::version::Made;
 
@@ -304,7 +304,7 @@ impl Core {
         let now = self.events.now();
         self.tiers.profiles.forget(id);
         let mut control = self.tiers.control();
-        control.controller.replaced(key(id));
+        control.controller.replaced(id);
         let (version, tier) = match news {
             None => {
                 control.watch(id, false, Count::default());
@@ -320,14 +320,14 @@ impl Core {
                     counters: made.counts,
                 };
                 if self.tiers.is_auto() {
-                    control.controller.on_compiled(nanos(now), key(id), &first);
+                    control.controller.on_compiled(nanos(now), id, &first);
                 }
                 (made.version, tier)
             }
             Some(News::Restored(version, tier, counts)) => {
                 control.watch(id, counts, self.tiers.counts.now(id));
                 let controller = &mut control.controller;
-                controller.reverted(nanos(now), key(id), version, tier, counts);
+                controller.reverted(nanos(now), id, version, tier, counts);
                 (version, tier)
             }
         };

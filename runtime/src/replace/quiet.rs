@@ -31,9 +31,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use uruk_base::FunctionId;
 use uruk_reclaim::BlockId;
 use uruk_roots::{Report, Wanted};
-use uruk_stubs::{FunctionId, Gate};
+use uruk_stubs::Gate;
 
 use crate::api::error::Error;
 use crate::core::Core;

@@ -17,10 +17,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 
-use uruk_locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use uruk_base::locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use uruk_base::{FunctionId, VersionId};
 use uruk_session::{Dylib, DylibId, SessionError, Tracker};
-use uruk_stubs::FunctionId;
-use uruk_tiering::{Entry, Kept, VersionId};
+use uruk_tiering::{Entry, Kept};
 
 use crate::api::tracker::Tracked;
 use crate::core::{Body, Core, Module};

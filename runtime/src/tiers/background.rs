@@ -13,10 +13,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::{debug, error, info, warn};
+use uruk_base::locks::MutexGuard;
+use uruk_base::{FunctionId, Nanos, Tier, VersionId};
 use uruk_codegen::{Cancellation, Counters, fatal};
-use uruk_locks::MutexGuard;
-use uruk_stubs::FunctionId;
-use uruk_tiering::{Decision, Nanos, Outcome, Publication, Purpose, Tier, VersionId};
+use uruk_tiering::{Decision, Outcome, Publication, Purpose};
 
 use crate::api::error::Error;
 use crate::core::Core;
@@ -28,7 +28,7 @@ use crate::tiers::Tiers;
 use crate::tiers::guided::Step;
 use crate::tiers::jobs::{Job, Jobs};
 use crate::tiers::warmth::Turn;
-use crate::tiers::{Control, clock, key, nanos, process_time};
+use crate::tiers::{Control, clock, nanos, process_time};
 use crate::told::event::Event;
 use crate::version::calls;
 use crate::version::{Made, Request};
@@ -166,7 +166,7 @@ impl Core {
             self.tiers.counts.read(watched.list(), |id, added| {
                 let (entries, loops) = (u64::from(added.entries), u64::from(added.loops));
                 *totals.entry(id).or_default() += entries;
-                controller.on_counters(now, key(id), entries, loops);
+                controller.on_counters(now, id, entries, loops);
             });
             while let Some(decision) = controller.next(now) {
                 decisions.push(decision);
@@ -469,7 +469,7 @@ impl Core {
                 let mut control = self.tiers.control();
                 control.watch(id, counts, self.tiers.counts.now(id));
                 let controller = &mut control.controller;
-                controller.reverted(nanos(at), key(id), restored, tier, counts);
+                controller.reverted(nanos(at), id, restored, tier, counts);
                 drop(control);
                 self.events.tell(|| Event::Reverted {
                     id,

@@ -12,9 +12,9 @@
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use uruk_base::FunctionId;
+use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_heap::{Heap, HeapError, Pool, Sealed};
-use uruk_locks::{Mutex, MutexGuard};
-use uruk_stubs::FunctionId;
 
 /// Functions a chunk holds the counters of.
 const PER_CHUNK: usize = 4096;

@@ -19,11 +19,11 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tracing::debug;
+use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_codegen::{Cancellation, Compile, Counters, Probes, Profile, SymbolId};
 use uruk_heap::Sealed;
-use uruk_locks::{Mutex, MutexGuard};
-use uruk_stubs::FunctionId;
-use uruk_tiering::{Publication, Purpose, Tier, VersionId};
+use uruk_tiering::{Publication, Purpose};
 
 use crate::api::error::{Error, Refusal};
 use crate::core::Core;

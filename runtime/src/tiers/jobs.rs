@@ -23,10 +23,10 @@ use std::sync::{Arc, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
 
+use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::{FunctionId, VersionId};
 use uruk_codegen::{Cancellation, CodegenError};
-use uruk_locks::{Mutex, MutexGuard};
-use uruk_stubs::FunctionId;
-use uruk_tiering::{Outcome, VersionId};
+use uruk_tiering::Outcome;
 
 use crate::api::error::Error;
 use crate::core::Core;
@@ -212,7 +212,7 @@ impl Core {
     }
 
     /// Ends what the controller asked for as `version`, as early as that is possible.
-    pub(crate) fn cancel(self: &Arc<Self>, function: uruk_tiering::FunctionId, version: VersionId) {
+    pub(crate) fn cancel(self: &Arc<Self>, function: FunctionId, version: VersionId) {
         let waited = self.tiers.jobs().cancel(version);
         if let Some(id) = self.stubs.function(function.0) {
             // One that is ready by now is late, and dropped.
@@ -247,10 +247,12 @@ impl Core {
 mod tests {
     use std::time::Duration;
 
+    use uruk_base::FunctionId;
+    use uruk_base::{Tier, VersionId};
     use uruk_codegen::Cancellation;
     use uruk_heap::{Heap, HeapConfig};
-    use uruk_stubs::{FunctionId, StubTable};
-    use uruk_tiering::{Purpose, Tier, VersionId};
+    use uruk_stubs::StubTable;
+    use uruk_tiering::Purpose;
 
     use super::{Job, Jobs};
     use crate::version::Request;

@@ -26,12 +26,12 @@ use std::sync::{Arc, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
 
+use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::{FunctionId, Nanos, Tier, VersionId};
 use uruk_codegen::{Compile, Counters, warm};
-use uruk_locks::{Mutex, MutexGuard};
 use uruk_profiler::{Choice, Settings, Sizes};
 use uruk_reclaim::IdMap;
-use uruk_stubs::FunctionId;
-use uruk_tiering::{Config, Controller, FirstCode, Nanos, Tier, VersionId};
+use uruk_tiering::{Config, Controller, FirstCode};
 
 use crate::tiers::counts::{Count, Counts};
 use crate::tiers::guided::Profiles;
@@ -212,16 +212,11 @@ impl TierState {
 
     /// The settings of a compile at `tier`.
     pub(crate) fn how(&self, tier: Tier) -> Compile {
-        let codegen_tier = match tier {
-            Tier::Baseline => uruk_codegen::Tier::Baseline,
-            Tier::Optimized => uruk_codegen::Tier::Optimized,
-            Tier::Guided => uruk_codegen::Tier::Guided,
-        };
         let counters = match (self.settings.tiers, tier) {
             (Tiers::Auto | Tiers::Churn, Tier::Baseline) => Counters::Entry,
             _ => Counters::None,
         };
-        Compile::at(codegen_tier)
+        Compile::at(tier)
             .counting(counters)
             .contracting(self.settings.contract)
     }
@@ -252,7 +247,7 @@ impl TierState {
     /// At which tier a function of these facts starts.
     pub(crate) fn start_tier(&self, id: FunctionId, facts: &uruk_tiering::Facts) -> Tier {
         match self.settings.tiers {
-            Tiers::Auto => self.control().controller.start_tier(key(id), facts),
+            Tiers::Auto => self.control().controller.start_tier(id, facts),
             Tiers::Fixed(tier) => tier,
             Tiers::Churn => Tier::Baseline,
         }
@@ -307,7 +302,7 @@ impl TierState {
             compile: nanos(made.compiling + made.linking),
             counters,
         };
-        control.controller.on_compiled(nanos(now), key(id), &first);
+        control.controller.on_compiled(nanos(now), id, &first);
         control.watch(id, counters, Count::default());
         let soon = nanos(now) + control.controller.poll_interval(nanos(now));
         drop(control);
@@ -321,7 +316,7 @@ impl TierState {
     pub(crate) fn on_samples(
         &self,
         now: Nanos,
-        id: uruk_tiering::FunctionId,
+        id: FunctionId,
         version: VersionId,
         samples: u32,
         time: Nanos,
@@ -350,7 +345,7 @@ impl TierState {
     /// Pins a function to a tier, or leaves it to the policy again.
     pub(crate) fn pin(&self, id: FunctionId, tier: Option<Tier>) {
         // False says that nobody watches it yet: the pin holds for its first version.
-        self.control().controller.pin(key(id), tier);
+        self.control().controller.pin(id, tier);
         self.wake();
     }
 
@@ -365,7 +360,7 @@ impl TierState {
         control.watch(id, made.counts, self.counts.now(id));
         control
             .controller
-            .reverted(nanos(now), key(id), made.version, tier, made.counts);
+            .reverted(nanos(now), id, made.version, tier, made.counts);
     }
 
     /// Entries of functions whose code counted them, up to now.
@@ -429,11 +424,6 @@ impl TierState {
         self.sampling.after_fork_child();
         self.profiles.after_fork_child();
     }
-}
-
-/// The controller's name of a function.
-pub(crate) fn key(id: FunctionId) -> uruk_tiering::FunctionId {
-    uruk_tiering::FunctionId(id.index())
 }
 
 pub(crate) fn nanos(time: Duration) -> Nanos {

@@ -15,13 +15,12 @@ use std::sync::{Arc, LazyLock, PoisonError};
 use std::time::Duration;
 
 use tracing::info;
-use uruk_locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::{FunctionId, Nanos, Tier, VersionId};
 use uruk_profiler::{
     AddressMap, Choice, Excluded, Found, Sample, Sampler, Settings, Sizes, Summary,
 };
 use uruk_reclaim::Edge;
-use uruk_stubs::FunctionId;
-use uruk_tiering::{Nanos, Tier, VersionId};
 
 mod clock;
 #[cfg(test)]
@@ -32,7 +31,7 @@ use clock::Clock;
 use crate::api::jit::{Jit, JitBuilder};
 use crate::core::Core;
 use crate::fork::gate;
-use crate::tiers::{TierSettings, Tiers, key, nanos, process_time};
+use crate::tiers::{TierSettings, Tiers, nanos, process_time};
 use crate::told::event::{Event, Events, Hit};
 
 /// Processor time of the process after which sampling starts.
@@ -156,11 +155,11 @@ impl Sampling {
     }
 
     /// Functions that were sampled one after the other.
-    pub(crate) fn neighbours(&self) -> Vec<Edge<uruk_reclaim::FunctionId>> {
+    pub(crate) fn neighbours(&self) -> Vec<Edge<FunctionId>> {
         let state = self.lock();
         let edge = |(&(a, b), &weight): (&(u32, u32), &u64)| Edge {
-            from: uruk_reclaim::FunctionId(a),
-            to: uruk_reclaim::FunctionId(b),
+            from: FunctionId(a),
+            to: FunctionId(b),
             weight,
         };
         state.neighbours.iter().map(edge).collect()
@@ -364,8 +363,7 @@ impl Core {
             }
             let time = Nanos(heap.time);
             let at = nanos(now);
-            self.tiers
-                .on_samples(at, key(id), version, heap.samples, time);
+            self.tiers.on_samples(at, id, version, heap.samples, time);
         }
         state.hits.extend(elsewhere.hits(&self.events, now, None));
         let period = (summary.hz > 0).then(|| Nanos(1_000_000_000 / u64::from(summary.hz)));

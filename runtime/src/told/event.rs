@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
-use uruk_locks::RwLock;
+use uruk_base::FunctionId;
+pub use uruk_base::Tier;
+use uruk_base::locks::RwLock;
 use uruk_report::Recorder;
-use uruk_stubs::FunctionId;
-pub use uruk_tiering::Tier;
 
 use crate::guest::threads;
 use crate::told::recording;

@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_report::{self as report, Drain, Ending, Limits, Recorder, Recording};
-use uruk_stubs::FunctionId;
-use uruk_tiering::{Tier, VersionId};
 
 use crate::core::Core;
 use crate::tiers::process_time;
@@ -28,7 +27,7 @@ pub(crate) fn recorder(core: &Core, file: &Path, args: Vec<String>) -> Recorder 
         tiers: core.tiers.describe(),
         started_unix_ms: started.map_or(0, |time| time.as_millis() as u64),
     };
-    Recorder::new(run, report::Nanos(0), Limits::default())
+    Recorder::new(run, Nanos(0), Limits::default())
 }
 
 /// Hands an event to the recorder.
@@ -51,9 +50,9 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
             let emitted = nanos(*started + *compiling);
             let end = nanos(*started + *compiling + *linking);
             let compile = report::Compile {
-                function: key(*id),
-                version: report::VersionId(*version),
-                tier: tier_of(*tier),
+                function: *id,
+                version: *version,
+                tier: *tier,
                 place,
                 waited: nanos(queued.map_or(Duration::ZERO, |at| started.saturating_sub(at))),
                 start: nanos(*started),
@@ -63,7 +62,7 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
             };
             recorder.compiled(function, &compile);
             recorder.linked(&report::Link {
-                function: Some(key(*id)),
+                function: Some(*id),
                 place,
                 start: emitted,
                 end,
@@ -76,8 +75,8 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
             at,
             ..
         } => {
-            let version = report::VersionId(*version);
-            recorder.published(nanos(*at), key(*id), version, tier_of(*tier));
+            let version = *version;
+            recorder.published(nanos(*at), *id, version, *tier);
         }
         Event::Reverted {
             id,
@@ -86,13 +85,9 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
             at,
             ..
         } => {
-            let version = report::VersionId(*version);
-            recorder.noted(
-                nanos(*at),
-                Some(key(*id)),
-                "went back to the version before",
-            );
-            recorder.published(nanos(*at), key(*id), version, tier_of(*tier));
+            let version = *version;
+            recorder.noted(nanos(*at), Some(*id), "went back to the version before");
+            recorder.published(nanos(*at), *id, version, *tier);
         }
         Event::Failed {
             id,
@@ -100,18 +95,18 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
             tier,
             message,
             at,
-        } => recorder.failed(nanos(*at), function, key(*id), tier_of(*tier), message),
+        } => recorder.failed(nanos(*at), function, *id, *tier, message),
         Event::Dropped {
             id, version, at, ..
         } => {
-            let version = report::VersionId(*version);
-            recorder.dropped(nanos(*at), key(*id), version, "too late");
+            let version = *version;
+            recorder.dropped(nanos(*at), *id, version, "too late");
         }
         Event::Cancelled {
             id, version, at, ..
         } => {
-            let version = report::VersionId(*version);
-            recorder.dropped(nanos(*at), key(*id), version, "cancelled");
+            let version = *version;
+            recorder.dropped(nanos(*at), *id, version, "cancelled");
         }
         Event::Answered {
             function,
@@ -143,9 +138,7 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
         } => {
             let hit = |hit: &Hit| report::Hit {
                 time: nanos(hit.at),
-                code: hit
-                    .code
-                    .map(|(version, tier)| (report::VersionId(version), tier_of(tier))),
+                code: hit.code.map(|(version, tier)| (version, tier)),
                 count: hit.count,
             };
             let hits: Vec<report::Hit> = hits.iter().map(hit).collect();
@@ -179,7 +172,7 @@ impl Core {
         let recorder = self.events.recorder()?;
         self.tell_all_samples();
         for (id, entries) in self.tiers.entries() {
-            recorder.entries(key(id), entries);
+            recorder.entries(id, entries);
         }
         if with_code {
             for (_, versions) in recorder.hottest(DISASSEMBLED) {
@@ -215,18 +208,6 @@ fn place(thread: &str) -> report::Place {
 /// Tracks of background workers begin here.
 const BACKGROUND: u32 = 100;
 
-fn key(id: FunctionId) -> report::FunctionId {
-    report::FunctionId(id.index())
-}
-
-fn tier_of(tier: Tier) -> report::Tier {
-    match tier {
-        Tier::Baseline => report::Tier::Baseline,
-        Tier::Optimized => report::Tier::Optimized,
-        Tier::Guided => report::Tier::Guided,
-    }
-}
-
-fn nanos(time: Duration) -> report::Nanos {
-    report::Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
 use tracing::warn;
+use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_link::Linked;
-use uruk_locks::{Mutex, MutexGuard};
 use uruk_tools::symfile::{Frames, Symbol};
 use uruk_tools::{Code, JitDump, Lines, OutputError, PERF_MAP_FOLDER, PerfMap, gdb, symfile};
 

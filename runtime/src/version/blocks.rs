@@ -10,11 +10,10 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
 
+use uruk_base::{FunctionId, VersionId};
 use uruk_heap::{Pool, Sealed};
 use uruk_link::{FdeRow, Moves};
 use uruk_reclaim::{BlockId, Fixed, IdMap, Slots};
-use uruk_stubs::FunctionId;
-use uruk_tiering::VersionId;
 use uruk_unwind::Row;
 
 use crate::guest::tls;

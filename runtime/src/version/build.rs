@@ -5,10 +5,10 @@
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use uruk_base::FunctionId;
+use uruk_base::locks::Mutex;
 use uruk_codegen::{BODY_PREFIX, Compile, Compiled, Labels};
-use uruk_locks::Mutex;
 use uruk_session::{Flags, Interface, Responsibility, SessionError, Symbol, Tracker, Unit};
-use uruk_stubs::FunctionId;
 use uruk_tiering::Purpose;
 
 use super::Request;

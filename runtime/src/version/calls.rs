@@ -8,9 +8,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use tracing::{error, warn};
+use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_codegen::{Cancellation, fatal};
-use uruk_stubs::FunctionId;
-use uruk_tiering::{Late, Publication, Purpose, Tier, VersionId};
+use uruk_tiering::{Late, Publication, Purpose};
 
 use crate::api::error::Error;
 use crate::core::Core;

@@ -22,10 +22,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, Weak};
 
+use uruk_base::locks::Mutex;
 use uruk_codegen::{is_shared, stays_with_code};
 use uruk_heap::{Pool, Sealed};
 use uruk_link::{Constant, Laid, Need, Referent, Resolved};
-use uruk_locks::Mutex;
 use uruk_session::Tracker;
 use uruk_stubs::FunctionId;
 

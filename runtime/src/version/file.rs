@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use uruk_base::FunctionId;
 use uruk_codegen::Labels;
 use uruk_reclaim::Fixed;
-use uruk_stubs::FunctionId;
 use uruk_tiering::{Facts, Late, Publication};
 
 use super::blocks::Piece;

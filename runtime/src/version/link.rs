@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use uruk_base::FunctionId;
 use uruk_codegen::{APART, BODY_PREFIX, COUNTERS, Compiled, Labels, PROBES};
 use uruk_heap::Pool;
 use uruk_link::{Graph, LayoutOptions, Linked, Object, Resolved};
-use uruk_stubs::FunctionId;
 
 use super::blocks::{Code, Rest, split};
 use super::build::Built;

@@ -38,11 +38,9 @@ mod telling;
 use std::sync::Arc;
 use std::time::Duration;
 
+use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_codegen::{Cancellation, Compile};
-use uruk_stubs::FunctionId;
-use uruk_tiering::{
-    Entry, Facts, FunctionVersions, Publication, Purpose, Ticket, Tier, VersionError, VersionId,
-};
+use uruk_tiering::{Entry, Facts, FunctionVersions, Publication, Purpose, Ticket, VersionError};
 
 use crate::api::error::{Error, Refusal};
 use crate::core::{Body, Core};

@@ -28,10 +28,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 
 use tracing::debug;
+use uruk_base::FunctionId;
+use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_codegen::{Cancellation, Compile, ModulePlan, Offer, Parcel, SymbolId, Tier};
-use uruk_locks::{Mutex, MutexGuard};
 use uruk_session::Dylib;
-use uruk_stubs::FunctionId;
 
 use super::plan::BodyOf;
 use crate::api::error::Error;

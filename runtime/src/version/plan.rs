@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use uruk_base::{FunctionId, Tier};
 use uruk_codegen::{Compile, Knowledge, ModulePlan};
-use uruk_stubs::FunctionId;
-use uruk_tiering::{Facts, Purpose, Tier};
+use uruk_tiering::{Facts, Purpose};
 
 use super::Request;
 use crate::api::error::Error;

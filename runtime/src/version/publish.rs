@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use uruk_stubs::FunctionId;
+use uruk_base::FunctionId;
 use uruk_tiering::{FunctionVersions, Late, Publication, Ticket};
 
 use super::{Made, Request};

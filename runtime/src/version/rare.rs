@@ -16,9 +16,8 @@
 
 use std::sync::Arc;
 
+use uruk_base::{FunctionId, Tier};
 use uruk_codegen::Rare;
-use uruk_stubs::FunctionId;
-use uruk_tiering::Tier;
 
 use crate::core::Core;
 use crate::load::names::Definition;

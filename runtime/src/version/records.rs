@@ -9,10 +9,10 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use uruk_locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_reclaim::IdMap;
-use uruk_stubs::FunctionId;
-use uruk_tiering::{FunctionVersions, Tier, VersionId, VersionIds};
+use uruk_tiering::{FunctionVersions, VersionIds};
 
 use crate::told::stats::TierStats;
 use crate::version::Request;

@@ -2,9 +2,8 @@
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-use uruk_stubs::FunctionId;
-use uruk_tiering::{Publication, Tier, VersionId};
+use uruk_base::{FunctionId, Tier, VersionId};
+use uruk_tiering::Publication;
 
 use super::Request;
 use super::build::Built;

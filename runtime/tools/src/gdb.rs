@@ -23,7 +23,7 @@
 use std::ptr;
 use std::sync::PoisonError;
 
-use uruk_locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard};
 
 const NO_ACTION: u32 = 0;
 const REGISTER: u32 = 1;

@@ -204,7 +204,7 @@ impl Changes {
 }
 
 fn changes() -> MutexGuard<'static, Changes> {
-    uruk_locks::check();
+    uruk_base::locks::check();
     CHANGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

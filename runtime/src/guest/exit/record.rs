@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, PoisonError};
 
-use uruk_locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard};
 
 use super::{Handler, register_at_exit, thread_end};
 use crate::fork::gate;

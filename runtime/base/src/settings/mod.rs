@@ -1,11 +1,11 @@
 //! Tables of settings: fields with their docs, defaults, ranges, the text they are printed
-//! as, and setting one by name, all from one list ([`settings!`]); and [`Nanos`], the time
-//! in most of them.
+//! as, and setting one by name, all from one list ([`settings!`]). Most of them are
+//! times ([`Nanos`](crate::Nanos)).
 //!
 //! Invariant: what a table prints, its `set` reads back.
 //!
 //! ```
-//! use uruk_settings::{Nanos, settings};
+//! use uruk_base::{Nanos, settings};
 //!
 //! settings! {
 //!     /// Settings of a kettle.
@@ -23,18 +23,13 @@
 //! assert!(printed.ends_with("wait = 2500ms\n"));
 //! let error = config.set("cups", "9").unwrap_err();
 //! assert_eq!(error.to_string(), "cups lies between 1 and 8, which 9 does not");
-//! # Ok::<(), uruk_settings::SettingError>(())
+//! # Ok::<(), uruk_base::settings::SettingError>(())
 //! ```
 //!
-//! Reading order: `nanos` (the time), `value` (kinds of values, errors), here the table.
+//! Reading order: `value` (kinds of values, errors), here the table.
 
-#![forbid(unsafe_code)]
-#![deny(missing_docs)]
-
-mod nanos;
 mod value;
 
-pub use nanos::Nanos;
 pub use value::{SettingError, Value, clamped, read};
 
 /// Defines a struct of settings: for each its name, type ([`Value`]), default, least and
@@ -61,19 +56,19 @@ macro_rules! settings {
         impl $config {
             /// The same with every value in its range: the nearest in it to one outside.
             pub fn clamped(&self) -> $config {
-                $config { $($name: $crate::clamped(self.$name, $low, $high),)* }
+                $config { $($name: $crate::settings::clamped(self.$name, $low, $high),)* }
             }
 
             /// Sets one by name.
             ///
             /// # Errors
             /// Unknown name, unreadable value, or out of range; nothing changed then.
-            pub fn set(&mut self, name: &str, value: &str) -> Result<(), $crate::SettingError> {
+            pub fn set(&mut self, name: &str, value: &str) -> Result<(), $crate::settings::SettingError> {
                 match name {
                     $(stringify!($name) => {
-                        self.$name = $crate::read(stringify!($name), value, $low, $high)?;
+                        self.$name = $crate::settings::read(stringify!($name), value, $low, $high)?;
                     })*
-                    _ => return Err($crate::SettingError::Unknown(name.to_owned())),
+                    _ => return Err($crate::settings::SettingError::Unknown(name.to_owned())),
                 }
                 Ok(())
             }

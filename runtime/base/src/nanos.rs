@@ -7,6 +7,8 @@ use std::ops::{Add, Sub};
 /// has. Sums stop at the greatest, differences at zero, so a clock that steps back does no
 /// harm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
 pub struct Nanos(pub u64);
 
 impl Nanos {
@@ -35,6 +37,16 @@ impl Nanos {
         self.0 as f64
     }
 
+    /// The time from `earlier` to `self`; zero if that is negative.
+    pub fn since(self, earlier: Nanos) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// In seconds.
+    pub fn as_secs(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
     /// In milliseconds.
     pub fn as_ms(self) -> f64 {
         self.0 as f64 / 1e6
@@ -49,6 +61,12 @@ impl Nanos {
     /// `self / part`, for a part above zero.
     pub fn divided(self, part: f64) -> Nanos {
         Nanos::from_f64(self.0 as f64 / part)
+    }
+}
+
+impl std::iter::Sum for Nanos {
+    fn sum<I: Iterator<Item = Nanos>>(times: I) -> Nanos {
+        times.fold(Nanos::ZERO, Add::add)
     }
 }
 

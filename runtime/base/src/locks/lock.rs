@@ -6,7 +6,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{self, LockResult, PoisonError};
 
-use crate::count::Held;
+use super::count::Held;
 
 /// Puts what came out of a lock, poisoned or not, into a guard of ours.
 fn wrap<G, W>(result: LockResult<G>, with: impl FnOnce(G) -> W) -> LockResult<W> {

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::sync::PoisonError;
 
-use uruk_locks::{Condvar, Cover, Mutex, RwLock, check, covers, demand};
+use uruk_base::locks::{Condvar, Cover, Mutex, RwLock, check, covers, demand};
 
 const WHAT: &str = "URUK_LOCKS_WHAT";
 
@@ -57,10 +57,10 @@ fn act(what: &str) {
             let inner = Cover::new();
             assert_eq!(covers(), 2);
             let held = LOCK.lock();
-            assert_eq!(uruk_locks::held(), 1);
+            assert_eq!(uruk_base::locks::held(), 1);
             drop(inner);
             drop(held);
-            assert_eq!(uruk_locks::held(), 0);
+            assert_eq!(uruk_base::locks::held(), 0);
             check();
             drop(SHARED.read());
             drop(SHARED.write());

@@ -24,9 +24,6 @@
 //! fork away: `uruk-session` closes a gate of its own around each stay under a lock;
 //! `uruk-heap` and `uruk-unwind` have the forking thread take theirs.
 
-#![forbid(unsafe_code)]
-#![deny(missing_docs)]
-
 mod count;
 mod lock;
 

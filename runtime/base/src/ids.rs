@@ -1,0 +1,130 @@
+//! What is compiled, and how: functions, their versions, tiers.
+
+use std::fmt;
+
+/// A function whose code can change: the index of its stub, small, because tables are
+/// indexed by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+#[repr(transparent)]
+pub struct FunctionId(pub u32);
+
+impl FunctionId {
+    /// The index of its stub: unique in its table, not dense.
+    #[inline]
+    pub const fn index(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for FunctionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "f{}", self.0)
+    }
+}
+
+/// One compiled body of a function; its copies share it. Never reused, and larger than that of
+/// every version requested before: "newer" means a larger number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+pub struct VersionId(pub u64);
+
+impl fmt::Display for VersionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v{}", self.0)
+    }
+}
+
+/// How a version was compiled. In files it is its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(into = "u8", try_from = "u8"))]
+#[repr(u8)]
+pub enum Tier {
+    /// As fast as possible to make, for the ABI's baseline CPU, with counters.
+    Baseline = 1,
+    /// Optimized for this machine, knowing nothing of the run.
+    Optimized = 2,
+    /// Optimized with what the lower tiers measured.
+    Guided = 3,
+}
+
+impl Tier {
+    /// All tiers, from slow code to fast code.
+    pub const ALL: [Tier; 3] = [Tier::Baseline, Tier::Optimized, Tier::Guided];
+
+    /// 1, 2 or 3.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The tier of a number; `None` if there is none.
+    pub fn from_number(number: u8) -> Option<Tier> {
+        Tier::ALL.into_iter().find(|tier| tier.number() == number)
+    }
+
+    /// The tier above.
+    pub fn above(self) -> Option<Tier> {
+        Tier::from_number(self.number() + 1)
+    }
+
+    /// The tier below.
+    pub fn below(self) -> Option<Tier> {
+        Tier::from_number(self.number() - 1)
+    }
+
+    /// Position in tables by tier, from 0.
+    pub const fn index(self) -> usize {
+        self as usize - 1
+    }
+
+    /// Its name in a sentence.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Tier::Baseline => "baseline",
+            Tier::Optimized => "optimized",
+            Tier::Guided => "guided",
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tier {}", self.number())
+    }
+}
+
+/// No tier has that number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no tier {0}")]
+pub struct NoSuchTier(pub u8);
+
+impl From<Tier> for u8 {
+    fn from(tier: Tier) -> u8 {
+        tier.number()
+    }
+}
+
+impl TryFrom<u8> for Tier {
+    type Error = NoSuchTier;
+
+    fn try_from(number: u8) -> Result<Tier, NoSuchTier> {
+        Tier::from_number(number).ok_or(NoSuchTier(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NoSuchTier, Tier};
+
+    #[test]
+    fn tiers_have_neighbours() {
+        assert_eq!(Tier::Baseline.above(), Some(Tier::Optimized));
+        assert_eq!(Tier::Guided.above(), None);
+        assert_eq!(Tier::Baseline.below(), None);
+        assert_eq!(Tier::try_from(0), Err(NoSuchTier(0)));
+        assert_eq!(Tier::Guided.index(), 2);
+    }
+}
