@@ -17,6 +17,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
+use uruk_base::FunctionId;
 use uruk_heap::{Heap, Sealed, StubPage, StubRegion};
 
 use crate::cfi::UnwindRow;

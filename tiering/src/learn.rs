@@ -20,6 +20,11 @@
 //! only where the difference is beyond three standard errors (`policy::compare`).
 //!
 //! All are averages that forget: a new value weighs at least 1/[`LONGEST`].
+//!
+//! # Why
+//! Gains are learned from entries, not from shares. Tier 2 code of functions whose entry takes
+//! a microsecond or more counts entries; time per entry before and after is the gain, and
+//! slower code is taken back. Shares fall after any promotion (`tiering`'s `learn`).
 
 use crate::config::Config;
 use crate::ids::{Nanos, Tier};

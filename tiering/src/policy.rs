@@ -60,6 +60,11 @@
 //! ```text
 //! m >= (n - 2 * sqrt(n)) * period / counted,  n = sampled / period
 //! ```
+//!
+//! # Why
+//! Idle processors are paid for by share. A compile beside the program costs a quarter for the
+//! function the program is in, and in full for one of many: one price either made short runs of
+//! sqlite dearer or an interpreter's loop late (`tiering::policy`).
 
 use crate::config::Config;
 use crate::ids::{Nanos, Tier};

@@ -3,6 +3,9 @@
 //! Blocks are created first, then every instruction is cloned in place with its old
 //! operands, and a second walk replaces operands. Phis are rebuilt, because LLVM-C
 //! cannot change a phi's incoming blocks.
+//!
+//! # Why
+//! `fmuladd` is split while copying, so floating-point bits do not depend on tier or CPU.
 
 use inkwell::llvm_sys::core::{
     LLVMAddIncoming, LLVMAppendBasicBlockInContext, LLVMBasicBlockAsValue, LLVMBuildBinOp,

@@ -21,6 +21,11 @@
 //! Functions compiled at -O0 are `noinline`, whoever said so. Those whose results tell
 //! whether they were inlined stay apart there: those that ask for addresses in their
 //! frame, and those with a stack protector whatever they hold.
+//!
+//! # Why
+//! Nothing is inferred from candidates' bodies. They are `weak_odr`, or taken from the library:
+//! a fact that a simplified body shows need not hold for tier 1 code, which a call that is left
+//! may reach.
 
 use std::collections::VecDeque;
 

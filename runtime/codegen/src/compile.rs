@@ -2,6 +2,12 @@
 //!
 //! A [`Compile`] is plain data: two compiles with different settings can run at once,
 //! because nothing of it goes through LLVM's process-wide options.
+//!
+//! # Why
+//! At -O0 every function is `noinline`; tiers 2 and 3 take it away with `optnone`, so a
+//! `noinline` of the user's is lost there too, but of functions that ask for addresses in their
+//! frame or are `sspreq`. Bitcode made with `-O1` and up, or with `-disable-llvm-passes`, keeps
+//! it.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -21,6 +21,11 @@
 //!
 //! An argument that no instruction of the callee mentions is *dead*: callers pass
 //! poison, and need not compute it.
+//!
+//! # Why
+//! Facts hold for the slowest version. A call may reach tier 1 code, which executes loads and
+//! divisions whose results nobody wants. Attributes of callees out of sight are therefore
+//! inferred from bodies that only went through `mem2reg` (`codegen::facts`).
 
 mod infer;
 

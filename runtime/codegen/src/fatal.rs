@@ -13,6 +13,11 @@
 //! ([`demand`]). From then on a build with `debug_assertions` panics where a context is
 //! made, a reader is borrowed, or a borrowed one is used, without a guard: nothing in LLVM
 //! is reached but through one of these. Only giving things back needs none: it frees.
+//!
+//! # Why
+//! Fatal errors of LLVM cost a thread, not the process. `report_fatal_error` does not return;
+//! the worker it happens in is counted out, its function fails, another worker takes its place
+//! (`codegen::fatal`, `service`).
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_void};

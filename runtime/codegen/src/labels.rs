@@ -11,6 +11,12 @@
 //! are harmless, every other use counts as an escape. So does a coroutine that is still
 //! to be split: its frame, wherever that is kept, holds the addresses of its parts. Differences of labels are integers
 //! that are walked the same way.
+//!
+//! # Why
+//! A function whose labels' addresses may be stored keeps its first version
+//! (`codegen::labels`), compiled at tier 2 at once: a direct-threaded interpreter jumps to
+//! addresses that an earlier call stored. So does a coroutine that is split here: its frame
+//! holds the addresses of its parts.
 
 use inkwell::llvm_sys::core::{
     LLVMBasicBlockAsValue, LLVMGetCalledValue, LLVMGetFirstBasicBlock, LLVMGetFirstUse,

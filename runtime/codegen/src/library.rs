@@ -21,6 +21,11 @@
 //!   holds of one whose callees were left out as they were rare ([`Rare`]), once one of
 //!   these no longer is, [`MOST_WARMED`] times.
 //! - Shelves hold no more than [`MOST_INSTRUCTIONS`]; then all of them go.
+//!
+//! # Why
+//! Callees are simplified once per reader (`codegen::library`): units copy simplified bodies,
+//! `optnone` and `available_externally`, which only the inliner looks into. What they were made
+//! of is recorded with them and becomes a dependence of whoever uses them.
 
 use inkwell::llvm_sys::LLVMValueKind;
 use inkwell::llvm_sys::core::{

@@ -16,6 +16,12 @@
 //! - Every call in a function with a subprogram has a location, as LLVM's inliner wants.
 //!
 //! [`Compile::lines`]: crate::Compile::lines
+//!
+//! # Why
+//! Debug info is dropped from function units: each would carry its whole compile unit. With
+//! `--gdb` line tables are written anew, one compile unit and one subprogram without types for
+//! each function (`codegen::lines`), and code lies in private memory: the kernel lets debuggers
+//! write breakpoints there, but not into pages of a shared file.
 
 use std::ptr::{null, null_mut};
 use std::slice::from_raw_parts;

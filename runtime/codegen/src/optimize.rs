@@ -22,6 +22,11 @@
 //! 35.6 and 36.4, `nbody` 32.8 and 32.2. Its functions would lie in the same allocation as
 //! the version. The machine function
 //! splitter is an option of the process, with no attribute that stands for it.
+//!
+//! # Why
+//! Cold paths are not split off: with counted weights `hotcoldsplit` changes nothing that can
+//! be measured (`codegen::optimize`); LLVM's machine function splitter is an option of the
+//! process.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;

@@ -20,6 +20,12 @@
 //! Callees get one round of what shrinks a body: how large it is decides whether it is
 //! inlined, and then it is simplified again with its caller. Short loops are unrolled,
 //! because a caller's loop that holds one cannot be vectorized.
+//!
+//! # Why
+//! Tier 2 has passes of its own (`codegen::passes`): a unit is one function, so what relates a
+//! module's functions is left out, and callees in the library get one light round: they are
+//! simplified again with their caller. Vectors are packed twice, before and after loops are
+//! unrolled.
 
 /// After loops were unrolled there are more operations side by side. LLVM looks for them
 /// before (compiling modules one by one) or only after (linking whole programs); the

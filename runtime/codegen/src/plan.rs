@@ -3,6 +3,10 @@
 //! Binding is decided outside (all modules of an image together); codegen only
 //! obeys: an import that is [`Access::Near`] becomes a `dso_local` declaration and
 //! is addressed directly, everything else goes through the GOT.
+//!
+//! # Why
+//! `dso_local` through visibility. LLVM-C has no setter; `hidden` implies the flag, and it
+//! stays when the visibility goes back to default.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

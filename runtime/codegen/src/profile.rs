@@ -15,6 +15,10 @@
 //!
 //! Threads increment without atomics and may lose counts, so a part may exceed its
 //! whole by a little: readers of a profile see it clamped.
+//!
+//! # Why
+//! Weights of switches only up to four ways. More make LLVM take a jump table apart: a bytecode
+//! loop took 114 us an iteration with weights and 70 without.
 
 use std::sync::Arc;
 

@@ -2,6 +2,11 @@
 //!
 //! The only constants looked into are initializers: for label addresses, which
 //! decide what can be split, and for the `llvm.*` tables.
+//!
+//! # Why
+//! What cannot be split goes with the data. Functions with prefix data, and those whose labels
+//! are in shared data, are compiled when the image starts. A constant table of one function's
+//! own labels is copied into that function's unit instead.
 
 use std::ffi::CStr;
 

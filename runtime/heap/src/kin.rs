@@ -28,6 +28,11 @@
 //!
 //! Where the kernel has no such segments, or all are taken ([`Mark::Refused`]), only forks
 //! that are told of are known, and nobody knows their ends: what lived then is kept for ever.
+//!
+//! # Why
+//! Copies of the process are counted by the kernel: a System V segment that nobody uses is
+//! attached (`heap::kin`). Descriptors would be seen, and lists of children miss orphans. The
+//! child of a fork freezes what it inherited; the parent goes on, and single blocks wait.
 
 use std::ffi::c_void;
 use std::mem;

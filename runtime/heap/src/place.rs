@@ -15,6 +15,11 @@
 //!
 //! Where the process is not randomized (`setarch -R`, a debugger), neither is this: the
 //! kernel's place or the lowest one is taken, so that what is debugged repeats.
+//!
+//! # Why
+//! The reservation lies at a random place (`heap::place`), below 2 GiB only for objects of the
+//! non-PIC model, which the command finds by their relocations; the alias at another, between
+//! closed pages, closed while nothing is compiled (`heap::opening`).
 
 use std::ffi::c_void;
 use std::ops::Range;

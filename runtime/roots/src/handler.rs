@@ -15,6 +15,10 @@
 //!
 //! [`ANSWERS`] counts answers. Release here pairs with the acquire of whoever waits;
 //! the work itself is ordered by its slot.
+//!
+//! # Why
+//! The handshake's signal is one that is ignored by default (SIGURG, else SIGWINCH): a
+//! real-time one ends the process after `exec` and resets.
 
 use std::arch::naked_asm;
 use std::cell::UnsafeCell;

@@ -1,5 +1,10 @@
 //! Typed functions: checked once, when they are acquired, then called through their
 //! slots like a C function pointer.
+//!
+//! # Why
+//! Threads that promise to come in through `Func` only (`FuncOnlyThread`) are neither signalled
+//! nor read while they are outside. It is a promise: a function pointer handed to a library
+//! passes no place of ours.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

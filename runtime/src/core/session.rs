@@ -1,4 +1,8 @@
 //! A session from its first thread to its last, and on both sides of a fork.
+//!
+//! # Why
+//! The end of a session, or of a process that uses the library, cancels background compiles and
+//! waits for those under way (10 s at most): LLVM's static objects are destroyed at exit.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};

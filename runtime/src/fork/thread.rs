@@ -11,6 +11,12 @@
 //! A thread of ours uses the C library's allocator with a pass of the gate only, from its first
 //! step to its last, after which it is one that [`leaving`] knows of: so a process that the
 //! program copies while no pass is given has an allocator that no thread of ours holds locked.
+//!
+//! # Why
+//! - Threads of ours are made by the C library (`thread`): `std` takes a lock of the process
+//!   while a thread starts, which a child of `fork` could find held.
+//! - Threads of ours are no roots, but while they run a listener's code: they block the signal of
+//!   the handshake like all others, and hold no return addresses into JIT'd code.
 
 pub(crate) mod leaving;
 

@@ -29,6 +29,13 @@
 //!
 //! A template is read without a lock by code of its module only, which is gone before the
 //! template; whoever comes by name holds `SLOTS`.
+//!
+//! # Why
+//! - Thread-locals of the program are static if they fit 4 KiB: they lie in a reserve of the
+//!   executable's own, and the image new threads start from is filled in, so that objects
+//!   compiled for an executable (local-exec) work and no thread needs a hook.
+//! - A slot of thread-locals has a generation: a module that goes gives its slot back, and a
+//!   thread's block says whose it is (`guest::tls`).
 
 mod reserve;
 

@@ -1,5 +1,9 @@
 //! Images: files that were bound together, and what of them is not compiled function by
 //! function, the data of their modules and their object files, linked as one.
+//!
+//! # Why
+//! Eager mode is the same path with everything in one unit per module: thread-locals use the
+//! general-dynamic model there too, whatever the bitcode's PIE level says.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};

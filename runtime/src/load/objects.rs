@@ -12,6 +12,11 @@
 //! | none of these, and it came to replace functions | no version of its functions is kept, and nobody is in it |
 //!
 //! Both locks here are taken under a pass of the gate, and nothing is locked inside them.
+//!
+//! # Why
+//! Functions of object files have stubs, and calls by name inside an object go through them, so
+//! an object can be replaced as a whole; in parts only if its recorded command line shows that
+//! nothing was inlined (`replace::object`).
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;

@@ -11,6 +11,10 @@
 //! | stacks of compile workers | 1/4 of it; one worker at least |
 //!
 //! The rest is LLVM's, whose compiles take 20 to 60 MiB, and the program's.
+//!
+//! # Why
+//! Where address space is limited, everything takes a share of what is left (`heap::room`,
+//! `room`).
 
 use std::fs::File;
 use std::io::Read;

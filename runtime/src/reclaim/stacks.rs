@@ -34,6 +34,15 @@
 //! `reclaim.stacks` decides: `auto` as above; `always` searches from the start; `told` trusts
 //! whoever registers stacks, and reclaim ends if a thread is found on another. With more memory
 //! than `reclaim.search_limit` a scan proves nothing, and no code is freed.
+//!
+//! # Why
+//! Stacks nobody is on are roots by notice: `makecontext` of JIT'd code gives it, an embedder
+//! by `Jit::register_stack`. Code that loads its stack pointer from elsewhere, or names a
+//! function that goes to another stack, is noticed when it is linked, and in files of the
+//! process before and after each scan (`switches`, `reclaim::{stacks, foreign, library}`); from
+//! then on all writable memory is searched before code is freed (`reclaim.stacks`, at most
+//! `reclaim.search_limit` bytes). While a process shares the memory that is no thread, no code
+//! is freed (`roots::sharers`).
 
 use std::collections::HashSet;
 use std::ffi::CStr;

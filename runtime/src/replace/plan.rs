@@ -13,6 +13,11 @@
 //! External names are looked up in the dylib, local ones among the local names of the
 //! modules whose functions are replaced, and of those that these replaced ([`Locals`]).
 //! A local function whose name means several is new; a local variable is an error.
+//!
+//! # Why
+//! Naming binds a replacement. The new module's plan gives what exists its old link name and
+//! says "import" of data; stubs and storage are then found as by any other module. Local names
+//! are looked up in the modules that are replaced, local constants are always new.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -12,6 +12,12 @@
 //! which nobody replaces anything, begins with a free one.
 //!
 //! LLVM never runs under any of them: it may take its thread down.
+//!
+//! # Why
+//! One module offers a function's body. After a commit the old one's import is `replaced`:
+//! neither its body nor its attributes are used. A version that was begun before and depends on
+//! a member is stale (`replace::state`): it is looked at under the lock that commits exclude,
+//! right before its store.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -8,6 +8,11 @@
 //! |---|---|---|
 //! | counter words | guest code | plain; read relaxed |
 //! | `chunks` | `Counts::address` | under the lock |
+//!
+//! # Why
+//! Counters are read, not triggered. Tier 1 pays two increments and no branch; a thread looks.
+//! What looks may cost is an account (`poll_overhead`, `poll_credit`), and the interval doubles
+//! while nothing is new.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -17,6 +17,12 @@
 //!
 //! A token is set before the function's versions are told, and what a cancelled compile has
 //! ready is late then: whichever comes first, nothing is published afterwards.
+//!
+//! # Why
+//! - The threads of the tiers are parked, not waiting on a condition: a parked thread holds no
+//!   lock that a child of `fork` could inherit. They lock only under a pass of the gate.
+//! - Background workers have niceness 5. With 10 they got a tenth of a busy processor and a
+//!   tier-up of an interpreter's loop took seconds.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};

@@ -5,6 +5,10 @@
 //! tables). Data that only this version writes (the words of its probes) lives as long,
 //! however often the code moves. Constants that others may read lie with the module's
 //! (`constants`), and stay.
+//!
+//! # Why
+//! Blocks of code lie in tables by place (`uruk_reclaim::Slots`), and are copied, swung and
+//! unregistered 256 at a time: what was copied together is read together.
 
 use std::ffi::CStr;
 use std::ops::Range;

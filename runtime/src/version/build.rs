@@ -1,6 +1,11 @@
 //! From a plan to code that is ready: offers, compile, link. Nothing can reach it yet.
 //!
 //! A version is a unit of the session ([`BodyUnit`]) under a tracker of its own.
+//!
+//! # Why
+//! A body is a unit of the session under a tracker of its own: what is compiled together is
+//! removed together. Functions are defined in the session at their stubs' addresses, ready from
+//! the start; `host` answers for the process by a generator.
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,10 @@
 //! From an object to code in its place: laid out, placed, fixed up, written, sealed, findable.
+//!
+//! # Why
+//! No register but a program counter holds an entry for long. The linker turns loads of a
+//! function's address into its stub, and only `call *slot` and `jmp *slot` read slots, in one
+//! instruction. So an old entry can hide in no register of a thread that sleeps in a system
+//! call, whose registers nobody can read.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -23,6 +23,10 @@
 //!   version was removed before that, the version is made once more without.
 //!
 //! LLVM never runs under the lock of [`Parcels`]: it may take its thread down.
+//!
+//! # Why
+//! Bodies cross modules as parcels: contexts share nothing, but a link name means one thing in
+//! a session. One call deep at tier 2, two at tier 3, further through wrappers.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, PoisonError};

@@ -23,6 +23,11 @@
 //! Packages whose locks are not of this kind [`check`] them, and say themselves what keeps a
 //! fork away: `uruk-session` closes a gate of its own around each stay under a lock;
 //! `uruk-heap` and `uruk-unwind` have the forking thread take theirs.
+//!
+//! # Why
+//! `std`'s locks, not `parking_lot`'s or crossbeam's, wherever a fork may find them held: their
+//! whole state is one word, while `parking_lot` keeps waiters in a table of the process. The
+//! tables that need no lock are atomics of our own packages.
 
 mod count;
 mod lock;

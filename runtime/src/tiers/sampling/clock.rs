@@ -1,5 +1,9 @@
 //! When samples are drained, and not while sampling is paused: a pause stops the clock of
 //! the drains as well.
+//!
+//! # Why
+//! Sampling pauses without losing time: what is left of an interval is kept, so the benchmark
+//! of its cost switches it on and off every few milliseconds in one process.
 
 use std::time::Duration;
 
