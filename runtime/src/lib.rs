@@ -54,7 +54,7 @@ pub use crate::told::event::{Event, Hit, Listener, Tier};
 pub use crate::told::stats::{MemoryStats, Stats, StatsFormat, TierStats};
 pub use crate::told::tools::ToolSettings;
 pub use inkwell;
-pub use uruk_base::FunctionId;
+pub use uruk_base::{FunctionId, VersionId};
 pub use uruk_codegen::{CodegenError, host_cpu, llvm_version};
 pub use uruk_heap::{BackingChoice, Freed, HeapConfig, HeapError, Place, Room};
 pub use uruk_link::LinkError;
@@ -63,7 +63,7 @@ pub use uruk_profiler::{
 };
 pub use uruk_reclaim::{Config as ReclaimConfig, Kind as ReclaimKind, Stacks};
 pub use uruk_session::SessionError;
-use uruk_stubs::FailureHandler;
+pub use uruk_stubs::FailureHandler;
 pub use uruk_tiering::Config as PolicyConfig;
 pub use uruk_unwind::{DwarfEhBases, find_fde};
 

@@ -28,7 +28,6 @@ use crate::image;
 use crate::place;
 use crate::shared::Shared;
 use crate::sync::{AtomicU32, Ordering, spin};
-use uruk_base::FunctionId;
 
 /// Stub pages that are committed at once: as many as there are, within these.
 const COMMIT_PAGES: (u32, u32) = (4, 64);
@@ -53,8 +52,7 @@ type CommitHook = Box<dyn Fn(UnwindRow) + Send + Sync>;
 
 /// Slots, stubs and the resolver of one heap.
 ///
-/// Dropping it leaves the memory to the heap. Guests must not make first calls
-/// after that: nobody would answer.
+/// Dropping it leaves the memory to the heap. First calls after that are not answered.
 pub struct StubTable {
     shared: NonNull<Shared>,
     region: StubRegion,

@@ -3,18 +3,8 @@
 //! made of the table is `uruk_base::settings`' business.
 
 pub use uruk_base::settings::SettingError;
-use uruk_base::settings::Value;
 
 use crate::ids::{Nanos, Tier};
-
-impl Value for Tier {
-    const EXPECTED: &'static str = "a tier, 1 to 3";
-
-    fn read(text: &str) -> Option<Tier> {
-        let number = text.strip_prefix("tier ").unwrap_or(text).parse().ok()?;
-        Tier::from_number(number)
-    }
-}
 
 uruk_base::settings! {
     /// Settings of policy and controller. Values outside their range are taken as the

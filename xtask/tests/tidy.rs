@@ -207,3 +207,18 @@ fn locks_are_those_that_no_fork_finds_held() {
     assert!(used > 3, "the search finds nothing");
     report(findings);
 }
+
+/// Files that ARCHITECTURE.md names, from the root, from `runtime/src`, or from its room `version`.
+#[test]
+fn the_map_names_files_that_exist() {
+    let map = text(&root().join("ARCHITECTURE.md"));
+    let quoted = map.split('`').skip(1).step_by(2);
+    let named: Vec<&str> = quoted.filter(|name| name.ends_with(".rs")).collect();
+    assert!(named.len() > 20, "only {named:?}");
+    let missing = named.iter().filter(|name| {
+        let mut places = ["", "runtime/src", "runtime/src/version"].into_iter();
+        !places.any(|folder| root().join(folder).join(name).is_file())
+    });
+    report(missing.map(|name| (*name).to_owned()).collect());
+    assert!(map.lines().count() <= 150, "a map fits on a page or two");
+}

@@ -60,6 +60,11 @@ impl Tier {
         self as u8
     }
 
+    /// 1, 2 or 3, as a place in counts where 0 stands for code of no tier.
+    pub const fn rank(self) -> usize {
+        self as usize
+    }
+
     /// The tier of a number; `None` if there is none.
     pub fn from_number(number: u8) -> Option<Tier> {
         Tier::ALL.into_iter().find(|tier| tier.number() == number)

@@ -116,7 +116,7 @@ fn compile(
     (worker, waited, start, length): (u32, u64, u64, u64),
     instructions: u32,
 ) {
-    let bytes = [0, 11, 6, 7][tier.number()] * u64::from(instructions);
+    let bytes = [0, 11, 6, 7][tier.rank()] * u64::from(instructions);
     let end = Nanos(start + length);
     let id = FunctionId(function as u32);
     recorder.linked(&Link {

@@ -123,7 +123,7 @@ impl Draft {
 
     pub(crate) fn compiled(&mut self, name: &str, compile: &Compile) {
         let (start, end) = self.span(compile.start, compile.end);
-        let tier = compile.tier.number();
+        let tier = compile.tier.rank();
         let totals = &mut self.recording.totals;
         totals.compiled[tier] += 1;
         totals.compile[tier] = totals.compile[tier] + end.since(start);
@@ -261,7 +261,7 @@ impl Draft {
             let (time, count) = (self.at(hit.time), u64::from(hit.count));
             let limit = self.limits.versions_in_period;
             self.timeline.hit(time, hit.code, count, limit);
-            let tier = hit.code.map_or(0, |(_, tier)| tier.number());
+            let tier = hit.code.map_or(0, |(_, tier)| tier.rank());
             self.recording.totals.samples[tier] += count;
             let place = hit.code.and_then(|(id, _)| self.versions.get(&id).copied());
             if let Some((function, version)) = place {

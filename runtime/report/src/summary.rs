@@ -97,11 +97,11 @@ impl Summary {
             let here = |f: &&Function| f.published().is_some_and(|v| v.tier == tier);
             TierFigures {
                 tier,
-                compiled: totals.compiled[tier.number()],
+                compiled: totals.compiled[tier.rank()],
                 published: recording.functions.iter().filter(here).count() as u64,
-                compile: totals.compile[tier.number()],
-                code_bytes: totals.code_bytes[tier.number()],
-                samples: totals.samples[tier.number()],
+                compile: totals.compile[tier.rank()],
+                code_bytes: totals.code_bytes[tier.rank()],
+                samples: totals.samples[tier.rank()],
             }
         });
         let with_code = |f: &&Function| !f.versions.is_empty();

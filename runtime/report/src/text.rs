@@ -169,7 +169,7 @@ fn tiers(summary: &Summary) -> Table {
     ]);
     for tier in &summary.tiers {
         table.row([
-            format!("{} {}", tier.tier.number(), tier.tier.name()),
+            format!("{} {}", tier.tier.rank(), tier.tier.name()),
             units::count(tier.compiled),
             units::count(tier.published),
             units::ms(tier.compile),
@@ -214,7 +214,7 @@ const NAME_WIDTH: usize = 48;
 
 /// The tier a function ran at in the end.
 pub(crate) fn tier_number(function: &Function) -> String {
-    let number = |version: &crate::Version| version.tier.number().to_string();
+    let number = |version: &crate::Version| version.tier.rank().to_string();
     function.published().map_or("-".to_owned(), number)
 }
 
@@ -224,7 +224,7 @@ pub fn json(recording: &Recording, hottest: usize) -> String {
     let summary = Summary::of(recording);
     let hot = |function: &Function| Hot {
         name: function.name.clone(),
-        tier: function.published().map(|version| version.tier.number()),
+        tier: function.published().map(|version| version.tier.rank()),
         samples: function.samples,
         calls_counted: function.entries,
         versions: function.versions.len(),
@@ -257,7 +257,7 @@ pub fn json(recording: &Recording, hottest: usize) -> String {
 
 fn tier_json(tier: &crate::TierFigures) -> TierJson {
     TierJson {
-        tier: tier.tier.number(),
+        tier: tier.tier.rank(),
         compiled: tier.compiled,
         published: tier.published,
         compile_ns: tier.compile.0,

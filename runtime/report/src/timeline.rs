@@ -76,7 +76,7 @@ impl Timeline {
         versions_in_period: usize,
     ) {
         let slot = self.slot(time);
-        slot.period.samples[code.map_or(0, |(_, tier)| tier.number())] += count;
+        slot.period.samples[code.map_or(0, |(_, tier)| tier.rank())] += count;
         let Some((version, _)) = code else { return };
         let known = slot.versions.iter().position(|(id, _)| *id == version);
         match known {

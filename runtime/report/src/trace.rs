@@ -255,7 +255,7 @@ fn compile_span<'a>(compile: &Compile, names: &Names<'_>) -> Span<'a> {
     Span {
         start: compile.start,
         end: compile.end,
-        name: format!("{name} (tier {})", compile.tier.number()),
+        name: format!("{name} (tier {})", compile.tier.rank()),
         cat: "compile",
         args: json!({
             "tier": compile.tier,
@@ -323,7 +323,7 @@ fn write_events(
                 from,
                 to,
             } => {
-                let name = format!("{} to tier {}", names.get(*function), to.number());
+                let name = format!("{} to tier {}", names.get(*function), to.rank());
                 let from = from.map_or(0, Tier::number);
                 let args = json!({"version": version, "from": from, "to": to});
                 (PUBLICATIONS, name, args)

@@ -443,7 +443,7 @@ fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
                 },
                 space,
                 function: FunctionId(function.map_or(u32::MAX, FunctionId::index)),
-                version: version,
+                version,
                 fixed,
             };
             engine.apply(uruk_reclaim::Note::Born(block), now)

@@ -183,7 +183,7 @@ pub enum ReplaceError {
         /// The function.
         function: String,
         /// The step.
-        cause: uruk_tiering::VersionError,
+        cause: uruk_tiering::StageError,
     },
     /// Code that was inlined or assumed elsewhere goes, and what has it cannot be made again:
     /// it is of functions that were removed meanwhile.

@@ -442,7 +442,6 @@ impl Core {
                 let seen = self.tiers.counts.now(function);
                 control.watch(function, counters, seen);
                 if version != decided {
-                    let function = key(function);
                     let controller = &mut control.controller;
                     controller.reverted(now, function, version, tier, counters);
                 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use uruk_base::{FunctionId, Tier, VersionId};
+use uruk_base::{Nanos, VersionId};
 use uruk_report::{self as report, Drain, Ending, Limits, Recorder, Recording};
 
 use crate::core::Core;
@@ -51,7 +51,7 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
             let end = nanos(*started + *compiling + *linking);
             let compile = report::Compile {
                 function: *id,
-                version: *version,
+                version: VersionId(*version),
                 tier: *tier,
                 place,
                 waited: nanos(queued.map_or(Duration::ZERO, |at| started.saturating_sub(at))),
@@ -75,7 +75,7 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
             at,
             ..
         } => {
-            let version = *version;
+            let version = VersionId(*version);
             recorder.published(nanos(*at), *id, version, *tier);
         }
         Event::Reverted {
@@ -85,7 +85,7 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
             at,
             ..
         } => {
-            let version = *version;
+            let version = VersionId(*version);
             recorder.noted(nanos(*at), Some(*id), "went back to the version before");
             recorder.published(nanos(*at), *id, version, *tier);
         }
@@ -99,13 +99,13 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
         Event::Dropped {
             id, version, at, ..
         } => {
-            let version = *version;
+            let version = VersionId(*version);
             recorder.dropped(nanos(*at), *id, version, "too late");
         }
         Event::Cancelled {
             id, version, at, ..
         } => {
-            let version = *version;
+            let version = VersionId(*version);
             recorder.dropped(nanos(*at), *id, version, "cancelled");
         }
         Event::Answered {
@@ -138,7 +138,7 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
         } => {
             let hit = |hit: &Hit| report::Hit {
                 time: nanos(hit.at),
-                code: hit.code.map(|(version, tier)| (version, tier)),
+                code: hit.code.map(|(version, tier)| (VersionId(version), tier)),
                 count: hit.count,
             };
             let hits: Vec<report::Hit> = hits.iter().map(hit).collect();

@@ -331,7 +331,7 @@ impl Core {
         let heap = self.heap.stats();
         let code_memory = heap.code.sum();
         let pools = [heap.read_only, heap.read_write];
-        let name = |function: FunctionId| {
+        let name = |function: uruk_base::FunctionId| {
             let id = self.stubs.function(function.0);
             id.map_or("?", |id| self.name_of(id)).to_owned()
         };

@@ -4,6 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::ids::Tier;
 use crate::nanos::Nanos;
 
 /// A setting that cannot be made.
@@ -82,6 +83,15 @@ impl Value for Nanos {
         };
         let number: u64 = digits.parse().ok()?;
         number.checked_mul(unit).map(Nanos)
+    }
+}
+
+impl Value for Tier {
+    const EXPECTED: &'static str = "a tier, 1 to 3";
+
+    fn read(text: &str) -> Option<Tier> {
+        let number = text.strip_prefix("tier ").unwrap_or(text).parse().ok()?;
+        Tier::from_number(number)
     }
 }
 

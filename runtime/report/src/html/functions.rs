@@ -58,7 +58,7 @@ fn row(function: &Function, samples: u64) -> Markup {
     };
     let tier = function
         .published()
-        .map_or(0, |version| version.tier.number());
+        .map_or(0, |version| version.tier.rank());
     let code = function
         .published()
         .map_or("–".to_owned(), |v| bytes(v.code_bytes));
@@ -108,14 +108,14 @@ fn card(version: &Version) -> Markup {
     html! {
         article {
             h3 {
-                (swatch(version.tier.number()))
-                "Tier " (version.tier.number()) ", " (version.tier.name())
+                (swatch(version.tier.rank()))
+                "Tier " (version.tier.rank()) ", " (version.tier.name())
             }
             p.state { (state(&version.state)) }
             dl { @for (name, value) in &facts { div { dt { (name) } dd { (value) } } } }
             @match &version.disassembly {
                 Some(listing) => {
-                    pre tabindex="0" aria-label=(format!("Machine code at tier {}", version.tier.number())) {
+                    pre tabindex="0" aria-label=(format!("Machine code at tier {}", version.tier.rank())) {
                         (lines(listing))
                     }
                 }
@@ -200,7 +200,7 @@ fn bar(function: &Function, longest: Nanos) -> Markup {
     let label: Vec<String> = by_tier
         .iter()
         .filter(|(_, sum)| sum.0 > 0)
-        .map(|(tier, sum)| format!("tier {}: {}", tier.number(), time(*sum)))
+        .map(|(tier, sum)| format!("tier {}: {}", tier.rank(), time(*sum)))
         .collect();
     html! {
         li {
@@ -208,7 +208,7 @@ fn bar(function: &Function, longest: Nanos) -> Markup {
             span.bar title=(label.join(", ")) {
                 @for (tier, sum) in &by_tier {
                     @if sum.0 > 0 {
-                        span.(tier_class(tier.number())) style=(format!("width:{:.2}%", width(*sum))) {}
+                        span.(tier_class(tier.rank())) style=(format!("width:{:.2}%", width(*sum))) {}
                     }
                 }
             }

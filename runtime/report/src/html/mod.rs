@@ -92,7 +92,7 @@ fn tier_class(number: usize) -> &'static str {
 
 /// What a number of samples by tier is called.
 fn tier_label(number: usize) -> String {
-    match Tier::ALL.iter().find(|tier| tier.number() == number) {
+    match Tier::ALL.iter().find(|tier| tier.rank() == number) {
         Some(tier) => format!("tier {number}, {}", tier.name()),
         None => "other code".to_owned(),
     }

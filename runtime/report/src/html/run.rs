@@ -304,8 +304,8 @@ fn publications(recording: &Recording, scale: Scale) -> (Option<Markup>, Markup)
     let strip = html! {
         @for tier in &tiers {
             div.marks { (plot::canvas(
-                &format!("Publications at tier {}", tier.number()),
-                &html! { path.mark.(tier_class(tier.number())) d=(plot::marks(places(*tier))) {} },
+                &format!("Publications at tier {}", tier.rank()),
+                &html! { path.mark.(tier_class(tier.rank())) d=(plot::marks(places(*tier))) {} },
             )) }
         }
     };
@@ -313,7 +313,7 @@ fn publications(recording: &Recording, scale: Scale) -> (Option<Markup>, Markup)
         ul.legend {
             li { "Marks below: code published at" }
             @for tier in &tiers {
-                li { (swatch(tier.number())) (tier_label(tier.number())) }
+                li { (swatch(tier.rank())) (tier_label(tier.rank())) }
             }
         }
     };
@@ -413,7 +413,7 @@ fn tier_table(recording: &Recording, summary: &Summary) -> Markup {
                 tbody {
                     @for tier in &summary.tiers {
                         tr {
-                            th.text scope="row" { (swatch(tier.tier.number())) (tier.tier.number()) " " (tier.tier.name()) }
+                            th.text scope="row" { (swatch(tier.tier.rank())) (tier.tier.rank()) " " (tier.tier.name()) }
                             td { (count(tier.compiled)) }
                             td { (count(tier.published)) }
                             td { (units::ms(tier.compile)) }
