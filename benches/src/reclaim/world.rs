@@ -6,11 +6,12 @@
 //! engine and does what that asks for.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use parking_lot::{Mutex, MutexGuard};
 use uruk_heap::{Heap, HeapConfig, Pool, Sealed};
 use uruk_reclaim::{
     Affinity, Block, BlockId, Config, Copied, CopyError, Dead, Engine, Environment,
@@ -128,7 +129,7 @@ impl World {
     }
 
     fn told(&self) -> MutexGuard<'_, Vec<Told>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.told.lock()
     }
 
     fn now(&self) -> Nanos {

@@ -14,10 +14,11 @@
 
 use std::ffi::{CString, c_char, c_int};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use parking_lot::{Mutex, MutexGuard};
 use uruk::{Event, Jit, PolicyConfig, SamplingSettings};
 use uruk_tiering::Nanos;
 
@@ -239,7 +240,7 @@ static WINDOWS: OnceLock<Mutex<Windows>> = OnceLock::new();
 static TOLD: Mutex<(String, f64)> = Mutex::new((String::new(), 0.0));
 
 fn told() -> MutexGuard<'static, (String, f64)> {
-    TOLD.lock().unwrap_or_else(PoisonError::into_inner)
+    TOLD.lock()
 }
 
 impl Windows {
@@ -365,7 +366,7 @@ extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -
     if clock == libc::CLOCK_MONOTONIC
         && let Some(windows) = WINDOWS.get()
     {
-        let mut windows = windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut windows = windows.lock();
         windows.at_boundary();
     }
     // SAFETY: the guest's arguments, as it meant them.

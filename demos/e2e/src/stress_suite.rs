@@ -11,12 +11,13 @@
 
 use std::env;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Arguments;
+use parking_lot::Mutex;
 use uruk_guests::execute;
 
 use crate::case::Case;
@@ -133,7 +134,7 @@ fn work(rows: &[Row], bench: &Bench, worker: usize, next: &AtomicUsize, end: Ins
             continue;
         };
         if row.failed.fetch_add(1, Ordering::Relaxed) == 0 {
-            let _one = TELLING.lock().unwrap_or_else(PoisonError::into_inner);
+            let _one = TELLING.lock();
             println!("{}::{}::{}: {text}", row.case, row.flavor, row.mode.name());
         }
     }

@@ -15,7 +15,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -23,6 +22,7 @@ use crate::cache::{Cache, Key};
 use crate::error::GuestError;
 use crate::flavor::Flavor;
 use crate::toolchain::{self, Toolchain};
+use parking_lot::Mutex;
 
 /// What a source file is written in, by its extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -199,7 +199,7 @@ impl Program {
             };
             let unit = self.build_unit(tools, cache, flavor, key, source);
             let failed = unit.is_err();
-            let mut list = done.lock().unwrap_or_else(|poison| poison.into_inner());
+            let mut list = done.lock();
             list.push((index, unit));
             progress(list.len(), count);
             if failed {
@@ -212,9 +212,7 @@ impl Program {
             }
             work();
         });
-        let mut list = done
-            .into_inner()
-            .unwrap_or_else(|poison| poison.into_inner());
+        let mut list = done.into_inner();
         list.sort_by_key(|(index, _)| *index);
         list.into_iter().map(|(_, unit)| unit).collect()
     }

@@ -18,20 +18,18 @@
 //! | stripe, enter | any thread | relaxed + SeqCst fence | fence in `quiescent` |
 //! | stripe, leave | same thread | release | acquire load in `quiescent` |
 
+use crossbeam::utils::CachePadded;
+
 use crate::sync::{AtomicUsize, Ordering, fence, turn};
 
 /// Counters, so that threads that unwind at the same time seldom share a cache
 /// line.
 const STRIPES: usize = if cfg!(loom) { 1 } else { 16 };
 
-#[derive(Debug)]
-#[repr(align(64))]
-struct Stripe(AtomicUsize);
-
 /// The lookups under way.
 #[derive(Debug)]
 pub(crate) struct Readers {
-    stripes: [Stripe; STRIPES],
+    stripes: [CachePadded<AtomicUsize>; STRIPES],
 }
 
 /// Evidence that a lookup is counted; ends it when dropped.
@@ -44,14 +42,14 @@ impl Readers {
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Readers {
         Readers {
-            stripes: [const { Stripe(AtomicUsize::new(0)) }; STRIPES],
+            stripes: [const { CachePadded::new(AtomicUsize::new(0)) }; STRIPES],
         }
     }
 
     #[cfg(loom)]
     pub(crate) fn new() -> Readers {
         Readers {
-            stripes: std::array::from_fn(|_| Stripe(AtomicUsize::new(0))),
+            stripes: std::array::from_fn(|_| CachePadded::new(AtomicUsize::new(0))),
         }
     }
 
@@ -61,7 +59,7 @@ impl Readers {
         // would not be safe in a signal handler.
         let here = 0u8;
         let address = std::ptr::from_ref(&here).addr();
-        let stripe = &self.stripes[((address >> 14) ^ (address >> 21)) % STRIPES].0;
+        let stripe = &self.stripes[((address >> 14) ^ (address >> 21)) % STRIPES];
         stripe.fetch_add(1, Ordering::Relaxed);
         // Partner: the fence in `quiescent`.
         fence(Ordering::SeqCst);
@@ -74,7 +72,7 @@ impl Readers {
         // Partner: the fence in `enter`.
         fence(Ordering::SeqCst);
         // Partner: the release of `Reading`'s drop.
-        let empty = |stripe: &Stripe| stripe.0.load(Ordering::Acquire) == 0;
+        let empty = |stripe: &CachePadded<AtomicUsize>| stripe.load(Ordering::Acquire) == 0;
         self.stripes.iter().all(empty)
     }
 }

@@ -72,8 +72,8 @@ pub const TABLE: [Mutation; 14] = [
         "the writer looks for readers relaxed",
         READERS,
         [
-            "stripe.0.load(Ordering::Acquire) == 0",
-            "stripe.0.load(Ordering::Relaxed) == 0",
+            "stripe.load(Ordering::Acquire) == 0",
+            "stripe.load(Ordering::Relaxed) == 0",
         ],
         "model::a_lookup_never_reads_a_freed_node",
     ),

@@ -6,10 +6,11 @@
 
 use std::io::{self, Write};
 use std::mem::take;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use parking_lot::Mutex;
 use uruk::{Event, Jit};
 
 /// The kernels in IR, and how much each is given to do: less than a millisecond's work.
@@ -68,7 +69,7 @@ fn main() -> anyhow::Result<()> {
             io::stdout(),
             "{name}({work}): {count} calls, all with the same result"
         )?;
-        let news = take(&mut *published.lock().unwrap_or_else(PoisonError::into_inner));
+        let news = take(&mut *published.lock());
         plot(&calls, news)?;
     }
     Ok(())
@@ -81,7 +82,7 @@ fn note(event: &Event, told: &Mutex<Vec<Publication>>) {
     } = event
     {
         let news = format!("{function}: tier {}", tier.number());
-        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = told.lock();
         told.push((*at, news));
     }
 }

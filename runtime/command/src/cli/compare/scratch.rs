@@ -14,10 +14,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -48,7 +49,7 @@ impl Scratch {
         let ends = move || {
             if let Some(signal) = signals.forever().next() {
                 // Held until the process ends: no child starts any more.
-                let child = last.lock().unwrap_or_else(PoisonError::into_inner);
+                let child = last.lock();
                 child.map(|id| end(id, signal));
                 remove(&doomed);
                 // It returns only for signals that do not end a process.
@@ -71,14 +72,14 @@ impl Scratch {
     /// children it waited for.
     pub(super) fn run(&self, command: &mut Command) -> io::Result<(ExitStatus, Nanos)> {
         let id = {
-            let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut child = self.child.lock();
             let id = command.spawn()?.id() as libc::pid_t;
             *child = Some(id);
             id
         };
         // Not reaped, so the number stays its own while the lock is not held.
         while !has_ended(id, 0)? {}
-        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut child = self.child.lock();
         *child = None;
         reap(id)
     }
