@@ -1,7 +1,7 @@
 //! A fuzz body: any sequence of adding, calling, compiling, replacing, going back, removing,
 //! moving and waiting inside code, against a model that says what each step must give.
 //!
-//! Two bytes are a step: what, and to which of [`PLACES`] modules. A module has three
+//! Two bytes are a step: what, and to which of `PLACES` modules. A module has three
 //! functions: one that calls another and adds a variable, one that recurses, and one in
 //! which a thread waits until it is told to go on. The model is two constants for each module
 //! that is there, of its code and of its data: replacing changes the first. Freed code is closed: whoever executes it dies of it.

@@ -7,7 +7,7 @@
 //!
 //! Objects compiled for an executable reach thread-locals at a fixed offset from the
 //! thread pointer. The main program's template therefore goes, if it fits, into a
-//! piece of this executable's own static storage ([`RESERVE`]): into the main
+//! piece of this executable's own static storage (`RESERVE`): into the main
 //! thread's copy, and into the image the C library initializes new threads from, so
 //! that every thread has it from its start, whoever makes the thread.
 //!

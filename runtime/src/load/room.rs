@@ -101,7 +101,7 @@ impl JitBuilder {
 
     /// Places code and data below 2 GiB, as objects of the small non-PIC model need, and
     /// inline assembly that takes addresses for numbers of 32 bits; at most 1.5 GiB
-    /// ([`HeapConfig::place`]). Without it they fail to link, with an error that
+    /// (`HeapConfig::place`). Without it they fail to link, with an error that
     /// [says so](Error::wants_low_addresses). By default memory is placed at random
     /// anywhere. See [`needs_low_addresses`].
     #[must_use]

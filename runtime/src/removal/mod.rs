@@ -5,7 +5,7 @@
 //! failure handler), and retires all code. Data goes once the last code is gone that was
 //! linked against it: whoever links against an image [holds](Holding) it. Before any of that,
 //! what the image registered to be called at the end of the process is called, and what others
-//! may still call of it stays for as long ([`life`](crate::removal::life)).
+//! may still call of it stays for as long ([`life`]).
 
 pub(crate) mod life;
 pub(crate) mod removed;

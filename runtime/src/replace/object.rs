@@ -12,7 +12,7 @@
 //! What cannot be told: signatures, types of variables beyond their size, and which
 //! functions hold parts of each other. So functions of an object that was added are
 //! replaced all together, or the object says how it was compiled
-//! ([`Apart`](crate::load::objects::Apart)), or the embedder does.
+//! ([`Apart`]), or the embedder does.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //!
 //! A pause stops the clock of the drains as well: one that was due in `left` is due in
 //! `left` after the pause. What was taken before a pause is drained once it has lasted for
-//! [`REST_AFTER`].
+//! `REST_AFTER`.
 
 use std::collections::HashMap;
 use std::ops::Range;

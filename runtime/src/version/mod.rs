@@ -9,7 +9,7 @@
 //! | link | [`link`], [`drafts`], [`constants`] | bytes for their place |
 //! | seal | [`link`] | code in its place, that can be executed |
 //! | findable | [`findable`] | known to the unwinder, backtraces and tools |
-//! | file | [`file`], [`records`], [`blocks`] | known to samples, reclaim and statistics |
+//! | file | [`mod@file`], [`records`], [`blocks`] | known to samples, reclaim and statistics |
 //! | publish | [`publish`] | in the slot, or too late |
 //!
 //! Who asks: [`calls`] for first calls, `tiers` for better versions, `replace` for new bodies.
