@@ -1,9 +1,10 @@
 //! What code registers to be called at the end of threads, and is removed before that.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use uruk::ReclaimKind;
+use uruk::{FunctionId, Jit, ReclaimKind};
 
 #[path = "support/ends.rs"]
 mod ends;
@@ -160,6 +161,127 @@ fn again(form: Form, _: Way) {
     end(0)
 }
 
+/// Forks come at any point of a removal: children find no lock that nobody opens.
+fn forking(form: Form, _: Way) {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let jit = session();
+    let module = compile(form, OBJECTS);
+    let forks = std::thread::spawn(|| {
+        let mut failed = 0;
+        while !STOP.load(Ordering::Relaxed) {
+            // SAFETY: the child makes a session, which takes the locks there are, and ends.
+            match unsafe { libc::fork() } {
+                0 => {
+                    let jit = session();
+                    let valid = jit.add_ir("m", "define i32 @f() { ret i32 7 }").is_ok();
+                    // SAFETY: ends the child, without handlers.
+                    unsafe { libc::_exit(i32::from(!valid)) }
+                }
+                child => {
+                    let mut status = 0;
+                    // SAFETY: a child of this process.
+                    unsafe { libc::waitpid(child, &mut status, 0) };
+                    failed += i32::from(status != 0);
+                }
+            }
+        }
+        failed
+    });
+    for round in 0..40 {
+        let goes = added(&jit, &format!("goes {round}"), Way::Remove);
+        match form {
+            Form::Bitcode => goes.tracker.add_bitcode("m", module.clone()),
+            Form::Object => goes.tracker.add_object("m", module.clone()),
+        }
+        .expect("added");
+        assert_eq!(goes.call("touch"), 1);
+        goes.call("go");
+        goes.remove();
+    }
+    STOP.store(true, Ordering::Relaxed);
+    say(&format!("{} failed", forks.join().expect("ends")));
+    end(0)
+}
+
+/// What was registered, and what ran: handlers of exit, destructors of threads.
+static COUNTS: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
+
+/// Has what is removed end with -1.
+extern "C" fn on_failure(_: FunctionId) -> u64 {
+    extern "C" fn removed() -> i32 {
+        -1
+    }
+    removed as *const () as u64
+}
+
+/// Threads register, and end, while another one removes: what was registered runs once, in the
+/// end at that of the process.
+fn registering(form: Form, way: Way) {
+    extern "C" fn ran(which: usize) {
+        COUNTS[which][1].fetch_add(1, Ordering::Relaxed);
+    }
+    extern "C" fn compare() {
+        for (name, [registered, ran]) in ["handlers", "destructors"].iter().zip(&COUNTS) {
+            let counts = [registered, ran].map(|count| count.load(Ordering::Relaxed));
+            match counts[0] == counts[1] {
+                true => say(name),
+                false => say(&format!("{name}: {counts:?}")),
+            }
+        }
+    }
+    ends::natively(compare);
+    let jit = Jit::builder().jobs(1).on_failure(on_failure).build();
+    let jit = jit.expect("a session");
+    // SAFETY: a function of that type.
+    unsafe { jit.define("host_ran", ran as *const ()) }.expect("new");
+    let module = compile(
+        form,
+        r#"extern "C" void host_ran(unsigned long);
+        extern "C" int __cxa_thread_atexit(void (*)(void *), void *, void *);
+        static void last() { host_ran(0); }
+        static void gone(void *) { host_ran(1); }
+        extern "C" int go() {
+          return (atexit(last) == 0) + 2 * (__cxa_thread_atexit(gone, 0, &__dso_handle) == 0);
+        }"#,
+    );
+    for round in 0..40 {
+        let goes = added(&jit, &format!("goes {round}"), way);
+        match form {
+            Form::Bitcode => goes.tracker.add_bitcode("m", module.clone()),
+            Form::Object => goes.tracker.add_object("m", module.clone()),
+        }
+        .expect("added");
+        let go = goes.dylib.lookup("go").expect("defined");
+        // SAFETY: `go` above.
+        let go: extern "C-unwind" fn() -> i32 = unsafe { std::mem::transmute(go) };
+        let (begin, begun) = mpsc::channel();
+        let threads = [1, 20, 400, 400].map(|calls| {
+            let begin = begin.clone();
+            std::thread::spawn(move || {
+                for call in 0..calls {
+                    let done = go();
+                    if done < 0 {
+                        break;
+                    }
+                    for (which, [registered, _]) in COUNTS.iter().enumerate() {
+                        let one = (done >> which & 1) as usize;
+                        registered.fetch_add(one, Ordering::Relaxed);
+                    }
+                    if call == 0 {
+                        let _ = begin.send(());
+                    }
+                }
+            })
+        });
+        begun.recv().expect("one of them");
+        goes.remove();
+        for thread in threads {
+            thread.join().expect("ends");
+        }
+    }
+    end(0)
+}
+
 #[test]
 fn case() {
     ends::run(&[
@@ -167,6 +289,8 @@ fn case() {
         ("keys", keys),
         ("session_ends", session_ends),
         ("again", again),
+        ("forking", forking),
+        ("registering", registering),
     ]);
 }
 
@@ -199,4 +323,17 @@ fn code_of_a_session_that_ended_stays_for_objects_of_threads() {
 fn memory_comes_back_from_modules_that_registered() {
     let wanted = ["object|handler"; 90].join("|");
     check("again", BOTH, ONE, &wanted, Ended::Status(0));
+}
+
+#[test]
+fn what_threads_register_while_it_is_removed_runs_once() {
+    let wanted = "handlers|destructors";
+    let ways = &[Way::Tracker, Way::Remove];
+    check("registering", BOTH, ways, wanted, Ended::Status(0));
+}
+
+#[test]
+fn forks_and_removals_do_not_wait_for_each_other() {
+    let wanted = ["object|handler"; 40].join("|") + "|0 failed";
+    check("forking", BOTH, ONE, &wanted, Ended::Status(0));
 }

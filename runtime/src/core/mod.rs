@@ -25,7 +25,7 @@ use crate::fork::sacrificial::sacrificial;
 use crate::fork::{self, gate};
 use crate::guest::process::Process;
 use crate::load::bind::display_name;
-use crate::load::hooks::Hooks;
+use crate::load::hooks::{Destructors, Hooks};
 use crate::load::labels::Labels;
 use crate::load::names::{Definition, Name, Names};
 use crate::load::objects::{ObjectBody, Objects};
@@ -206,8 +206,7 @@ pub(crate) struct Core {
     pub(crate) dump_asm: RwLock<Vec<String>>,
     /// By number, images whose constructors have not run.
     pub(crate) pending: Mutex<BTreeMap<u64, Hooks>>,
-    /// By number, destructors of the images whose constructors have run, in running order.
-    pub(crate) destructors: Mutex<BTreeMap<u64, Vec<u64>>>,
+    pub(crate) destructors: Mutex<Destructors>,
     /// True once a whole program is loaded: this process is that program.
     program: AtomicBool,
     /// Inputs are read apart first, within these limits.

@@ -16,6 +16,8 @@
 //!
 //! Compiled eagerly, a module is one object here too, and needs none of this.
 //!
+//! A body that mentions by its name what is a label here is not inlined here, either.
+//!
 //! Limit: names that begin with `.L` are not among an object's symbols.
 
 use std::collections::{BTreeMap, HashMap};
@@ -28,6 +30,7 @@ use uruk_session::Dylib;
 use crate::core::{Core, Module};
 use crate::load::bind::local_link_name;
 use crate::load::names::{Definition, Name};
+use crate::load::own;
 
 /// What labels mean, by the name the assembly has for them.
 pub(crate) type Labels = HashMap<Box<str>, Definition>;
@@ -135,7 +138,7 @@ pub(crate) fn declared_labels(modules: &[Arc<Module>]) -> BTreeMap<Box<str>, Vec
         let plan = module.plan();
         for (name, id) in declarations(module) {
             let link_name = &plan.import(id).name;
-            if **link_name != *name {
+            if **link_name != *name && !own::is_link_name(link_name) {
                 let known = all.entry(name.into()).or_default();
                 if !known.contains(link_name) {
                     known.push(link_name.clone());
@@ -162,7 +165,7 @@ pub(crate) fn inherited(modules: &[Arc<Module>]) -> OnceLock<Labels> {
     let sure: Labels = sure
         .filter_map(|(name, meaning)| Some((name, meaning?)))
         .collect();
-    // None leaves room for those of its own assembly.
+    // It has no assembly of its own. Without labels it may be offered bodies that have some.
     let some = Some(sure).filter(|all| !all.is_empty());
     some.map_or_else(OnceLock::new, OnceLock::from)
 }

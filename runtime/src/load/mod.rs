@@ -293,7 +293,7 @@ impl Core {
             });
         }
         let functions = names.iter().filter_map(Name::function).collect();
-        tracker.attach(self.removal_of(functions))?;
+        tracker.attach(self.removal_of(&module.life, functions))?;
         self.names.define(tracker, names)?;
         Ok(count)
     }
@@ -351,7 +351,7 @@ impl Core {
                 _ => {}
             }
         }
-        tracker.attach(self.removal_of(own))?;
+        tracker.attach(self.removal_of(&module.life, own))?;
         self.names.define(tracker, names)?;
         Ok(())
     }

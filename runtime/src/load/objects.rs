@@ -33,6 +33,7 @@ use crate::api::error::Error;
 use crate::core::{Body, Core, static_name};
 use crate::load::names::{Definition, Name};
 use crate::removal::Holding;
+use crate::removal::life::Life;
 
 /// An object file whose functions have stubs.
 pub(crate) struct ObjectFile {
@@ -248,6 +249,7 @@ impl Core {
     pub(crate) fn stub_objects(
         self: &Arc<Self>,
         tracker: &Tracker,
+        image: &Arc<Life>,
         graph: &mut Graph<'_>,
         ours: usize,
         files: Vec<(String, Apart)>,
@@ -285,7 +287,7 @@ impl Core {
         if functions.is_empty() && yielding.is_empty() {
             return Ok(HashMap::new());
         }
-        tracker.attach(self.removal_of(by_place.into_values().collect()))?;
+        tracker.attach(self.removal_of(image, by_place.into_values().collect()))?;
         self.names.define(tracker, names)?;
         graph.preempt(|definition| {
             functions.contains_key(definition.name) || yielding.contains(&definition.name)

@@ -4,8 +4,8 @@
 //! functions, memory. Removing the tracker releases the stubs (calls then go to the
 //! failure handler), and retires all code. Data goes once the last code is gone that was
 //! linked against it: whoever links against an image [holds](Holding) it. Before any of that,
-//! what the image registered to be called at the end of the process is called, and what others
-//! may still call of it stays for as long ([`life`]).
+//! its destructors and what it registered to be called at the end of the process are called, and
+//! what others may still call of it stays for as long ([`life`]).
 
 pub(crate) mod life;
 pub(crate) mod removed;
@@ -48,8 +48,9 @@ pub(crate) struct Holding {
     /// Its code, if it has any; that holds the data, too.
     code: Option<VersionId>,
     life: Arc<Life>,
-    _rest: Arc<Rest>,
+    /// Goes before the memory it lies in, which may be another handle's next.
     _handle: Option<Handle>,
+    _rest: Arc<Rest>,
 }
 
 /// What there is to be held of an image.
@@ -81,6 +82,10 @@ pub(crate) struct Owners {
     ranges: RwLock<BTreeMap<u64, (u64, Weak<Holding>)>>,
     thread_locals: RwLock<HashMap<u64, Weak<Holding>>>,
 }
+
+/// How many resolvers may choose each what another one chose. In a circle, no function has a
+/// body.
+const MOST_CHOICES: usize = 64;
 
 impl Holding {
     /// What its code is called in the table of code.
@@ -231,8 +236,8 @@ impl Core {
             thread_locals,
             code: version,
             life: Arc::clone(&image.life),
-            _rest: rest,
             _handle: handle,
+            _rest: rest,
         });
         if let Some(module) = thread_locals {
             let held = &self.owners.thread_locals;
@@ -266,34 +271,50 @@ impl Core {
         Ok(holding)
     }
 
-    /// Removes functions that nobody is to call any more, once it is released: each of them
-    /// when the image goes that its body is of by then.
-    pub(crate) fn removal_of(self: &Arc<Self>, functions: Vec<FunctionId>) -> Box<dyn Resource> {
+    /// Removes functions of an image that nobody is to call any more, once it is released. What
+    /// stays of the image keeps them, and so does that of what replaced them.
+    pub(crate) fn removal_of(
+        self: &Arc<Self>,
+        image: &Arc<Life>,
+        functions: Vec<FunctionId>,
+    ) -> Box<dyn Resource> {
         let weak = Arc::downgrade(self);
+        let image = Arc::clone(image);
         Box::new(move || {
             let Some(core) = weak.upgrade() else { return };
             for id in functions {
                 let weak = Weak::clone(&weak);
-                let removal = move || {
+                let removal: Box<dyn Resource> = Box::new(move || {
                     if let Some(core) = weak.upgrade() {
                         core.remove_function(id);
                     }
-                };
-                match core.life_of(id) {
-                    Some(life) => life.release(Box::new(removal)),
-                    None => removal(),
+                });
+                let parked = image.park(removal);
+                let parked = parked.or_else(|removal| match core.life_of(id) {
+                    Some(body) => body.park(removal),
+                    None => Err(removal),
+                });
+                if let Err(removal) = parked {
+                    removal.release();
                 }
             }
         })
     }
 
     /// How long the body of a function stays that calls of it reach.
-    pub(crate) fn life_of(&self, id: FunctionId) -> Option<Arc<Life>> {
-        if let Some(Body::Module(function)) = self.body(id) {
-            return Some(Arc::clone(&function.module.life));
+    pub(crate) fn life_of(&self, mut id: FunctionId) -> Option<Arc<Life>> {
+        for _ in 0..MOST_CHOICES {
+            if let Some(Body::Module(function)) = self.body(id) {
+                return Some(Arc::clone(&function.module.life));
+            }
+            // Of an object, or what a resolver chose.
+            let at = self.stubs.entry(id).filter(|&at| self.heap.contains(at))?;
+            match self.stubs.function_at(at) {
+                Some(chosen) => id = chosen,
+                None => return Some(Arc::clone(self.owners.find(at)?.life())),
+            }
         }
-        // Of an object, or what a resolver chose.
-        self.life_at(self.stubs.entry(id)?)
+        None
     }
 
     /// How long what is at an address stays, if it is of an image.
@@ -307,18 +328,22 @@ impl Core {
         }
     }
 
-    /// Runs what images registered to be called at the end of the process, and has what somebody
-    /// holds of them be complete. To be called before they are removed, without a lock; handlers
+    /// Runs destructors of images and what they registered to be called at the end of the process,
+    /// and has what somebody holds of them be complete. To be called before they are removed, without a lock; handlers
     /// run on the calling thread. Whether somebody holds any of them.
     pub(crate) fn leave(self: &Arc<Self>, images: &[Arc<Life>]) -> bool {
-        let held = exit::run_and_close(images);
+        let held = exit::run_and_close(self, images);
         if held.is_empty() {
             return false;
         }
-        let _pass = gate::enter();
-        self.names.lives.note_staying(&held);
         for image in &held {
-            for id in self.functions_in(image) {
+            let functions = {
+                let _pass = gate::enter();
+                self.functions_in(image)
+            };
+            for id in functions {
+                // One for each: a fork waits for no more than one of them.
+                let _pass = gate::enter();
                 if self.stubs.entry(id).is_some() {
                     continue;
                 }
@@ -339,11 +364,10 @@ impl Core {
             let _pass = gate::enter();
             self.names.lives.all()
         };
-        let held = match threads::is_ours() {
-            true => images.iter().any(|image| image.is_held()),
-            false => self.leave(&images),
-        };
+        let ours = threads::is_ours();
+        let held = !ours && self.leave(&images);
         let _pass = gate::enter();
+        let held = held || ours && images.iter().any(|image| image.is_held());
         if held || self.names.lives.any_stays() {
             // For good: who calls it does not say when it was for the last time.
             std::mem::forget(Arc::clone(self));
@@ -423,12 +447,7 @@ impl Core {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.remove(&number);
         drop(pending);
-        let mut destructors = self
-            .destructors
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        destructors.remove(&number);
-        drop(destructors);
+        self.destructors().forget(number);
         self.objects.forget_image(number);
         if let Some(module) = thread_locals {
             self.names.forget_thread_locals(module);

@@ -41,6 +41,7 @@ use super::plan::BodyOf;
 use crate::api::error::Error;
 use crate::api::jit::JitBuilder;
 use crate::core::{Core, Function, Module};
+use crate::load::labels::Labels;
 use crate::load::names::Definition;
 
 /// Instructions of a body that calls little else than what it stands for.
@@ -85,6 +86,13 @@ struct Kept {
     tier: Tier,
     /// What the parcel was made of.
     depends: Arc<[FunctionId]>,
+}
+
+/// Whether a body that is offered could mean by a name of its own module's what is a label of
+/// another: it mentions one, or has assembly, whose text nobody reads.
+fn may_name(parcel: &Parcel, labels: &Labels) -> bool {
+    let mut names = parcel.mentions().chain([parcel.name()]);
+    parcel.has_assembly() || names.any(|name| labels.contains_key(name))
 }
 
 impl Parcels {
@@ -256,11 +264,12 @@ impl Core {
                 let Some((parcel, depends)) = self.parcel(&function, how) else {
                     return;
                 };
-                if parcel.has_assembly() && own.labels.get().is_some() {
-                    debug!(
-                        name = parcel.name(),
-                        "what its assembly names may be a label here"
-                    );
+                if own
+                    .labels
+                    .get()
+                    .is_some_and(|labels| may_name(&parcel, labels))
+                {
+                    debug!(name = parcel.name(), "what it names may be a label here");
                     return;
                 }
                 let home = &function.module.dylib;

@@ -9,20 +9,19 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 
 use super::Handler;
 use super::record::{Record, hold_all, images};
 use crate::fork::gate;
-use crate::fork::shield;
+use crate::fork::shield::{self, Shield};
 use crate::guest::threads;
-use crate::removal::life::Life;
 
-/// An entry of a thread's list, until the C library calls it.
+/// What the C library calls at the end of the thread. It is on the thread's list until it has run.
 struct Entry {
     record: Record,
-    owner: Arc<Life>,
-    /// By who removed the image.
+    /// Number of the image it goes with.
+    owner: u64,
+    /// By who removed the image; only the C library knows it any more.
     ran: bool,
     next: *mut Entry,
 }
@@ -51,24 +50,26 @@ pub(super) unsafe extern "C" fn at_thread_end(
         let Ok((holds, images)) = found else {
             return -1;
         };
-        images.into_iter().next().map(|owner| {
-            Box::into_raw(Box::new(Entry {
+        images.first().map(|owner| {
+            let entry = Box::into_raw(Box::new(Entry {
                 record: Record {
                     handler,
                     argument: object,
                     holds,
                 },
-                owner,
+                owner: owner.number(),
                 ran: false,
                 next: FIRST.get(),
-            }))
+            }));
+            // Under the pass, where no handler of a signal puts another one in between.
+            FIRST.set(entry);
+            entry
         })
     };
     let Some(entry) = entry else {
         // SAFETY: by the caller's promise; not ours, so it stays.
         return unsafe { __cxa_thread_atexit_impl(handler, object, dso) };
     };
-    FIRST.set(entry);
     // SAFETY: the entry stays until it is run; the handle is that of our own code.
     unsafe { __cxa_thread_atexit_impl(run_entry, entry.cast::<c_void>(), super::dso_handle()) }
 }
@@ -76,15 +77,14 @@ pub(super) unsafe extern "C" fn at_thread_end(
 /// Called by the C library, once, at the end of the thread.
 ///
 /// # Safety
-/// 1. `entry` is that of a box on this thread's list, which goes with this.
+/// 1. `entry` is that of a box, which goes with this; on this thread's list, unless it ran.
 unsafe extern "C-unwind" fn run_entry(entry: *mut c_void) {
     let entry = entry.cast::<Entry>();
-    // SAFETY: duty 1.
-    unsafe { unlink(entry) };
     // SAFETY: duty 1; the handler by the promise of who registered it. No reference is kept
     // while it runs.
     unsafe {
         if !(*entry).ran {
+            unlink(entry);
             let Record {
                 handler, argument, ..
             } = (*entry).record;
@@ -99,6 +99,8 @@ unsafe extern "C-unwind" fn run_entry(entry: *mut c_void) {
 /// # Safety
 /// 1. It is on it.
 unsafe fn unlink(entry: *mut Entry) {
+    // No handler of a signal puts another one in meanwhile.
+    let _shield = Shield::raise();
     // SAFETY: duty 1; entries are freed after they were taken out.
     let next = unsafe { (*entry).next };
     if FIRST.get() == entry {
@@ -122,8 +124,9 @@ unsafe fn unlink(entry: *mut Entry) {
 /// that come meanwhile.
 pub(super) fn run(images: &BTreeSet<u64>) {
     while let Some(entry) = latest(images) {
-        // SAFETY: an entry of this thread, freed at its end at the earliest.
+        // SAFETY: an entry of this thread's list, freed at the thread's end at the earliest.
         let (handler, object, holds) = unsafe {
+            unlink(entry);
             (*entry).ran = true;
             let record = &mut (*entry).record;
             let holds = std::mem::take(&mut record.holds);
@@ -148,7 +151,7 @@ fn latest(images: &BTreeSet<u64>) -> Option<*mut Entry> {
     while !at.is_null() {
         // SAFETY: entries of this thread are freed after they were taken out.
         let entry = unsafe { &*at };
-        if !entry.ran && images.contains(&entry.owner.number()) {
+        if images.contains(&entry.owner) {
             return Some(at);
         }
         at = entry.next;
