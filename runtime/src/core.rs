@@ -22,7 +22,7 @@ use crate::cross::Parcels;
 use crate::error::Error;
 use crate::event::Events;
 use crate::guest::threads;
-use crate::hooks::Hooks;
+use crate::hooks::{Destructors, Hooks};
 use crate::labels::Labels;
 use crate::life::Life;
 use crate::names::{Definition, Name, Names};
@@ -202,8 +202,7 @@ pub(crate) struct Core {
     pub(crate) dump_asm: RwLock<Vec<String>>,
     /// By number, images whose constructors have not run.
     pub(crate) pending: Mutex<BTreeMap<u64, Hooks>>,
-    /// By number, destructors of the images whose constructors have run, in running order.
-    pub(crate) destructors: Mutex<BTreeMap<u64, Vec<u64>>>,
+    pub(crate) destructors: Mutex<Destructors>,
     /// True once a whole program is loaded: this process is that program.
     program: AtomicBool,
     /// Inputs are read apart first, within these limits.

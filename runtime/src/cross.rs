@@ -37,6 +37,7 @@ use uruk_stubs::FunctionId;
 use crate::core::{Core, Function, Module};
 use crate::error::Error;
 use crate::jit::JitBuilder;
+use crate::labels::Labels;
 use crate::materialize::{BodyOf, Built};
 use crate::names::Definition;
 
@@ -82,6 +83,13 @@ struct Kept {
     tier: Tier,
     /// What the parcel was made of.
     depends: Arc<[FunctionId]>,
+}
+
+/// Whether a body that is offered could mean by a name of its own module's what is a label of
+/// another: it mentions one, or has assembly, whose text nobody reads.
+fn may_name(parcel: &Parcel, labels: &Labels) -> bool {
+    let mut names = parcel.mentions().chain([parcel.name()]);
+    parcel.has_assembly() || names.any(|name| labels.contains_key(name))
 }
 
 impl Parcels {
@@ -272,11 +280,12 @@ impl Core {
                 let Some((parcel, depends)) = self.parcel(&function, how) else {
                     return;
                 };
-                if parcel.has_assembly() && own.labels.get().is_some() {
-                    debug!(
-                        name = parcel.name(),
-                        "what its assembly names may be a label here"
-                    );
+                if own
+                    .labels
+                    .get()
+                    .is_some_and(|labels| may_name(&parcel, labels))
+                {
+                    debug!(name = parcel.name(), "what it names may be a label here");
                     return;
                 }
                 let home = &function.module.dylib;

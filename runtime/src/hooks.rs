@@ -1,14 +1,23 @@
 //! What runs before and after the program: resolvers of ifuncs, constructors,
 //! destructors, those of bitcode and those of object files in one order.
+//!
+//! Destructors wait in a table of the session from when their constructors have run
+//! ([`Destructors`]). Whoever calls one takes it out before: the end of the program, that of the
+//! session, a removal, [`Jit::deinitialize`](crate::Jit::deinitialize). So each runs once.
 
+use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int};
+use std::sync::{Arc, PoisonError};
 
+use uruk_locks::MutexGuard;
 use uruk_session::Dylib;
 use uruk_stubs::FunctionId;
 
 use crate::core::Core;
 use crate::image::Image;
+use crate::life::Life;
 use crate::materialize::Started;
+use crate::service;
 
 /// A function to call at start or exit.
 #[derive(Debug, Clone)]
@@ -38,10 +47,11 @@ impl Target {
 }
 
 /// The calls an image asks for, in order.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Hooks {
     /// Number of the image.
     pub(crate) image: u64,
+    pub(crate) life: Arc<Life>,
     /// Functions behind stubs, and their resolvers.
     ifuncs: Vec<(FunctionId, u64)>,
     /// Words to be filled with what a resolver returns.
@@ -74,6 +84,7 @@ impl Hooks {
         let preinit = started.preinit.iter().copied();
         Hooks {
             image: image.number,
+            life: Arc::clone(&image.life),
             ifuncs: image
                 .ifuncs
                 .iter()
@@ -126,5 +137,74 @@ impl Hooks {
             // SAFETY: by the caller's promise.
             unsafe { uruk_stubs::call_init(address, argc, argv, envp) };
         }
+    }
+}
+
+/// Destructors of images whose constructors have run, by number of the image.
+#[derive(Default)]
+pub(crate) struct Destructors(BTreeMap<u64, Left>);
+
+/// What is left of an image's.
+struct Left {
+    /// Number of the life it goes with.
+    life: u64,
+    /// The next one last.
+    addresses: Vec<u64>,
+}
+
+impl Destructors {
+    /// Takes out the next of those images that are `wanted`, by their numbers and those of the
+    /// lives they go with; the image that came last is first.
+    fn next(&mut self, wanted: impl Fn(u64, u64) -> bool) -> Option<u64> {
+        let mut latest = self.0.iter_mut().rev();
+        let (&image, left) = latest.find(|(image, left)| wanted(**image, left.life))?;
+        let next = left.addresses.pop();
+        if left.addresses.is_empty() {
+            self.0.remove(&image);
+        }
+        next
+    }
+
+    /// Whether there are any of images that go with one of `lives`.
+    fn are_left(&self, wanted: impl Fn(u64) -> bool) -> bool {
+        self.0.values().any(|left| wanted(left.life))
+    }
+
+    /// Forgets those of an image.
+    pub(crate) fn forget(&mut self, image: u64) {
+        self.0.remove(&image);
+    }
+}
+
+impl Core {
+    /// The table, under a pass.
+    pub(crate) fn destructors(&self) -> MutexGuard<'_, Destructors> {
+        let destructors = self.destructors.lock();
+        destructors.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes destructors of an image, in running order, as its constructors have run. Those of
+    /// one that is removed meanwhile are not called any more.
+    pub(crate) fn note_destructors(&self, image: u64, life: &Arc<Life>, mut addresses: Vec<u64>) {
+        let _pass = service::enter();
+        let life = life.root();
+        let mut destructors = self.destructors();
+        if addresses.is_empty() || life.is_closed() {
+            return;
+        }
+        addresses.reverse();
+        let life = life.number();
+        destructors.0.insert(image, Left { life, addresses });
+    }
+
+    /// Takes out the next destructor of those images that are wanted, see [`Destructors::next`].
+    pub(crate) fn next_destructor(&self, wanted: impl Fn(u64, u64) -> bool) -> Option<u64> {
+        let _pass = service::enter();
+        self.destructors().next(wanted)
+    }
+
+    /// Whether destructors are left of images that go with one of these lives. Under a pass.
+    pub(crate) fn has_destructors(&self, wanted: impl Fn(u64) -> bool) -> bool {
+        self.destructors().are_left(wanted)
     }
 }

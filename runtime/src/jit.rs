@@ -208,8 +208,9 @@ impl JitBuilder {
 /// A session: cheap to clone, usable from any thread.
 ///
 /// Its memory lives as long as the last handle or function of it; after that,
-/// calling an address obtained from it is undefined. What its code registered to be called at
-/// the end of the process runs then, as when all is [removed](crate::Tracker::remove).
+/// calling an address obtained from it is undefined. Its destructors, and what its code
+/// registered to be called at the end of the process, run then, as when all is
+/// [removed](crate::Tracker::remove).
 ///
 /// ```
 /// use uruk::Jit;
@@ -419,30 +420,19 @@ impl Jit {
                 hooks.resolve_ifuncs(core);
                 hooks.run_constructors(0, [std::ptr::null()].as_ptr(), [std::ptr::null()].as_ptr());
             }
-            let _busy = service::enter();
-            let mut held = core
-                .destructors
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            held.insert(hooks.image, hooks.destructors);
+            core.note_destructors(hooks.image, &hooks.life, hooks.destructors);
         }
     }
 
-    /// Runs the destructors of what [`Jit::initialize`] initialized, latest first.
+    /// Runs the destructors of what [`Jit::initialize`] initialized, latest first. What is removed
+    /// before, or not until the session ends, has them run then
+    /// ([`Tracker::remove`](crate::Tracker::remove)).
     ///
     /// # Safety
     /// As calling any function of the modules.
     pub unsafe fn deinitialize(&self) {
-        let core = &self.shared.core;
-        let destructors = {
-            let _busy = service::enter();
-            let mut held = core
-                .destructors
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *held)
-        };
-        for &address in destructors.values().rev().flatten() {
+        // Each is taken out before it runs: one may come back here, or remove others.
+        while let Some(address) = self.shared.core.next_destructor(|_, _| true) {
             // SAFETY: by the caller's promise.
             unsafe { uruk_stubs::call_void(address) };
         }

@@ -16,6 +16,8 @@
 //!
 //! Compiled eagerly, a module is one object here too, and needs none of this.
 //!
+//! A body that mentions by its name what is a label here is not inlined here, either.
+//!
 //! Limit: names that begin with `.L` are not among an object's symbols.
 
 use std::collections::{BTreeMap, HashMap};
@@ -28,6 +30,7 @@ use uruk_session::Dylib;
 use crate::bind::local_link_name;
 use crate::core::{Core, Module};
 use crate::names::{Definition, Name};
+use crate::own;
 
 /// What labels mean, by the name the assembly has for them.
 pub(crate) type Labels = HashMap<Box<str>, Definition>;
@@ -135,7 +138,7 @@ pub(crate) fn declared_labels(modules: &[Arc<Module>]) -> BTreeMap<Box<str>, Vec
         let plan = module.plan();
         for (name, id) in declarations(module) {
             let link_name = &plan.import(id).name;
-            if **link_name != *name {
+            if **link_name != *name && !own::is_link_name(link_name) {
                 let known = all.entry(name.into()).or_default();
                 if !known.contains(link_name) {
                     known.push(link_name.clone());

@@ -21,18 +21,16 @@
 //! ([`Life::root`]), and whoever holds it holds that, too.
 //!
 //! # Invariants
-//! - [`Life::word`] counts holds; its top bit says that the image is closed. A closed image
-//!   that nobody holds gets no hold any more: whoever registers then is refused.
+//! - A closed image that nobody holds gets no hold any more: whoever registers then is refused.
 //! - What is parked was handed in while somebody held the image, and is released once, by
 //!   whoever drops the last hold of a closed one.
 //!
-//! | field | writer | ordering |
-//! |---|---|---|
-//! | `word` | whoever registers, drops a hold, closes | AcqRel, with each other: what a handler did is done when its code goes |
-//! | `parked` | whoever closes; whoever drops the last hold | a lock, taken under a pass of the gate; `word` is looked at under it before anything is parked |
+//! Holds, the end and what is parked change under one lock, which is taken for each
+//! registration and for nothing that is called often. It is taken under a pass of the gate, and
+//! under other locks (`guest::exit`, [`Lives`]); nothing is called while it is held.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 
 use uruk_locks::{Mutex, MutexGuard};
@@ -40,19 +38,25 @@ use uruk_session::{Dylib, DylibId, Resource, Tracker, TrackerEvent, TrackerKey};
 
 use crate::service;
 
-/// No image is held as often.
-const CLOSED: usize = 1 << (usize::BITS - 1);
-
 /// See the module.
 pub(crate) struct Life {
     /// Different from those of all others of the process.
     number: u64,
-    word: AtomicUsize,
-    parked: Mutex<Vec<Box<dyn Resource>>>,
-    /// Addresses of its handles: what replaced functions of it has one of its own.
-    handles: Mutex<Vec<u64>>,
+    state: Mutex<State>,
     /// The image whose functions it replaced.
     root: Option<Arc<Life>>,
+}
+
+#[derive(Default)]
+struct State {
+    holds: usize,
+    closed: bool,
+    /// Part of it is gone, or parked.
+    released: bool,
+    /// Goes with the last hold.
+    parked: Vec<Box<dyn Resource>>,
+    /// Addresses of its handles: what replaced functions of it has one of its own.
+    handles: Vec<u64>,
 }
 
 /// Keeps an image, though it may be removed meanwhile.
@@ -79,15 +83,24 @@ struct Under {
     images: Vec<Weak<Life>>,
 }
 
+impl Under {
+    /// Makes room for more. Images that went by themselves, as replaced ones do, are forgotten
+    /// each time as many have come as there are.
+    fn admit(&mut self, more: usize) {
+        if self.images.len() + more > self.images.capacity() {
+            self.images.retain(|life| life.strong_count() != 0);
+            self.images.reserve(self.images.len() + more);
+        }
+    }
+}
+
 impl Default for Life {
     fn default() -> Life {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Life {
             // Relaxed: only to be told apart.
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            word: AtomicUsize::new(0),
-            parked: Mutex::default(),
-            handles: Mutex::default(),
+            state: Mutex::default(),
             root: None,
         }
     }
@@ -112,47 +125,59 @@ impl Life {
         self.number
     }
 
-    /// Keeps the image until the result is dropped.
+    /// The lock, under a pass.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the image until the result is dropped. Under a pass, as all of these.
     pub(crate) fn hold(self: &Arc<Self>) -> Result<Hold, Gone> {
-        // Partner: the other changes of the word, see the table.
-        let one_more = |word| (word != CLOSED).then_some(word + 1);
-        let step = self
-            .word
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
-        step.map(|_| Hold(Arc::clone(self))).map_err(|_| Gone)
+        let mut state = self.state();
+        if state.closed && state.holds == 0 {
+            return Err(Gone);
+        }
+        state.holds += 1;
+        Ok(Hold(Arc::clone(self)))
     }
 
     /// Says that the image is removed; whether somebody holds it.
     pub(crate) fn close(&self) -> bool {
-        self.word.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED != 0
+        let mut state = self.state();
+        state.closed = true;
+        state.holds != 0
+    }
+
+    /// Says that the image is not removed after all, unless part of it is.
+    pub(crate) fn reopen(&self) {
+        let mut state = self.state();
+        if !state.released {
+            state.closed = false;
+        }
     }
 
     /// Whether the image is removed.
     pub(crate) fn is_closed(&self) -> bool {
-        self.word.load(Ordering::Acquire) & CLOSED != 0
+        self.state().closed
     }
 
-    /// Notes a handle (`own`). Under a pass, as the next.
+    /// Notes a handle (`own`).
     pub(crate) fn note_handle(&self, address: u64) {
-        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        handles.push(address);
+        self.state().handles.push(address);
     }
 
     /// Forgets a handle, whose memory goes.
     pub(crate) fn forget_handle(&self, address: u64) {
-        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        handles.retain(|&handle| handle != address);
+        self.state().handles.retain(|&handle| handle != address);
     }
 
     /// Its handles.
     pub(crate) fn handles(&self) -> Vec<u64> {
-        let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        handles.clone()
+        self.state().handles.clone()
     }
 
     /// Whether somebody holds the image.
     pub(crate) fn is_held(&self) -> bool {
-        self.word.load(Ordering::Acquire) & !CLOSED != 0
+        self.state().holds != 0
     }
 
     /// What is to be attached to the image's tracker for `resource`.
@@ -163,27 +188,30 @@ impl Life {
 
     /// Releases what the image was made of, now or with the last hold. Under a pass.
     pub(crate) fn release(&self, resource: Box<dyn Resource>) {
-        let mut parked = self.parked();
-        if self.close() {
-            parked.push(resource);
+        let mut state = self.state();
+        state.closed = true;
+        state.released = true;
+        if state.holds != 0 {
+            state.parked.push(resource);
             return;
         }
-        drop(parked);
+        drop(state);
         resource.release();
-    }
-
-    fn parked(&self) -> MutexGuard<'_, Vec<Box<dyn Resource>>> {
-        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if self.0.word.fetch_sub(1, Ordering::AcqRel) == CLOSED | 1 {
-            let _pass = service::enter();
-            let parked = std::mem::take(&mut *self.0.parked());
-            parked.into_iter().for_each(Resource::release);
+        let _pass = service::enter();
+        let mut state = self.0.state();
+        state.holds -= 1;
+        if state.holds != 0 || !state.closed {
+            return;
         }
+        let parked = std::mem::take(&mut state.parked);
+        // What is released takes locks, and may come back here.
+        drop(state);
+        parked.into_iter().for_each(Resource::release);
     }
 }
 
@@ -202,6 +230,7 @@ impl Lives {
                 dylib: tracker.dylib().id(),
                 images: Vec::new(),
             });
+        under.admit(1);
         under.images.push(Arc::downgrade(life));
     }
 
@@ -215,7 +244,10 @@ impl Lives {
             TrackerEvent::Transferred { from, to, .. } => {
                 if let Some(mut moved) = held.remove(&from) {
                     match held.get_mut(&to) {
-                        Some(under) => under.images.append(&mut moved.images),
+                        Some(under) => {
+                            under.admit(moved.images.len());
+                            under.images.append(&mut moved.images);
+                        }
                         None => {
                             held.insert(to, moved);
                         }

@@ -88,11 +88,14 @@ fn link_name(name: &str, image: u64) -> String {
     format!("{name}{}{image}{SUFFIX}", crate::bind::LOCAL_MARKER)
 }
 
+/// Whether a link name is that of what some image has of its own.
+pub(crate) fn is_link_name(name: &str) -> bool {
+    name.ends_with(SUFFIX)
+}
+
 /// Whether a plan mentions what its image has of its own.
 fn mentions(plan: &ModulePlan) -> bool {
-    plan.imports
-        .iter()
-        .any(|import| import.name.ends_with(SUFFIX))
+    plan.imports.iter().any(|import| is_link_name(&import.name))
 }
 
 /// A function that passes its arguments on with a handle in the register that `load` (a

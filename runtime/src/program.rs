@@ -77,7 +77,7 @@ pub struct Program {
 /// What runs at exit, after the program's own `atexit` handlers.
 struct AtExit {
     core: Arc<Core>,
-    destructors: Vec<u64>,
+    image: u64,
     outputs: Outputs,
 }
 
@@ -178,9 +178,13 @@ impl Program {
             self.hooks.resolve_ifuncs(&self.core);
             let at_exit = AtExit {
                 core: Arc::clone(&self.core),
-                destructors: self.hooks.destructors.clone(),
+                image: self.hooks.image,
                 outputs,
             };
+            // Natively they run even if a constructor ends the process.
+            let destructors = self.hooks.destructors.clone();
+            self.core
+                .note_destructors(self.hooks.image, &self.hooks.life, destructors);
             // One program per process: `run` never returns.
             let _ = AT_EXIT.set(at_exit);
             on_exit(write_outputs, std::ptr::null_mut());
@@ -206,7 +210,8 @@ unsafe extern "C" {
 
 unsafe extern "C-unwind" fn run_at_exit(_: *mut c_void) {
     let Some(at_exit) = AT_EXIT.get() else { return };
-    for &address in &at_exit.destructors {
+    let next = || at_exit.core.next_destructor(|of, _| of == at_exit.image);
+    while let Some(address) = next() {
         // SAFETY: destructors of the program that `run` was allowed to run.
         unsafe { uruk_stubs::call_void(address) };
     }

@@ -46,8 +46,9 @@ pub(crate) struct Holding {
     /// Its code, if it has any; that holds the data, too.
     code: Option<VersionId>,
     life: Arc<Life>,
-    _rest: Arc<Rest>,
+    /// Goes before the memory it lies in, which may be another handle's next.
     _handle: Option<Handle>,
+    _rest: Arc<Rest>,
 }
 
 /// What there is to be held of an image.
@@ -229,8 +230,8 @@ impl Core {
             thread_locals,
             code: version,
             life: Arc::clone(&image.life),
-            _rest: rest,
             _handle: handle,
+            _rest: rest,
         });
         if let Some(module) = thread_locals {
             let held = &self.owners.thread_locals;
@@ -305,11 +306,11 @@ impl Core {
         }
     }
 
-    /// Runs what images registered to be called at the end of the process, and has what somebody
-    /// holds of them be complete. To be called before they are removed, without a lock; handlers
+    /// Runs destructors of images and what they registered to be called at the end of the process,
+    /// and has what somebody holds of them be complete. To be called before they are removed, without a lock; handlers
     /// run on the calling thread. Whether somebody holds any of them.
     pub(crate) fn leave(self: &Arc<Self>, images: &[Arc<Life>]) -> bool {
-        let held = exit::run_and_close(images);
+        let held = exit::run_and_close(self, images);
         if held.is_empty() {
             return false;
         }
@@ -337,11 +338,10 @@ impl Core {
             let _pass = service::enter();
             self.names.lives.all()
         };
-        let held = match threads::is_ours() {
-            true => images.iter().any(|image| image.is_held()),
-            false => self.leave(&images),
-        };
+        let ours = threads::is_ours();
+        let held = !ours && self.leave(&images);
         let _pass = service::enter();
+        let held = held || ours && images.iter().any(|image| image.is_held());
         if held || self.names.lives.any_stays() {
             // For good: who calls it does not say when it was for the last time.
             std::mem::forget(Arc::clone(self));
@@ -421,12 +421,7 @@ impl Core {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.remove(&number);
         drop(pending);
-        let mut destructors = self
-            .destructors
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        destructors.remove(&number);
-        drop(destructors);
+        self.destructors().forget(number);
         self.objects.forget_image(number);
         if let Some(module) = thread_locals {
             self.names.forget_thread_locals(module);

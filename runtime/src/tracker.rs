@@ -115,17 +115,19 @@ impl Dylib {
     ///
     /// # Errors
     /// [`Error::DylibInUse`], [`Error::MainDylib`], or that it was removed before; nothing is
-    /// changed then.
+    /// changed then, unless a handler made others search it: handlers are not run again.
     pub unsafe fn remove(&self, removal: Removal) -> Result<(), Error> {
         let core = self.jit.core();
         {
             let _pass = service::enter();
             self.searching(removal)?;
         }
-        leave(core, || core.names.lives.of(&self.dylib));
+        let left = leave(core, || core.names.lives.of(&self.dylib));
         let _pass = service::enter();
         // A handler may have changed who searches it.
-        let searching = self.searching(removal)?;
+        let searching = self.searching(removal).inspect_err(|_| {
+            left.iter().for_each(|image| image.reopen());
+        })?;
         let removed = std::slice::from_ref(&self.dylib);
         core.names.session().remove_dylibs(removed)?;
         core.removed.forget_dylib(&self.dylib);
@@ -154,18 +156,21 @@ impl Dylib {
 }
 
 /// Runs what images registered that are about to be removed; and what those registered that a
-/// handler adds to them.
-fn leave(core: &Arc<Core>, images: impl Fn() -> Vec<Arc<Life>>) {
+/// handler adds to them. Those that were left.
+fn leave(core: &Arc<Core>, images: impl Fn() -> Vec<Arc<Life>>) -> Vec<Arc<Life>> {
+    let mut all = Vec::new();
     loop {
-        let mut left = {
+        let left = {
             let _pass = service::enter();
-            images()
+            let mut left = images();
+            left.retain(|image| !image.is_closed());
+            left
         };
-        left.retain(|image| !image.is_closed());
         if left.is_empty() {
-            return;
+            return all;
         }
         core.leave(&left);
+        all.extend(left);
     }
 }
 
@@ -217,15 +222,16 @@ impl Tracker {
     /// Removes what is under the tracker: names first, then calls go to the failure
     /// handler ([`JitBuilder::on_failure`](crate::JitBuilder::on_failure)), then the
     /// memory goes, code when no thread can return into it, data when no code is left
-    /// that was linked against it. Threads that are inside finish there. Destructors are
-    /// not run ([`Jit::deinitialize`] runs them).
+    /// that was linked against it. Threads that are inside finish there.
     ///
-    /// Before that, handlers run that its code registered with `atexit` and `__cxa_atexit`, as
-    /// when a library is closed: on this thread, latest first, once. They may register others,
-    /// end the process, remove other trackers; an exception that one lets out ends the process.
-    /// Destructors of C++'s `thread_local` objects of this thread run before them; as long as
-    /// other threads have such objects, what was removed has no names any more, but stays
-    /// otherwise. So it does until a key of `pthread_key_create` is deleted whose destructor is
+    /// Before that, what is to be called at its end is called, as when a library is closed: on
+    /// this thread, latest first, each once. Destructors of C++'s `thread_local` objects of this
+    /// thread are first; then those of what [`Jit::initialize`] has initialized
+    /// (`llvm.global_dtors`, `.fini_array`), unless [`Jit::deinitialize`] has run them; then
+    /// handlers that its code registered with `atexit` and `__cxa_atexit`. They may register
+    /// others, end the process, remove other trackers; an exception that one lets out ends the
+    /// process. As long as other threads have `thread_local` objects of it, what was removed
+    /// has no names any more, but stays otherwise. So it does until a key of `pthread_key_create` is deleted whose destructor is
     /// in there. To be called without a lock that a handler could want.
     ///
     /// # Safety

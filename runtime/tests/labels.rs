@@ -91,6 +91,26 @@ fn a_global_of_that_name_is_somebody_elses() {
     assert_eq!(answers, [22, 20, 9]);
 }
 
+/// `plain` calls the global `scale`; the module that calls `plain` has a label of that name, which
+/// only its assembly knows.
+#[test]
+fn a_body_that_is_inlined_where_its_global_is_a_label_means_the_global() {
+    let scale = "define i32 @scale(i32 %x) noinline { %r = sub i32 %x, 1 ret i32 %r }
+        define i32 @plain(i32 %x) { %r = call i32 @scale(i32 %x) ret i32 %r }";
+    let user = "module asm \".text\"
+        module asm \"scale: imull $7, %edi, %eax\"
+        module asm \"ret\"
+        declare i32 @plain(i32)
+        define i32 @all(i32 %x) { %r = call i32 @plain(i32 %x) ret i32 %r }";
+    for tier in TIERS {
+        let jit = jit();
+        jit.add_ir("c", scale).expect("valid");
+        jit.add_ir("a", user).expect("valid");
+        jit.compile_at("all", tier).expect("compiles");
+        assert_eq!(call(&jit, "all", 10), 9, "{tier:?}");
+    }
+}
+
 #[test]
 fn what_replaces_a_function_means_the_label_too() {
     let jit = jit();

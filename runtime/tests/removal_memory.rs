@@ -25,13 +25,23 @@ fn cycle(jit: &Jit, number: u64) {
     let text = format!(
         "@count = global i64 {number}
          @name = constant [6 x i8] c\"hello\\00\"
+         @llvm.global_ctors = appending global [1 x {{ i32, ptr, ptr }}]
+           [{{ i32, ptr, ptr }} {{ i32 65535, ptr @make, ptr null }}]
+         @llvm.global_dtors = appending global [1 x {{ i32, ptr, ptr }}]
+           [{{ i32, ptr, ptr }} {{ i32 65535, ptr @unmake, ptr null }}]
+         declare i32 @atexit(ptr)
+         define internal void @make() {{ ret void }}
+         define internal void @unmake() {{ ret void }}
          define i64 @next() {{
+           %a = call i32 @atexit(ptr @unmake)
            %c = load i64, ptr @count
            %n = add i64 %c, 1
            store i64 %n, ptr @count
            ret i64 %n }}"
     );
     tracker.add_ir("module", &text).expect("valid IR");
+    // SAFETY: the constructor above.
+    unsafe { jit.initialize() };
     // SAFETY: the function above.
     let next = unsafe { jit.function::<extern "C" fn() -> i64>("next") }.expect("typed");
     assert_eq!(next.call(), number as i64 + 1);

@@ -5,14 +5,14 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::PoisonError;
+use std::sync::{Arc, Weak};
 
 use uruk_stubs::FunctionId;
 
 use crate::core::{Core, Module};
 use crate::guest::exit;
+use crate::life::Life;
 use crate::load::function_base;
-use crate::service;
 
 use super::plan::Planned;
 
@@ -21,6 +21,7 @@ use super::plan::Planned;
 pub(super) struct Hooks {
     /// Number of the image.
     pub(super) image: u64,
+    pub(super) life: Arc<Life>,
     pub(super) constructors: Vec<(u32, u64, String)>,
     /// In running order.
     pub(super) destructors: Vec<(u32, u64, String)>,
@@ -39,8 +40,11 @@ impl Hooks {
     }
 }
 
-/// Destructors of one replacement, for a program's exit.
-struct AtExit(Vec<u64>);
+/// Says whose destructors run at a program's exit.
+struct AtExit {
+    core: Weak<Core>,
+    image: u64,
+}
 
 impl Core {
     /// What the module asks to be run. Constructors of functions that are replaced are
@@ -54,6 +58,7 @@ impl Core {
         let summary = module.readers.summary();
         let mut hooks = Hooks {
             image: planned.image,
+            life: Arc::clone(&module.life),
             ..Hooks::default()
         };
         let of = |entry: &uruk_codegen::Structor| {
@@ -82,7 +87,7 @@ impl Core {
     }
 
     /// Runs constructors and registers destructors; the names of those that exist already.
-    pub(super) fn run_hooks(&self, hooks: Hooks) -> Vec<String> {
+    pub(super) fn run_hooks(self: &Arc<Self>, hooks: Hooks) -> Vec<String> {
         let nothing = [std::ptr::null()];
         for &(_, address, _) in &hooks.constructors {
             // SAFETY: duty 1 of `Replacement::run_constructors`; empty vectors end themselves.
@@ -93,26 +98,26 @@ impl Core {
         if destructors.is_empty() {
             return hooks.again;
         }
+        self.note_destructors(hooks.image, &hooks.life, destructors);
         if self.is_program() {
-            let list = Box::into_raw(Box::new(AtExit(destructors)));
-            // SAFETY: the handler takes the list, and is part of this executable.
-            unsafe { exit::at_exit_with(run_at_exit, list.cast::<c_void>()) };
-        } else {
-            let _pass = service::enter();
-            let mut held = self
-                .destructors
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            held.insert(hooks.image, destructors);
+            let what = AtExit {
+                core: Arc::downgrade(self),
+                image: hooks.image,
+            };
+            let what = Box::into_raw(Box::new(what));
+            // SAFETY: the handler takes the box, and is part of this executable.
+            unsafe { exit::at_exit_with(run_at_exit, what.cast::<c_void>()) };
         }
         hooks.again
     }
 }
 
-unsafe extern "C-unwind" fn run_at_exit(list: *mut c_void) {
-    // SAFETY: `run_hooks` registered it with a list, once.
-    let list = unsafe { Box::from_raw(list.cast::<AtExit>()) };
-    for &address in &list.0 {
+unsafe extern "C-unwind" fn run_at_exit(what: *mut c_void) {
+    // SAFETY: `run_hooks` registered it with a box, once.
+    let AtExit { core, image } = *unsafe { Box::from_raw(what.cast::<AtExit>()) };
+    // The program's, until the end.
+    let Some(core) = core.upgrade() else { return };
+    while let Some(address) = core.next_destructor(|of, _| of == image) {
         // SAFETY: destructors of an input that was allowed to run its constructors.
         unsafe { uruk_stubs::call_void(address) };
     }

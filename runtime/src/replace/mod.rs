@@ -174,8 +174,8 @@ impl Replacement {
     /// Runs the constructors of the input, on the thread that replaces, once everything is
     /// compiled and before anything is exchanged: calls of functions that are replaced still
     /// reach old code. Those of variables that exist are left out where the input tells
-    /// (C++ inline variables). Destructors are run by [`Jit::deinitialize`], or at exit of a
-    /// program.
+    /// (C++ inline variables). Destructors are run by [`Jit::deinitialize`], when what was replaced
+    /// is removed, at the end of the session, or at exit of a program.
     ///
     /// By default none is run and [`Replaced::constructors_skipped`] lists them: a file that
     /// was compiled again mostly has constructors of variables that exist, which would lose

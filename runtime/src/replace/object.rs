@@ -117,7 +117,7 @@ impl Core {
             }));
         }
         check_constants(name, &bound.kept, &linked)?;
-        self.changes_of(bound, file, image.number, locals, linked)
+        self.changes_of(bound, file, &image, locals, linked)
     }
 
     fn bind_object(
@@ -250,7 +250,7 @@ impl Core {
         &self,
         bound: Bound,
         file: Arc<ObjectFile>,
-        image: u64,
+        image: &Image,
         locals: Vec<String>,
         mut linked: LinkedImage,
     ) -> Result<Prepared, Error> {
@@ -309,7 +309,8 @@ impl Core {
             globals_kept: bound.kept.iter().map(|k| k.name.to_string()).collect(),
             locals_new: locals,
             hooks: Hooks {
-                image,
+                image: image.number,
+                life: Arc::clone(&image.life),
                 constructors: started.init.iter().map(name_at).collect(),
                 destructors: started.fini.iter().rev().map(name_at).collect(),
                 again: Vec::new(),

@@ -16,6 +16,7 @@ use std::sync::{Arc, PoisonError};
 use uruk_locks::{Mutex, MutexGuard};
 
 use super::{Handler, register_at_exit, thread_end};
+use crate::core::Core;
 use crate::guest::threads;
 use crate::life::{Gone, Hold, Life};
 use crate::own;
@@ -176,27 +177,32 @@ pub(super) fn forgettable(
     refused: c_int,
     register: impl FnOnce(*mut c_void) -> c_int,
 ) -> c_int {
-    let _pass = service::enter();
-    let Ok(images) = images(dso, addresses) else {
+    let found = {
+        let _pass = service::enter();
+        images(dso, addresses).and_then(|images| Ok((hold_all(&images)?, images)))
+    };
+    let Ok((holds, images)) = found else {
         return refused;
     };
     let Some(owner) = images.first() else {
         return register(dso);
     };
-    let Ok(holds) = hold_all(&images) else {
-        return refused;
-    };
-    let mut registered = registered();
+    // Without a pass: a fork may hold the C library's list of such handlers while it waits for
+    // those that have one.
     let status = register(forgettable_key(owner.number()) as *mut c_void);
+    let _pass = service::enter();
+    if status != 0 {
+        drop(holds);
+        return status;
+    }
+    let mut registered = registered();
     registered.forgettable.insert(owner.number());
     let closed = owner.is_closed();
     drop(registered);
-    if status == 0 {
-        for (hold, image) in holds.into_iter().zip(&images) {
-            // What is not forgotten with an image may be called for ever.
-            if closed || !Arc::ptr_eq(image, owner) {
-                std::mem::forget(hold);
-            }
+    for (hold, image) in holds.into_iter().zip(&images) {
+        // What is not forgotten with an image may be called for ever.
+        if closed || !Arc::ptr_eq(image, owner) {
+            std::mem::forget(hold);
         }
     }
     status
@@ -272,46 +278,70 @@ pub(super) unsafe extern "C" fn cxa_finalize(dso: *mut c_void) {
     }
 }
 
+/// The handlers that are left of a set of images, as they were found.
+#[derive(Default)]
+struct Found {
+    /// How many keys had been given.
+    count: Option<u64>,
+    /// By key and image, the next one last.
+    list: Vec<(u64, u64)>,
+}
+
+impl Registered {
+    /// Takes out the latest handler of `images`. Looks for them again if any came meanwhile: a
+    /// new one runs before.
+    fn next(&mut self, images: &BTreeSet<u64>, found: &mut Found) -> Option<u64> {
+        if found.count != Some(self.count) {
+            found.count = Some(self.count);
+            found.list = self.list(images);
+        }
+        // One that is not there any more was run by what a handler called.
+        std::iter::from_fn(|| found.list.pop())
+            .find(|&(key, image)| self.take(key, image))
+            .map(|(key, _)| key)
+    }
+}
+
 /// Runs the handlers of the process's exit that `images` registered, latest first, and those
 /// that come meanwhile. Without a lock.
 fn run(images: &BTreeSet<u64>) {
+    let mut found = Found::default();
     loop {
-        let (mut list, count) = {
+        let next = {
             let _pass = service::enter();
-            let registered = registered();
-            (registered.list(images), registered.count)
+            registered().next(images, &mut found)
         };
-        if list.is_empty() {
-            return;
-        }
-        while let Some((key, image)) = list.pop() {
-            let taken = {
-                let _pass = service::enter();
-                let mut registered = registered();
-                // What came meanwhile runs before.
-                (registered.count == count).then(|| registered.take(key, image))
-            };
-            match taken {
-                Some(true) => finalize(key),
-                // A handler ran it, by what it called.
-                Some(false) => {}
-                None => break,
-            }
+        match next {
+            Some(key) => finalize(key),
+            None => return,
         }
     }
 }
 
-/// Runs what `images` registered, destructors of the calling thread's variables first, until
-/// there is nothing left; and has them register nothing any more that could be run. Those that
-/// somebody holds.
-pub(crate) fn run_and_close(images: &[Arc<Life>]) -> Vec<Arc<Life>> {
+/// Runs destructors of `images` whose constructors have run, latest first. Without a lock.
+fn run_destructors(core: &Core, images: &BTreeSet<u64>) {
+    while let Some(address) = core.next_destructor(|_, life| images.contains(&life)) {
+        // SAFETY: a destructor of an image whose removal its caller allowed, and which is there.
+        let call = || unsafe { uruk_stubs::call_with(address, 0) };
+        threads::as_guest(|| shield::lowered(call));
+    }
+}
+
+/// Runs what is to be called at the end of `images`, in the order of the C library: destructors
+/// of the calling thread's variables, destructors of the images, handlers that they registered;
+/// until there is nothing left. And has them register nothing any more that could be run.
+/// Those that somebody holds.
+pub(crate) fn run_and_close(core: &Core, images: &[Arc<Life>]) -> Vec<Arc<Life>> {
     let numbers: BTreeSet<u64> = images.iter().map(|image| image.number()).collect();
+    let is_ours = |life| numbers.contains(&life);
     let (held, forgettable) = loop {
         thread_end::run(&numbers);
+        run_destructors(core, &numbers);
         run(&numbers);
         let _pass = service::enter();
         let mut registered = registered();
-        if !thread_end::is_done(&numbers) || !registered.list(&numbers).is_empty() {
+        let done = thread_end::is_done(&numbers) && !core.has_destructors(is_ours);
+        if !done || !registered.list(&numbers).is_empty() {
             continue;
         }
         let held: Vec<Arc<Life>> = images

@@ -9,19 +9,18 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 
 use super::Handler;
 use super::record::{Record, hold_all, images};
 use crate::guest::threads;
-use crate::life::Life;
 use crate::service;
 use crate::shield;
 
 /// An entry of a thread's list, until the C library calls it.
 struct Entry {
     record: Record,
-    owner: Arc<Life>,
+    /// Number of the image it goes with. Entries that ran stay on the list until the thread ends.
+    owner: u64,
     /// By who removed the image.
     ran: bool,
     next: *mut Entry,
@@ -51,24 +50,26 @@ pub(super) unsafe extern "C" fn at_thread_end(
         let Ok((holds, images)) = found else {
             return -1;
         };
-        images.into_iter().next().map(|owner| {
-            Box::into_raw(Box::new(Entry {
+        images.first().map(|owner| {
+            let entry = Box::into_raw(Box::new(Entry {
                 record: Record {
                     handler,
                     argument: object,
                     holds,
                 },
-                owner,
+                owner: owner.number(),
                 ran: false,
                 next: FIRST.get(),
-            }))
+            }));
+            // Under the pass, where no handler of a signal puts another one in between.
+            FIRST.set(entry);
+            entry
         })
     };
     let Some(entry) = entry else {
         // SAFETY: by the caller's promise; not ours, so it stays.
         return unsafe { __cxa_thread_atexit_impl(handler, object, dso) };
     };
-    FIRST.set(entry);
     // SAFETY: the entry stays until it is run; the handle is that of our own code.
     unsafe { __cxa_thread_atexit_impl(run_entry, entry.cast::<c_void>(), super::dso_handle()) }
 }
@@ -148,7 +149,7 @@ fn latest(images: &BTreeSet<u64>) -> Option<*mut Entry> {
     while !at.is_null() {
         // SAFETY: entries of this thread are freed after they were taken out.
         let entry = unsafe { &*at };
-        if !entry.ran && images.contains(&entry.owner.number()) {
+        if !entry.ran && images.contains(&entry.owner) {
             return Some(at);
         }
         at = entry.next;
