@@ -236,10 +236,15 @@ impl Lives {
 
     /// The session's trackers are what they are here, too.
     pub(crate) fn follow(&self, event: &TrackerEvent) {
-        let held = &mut self.lock().trackers;
+        let table = &mut *self.lock();
+        let held = &mut table.trackers;
         match *event {
             TrackerEvent::Removed { tracker, .. } => {
-                held.remove(&tracker);
+                let stays = |life: &Weak<Life>| life.upgrade().is_some_and(|life| life.is_held());
+                let removed = held.remove(&tracker);
+                table.stay.retain(stays);
+                let removed = removed.into_iter().flat_map(|under| under.images);
+                table.stay.extend(removed.filter(stays));
             }
             TrackerEvent::Transferred { from, to, .. } => {
                 if let Some(mut moved) = held.remove(&from) {
@@ -268,15 +273,6 @@ impl Lives {
     /// The images of a dylib.
     pub(crate) fn of(&self, dylib: &Dylib) -> Vec<Arc<Life>> {
         self.find(|under| under.dylib == dylib.id())
-    }
-
-    /// Notes images that are about to be removed and that somebody holds.
-    pub(crate) fn note_staying(&self, images: &[Arc<Life>]) {
-        let mut table = self.lock();
-        table
-            .stay
-            .retain(|life| life.upgrade().is_some_and(|life| life.is_held()));
-        table.stay.extend(images.iter().map(Arc::downgrade));
     }
 
     /// Whether somebody holds an image that was removed.

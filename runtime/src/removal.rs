@@ -315,7 +315,6 @@ impl Core {
             return false;
         }
         let _pass = service::enter();
-        self.names.lives.note_staying(&held);
         for image in &held {
             for id in self.functions_in(image) {
                 if self.stubs.entry(id).is_some() {
