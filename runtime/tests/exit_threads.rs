@@ -1,9 +1,10 @@
 //! What code registers to be called at the end of threads, and is removed before that.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use uruk::ReclaimKind;
+use uruk::{FunctionId, Jit, ReclaimKind};
 
 #[path = "support/ends.rs"]
 mod ends;
@@ -160,6 +161,85 @@ fn again(form: Form, _: Way) {
     end(0)
 }
 
+/// What was registered, and what ran: handlers of exit, destructors of threads.
+static COUNTS: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
+
+/// Has what is removed end with -1.
+extern "C" fn on_failure(_: FunctionId) -> u64 {
+    extern "C" fn removed() -> i32 {
+        -1
+    }
+    removed as *const () as u64
+}
+
+/// Threads register, and end, while another one removes: what was registered runs once, in the
+/// end at that of the process.
+fn registering(form: Form, way: Way) {
+    extern "C" fn ran(which: usize) {
+        COUNTS[which][1].fetch_add(1, Ordering::Relaxed);
+    }
+    extern "C" fn compare() {
+        for (name, [registered, ran]) in ["handlers", "destructors"].iter().zip(&COUNTS) {
+            let counts = [registered, ran].map(|count| count.load(Ordering::Relaxed));
+            match counts[0] == counts[1] {
+                true => say(name),
+                false => say(&format!("{name}: {counts:?}")),
+            }
+        }
+    }
+    ends::natively(compare);
+    let jit = Jit::builder().jobs(1).on_failure(on_failure).build();
+    let jit = jit.expect("a session");
+    // SAFETY: a function of that type.
+    unsafe { jit.define("host_ran", ran as *const ()) }.expect("new");
+    let module = compile(
+        form,
+        r#"extern "C" void host_ran(unsigned long);
+        extern "C" int __cxa_thread_atexit(void (*)(void *), void *, void *);
+        static void last() { host_ran(0); }
+        static void gone(void *) { host_ran(1); }
+        extern "C" int go() {
+          return (atexit(last) == 0) + 2 * (__cxa_thread_atexit(gone, 0, &__dso_handle) == 0);
+        }"#,
+    );
+    for round in 0..40 {
+        let goes = added(&jit, &format!("goes {round}"), way);
+        match form {
+            Form::Bitcode => goes.tracker.add_bitcode("m", module.clone()),
+            Form::Object => goes.tracker.add_object("m", module.clone()),
+        }
+        .expect("added");
+        let go = goes.dylib.lookup("go").expect("defined");
+        // SAFETY: `go` above.
+        let go: extern "C-unwind" fn() -> i32 = unsafe { std::mem::transmute(go) };
+        let (begin, begun) = mpsc::channel();
+        let threads = [1, 20, 400, 400].map(|calls| {
+            let begin = begin.clone();
+            std::thread::spawn(move || {
+                for call in 0..calls {
+                    let done = go();
+                    if done < 0 {
+                        break;
+                    }
+                    for (which, [registered, _]) in COUNTS.iter().enumerate() {
+                        let one = (done >> which & 1) as usize;
+                        registered.fetch_add(one, Ordering::Relaxed);
+                    }
+                    if call == 0 {
+                        let _ = begin.send(());
+                    }
+                }
+            })
+        });
+        begun.recv().expect("one of them");
+        goes.remove();
+        for thread in threads {
+            thread.join().expect("ends");
+        }
+    }
+    end(0)
+}
+
 #[test]
 fn case() {
     ends::run(&[
@@ -167,6 +247,7 @@ fn case() {
         ("keys", keys),
         ("session_ends", session_ends),
         ("again", again),
+        ("registering", registering),
     ]);
 }
 
@@ -199,4 +280,11 @@ fn code_of_a_session_that_ended_stays_for_objects_of_threads() {
 fn memory_comes_back_from_modules_that_registered() {
     let wanted = ["object|handler"; 90].join("|");
     check("again", BOTH, ONE, &wanted, Ended::Status(0));
+}
+
+#[test]
+fn what_threads_register_while_it_is_removed_runs_once() {
+    let wanted = "handlers|destructors";
+    let ways = &[Way::Tracker, Way::Remove];
+    check("registering", BOTH, ways, wanted, Ended::Status(0));
 }
