@@ -314,9 +314,14 @@ impl Core {
         if held.is_empty() {
             return false;
         }
-        let _pass = service::enter();
         for image in &held {
-            for id in self.functions_in(image) {
+            let functions = {
+                let _pass = service::enter();
+                self.functions_in(image)
+            };
+            for id in functions {
+                // One for each: a fork waits for no more than one of them.
+                let _pass = service::enter();
                 if self.stubs.entry(id).is_some() {
                     continue;
                 }

@@ -1,6 +1,6 @@
 //! What code registers to be called at the end of threads, and is removed before that.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -161,6 +161,48 @@ fn again(form: Form, _: Way) {
     end(0)
 }
 
+/// Forks come at any point of a removal: children find no lock that nobody opens.
+fn forking(form: Form, _: Way) {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let jit = session();
+    let module = compile(form, OBJECTS);
+    let forks = std::thread::spawn(|| {
+        let mut failed = 0;
+        while !STOP.load(Ordering::Relaxed) {
+            // SAFETY: the child makes a session, which takes the locks there are, and ends.
+            match unsafe { libc::fork() } {
+                0 => {
+                    let jit = session();
+                    let valid = jit.add_ir("m", "define i32 @f() { ret i32 7 }").is_ok();
+                    // SAFETY: ends the child, without handlers.
+                    unsafe { libc::_exit(i32::from(!valid)) }
+                }
+                child => {
+                    let mut status = 0;
+                    // SAFETY: a child of this process.
+                    unsafe { libc::waitpid(child, &mut status, 0) };
+                    failed += i32::from(status != 0);
+                }
+            }
+        }
+        failed
+    });
+    for round in 0..40 {
+        let goes = added(&jit, &format!("goes {round}"), Way::Remove);
+        match form {
+            Form::Bitcode => goes.tracker.add_bitcode("m", module.clone()),
+            Form::Object => goes.tracker.add_object("m", module.clone()),
+        }
+        .expect("added");
+        assert_eq!(goes.call("touch"), 1);
+        goes.call("go");
+        goes.remove();
+    }
+    STOP.store(true, Ordering::Relaxed);
+    say(&format!("{} failed", forks.join().expect("ends")));
+    end(0)
+}
+
 /// What was registered, and what ran: handlers of exit, destructors of threads.
 static COUNTS: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
 
@@ -247,6 +289,7 @@ fn case() {
         ("keys", keys),
         ("session_ends", session_ends),
         ("again", again),
+        ("forking", forking),
         ("registering", registering),
     ]);
 }
@@ -287,4 +330,10 @@ fn what_threads_register_while_it_is_removed_runs_once() {
     let wanted = "handlers|destructors";
     let ways = &[Way::Tracker, Way::Remove];
     check("registering", BOTH, ways, wanted, Ended::Status(0));
+}
+
+#[test]
+fn forks_and_removals_do_not_wait_for_each_other() {
+    let wanted = ["object|handler"; 40].join("|") + "|0 failed";
+    check("forking", BOTH, ONE, &wanted, Ended::Status(0));
 }

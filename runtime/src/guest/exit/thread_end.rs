@@ -14,14 +14,14 @@ use super::Handler;
 use super::record::{Record, hold_all, images};
 use crate::guest::threads;
 use crate::service;
-use crate::shield;
+use crate::shield::{self, Shield};
 
-/// An entry of a thread's list, until the C library calls it.
+/// What the C library calls at the end of the thread. It is on the thread's list until it has run.
 struct Entry {
     record: Record,
-    /// Number of the image it goes with. Entries that ran stay on the list until the thread ends.
+    /// Number of the image it goes with.
     owner: u64,
-    /// By who removed the image.
+    /// By who removed the image; only the C library knows it any more.
     ran: bool,
     next: *mut Entry,
 }
@@ -77,15 +77,14 @@ pub(super) unsafe extern "C" fn at_thread_end(
 /// Called by the C library, once, at the end of the thread.
 ///
 /// # Safety
-/// 1. `entry` is that of a box on this thread's list, which goes with this.
+/// 1. `entry` is that of a box, which goes with this; on this thread's list, unless it ran.
 unsafe extern "C-unwind" fn run_entry(entry: *mut c_void) {
     let entry = entry.cast::<Entry>();
-    // SAFETY: duty 1.
-    unsafe { unlink(entry) };
     // SAFETY: duty 1; the handler by the promise of who registered it. No reference is kept
     // while it runs.
     unsafe {
         if !(*entry).ran {
+            unlink(entry);
             let Record {
                 handler, argument, ..
             } = (*entry).record;
@@ -100,6 +99,8 @@ unsafe extern "C-unwind" fn run_entry(entry: *mut c_void) {
 /// # Safety
 /// 1. It is on it.
 unsafe fn unlink(entry: *mut Entry) {
+    // No handler of a signal puts another one in meanwhile.
+    let _shield = Shield::raise();
     // SAFETY: duty 1; entries are freed after they were taken out.
     let next = unsafe { (*entry).next };
     if FIRST.get() == entry {
@@ -123,8 +124,9 @@ unsafe fn unlink(entry: *mut Entry) {
 /// that come meanwhile.
 pub(super) fn run(images: &BTreeSet<u64>) {
     while let Some(entry) = latest(images) {
-        // SAFETY: an entry of this thread, freed at its end at the earliest.
+        // SAFETY: an entry of this thread's list, freed at the thread's end at the earliest.
         let (handler, object, holds) = unsafe {
+            unlink(entry);
             (*entry).ran = true;
             let record = &mut (*entry).record;
             let holds = std::mem::take(&mut record.holds);
@@ -149,7 +151,7 @@ fn latest(images: &BTreeSet<u64>) -> Option<*mut Entry> {
     while !at.is_null() {
         // SAFETY: entries of this thread are freed after they were taken out.
         let entry = unsafe { &*at };
-        if !entry.ran && images.contains(&entry.owner) {
+        if images.contains(&entry.owner) {
             return Some(at);
         }
         at = entry.next;
