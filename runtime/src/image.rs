@@ -145,7 +145,7 @@ impl Core {
         }
         let functions = match mode {
             Mode::Lazy if !files.is_empty() => {
-                self.stub_objects(tracker, &mut graph, ours, files)?
+                self.stub_objects(tracker, &image.life, &mut graph, ours, files)?
             }
             _ => HashMap::new(),
         };

@@ -23,7 +23,9 @@
 //! # Invariants
 //! - A closed image that nobody holds gets no hold any more: whoever registers then is refused.
 //! - What is parked was handed in while somebody held the image, and is released once, by
-//!   whoever drops the last hold of a closed one.
+//!   whoever drops the last hold.
+//! - An image is closed with what it was made of: what else goes may be parked there
+//!   ([`Life::park`]), but is no reason to close it.
 //!
 //! Holds, the end and what is parked change under one lock, which is taken for each
 //! registration and for nothing that is called often. It is taken under a pass of the gate, and
@@ -198,6 +200,20 @@ impl Life {
         drop(state);
         resource.release();
     }
+
+    /// Has `resource`, of an image that goes and that this one needs, go with the last hold;
+    /// it is given back if this one stays anyway, or nobody holds it. Under a pass.
+    pub(crate) fn park(&self, resource: Box<dyn Resource>) -> Result<(), Box<dyn Resource>> {
+        if self.root.as_ref().is_some_and(|root| !root.is_closed()) {
+            return Err(resource);
+        }
+        let mut state = self.state();
+        if state.holds == 0 || (self.root.is_none() && !state.closed) {
+            return Err(resource);
+        }
+        state.parked.push(resource);
+        Ok(())
+    }
 }
 
 impl Drop for Hold {
@@ -205,7 +221,7 @@ impl Drop for Hold {
         let _pass = service::enter();
         let mut state = self.0.state();
         state.holds -= 1;
-        if state.holds != 0 || !state.closed {
+        if state.holds != 0 {
             return;
         }
         let parked = std::mem::take(&mut state.parked);

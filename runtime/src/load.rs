@@ -282,7 +282,7 @@ impl Core {
             });
         }
         let functions = names.iter().filter_map(Name::function).collect();
-        tracker.attach(self.removal_of(functions))?;
+        tracker.attach(self.removal_of(&module.life, functions))?;
         self.names.define(tracker, names)?;
         Ok(count)
     }
@@ -340,7 +340,7 @@ impl Core {
                 _ => {}
             }
         }
-        tracker.attach(self.removal_of(own))?;
+        tracker.attach(self.removal_of(&module.life, own))?;
         self.names.define(tracker, names)?;
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! functions, memory. Removing the tracker releases the stubs (calls then go to the
 //! failure handler), and retires all code. Data goes once the last code is gone that was
 //! linked against it: whoever links against an image [holds](Holding) it. Before any of that,
-//! what the image registered to be called at the end of the process is called, and what others
+//! its destructors and what it registered to be called at the end of the process are called, and what others
 //! may still call of it stays for as long ([`life`](crate::life)).
 
 use std::collections::{BTreeMap, HashMap};
@@ -80,6 +80,10 @@ pub(crate) struct Owners {
     ranges: RwLock<BTreeMap<u64, (u64, Weak<Holding>)>>,
     thread_locals: RwLock<HashMap<u64, Weak<Holding>>>,
 }
+
+/// How many resolvers may choose each what another one chose. In a circle, no function has a
+/// body.
+const MOST_CHOICES: usize = 64;
 
 impl Holding {
     /// What its code is called in the table of code.
@@ -265,34 +269,50 @@ impl Core {
         Ok(holding)
     }
 
-    /// Removes functions that nobody is to call any more, once it is released: each of them
-    /// when the image goes that its body is of by then.
-    pub(crate) fn removal_of(self: &Arc<Self>, functions: Vec<FunctionId>) -> Box<dyn Resource> {
+    /// Removes functions of an image that nobody is to call any more, once it is released. What
+    /// stays of the image keeps them, and so does that of what replaced them.
+    pub(crate) fn removal_of(
+        self: &Arc<Self>,
+        image: &Arc<Life>,
+        functions: Vec<FunctionId>,
+    ) -> Box<dyn Resource> {
         let weak = Arc::downgrade(self);
+        let image = Arc::clone(image);
         Box::new(move || {
             let Some(core) = weak.upgrade() else { return };
             for id in functions {
                 let weak = Weak::clone(&weak);
-                let removal = move || {
+                let removal: Box<dyn Resource> = Box::new(move || {
                     if let Some(core) = weak.upgrade() {
                         core.remove_function(id);
                     }
-                };
-                match core.life_of(id) {
-                    Some(life) => life.release(Box::new(removal)),
-                    None => removal(),
+                });
+                let parked = image.park(removal);
+                let parked = parked.or_else(|removal| match core.life_of(id) {
+                    Some(body) => body.park(removal),
+                    None => Err(removal),
+                });
+                if let Err(removal) = parked {
+                    removal.release();
                 }
             }
         })
     }
 
     /// How long the body of a function stays that calls of it reach.
-    pub(crate) fn life_of(&self, id: FunctionId) -> Option<Arc<Life>> {
-        if let Some(Body::Module(function)) = self.body(id) {
-            return Some(Arc::clone(&function.module.life));
+    pub(crate) fn life_of(&self, mut id: FunctionId) -> Option<Arc<Life>> {
+        for _ in 0..MOST_CHOICES {
+            if let Some(Body::Module(function)) = self.body(id) {
+                return Some(Arc::clone(&function.module.life));
+            }
+            // Of an object, or what a resolver chose.
+            let at = self.stubs.entry(id).filter(|&at| self.heap.contains(at))?;
+            match self.stubs.function_at(at) {
+                Some(chosen) => id = chosen,
+                None => return Some(Arc::clone(self.owners.find(at)?.life())),
+            }
         }
-        // Of an object, or what a resolver chose.
-        self.life_at(self.stubs.entry(id)?)
+        None
     }
 
     /// How long what is at an address stays, if it is of an image.

@@ -256,6 +256,34 @@ fn merged(form: Form, _: Way) {
     end(0)
 }
 
+/// A function that goes, and the body that its resolver chose, which is another's and stays.
+fn chosen(form: Form, _: Way) {
+    let jit = session();
+    let stays = added(&jit, "stays", Way::Tracker);
+    stays.add(
+        form,
+        r#"static void last() { say("last"); }
+        extern "C" int body() { return atexit(last); }"#,
+    );
+    let goes = added(&jit, "goes", Way::Tracker);
+    goes.dylib.add_to_link_order(&stays.dylib).expect("alive");
+    goes.add(
+        form,
+        r#"extern "C" int body();
+        extern "C" int chosen() __attribute__((ifunc("choose")));
+        extern "C" void *choose() { return (void *)body; }"#,
+    );
+    initialize(&jit);
+    assert_eq!(goes.call("chosen"), 0);
+    let address = goes.dylib.lookup("chosen").expect("defined");
+    goes.remove();
+    // SAFETY: the stub of `chosen`.
+    let chosen: extern "C-unwind" fn() -> i32 = unsafe { std::mem::transmute(address) };
+    assert_eq!(chosen(), -1);
+    assert_eq!(stays.call("body"), 0);
+    end(0)
+}
+
 /// A thread that registers without pause does not keep others from removing.
 fn storm(form: Form, _: Way) {
     static STOP: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
@@ -305,6 +333,7 @@ fn case() {
         ("throws", throws),
         ("not_removed", not_removed),
         ("merged", merged),
+        ("chosen", chosen),
         ("storm", storm),
     ]);
 }
@@ -367,4 +396,11 @@ fn a_replacement_of_functions_of_two_images_registers() {
 #[test]
 fn a_removal_ends_while_others_register() {
     check("storm", BOTH, ONE, "all|removed", Ended::Status(0));
+}
+
+#[test]
+fn what_a_resolver_chose_stays_when_the_function_goes() {
+    let wanted = "called what was removed|last|last";
+    let forms = &[Form::Bitcode];
+    check("chosen", forms, ONE, wanted, Ended::Status(0));
 }

@@ -357,3 +357,20 @@ fn a_rollback_leaves_out_what_was_removed_and_defined_again() {
     };
     assert_eq!((call("f"), call("h")), (3, 1));
 }
+
+/// Resolvers that choose each other: there is nothing to be called, and nothing that lasts.
+#[test]
+fn functions_whose_resolvers_go_in_a_circle_are_removed() {
+    let jit = jit();
+    let tracker = jit.main().create_tracker().expect("a tracker");
+    let text = "@f = ifunc i32 (), ptr @choose_g
+         @g = ifunc i32 (), ptr @choose_f
+         define ptr @choose_g() { ret ptr @g }
+         define ptr @choose_f() { ret ptr @f }";
+    tracker.add_ir("m", text).expect("valid IR");
+    // SAFETY: the resolvers above.
+    unsafe { jit.initialize() };
+    // SAFETY: nobody calls them.
+    unsafe { tracker.remove() }.expect("once");
+    assert!(jit.lookup("f").is_err());
+}
