@@ -49,7 +49,7 @@ fn a_body_that_is_replaced_tells_the_address_of_its_name() {
             let function = jit.function::<extern "C" fn() -> u64>(name);
             function.expect("typed")
         });
-        let address = |name| jit.lookup(name).expect("defined") as u64;
+        let address = |name| jit.lookup(name).expect("defined");
         for plus in [1, 2, 3] {
             if plus > 1 {
                 let new = Replacement::ir("new", &module(plus, suffix));
