@@ -165,7 +165,7 @@ pub(crate) fn inherited(modules: &[Arc<Module>]) -> OnceLock<Labels> {
     let sure: Labels = sure
         .filter_map(|(name, meaning)| Some((name, meaning?)))
         .collect();
-    // None leaves room for those of its own assembly.
+    // It has no assembly of its own. Without labels it may be offered bodies that have some.
     let some = Some(sure).filter(|all| !all.is_empty());
     some.map_or_else(OnceLock::new, OnceLock::from)
 }
