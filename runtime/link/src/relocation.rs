@@ -103,6 +103,21 @@ pub(crate) struct Rule {
     pub(crate) range: Range,
 }
 
+impl Rule {
+    /// Whether the field holds an address, or a distance to it, in less than eight bytes; or
+    /// that of a thread-local from something that is the image's own.
+    pub(crate) fn is_short(&self) -> bool {
+        match self.expression {
+            Expression::Absolute | Expression::Relative | Expression::FromGot => self.width < 8,
+            Expression::ModuleOffset
+            | Expression::ThreadOffset
+            | Expression::ThreadOffsetWord
+            | Expression::Descriptor => true,
+            _ => false,
+        }
+    }
+}
+
 const fn row(name: &'static str, expression: Expression, width: usize, range: Range) -> Rule {
     Rule {
         name,

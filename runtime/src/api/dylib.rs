@@ -34,8 +34,10 @@ use crate::version::calls;
 /// ```
 #[derive(Clone)]
 pub struct Dylib {
-    pub(crate) jit: Jit,
+    /// Dropped first: the last handle of a session is to be the other one, which ends it under
+    /// a pass.
     pub(crate) dylib: uruk_session::Dylib,
+    pub(crate) jit: Jit,
 }
 
 impl Dylib {
@@ -58,7 +60,8 @@ impl Dylib {
     }
 
     /// Adds a module of LLVM bitcode. Its functions get their addresses at once
-    /// and are compiled when first called.
+    /// and are compiled when first called. Weak definitions, of data too, yield to what the
+    /// dylib, its link order or the process has.
     ///
     /// # Errors
     /// Unreadable bitcode, duplicate definitions, data that does not compile.

@@ -162,7 +162,7 @@ fn leave(core: &Arc<Core>, images: impl Fn() -> Vec<Arc<Life>>) -> Vec<Arc<Life>
     loop {
         let left = {
             let _pass = gate::enter();
-            let mut left = images();
+            let mut left = core.names.lives.going(images());
             left.retain(|image| !image.is_closed());
             left
         };
@@ -233,6 +233,10 @@ impl Tracker {
     /// process. As long as other threads have `thread_local` objects of it, what was removed
     /// has no names any more, but stays otherwise. So it does until a key of `pthread_key_create` is deleted whose destructor is
     /// in there. To be called without a lock that a handler could want.
+    ///
+    /// What modules elsewhere have weak definitions of and share with it (inline variables and
+    /// functions, classes, `common` variables) stays as long as they do, handlers included.
+    /// Only its other names are free before.
     ///
     /// # Safety
     /// 1. Nobody keeps using addresses of its data, or of functions of object files,

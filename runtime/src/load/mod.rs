@@ -5,52 +5,40 @@ pub(crate) mod bind;
 pub(crate) mod hooks;
 pub(crate) mod image;
 pub(crate) mod labels;
+mod missing;
 pub(crate) mod names;
 pub(crate) mod objects;
 pub(crate) mod own;
 pub(crate) mod room;
 pub(crate) mod start;
 pub(crate) mod untrusted;
+pub(crate) mod weak;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use tracing::{info, warn};
+use tracing::info;
 use uruk_base::FunctionId;
 use uruk_codegen::{Bitcode, Kind, Linkage, ModuleSummary, Placement, SymbolId};
-use uruk_link::{Binding as LinkBinding, Graph, Kind as LinkKind, Need, Object};
-use uruk_session::Tracker;
+use uruk_link::{Binding as LinkBinding, Graph, Kind as LinkKind, Object};
+use uruk_session::{Dylib, Tracker};
 
 use self::bind::{Input, ObjectSymbol};
-use crate::api::error::{Error, Missing};
+use crate::api::error::Error;
 use crate::core::{Core, Function, Module, static_name};
 use crate::guest::program::Mode;
 use crate::load::hooks::{Hook, Target};
 use crate::load::image::Image;
 use crate::load::names::{Definition, Name};
+use crate::removal::bonds::Remaining;
 use crate::removal::life::Life;
 use crate::told::stats::Counters;
 
-/// Functions and variables of libraries that programs are known to replace.
-const INTERPOSERS: [&str; 12] = [
-    "malloc",
-    "calloc",
-    "realloc",
-    "free",
-    "memalign",
-    "aligned_alloc",
-    "posix_memalign",
-    "environ",
-    "_Znwm",
-    "_Znam",
-    "_ZdlPv",
-    "_ZdaPv",
-];
-
 /// One input, told by its kind. LLVM has not seen it: it does so on a thread that it can
 /// take down.
+#[derive(Clone)]
 pub(crate) enum Source {
     Bitcode(Bitcode),
     Text { file: String, text: String },
@@ -112,6 +100,7 @@ impl Core {
     pub(crate) fn load(
         self: &Arc<Self>,
         tracker: &Tracker,
+        remaining: Option<Arc<Remaining>>,
         sources: Vec<Source>,
         mode: Mode,
     ) -> Result<Image, Error> {
@@ -119,6 +108,9 @@ impl Core {
         let start = Instant::now();
         let life: Arc<Life> = Arc::default();
         self.names.lives.note(tracker, &life);
+        if let Some(remaining) = &remaining {
+            remaining.note(&life);
+        }
         let mut modules = Vec::new();
         let mut objects = Vec::new();
         let mut object_symbols = Vec::new();
@@ -136,7 +128,14 @@ impl Core {
             module.life = Arc::clone(&life);
             modules.push((file, Arc::new(module)));
         }
-        let image = self.bind(tracker, life, modules, objects, &object_symbols, mode)?;
+        let image = Image {
+            life,
+            remaining,
+            modules,
+            objects,
+            ..Image::default()
+        };
+        let image = self.bind(tracker, image, &object_symbols, mode)?;
         Counters::add_time(&self.counters.load_ns, start);
         self.warn_of_interposers(&image);
         info!(
@@ -152,52 +151,21 @@ impl Core {
     fn bind(
         self: &Arc<Self>,
         tracker: &Tracker,
-        life: Arc<Life>,
-        modules: Vec<(usize, Arc<Module>)>,
-        objects: Vec<(String, Arc<[u8]>)>,
+        mut image: Image,
         object_symbols: &[(usize, Vec<ObjectSymbol>)],
         mode: Mode,
     ) -> Result<Image, Error> {
         let dylib = &tracker.dylib();
-        let mut inputs: Vec<(usize, Input<'_>)> = Vec::new();
-        for (file, module) in &modules {
-            let summary = module.readers.summary();
-            inputs.push((
-                *file,
-                Input::Module {
-                    file: module.readers.bitcode().name(),
-                    summary,
-                },
-            ));
+        image.number = self.images.fetch_add(1, Ordering::Relaxed);
+        let number = image.number;
+        let binding = self.bind_inputs(dylib, &image, object_symbols)?;
+        self.check_yielded(dylib, &image, object_symbols, &binding.yielded)?;
+        let remaining = image.remaining.as_deref();
+        self.bind_to(tracker, &image.life, remaining, &binding.yielded)?;
+        if !image.objects.is_empty() {
+            let yielded = binding.yielded.iter().map(|(name, _)| name.clone());
+            image.discarded.extend(yielded);
         }
-        for ((file, symbols), (name, _)) in object_symbols.iter().zip(&objects) {
-            inputs.push((
-                *file,
-                Input::Object {
-                    file: name,
-                    symbols,
-                },
-            ));
-        }
-        inputs.sort_by_key(|(file, _)| *file);
-        let in_order: Vec<Input<'_>> = inputs.into_iter().map(|(_, input)| input).collect();
-        let number = self.images.fetch_add(1, Ordering::Relaxed);
-        let provided = |name: &str| self.names.find(dylib, name).is_some();
-        let binding = bind::bind(number, &in_order, &provided)?;
-        drop(in_order);
-
-        let mut image = Image {
-            number,
-            life,
-            late: false,
-            modules,
-            objects,
-            discarded: Vec::new(),
-            object_functions: Vec::new(),
-            constructors: Vec::new(),
-            destructors: Vec::new(),
-            ifuncs: Vec::new(),
-        };
         let mut plans = binding.plans;
         for (file, module) in &image.modules {
             let mut plan = std::mem::take(&mut plans[*file]);
@@ -205,15 +173,16 @@ impl Core {
             module.set_plan(Arc::new(plan));
         }
         self.replacing.register(tracker, &image.modules)?;
+        let remaining = image.remaining.clone();
         for (_, module) in &image.modules {
-            let count = self.define_functions(tracker, module, mode)?;
+            let count = self.define_functions(tracker, remaining.as_deref(), module, mode)?;
             self.counters.functions.fetch_add(count, Ordering::Relaxed);
             if mode == Mode::Eager {
                 self.counters.compiled.fetch_add(count, Ordering::Relaxed);
             }
         }
         for (_, module) in &image.modules {
-            self.define_aliases(tracker, module, &mut image.ifuncs)?;
+            self.define_aliases(tracker, remaining.as_deref(), module, &mut image.ifuncs)?;
         }
         for (file, module) in &image.modules {
             let summary = module.readers.summary();
@@ -252,11 +221,50 @@ impl Core {
         Ok(image)
     }
 
+    /// Decides which definition of each name counts.
+    fn bind_inputs(
+        &self,
+        dylib: &Dylib,
+        image: &Image,
+        object_symbols: &[(usize, Vec<ObjectSymbol>)],
+    ) -> Result<bind::Binding, Error> {
+        let mut inputs: Vec<(usize, Input<'_>)> = Vec::new();
+        for (file, module) in &image.modules {
+            let summary = module.readers.summary();
+            inputs.push((
+                *file,
+                Input::Module {
+                    file: module.readers.bitcode().name(),
+                    summary,
+                },
+            ));
+        }
+        for ((file, symbols), (name, _)) in object_symbols.iter().zip(&image.objects) {
+            inputs.push((
+                *file,
+                Input::Object {
+                    file: name,
+                    symbols,
+                },
+            ));
+        }
+        inputs.sort_by_key(|(file, _)| *file);
+        let in_order: Vec<Input<'_>> = inputs.into_iter().map(|(_, input)| input).collect();
+        let modules = image.modules.iter();
+        let symbols = modules.flat_map(|(_, module)| &module.readers.summary().symbols);
+        let of_objects = object_symbols.iter().flat_map(|(_, symbols)| symbols);
+        let surroundings =
+            self.surroundings(dylib, symbols, of_objects, image.remaining.as_deref());
+        let provided = |name: &str| self.names.find(dylib, name).is_some();
+        bind::bind(image.number, &in_order, &provided, &surroundings)
+    }
+
     /// Gives each function the module defines a stub, unless it is compiled with the
     /// rest; how many there are.
     fn define_functions(
         self: &Arc<Self>,
         tracker: &Tracker,
+        remaining: Option<&Remaining>,
         module: &Arc<Module>,
         mode: Mode,
     ) -> Result<u64, Error> {
@@ -294,7 +302,7 @@ impl Core {
         }
         let functions = names.iter().filter_map(Name::function).collect();
         tracker.attach(self.removal_of(&module.life, functions))?;
-        self.names.define(tracker, names)?;
+        self.define_names(tracker, remaining, names)?;
         Ok(count)
     }
 
@@ -302,6 +310,7 @@ impl Core {
     fn define_aliases(
         self: &Arc<Self>,
         tracker: &Tracker,
+        remaining: Option<&Remaining>,
         module: &Arc<Module>,
         ifuncs: &mut Vec<(FunctionId, Target)>,
     ) -> Result<(), Error> {
@@ -352,93 +361,8 @@ impl Core {
             }
         }
         tracker.attach(self.removal_of(&module.life, own))?;
-        self.names.define(tracker, names)?;
+        self.define_names(tracker, remaining, names)?;
         Ok(())
-    }
-
-    /// Says which definitions a natively linked program would impose on libraries and
-    /// this one does not: libraries of the process keep calling their own.
-    fn warn_of_interposers(&self, image: &Image) {
-        for (_, module) in &image.modules {
-            for info in &module.readers.summary().symbols {
-                let defined = matches!(info.linkage, Linkage::Strong | Linkage::Weak);
-                if defined && INTERPOSERS.contains(&&*info.name) {
-                    let file = module.readers.bitcode().name();
-                    let symbol = &info.name;
-                    warn!(
-                        file,
-                        symbol, "libraries of the process do not see this definition"
-                    );
-                }
-            }
-        }
-    }
-
-    /// Every symbol the modules need and nothing defines, before any of it is linked;
-    /// names that only linking defines are left to the linker's own report.
-    pub(crate) fn check_missing(&self, image: &Image) -> Result<(), Error> {
-        let mut missing: Vec<Missing> = Vec::new();
-        // Assembly may define what the symbol tables do not show.
-        let has_asm = image
-            .modules
-            .iter()
-            .any(|(_, m)| m.readers.summary().has_inline_asm);
-        for (_, module) in &image.modules {
-            let summary = module.readers.summary();
-            let suspects = self.undefined_in(module);
-            if suspects.is_empty() || has_asm {
-                continue;
-            }
-            // A declaration alone needs nothing: only what bodies or data mention.
-            let users = module.readers.reader()?.users(&suspects)?;
-            for (symbol, users) in suspects.iter().zip(users) {
-                if users.is_empty() {
-                    continue;
-                }
-                let file = module.readers.bitcode().name();
-                let users = users.iter().map(|user| format!("{file}: {user}"));
-                let name = &summary.symbols[symbol.index()].name;
-                match missing.iter_mut().find(|m| m.symbol == *name) {
-                    Some(known) => known.needed_by.extend(users),
-                    None => missing.push(Missing {
-                        symbol: name.clone(),
-                        needed_by: users.collect(),
-                    }),
-                }
-            }
-        }
-        if missing.is_empty() {
-            Ok(())
-        } else {
-            Err(Error::MissingSymbols { missing })
-        }
-    }
-
-    fn undefined_in(&self, module: &Module) -> Vec<SymbolId> {
-        let summary = module.readers.summary();
-        let plan = module.plan();
-        let undefined = |(index, info): (usize, &uruk_codegen::SymbolInfo)| {
-            let id = SymbolId(index as u32);
-            let import = plan.import(id);
-            let is_reference = info.linkage == Linkage::Declared
-                || (info.linkage.is_definition() && !import.defined);
-            let bounds = info.name.starts_with("__start_") || info.name.starts_with("__stop_");
-            if !is_reference || import.bound || bounds || info.name.starts_with("llvm.") {
-                return None;
-            }
-            let thread_local = info.kind == Kind::ThreadLocal;
-            let mut need = Need::default();
-            need.thread_local = thread_local;
-            self.resolve(&module.dylib, &info.name, need)
-                .is_none()
-                .then_some(id)
-        };
-        summary
-            .symbols
-            .iter()
-            .enumerate()
-            .filter_map(undefined)
-            .collect()
     }
 }
 
@@ -459,12 +383,21 @@ pub(crate) fn function_base(summary: &ModuleSummary, mut symbol: SymbolId) -> Op
 
 fn object_definitions(file: &str, bytes: &[u8]) -> Result<Vec<ObjectSymbol>, Error> {
     let graph = Graph::new(vec![Object::parse(file, bytes)?])?;
+    let near = graph.reached_near();
     Ok(graph
-        .definitions()
-        .map(|d| ObjectSymbol {
+        .places()
+        .filter(|place| !weak::is_own(&place.definition))
+        .map(|place| (place.definition, place.grouped))
+        .map(|(d, grouped)| ObjectSymbol {
             name: d.name.to_owned(),
-            strong: d.binding == LinkBinding::Strong,
+            strong: d.binding == LinkBinding::Strong && !grouped,
+            common: d.binding == LinkBinding::Common,
+            hidden: d.hidden,
             data: d.kind == LinkKind::Data,
+            thread_local: d.kind == LinkKind::Tls,
+            grouped,
+            far: !near.contains(d.name),
+            size: d.size,
         })
         .collect())
 }

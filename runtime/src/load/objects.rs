@@ -31,9 +31,9 @@ use uruk_tiering::{Entry, Purpose, VersionError};
 
 use crate::api::error::Error;
 use crate::core::{Body, Core, static_name};
+use crate::load::image::Image;
 use crate::load::names::{Definition, Name};
 use crate::removal::Holding;
-use crate::removal::life::Life;
 
 /// An object file whose functions have stubs.
 pub(crate) struct ObjectFile {
@@ -249,7 +249,7 @@ impl Core {
     pub(crate) fn stub_objects(
         self: &Arc<Self>,
         tracker: &Tracker,
-        image: &Arc<Life>,
+        image: &Image,
         graph: &mut Graph<'_>,
         ours: usize,
         files: Vec<(String, Apart)>,
@@ -287,8 +287,8 @@ impl Core {
         if functions.is_empty() && yielding.is_empty() {
             return Ok(HashMap::new());
         }
-        tracker.attach(self.removal_of(image, by_place.into_values().collect()))?;
-        self.names.define(tracker, names)?;
+        tracker.attach(self.removal_of(&image.life, by_place.into_values().collect()))?;
+        self.define_names(tracker, image.remaining.as_deref(), names)?;
         graph.preempt(|definition| {
             functions.contains_key(definition.name) || yielding.contains(&definition.name)
         });

@@ -12,6 +12,7 @@ use crate::fork::sacrificial::sacrificial;
 use crate::guest::program::Mode;
 use crate::load::Source;
 use crate::load::image::Image;
+use crate::removal::bonds::Remaining;
 
 /// What the data of an image left to be done by whoever starts it.
 #[derive(Default)]
@@ -25,10 +26,12 @@ pub(crate) struct Started {
 
 impl Core {
     /// Binds `sources`, checks that nothing is missing, and compiles and links their
-    /// data, on a thread that LLVM can take down.
+    /// data, on a thread that LLVM can take down. Names that may remain when the image is
+    /// removed go to `remaining`.
     pub(crate) fn load_and_start(
         self: &Arc<Self>,
         tracker: &Tracker,
+        remaining: Option<Arc<Remaining>>,
         sources: Vec<Source>,
         mode: Mode,
     ) -> Result<(Image, Started), Error> {
@@ -49,7 +52,7 @@ impl Core {
             .iter()
             .all(|source| matches!(source, Source::Object { .. }));
         let work = move || {
-            let image = core.load(&tracker, sources, mode)?;
+            let image = core.load(&tracker, remaining, sources, mode)?;
             core.check_missing(&image)?;
             let started = core.link_data(&tracker, &image, mode)?;
             Ok((image, started))

@@ -39,6 +39,7 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_session::{Dylib, DylibId, Resource, Tracker, TrackerEvent, TrackerKey};
 
 use crate::fork::gate;
+use crate::removal::bonds::Bonds;
 
 /// See the module.
 pub(crate) struct Life {
@@ -47,6 +48,8 @@ pub(crate) struct Life {
     state: Mutex<State>,
     /// The image whose functions it replaced.
     root: Option<Arc<Life>>,
+    /// Images whose weak definitions yielded to its own.
+    pub(crate) bonds: Bonds,
 }
 
 #[derive(Default)]
@@ -75,6 +78,8 @@ pub(crate) struct Lives(Arc<Mutex<Table>>);
 #[derive(Default)]
 struct Table {
     trackers: HashMap<TrackerKey, Under>,
+    /// Images that were removed while others were bound to them.
+    bound: Vec<Weak<Life>>,
     /// Images that were removed while somebody held them.
     stay: Vec<Weak<Life>>,
 }
@@ -104,6 +109,7 @@ impl Default for Life {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             state: Mutex::default(),
             root: None,
+            bonds: Bonds::default(),
         }
     }
 }
@@ -154,6 +160,8 @@ impl Life {
         let mut state = self.state();
         if !state.released {
             state.closed = false;
+            drop(state);
+            self.bonds.reopen();
         }
     }
 
@@ -188,8 +196,18 @@ impl Life {
         Box::new(move || life.release(Box::new(resource)))
     }
 
-    /// Releases what the image was made of, now or with the last hold. Under a pass.
-    pub(crate) fn release(&self, resource: Box<dyn Resource>) {
+    /// Releases what the image was made of, when nobody is bound to it any more, and then now or
+    /// with the last hold. Under a pass.
+    pub(crate) fn release(self: &Arc<Self>, resource: Box<dyn Resource>) {
+        let (life, own) = (Arc::clone(self), Arc::clone(self));
+        let unbound = move || life.release_unbound(resource);
+        // Who is bound to what was replaced calls what replaced it.
+        self.root()
+            .bonds
+            .after(Box::new(move || own.bonds.after(Box::new(unbound))));
+    }
+
+    fn release_unbound(&self, resource: Box<dyn Resource>) {
         let mut state = self.state();
         state.closed = true;
         state.released = true;
@@ -252,15 +270,22 @@ impl Lives {
 
     /// The session's trackers are what they are here, too.
     pub(crate) fn follow(&self, event: &TrackerEvent) {
-        let table = &mut *self.lock();
-        let held = &mut table.trackers;
+        let Table {
+            trackers: held,
+            bound,
+            stay,
+        } = &mut *self.lock();
         match *event {
             TrackerEvent::Removed { tracker, .. } => {
                 let stays = |life: &Weak<Life>| life.upgrade().is_some_and(|life| life.is_held());
+                let is_bound = |life: &Weak<Life>| life.upgrade().is_some_and(|l| l.bonds.any());
                 let removed = held.remove(&tracker);
-                table.stay.retain(stays);
-                let removed = removed.into_iter().flat_map(|under| under.images);
-                table.stay.extend(removed.filter(stays));
+                stay.retain(stays);
+                bound.retain(is_bound);
+                for life in removed.into_iter().flat_map(|under| under.images) {
+                    bound.extend(is_bound(&life).then(|| life.clone()));
+                    stay.extend(stays(&life).then_some(life));
+                }
             }
             TrackerEvent::Transferred { from, to, .. } => {
                 if let Some(mut moved) = held.remove(&from) {
@@ -296,6 +321,30 @@ impl Lives {
         let table = self.lock();
         let mut stay = table.stay.iter().filter_map(Weak::upgrade);
         stay.any(|life| life.is_held())
+    }
+
+    /// What goes if `removed` is removed: those of these images that only such are bound to which
+    /// go themselves, and those that were removed before and had to stay for them.
+    pub(crate) fn going(&self, removed: Vec<Arc<Life>>) -> Vec<Arc<Life>> {
+        let stayed = self.lock().bound.clone();
+        let mut left = removed;
+        left.extend(
+            stayed
+                .iter()
+                .filter_map(Weak::upgrade)
+                .filter(|l| l.bonds.any()),
+        );
+        let mut going: Vec<Arc<Life>> = Vec::new();
+        loop {
+            let numbers: Vec<u64> = going.iter().map(|life| life.number()).collect();
+            let goes = |life: &Arc<Life>| life.bonds.end_with(&numbers);
+            let (more, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(goes);
+            if more.is_empty() {
+                return going;
+            }
+            going.extend(more);
+            left = rest;
+        }
     }
 
     /// All images that were not removed.

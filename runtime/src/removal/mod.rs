@@ -7,6 +7,7 @@
 //! its destructors and what it registered to be called at the end of the process are called, and
 //! what others may still call of it stays for as long ([`life`]).
 
+pub(crate) mod bonds;
 pub(crate) mod life;
 pub(crate) mod removed;
 
@@ -36,6 +37,9 @@ use crate::reclaim::Notes;
 use crate::removal::life::Life;
 use crate::version::blocks::{Code, Piece, Rest, split};
 use crate::version::calls;
+
+/// How often an input is bound anew because others that were added meanwhile had its names first.
+const ATTEMPTS: u32 = 100;
 
 /// The memory of an image's data and of its functions that have no versions. It goes
 /// when nobody holds it any more.
@@ -136,6 +140,11 @@ impl Owners {
         (address <= *end).then(|| holding.upgrade()).flatten()
     }
 
+    /// Of the image that thread-locals are of.
+    pub(crate) fn life_of_thread_locals(&self, module: u64) -> Option<Arc<Life>> {
+        Some(Arc::clone(self.find_thread_locals(module)?.life()))
+    }
+
     fn find_thread_locals(&self, module: u64) -> Option<Arc<Holding>> {
         let held = self.thread_locals.read();
         held.unwrap_or_else(PoisonError::into_inner)
@@ -148,20 +157,39 @@ impl Core {
     /// Adds an input under `tracker`: all of it, or nothing.
     pub(crate) fn add(self: &Arc<Self>, tracker: &Tracker, source: Source) -> Result<(), Error> {
         let _pass = gate::enter();
-        let own = tracker.dylib().create_tentative_tracker()?;
-        let loaded = self.load_and_start(&own, vec![source], Mode::Lazy);
-        let (image, started) = match loaded {
-            Ok(loaded) => loaded,
-            Err(cause) => {
-                // What the definitions took the place of is there again. Not left to the last
-                // handle: a thread that LLVM took down keeps one. Defunct only if the dylib is,
-                // and then its definitions are gone, too.
-                let _ = own.remove();
-                return Err(cause);
+        let mut attempts = 1..=ATTEMPTS;
+        let (own, image, started, remaining) = loop {
+            let own = tracker.dylib().create_tentative_tracker()?;
+            let remaining = self.remaining(&tracker.dylib())?;
+            let names = Some(Arc::clone(&remaining));
+            let loaded = self.load_and_start(&own, names, vec![source.clone()], Mode::Lazy);
+            match loaded {
+                Ok((image, started)) => {
+                    if let Err(cause) = self.keep_remaining(&own, &image.life, &remaining) {
+                        remaining.remove();
+                        return Err(cause);
+                    }
+                    break (own, image, started, remaining);
+                }
+                Err(cause) => {
+                    // What the definitions took the place of is there again. Not left to the
+                    // last handle: a thread that LLVM took down keeps one. Defunct only if the
+                    // dylib is, and then its definitions are gone, too.
+                    remaining.remove();
+                    let _ = own.remove();
+                    // Each that is late lets another one be done.
+                    if !remaining.is_late() || attempts.next().is_none() {
+                        return Err(cause);
+                    }
+                }
             }
         };
         let hooks = Hooks::of(self, &image, &started);
-        own.transfer_to(tracker)?;
+        if let Err(cause) = own.transfer_to(tracker) {
+            remaining.remove();
+            return Err(cause.into());
+        }
+        remaining.finish();
         self.pending
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -263,10 +291,13 @@ impl Core {
         }))?;
         let core = Arc::downgrade(self);
         let number = image.number;
+        let life = Arc::clone(&image.life);
         tracker.attach(Box::new(move || {
-            if let Some(core) = core.upgrade() {
-                core.forget_image(number, thread_locals);
-            }
+            life.bonds.after(Box::new(move || {
+                if let Some(core) = core.upgrade() {
+                    core.forget_image(number, thread_locals);
+                }
+            }));
         }))?;
         Ok(holding)
     }
@@ -362,7 +393,8 @@ impl Core {
     pub(crate) fn leave_all(self: &Arc<Self>) {
         let images = {
             let _pass = gate::enter();
-            self.names.lives.all()
+            let lives = &self.names.lives;
+            lives.going(lives.all())
         };
         let ours = threads::is_ours();
         let held = !ours && self.leave(&images);

@@ -1,0 +1,112 @@
+//! Names that an image needs and nothing defines, and what is to be said about others.
+
+use tracing::warn;
+use uruk_codegen::{Kind, Linkage, SymbolId};
+use uruk_link::Need;
+
+use super::image::Image;
+use crate::api::error::{Error, Missing};
+use crate::core::{Core, Module};
+
+/// Functions and variables of libraries that programs are known to replace.
+const INTERPOSERS: [&str; 12] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "environ",
+    "_Znwm",
+    "_Znam",
+    "_ZdlPv",
+    "_ZdaPv",
+];
+
+impl Core {
+    /// Says which definitions a natively linked program would impose on libraries and
+    /// this one does not: libraries of the process keep calling their own.
+    pub(super) fn warn_of_interposers(&self, image: &Image) {
+        for (_, module) in &image.modules {
+            for info in &module.readers.summary().symbols {
+                let defined = matches!(info.linkage, Linkage::Strong | Linkage::Weak);
+                if defined && INTERPOSERS.contains(&&*info.name) {
+                    let file = module.readers.bitcode().name();
+                    let symbol = &info.name;
+                    warn!(
+                        file,
+                        symbol, "libraries of the process do not see this definition"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Every symbol the modules need and nothing defines, before any of it is linked;
+    /// names that only linking defines are left to the linker's own report.
+    pub(crate) fn check_missing(&self, image: &Image) -> Result<(), Error> {
+        let mut missing: Vec<Missing> = Vec::new();
+        // Assembly may define what the symbol tables do not show.
+        let has_asm = image
+            .modules
+            .iter()
+            .any(|(_, m)| m.readers.summary().has_inline_asm);
+        for (_, module) in &image.modules {
+            let summary = module.readers.summary();
+            let suspects = self.undefined_in(module);
+            if suspects.is_empty() || has_asm {
+                continue;
+            }
+            // A declaration alone needs nothing: only what bodies or data mention.
+            let users = module.readers.reader()?.users(&suspects)?;
+            for (symbol, users) in suspects.iter().zip(users) {
+                if users.is_empty() {
+                    continue;
+                }
+                let file = module.readers.bitcode().name();
+                let users = users.iter().map(|user| format!("{file}: {user}"));
+                let name = &summary.symbols[symbol.index()].name;
+                match missing.iter_mut().find(|m| m.symbol == *name) {
+                    Some(known) => known.needed_by.extend(users),
+                    None => missing.push(Missing {
+                        symbol: name.clone(),
+                        needed_by: users.collect(),
+                    }),
+                }
+            }
+        }
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::MissingSymbols { missing })
+        }
+    }
+
+    fn undefined_in(&self, module: &Module) -> Vec<SymbolId> {
+        let summary = module.readers.summary();
+        let plan = module.plan();
+        let undefined = |(index, info): (usize, &uruk_codegen::SymbolInfo)| {
+            let id = SymbolId(index as u32);
+            let import = plan.import(id);
+            let is_reference = info.linkage == Linkage::Declared
+                || (info.linkage.is_definition() && !import.defined);
+            let bounds = info.name.starts_with("__start_") || info.name.starts_with("__stop_");
+            if !is_reference || import.bound || bounds || info.name.starts_with("llvm.") {
+                return None;
+            }
+            let thread_local = info.kind == Kind::ThreadLocal;
+            let mut need = Need::default();
+            need.thread_local = thread_local;
+            self.resolve(&module.dylib, &info.name, need)
+                .is_none()
+                .then_some(id)
+        };
+        summary
+            .symbols
+            .iter()
+            .enumerate()
+            .filter_map(undefined)
+            .collect()
+    }
+}

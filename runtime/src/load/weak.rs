@@ -1,0 +1,315 @@
+//! Weak definitions: what they yield to. How long that stays is [`bonds`](crate::removal::bonds)' affair.
+//!
+//! When an image is bound, its weak definitions yield to what a search from its dylib finds:
+//!
+//! | definition | yields to |
+//! |---|---|
+//! | hidden, or tentative (`common`) | what its own dylib has |
+//! | a weak function | what its own dylib has, and the link order |
+//! | weak data, weak thread-locals | these, and the process |
+//! | weak data of a whole program | the process only if all definitions are equal (ODR) |
+//! | weak data of an object that code reaches without the GOT | the process not: it is too far |
+//!
+//! A strong definition in a COMDAT group counts as weak: others may have a copy. Functions of
+//! the process are no reason to yield: calls could then not be counted, replaced, or inlined.
+//! A program comes before its libraries in a native search, but libraries of this process know
+//! nothing of it; where all definitions are equal, one that both use is what counts.
+//!
+//! Data is in use from when it is linked: other data may hold its address, code its value. So
+//! a weak variable that was chosen counts as strong from then on, and a strong definition that
+//! comes later is a duplicate. A weak function that nobody looked up yet gives way.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError};
+
+use uruk_codegen::{CodegenError, Kind, Linkage, SymbolId, SymbolInfo};
+use uruk_session::Dylib;
+
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::fork::sacrificial;
+use crate::load::bind::ObjectSymbol;
+use crate::load::image::Image;
+use crate::load::names::Definition;
+use crate::removal::bonds::Remaining;
+
+/// What definitions in an image would yield to.
+#[derive(Default)]
+pub(crate) struct Surroundings {
+    own: HashMap<Box<str>, Definition>,
+    linked: HashMap<Box<str>, Definition>,
+    all: HashMap<Box<str>, Definition>,
+    thread_locals: HashMap<Box<str>, Definition>,
+    program: bool,
+}
+
+/// How far a search goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Own,
+    Linked,
+    All,
+    /// The link order, and thread-locals of the process.
+    ThreadLocals,
+}
+
+#[cfg(test)]
+impl Surroundings {
+    /// In which data of these names is.
+    pub(crate) fn with(names: &[&str]) -> Surroundings {
+        let at = |name: &&str| (Box::from(*name), Definition::Address(64));
+        let all: HashMap<_, _> = names.iter().map(at).collect();
+        Surroundings {
+            own: all.clone(),
+            linked: all.clone(),
+            all,
+            ..Surroundings::default()
+        }
+    }
+}
+
+impl Surroundings {
+    /// What a definition of a module yields to.
+    pub(crate) fn of_symbol(&self, info: &SymbolInfo) -> Option<Definition> {
+        self.find(reach_of_symbol(info, self.program)?, &info.name)
+    }
+
+    /// What a definition of an object file yields to.
+    pub(crate) fn of_object(&self, symbol: &ObjectSymbol) -> Option<Definition> {
+        self.find(reach_of_object(symbol, self.program)?, &symbol.name)
+    }
+
+    fn find(&self, reach: Reach, name: &str) -> Option<Definition> {
+        let found = match reach {
+            Reach::Own => &self.own,
+            Reach::Linked => &self.linked,
+            Reach::All => &self.all,
+            Reach::ThreadLocals => &self.thread_locals,
+        };
+        found.get(name).copied()
+    }
+}
+
+/// Whether a definition of an object is for itself alone, although it is global: compilers give
+/// each object a word of its own that leads to a personality, and linkers merge them.
+pub(crate) fn is_own(definition: &uruk_link::Definition<'_>) -> bool {
+    definition.hidden && definition.name.starts_with("DW.ref.")
+}
+
+fn reach_of_symbol(info: &SymbolInfo, program: bool) -> Option<Reach> {
+    let grouped = info.linkage == Linkage::Strong && info.comdat.is_some();
+    match info.linkage {
+        Linkage::Common => Some(Reach::Own),
+        Linkage::Weak | Linkage::Strong if info.linkage == Linkage::Weak || grouped => {
+            Some(match info.kind {
+                _ if info.hidden => Reach::Own,
+                Kind::Data if !program || info.odr => Reach::All,
+                Kind::ThreadLocal if !program || info.odr => Reach::ThreadLocals,
+                _ => Reach::Linked,
+            })
+        }
+        _ => None,
+    }
+}
+
+fn reach_of_object(symbol: &ObjectSymbol, program: bool) -> Option<Reach> {
+    match symbol {
+        ObjectSymbol { strong: true, .. } => None,
+        ObjectSymbol { common: true, .. } | ObjectSymbol { hidden: true, .. } => Some(Reach::Own),
+        ObjectSymbol {
+            thread_local: true,
+            grouped,
+            ..
+        } if !program || *grouped => Some(Reach::ThreadLocals),
+        // C++ has its equal definitions in groups; nothing else tells.
+        ObjectSymbol {
+            data: true,
+            far: true,
+            grouped,
+            ..
+        } if !program || *grouped => Some(Reach::All),
+        _ => Some(Reach::Linked),
+    }
+}
+
+impl Core {
+    /// Finds what weak definitions in modules and objects that are added to `dylib` yield to.
+    pub(crate) fn surroundings<'a>(
+        &self,
+        dylib: &Dylib,
+        symbols: impl Iterator<Item = &'a SymbolInfo>,
+        objects: impl Iterator<Item = &'a ObjectSymbol>,
+        remaining: Option<&Remaining>,
+    ) -> Surroundings {
+        let program = self.is_program();
+        let mut wanted: [HashSet<&str>; 4] = Default::default();
+        let reached = symbols.map(|info| (reach_of_symbol(info, program), &*info.name));
+        let of_objects = objects.map(|one| (reach_of_object(one, program), &*one.name));
+        for (reach, name) in reached.chain(of_objects) {
+            if let Some(reach) = reach {
+                wanted[reach as usize].insert(name);
+            }
+        }
+        if let Some(remaining) = remaining {
+            remaining.note_asked(wanted.iter().flatten());
+        }
+        if program {
+            // Nothing of it was there before it.
+            wanted[Reach::Own as usize].clear();
+            wanted[Reach::Linked as usize].clear();
+        }
+        let order = dylib.search_order();
+        let linked = order.iter().filter(|(d, _)| d != self.names.host());
+        let linked: Vec<_> = linked.cloned().collect();
+        let [own, of_linked, all, thread_locals] = wanted;
+        let mut found = Surroundings {
+            own: self.names.find_all(&linked[..1], own),
+            linked: self.names.find_all(&linked, of_linked),
+            all: self.names.find_all(&order, all),
+            thread_locals: self.names.find_all(&linked, thread_locals.clone()),
+            program,
+        };
+        for name in thread_locals {
+            let process = || self.process.read().unwrap_or_else(PoisonError::into_inner);
+            if !found.thread_locals.contains_key(name)
+                && let Some((module, offset)) = process().find_tls(name)
+            {
+                let definition = Definition::Tls { module, offset };
+                found.thread_locals.insert(name.into(), definition);
+            }
+        }
+        found
+    }
+}
+
+/// A definition that yielded.
+struct Yielded<'a> {
+    file: &'a str,
+    name: &'a str,
+    /// False if what is there is something else.
+    fits: bool,
+    /// Of a tentative one.
+    size: Option<u64>,
+}
+
+impl Core {
+    /// What yields is to be of the kind of what there is, and a tentative definition no larger.
+    pub(crate) fn check_yielded(
+        self: &Arc<Self>,
+        dylib: &Dylib,
+        image: &Image,
+        object_symbols: &[(usize, Vec<ObjectSymbol>)],
+        yielded: &[(Box<str>, Definition)],
+    ) -> Result<(), Error> {
+        let found = yielded.iter().map(|(name, meaning)| (&**name, *meaning));
+        let found: HashMap<&str, Definition> = found.collect();
+        for (_, module) in &image.modules {
+            let summary = module.readers.summary();
+            for (index, info) in summary.symbols.iter().enumerate() {
+                let definition = match found.get(&*info.name) {
+                    Some(&meaning) if info.linkage.is_definition() && !is_local(info) => meaning,
+                    _ => continue,
+                };
+                let id = SymbolId(index as u32);
+                let fits = match (info.kind, definition) {
+                    (Kind::ThreadLocal, found) => matches!(found, Definition::Tls { .. }),
+                    (Kind::Data, found) => matches!(found, Definition::Address(_)),
+                    (Kind::Function | Kind::Ifunc { .. }, Definition::Tls { .. }) => false,
+                    _ => true,
+                };
+                let size = match info.linkage {
+                    Linkage::Common => Some(module.readers.reader()?.layout(id).size),
+                    _ => None,
+                };
+                let file = module.readers.bitcode().name();
+                let name = &info.name;
+                self.check_one(
+                    dylib,
+                    &Yielded {
+                        file,
+                        name,
+                        fits,
+                        size,
+                    },
+                )?;
+            }
+        }
+        for ((_, symbols), (file, _)) in object_symbols.iter().zip(&image.objects) {
+            for symbol in symbols {
+                let Some(definition) = found.get(&*symbol.name) else {
+                    continue;
+                };
+                let fits = match definition {
+                    Definition::Function { .. } => !symbol.data && !symbol.thread_local,
+                    Definition::Address(_) => !symbol.thread_local,
+                    Definition::Tls { .. } => symbol.thread_local,
+                };
+                let size = symbol.common.then_some(symbol.size);
+                let name = &symbol.name;
+                self.check_one(
+                    dylib,
+                    &Yielded {
+                        file,
+                        name,
+                        fits,
+                        size,
+                    },
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_one(self: &Arc<Self>, dylib: &Dylib, yielded: &Yielded<'_>) -> Result<(), Error> {
+        let Yielded {
+            file, name, fits, ..
+        } = *yielded;
+        if !fits {
+            return Err(Error::DuplicateSymbol {
+                symbol: name.to_owned(),
+                first: format!("{} (something else)", dylib.name()),
+                second: file.to_owned(),
+            });
+        }
+        let Some(size) = yielded.size else {
+            return Ok(());
+        };
+        let defined = match self.objects.variable(dylib, name) {
+            Some(variable) => Some(variable.size),
+            // None for what the host gave a name to: it answers for the size.
+            None => self.size_of(dylib, name)?,
+        };
+        match defined {
+            Some(defined) if defined < size => Err(Error::CommonSize {
+                file: file.to_owned(),
+                symbol: name.to_owned(),
+                size,
+                defined,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Core {
+    /// The size of a variable of a module, which LLVM tells.
+    fn size_of(self: &Arc<Self>, dylib: &Dylib, name: &str) -> Result<Option<u64>, Error> {
+        let (core, dylib, name) = (Arc::clone(self), dylib.clone(), name.to_owned());
+        let symbol = name.clone();
+        let lost = move |message: &str| {
+            Error::Codegen(CodegenError::Fatal {
+                module: symbol.clone(),
+                unit: String::from("its size"),
+                message: message.to_owned(),
+            })
+        };
+        sacrificial::sacrificial("uruk-size", lost, move || {
+            let layout = core.layout_of(&dylib, &name)?;
+            Ok(layout.map(|layout| layout.size))
+        })
+    }
+}
+
+fn is_local(info: &SymbolInfo) -> bool {
+    info.linkage == Linkage::Local
+}
