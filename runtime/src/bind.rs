@@ -3,7 +3,8 @@
 //! Pure: summaries in, one [`ModulePlan`] per module and the list of definitions
 //! out. The rules are a static linker's: one strong definition; a strong one beats
 //! weak and common ones; of equals the first file's wins; a COMDAT group is kept
-//! or dropped as a whole by its key. Local symbols get a suffix that makes their
+//! or dropped as a whole by its key. Weak definitions yield to what the surroundings have
+//! ([`weak`](crate::weak)), unless a strong one of the image counts. Local symbols get a suffix that makes their
 //! link names unique in the image, except those assembly may name.
 
 use std::collections::HashMap;
@@ -11,13 +12,25 @@ use std::collections::HashMap;
 use uruk_codegen::{Access, Import, Kind, Linkage, ModulePlan, ModuleSummary, Placement, SymbolId};
 
 use crate::error::Error;
+use crate::names::Definition;
+use crate::weak::Surroundings;
 
 /// A definition an object file brings.
 #[derive(Debug, Clone)]
 pub(crate) struct ObjectSymbol {
     pub(crate) name: String,
+    /// The only one there may be.
     pub(crate) strong: bool,
+    /// Tentative.
+    pub(crate) common: bool,
+    pub(crate) hidden: bool,
     pub(crate) data: bool,
+    pub(crate) thread_local: bool,
+    /// In a group, as other files may have a copy.
+    pub(crate) grouped: bool,
+    /// Its code finds the definition wherever it is.
+    pub(crate) far: bool,
+    pub(crate) size: u64,
 }
 
 /// One input of an image.
@@ -47,6 +60,8 @@ struct Winner {
     symbol: Option<SymbolId>,
     rank: Rank,
     data: bool,
+    /// What the surroundings have in its place.
+    yields_to: Option<Definition>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,13 +78,15 @@ enum Rank {
 pub(crate) struct Binding {
     /// By input; empty plans for objects.
     pub(crate) plans: Vec<ModulePlan>,
-    /// By input and symbol: constructors and destructors whose group lost.
+    /// By input and symbol: constructors and destructors whose group or variable lost.
     pub(crate) dropped_keys: Vec<Vec<bool>>,
+    /// Names that the surroundings define for the image, which has weak definitions of them.
+    pub(crate) yielded: Vec<(Box<str>, Definition)>,
 }
 
 /// Binds `inputs` in file order. `provided` tells what the surroundings define: it
-/// is asked for names of which there are only copies for the optimizer. `image` is the
-/// image's number in its session.
+/// is asked for names of which there are only copies for the optimizer; `surroundings` tell
+/// what weak definitions yield to. `image` is the image's number in its session.
 ///
 /// # Errors
 /// [`Error::DuplicateSymbol`] with both files.
@@ -77,9 +94,15 @@ pub(crate) fn bind(
     image: u64,
     inputs: &[Input<'_>],
     provided: &dyn Fn(&str) -> bool,
+    surroundings: &Surroundings,
 ) -> Result<Binding, Error> {
     let lost = losing_groups(inputs);
-    let winners = choose(inputs, &lost, provided)?;
+    let mut winners = choose(inputs, &lost, provided, surroundings)?;
+    let yielded = winners.extract_if(|_, winner| winner.yields_to.is_some());
+    let mut yielded: Vec<(Box<str>, Definition)> = yielded
+        .filter_map(|(name, winner)| Some((name.into(), winner.yields_to?)))
+        .collect();
+    yielded.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     let kept_names = local_names_kept(inputs, &winners);
     let mut plans = Vec::new();
     let mut dropped_keys = Vec::new();
@@ -89,7 +112,7 @@ pub(crate) fn bind(
             dropped_keys.push(Vec::new());
             continue;
         };
-        let imports = (0..summary.symbols.len())
+        let imports: Vec<Import> = (0..summary.symbols.len())
             .map(|i| {
                 import(
                     (image, index),
@@ -100,18 +123,17 @@ pub(crate) fn bind(
                 )
             })
             .collect();
+        let dropped = summary.symbols.iter().zip(&imports).map(|(info, import)| {
+            let lost = info.comdat.is_some_and(|g| lost[index][g as usize]);
+            lost || (info.linkage.is_definition() && !import.defined)
+        });
+        dropped_keys.push(dropped.collect());
         plans.push(ModulePlan { imports, number: 0 });
-        dropped_keys.push(
-            summary
-                .symbols
-                .iter()
-                .map(|s| s.comdat.is_some_and(|group| lost[index][group as usize]))
-                .collect(),
-        );
     }
     Ok(Binding {
         plans,
         dropped_keys,
+        yielded,
     })
 }
 
@@ -139,6 +161,7 @@ fn choose<'a>(
     inputs: &'a [Input<'a>],
     lost: &[Vec<bool>],
     provided: &dyn Fn(&str) -> bool,
+    surroundings: &Surroundings,
 ) -> Result<HashMap<&'a str, Winner>, Error> {
     let mut winners: HashMap<&str, Winner> = HashMap::new();
     let mut offer = |name: &'a str, candidate: Winner| match winners.get_mut(name) {
@@ -154,7 +177,9 @@ fn choose<'a>(
             })
         }
         Some(held) => {
-            if candidate.rank > held.rank {
+            // A definition that cannot yield counts for all of its name.
+            let stays = held.yields_to.is_some() && candidate.yields_to.is_none();
+            if candidate.rank > held.rank || (candidate.rank == held.rank && stays) {
                 *held = candidate;
             }
             Ok(())
@@ -184,16 +209,17 @@ fn choose<'a>(
                             symbol: Some(symbol),
                             rank,
                             data,
+                            yields_to: surroundings.of_symbol(info),
                         },
                     )?;
                 }
             }
             Input::Object { symbols, .. } => {
                 for symbol in *symbols {
-                    let rank = if symbol.strong {
-                        Rank::Strong
-                    } else {
-                        Rank::Weak
+                    let rank = match symbol {
+                        ObjectSymbol { strong: true, .. } => Rank::Strong,
+                        ObjectSymbol { common: true, .. } => Rank::Common,
+                        _ => Rank::Weak,
                     };
                     offer(
                         &symbol.name,
@@ -202,6 +228,7 @@ fn choose<'a>(
                             symbol: None,
                             rank,
                             data: symbol.data,
+                            yields_to: surroundings.of_object(symbol),
                         },
                     )?;
                 }
@@ -316,6 +343,7 @@ mod tests {
                 Placement::None
             },
             hidden: linkage == Linkage::Local,
+            odr: false,
             comdat: None,
             used: false,
             constant: false,
@@ -336,7 +364,12 @@ mod tests {
             .iter()
             .map(|summary| Input::Module { file: "m", summary })
             .collect();
-        let binding = bind(7, &inputs, &|name| name == "provided")?;
+        let binding = bind(
+            7,
+            &inputs,
+            &|name| name == "provided",
+            &Surroundings::default(),
+        )?;
         let lines = binding.plans.iter().flat_map(|p| &p.imports).map(|i| {
             format!(
                 "{} {:?} {}",

@@ -35,8 +35,10 @@ use crate::service;
 /// ```
 #[derive(Clone)]
 pub struct Dylib {
-    pub(crate) jit: Jit,
+    /// Dropped first: the last handle of a session is to be the other one, which ends it under
+    /// a pass.
     pub(crate) dylib: uruk_session::Dylib,
+    pub(crate) jit: Jit,
 }
 
 impl Dylib {

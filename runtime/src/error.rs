@@ -93,6 +93,24 @@ pub enum Error {
         /// File of the second one.
         second: String,
     },
+    /// A weak definition is to yield to one that is being removed at this moment.
+    #[error("`{symbol}` is being removed")]
+    Leaving {
+        /// The symbol.
+        symbol: String,
+    },
+    /// A tentative definition that is larger than what there is: that is in use and cannot grow.
+    #[error("{file}: `{symbol}` has {size} bytes here, and {defined} where it was defined first")]
+    CommonSize {
+        /// The file.
+        file: String,
+        /// The symbol.
+        symbol: String,
+        /// Its size in the file.
+        size: u64,
+        /// The size of the definition there is.
+        defined: u64,
+    },
     /// What a tool is told by cannot be opened.
     #[error("{message}")]
     Tool {

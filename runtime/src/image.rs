@@ -26,6 +26,7 @@ use crate::objects::{ObjectCode, object_files};
 use crate::program::Mode;
 use crate::removal::{Holding, Parts, ThreadLocals, Uses};
 use crate::stats::Counters;
+use crate::weak::{self, Remaining};
 
 /// Files that were bound together.
 #[derive(Default)]
@@ -33,13 +34,15 @@ pub(crate) struct Image {
     /// Its number in the session.
     pub(crate) number: u64,
     pub(crate) life: Arc<Life>,
+    /// Where names go that may remain when it is removed.
+    pub(crate) remaining: Option<Arc<Remaining>>,
     /// Whether threads of the program may run already.
     pub(crate) late: bool,
     pub(crate) modules: Vec<(usize, Arc<Module>)>,
     pub(crate) objects: Vec<(String, Arc<[u8]>)>,
     /// Functions that objects define.
     pub(crate) object_functions: Vec<Box<str>>,
-    /// Definitions in objects that lost to a module's function.
+    /// Definitions in objects that lost.
     pub(crate) discarded: Vec<Box<str>>,
     pub(crate) constructors: Vec<Hook>,
     pub(crate) destructors: Vec<Hook>,
@@ -145,7 +148,7 @@ impl Core {
         }
         let functions = match mode {
             Mode::Lazy if !files.is_empty() => {
-                self.stub_objects(tracker, &mut graph, ours, files)?
+                self.stub_objects(tracker, image, &mut graph, ours, files)?
             }
             _ => HashMap::new(),
         };
@@ -293,7 +296,8 @@ impl Core {
             handle: None,
         };
         let holding = self.hold(tracker, image, parts, stays)?;
-        self.names.define(tracker, names)?;
+        let remaining = image.remaining.as_deref();
+        self.define_names(tracker, remaining, names)?;
         self.names.define(tracker, bounds)?;
         labelled.into_iter().for_each(Labelled::publish);
         let files = image.objects.iter().map(|(name, _)| name.as_str());
@@ -362,7 +366,8 @@ fn names_of_files(image: &Image) -> String {
 
 /// What an image defines for others, but for what yields.
 fn names_of(placed: &Placed<'_>, tls_module: Option<u64>, hidden: &HashSet<Box<str>>) -> Vec<Name> {
-    let names = placed.definitions().map(|(definition, address)| {
+    let shared = placed.definitions().filter(|(d, _)| !weak::is_own(d));
+    let names = shared.map(|(definition, address)| {
         let meaning = match (definition.kind, tls_module) {
             (LinkKind::Tls, Some(module)) => Definition::Tls {
                 module,

@@ -80,6 +80,7 @@ mod tracker;
 mod untrusted;
 mod versions;
 mod warmth;
+mod weak;
 
 pub use crate::dylib::Dylib;
 pub use crate::error::{Error, Missing};

@@ -39,6 +39,7 @@ use uruk_locks::{Mutex, MutexGuard};
 use uruk_session::{Dylib, DylibId, Resource, Tracker, TrackerEvent, TrackerKey};
 
 use crate::service;
+use crate::weak::Bonds;
 
 /// No image is held as often.
 const CLOSED: usize = 1 << (usize::BITS - 1);
@@ -53,6 +54,8 @@ pub(crate) struct Life {
     handles: Mutex<Vec<u64>>,
     /// The image whose functions it replaced.
     root: Option<Arc<Life>>,
+    /// Images whose weak definitions yielded to its own.
+    pub(crate) bonds: Bonds,
 }
 
 /// Keeps an image, though it may be removed meanwhile.
@@ -69,6 +72,8 @@ pub(crate) struct Lives(Arc<Mutex<Table>>);
 #[derive(Default)]
 struct Table {
     trackers: HashMap<TrackerKey, Under>,
+    /// Images that were removed while others were bound to them.
+    bound: Vec<Weak<Life>>,
     /// Images that were removed while somebody held them.
     stay: Vec<Weak<Life>>,
 }
@@ -89,6 +94,7 @@ impl Default for Life {
             parked: Mutex::default(),
             handles: Mutex::default(),
             root: None,
+            bonds: Bonds::default(),
         }
     }
 }
@@ -161,8 +167,15 @@ impl Life {
         Box::new(move || life.release(Box::new(resource)))
     }
 
-    /// Releases what the image was made of, now or with the last hold. Under a pass.
-    pub(crate) fn release(&self, resource: Box<dyn Resource>) {
+    /// Releases what the image was made of, when nobody is bound to it any more, and then now or
+    /// with the last hold. Under a pass.
+    pub(crate) fn release(self: &Arc<Self>, resource: Box<dyn Resource>) {
+        let life = Arc::clone(self);
+        self.bonds
+            .after(Box::new(move || life.release_unbound(resource)));
+    }
+
+    fn release_unbound(&self, resource: Box<dyn Resource>) {
         let mut parked = self.parked();
         if self.close() {
             parked.push(resource);
@@ -207,10 +220,17 @@ impl Lives {
 
     /// The session's trackers are what they are here, too.
     pub(crate) fn follow(&self, event: &TrackerEvent) {
-        let held = &mut self.lock().trackers;
+        let Table {
+            trackers: held,
+            bound,
+            ..
+        } = &mut *self.lock();
         match *event {
             TrackerEvent::Removed { tracker, .. } => {
-                held.remove(&tracker);
+                let removed = held.remove(&tracker);
+                let removed = removed.into_iter().flat_map(|under| under.images);
+                bound.retain(|life| life.upgrade().is_some_and(|life| life.bonds.any()));
+                bound.extend(removed.filter(|l| l.upgrade().is_some_and(|l| l.bonds.any())));
             }
             TrackerEvent::Transferred { from, to, .. } => {
                 if let Some(mut moved) = held.remove(&from) {
@@ -252,6 +272,25 @@ impl Lives {
         let table = self.lock();
         let mut stay = table.stay.iter().filter_map(Weak::upgrade);
         stay.any(|life| life.is_held())
+    }
+
+    /// What goes if `removed` is removed: those of these images that only such are bound to which
+    /// go themselves, and those that were removed before and had to stay for them.
+    pub(crate) fn going(&self, removed: Vec<Arc<Life>>) -> Vec<Arc<Life>> {
+        let stayed = self.lock().bound.clone();
+        let mut left = removed;
+        left.extend(stayed.iter().filter_map(Weak::upgrade).filter(|l| l.bonds.any()));
+        let mut going: Vec<Arc<Life>> = Vec::new();
+        loop {
+            let numbers: Vec<u64> = going.iter().map(|life| life.number()).collect();
+            let goes = |life: &Arc<Life>| life.bonds.end_with(&numbers);
+            let (more, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(goes);
+            if more.is_empty() {
+                return going;
+            }
+            going.extend(more);
+            left = rest;
+        }
     }
 
     /// All images that were not removed.

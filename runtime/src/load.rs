@@ -9,7 +9,7 @@ use std::time::Instant;
 use tracing::{info, warn};
 use uruk_codegen::{Bitcode, Kind, Linkage, ModuleSummary, Placement, SymbolId};
 use uruk_link::{Binding as LinkBinding, Graph, Kind as LinkKind, Need, Object};
-use uruk_session::Tracker;
+use uruk_session::{Dylib, Tracker};
 use uruk_stubs::FunctionId;
 
 use crate::bind::{self, Input, ObjectSymbol};
@@ -21,6 +21,7 @@ use crate::life::Life;
 use crate::names::{Definition, Name};
 use crate::program::Mode;
 use crate::stats::Counters;
+use crate::weak::{self, Remaining};
 
 /// Functions and variables of libraries that programs are known to replace.
 const INTERPOSERS: [&str; 12] = [
@@ -40,6 +41,7 @@ const INTERPOSERS: [&str; 12] = [
 
 /// One input, told by its kind. LLVM has not seen it: it does so on a thread that it can
 /// take down.
+#[derive(Clone)]
 pub(crate) enum Source {
     Bitcode(Bitcode),
     Text { file: String, text: String },
@@ -101,6 +103,7 @@ impl Core {
     pub(crate) fn load(
         self: &Arc<Self>,
         tracker: &Tracker,
+        remaining: Option<Arc<Remaining>>,
         sources: Vec<Source>,
         mode: Mode,
     ) -> Result<Image, Error> {
@@ -108,6 +111,9 @@ impl Core {
         let start = Instant::now();
         let life: Arc<Life> = Arc::default();
         self.names.lives.note(tracker, &life);
+        if let Some(remaining) = &remaining {
+            remaining.note(&life);
+        }
         let mut modules = Vec::new();
         let mut objects = Vec::new();
         let mut object_symbols = Vec::new();
@@ -125,7 +131,14 @@ impl Core {
             module.life = Arc::clone(&life);
             modules.push((file, Arc::new(module)));
         }
-        let image = self.bind(tracker, life, modules, objects, &object_symbols, mode)?;
+        let image = Image {
+            life,
+            remaining,
+            modules,
+            objects,
+            ..Image::default()
+        };
+        let image = self.bind(tracker, image, &object_symbols, mode)?;
         Counters::add_time(&self.counters.load_ns, start);
         self.warn_of_interposers(&image);
         info!(
@@ -141,52 +154,19 @@ impl Core {
     fn bind(
         self: &Arc<Self>,
         tracker: &Tracker,
-        life: Arc<Life>,
-        modules: Vec<(usize, Arc<Module>)>,
-        objects: Vec<(String, Arc<[u8]>)>,
+        mut image: Image,
         object_symbols: &[(usize, Vec<ObjectSymbol>)],
         mode: Mode,
     ) -> Result<Image, Error> {
         let dylib = &tracker.dylib();
-        let mut inputs: Vec<(usize, Input<'_>)> = Vec::new();
-        for (file, module) in &modules {
-            let summary = module.readers.summary();
-            inputs.push((
-                *file,
-                Input::Module {
-                    file: module.readers.bitcode().name(),
-                    summary,
-                },
-            ));
-        }
-        for ((file, symbols), (name, _)) in object_symbols.iter().zip(&objects) {
-            inputs.push((
-                *file,
-                Input::Object {
-                    file: name,
-                    symbols,
-                },
-            ));
-        }
-        inputs.sort_by_key(|(file, _)| *file);
-        let in_order: Vec<Input<'_>> = inputs.into_iter().map(|(_, input)| input).collect();
-        let number = self.images.fetch_add(1, Ordering::Relaxed);
-        let provided = |name: &str| self.names.find(dylib, name).is_some();
-        let binding = bind::bind(number, &in_order, &provided)?;
-        drop(in_order);
-
-        let mut image = Image {
-            number,
-            life,
-            late: false,
-            modules,
-            objects,
-            discarded: Vec::new(),
-            object_functions: Vec::new(),
-            constructors: Vec::new(),
-            destructors: Vec::new(),
-            ifuncs: Vec::new(),
-        };
+        image.number = self.images.fetch_add(1, Ordering::Relaxed);
+        let number = image.number;
+        let binding = self.bind_inputs(dylib, &image, object_symbols)?;
+        self.check_yielded(dylib, &image, object_symbols, &binding.yielded)?;
+        self.bind_to(tracker, &image.life, &binding.yielded)?;
+        image
+            .discarded
+            .extend(binding.yielded.iter().map(|(name, _)| name.clone()));
         let mut plans = binding.plans;
         for (file, module) in &image.modules {
             let mut plan = std::mem::take(&mut plans[*file]);
@@ -194,15 +174,16 @@ impl Core {
             module.set_plan(Arc::new(plan));
         }
         self.replacing.register(tracker, &image.modules)?;
+        let remaining = image.remaining.clone();
         for (_, module) in &image.modules {
-            let count = self.define_functions(tracker, module, mode)?;
+            let count = self.define_functions(tracker, remaining.as_deref(), module, mode)?;
             self.counters.functions.fetch_add(count, Ordering::Relaxed);
             if mode == Mode::Eager {
                 self.counters.compiled.fetch_add(count, Ordering::Relaxed);
             }
         }
         for (_, module) in &image.modules {
-            self.define_aliases(tracker, module, &mut image.ifuncs)?;
+            self.define_aliases(tracker, remaining.as_deref(), module, &mut image.ifuncs)?;
         }
         for (file, module) in &image.modules {
             let summary = module.readers.summary();
@@ -241,11 +222,49 @@ impl Core {
         Ok(image)
     }
 
+    /// Decides which definition of each name counts.
+    fn bind_inputs(
+        &self,
+        dylib: &Dylib,
+        image: &Image,
+        object_symbols: &[(usize, Vec<ObjectSymbol>)],
+    ) -> Result<bind::Binding, Error> {
+        let mut inputs: Vec<(usize, Input<'_>)> = Vec::new();
+        for (file, module) in &image.modules {
+            let summary = module.readers.summary();
+            inputs.push((
+                *file,
+                Input::Module {
+                    file: module.readers.bitcode().name(),
+                    summary,
+                },
+            ));
+        }
+        for ((file, symbols), (name, _)) in object_symbols.iter().zip(&image.objects) {
+            inputs.push((
+                *file,
+                Input::Object {
+                    file: name,
+                    symbols,
+                },
+            ));
+        }
+        inputs.sort_by_key(|(file, _)| *file);
+        let in_order: Vec<Input<'_>> = inputs.into_iter().map(|(_, input)| input).collect();
+        let modules = image.modules.iter();
+        let symbols = modules.flat_map(|(_, module)| &module.readers.summary().symbols);
+        let of_objects = object_symbols.iter().flat_map(|(_, symbols)| symbols);
+        let surroundings = self.surroundings(dylib, symbols, of_objects, image.remaining.as_deref());
+        let provided = |name: &str| self.names.find(dylib, name).is_some();
+        bind::bind(image.number, &in_order, &provided, &surroundings)
+    }
+
     /// Gives each function the module defines a stub, unless it is compiled with the
     /// rest; how many there are.
     fn define_functions(
         self: &Arc<Self>,
         tracker: &Tracker,
+        remaining: Option<&Remaining>,
         module: &Arc<Module>,
         mode: Mode,
     ) -> Result<u64, Error> {
@@ -283,7 +302,7 @@ impl Core {
         }
         let functions = names.iter().filter_map(Name::function).collect();
         tracker.attach(self.removal_of(functions))?;
-        self.names.define(tracker, names)?;
+        self.define_names(tracker, remaining, names)?;
         Ok(count)
     }
 
@@ -291,6 +310,7 @@ impl Core {
     fn define_aliases(
         self: &Arc<Self>,
         tracker: &Tracker,
+        remaining: Option<&Remaining>,
         module: &Arc<Module>,
         ifuncs: &mut Vec<(FunctionId, Target)>,
     ) -> Result<(), Error> {
@@ -341,7 +361,7 @@ impl Core {
             }
         }
         tracker.attach(self.removal_of(own))?;
-        self.names.define(tracker, names)?;
+        self.define_names(tracker, remaining, names)?;
         Ok(())
     }
 
@@ -448,12 +468,21 @@ pub(crate) fn function_base(summary: &ModuleSummary, mut symbol: SymbolId) -> Op
 
 fn object_definitions(file: &str, bytes: &[u8]) -> Result<Vec<ObjectSymbol>, Error> {
     let graph = Graph::new(vec![Object::parse(file, bytes)?])?;
+    let near = graph.reached_near();
     Ok(graph
-        .definitions()
-        .map(|d| ObjectSymbol {
+        .places()
+        .filter(|place| !weak::is_own(&place.definition))
+        .map(|place| (place.definition, place.grouped))
+        .map(|(d, grouped)| ObjectSymbol {
             name: d.name.to_owned(),
-            strong: d.binding == LinkBinding::Strong,
+            strong: d.binding == LinkBinding::Strong && !grouped,
+            common: d.binding == LinkBinding::Common,
+            hidden: d.hidden,
             data: d.kind == LinkKind::Data,
+            thread_local: d.kind == LinkKind::Tls,
+            grouped,
+            far: !near.contains(d.name),
+            size: d.size,
         })
         .collect())
 }

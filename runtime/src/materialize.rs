@@ -26,6 +26,7 @@ use crate::removal::Uses;
 use crate::sacrificial;
 use crate::service;
 use crate::tools::Body;
+use crate::weak::Remaining;
 
 /// What the data of an image left to be done by whoever starts it.
 #[derive(Default)]
@@ -353,10 +354,12 @@ impl Core {
     }
 
     /// Binds `sources`, checks that nothing is missing, and compiles and links their
-    /// data, on a thread that LLVM can take down.
+    /// data, on a thread that LLVM can take down. Names that may remain when the image is
+    /// removed go to `remaining`.
     pub(crate) fn load_and_start(
         self: &Arc<Self>,
         tracker: &Tracker,
+        remaining: Option<Arc<Remaining>>,
         sources: Vec<Source>,
         mode: Mode,
     ) -> Result<(Image, Started), Error> {
@@ -377,7 +380,7 @@ impl Core {
             .iter()
             .all(|source| matches!(source, Source::Object { .. }));
         let work = move || {
-            let image = core.load(&tracker, sources, mode)?;
+            let image = core.load(&tracker, remaining, sources, mode)?;
             core.check_missing(&image)?;
             let started = core.materialize_data(&tracker, &image, mode)?;
             Ok((image, started))

@@ -7,7 +7,7 @@
 //! Thread-locals have no address; the session knows them by the place of a record here, so
 //! that they are found, hidden, duplicated and removed like all other names.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -225,17 +225,50 @@ impl Names {
         let address = dylib
             .ready(symbol)
             .or_else(|| self.find_slowly(dylib, symbol))?;
+        Some(self.meaning(address))
+    }
+
+    /// What those of `names` mean that are defined in `order`.
+    pub(crate) fn find_all(
+        &self,
+        order: &[(Dylib, Visibility)],
+        names: HashSet<&str>,
+    ) -> HashMap<Box<str>, Definition> {
+        if names.is_empty() || order.is_empty() {
+            return HashMap::new();
+        }
+        let lookup = Lookup::new(order.iter().cloned());
+        let lookup = names
+            .into_iter()
+            .fold(lookup, |lookup, name| lookup.weak(self.session.intern(name)));
+        match self.session.lookup(lookup) {
+            Ok(found) => {
+                let found = found.iter();
+                let name = |symbol| Box::from(self.session.name(symbol));
+                found
+                    .map(|found| (name(found.symbol), self.meaning(found.address)))
+                    .collect()
+            }
+            Err(error) => {
+                self.session.report(&error);
+                HashMap::new()
+            }
+        }
+    }
+
+    /// What the session has an address for.
+    fn meaning(&self, address: u64) -> Definition {
         if let Some(id) = self.stubs.function_at(address) {
-            return Some(Definition::Function { id });
+            return Definition::Function { id };
         }
         if address & RECORD != 0 {
             let held = self.thread_locals.read();
             let held = held.unwrap_or_else(PoisonError::into_inner);
             if let Some(&ThreadLocal { module, offset }) = held.get(&address).map(|held| &**held) {
-                return Some(Definition::Tls { module, offset });
+                return Definition::Tls { module, offset };
             }
         }
-        Some(Definition::Address(self.relocated(address)))
+        Definition::Address(self.relocated(address))
     }
 
     /// The address of what `dylib` itself defines, if it is ready. Takes no lock: it may be

@@ -26,6 +26,7 @@ use uruk_tiering::{Entry, Purpose, Tier, VersionId};
 
 use crate::core::{Body, Core, static_name};
 use crate::error::Error;
+use crate::image::Image;
 use crate::names::{Definition, Name};
 use crate::removal::Holding;
 
@@ -243,6 +244,7 @@ impl Core {
     pub(crate) fn stub_objects(
         self: &Arc<Self>,
         tracker: &Tracker,
+        image: &Image,
         graph: &mut Graph<'_>,
         ours: usize,
         files: Vec<(String, Apart)>,
@@ -281,7 +283,7 @@ impl Core {
             return Ok(HashMap::new());
         }
         tracker.attach(self.removal_of(by_place.into_values().collect()))?;
-        self.names.define(tracker, names)?;
+        self.define_names(tracker, image.remaining.as_deref(), names)?;
         graph.preempt(|definition| {
             functions.contains_key(definition.name) || yielding.contains(&definition.name)
         });

@@ -187,7 +187,7 @@ impl Core {
             let name = link_name(name, image.number);
             Name::strong(name, Definition::Address(address)).hidden(true)
         });
-        self.names.define(tracker, names.collect())?;
+        self.define_names(tracker, image.remaining.as_deref(), names.collect())?;
         Ok(Some(own))
     }
 }

@@ -112,7 +112,7 @@ impl Program {
         let _busy = service::enter();
         core.set_dump_asm(&options.dump_asm);
         let (image, started) =
-            core.load_and_start(&core.main.default_tracker()?, sources, options.mode)?;
+            core.load_and_start(&core.main.default_tracker()?, None, sources, options.mode)?;
         let file = files.first().cloned().unwrap_or_default();
         let entry = image
             .is_function(&options.entry)

@@ -129,6 +129,11 @@ impl Owners {
         (address <= *end).then(|| holding.upgrade()).flatten()
     }
 
+    /// Of the image that thread-locals are of.
+    pub(crate) fn life_of_thread_locals(&self, module: u64) -> Option<Arc<Life>> {
+        Some(Arc::clone(self.find_thread_locals(module)?.life()))
+    }
+
     fn find_thread_locals(&self, module: u64) -> Option<Arc<Holding>> {
         let held = self.thread_locals.read();
         held.unwrap_or_else(PoisonError::into_inner)
@@ -141,16 +146,26 @@ impl Core {
     /// Adds an input under `tracker`: all of it, or nothing.
     pub(crate) fn add(self: &Arc<Self>, tracker: &Tracker, source: Source) -> Result<(), Error> {
         let _pass = service::enter();
-        let own = tracker.dylib().create_tentative_tracker()?;
-        let loaded = self.load_and_start(&own, vec![source], Mode::Lazy);
-        let (image, started) = match loaded {
-            Ok(loaded) => loaded,
-            Err(cause) => {
-                // What the definitions took the place of is there again. Not left to the last
-                // handle: a thread that LLVM took down keeps one. Defunct only if the dylib is,
-                // and then its definitions are gone, too.
-                let _ = own.remove();
-                return Err(cause);
+        let (own, image, started) = loop {
+            let own = tracker.dylib().create_tentative_tracker()?;
+            let remaining = self.remaining(&tracker.dylib())?;
+            let names = Some(Arc::clone(&remaining));
+            let loaded = self.load_and_start(&own, names, vec![source.clone()], Mode::Lazy);
+            match loaded {
+                Ok((image, started)) => {
+                    self.keep_remaining(&own, &image.life, &remaining)?;
+                    break (own, image, started);
+                }
+                Err(cause) => {
+                    // What the definitions took the place of is there again. Not left to the
+                    // last handle: a thread that LLVM took down keeps one. Defunct only if the
+                    // dylib is, and then its definitions are gone, too.
+                    remaining.remove();
+                    let _ = own.remove();
+                    if !remaining.is_late() {
+                        return Err(cause);
+                    }
+                }
             }
         };
         let hooks = Hooks::of(self, &image, &started);
@@ -256,10 +271,13 @@ impl Core {
         }))?;
         let core = Arc::downgrade(self);
         let number = image.number;
+        let life = Arc::clone(&image.life);
         tracker.attach(Box::new(move || {
-            if let Some(core) = core.upgrade() {
-                core.forget_image(number, thread_locals);
-            }
+            life.bonds.after(Box::new(move || {
+                if let Some(core) = core.upgrade() {
+                    core.forget_image(number, thread_locals);
+                }
+            }));
         }))?;
         Ok(holding)
     }
@@ -335,7 +353,8 @@ impl Core {
     pub(crate) fn leave_all(self: &Arc<Self>) {
         let images = {
             let _pass = service::enter();
-            self.names.lives.all()
+            let lives = &self.names.lives;
+            lives.going(lives.all())
         };
         let held = match threads::is_ours() {
             true => images.iter().any(|image| image.is_held()),

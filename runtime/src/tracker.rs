@@ -159,7 +159,7 @@ fn leave(core: &Arc<Core>, images: impl Fn() -> Vec<Arc<Life>>) {
     loop {
         let mut left = {
             let _pass = service::enter();
-            images()
+            core.names.lives.going(images())
         };
         left.retain(|image| !image.is_closed());
         if left.is_empty() {

@@ -33,7 +33,7 @@ use crate::globals::mark_dso_local;
 use crate::plan::ModulePlan;
 use crate::profile::{Profile, Refused};
 use crate::reader::{Reader, c_name, value_name};
-use crate::summary::{BODY_PREFIX, Kind, Placement, SymbolId};
+use crate::summary::{BODY_PREFIX, Kind, Linkage, Placement, SymbolId};
 
 /// Attributes of a declaration that change how it is called. The others only help
 /// optimizers, and each costs a microsecond to copy.
@@ -305,7 +305,7 @@ impl<'a> Extraction<'a> {
             match info.kind {
                 Kind::Function => {
                     let name = self.plan.import(id).name.to_string();
-                    let new = self.define_function(old, &name, LLVMLinkage::LLVMExternalLinkage)?;
+                    let new = self.define_function(old, &name, self.linkage(id))?;
                     mark_dso_local(new);
                     self.values.insert(old, new);
                     self.with_labels.insert(old, new);
@@ -336,6 +336,16 @@ impl<'a> Extraction<'a> {
         self.copy_pending()?;
         any |= self.mention_section_bounds();
         Ok(any || has_asm)
+    }
+
+    /// The linkage of a definition of the data unit. A weak one is told to be so to the linker,
+    /// as others yield to it. Which definition counts has been decided already: the optimizer
+    /// may look into this one.
+    pub(crate) fn linkage(&self, id: SymbolId) -> LLVMLinkage {
+        match self.reader.summary().symbols[id.index()].linkage {
+            Linkage::Weak => LLVMLinkage::LLVMWeakODRLinkage,
+            _ => LLVMLinkage::LLVMExternalLinkage,
+        }
     }
 
     /// As [`Extraction::finish`], and for the names of functions and variables in the

@@ -251,10 +251,9 @@ impl Extraction<'_> {
                 LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage => {
                     LLVMLinkage::LLVMExternalLinkage
                 }
-                // Which of several equal definitions counts has been decided already;
-                // merging common ones by size is left to the linker.
+                // Merging common ones by size is left to the linker.
                 LLVMLinkage::LLVMCommonLinkage => LLVMLinkage::LLVMCommonLinkage,
-                _ => LLVMLinkage::LLVMExternalLinkage,
+                _ => self.linkage(id),
             };
             LLVMSetLinkage(new, linkage);
             LLVMSetGlobalConstant(new, LLVMIsGlobalConstant(old));
@@ -310,6 +309,8 @@ impl Extraction<'_> {
                 name.as_ptr(),
             )
         };
+        // SAFETY: an alias of ours.
+        unsafe { LLVMSetLinkage(new, self.linkage(id)) };
         self.values.insert(old, new);
         Ok(())
     }

@@ -5,7 +5,9 @@
 
 use std::ffi::CStr;
 
-use inkwell::llvm_sys::comdat::LLVMGetComdat;
+use inkwell::llvm_sys::comdat::{
+    LLVMComdatSelectionKind, LLVMGetComdat, LLVMGetComdatSelectionKind,
+};
 use inkwell::llvm_sys::core::{
     LLVMAliasGetAliasee, LLVMConstIntGetZExtValue, LLVMGetAggregateElement,
     LLVMGetBlockAddressFunction, LLVMGetGC, LLVMGetGlobalIFuncResolver, LLVMGetInitializer,
@@ -136,6 +138,7 @@ fn describe(
         linkage,
         placement,
         hidden,
+        odr: is_odr(value),
         comdat,
         used: false,
         constant,
@@ -166,6 +169,16 @@ fn linkage_of(value: LLVMValueRef) -> Linkage {
     }
 }
 
+fn is_odr(value: LLVMValueRef) -> bool {
+    // SAFETY: a live global.
+    matches!(
+        unsafe { LLVMGetLinkage(value) },
+        LLVMLinkage::LLVMLinkOnceODRLinkage
+            | LLVMLinkage::LLVMLinkOnceODRAutoHideLinkage
+            | LLVMLinkage::LLVMWeakODRLinkage
+    )
+}
+
 /// Group index of a symbol's COMDAT. LLVM-C does not tell a group's name, and a
 /// constructor group's name is no symbol; the least member name identifies a
 /// group across modules equally well.
@@ -179,6 +192,11 @@ fn comdat_group(
     // SAFETY: a live global object; aliases and ifuncs answer null.
     let group = unsafe { LLVMGetComdat(value) };
     if group.is_null() || !linkage.is_definition() {
+        return None;
+    }
+    // SAFETY: a live group. One of this kind only keeps its sections together.
+    let kind = unsafe { LLVMGetComdatSelectionKind(group) };
+    if kind == LLVMComdatSelectionKind::LLVMNoDuplicatesComdatSelectionKind {
         return None;
     }
     let index = *groups.entry(group as usize).or_insert_with(|| {

@@ -103,6 +103,8 @@ pub struct SymbolInfo {
     pub placement: Placement,
     /// True if only its own dylib is to find it: hidden and local definitions.
     pub hidden: bool,
+    /// True for weak definitions of which the language promises that all are equal.
+    pub odr: bool,
     /// Group that is kept or dropped as a whole, an index local to the module.
     pub comdat: Option<u32>,
     /// True if `llvm.used` or `llvm.compiler.used` lists it: assembly may name it.

@@ -18,7 +18,7 @@
 //! How: the symbol stays a definition, and a new one, undefined and of its name, becomes
 //! its canonical symbol and that of all that named it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use object::LittleEndian;
 
@@ -86,6 +86,25 @@ impl<'d> Graph<'d> {
             );
             (changes && symbol.size != 0 && !symbol.name.is_empty()).then_some(symbol.name)
         })
+    }
+
+    /// Names of definitions that some code or data reaches only if they are near: without the
+    /// GOT, and by less than an address.
+    pub fn reached_near(&self) -> HashSet<&'d str> {
+        let mut near = HashSet::new();
+        self.for_each_reference(|from, relocation, target| {
+            let symbol = &self.symbols[target.index()];
+            let kind = relocation.r_type(LittleEndian, false).0;
+            // Unwind records point at personalities and types through words of their own.
+            let loaded = self.sections[from.index()].class != Class::EhFrame;
+            if symbol.bind != Bind::Local
+                && loaded
+                && relocation::rule(kind).is_some_and(|rule| rule.is_short())
+            {
+                near.insert(symbol.name);
+            }
+        });
+        near
     }
 
     /// Has references to the definitions that `wanted` accepts go outside.

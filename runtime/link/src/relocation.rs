@@ -103,6 +103,17 @@ pub(crate) struct Rule {
     pub(crate) range: Range,
 }
 
+impl Rule {
+    /// Whether the field holds an address, or a distance to it, in less than eight bytes.
+    pub(crate) fn is_short(&self) -> bool {
+        let direct = matches!(
+            self.expression,
+            Expression::Absolute | Expression::Relative | Expression::FromGot
+        );
+        direct && self.width < 8
+    }
+}
+
 const fn row(name: &'static str, expression: Expression, width: usize, range: Range) -> Rule {
     Rule {
         name,

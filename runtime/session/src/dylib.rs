@@ -13,7 +13,7 @@ use crate::lookup::Lookup;
 use crate::ready::{Ready, ReadyTable};
 use crate::session::Session;
 use crate::symbol::Symbol;
-use crate::tracker::Tracker;
+use crate::tracker::{Tracker, TrackerKey};
 use crate::unit::Unit;
 
 /// Names a dylib of a session; never used twice.
@@ -235,6 +235,17 @@ impl Dylib {
             state.add_tracker(self.shared.id)
         };
         Ok(Tracker::new(&self.session, &self.shared, key, false))
+    }
+
+    /// A new tracker that no handle keeps: what is under it stays until it is removed. Handles
+    /// to it are made by [`Session::tracker`].
+    ///
+    /// # Errors
+    /// `DylibDefunct`, `Ended`.
+    pub fn create_kept_tracker(&self) -> Result<TrackerKey, SessionError> {
+        let mut state = self.session.lock();
+        state.open(&self.shared)?;
+        Ok(state.add_tracker(self.shared.id))
     }
 
     /// A new tracker whose definitions are taken back unless they are transferred to another

@@ -465,6 +465,12 @@ impl Session {
         Some(self.lock().entry((dylib, symbol))?.state)
     }
 
+    /// The tracker that a symbol of a dylib is under; `None` if it is not defined there.
+    pub fn tracker_of(&self, dylib: &Dylib, symbol: Symbol) -> Option<TrackerKey> {
+        let dylib = self.own(dylib).ok()?;
+        Some(self.lock().entry((dylib, symbol))?.tracker)
+    }
+
     /// A handle to a tracker by its key, if it is not defunct. Does not count as
     /// a handle whose loss would transfer what is under it.
     pub fn tracker(&self, key: TrackerKey) -> Option<Tracker> {

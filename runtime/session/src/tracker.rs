@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::dylib::{Dylib, DylibId, DylibShared};
 use crate::error::SessionError;
 use crate::session::Session;
+use crate::symbol::Symbol;
 use crate::unit::Unit;
 
 /// Names a tracker of a session; never used twice.
@@ -155,6 +156,20 @@ impl Tracker {
         handle
             .session
             .change(|state, effects| state.remove_tracker(handle.key, effects))
+            .map_err(|error| handle.shared.named(error))
+    }
+
+    /// Takes definitions of its dylib over from the trackers they are under, so that they go
+    /// with this one. Names that are not defined, and those that somebody is at work on, are
+    /// left as they are.
+    ///
+    /// # Errors
+    /// `TrackerDefunct`.
+    pub fn adopt(&self, symbols: &[Symbol]) -> Result<(), SessionError> {
+        let handle = &self.0;
+        handle
+            .session
+            .change(|state, _| state.adopt(handle.key, symbols))
             .map_err(|error| handle.shared.named(error))
     }
 

@@ -377,7 +377,7 @@ impl Core {
     }
 
     /// Type and size of a variable that exists; `None` for one of an object file.
-    pub(super) fn layout_of(
+    pub(crate) fn layout_of(
         &self,
         dylib: &Dylib,
         link_name: &str,

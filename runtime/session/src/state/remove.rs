@@ -229,6 +229,34 @@ impl State {
         Ok(())
     }
 
+    /// Puts definitions of a tracker's dylib under it, but for those that somebody is at work
+    /// on: they are its responsibility's.
+    pub(crate) fn adopt(
+        &mut self,
+        key: TrackerKey,
+        symbols: &[Symbol],
+    ) -> Result<(), SessionError> {
+        let Some(dylib) = self.trackers.get(&key).map(|tracker| tracker.dylib) else {
+            return Err(SessionError::TrackerDefunct {
+                dylib: "(removed)".into(),
+            });
+        };
+        for symbol in symbols {
+            let Some(entry) = self.entry_mut((dylib, *symbol)) else {
+                continue;
+            };
+            if entry.tracker == key || matches!(entry.owner, Owner::Responsibility(_)) {
+                continue;
+            }
+            let old = std::mem::replace(&mut entry.tracker, key);
+            self.leave_tracker(old);
+            if let Some(tracker) = self.trackers.get_mut(&key) {
+                tracker.symbols.push(*symbol);
+            }
+        }
+        Ok(())
+    }
+
     /// Empties a dylib, tracker by tracker, the youngest first.
     pub(crate) fn clear(&mut self, dylib: DylibId, effects: &mut Effects) {
         let Some(state) = self.dylib_mut(dylib) else {

@@ -1,0 +1,2 @@
+#include "inline_shared.h"
+ALL(object)
