@@ -1,5 +1,7 @@
 // Inline variables, local statics, members of templates, tables of virtual functions, types:
-// one of each in two files, an object and a library; begun once, ended once.
+// one of each in two files, an object and a library; begun once, ended once. The object is to
+// reach them wherever they are.
+// flags: -fPIC
 // extra: inline_shared_other.cpp
 // object: inline_shared_object.cpp
 // library: inline_shared_library.cpp

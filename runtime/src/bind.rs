@@ -364,12 +364,8 @@ mod tests {
             .iter()
             .map(|summary| Input::Module { file: "m", summary })
             .collect();
-        let binding = bind(
-            7,
-            &inputs,
-            &|name| name == "provided",
-            &Surroundings::default(),
-        )?;
+        let surroundings = Surroundings::with(&["there"]);
+        let binding = bind(7, &inputs, &|name| name == "provided", &surroundings)?;
         let lines = binding.plans.iter().flat_map(|p| &p.imports).map(|i| {
             format!(
                 "{} {:?} {}",
@@ -470,5 +466,37 @@ mod tests {
             check(&[common, real]).unwrap(),
             "c Near import\nc Near defined"
         );
+    }
+
+    #[test]
+    fn what_is_weak_yields_to_the_surroundings_unless_something_strong_counts() {
+        let weak = module(vec![symbol("there", Kind::Data, Linkage::Weak)]);
+        let strong = module(vec![symbol("there", Kind::Data, Linkage::Strong)]);
+        assert_eq!(
+            check(&[weak.clone(), weak.clone()]).unwrap(),
+            "there Indirect import\nthere Indirect import"
+        );
+        assert_eq!(
+            check(&[weak, strong]).unwrap(),
+            "there Near import\nthere Near defined"
+        );
+        let mut grouped = module(vec![symbol("there", Kind::Data, Linkage::Strong)]);
+        grouped.symbols[0].comdat = Some(0);
+        grouped.comdats.push(String::from("there"));
+        assert_eq!(check(&[grouped]).unwrap(), "there Indirect import");
+    }
+
+    #[test]
+    fn a_constructor_goes_with_the_variable_that_yielded() {
+        let both = ["there", "here"].map(|name| symbol(name, Kind::Data, Linkage::Weak));
+        let summary = module(both.to_vec());
+        let inputs = [Input::Module {
+            file: "m",
+            summary: &summary,
+        }];
+        let surroundings = Surroundings::with(&["there"]);
+        let binding = bind(7, &inputs, &|_| false, &surroundings).unwrap();
+        assert_eq!(binding.dropped_keys, [[true, false]]);
+        assert_eq!(binding.yielded.len(), 1);
     }
 }

@@ -279,7 +279,12 @@ impl Lives {
     pub(crate) fn going(&self, removed: Vec<Arc<Life>>) -> Vec<Arc<Life>> {
         let stayed = self.lock().bound.clone();
         let mut left = removed;
-        left.extend(stayed.iter().filter_map(Weak::upgrade).filter(|l| l.bonds.any()));
+        left.extend(
+            stayed
+                .iter()
+                .filter_map(Weak::upgrade)
+                .filter(|l| l.bonds.any()),
+        );
         let mut going: Vec<Arc<Life>> = Vec::new();
         loop {
             let numbers: Vec<u64> = going.iter().map(|life| life.number()).collect();

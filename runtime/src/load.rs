@@ -164,9 +164,10 @@ impl Core {
         let binding = self.bind_inputs(dylib, &image, object_symbols)?;
         self.check_yielded(dylib, &image, object_symbols, &binding.yielded)?;
         self.bind_to(tracker, &image.life, &binding.yielded)?;
-        image
-            .discarded
-            .extend(binding.yielded.iter().map(|(name, _)| name.clone()));
+        if !image.objects.is_empty() {
+            let yielded = binding.yielded.iter().map(|(name, _)| name.clone());
+            image.discarded.extend(yielded);
+        }
         let mut plans = binding.plans;
         for (file, module) in &image.modules {
             let mut plan = std::mem::take(&mut plans[*file]);
@@ -254,7 +255,8 @@ impl Core {
         let modules = image.modules.iter();
         let symbols = modules.flat_map(|(_, module)| &module.readers.summary().symbols);
         let of_objects = object_symbols.iter().flat_map(|(_, symbols)| symbols);
-        let surroundings = self.surroundings(dylib, symbols, of_objects, image.remaining.as_deref());
+        let surroundings =
+            self.surroundings(dylib, symbols, of_objects, image.remaining.as_deref());
         let provided = |name: &str| self.names.find(dylib, name).is_some();
         bind::bind(image.number, &in_order, &provided, &surroundings)
     }

@@ -238,9 +238,9 @@ impl Names {
             return HashMap::new();
         }
         let lookup = Lookup::new(order.iter().cloned());
-        let lookup = names
-            .into_iter()
-            .fold(lookup, |lookup, name| lookup.weak(self.session.intern(name)));
+        let lookup = names.into_iter().fold(lookup, |lookup, name| {
+            lookup.weak(self.session.intern(name))
+        });
         match self.session.lookup(lookup) {
             Ok(found) => {
                 let found = found.iter();

@@ -181,6 +181,21 @@ enum Reach {
     ThreadLocals,
 }
 
+#[cfg(test)]
+impl Surroundings {
+    /// In which data of these names is.
+    pub(crate) fn with(names: &[&str]) -> Surroundings {
+        let at = |name: &&str| (Box::from(*name), Definition::Address(64));
+        let all: HashMap<_, _> = names.iter().map(at).collect();
+        Surroundings {
+            own: all.clone(),
+            linked: all.clone(),
+            all,
+            ..Surroundings::default()
+        }
+    }
+}
+
 impl Surroundings {
     /// What a definition of a module yields to.
     pub(crate) fn of_symbol(&self, info: &SymbolInfo) -> Option<Definition> {
@@ -343,6 +358,11 @@ impl Core {
             // An image is bound once.
             let _ = remaining.asked.set(names.collect());
         }
+        if program {
+            // Nothing of it was there before it.
+            wanted[Reach::Own as usize].clear();
+            wanted[Reach::Linked as usize].clear();
+        }
         let order = dylib.search_order();
         let linked = order.iter().filter(|(d, _)| d != self.names.host());
         let linked: Vec<_> = linked.cloned().collect();
@@ -447,7 +467,15 @@ impl Core {
                 };
                 let file = module.readers.bitcode().name();
                 let name = &info.name;
-                self.check_one(dylib, &Yielded { file, name, fits, size })?;
+                self.check_one(
+                    dylib,
+                    &Yielded {
+                        file,
+                        name,
+                        fits,
+                        size,
+                    },
+                )?;
             }
         }
         for ((_, symbols), (file, _)) in object_symbols.iter().zip(&image.objects) {
@@ -462,7 +490,15 @@ impl Core {
                 };
                 let size = symbol.common.then_some(symbol.size);
                 let name = &symbol.name;
-                self.check_one(dylib, &Yielded { file, name, fits, size })?;
+                self.check_one(
+                    dylib,
+                    &Yielded {
+                        file,
+                        name,
+                        fits,
+                        size,
+                    },
+                )?;
             }
         }
         Ok(())

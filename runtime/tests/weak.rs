@@ -264,16 +264,26 @@ fn an_inline_variable_is_initialized_once() {
             for name in ["one", "two"] {
                 assert_eq!(int(&jit.main(), name), expected, "{forms:?} {together}");
             }
-            assert_eq!(ONCE.load(Ordering::SeqCst), expected, "{forms:?} {together}");
+            assert_eq!(
+                ONCE.load(Ordering::SeqCst),
+                expected,
+                "{forms:?} {together}"
+            );
         }
     }
 }
 
 fn c(dylib: &Dylib, form: Form, source: &str) -> Result<(), Error> {
-    add_to(form, "module.c", source, &["-fcommon"], |name, bytes, form| match form {
-        Bitcode => dylib.add_bitcode(name, bytes),
-        Object => dylib.add_object(name, bytes),
-    })
+    add_to(
+        form,
+        "module.c",
+        source,
+        &["-fcommon"],
+        |name, bytes, form| match form {
+            Bitcode => dylib.add_bitcode(name, bytes),
+            Object => dylib.add_object(name, bytes),
+        },
+    )
 }
 
 const FORMS: [[Form; 2]; 4] = [
@@ -289,10 +299,21 @@ fn tentative_definitions_are_one_variable() {
         let main = jit().main();
         c(&main, first, "int x[4]; int *one(void) { return x; }").expect("added");
         c(&main, second, "int x[2]; int *two(void) { return x; }").expect("smaller");
-        assert_eq!(call(&main, "one"), call(&main, "two"), "{first:?} {second:?}");
+        assert_eq!(
+            call(&main, "one"),
+            call(&main, "two"),
+            "{first:?} {second:?}"
+        );
         let error = c(&main, second, "int x[8]; int *three(void) { return x; }").unwrap_err();
         assert!(
-            matches!(&error, Error::CommonSize { size: 32, defined: 16, .. }),
+            matches!(
+                &error,
+                Error::CommonSize {
+                    size: 32,
+                    defined: 16,
+                    ..
+                }
+            ),
             "{error} {first:?} {second:?}"
         );
         assert!(main.lookup("three").is_err());
@@ -307,7 +328,12 @@ fn tentative_definitions_are_one_variable() {
 fn what_is_weak_yields_to_what_is_strong_and_there() {
     for [first, second] in FORMS {
         let main = jit().main();
-        c(&main, first, "int x = 5, y = 6; int *one(void) { return &x; }").expect("strong");
+        c(
+            &main,
+            first,
+            "int x = 5, y = 6; int *one(void) { return &x; }",
+        )
+        .expect("strong");
         let weak = "int x __attribute__((weak)) = 7; int y; int *pointer = &x;
                     int *two(void) { return &x; } int *three(void) { return pointer; }
                     int four(void) { return y; }";
@@ -362,8 +388,11 @@ fn groups_are_lost_with_their_constructors() {
              define i32 @g{number}() {{ %r = call i32 @f() ret i32 %r }}"
         )
     };
-    jit.add_ir("begun", "@begun = global i32 0 define i32 @read() { %n = load i32, ptr @begun ret i32 %n }")
-        .expect("valid");
+    jit.add_ir(
+        "begun",
+        "@begun = global i32 0 define i32 @read() { %n = load i32, ptr @begun ret i32 %n }",
+    )
+    .expect("valid");
     for number in 1..=3 {
         jit.add_ir("group", &module(number)).expect("valid");
         initialize(&jit);
@@ -446,13 +475,18 @@ fn the_process_is_part_of_the_search() {
     assert!(status.expect("a linker").success());
     for form in [Bitcode, Object] {
         let jit = jit();
-        jit.add_library(&library.display().to_string()).expect("opens");
+        jit.add_library(&library.display().to_string())
+            .expect("opens");
         let flags = ["-DOWN(x)=module_##x"];
         add_source(&jit.main(), form, "process.cpp", source, &flags);
         let main = jit.main();
         for what in ["shared", "type", "counter", "here"] {
             let theirs = call(&main, &format!("library_{what}"));
-            assert_eq!(call(&main, &format!("module_{what}")), theirs, "{what} {form:?}");
+            assert_eq!(
+                call(&main, &format!("module_{what}")),
+                theirs,
+                "{what} {form:?}"
+            );
         }
     }
 }
@@ -464,10 +498,16 @@ fn a_failed_add_leaves_everything_as_it_was() {
         let main = jit.main();
         let tracker = main.create_tracker().expect("a tracker");
         let weak = "int x __attribute__((weak)) = 7; int *one(void) { return &x; }";
-        add_to(first, "first.c", weak, &[], |name, bytes, form| match form {
-            Bitcode => tracker.add_bitcode(name, bytes),
-            Object => tracker.add_object(name, bytes),
-        })
+        add_to(
+            first,
+            "first.c",
+            weak,
+            &[],
+            |name, bytes, form| match form {
+                Bitcode => tracker.add_bitcode(name, bytes),
+                Object => tracker.add_object(name, bytes),
+            },
+        )
         .expect("weak");
         let one = call(&main, "one");
         let broken = "int x __attribute__((weak)) = 7; int z __attribute__((weak)) = 1;

@@ -141,7 +141,9 @@ fn text(dylib: &Dylib, name: &str, argument: i64) -> String {
     // SAFETY: a function of the tests that returns a string; its parameter may be ignored.
     unsafe {
         let function = std::mem::transmute::<u64, extern "C" fn(i64) -> *const i8>(address);
-        std::ffi::CStr::from_ptr(function(argument)).to_string_lossy().into_owned()
+        std::ffi::CStr::from_ptr(function(argument))
+            .to_string_lossy()
+            .into_owned()
     }
 }
 
@@ -261,7 +263,8 @@ fn a_strong_definition_stays_for_who_yielded_to_it() {
 
 /// A name that was the first one's alone is free at once.
 fn one_more(main: &Dylib) {
-    main.add_ir("one more", "define i32 @other() { ret i32 4 }").expect("free");
+    main.add_ir("one more", "define i32 @other() { ret i32 4 }")
+        .expect("free");
     assert_eq!(int(main, "other"), 4);
 }
 

@@ -116,8 +116,8 @@ impl Extraction<'_> {
         Ok(new)
     }
 
-    /// Tells the optimizer what the bound definition of a variable says: its
-    /// alignment, and, of a constant, the value.
+    /// Tells the optimizer what the bound definition of a variable says: its alignment, and, of
+    /// a constant, the value, which is that of all if the language promises so.
     fn describe_data(&mut self, id: SymbolId, old: LLVMValueRef, new: LLVMValueRef) {
         let info = &self.reader.summary().symbols[id.index()];
         if !matches!(info.kind, Kind::Data | Kind::ThreadLocal) {
@@ -126,13 +126,15 @@ impl Extraction<'_> {
         // SAFETY: both are live variables of one type.
         unsafe {
             LLVMSetGlobalConstant(new, LLVMIsGlobalConstant(old));
-            if !self.plan.import(id).defined {
+            let import = self.plan.import(id);
+            if import.defined {
+                LLVMSetUnnamedAddress(new, LLVMGetUnnamedAddress(old));
+                let align = LLVMGetAlignment(old);
+                if align != 0 {
+                    LLVMSetAlignment(new, align);
+                }
+            } else if import.replaced || !info.odr {
                 return;
-            }
-            LLVMSetUnnamedAddress(new, LLVMGetUnnamedAddress(old));
-            let align = LLVMGetAlignment(old);
-            if align != 0 {
-                LLVMSetAlignment(new, align);
             }
             if info.constant && LLVMIsExternallyInitialized(old) == 0 {
                 let initializer = LLVMGetInitializer(old);

@@ -89,7 +89,7 @@ impl<'d> Graph<'d> {
     }
 
     /// Names of definitions that some code or data reaches only if they are near: without the
-    /// GOT, and by less than an address.
+    /// GOT, and by less than an address; thread-locals without asking for them by module.
     pub fn reached_near(&self) -> HashSet<&'d str> {
         let mut near = HashSet::new();
         self.for_each_reference(|from, relocation, target| {

@@ -104,13 +104,17 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// Whether the field holds an address, or a distance to it, in less than eight bytes.
+    /// Whether the field holds an address, or a distance to it, in less than eight bytes; or
+    /// that of a thread-local from something that is the image's own.
     pub(crate) fn is_short(&self) -> bool {
-        let direct = matches!(
-            self.expression,
-            Expression::Absolute | Expression::Relative | Expression::FromGot
-        );
-        direct && self.width < 8
+        match self.expression {
+            Expression::Absolute | Expression::Relative | Expression::FromGot => self.width < 8,
+            Expression::ModuleOffset
+            | Expression::ThreadOffset
+            | Expression::ThreadOffsetWord
+            | Expression::Descriptor => true,
+            _ => false,
+        }
     }
 }
 

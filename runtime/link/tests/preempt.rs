@@ -165,3 +165,28 @@ fn an_address_escapes_by_lea_or_as_a_number_and_by_no_operand() {
         assert_eq!(linked.escapes, escapes, "{code:x?} {kind:?}");
     }
 }
+
+#[test]
+fn what_is_reached_without_a_word_or_a_whole_address_is_to_be_near() {
+    let mut writer = Writer::new();
+    let text = writer.section(".text", SectionKind::Text, &[0x90; 64], 16);
+    let data = writer.section(".data", SectionKind::Data, &[0; 64], 8);
+    let local = writer.section(".tdata", SectionKind::Tls, &[0; 16], 8);
+    let [short, word, whole] = ["short", "word", "whole"].map(|name| {
+        let at = ["short", "word", "whole"].iter().position(|n| *n == name);
+        writer.define(name, data, 8 * at.unwrap_or(0) as u64, 8)
+    });
+    writer.relocate(text, 4, elf::R_X86_64_PC32, short, -4);
+    writer.relocate(text, 12, elf::R_X86_64_REX_GOTPCRELX, short, -4);
+    writer.relocate(text, 20, elf::R_X86_64_GOTPCREL, word, -4);
+    writer.relocate(data, 40, elf::R_X86_64_64, whole, 0);
+    let near = writer.define("near", local, 0, 8);
+    let far = writer.define("far", local, 8, 8);
+    writer.relocate(text, 28, elf::R_X86_64_TPOFF32, near, 0);
+    writer.relocate(text, 36, elf::R_X86_64_TLSGD, far, -4);
+    let bytes = writer.finish();
+    let graph = Graph::new(vec![Object::parse("o", &bytes).expect("an object")]).expect("sound");
+    let mut names: Vec<&str> = graph.reached_near().into_iter().collect();
+    names.sort_unstable();
+    assert_eq!(names, ["near", "short"]);
+}

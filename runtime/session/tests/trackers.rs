@@ -221,3 +221,41 @@ fn names_can_be_removed_and_defined_again_and_again() {
         env.dylib.remove(&[env.c]).unwrap();
     }
 }
+
+#[test]
+fn what_is_adopted_goes_with_its_new_tracker() {
+    let env = env(0);
+    let (first, key) = (env.tracker(), env.dylib.create_kept_tracker().unwrap());
+    let kept = env.session.tracker(key).unwrap();
+    let (unit, _) = env.plain(&[env.a, env.b]);
+    first.define(unit).unwrap();
+    env.dylib.lookup(env.a).unwrap();
+    kept.adopt(&[env.a, env.c]).unwrap();
+    assert_eq!(env.session.tracker_of(&env.dylib, env.a), Some(key));
+    assert_eq!(env.session.tracker_of(&env.dylib, env.b), Some(first.key()));
+    assert_eq!(env.session.tracker_of(&env.dylib, env.c), None);
+    first.remove().unwrap();
+    env.gone(env.b);
+    assert!(env.dylib.ready(env.a).is_some());
+    // No handle keeps it, and none that goes takes it away.
+    drop(kept);
+    assert!(env.dylib.ready(env.a).is_some());
+    let kept = env.session.tracker(key).unwrap();
+    kept.remove().unwrap();
+    env.gone(env.a);
+    defunct(kept.adopt(&[env.a]));
+}
+
+#[test]
+fn what_nobody_asked_for_is_adopted_alone() {
+    let env = env(0);
+    let (first, second) = (env.tracker(), env.tracker());
+    let (unit, _) = env.plain(&[env.a, env.b]);
+    first.define(unit).unwrap();
+    second.adopt(&[env.a]).unwrap();
+    second.remove().unwrap();
+    env.gone(env.a);
+    assert!(env.dylib.lookup(env.b).is_ok());
+    first.remove().unwrap();
+    env.gone(env.b);
+}
