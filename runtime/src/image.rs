@@ -13,6 +13,7 @@ use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Object, Placed, Re
 use uruk_session::Tracker;
 use uruk_stubs::FunctionId;
 
+use crate::bonds::Remaining;
 use crate::core::{Core, Module, static_name};
 use crate::error::Error;
 use crate::guest::tls;
@@ -26,7 +27,7 @@ use crate::objects::{ObjectCode, object_files};
 use crate::program::Mode;
 use crate::removal::{Holding, Parts, ThreadLocals, Uses};
 use crate::stats::Counters;
-use crate::weak::{self, Remaining};
+use crate::weak;
 
 /// Files that were bound together.
 #[derive(Default)]

@@ -28,6 +28,7 @@ mod background;
 mod bind;
 mod blocks;
 mod bodies;
+mod bonds;
 mod constants;
 mod core;
 mod counts;

@@ -38,8 +38,8 @@ use std::sync::{Arc, PoisonError, Weak};
 use uruk_locks::{Mutex, MutexGuard};
 use uruk_session::{Dylib, DylibId, Resource, Tracker, TrackerEvent, TrackerKey};
 
+use crate::bonds::Bonds;
 use crate::service;
-use crate::weak::Bonds;
 
 /// No image is held as often.
 const CLOSED: usize = 1 << (usize::BITS - 1);
@@ -170,9 +170,12 @@ impl Life {
     /// Releases what the image was made of, when nobody is bound to it any more, and then now or
     /// with the last hold. Under a pass.
     pub(crate) fn release(self: &Arc<Self>, resource: Box<dyn Resource>) {
-        let life = Arc::clone(self);
-        self.bonds
-            .after(Box::new(move || life.release_unbound(resource)));
+        let (life, own) = (Arc::clone(self), Arc::clone(self));
+        let unbound = move || life.release_unbound(resource);
+        // Who is bound to what was replaced calls what replaced it.
+        self.root()
+            .bonds
+            .after(Box::new(move || own.bonds.after(Box::new(unbound))));
     }
 
     fn release_unbound(&self, resource: Box<dyn Resource>) {

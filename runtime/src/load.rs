@@ -13,6 +13,7 @@ use uruk_session::{Dylib, Tracker};
 use uruk_stubs::FunctionId;
 
 use crate::bind::{self, Input, ObjectSymbol};
+use crate::bonds::Remaining;
 use crate::core::{Core, Function, Module, static_name};
 use crate::error::{Error, Missing};
 use crate::hooks::{Hook, Target};
@@ -21,7 +22,7 @@ use crate::life::Life;
 use crate::names::{Definition, Name};
 use crate::program::Mode;
 use crate::stats::Counters;
-use crate::weak::{self, Remaining};
+use crate::weak;
 
 /// Functions and variables of libraries that programs are known to replace.
 const INTERPOSERS: [&str; 12] = [

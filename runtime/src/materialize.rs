@@ -15,6 +15,7 @@ use uruk_session::{Flags, Interface, Responsibility, SessionError, Symbol, Track
 use uruk_stubs::FunctionId;
 
 use crate::blocks::{Code, Rest, split};
+use crate::bonds::Remaining;
 use crate::core::{Core, Function};
 use crate::cross::Crossing;
 use crate::error::Error;
@@ -26,7 +27,6 @@ use crate::removal::Uses;
 use crate::sacrificial;
 use crate::service;
 use crate::tools::Body;
-use crate::weak::Remaining;
 
 /// What the data of an image left to be done by whoever starts it.
 #[derive(Default)]

@@ -35,6 +35,9 @@ use crate::sacrificial;
 use crate::service;
 use crate::tiers::key;
 
+/// How often an input is bound anew because others that were added meanwhile had its names first.
+const ATTEMPTS: u32 = 100;
+
 /// The memory of an image's data and of its functions that have no versions. It goes
 /// when nobody holds it any more.
 pub(crate) struct Holding {
@@ -146,6 +149,7 @@ impl Core {
     /// Adds an input under `tracker`: all of it, or nothing.
     pub(crate) fn add(self: &Arc<Self>, tracker: &Tracker, source: Source) -> Result<(), Error> {
         let _pass = service::enter();
+        let mut attempts = 1..=ATTEMPTS;
         let (own, image, started) = loop {
             let own = tracker.dylib().create_tentative_tracker()?;
             let remaining = self.remaining(&tracker.dylib())?;
@@ -162,7 +166,8 @@ impl Core {
                     // dylib is, and then its definitions are gone, too.
                     remaining.remove();
                     let _ = own.remove();
-                    if !remaining.is_late() {
+                    // Each that is late lets another one be done.
+                    if !remaining.is_late() || attempts.next().is_none() {
                         return Err(cause);
                     }
                 }

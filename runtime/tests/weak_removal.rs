@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use uruk::{Dylib, Error, FunctionId, Jit, ReclaimKind, Removal, Tier, Tracker};
+use uruk::{Dylib, Error, FunctionId, Jit, ReclaimKind, Removal, Replacement, Tier, Tracker};
 
 #[path = "support/clang.rs"]
 mod clang;
@@ -266,6 +266,28 @@ fn one_more(main: &Dylib) {
     main.add_ir("one more", "define i32 @other() { ret i32 4 }")
         .expect("free");
     assert_eq!(int(main, "other"), 4);
+}
+
+#[test]
+fn what_replaced_it_stays_too() {
+    let jit = session();
+    let main = jit.main();
+    let [one, two] = [1, 2].map(|_| main.create_tracker().expect("a tracker"));
+    let f = |value: i32| format!("define weak i32 @f() {{ ret i32 {value} }}");
+    one.add_ir("one", &f(1)).expect("valid");
+    main.replace(Replacement::ir("new", &f(2)))
+        .expect("replaced");
+    let caller = "define i32 @g() { %r = call i32 @f() ret i32 %r }";
+    two.add_ir("two", &format!("{} {caller}", f(3)))
+        .expect("valid");
+    main.replace(Replacement::ir("newer", &f(4)))
+        .expect("replaced");
+    remove(&one);
+    assert_eq!(int(&main, "g"), 4);
+    remove(&two);
+    assert!(main.lookup("f").is_err());
+    main.add_ir("again", &f(5)).expect("free");
+    assert_eq!(int(&main, "f"), 5);
 }
 
 #[test]

@@ -171,8 +171,9 @@ fn linkage_of(value: LLVMValueRef) -> Linkage {
 
 fn is_odr(value: LLVMValueRef) -> bool {
     // SAFETY: a live global.
+    let linkage = unsafe { LLVMGetLinkage(value) };
     matches!(
-        unsafe { LLVMGetLinkage(value) },
+        linkage,
         LLVMLinkage::LLVMLinkOnceODRLinkage
             | LLVMLinkage::LLVMLinkOnceODRAutoHideLinkage
             | LLVMLinkage::LLVMWeakODRLinkage

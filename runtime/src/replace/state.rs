@@ -225,9 +225,9 @@ impl Replacing {
         drop(held);
         let with_data = modules.iter().filter(|(_, module)| has_data(module));
         let with_data: Vec<_> = with_data.map(|(_, module)| Arc::clone(module)).collect();
-        match with_data.is_empty() {
-            true => Ok(()),
-            false => tracker.attach(Box::new(move || drop(with_data))),
+        match with_data.first().map(|module| Arc::clone(&module.life)) {
+            None => Ok(()),
+            Some(life) => tracker.attach(life.guard(move || drop(with_data))),
         }
     }
 

@@ -1,0 +1,267 @@
+//! How long definitions stay that others yielded to ([`weak`](crate::weak)).
+//!
+//! Who yields is *bound* to the image that has the definition, which may be removed first. Then
+//! that image *remains*: its memory, its functions, its handlers of the process's exit, and of its
+//! names those that others were bound to, those that were weak, and local ones, which its
+//! functions still need to be compiled. Its other names go at once, and can be defined anew.
+//! It goes with the last image that is bound to it: handlers first, then the names, then the
+//! rest. Bonds lead to images that were added before, so there are no circles.
+//!
+//! For this each image has two trackers in the session: the one it is removed by, and one that
+//! no handle keeps, for the names that may remain.
+//!
+//! # Invariants
+//! - [`State::later`] is empty unless somebody is bound. Who drops the last bond releases it.
+//! - Nobody is bound from the moment on that an image is about to go ([`State::leaving`]).
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError};
+
+use uruk_locks::{Mutex, MutexGuard};
+use uruk_session::{Dylib, Resource, Tracker, TrackerKey};
+
+use crate::bind::LOCAL_MARKER;
+use crate::core::Core;
+use crate::error::Error;
+use crate::life::{Gone, Life};
+use crate::names::{Definition, Name};
+use crate::service;
+
+/// The images that are bound to one.
+#[derive(Default)]
+pub(crate) struct Bonds {
+    state: Mutex<State>,
+    /// The tracker of the names that may remain.
+    names: OnceLock<TrackerKey>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Numbers of the images, one for each bond.
+    by: Vec<u64>,
+    /// It is about to go.
+    leaving: bool,
+    /// What is released with the last bond.
+    later: Vec<Box<dyn Resource>>,
+}
+
+/// Keeps the definitions of an image for another one, whatever is removed.
+pub(crate) struct Bond {
+    to: Arc<Life>,
+    by: u64,
+}
+
+impl Bonds {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether an image is bound to this one.
+    pub(crate) fn any(&self) -> bool {
+        !self.lock().by.is_empty()
+    }
+
+    /// Releases something, now or with the last bond. Under a pass.
+    pub(crate) fn after(&self, resource: Box<dyn Resource>) {
+        let mut state = self.lock();
+        if state.by.is_empty() {
+            drop(state);
+            resource.release();
+        } else {
+            state.later.push(resource);
+        }
+    }
+
+    /// Whether all bonds end with images of these numbers. Nobody else is bound then any more.
+    pub(crate) fn end_with(&self, numbers: &[u64]) -> bool {
+        let mut state = self.lock();
+        let ends = state.by.iter().all(|by| numbers.contains(by));
+        state.leaving |= ends;
+        ends
+    }
+}
+
+impl Life {
+    /// Binds the image of number `by` to this one.
+    fn bind(self: &Arc<Self>, by: u64) -> Result<Bond, Gone> {
+        let mut state = self.bonds.lock();
+        if state.leaving || self.is_closed() {
+            return Err(Gone);
+        }
+        state.by.push(by);
+        Ok(Bond {
+            to: Arc::clone(self),
+            by,
+        })
+    }
+}
+
+impl Drop for Bond {
+    fn drop(&mut self) {
+        let _pass = service::enter();
+        let later = {
+            let mut state = self.to.bonds.lock();
+            let at = state.by.iter().position(|by| *by == self.by);
+            at.map(|at| state.by.swap_remove(at));
+            match state.by.is_empty() {
+                true => std::mem::take(&mut state.later),
+                false => Vec::new(),
+            }
+        };
+        later.into_iter().for_each(Resource::release);
+    }
+}
+
+/// Where the names of an image go that may remain when it is removed.
+pub(crate) struct Remaining {
+    key: TrackerKey,
+    tracker: Tracker,
+    /// Names that were looked up before the image got its own. What assembly defines is not
+    /// among them: it gives way without a word.
+    asked: OnceLock<HashSet<Box<str>>>,
+    /// Another image came first with one of the names.
+    late: AtomicBool,
+}
+
+impl Remaining {
+    /// Whether an image that was bound at the same time defined a name that is to be ours: it
+    /// has to be bound anew.
+    pub(crate) fn is_late(&self) -> bool {
+        self.late.load(Ordering::Relaxed)
+    }
+
+    /// Tells those who get bound to the image where its names are.
+    pub(crate) fn note(&self, life: &Life) {
+        // An image has one.
+        let _ = life.bonds.names.set(self.key);
+    }
+
+    /// Says which weak names of the image were looked up.
+    pub(crate) fn note_asked<'a>(&self, names: impl Iterator<Item = &'a &'a str>) {
+        // An image is bound once.
+        let _ = self.asked.set(names.map(|name| Box::from(*name)).collect());
+    }
+
+    /// Removes the names.
+    pub(crate) fn remove(&self) {
+        // It fails if the dylib was cleared, and they are gone.
+        let _ = self.tracker.remove();
+    }
+}
+
+impl Core {
+    /// Makes the tracker for names of an image that may remain.
+    pub(crate) fn remaining(&self, dylib: &Dylib) -> Result<Arc<Remaining>, Error> {
+        let key = dylib.create_kept_tracker()?;
+        let defunct = || uruk_session::SessionError::TrackerDefunct {
+            dylib: dylib.name().into(),
+        };
+        let tracker = self.names.session().tracker(key).ok_or_else(defunct)?;
+        Ok(Arc::new(Remaining {
+            key,
+            tracker,
+            asked: OnceLock::new(),
+            late: AtomicBool::new(false),
+        }))
+    }
+
+    /// Has what remains of an image go when it is removed, or with the last image that is bound
+    /// to it.
+    pub(crate) fn keep_remaining(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        life: &Arc<Life>,
+        remaining: &Remaining,
+    ) -> Result<(), Error> {
+        let (core, key) = (Arc::downgrade(self), remaining.key);
+        let of = Arc::clone(life);
+        Ok(tracker.attach(Box::new(move || {
+            of.bonds.after(Box::new(move || {
+                let tracker = core.upgrade().and_then(|c| c.names.session().tracker(key));
+                // There is none if the dylib was cleared.
+                let _ = tracker.map(|tracker| tracker.remove());
+            }));
+        }))?)
+    }
+
+    /// Defines names of an image: those that may remain apart from the others. Variables among
+    /// them are in use from here on.
+    pub(crate) fn define_names(
+        &self,
+        tracker: &Tracker,
+        remaining: Option<&Remaining>,
+        names: Vec<Name>,
+    ) -> Result<(), Error> {
+        let Some(remaining) = remaining else {
+            return Ok(self.names.define(tracker, names)?);
+        };
+        let may_remain = |name: &Name| name.weak || name.name.contains(LOCAL_MARKER);
+        let (weak, strong): (Vec<Name>, Vec<Name>) = names.into_iter().partition(may_remain);
+        self.names.define(tracker, strong)?;
+        let known: Vec<(Box<str>, bool)> = weak
+            .iter()
+            .map(|name| (name.name.clone(), name.function().is_none()))
+            .collect();
+        self.names.define(&remaining.tracker, weak)?;
+        let (dylib, session) = (tracker.dylib(), self.names.session());
+        for (name, variable) in known {
+            if session.tracker_of(&dylib, session.intern(&name)) != Some(remaining.key) {
+                let asked = remaining.asked.get();
+                if asked.is_some_and(|asked| !asked.contains(&name)) {
+                    continue;
+                }
+                // Relaxed: read by who waits for this thread.
+                remaining.late.store(true, Ordering::Relaxed);
+                return Err(Error::DuplicateSymbol {
+                    symbol: name.into(),
+                    first: dylib.name().to_owned(),
+                    second: String::from("what was added at the same time"),
+                });
+            }
+            if variable {
+                self.names.find(&dylib, &name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Binds an image to those whose definitions its own yielded to. Under `tracker` it is until
+    /// the image goes.
+    pub(crate) fn bind_to(
+        &self,
+        tracker: &Tracker,
+        life: &Arc<Life>,
+        yielded: &[(Box<str>, Definition)],
+    ) -> Result<(), Error> {
+        let mut bonds: Vec<Bond> = Vec::new();
+        for (name, definition) in yielded {
+            let owner = match *definition {
+                Definition::Function { id } => self.life_of(id),
+                Definition::Address(at) => self.life_at(at),
+                Definition::Tls { module, .. } => self.owners.life_of_thread_locals(module),
+            };
+            let Some(owner) = owner else { continue };
+            for image in [owner.root(), &owner] {
+                if bonds.iter().any(|bond| Arc::ptr_eq(&bond.to, image)) {
+                    continue;
+                }
+                let bond = image.bind(life.number()).map_err(|Gone| Error::Leaving {
+                    symbol: name.to_string(),
+                })?;
+                bonds.push(bond);
+            }
+            let key = owner.root().bonds.names.get();
+            let remaining = key.and_then(|&key| self.names.session().tracker(key));
+            if let Some(remaining) = remaining {
+                let symbol = self.names.session().intern(name);
+                // It fails where the dylib was cleared, and then there is no name.
+                let _ = remaining.adopt(&[symbol]);
+            }
+        }
+        if bonds.is_empty() {
+            return Ok(());
+        }
+        Ok(tracker.attach(life.guard(move || drop(bonds)))?)
+    }
+}
