@@ -61,7 +61,8 @@ impl Dylib {
     }
 
     /// Adds a module of LLVM bitcode. Its functions get their addresses at once
-    /// and are compiled when first called.
+    /// and are compiled when first called. Weak definitions, of data too, yield to what the
+    /// dylib, its link order or the process has.
     ///
     /// # Errors
     /// Unreadable bitcode, duplicate definitions, data that does not compile.

@@ -228,6 +228,10 @@ impl Tracker {
     /// otherwise. So it does until a key of `pthread_key_create` is deleted whose destructor is
     /// in there. To be called without a lock that a handler could want.
     ///
+    /// What modules elsewhere have weak definitions of and share with it (inline variables and
+    /// functions, classes, `common` variables) stays as long as they do, handlers included.
+    /// Only its other names are free before.
+    ///
     /// # Safety
     /// 1. Nobody keeps using addresses of its data, or of functions of object files,
     ///    that the program or its host took. A call that is the last thing a function of it

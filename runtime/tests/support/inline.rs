@@ -20,14 +20,14 @@ pub const SHARED: &str = r#"
 extern "C" int host_next(void);
 
 inline int made = host_next();
-pub struct Shape {
+struct Shape {
   virtual ~Shape() {}
   virtual int sides() const { return 0; }
 };
-pub struct Square : Shape {
+struct Square : Shape {
   int sides() const override { return 4; }
 };
-pub struct Thrown { int value; };
+struct Thrown { int value; };
 template <class T> struct Holder { static T value; static T begun; };
 template <class T> T Holder<T>::value = 3;
 template <class T> T Holder<T>::begun = host_next();
@@ -36,18 +36,18 @@ inline const int table[] = {2, 3, 5, 7};
 inline int twice(int x) { return x + x; }
 
 extern "C" {
-pub const void *OWN(made_)() { return &made; }
+const void *OWN(made_)() { return &made; }
 int OWN(made_value_)() { return made; }
-pub const void *OWN(counter_)() { return &counter(); }
+const void *OWN(counter_)() { return &counter(); }
 int OWN(count_)() { return ++counter(); }
-pub const void *OWN(value_)() { return &Holder<int>::value; }
-pub const void *OWN(begun_)() { return &Holder<int>::begun; }
-pub const void *OWN(table_)() { return table; }
+const void *OWN(value_)() { return &Holder<int>::value; }
+const void *OWN(begun_)() { return &Holder<int>::begun; }
+const void *OWN(table_)() { return table; }
 int OWN(entry_)(int i) { return table[i & 3]; }
-pub const void *OWN(twice_)() { return (const void *)(int (*)(int))twice; }
-pub const void *OWN(type_)() { return &typeid(Square); }
+const void *OWN(twice_)() { return (const void *)(int (*)(int))twice; }
+const void *OWN(type_)() { return &typeid(Square); }
 Shape *OWN(make_)() { return new Square; }
-pub const void *OWN(table_of_)() {
+const void *OWN(table_of_)() {
   Square square;
   return *(const void **)&square;
 }
