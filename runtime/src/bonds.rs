@@ -12,11 +12,12 @@
 //!
 //! # Invariants
 //! - [`State::later`] is empty unless somebody is bound. Who drops the last bond releases it.
-//! - Nobody is bound from the moment on that an image is about to go ([`State::leaving`]).
+//! - Nobody is bound from the moment on that an image is about to go, and before it is added ([`Stage`]).
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::Duration;
 
 use uruk_locks::{Mutex, MutexGuard};
 use uruk_session::{Dylib, Resource, Tracker, TrackerKey};
@@ -24,9 +25,12 @@ use uruk_session::{Dylib, Resource, Tracker, TrackerKey};
 use crate::bind::LOCAL_MARKER;
 use crate::core::Core;
 use crate::error::Error;
-use crate::life::{Gone, Life};
+use crate::life::Life;
 use crate::names::{Definition, Name};
 use crate::service;
+
+/// Between looks at an image that is being added.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// The images that are bound to one.
 #[derive(Default)]
@@ -40,10 +44,22 @@ pub(crate) struct Bonds {
 struct State {
     /// Numbers of the images, one for each bond.
     by: Vec<u64>,
-    /// It is about to go.
-    leaving: bool,
+    stage: Stage,
     /// What is released with the last bond.
     later: Vec<Box<dyn Resource>>,
+}
+
+/// Whether others may be bound to an image.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Stage {
+    /// It is being added, and may fail yet.
+    Unfinished,
+    #[default]
+    Ready,
+    /// It is about to go.
+    Leaving,
+    /// Adding it failed.
+    Abandoned,
 }
 
 /// Keeps the definitions of an image for another one, whatever is removed.
@@ -77,23 +93,41 @@ impl Bonds {
     pub(crate) fn end_with(&self, numbers: &[u64]) -> bool {
         let mut state = self.lock();
         let ends = state.by.iter().all(|by| numbers.contains(by));
-        state.leaving |= ends;
+        if ends {
+            state.stage = Stage::Leaving;
+        }
         ends
     }
 }
 
 impl Life {
     /// Binds the image of number `by` to this one.
-    fn bind(self: &Arc<Self>, by: u64) -> Result<Bond, Gone> {
+    fn bind(self: &Arc<Self>, by: u64) -> Result<Bond, Stage> {
         let mut state = self.bonds.lock();
-        if state.leaving || self.is_closed() {
-            return Err(Gone);
+        match state.stage {
+            Stage::Ready if !self.is_closed() => {}
+            Stage::Ready => return Err(Stage::Leaving),
+            other => return Err(other),
         }
         state.by.push(by);
         Ok(Bond {
             to: Arc::clone(self),
             by,
         })
+    }
+}
+
+impl Life {
+    /// As [`Life::bind`], once it is known whether the image is there to stay. Whoever waits here
+    /// has no names yet, and whoever has some does not come here any more: so nobody waits
+    /// for one that waits.
+    fn bind_when_finished(self: &Arc<Self>, by: u64) -> Result<Bond, Stage> {
+        loop {
+            match self.bind(by) {
+                Err(Stage::Unfinished) => std::thread::sleep(LOOK_AGAIN),
+                done => return done,
+            }
+        }
     }
 }
 
@@ -117,6 +151,8 @@ impl Drop for Bond {
 pub(crate) struct Remaining {
     key: TrackerKey,
     tracker: Tracker,
+    /// The image's.
+    life: OnceLock<Arc<Life>>,
     /// Names that were looked up before the image got its own. What assembly defines is not
     /// among them: it gives way without a word.
     asked: OnceLock<HashSet<Box<str>>>,
@@ -132,9 +168,24 @@ impl Remaining {
     }
 
     /// Tells those who get bound to the image where its names are.
-    pub(crate) fn note(&self, life: &Life) {
+    /// Until it is added they wait.
+    pub(crate) fn note(&self, life: &Arc<Life>) {
+        life.bonds.lock().stage = Stage::Unfinished;
         // An image has one.
         let _ = life.bonds.names.set(self.key);
+        let _ = self.life.set(Arc::clone(life));
+    }
+
+    /// The image is added.
+    pub(crate) fn finish(&self) {
+        if let Some(life) = self.life.get() {
+            life.bonds.lock().stage = Stage::Ready;
+        }
+    }
+
+    fn note_late(&self) {
+        // Relaxed: read by who waits for this thread.
+        self.late.store(true, Ordering::Relaxed);
     }
 
     /// Says which weak names of the image were looked up.
@@ -143,8 +194,11 @@ impl Remaining {
         let _ = self.asked.set(names.map(|name| Box::from(*name)).collect());
     }
 
-    /// Removes the names.
+    /// Removes the names of an image that could not be added.
     pub(crate) fn remove(&self) {
+        if let Some(life) = self.life.get() {
+            life.bonds.lock().stage = Stage::Abandoned;
+        }
         // It fails if the dylib was cleared, and they are gone.
         let _ = self.tracker.remove();
     }
@@ -161,6 +215,7 @@ impl Core {
         Ok(Arc::new(Remaining {
             key,
             tracker,
+            life: OnceLock::new(),
             asked: OnceLock::new(),
             late: AtomicBool::new(false),
         }))
@@ -211,8 +266,7 @@ impl Core {
                 if asked.is_some_and(|asked| !asked.contains(&name)) {
                     continue;
                 }
-                // Relaxed: read by who waits for this thread.
-                remaining.late.store(true, Ordering::Relaxed);
+                remaining.note_late();
                 return Err(Error::DuplicateSymbol {
                     symbol: name.into(),
                     first: dylib.name().to_owned(),
@@ -232,6 +286,7 @@ impl Core {
         &self,
         tracker: &Tracker,
         life: &Arc<Life>,
+        remaining: Option<&Remaining>,
         yielded: &[(Box<str>, Definition)],
     ) -> Result<(), Error> {
         let mut bonds: Vec<Bond> = Vec::new();
@@ -246,17 +301,24 @@ impl Core {
                 if bonds.iter().any(|bond| Arc::ptr_eq(&bond.to, image)) {
                     continue;
                 }
-                let bond = image.bind(life.number()).map_err(|Gone| Error::Leaving {
-                    symbol: name.to_string(),
-                })?;
+                let bond = match image.bind_when_finished(life.number()) {
+                    Ok(bond) => bond,
+                    Err(stage) => {
+                        if let (Stage::Abandoned, Some(remaining)) = (stage, remaining) {
+                            remaining.note_late();
+                        }
+                        let symbol = name.to_string();
+                        return Err(Error::Leaving { symbol });
+                    }
+                };
                 bonds.push(bond);
             }
             let key = owner.root().bonds.names.get();
-            let remaining = key.and_then(|&key| self.names.session().tracker(key));
-            if let Some(remaining) = remaining {
+            let theirs = key.and_then(|&key| self.names.session().tracker(key));
+            if let Some(theirs) = theirs {
                 let symbol = self.names.session().intern(name);
                 // It fails where the dylib was cleared, and then there is no name.
-                let _ = remaining.adopt(&[symbol]);
+                let _ = theirs.adopt(&[symbol]);
             }
         }
         if bonds.is_empty() {

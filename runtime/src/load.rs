@@ -164,7 +164,8 @@ impl Core {
         let number = image.number;
         let binding = self.bind_inputs(dylib, &image, object_symbols)?;
         self.check_yielded(dylib, &image, object_symbols, &binding.yielded)?;
-        self.bind_to(tracker, &image.life, &binding.yielded)?;
+        let remaining = image.remaining.as_deref();
+        self.bind_to(tracker, &image.life, remaining, &binding.yielded)?;
         if !image.objects.is_empty() {
             let yielded = binding.yielded.iter().map(|(name, _)| name.clone());
             image.discarded.extend(yielded);

@@ -150,15 +150,18 @@ impl Core {
     pub(crate) fn add(self: &Arc<Self>, tracker: &Tracker, source: Source) -> Result<(), Error> {
         let _pass = service::enter();
         let mut attempts = 1..=ATTEMPTS;
-        let (own, image, started) = loop {
+        let (own, image, started, remaining) = loop {
             let own = tracker.dylib().create_tentative_tracker()?;
             let remaining = self.remaining(&tracker.dylib())?;
             let names = Some(Arc::clone(&remaining));
             let loaded = self.load_and_start(&own, names, vec![source.clone()], Mode::Lazy);
             match loaded {
                 Ok((image, started)) => {
-                    self.keep_remaining(&own, &image.life, &remaining)?;
-                    break (own, image, started);
+                    if let Err(cause) = self.keep_remaining(&own, &image.life, &remaining) {
+                        remaining.remove();
+                        return Err(cause);
+                    }
+                    break (own, image, started, remaining);
                 }
                 Err(cause) => {
                     // What the definitions took the place of is there again. Not left to the
@@ -174,7 +177,11 @@ impl Core {
             }
         };
         let hooks = Hooks::of(self, &image, &started);
-        own.transfer_to(tracker)?;
+        if let Err(cause) = own.transfer_to(tracker) {
+            remaining.remove();
+            return Err(cause.into());
+        }
+        remaining.finish();
         self.pending
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
