@@ -199,12 +199,16 @@ impl Life {
     /// Releases what the image was made of, when nobody is bound to it any more, and then now or
     /// with the last hold. Under a pass.
     pub(crate) fn release(self: &Arc<Self>, resource: Box<dyn Resource>) {
-        let (life, own) = (Arc::clone(self), Arc::clone(self));
-        let unbound = move || life.release_unbound(resource);
+        let life = Arc::clone(self);
+        self.when_unbound(Box::new(move || life.release_unbound(resource)));
+    }
+
+    /// Releases something when nobody is bound to the image any more. Under a pass.
+    pub(crate) fn when_unbound(self: &Arc<Self>, resource: Box<dyn Resource>) {
+        let own = Arc::clone(self);
         // Who is bound to what was replaced calls what replaced it.
-        self.root()
-            .bonds
-            .after(Box::new(move || own.bonds.after(Box::new(unbound))));
+        let last = move || own.bonds.after(resource);
+        self.root().bonds.after(Box::new(last));
     }
 
     fn release_unbound(&self, resource: Box<dyn Resource>) {

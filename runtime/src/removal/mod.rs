@@ -8,6 +8,7 @@
 //! what others may still call of it stays for as long ([`life`]).
 
 pub(crate) mod bonds;
+mod leave;
 pub(crate) mod life;
 pub(crate) mod removed;
 
@@ -15,7 +16,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, Weak};
 
-use tracing::debug;
 use uruk_base::locks::RwLock;
 use uruk_base::{FunctionId, VersionId};
 use uruk_heap::Sealed;
@@ -28,7 +28,7 @@ use crate::api::error::Error;
 use crate::core::{Body, Core};
 use crate::fork::gate;
 use crate::guest::program::Mode;
-use crate::guest::{exit, threads, tls};
+use crate::guest::tls;
 use crate::load::Source;
 use crate::load::hooks::Hooks;
 use crate::load::image::Image;
@@ -36,7 +36,6 @@ use crate::load::own::Handle;
 use crate::reclaim::Notes;
 use crate::removal::life::Life;
 use crate::version::blocks::{Code, Piece, Rest, split};
-use crate::version::calls;
 
 /// How often an input is bound anew because others that were added meanwhile had its names first.
 const ATTEMPTS: u32 = 100;
@@ -312,24 +311,35 @@ impl Core {
         let weak = Arc::downgrade(self);
         let image = Arc::clone(image);
         Box::new(move || {
-            let Some(core) = weak.upgrade() else { return };
-            for id in functions {
-                let weak = Weak::clone(&weak);
-                let removal: Box<dyn Resource> = Box::new(move || {
-                    if let Some(core) = weak.upgrade() {
-                        core.remove_function(id);
-                    }
-                });
-                let parked = image.park(removal);
-                let parked = parked.or_else(|removal| match core.life_of(id) {
-                    Some(body) => body.park(removal),
-                    None => Err(removal),
-                });
-                if let Err(removal) = parked {
-                    removal.release();
-                }
-            }
+            let owner = Arc::clone(&image);
+            image.when_unbound(Box::new(move || {
+                let Some(core) = weak.upgrade() else { return };
+                functions.into_iter().for_each(|id| core.let_go(id, &owner));
+            }));
         })
+    }
+
+    /// Removes a function of `image`, to which nobody is bound any more, once nobody else can
+    /// call it.
+    fn let_go(self: &Arc<Self>, id: FunctionId, image: &Arc<Life>) {
+        let weak = Arc::downgrade(self);
+        let remove = Box::new(move || {
+            if let Some(core) = weak.upgrade() {
+                core.remove_function(id);
+            }
+        });
+        let Err(remove) = image.park(remove) else {
+            return;
+        };
+        let Some(body) = self.life_of(id) else {
+            return remove.release();
+        };
+        let holder = Arc::clone(&body);
+        body.when_unbound(Box::new(move || {
+            if let Err(remove) = holder.park(remove) {
+                remove.release();
+            }
+        }));
     }
 
     /// How long the body of a function stays that calls of it reach.
@@ -357,69 +367,6 @@ impl Core {
             Some(id) => self.life_of(id),
             None => Some(Arc::clone(self.owners.find(address)?.life())),
         }
-    }
-
-    /// Runs destructors of images and what they registered to be called at the end of the process,
-    /// and has what somebody holds of them be complete. To be called before they are removed, without a lock; handlers
-    /// run on the calling thread. Whether somebody holds any of them.
-    pub(crate) fn leave(self: &Arc<Self>, images: &[Arc<Life>]) -> bool {
-        let held = exit::run_and_close(self, images);
-        if held.is_empty() {
-            return false;
-        }
-        for image in &held {
-            let functions = {
-                let _pass = gate::enter();
-                self.functions_in(image)
-            };
-            for id in functions {
-                // One for each: a fork waits for no more than one of them.
-                let _pass = gate::enter();
-                if self.stubs.entry(id).is_some() {
-                    continue;
-                }
-                // Names go next. What cannot be compiled could not have been called before.
-                if let Err(cause) = calls::compile_now(self, id, None) {
-                    debug!(function = self.name_of(id), %cause, "stays without code");
-                }
-            }
-        }
-        true
-    }
-
-    /// [`Core::leave`] of all images, where the session ends. What somebody holds then keeps the
-    /// session's memory. A thread of ours, on which a listener dropped the last handle, runs no
-    /// handlers: it may be the one that their first calls wait for.
-    pub(crate) fn leave_all(self: &Arc<Self>) {
-        let images = {
-            let _pass = gate::enter();
-            let lives = &self.names.lives;
-            lives.going(lives.all())
-        };
-        let ours = threads::is_ours();
-        let held = !ours && self.leave(&images);
-        let _pass = gate::enter();
-        let held = held || ours && images.iter().any(|image| image.is_held());
-        if held || self.names.lives.any_stays() {
-            // For good: who calls it does not say when it was for the last time.
-            std::mem::forget(Arc::clone(self));
-        }
-    }
-
-    /// The functions whose bodies are of an image's modules.
-    fn functions_in(&self, image: &Arc<Life>) -> Vec<FunctionId> {
-        let functions = self
-            .functions
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        let bodies = functions.iter().zip(0..);
-        let theirs = bodies.filter(|(body, _)| match body {
-            Some(Body::Module(function)) => Arc::ptr_eq(&function.module.life, image),
-            _ => false,
-        });
-        theirs
-            .filter_map(|(_, index)| self.stubs.function(index))
-            .collect()
     }
 
     /// Ends a function: calls of it go to the failure handler, its code is retired.

@@ -9,15 +9,17 @@
 //! has run: finalizing it does nothing. A handler that comes once its image is closed (by a
 //! thread that is still in there, and a destructor keeps the image) is in the list only.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{c_int, c_void};
-use std::sync::{Arc, PoisonError};
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use uruk_base::locks::{Mutex, MutexGuard};
 
 use super::{Handler, register_at_exit, thread_end};
 use crate::core::Core;
-use crate::fork::gate;
+use crate::fork::gate::{self, Pass};
 use crate::fork::shield;
 use crate::guest::threads;
 use crate::load::own;
@@ -216,8 +218,15 @@ unsafe extern "C-unwind" fn run_record(record: *mut c_void) {
     let record = record.cast::<Record>();
     // SAFETY: duty 1.
     let (handler, argument) = unsafe { ((*record).handler, (*record).argument) };
+    // The C library's lock is open meanwhile.
+    let pass = take_pass();
+    let ours = pass.is_some();
+    drop(pass);
     // SAFETY: by the promise of who registered it.
     unsafe { handler(argument) };
+    if ours {
+        keep_pass();
+    }
     // SAFETY: duty 1. Not by this frame's end: a handler may leave it by an exception.
     drop(unsafe { Box::from_raw(record) });
 }
@@ -369,11 +378,53 @@ pub(crate) fn run_and_close(core: &Core, images: &[Arc<Life>]) -> Vec<Arc<Life>>
     held
 }
 
+thread_local! {
+    /// The pass of a thread that is in [`finalize`], but for the time that handlers run. There
+    /// after the thread's destructors, too: the C library calls handlers then.
+    static FINALIZING: Cell<Option<ManuallyDrop<Pass>>> = const { Cell::new(None) };
+}
+
+/// Takes the pass of this thread, if it is in the C library by [`finalize`].
+fn take_pass() -> Option<Pass> {
+    FINALIZING.take().map(ManuallyDrop::into_inner)
+}
+
+fn keep_pass() {
+    FINALIZING.set(Some(ManuallyDrop::new(gate::enter())));
+}
+
 /// Has the C library run what it knows under a key, and forget it.
+///
+/// It has a lock for its list, which it does not hold while a handler runs, and which a child
+/// of `fork` may find held for ever. A fork waits for passes, so the thread has one while it
+/// is in there. Before glibc 2.36 a fork holds another lock meanwhile that is wanted in there:
+/// then it goes without, and such a child cannot register handlers, as natively.
 fn finalize(key: u64) {
     let finalize = __cxa_finalize as *const () as u64;
     // SAFETY: handlers of images whose removal its caller allowed, which are there: a record
     // holds them.
     let call = || unsafe { uruk_stubs::call_with(finalize, key) };
-    threads::as_guest(|| shield::lowered(call));
+    threads::as_guest(|| match fork_waits_without_locks() {
+        true => {
+            keep_pass();
+            call();
+            drop(take_pass());
+        }
+        false => {
+            shield::lowered(call);
+        }
+    });
+}
+
+/// Whether the C library's `fork` holds no lock of its own while it calls handlers: glibc 2.36
+/// and later.
+fn fork_waits_without_locks() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        // SAFETY: a constant string of the C library.
+        let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+        let mut numbers = version.to_str().unwrap_or_default().split('.');
+        let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());
+        (next(), next()) >= (Some(2), Some(36))
+    })
 }
