@@ -7,16 +7,16 @@
 //! Everything here may be called by guest code on any thread at any time, from
 //! signal handlers too where the native counterpart allows it.
 
-pub(crate) mod context;
-pub(crate) mod dl;
+mod context;
+mod dl;
 pub(crate) mod exit;
-pub(crate) mod exports;
+mod exports;
 mod keys;
-pub(crate) mod phdr;
+mod phdr;
 pub(crate) mod process;
-pub(crate) mod processes;
+mod processes;
 pub(crate) mod program;
-pub(crate) mod signals;
+mod signals;
 pub(crate) mod threads;
 pub(crate) mod tls;
 

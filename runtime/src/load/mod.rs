@@ -10,7 +10,7 @@ pub(crate) mod names;
 pub(crate) mod objects;
 pub(crate) mod own;
 pub(crate) mod room;
-pub(crate) mod start;
+mod start;
 pub(crate) mod untrusted;
 pub(crate) mod weak;
 

@@ -17,11 +17,11 @@
 
 pub(crate) mod background;
 pub(crate) mod counts;
-pub(crate) mod diary;
+mod diary;
 pub(crate) mod guided;
-pub(crate) mod jobs;
+mod jobs;
 pub(crate) mod sampling;
-pub(crate) mod warmth;
+mod warmth;
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;

@@ -8,7 +8,7 @@
 //! | [`tools`] | gdb, perf and jitdump about code |
 //! | [`disassemble`] | a compiled body, for people |
 
-pub(crate) mod disassemble;
+mod disassemble;
 pub(crate) mod event;
 pub(crate) mod recording;
 pub(crate) mod stats;

@@ -24,7 +24,7 @@ pub(crate) mod bodies;
 pub(crate) mod build;
 pub(crate) mod calls;
 pub(crate) mod constants;
-pub(crate) mod drafts;
+mod drafts;
 mod file;
 mod findable;
 mod link;
