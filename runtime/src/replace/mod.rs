@@ -56,6 +56,7 @@ use crate::api::error::Error;
 use crate::api::jit::Jit;
 use crate::core::Core;
 use crate::fork::gate;
+use crate::fork::shield::Shield;
 use crate::load::Source;
 use uruk_codegen::Bitcode;
 
@@ -324,13 +325,19 @@ impl Dylib {
     /// # Errors
     /// [`Error::Replace`] and whatever compiling and linking report.
     pub fn replace(&self, replacement: Replacement) -> Result<Replaced, Error> {
-        let replaced = self.replace_in_turn(replacement);
+        // What a handler left here would lie in the holes of the frame below for as long as
+        // that waits.
+        let shield = Shield::raise();
+        quiet::scrub_stack();
+        let replaced = self.replace_in_turn(replacement, shield);
         quiet::scrub_stack();
         replaced
     }
 
+    /// No handler runs until `shield` goes: the frame lies on memory that is clear.
     #[inline(never)]
-    fn replace_in_turn(&self, replacement: Replacement) -> Result<Replaced, Error> {
+    fn replace_in_turn(&self, replacement: Replacement, shield: Shield) -> Result<Replaced, Error> {
+        drop(shield);
         let core = self.jit.core();
         core.admit(&replacement.input.clone().source(&replacement.name)?)?;
         let _turn = core.replacing.turn()?;
@@ -367,7 +374,10 @@ impl Dylib {
         let done = match level {
             Level::Immediate => core.commit_set(changes, way, level),
             Level::Quiescent { .. } => {
-                // What is known about code, old and new, is not to be found on this stack.
+                // What is known about code, old and new, is not to be found on this stack. Nor do
+                // handlers leave any where the frames of the wait come to lie: they run from
+                // then on, below.
+                let _shield = Shield::raise();
                 quiet::scrub_stack();
                 let what = replacement.name.clone();
                 let commit = move |core: &Arc<Core>| Ok(core.commit_set(changes, way, level));
