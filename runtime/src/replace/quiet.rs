@@ -20,7 +20,9 @@
 //! may begin where old code ends, and a return address may be the end of its code.) What an
 //! immediate replacement or a rollback computes is on the stack of its caller, who may soon
 //! wait for its next turn above what is left of it: that is overwritten at the end
-//! ([`scrub_stack`]).
+//! ([`scrub_stack`]). And frames have holes, which show what lay there before: who waits for a
+//! quiescent set clears its stack first, and lets no handler run from there until its frames
+//! are made.
 //!
 //! Threads of ours never run code of the program and are left out.
 
