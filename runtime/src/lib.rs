@@ -16,11 +16,21 @@
 //! An executable that lets exceptions or panics pass through JIT'd frames exports
 //! `_Unwind_Find_FDE` and forwards it to [`find_fde`].
 //!
-//! Reading order: [`jit`](Jit) (the handle), `load` and `bind` (files to image),
-//! `materialize` (image to code), `versions` (a version made and published), `service` (first
-//! calls, fork), `tiers` and `background` (better versions), `sampling`, `guided`, `cross`
-//! (bodies of other modules), `replace`, `reclaim`, `removal`, `life`, `own`, `program` (a whole program),
-//! `guest` (what its code gets from us), `event`, `stats` and `recording` (what is told).
+//! Rooms, by phase; each folder's `mod.rs` is its map:
+//!
+//! | room | does |
+//! |---|---|
+//! | `api` | the public handles |
+//! | `core` | the parts of a session, and its life |
+//! | `load` | files to an image: read, bind, link what is not compiled function by function |
+//! | `version` | one version of a function, from the wish to the slot; first calls |
+//! | `tiers` | better versions: counts, samples, jobs |
+//! | `replace` | new bodies for functions that run |
+//! | `reclaim` | dead code to free memory |
+//! | `removal` | what a tracker held, given back |
+//! | `fork` | threads of ours, and copies of the process |
+//! | `guest` | what JIT'd code gets from its surroundings; a whole program |
+//! | `told` | events, statistics, reports, tools |
 
 #![deny(missing_docs)]
 

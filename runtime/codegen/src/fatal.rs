@@ -17,7 +17,7 @@
 //! # Why
 //! Fatal errors of LLVM cost a thread, not the process. `report_fatal_error` does not return;
 //! the worker it happens in is counted out, its function fails, another worker takes its place
-//! (`codegen::fatal`, `service`).
+//! (`codegen::fatal`, `version::calls`).
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_void};

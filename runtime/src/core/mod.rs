@@ -1,6 +1,6 @@
 //! The parts of a session, wired together, and the table of its functions.
 //!
-//! Locks are `std`'s, of one word: a forked child can use them (`service` lets no worker hold one).
+//! Locks are `std`'s, of one word: a forked child can use them (`fork::gate` lets no worker hold one).
 
 mod session;
 

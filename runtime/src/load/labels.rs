@@ -12,7 +12,7 @@
 //! - What the text of assembly in a function names has no declaration. Such names are looked
 //!   up among the module's labels first, when the function is linked ([`Core::find_for`]).
 //!   They mean nothing elsewhere: a body with such text is not inlined into other modules
-//!   (`Reader::parcel`), nor one with any into a module with labels (`cross`).
+//!   (`Reader::parcel`), nor one with any into a module with labels (`version::offers`).
 //!
 //! Compiled eagerly, a module is one object here too, and needs none of this.
 //!

@@ -9,7 +9,7 @@
 //! | `Notes::inbox` | a note is put or taken | nothing |
 //! | `Reclaim::state` | a step of the engine, a reading of statistics | a function's versions, `Versions::records`, `Core::bodies`, the sampler |
 //!
-//! All of it is locked under a pass of the gate (`service`), so that no fork happens
+//! All of it is locked under a pass of the gate (`fork::gate`), so that no fork happens
 //! meanwhile; between steps the pass is given back.
 
 mod environment;

@@ -23,7 +23,7 @@
 //!
 //! - `Level::Immediate` and rollbacks commit on the caller's thread, under one pass from
 //!   before the gate closes until it is open, whatever fails: no handler runs under a pass
-//!   (`service`). The gate is closed for a few stores, and for callbacks of migrations.
+//!   (`fork::gate`). The gate is closed for a few stores, and for callbacks of migrations.
 //! - `Level::Quiescent` may wait for long. It commits on a thread of ours, on which no
 //!   handler ever runs; the caller waits without a pass. A handler that calls a member on the
 //!   caller's thread waits like all other callers, and is let through if its thread must go

@@ -7,7 +7,7 @@
 //! | `Replacing::modules`, `moved_names` | an entry is made or looked at | nothing |
 //! | `Replacing::history` | a set is filed or taken | nothing |
 //!
-//! All are `std`'s, and are taken under a pass of the gate (`service`), so that no fork
+//! All are `std`'s, and are taken under a pass of the gate (`fork::gate`), so that no fork
 //! happens meanwhile. A turn (`turns`) lasts longer than a pass; the child of a fork, in
 //! which nobody replaces anything, begins with a free one.
 //!

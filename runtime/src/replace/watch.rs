@@ -5,7 +5,7 @@
 //! that writes in place is not read half-way, as long as it does not pause for that long.
 //! What was read half-way after all is refused, and read again once it changes.
 //!
-//! The lines are printed under a pass of the gate (`service`), so that no child of `fork`
+//! The lines are printed under a pass of the gate (`fork::gate`), so that no child of `fork`
 //! inherits a locked standard error; the child watches nothing.
 
 use std::cell::RefCell;

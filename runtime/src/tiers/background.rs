@@ -5,7 +5,7 @@
 //! its decisions into the list of jobs. Workers have low priority and are made when
 //! there is first something to do. Nobody who calls a function waits for any of them.
 //!
-//! Everything here that takes a lock does so under a pass of the gate (`service`), so
+//! Everything here that takes a lock does so under a pass of the gate (`fork::gate`), so
 //! that no fork happens meanwhile; sleeping threads are parked, which holds no lock.
 
 use std::sync::atomic::Ordering;

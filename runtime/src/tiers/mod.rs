@@ -1,7 +1,7 @@
 //! How functions move through the tiers: the settings, and the state that threads of
 //! the session share (see `background` for those that act on it).
 //!
-//! Everything below is locked under a pass of the gate (`service`), so that no fork
+//! Everything below is locked under a pass of the gate (`fork::gate`), so that no fork
 //! happens meanwhile.
 //!
 //! | lock | held while | inside it |
