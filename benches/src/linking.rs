@@ -245,7 +245,7 @@ fn by_facade(rounds: usize) -> Result<Measured> {
     let jit = Jit::builder().jobs(1).build()?;
     for name in [DATA, CALLEE] {
         // SAFETY: nothing of the objects is ever called, so nothing is read there.
-        unsafe { jit.define(name, ELSEWHERE as *const ())? };
+        unsafe { jit.define_address(name, ELSEWHERE as *const ())? };
     }
     let objects = numbered_objects(rounds)?;
     let own = code_bytes(&objects[0])?;

@@ -29,6 +29,7 @@
 //! | `reclaim` | dead code to free memory |
 //! | `removal` | what a tracker held, given back |
 //! | `fork` | threads of ours, and copies of the process |
+//! | `units` | definitions of embedders: units, their stubs, their first calls |
 //! | `guest` | what JIT'd code gets from its surroundings; a whole program |
 //! | `told` | events, statistics, reports, tools |
 
@@ -46,13 +47,24 @@ mod removal;
 mod replace;
 mod tiers;
 mod told;
+mod units;
 mod version;
 
+pub use crate::api::builder::{JitBuilder, Reporter};
 pub use crate::api::dylib::Dylib;
 pub use crate::api::error::{Error, Missing, Refusal};
 pub use crate::api::func::{Func, FuncOnlyThread, Signature, Value};
-pub use crate::api::jit::{Jit, JitBuilder};
+pub use crate::api::generator::{Ask, Generator, GeneratorId, LookupKind, Need};
+pub use crate::api::jit::{Jit, WeakJit};
+pub use crate::api::lookup::{
+    DylibId, Found, Lookup, LookupFuture, LookupResult, Required, StillMissing, SymbolState,
+    Visibility,
+};
+pub use crate::api::symbols::Alias;
 pub use crate::api::tracker::{Removal, Tracker};
+pub use crate::api::unit::{
+    DependenceGroup, Flags, Interface, Resource, Responsibility, Symbol, Unit,
+};
 pub use crate::guest::exit::register_exit_handler;
 pub use crate::guest::program::{Mode, Program, ProgramOptions};
 pub use crate::load::room::needs_low_addresses;
@@ -72,7 +84,7 @@ pub use uruk_profiler::{
     Choice as SamplingChoice, Settings as SamplingSettings, Sizes as SamplingSizes,
 };
 pub use uruk_reclaim::{Config as ReclaimConfig, Kind as ReclaimKind, Stacks};
-pub use uruk_session::SessionError;
+pub use uruk_session::{Names, SessionError};
 pub use uruk_stubs::FailureHandler;
 pub use uruk_tiering::Config as PolicyConfig;
 pub use uruk_unwind::{DwarfEhBases, find_fde};

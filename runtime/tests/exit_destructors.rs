@@ -101,7 +101,7 @@ fn busy(form: Form, _: Way) {
     }
     let address = deinitializes as *const ();
     // SAFETY: a function of that type.
-    unsafe { jit.define("host_deinitialize", address) }.expect("new");
+    unsafe { jit.define_address("host_deinitialize", address) }.expect("new");
     *JIT.lock().expect("whole") = Some(jit.clone());
     let other = added(&jit, "other", Way::Tracker);
     other.add(
@@ -210,7 +210,7 @@ fn not_removed(form: Form, _: Way) {
     }
     let jit = session();
     // SAFETY: a function of that type.
-    unsafe { jit.define("host_search", search as *const ()) }.expect("new");
+    unsafe { jit.define_address("host_search", search as *const ()) }.expect("new");
     let user = jit.create_dylib("user").expect("a dylib");
     let goes = added(&jit, "goes", Way::Tracker);
     goes.add(

@@ -131,7 +131,7 @@ const ALL: [(&str, Act); 13] = [
         dylib.add_to_link_order(&jit.main()).expect("there");
         let word: &'static u64 = &0;
         // SAFETY: a word that stays.
-        unsafe { dylib.define("word", std::ptr::from_ref(word).cast()) }.expect("new");
+        unsafe { dylib.define_address("word", std::ptr::from_ref(word).cast()) }.expect("new");
         assert!(dylib.lookup("word").is_ok() && dylib.lookup("left").is_ok());
         // SAFETY: nobody else knows it.
         unsafe { dylib.remove(Removal::Forced) }.expect("there");

@@ -93,7 +93,7 @@ extern "C" fn callback(value: i32) {
 fn host_functions_and_library_functions_can_be_called() {
     let jit = Jit::new().expect("a session");
     // SAFETY: a function of the type the IR below declares, alive for ever.
-    unsafe { jit.define("callback", callback as *const ()) }.expect("a new name");
+    unsafe { jit.define_address("callback", callback as *const ()) }.expect("a new name");
     jit.add_ir(
         "m",
         "declare void @callback(i32)

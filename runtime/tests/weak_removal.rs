@@ -112,7 +112,7 @@ fn session() -> Jit {
 
 fn provide(dylib: &Dylib) {
     // SAFETY: a function of this file, of the type the modules declare.
-    unsafe { dylib.define("host_note", host_note as *const ()) }.expect("new");
+    unsafe { dylib.define_address("host_note", host_note as *const ()) }.expect("new");
 }
 
 fn initialize(jit: &Jit) {

@@ -30,12 +30,12 @@ impl Names {
         &self.sets
     }
 
-    /// Each symbol's name, with the name of its dylib.
+    /// Each symbol's name as it is shown, with the name of its dylib.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.sets.iter().flat_map(|(dylib, symbols)| {
             symbols
                 .iter()
-                .map(|symbol| (&**dylib, self.pool.name(*symbol)))
+                .map(|symbol| (&**dylib, self.pool.shown(*symbol)))
         })
     }
 
@@ -50,7 +50,7 @@ impl Names {
 impl fmt::Display for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, (dylib, symbols)) in self.sets.iter().enumerate() {
-            let mut names: Vec<_> = symbols.iter().map(|s| self.pool.name(*s)).collect();
+            let mut names: Vec<_> = symbols.iter().map(|s| self.pool.shown(*s)).collect();
             names.sort_unstable();
             let separator = if n == 0 { "" } else { ", " };
             write!(f, "{separator}{dylib}: {{{}}}", names.join(", "))?;

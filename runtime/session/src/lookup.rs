@@ -1,6 +1,8 @@
 //! What is looked up, and what comes back.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use crate::dylib::{Dylib, DylibId, Visibility};
 use crate::error::SessionError;
@@ -67,9 +69,10 @@ pub struct Lookup {
 
 impl Lookup {
     /// A static lookup of ready symbols in `order`.
-    pub fn new(order: impl IntoIterator<Item = (Dylib, Visibility)>) -> Self {
+    pub fn new<D: Into<Dylib>>(order: impl IntoIterator<Item = (D, Visibility)>) -> Self {
+        let order = order.into_iter();
         Self {
-            order: order.into_iter().collect(),
+            order: order.map(|(dylib, seen)| (dylib.into(), seen)).collect(),
             ..Self::default()
         }
     }
@@ -142,6 +145,13 @@ impl LookupResult {
         Self(found)
     }
 
+    /// The same with each entry changed, for layers that give addresses a meaning of their own.
+    #[must_use]
+    pub fn mapped(mut self, change: impl FnMut(&mut Found)) -> Self {
+        self.0.iter_mut().for_each(change);
+        self
+    }
+
     /// Everything that was found.
     pub fn iter(&self) -> std::slice::Iter<'_, Found> {
         self.0.iter()
@@ -188,14 +198,19 @@ impl<'a> IntoIterator for &'a LookupResult {
 /// What a lookup is told at its end.
 pub(crate) type Completion = Box<dyn FnOnce(Result<LookupResult, SessionError>) + Send>;
 
-type Slot<T> = Arc<Mutex<Option<Result<T, SessionError>>>>;
+/// What a wait is for, and tasks to be woken when it is there.
+struct Slot<T> {
+    result: Option<Result<T, SessionError>>,
+    wakers: Vec<Waker>,
+}
 
-/// The result of a lookup that may not be there yet.
+/// The result of a lookup that may not be there yet: to be waited for ([`LookupFuture::wait`]), or
+/// awaited. The clones are one lookup.
 #[derive(Clone)]
 pub struct LookupFuture<T = LookupResult> {
-    pub(crate) pool: Pool,
+    pool: Pool,
     pub(crate) waiter: Arc<Waiter>,
-    pub(crate) slot: Slot<T>,
+    slot: Arc<Mutex<Slot<T>>>,
 }
 
 impl<T> std::fmt::Debug for LookupFuture<T> {
@@ -211,13 +226,21 @@ impl<T: Clone> LookupFuture<T> {
         Self {
             pool: pool.clone(),
             waiter: Arc::new(Waiter::new()),
-            slot: Arc::new(Mutex::new(None)),
+            slot: Arc::new(Mutex::new(Slot {
+                result: None,
+                wakers: Vec::new(),
+            })),
         }
     }
 
     pub(crate) fn finish(&self, result: Result<T, SessionError>) {
-        *self.slot.lock() = Some(result);
+        let wakers = {
+            let mut slot = self.slot.lock();
+            slot.result = Some(result);
+            std::mem::take(&mut slot.wakers)
+        };
         self.waiter.finish();
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Whether the result is there.
@@ -226,18 +249,34 @@ impl<T: Clone> LookupFuture<T> {
     }
 
     /// The result, if it is there.
-    pub fn poll(&self) -> Option<Result<T, SessionError>> {
-        self.slot.lock().clone()
+    pub fn result(&self) -> Option<Result<T, SessionError>> {
+        self.slot.lock().result.clone()
     }
 
     /// Waits for the result; helps to produce it.
     pub fn wait(&self) -> Result<T, SessionError> {
         let done = self.pool.wait(&self.waiter);
-        match self.slot.lock().clone() {
+        match self.result() {
             Some(result) if done => result,
             _ => Err(SessionError::WaitTooDeep {
                 jobs: self.pool.jobs(),
             }),
         }
+    }
+}
+
+impl<T: Clone> Future for LookupFuture<T> {
+    type Output = Result<T, SessionError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut slot = self.slot.lock();
+        if let Some(result) = &slot.result {
+            return Poll::Ready(result.clone());
+        }
+        let waker = context.waker();
+        if !slot.wakers.iter().any(|known| known.will_wake(waker)) {
+            slot.wakers.push(waker.clone());
+        }
+        Poll::Pending
     }
 }

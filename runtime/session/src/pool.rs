@@ -30,6 +30,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use uruk_base::locks::Covered;
+
 pub use config::PoolConfig;
 pub use parts::Waiter;
 use parts::{Inner, Next, Task};
@@ -117,6 +119,7 @@ impl Pool {
     }
 
     fn inner<R>(&self, change: impl FnOnce(&mut Inner) -> R) -> R {
+        let _covered = Covered::ensure();
         let _inside = self.0.gate.enter();
         change(&mut self.0.inner.lock())
     }

@@ -6,6 +6,8 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
+use uruk_base::locks::Covered;
+
 use crate::dylib::{Dylib, DylibId, DylibShared, Visibility};
 use crate::effects::{Effects, Launching};
 use crate::error::SessionError;
@@ -93,6 +95,7 @@ impl WeakSession {
 pub(crate) struct Guard<'a> {
     state: MutexGuard<'a, State>,
     _inside: Inside<'a>,
+    _covered: Covered,
 }
 
 impl std::ops::Deref for Guard<'_> {
@@ -192,10 +195,12 @@ impl Session {
     }
 
     pub(crate) fn lock(&self) -> Guard<'_> {
+        let covered = Covered::ensure();
         let inside = self.0.pool.gate().enter();
         Guard {
             state: self.0.state.lock(),
             _inside: inside,
+            _covered: covered,
         }
     }
 

@@ -49,6 +49,7 @@ pub struct SymbolPool {
     current: AtomicUsize,
     names: Chunked<OnceLock<Box<str>>, 8>,
     count: Mutex<u32>,
+    shown: fn(&str) -> &str,
 }
 
 impl Default for SymbolPool {
@@ -70,9 +71,24 @@ impl SymbolPool {
             current: AtomicUsize::new(0),
             names: Chunked::new(),
             count: Mutex::new(0),
+            shown: |name| name,
         };
         pool.tables[0].get_or_init(|| empty_table(FIRST_TABLE));
         pool
+    }
+
+    /// An empty pool whose names are told to people, in errors, as `shown` says: for layers
+    /// that make up names of their own.
+    pub fn shown_by(shown: fn(&str) -> &str) -> Self {
+        Self {
+            shown,
+            ..Self::new()
+        }
+    }
+
+    /// The name of a symbol, for people.
+    pub fn shown(&self, symbol: Symbol) -> &str {
+        (self.shown)(self.name(symbol))
     }
 
     #[inline]

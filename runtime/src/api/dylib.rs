@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use uruk_base::{FunctionId, Tier};
 use uruk_codegen::Bitcode;
-use uruk_session::Visibility;
+use uruk_session::{DylibId, Visibility};
 
 use crate::api::error::Error;
 use crate::api::func::{Func, Signature};
@@ -41,6 +41,16 @@ pub struct Dylib {
 }
 
 impl Dylib {
+    /// The session.
+    pub fn jit(&self) -> &Jit {
+        &self.jit
+    }
+
+    /// The dylib's number, which names it in dependences.
+    pub fn id(&self) -> DylibId {
+        self.dylib.id()
+    }
+
     /// The dylib's name.
     pub fn name(&self) -> &str {
         self.dylib.name()
@@ -114,7 +124,7 @@ impl Dylib {
     ///
     /// # Errors
     /// The name is defined already.
-    pub unsafe fn define(&self, name: &str, address: *const ()) -> Result<(), Error> {
+    pub unsafe fn define_address(&self, name: &str, address: *const ()) -> Result<(), Error> {
         let _busy = gate::enter();
         let core = self.jit.core();
         let definition = Definition::Address(address as u64);
@@ -129,22 +139,25 @@ impl Dylib {
     /// whatever is recompiled.
     ///
     /// # Errors
-    /// [`Error::MissingSymbols`].
+    /// [`Error::MissingSymbols`]; [`Error::Session`] with what a unit or generator failed for.
     pub fn lookup(&self, name: &str) -> Result<u64, Error> {
         let core = self.jit.core();
         if let Some(address) = core.names.ready_address(&self.dylib, name) {
             return Ok(address);
         }
         let _busy = gate::enter();
-        let found = core.address_of(&self.dylib, name);
+        let found = core.names.try_find(&self.dylib, name)?;
+        let found = found.and_then(|meaning| core.address_of_meaning(meaning));
         found.ok_or_else(|| crate::api::error::missing(name))
     }
 
-    /// A typed function. Its type is compared with the IR's once, here.
+    /// A typed function. Its type is compared with the IR's once, here; functions of units and
+    /// of object files have none to be compared with.
     ///
     /// # Safety
     /// 1. The function, and all it calls, is code the caller is willing to run.
-    /// 2. It is called with values it may be called with (live pointers and so on):
+    /// 2. It has the type of `F`, if it is not IR's.
+    /// 3. It is called with values it may be called with (live pointers and so on):
     ///    [`Func::call`] is a plain call.
     ///
     /// # Errors
@@ -152,17 +165,19 @@ impl Dylib {
     pub unsafe fn function<F: Signature>(&self, name: &str) -> Result<Func<F>, Error> {
         let core = self.jit.core();
         let id = self.id_of(name)?;
-        let actual = core.function_type(id)?;
         let wanted = F::ir_type();
-        if *actual != *wanted {
-            return Err(Error::Signature {
-                function: name.to_owned(),
-                wanted,
-                actual: actual.to_string(),
-            });
+        // Without a type the caller's promise is all there is, also for what comes after it.
+        if let Some(actual) = core.function_type(id)? {
+            if *actual != *wanted {
+                return Err(Error::Signature {
+                    function: name.to_owned(),
+                    wanted,
+                    actual: actual.to_string(),
+                });
+            }
+            let _busy = gate::enter();
+            core.removed.note_acquired(id, &wanted);
         }
-        let _busy = gate::enter();
-        core.removed.note_acquired(id, &wanted);
         Ok(Func::new(self.jit.clone(), id))
     }
 
@@ -200,7 +215,7 @@ impl Dylib {
     }
 
     /// The tier of the version that calls of a function reach; `None` before the first, and
-    /// for functions of object files.
+    /// for functions of object files and of units.
     ///
     /// # Errors
     /// [`Error::MissingSymbols`], [`Error::NotAFunction`].
@@ -208,7 +223,7 @@ impl Dylib {
         let id = self.id_of(name)?;
         let _busy = gate::enter();
         let core = self.jit.core();
-        if let Some(Body::Object(_)) = core.body(id) {
+        if let Some(Body::Object(_) | Body::Unit(_)) = core.body(id) {
             return Ok(None);
         }
         let versions = core.tiers.versions.of(id);
@@ -217,7 +232,7 @@ impl Dylib {
 
     fn id_of(&self, name: &str) -> Result<FunctionId, Error> {
         let _busy = gate::enter();
-        match self.jit.core().names.find(&self.dylib, name) {
+        match self.jit.core().names.try_find(&self.dylib, name)? {
             Some(Definition::Function { id }) => Ok(id),
             Some(_) => Err(Error::NotAFunction {
                 name: name.to_owned(),

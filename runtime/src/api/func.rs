@@ -20,19 +20,23 @@ use crate::core::{Core, Module};
 use crate::fork::gate;
 
 impl Core {
-    /// The IR type of a function that is behind a stub.
-    pub(crate) fn function_type(&self, id: FunctionId) -> Result<Arc<str>, Error> {
+    /// The IR type of a function that is behind a stub, if it is IR's.
+    pub(crate) fn function_type(&self, id: FunctionId) -> Result<Option<Arc<str>>, Error> {
         let _busy = gate::enter();
-        let name = || self.name_of(id).to_owned();
-        let function = self
-            .function(id)
-            .ok_or_else(|| Error::NotAFunction { name: name() })?;
+        let Some(function) = self.function(id) else {
+            return match self.body(id) {
+                Some(_) => Ok(None),
+                None => Err(Error::NotAFunction {
+                    name: self.name_of(id).to_owned(),
+                }),
+            };
+        };
         let summary = function.module.readers.summary();
         debug_assert_eq!(
             summary.symbols[function.symbol.index()].kind,
             Kind::Function
         );
-        Module::type_of(&function.module, function.symbol)
+        Module::type_of(&function.module, function.symbol).map(Some)
     }
 }
 

@@ -1,210 +1,24 @@
-//! The handle of a session, and its settings.
+//! The handle of a session.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use uruk_base::Tier;
-use uruk_heap::{BackingChoice, HeapConfig};
-use uruk_profiler::{Choice as SamplingChoice, Sizes as SamplingSizes};
-use uruk_reclaim::{Config as ReclaimConfig, Kind as ReclaimKind};
-use uruk_stubs::FailureHandler;
-use uruk_tiering::Config as PolicyConfig;
+use uruk_reclaim::Kind as ReclaimKind;
 
+use crate::api::builder::JitBuilder;
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
 use crate::api::func::{Func, Signature};
 use crate::core::Core;
-use crate::fork::{self, gate};
-use crate::load::room;
+use crate::fork::gate;
 use crate::reclaim::RegisteredStack;
-use crate::tiers::{TierSettings, Tiers};
-#[cfg(doc)]
-use crate::told::event::Event;
-use crate::told::event::Listener;
 #[cfg(doc)]
 use crate::told::stats::MemoryStats;
 use crate::told::stats::Stats;
-use crate::told::tools::{ToolSettings, Tools};
-
-/// Settings of a session; made by [`Jit::builder`].
-#[derive(Clone, Default)]
-pub struct JitBuilder {
-    jobs: Option<usize>,
-    pub(crate) heap: HeapConfig,
-    on_failure: Option<FailureHandler>,
-    pub(crate) tiers: TierSettings,
-    tools: ToolSettings,
-    reclaim: ReclaimConfig,
-    listeners: Vec<Listener>,
-    replacements_kept: Option<usize>,
-    pub(crate) untrusted: Option<crate::load::untrusted::Untrusted>,
-}
-
-impl fmt::Debug for JitBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JitBuilder")
-            .field("jobs", &self.jobs)
-            .field("heap", &self.heap)
-            .field("tiers", &self.tiers)
-            .finish_non_exhaustive()
-    }
-}
-
-impl JitBuilder {
-    /// Threads that compile for first calls, at least one. Default: the number of CPUs.
-    /// As many again, but for half of the CPUs at most, compile better versions at low
-    /// priority.
-    #[must_use]
-    pub fn jobs(mut self, jobs: usize) -> JitBuilder {
-        self.jobs = Some(jobs);
-        self
-    }
-
-    /// Limit of the bytes handed out for code and data, in all.
-    #[must_use]
-    pub fn memory_limit(mut self, bytes: usize) -> JitBuilder {
-        self.heap.limit = Some(bytes);
-        self
-    }
-
-    /// Settings of code memory.
-    #[must_use]
-    pub fn heap(mut self, heap: HeapConfig) -> JitBuilder {
-        self.heap = heap;
-        self
-    }
-
-    /// What a call does whose function cannot be compiled. The handler runs on the
-    /// calling thread, maybe in a signal handler; the call continues at the address it
-    /// returns, with the call's own arguments. By default a line is written to standard
-    /// error and the process ends. [`Jit::compile`] tells the error itself.
-    #[must_use]
-    pub fn on_failure(mut self, handler: FailureHandler) -> JitBuilder {
-        self.on_failure = Some(handler);
-        self
-    }
-
-    /// How functions are compiled over their life. Default: [`Tiers::Auto`].
-    #[must_use]
-    pub fn tiers(mut self, tiers: Tiers) -> JitBuilder {
-        self.tiers.tiers = tiers;
-        self
-    }
-
-    /// Lets tiers 2 and 3 fuse a multiplication and an addition, where the source
-    /// allowed it. Off by default: results then are the same bits in every tier.
-    #[must_use]
-    pub fn contract(mut self, contract: bool) -> JitBuilder {
-        self.tiers.contract = contract;
-        self
-    }
-
-    /// Where samples come from that rank functions, under [`Tiers::Auto`]. Default: the first
-    /// source that works.
-    #[must_use]
-    pub fn sampling(mut self, sampling: SamplingChoice) -> JitBuilder {
-        self.tiers.sampling = sampling;
-        self
-    }
-
-    /// Sizes of the rings and tables of samples; what does not fit is counted.
-    #[must_use]
-    pub fn sampling_sizes(mut self, sizes: SamplingSizes) -> JitBuilder {
-        self.tiers.sizes = sizes;
-        self
-    }
-
-    /// Settings of the tiering policy. `jobs` and `cpus` are set to what this session
-    /// has.
-    #[must_use]
-    pub fn policy(mut self, policy: PolicyConfig) -> JitBuilder {
-        self.tiers.policy = policy;
-        self
-    }
-
-    /// Which of other people's tools are told about compiled code. Default: none.
-    #[must_use]
-    pub fn tools(mut self, tools: ToolSettings) -> JitBuilder {
-        self.tools = tools;
-        self
-    }
-
-    /// When retired code is freed and live code is moved together.
-    #[must_use]
-    pub fn reclaim(mut self, reclaim: ReclaimConfig) -> JitBuilder {
-        self.reclaim = reclaim;
-        self
-    }
-
-    /// Replacements that are kept to be [rolled back](Jit::rollback), with the code they
-    /// replaced. Default: 8.
-    #[must_use]
-    pub fn replacements_kept(mut self, count: usize) -> JitBuilder {
-        self.replacements_kept = Some(count);
-        self
-    }
-
-    /// Adds someone to be told of every [`Event`].
-    #[must_use]
-    pub fn on_event(mut self, listener: Listener) -> JitBuilder {
-        self.listeners.push(listener);
-        self
-    }
-
-    /// The settings of the tiering policy that a session would have: with its `jobs` and
-    /// this machine's `cpus`.
-    pub fn effective_policy(&self) -> PolicyConfig {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let jobs = self.jobs.unwrap_or(cpus).max(1);
-        PolicyConfig {
-            cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
-            // Half of the processors: the program has something to do, too.
-            jobs: u32::try_from(jobs.min(cpus.div_ceil(2))).unwrap_or(u32::MAX),
-            ..self.tiers.policy.clone()
-        }
-    }
-
-    /// Reserves memory and starts the compile threads.
-    ///
-    /// # Errors
-    /// No address space ([`Error::Room`] where it is limited), no permission for executable memory, no thread.
-    pub fn build(self) -> Result<Jit, Error> {
-        let policy = self.effective_policy();
-        let jobs = self.jobs.unwrap_or(policy.cpus as usize).max(1);
-        let mut tiers = self.tiers;
-        tiers.policy = policy;
-        let mut heap = self.heap;
-        let private = self.tools.gdb || self.tools.perf_map;
-        if private && heap.backing == BackingChoice::Auto {
-            // A debugger writes breakpoints through the kernel, which copies pages of
-            // private memory for it and refuses those of a shared file. perf asks a map
-            // for the names of private memory only, a file for those of others.
-            heap.backing = BackingChoice::Flip;
-        }
-        let tools = Tools::new(&self.tools)?;
-        // Until the session is known to whoever forks.
-        let _pass = fork::begin();
-        room::check()?;
-        let core = Core::new(heap, jobs, tiers, tools, self.reclaim)?;
-        core.distrust(self.untrusted);
-        if let Some(count) = self.replacements_kept {
-            core.replacing.keep_sets(count);
-        }
-        for listener in self.listeners {
-            core.events.listen(listener);
-        }
-        if let Some(handler) = self.on_failure {
-            core.stubs.set_failure_handler(handler);
-        }
-        core.start()?;
-        Ok(Jit {
-            shared: Arc::new(Shared { core }),
-        })
-    }
-}
 
 /// A session: cheap to clone, usable from any thread.
 ///
@@ -242,7 +56,41 @@ impl Drop for Shared {
     }
 }
 
+/// A session that is not kept alive, for what the session itself keeps: units and generators that
+/// need it get it from what they are called with.
+#[derive(Clone)]
+pub struct WeakJit {
+    shared: Weak<Shared>,
+}
+
+impl fmt::Debug for WeakJit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WeakJit")
+    }
+}
+
+impl WeakJit {
+    /// The session, if it is still there.
+    pub fn upgrade(&self) -> Option<Jit> {
+        let shared = self.shared.upgrade()?;
+        Some(Jit { shared })
+    }
+}
+
 impl Jit {
+    pub(crate) fn of(core: Arc<Core>) -> Jit {
+        Jit {
+            shared: Arc::new(Shared { core }),
+        }
+    }
+
+    /// A handle that does not keep the session alive.
+    pub fn downgrade(&self) -> WeakJit {
+        WeakJit {
+            shared: Arc::downgrade(&self.shared),
+        }
+    }
+
     /// A session with default settings.
     ///
     /// # Errors
@@ -327,16 +175,16 @@ impl Jit {
         self.main().add_file(path)
     }
 
-    /// [`Dylib::define`] of [`Jit::main`].
+    /// [`Dylib::define_address`] of [`Jit::main`].
     ///
     /// # Safety
     /// As there.
     ///
     /// # Errors
     /// As there.
-    pub unsafe fn define(&self, name: &str, address: *const ()) -> Result<(), Error> {
+    pub unsafe fn define_address(&self, name: &str, address: *const ()) -> Result<(), Error> {
         // SAFETY: by the caller's promise.
-        unsafe { self.main().define(name, address) }
+        unsafe { self.main().define_address(name, address) }
     }
 
     /// [`Dylib::lookup`] of [`Jit::main`].

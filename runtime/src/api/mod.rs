@@ -5,14 +5,21 @@
 //!
 //! | file | handle |
 //! |---|---|
-//! | [`jit`] | a session and its settings |
+//! | [`jit`], [`builder`] | a session and its settings |
 //! | [`dylib`] | a symbol table: adding, looking up, compiling by name |
 //! | [`tracker`] | what is removed together |
+//! | [`symbols`], [`lookup`] | what else a dylib holds, and how it is asked |
+//! | [`unit`], [`generator`] | definitions of an embedder's own making |
 //! | [`func`] | a function that is called with types |
 //! | [`error`] | what all of them fail with |
 
+pub(crate) mod builder;
 pub(crate) mod dylib;
 pub(crate) mod error;
 pub(crate) mod func;
+pub(crate) mod generator;
 pub(crate) mod jit;
+pub(crate) mod lookup;
+pub(crate) mod symbols;
 pub(crate) mod tracker;
+pub(crate) mod unit;

@@ -28,8 +28,8 @@ use crate::removal::life::Life;
 /// ```
 #[derive(Clone)]
 pub struct Tracker {
-    jit: Jit,
-    tracker: Tracked,
+    pub(crate) jit: Jit,
+    pub(crate) tracker: Tracked,
 }
 
 /// A handle of the session's that may go anywhere: the last one takes the session's lock.

@@ -20,6 +20,7 @@ use uruk_session::Dylib;
 use uruk_stubs::StubTable;
 use uruk_unwind::{RegionHandle, Row};
 
+use crate::api::builder::Reporter;
 use crate::api::error::Error;
 use crate::fork::sacrificial::sacrificial;
 use crate::fork::{self, gate};
@@ -28,7 +29,7 @@ use crate::load::bind::display_name;
 use crate::load::hooks::{Destructors, Hooks};
 use crate::load::labels::Labels;
 use crate::load::names::{Definition, Name, Names};
-use crate::load::objects::{ObjectBody, Objects};
+use crate::load::objects::{ObjectBody, ObjectCode, Objects};
 use crate::load::untrusted::Untrusted;
 use crate::reclaim::Reclaim;
 use crate::removal::Owners;
@@ -39,6 +40,8 @@ use crate::tiers::{TierSettings, TierState};
 use crate::told::event::Events;
 use crate::told::stats::Counters;
 use crate::told::tools::Tools;
+use crate::units::UnitBody;
+use crate::units::hands::Hands;
 use crate::version::Parcels;
 use crate::version::bodies::{Bodies, Extent};
 use crate::version::constants::Shared;
@@ -172,6 +175,8 @@ pub(crate) enum Body {
     Module(Function),
     /// A function of an object file.
     Object(ObjectBody),
+    /// A function whose code a unit makes.
+    Unit(UnitBody),
 }
 
 impl Body {
@@ -180,6 +185,7 @@ impl Body {
         match self {
             Body::Module(function) => function.name,
             Body::Object(object) => object.name,
+            Body::Unit(unit) => unit.name,
         }
     }
 }
@@ -194,6 +200,12 @@ pub(crate) struct Core {
     pub(crate) images: AtomicU64,
     pub(crate) functions: RwLock<Vec<Option<Body>>>,
     pub(crate) objects: Objects,
+    /// Counts units with stubs.
+    pub(crate) units: AtomicU64,
+    /// Code that units linked for functions, until their first call finds it ready.
+    pub(crate) linked: Mutex<HashMap<FunctionId, (ObjectBody, ObjectCode)>>,
+    /// Threads for code of embedders.
+    pub(crate) hands: Arc<Hands>,
     bodies: RwLock<Bodies>,
     pub(crate) counters: Counters,
     pub(crate) events: Events,
@@ -211,7 +223,6 @@ pub(crate) struct Core {
     program: AtomicBool,
     /// Inputs are read apart first, within these limits.
     pub(crate) untrusted: OnceLock<Untrusted>,
-    lost_worker: AtomicBool,
     stopping: AtomicBool,
     pub(crate) jobs: usize,
     // Field order is drop order: rows are unregistered before their memory is unmapped,
@@ -238,6 +249,7 @@ impl Core {
         tiers: TierSettings,
         tools: Tools,
         reclaim: uruk_reclaim::Config,
+        reporter: Option<Reporter>,
     ) -> Result<Arc<Core>, Error> {
         let heap = Heap::new(config)?;
         let region = uruk_unwind::register_region(heap.base(), heap.size())?;
@@ -255,7 +267,7 @@ impl Core {
         })?;
         stubs.set_attendance(fork::unseen::attend);
         let process = Arc::new(RwLock::new(Process::new()));
-        let names = Names::new(&stubs, Arc::clone(&process))?;
+        let names = Names::new(&stubs, Arc::clone(&process), reporter)?;
         let main = names.create_dylib("main")?;
         let overrides = crate::guest::overrides().into_iter();
         let overrides = overrides.map(|(name, at)| Name::strong(name, Definition::Address(at)));
@@ -272,6 +284,9 @@ impl Core {
             untrusted: OnceLock::new(),
             functions: RwLock::default(),
             objects: Objects::default(),
+            units: AtomicU64::new(0),
+            linked: Mutex::default(),
+            hands: Arc::default(),
             bodies: RwLock::default(),
             counters: Counters::default(),
             events: Events::default(),
@@ -285,7 +300,6 @@ impl Core {
             pending: Mutex::default(),
             destructors: Mutex::default(),
             program: AtomicBool::new(false),
-            lost_worker: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             jobs,
             end: gate::End::default(),
@@ -300,7 +314,17 @@ impl Core {
 
     /// How code in `dylib` reaches `name`.
     pub(crate) fn resolve(&self, dylib: &Dylib, name: &str, need: Need) -> Option<Resolved> {
-        match self.names.find(dylib, name) {
+        self.resolve_as(self.names.find(dylib, name), name, need)
+    }
+
+    /// How code reaches what `name` means.
+    pub(crate) fn resolve_as(
+        &self,
+        meaning: Option<Definition>,
+        name: &str,
+        need: Need,
+    ) -> Option<Resolved> {
+        match meaning {
             Some(Definition::Function { id }) => Some(Resolved::stub(
                 self.stubs.stub_address(id),
                 self.stubs.slot_address(id),
@@ -343,7 +367,7 @@ impl Core {
     pub(crate) fn function(&self, id: FunctionId) -> Option<Function> {
         match self.body(id)? {
             Body::Module(function) => Some(function),
-            Body::Object(_) => None,
+            Body::Object(_) | Body::Unit(_) => None,
         }
     }
 
@@ -358,7 +382,23 @@ impl Core {
 
     /// The address of a symbol `dylib` defines, for `dlsym` and the library.
     pub(crate) fn address_of(&self, dylib: &Dylib, name: &str) -> Option<u64> {
-        match self.names.find(dylib, name)? {
+        self.address_of_meaning(self.names.find(dylib, name)?)
+    }
+
+    /// Where that is which the session knows by `address`, for the calling thread. Takes no lock
+    /// for functions, nor where no data was moved.
+    pub(crate) fn address_now(&self, address: u64) -> Option<u64> {
+        match self.names.is_final(address) {
+            true => Some(address),
+            false => {
+                let _pass = gate::enter();
+                self.address_of_meaning(self.names.meaning(address))
+            }
+        }
+    }
+
+    pub(crate) fn address_of_meaning(&self, meaning: Definition) -> Option<u64> {
+        match meaning {
             Definition::Function { id } => Some(self.stubs.stub_address(id)),
             Definition::Address(address) => Some(address),
             Definition::Tls { module, offset } => crate::guest::tls::address(module, offset),

@@ -50,6 +50,7 @@ impl Core {
         self.stubs.stop_service();
         {
             let _pass = gate::enter();
+            self.hands.stop();
             self.tiers.stop();
             self.stop_reclaim();
         }
@@ -61,17 +62,6 @@ impl Core {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
-    }
-
-    /// Notes that a worker will never return from LLVM: its task in the session never
-    /// ends either, and a fork must not wait for it. Before the worker leaves the gate,
-    /// so a fork sees it.
-    pub(crate) fn lose_worker(&self) {
-        self.lost_worker.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn lost_worker(&self) -> bool {
-        self.lost_worker.load(Ordering::Relaxed)
     }
 }
 
@@ -86,11 +76,9 @@ impl Member for Core {
     }
 
     fn before_fork(&self) {
-        let pool = self.names.session().pool();
-        match self.lost_worker() {
-            false => pool.quiesce(),
-            true => pool.quiesce_but_for_tasks(),
-        }
+        // Tasks of ours run under passes, so none does. Units of embedders may, and one of them
+        // may wait for the thread that forks.
+        self.names.session().pool().quiesce_but_for_tasks();
         self.heap.before_fork();
     }
 
@@ -121,6 +109,7 @@ impl Member for Core {
 
     fn restart(self: Arc<Self>) {
         // One worker: most children call `exec` soon. It comes in when the gate is open.
+        self.hands.restart();
         let started = calls::spawn(&self, 1).and_then(|()| background::start(&self));
         if let Err(cause) = started {
             error!(%cause, "no compile worker after fork");

@@ -133,6 +133,43 @@ pub(crate) fn enter() -> Pass {
     }
 }
 
+/// How locks that embedders reach get a pass by themselves.
+pub(super) const SOURCE: uruk_base::locks::Source = uruk_base::locks::Source {
+    enter: || std::mem::forget(enter()),
+    leave: || {
+        // One that `enter` above made; a pass is nothing but its two counts.
+        drop(Pass {
+            cover: ManuallyDrop::new(Cover::again()),
+            _shield: Shield::again(),
+        });
+    },
+    outside: |work| outside(work),
+};
+
+/// Runs code that is not ours, or a wait that such code ends, without the passes of this
+/// thread and with the program's signals, whatever it has; unless it holds a lock.
+pub(crate) fn outside<R>(work: impl FnOnce() -> R) -> R {
+    /// Comes in again, also when `work` panics.
+    struct Again(usize);
+
+    impl Drop for Again {
+        fn drop(&mut self) {
+            unseen::attend();
+            GATE.lock().inside += 1;
+            uruk_base::locks::take_up(self.0);
+        }
+    }
+
+    if uruk_base::locks::covers() == 0 || uruk_base::locks::held() != 0 {
+        return work();
+    }
+    let covers = uruk_base::locks::lay_down();
+    GATE.leave();
+    let _again = Again(covers);
+    // Goes up again first.
+    shield::lowered(work)
+}
+
 /// The pass of a value that is dropped, as its last field.
 #[derive(Default)]
 pub(crate) struct End(Option<Passing>);

@@ -167,6 +167,7 @@ fn register_fork_handlers() {
         // any guest code runs: ours then run last before a fork and first after it.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
         uruk_base::locks::demand(shield::is_interruptible);
+        uruk_base::locks::supply(gate::SOURCE);
         fatal::demand();
     });
 }

@@ -76,6 +76,13 @@ impl Shield {
     }
 }
 
+impl Shield {
+    /// One that was raised and forgotten, to be lowered.
+    pub(crate) fn again() -> Shield {
+        Shield(PhantomData)
+    }
+}
+
 impl Drop for Shield {
     #[inline]
     fn drop(&mut self) {

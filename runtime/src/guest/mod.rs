@@ -9,6 +9,7 @@
 
 mod context;
 mod dl;
+mod executable;
 pub(crate) mod exit;
 mod exports;
 mod keys;

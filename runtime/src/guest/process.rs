@@ -6,12 +6,14 @@
 //! loader's, but for thread-locals and the like ([`exports`](crate::guest::exports)).
 
 use std::collections::HashMap;
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::path::Path;
 use std::sync::PoisonError;
 
 use uruk_base::locks::Mutex;
 
 use crate::api::error::Error;
+use crate::guest::executable::Executable;
 use crate::guest::exports::{Export, Scope, ask_loader};
 
 /// Libraries a compiler driver links by default for C, C++ and Rust programs.
@@ -31,10 +33,54 @@ pub(crate) struct Process {
     thread_locals: Mutex<HashMap<Box<str>, (u64, u64)>>,
 }
 
-struct Library {
+/// A library that is loaded, and stays.
+pub(crate) struct Library {
     handle: *mut c_void,
     /// `None` if there are no tables that can be read: the loader is asked.
     scope: Option<Scope>,
+    /// What the executable defines and does not export, where it is asked for that, too.
+    executable: Option<Executable>,
+}
+
+impl Library {
+    /// Opens a library whose symbols others do not find.
+    ///
+    /// # Errors
+    /// [`Error::Library`] with the loader's message.
+    pub(crate) fn open(path: &Path) -> Result<Library, Error> {
+        open(&path.display().to_string(), libc::RTLD_LOCAL)
+    }
+
+    /// All that the process exports, and what its executable defines.
+    ///
+    /// # Errors
+    /// The executable cannot be read.
+    pub(crate) fn process() -> Result<Library, Error> {
+        Ok(Library {
+            handle: libc::RTLD_DEFAULT,
+            scope: None,
+            executable: Some(Executable::read()?),
+        })
+    }
+
+    /// The address of `name`, or `None`. Functions chosen at load time (ifuncs) are
+    /// already resolved by the loader.
+    pub(crate) fn find(&self, name: &str) -> Option<u64> {
+        self.find_exported(&CString::new(name).ok()?)
+            .or_else(|| self.executable.as_ref()?.find(name))
+    }
+
+    fn find_exported(&self, name: &CStr) -> Option<u64> {
+        let found = match &self.scope {
+            Some(scope) => scope.find(name)?,
+            None => Export::AskLoader,
+        };
+        match found {
+            Export::At(address) => Some(address),
+            // SAFETY: a live handle.
+            Export::AskLoader => unsafe { ask_loader(self.handle, name) },
+        }
+    }
 }
 
 // SAFETY: a handle of the dynamic loader, whose functions are thread-safe.
@@ -47,7 +93,7 @@ impl Process {
     pub(crate) fn new() -> Process {
         let libraries = DEFAULT_LIBRARIES
             .iter()
-            .filter_map(|name| open(name).ok())
+            .filter_map(|name| open(name, libc::RTLD_GLOBAL).ok())
             .collect();
         Process {
             libraries,
@@ -60,7 +106,7 @@ impl Process {
     /// # Errors
     /// [`Error::Library`] with the loader's message.
     pub(crate) fn add(&mut self, name: &str) -> Result<(), Error> {
-        self.libraries.push(open(name)?);
+        self.libraries.push(open(name, libc::RTLD_GLOBAL)?);
         Ok(())
     }
 
@@ -68,17 +114,8 @@ impl Process {
     /// already resolved by the loader.
     pub(crate) fn find(&self, name: &str) -> Option<u64> {
         let name = CString::new(name).ok()?;
-        self.libraries.iter().find_map(|library| {
-            let found = match &library.scope {
-                Some(scope) => scope.find(&name)?,
-                None => Export::AskLoader,
-            };
-            match found {
-                Export::At(address) => Some(address),
-                // SAFETY: a live handle.
-                Export::AskLoader => unsafe { ask_loader(library.handle, &name) },
-            }
-        })
+        let mut libraries = self.libraries.iter();
+        libraries.find_map(|library| library.find_exported(&name))
     }
 
     /// The (module, offset) pair of a library's thread-local variable.
@@ -134,22 +171,26 @@ unsafe extern "C" fn match_tls_block(
     1
 }
 
-fn open(name: &str) -> Result<Library, Error> {
+fn open(name: &str, scope: c_int) -> Result<Library, Error> {
     let fail = |message: String| Error::Library {
         name: name.to_owned(),
         message,
     };
     let c = CString::new(name).map_err(|_| fail(String::from("name holds a zero byte")))?;
     // SAFETY: a C string; opening runs the library's constructors, as linking would.
-    let handle = unsafe { libc::dlopen(c.as_ptr(), libc::RTLD_LAZY | libc::RTLD_GLOBAL) };
+    let handle = unsafe { libc::dlopen(c.as_ptr(), libc::RTLD_LAZY | scope) };
     if handle.is_null() {
         // SAFETY: after a failure the loader has a message for this thread.
-        let message = unsafe { std::ffi::CStr::from_ptr(libc::dlerror()) };
+        let message = unsafe { CStr::from_ptr(libc::dlerror()) };
         return Err(fail(message.to_string_lossy().into_owned()));
     }
     // SAFETY: just opened, and never closed.
     let scope = unsafe { Scope::of(handle) };
-    Ok(Library { handle, scope })
+    Ok(Library {
+        handle,
+        scope,
+        executable: None,
+    })
 }
 
 #[cfg(test)]

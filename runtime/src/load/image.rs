@@ -14,8 +14,10 @@ use std::time::Instant;
 use tracing::info;
 use uruk_base::FunctionId;
 use uruk_codegen::SymbolId;
-use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Object, Placed, Resolved};
-use uruk_session::Tracker;
+use uruk_link::{
+    Graph, Hint, Kind as LinkKind, LayoutOptions, Linked, Need, Object, Placed, Placement, Resolved,
+};
+use uruk_session::{Dylib, Tracker};
 
 use crate::api::error::Error;
 use crate::core::{Core, Module, static_name};
@@ -26,12 +28,14 @@ use crate::load::hooks::{Hook, Target};
 use crate::load::labels::{Assembled, Labelled};
 use crate::load::names::{Definition, Name};
 use crate::load::objects::{ObjectCode, object_files};
+use crate::load::own::Own;
 use crate::load::start::Started;
 use crate::load::weak;
 use crate::removal::bonds::Remaining;
 use crate::removal::life::Life;
 use crate::removal::{Holding, Parts, ThreadLocals, Uses};
 use crate::told::stats::Counters;
+use crate::version::drafts::Drafts;
 
 /// Files that were bound together.
 #[derive(Default)]
@@ -93,14 +97,19 @@ impl Image {
 /// An image that is linked: its names are defined, and nothing has run.
 pub(crate) struct LinkedImage {
     pub(crate) started: Started,
-    /// Functions behind stubs, by name.
-    pub(crate) bodies: HashMap<Box<str>, Range<u64>>,
+    pub(crate) bodies: Bodies,
     pub(crate) holding: Arc<Holding>,
     /// Names of functions by address, of an image that may go.
     pub(crate) functions: HashMap<u64, String>,
     /// Variables that yielded to what was there, and the bytes they would have had.
-    pub(crate) yielded: Vec<(Box<str>, Vec<u8>)>,
+    pub(crate) yielded: Yielded,
 }
+
+/// Functions behind stubs, by name.
+type Bodies = HashMap<Box<str>, Range<u64>>;
+
+/// Variables that yielded, and the bytes they would have had.
+type Yielded = Vec<(Box<str>, Vec<u8>)>;
 
 /// Whether the memory of an image stays as long as its tracker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,13 +197,32 @@ impl Core {
         stay: Stay,
     ) -> Result<LinkedImage, Error> {
         let dylib = &tracker.dylib();
+        let placed = self.place_image(tracker, image, graph)?;
+        let mut named = Named::of(image, &placed, assembled);
+        let resolve = |name: &str, need| self.resolve(dylib, name, need);
+        let linked = self.finish_image(tracker, image, placed, stay, named.any(), resolve)?;
+        let Named {
+            names,
+            bounds,
+            labelled,
+        } = std::mem::take(&mut named);
+        self.define_names(tracker, image.remaining.as_deref(), names)?;
+        self.names.define(tracker, bounds)?;
+        labelled.into_iter().for_each(Labelled::publish);
+        Ok(linked)
+    }
+
+    /// Gives everything of a graph its place. Nothing is written yet.
+    pub(crate) fn place_image<'g>(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        image: &Image,
+        graph: Graph<'g>,
+    ) -> Result<PlacedImage<'g>, Error> {
+        let dylib = &tracker.dylib();
         let own = self.provide_own(tracker, image, &graph)?;
-        let own_address = |name: &str| {
-            let address = own.as_ref()?.find(name)?;
-            self.is_own(dylib, name).then_some(address)
-        };
         let laid = graph.layout_with(&LayoutOptions::default(), |name| {
-            if own_address(name).is_some() {
+            if self.own_address(own.as_ref(), dylib, name).is_some() {
                 return Hint::Near;
             }
             match self.names.find_own(dylib, name) {
@@ -218,41 +246,47 @@ impl Core {
         };
         // Given back if the link fails.
         let tls_owned = tls_place.and_then(tls::Owned::new);
-        let tls_module = tls_place.map(|place| place.module);
-        let mut drafts = self.allocate(&laid)?;
+        let drafts = self.allocate(&laid)?;
         let placed = laid.place(drafts.placement(tls_place))?;
-        let own = placed.definitions();
-        let yielding = placed.preempted().map(|(place, at)| (place.definition, at));
-        let mut entries = Vec::new();
-        for (definition, address) in own.chain(yielding) {
-            if definition.kind == LinkKind::Function {
-                entries.push(address);
-                let end = address + definition.size.max(1);
-                self.add_body(address, end, static_name(definition.name));
-            }
-        }
-        let bounds = placed.bounds();
-        let bounds: Vec<Name> = bounds
-            .map(|(name, address)| Name::strong(name, Definition::Address(address)))
-            .collect();
-        let mut names = names_of(&placed, tls_module, &image.hidden());
-        let assembled = assembled.iter();
-        let mut labelled: Vec<Labelled> = assembled
-            .map(|one| Labelled::new(one, image.number, &placed, tls_module))
-            .collect();
-        names.extend(labelled.iter_mut().flat_map(Labelled::take_names));
-        let preempted: Vec<(Box<str>, LinkKind, u64, u64)> = placed
-            .preempted()
-            .map(|(place, at)| (place.definition, at))
-            .map(|(definition, at)| {
-                let name = definition.name.into();
-                (name, definition.kind, definition.size, at)
-            })
-            .collect();
-        let mut uses = Uses::default();
-        let mut against = Vec::new();
-        let own = placed.definitions().map(|(definition, _)| definition);
-        let variables: Vec<(String, u64)> = own
+        Ok(PlacedImage {
+            own,
+            thread_locals: ThreadLocals {
+                place: tls_place,
+                owned: tls_owned,
+            },
+            drafts,
+            placed,
+        })
+    }
+
+    /// What a name means of those that each image has for itself.
+    fn own_address(&self, own: Option<&Own>, dylib: &Dylib, name: &str) -> Option<u64> {
+        let address = own?.find(name)?;
+        self.is_own(dylib, name).then_some(address)
+    }
+
+    /// Fixes an image up with what `resolve` finds, writes it and makes it findable. `named` says
+    /// whether it has names for others.
+    pub(crate) fn finish_image(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        image: &Image,
+        placed: PlacedImage<'_>,
+        stay: Stay,
+        named: bool,
+        mut resolve: impl FnMut(&str, Need) -> Option<Resolved>,
+    ) -> Result<LinkedImage, Error> {
+        let PlacedImage {
+            own,
+            thread_locals,
+            mut drafts,
+            placed,
+        } = placed;
+        let dylib = &tracker.dylib();
+        let mut entries = self.note_bodies(&placed);
+        let preempted = Preempted::of(&placed);
+        let own_definitions = placed.definitions().map(|(definition, _)| definition);
+        let variables: Vec<(String, u64)> = own_definitions
             .filter(|definition| definition.kind == LinkKind::Data)
             .map(|definition| (definition.name.to_owned(), definition.size))
             .collect();
@@ -263,10 +297,12 @@ impl Core {
                 named.map(|(at, name)| (at, name.to_owned())).collect()
             }
         };
+        let mut uses = Uses::default();
+        let mut against = Vec::new();
         let mut linked = placed.fix_up(|name, need| {
-            let resolved = match own_address(name) {
+            let resolved = match self.own_address(own.as_ref(), dylib, name) {
                 Some(address) => Resolved::at(address),
-                None => self.resolve(dylib, name, need)?,
+                None => resolve(name, need)?,
             };
             self.note_use(&resolved, &mut uses);
             if resolved.slot.is_none() && self.heap.contains(resolved.address) {
@@ -274,7 +310,7 @@ impl Core {
             }
             Some(resolved)
         })?;
-        let starts = drafts.placement(tls_place);
+        let starts = drafts.placement(thread_locals.place);
         let stacks = &self.reclaim.stacks;
         entries.extend(linked.fdes.iter().map(|row| row.start));
         stacks.note_code(|| names_of_files(image), &linked.code, starts.code, entries);
@@ -283,28 +319,20 @@ impl Core {
         self.register_rows(&linked.fdes, c"")?;
         let arrays = [&linked.preinit, &linked.init, &linked.fini];
         let runs = arrays.iter().any(|list| !list.is_empty()) || !linked.ifuncs.is_empty();
-        let named = !names.is_empty() || !bounds.is_empty();
-        let held = linked.escapes || runs || named || tls_place.is_some();
+        let held = linked.escapes || runs || named || thread_locals.place.is_some();
         let stays = stay == Stay::Always || held;
         // Before anybody can give it back.
-        if let (Some(place), Some(template)) = (tls_place, linked.tls.take()) {
+        if let (Some(place), Some(template)) = (thread_locals.place, linked.tls.take()) {
             tls::fill(place, template.image, template.size, template.align);
         }
         Self::keep_constants(tracker, image)?;
         let parts = Parts {
             memory,
             uses,
-            thread_locals: ThreadLocals {
-                place: tls_place,
-                owned: tls_owned,
-            },
+            thread_locals,
             handle: None,
         };
         let holding = self.hold(tracker, image, parts, stays)?;
-        let remaining = image.remaining.as_deref();
-        self.define_names(tracker, remaining, names)?;
-        self.names.define(tracker, bounds)?;
-        labelled.into_iter().for_each(Labelled::publish);
         let files = image.objects.iter().map(|(name, _)| name.as_str());
         let files: Vec<&str> = files.collect();
         if !files.is_empty() {
@@ -313,6 +341,97 @@ impl Core {
             self.objects
                 .add_image(image.number, dylib, variables, files, against);
         }
+        let (bodies, yielded) = preempted.told(&linked, &starts);
+        Ok(LinkedImage {
+            started: Started::of(&linked),
+            bodies,
+            holding,
+            functions,
+            yielded,
+        })
+    }
+
+    /// Notes where the functions of an image lie; their entries.
+    fn note_bodies(&self, placed: &Placed<'_>) -> Vec<u64> {
+        let own = placed.definitions();
+        let yielding = placed.preempted().map(|(place, at)| (place.definition, at));
+        let mut entries = Vec::new();
+        for (definition, address) in own.chain(yielding) {
+            if definition.kind == LinkKind::Function {
+                entries.push(address);
+                let end = address + definition.size.max(1);
+                self.add_body(address, end, static_name(definition.name));
+            }
+        }
+        entries
+    }
+}
+
+/// An image whose places are known.
+pub(crate) struct PlacedImage<'g> {
+    own: Option<Own>,
+    thread_locals: ThreadLocals,
+    drafts: Drafts,
+    pub(crate) placed: Placed<'g>,
+}
+
+impl PlacedImage<'_> {
+    /// What its thread-locals are known by.
+    pub(crate) fn tls_module(&self) -> Option<u64> {
+        self.thread_locals.place.map(|place| place.module)
+    }
+}
+
+/// What an image defines for others.
+#[derive(Default)]
+struct Named {
+    names: Vec<Name>,
+    /// Starts and ends of sections.
+    bounds: Vec<Name>,
+    labelled: Vec<Labelled>,
+}
+
+impl Named {
+    fn of(image: &Image, placed: &PlacedImage<'_>, assembled: &[Assembled]) -> Named {
+        let tls_module = placed.tls_module();
+        let placed = &placed.placed;
+        let bounds = placed.bounds();
+        let bounds: Vec<Name> = bounds
+            .map(|(name, address)| Name::strong(name, Definition::Address(address)))
+            .collect();
+        let mut names = names_of(placed, tls_module, &image.hidden());
+        let assembled = assembled.iter();
+        let mut labelled: Vec<Labelled> = assembled
+            .map(|one| Labelled::new(one, image.number, placed, tls_module))
+            .collect();
+        names.extend(labelled.iter_mut().flat_map(Labelled::take_names));
+        Named {
+            names,
+            bounds,
+            labelled,
+        }
+    }
+
+    fn any(&self) -> bool {
+        !self.names.is_empty() || !self.bounds.is_empty()
+    }
+}
+
+/// Definitions that others go by a stub or a variable elsewhere for: name, kind, size, place.
+struct Preempted(Vec<(Box<str>, LinkKind, u64, u64)>);
+
+impl Preempted {
+    fn of(placed: &Placed<'_>) -> Preempted {
+        let preempted = placed.preempted().map(|(place, at)| {
+            let definition = place.definition;
+            let name = definition.name.into();
+            (name, definition.kind, definition.size, at)
+        });
+        Preempted(preempted.collect())
+    }
+
+    /// The extents of functions, and the bytes of variables.
+    fn told(self, linked: &Linked, starts: &Placement) -> (Bodies, Yielded) {
         let bytes = |at: u64, size: u64| -> Vec<u8> {
             let segments = [
                 (starts.code, &linked.code),
@@ -327,7 +446,7 @@ impl Core {
         };
         let mut bodies = HashMap::new();
         let mut yielded = Vec::new();
-        for (name, kind, size, at) in preempted {
+        for (name, kind, size, at) in self.0 {
             match kind {
                 LinkKind::Function => {
                     bodies.insert(name, at..at + size.max(1));
@@ -336,28 +455,7 @@ impl Core {
                 _ => {}
             }
         }
-        let addresses = |list: &[uruk_link::Init]| -> Vec<(u32, u64)> {
-            let pairs = list.iter();
-            pairs
-                .map(|init| (u32::from(init.priority), init.address))
-                .collect()
-        };
-        Ok(LinkedImage {
-            started: Started {
-                preinit: linked.preinit.iter().map(|init| init.address).collect(),
-                init: addresses(&linked.init),
-                fini: addresses(&linked.fini),
-                ifuncs: linked
-                    .ifuncs
-                    .iter()
-                    .map(|ifunc| (ifunc.word, ifunc.resolver))
-                    .collect(),
-            },
-            bodies,
-            holding,
-            functions,
-            yielded,
-        })
+        (bodies, yielded)
     }
 }
 
@@ -370,7 +468,11 @@ fn names_of_files(image: &Image) -> String {
 }
 
 /// What an image defines for others, but for what yields.
-fn names_of(placed: &Placed<'_>, tls_module: Option<u64>, hidden: &HashSet<Box<str>>) -> Vec<Name> {
+pub(crate) fn names_of(
+    placed: &Placed<'_>,
+    tls_module: Option<u64>,
+    hidden: &HashSet<Box<str>>,
+) -> Vec<Name> {
     let shared = placed.definitions().filter(|(d, _)| !weak::is_own(d));
     let names = shared.map(|(definition, address)| {
         let meaning = match (definition.kind, tls_module) {

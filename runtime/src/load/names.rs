@@ -15,12 +15,14 @@ use uruk_base::FunctionId;
 use uruk_base::locks::RwLock;
 use uruk_session::{
     AbsoluteSymbols, Ask, Dylib, Flags, Lookup, PoolConfig, Session, SessionConfig, SessionError,
-    Symbol, Tracker, Visibility,
+    SymbolPool, Tracker, Visibility,
 };
 use uruk_stubs::StubTable;
 
+use crate::api::builder::Reporter;
 use crate::guest::process::Process;
 use crate::removal::life::Lives;
+use crate::units;
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +108,7 @@ impl Names {
     pub(crate) fn new(
         stubs: &Arc<StubTable>,
         process: Arc<RwLock<Process>>,
+        reporter: Option<Reporter>,
     ) -> Result<Names, SessionError> {
         // The façade's own workers do all compiling; lookups run inline on them.
         let pool = PoolConfig {
@@ -116,8 +119,9 @@ impl Names {
         let following = lives.clone();
         let session = Session::new(SessionConfig {
             pool,
+            reporter,
+            symbols: Some(Arc::new(SymbolPool::shown_by(units::shown))),
             on_tracker_event: Some(Arc::new(move |event| following.follow(event))),
-            ..SessionConfig::default()
         });
         let host = session.create_dylib("host")?;
         let bodies = session.create_dylib("bodies")?;
@@ -147,8 +151,14 @@ impl Names {
 
     /// A dylib that searches itself, then the process.
     pub(crate) fn create_dylib(&self, name: &str) -> Result<Dylib, SessionError> {
-        let dylib = self.session.create_dylib(name)?;
+        let dylib = self.create_bare_dylib(name)?;
         dylib.set_link_order(&[(self.host.clone(), Visibility::All)])?;
+        Ok(dylib)
+    }
+
+    /// A dylib that searches itself only.
+    pub(crate) fn create_bare_dylib(&self, name: &str) -> Result<Dylib, SessionError> {
+        let dylib = self.session.create_dylib(name)?;
         let mut dylibs = self.dylibs.write().unwrap_or_else(PoisonError::into_inner);
         dylibs.retain(|dylib| !dylib.is_defunct());
         dylibs.push(dylib.clone());
@@ -174,16 +184,10 @@ impl Names {
         for name in names {
             let symbol = self.session.intern(&name.name);
             let mut flags = Flags::NONE;
-            let address = match name.definition {
-                Definition::Function { id } => {
-                    flags = flags.with(Flags::CALLABLE);
-                    self.stubs.stub_address(id)
-                }
-                Definition::Address(address) => address,
-                Definition::Tls { module, offset } => {
-                    self.note_thread_local(ThreadLocal { module, offset })
-                }
-            };
+            if let Definition::Function { .. } = name.definition {
+                flags = flags.with(Flags::CALLABLE);
+            }
+            let address = self.known_as(name.definition);
             if !name.hidden {
                 flags = flags.with(Flags::EXPORTED);
             }
@@ -196,6 +200,17 @@ impl Names {
             return Ok(());
         }
         tracker.define(AbsoluteSymbols::new(symbols))
+    }
+
+    /// What the session is to know a definition as.
+    pub(crate) fn known_as(&self, definition: Definition) -> u64 {
+        match definition {
+            Definition::Function { id } => self.stubs.stub_address(id),
+            Definition::Address(address) => address,
+            Definition::Tls { module, offset } => {
+                self.note_thread_local(ThreadLocal { module, offset })
+            }
+        }
     }
 
     /// What stands for a thread-local in the session.
@@ -222,11 +237,27 @@ impl Names {
     /// What `name` means in `dylib` and its link order, the process included. Takes no
     /// lock for names of `dylib` that were asked for before.
     pub(crate) fn find(&self, dylib: &Dylib, name: &str) -> Option<Definition> {
+        self.try_find(dylib, name).unwrap_or_else(|error| {
+            self.session.report(&error);
+            None
+        })
+    }
+
+    /// As [`Names::find`], with what a unit or generator failed for.
+    pub(crate) fn try_find(
+        &self,
+        dylib: &Dylib,
+        name: &str,
+    ) -> Result<Option<Definition>, SessionError> {
         let symbol = self.session.intern(name);
-        let address = dylib
-            .ready(symbol)
-            .or_else(|| self.find_slowly(dylib, symbol))?;
-        Some(self.meaning(address))
+        let address = match dylib.ready(symbol) {
+            Some(address) => Some(address),
+            None => {
+                let lookup = Lookup::new(dylib.search_order()).weak(symbol);
+                self.session.lookup(lookup)?.address(symbol)
+            }
+        };
+        Ok(address.map(|address| self.meaning(address)))
     }
 
     /// What those of `names` mean that are defined in `order`.
@@ -258,7 +289,7 @@ impl Names {
     }
 
     /// What the session has an address for.
-    fn meaning(&self, address: u64) -> Definition {
+    pub(crate) fn meaning(&self, address: u64) -> Definition {
         if let Some(id) = self.stubs.function_at(address) {
             return Definition::Function { id };
         }
@@ -276,9 +307,14 @@ impl Names {
     /// called without a pass, which costs two system calls, and where handlers may run.
     pub(crate) fn ready_address(&self, dylib: &Dylib, name: &str) -> Option<u64> {
         let address = dylib.ready_name(name)?;
-        let is_there = || self.stubs.function_at(address).is_some();
+        self.is_final(address).then_some(address)
+    }
+
+    /// Whether what the session knows by `address` is there. Takes no lock.
+    pub(crate) fn is_final(&self, address: u64) -> bool {
+        let is_stub = || self.stubs.function_at(address).is_some();
         // Relaxed: whoever asks while data moves gets one address or the other.
-        (!self.has_relocated.load(Ordering::Relaxed) || is_there()).then_some(address)
+        address & RECORD == 0 && (!self.has_relocated.load(Ordering::Relaxed) || is_stub())
     }
 
     /// True if `name` is defined in `dylib` itself, not only in its surroundings.
@@ -317,17 +353,6 @@ impl Names {
         self.is_own(dylib, name)
             .then(|| self.find(dylib, name))
             .flatten()
-    }
-
-    fn find_slowly(&self, dylib: &Dylib, symbol: Symbol) -> Option<u64> {
-        let lookup = Lookup::new(dylib.search_order()).weak(symbol);
-        match self.session.lookup(lookup) {
-            Ok(found) => found.address(symbol),
-            Err(error) => {
-                self.session.report(&error);
-                None
-            }
-        }
     }
 }
 

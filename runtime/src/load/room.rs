@@ -24,8 +24,8 @@ use std::time::Duration;
 use uruk_heap::{Place, Room};
 use uruk_link::Object;
 
+use crate::api::builder::JitBuilder;
 use crate::api::error::{Error, limits};
-use crate::api::jit::JitBuilder;
 use crate::fork::thread::{self, STACK};
 
 /// What helps who [wants low addresses](Error::wants_low_addresses), in the command.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use uruk_codegen::CodegenError;
+use uruk_link::{Init, Linked};
 use uruk_session::Tracker;
 
 use crate::api::error::Error;
@@ -22,6 +23,24 @@ pub(crate) struct Started {
     pub(crate) fini: Vec<(u32, u64)>,
     /// Words to be filled with what a resolver returns.
     pub(crate) ifuncs: Vec<(u64, u64)>,
+}
+
+impl Started {
+    pub(crate) fn of(linked: &Linked) -> Started {
+        let addresses = |list: &[Init]| -> Vec<(u32, u64)> {
+            let pairs = list.iter();
+            pairs
+                .map(|init| (u32::from(init.priority), init.address))
+                .collect()
+        };
+        let ifuncs = linked.ifuncs.iter();
+        Started {
+            preinit: linked.preinit.iter().map(|init| init.address).collect(),
+            init: addresses(&linked.init),
+            fini: addresses(&linked.fini),
+            ifuncs: ifuncs.map(|ifunc| (ifunc.word, ifunc.resolver)).collect(),
+        }
+    }
 }
 
 impl Core {

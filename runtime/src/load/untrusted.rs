@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 
 use uruk_codegen::{Bitcode, CodegenError, fatal};
 
+use crate::api::builder::JitBuilder;
 use crate::api::error::Error;
-use crate::api::jit::JitBuilder;
 use crate::core::Core;
 use crate::fork;
 use crate::load::Source;

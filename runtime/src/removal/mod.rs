@@ -21,7 +21,7 @@ use uruk_base::{FunctionId, VersionId};
 use uruk_heap::Sealed;
 use uruk_link::Resolved;
 use uruk_reclaim::Fixed;
-use uruk_session::{Resource, Tracker};
+use uruk_session::{Dylib, Resource, Tracker};
 use uruk_tiering::Next;
 
 use crate::api::error::Error;
@@ -410,14 +410,24 @@ impl Core {
         drop(self.objects.take_all(id));
         // Last: a replacement that is under way may name it, and so may a way back.
         let settled = self.replacing.forget(id) && settled;
-        if let (Some(Body::Module(function)), true) = (body, settled) {
-            let plan = function.module.plan();
-            let link_name = &plan.import(function.symbol).name;
-            let dylib = &function.module.dylib;
+        let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+        let linked = linked.remove(&id);
+        drop(linked);
+        let file = |dylib: &Dylib, link_name: &str| {
             // What stayed may go after its dylib.
-            if !dylib.is_defunct() {
+            if settled && !dylib.is_defunct() {
                 self.removed.file(dylib, link_name, id);
             }
+        };
+        match body {
+            Some(Body::Module(function)) => {
+                let plan = function.module.plan();
+                file(&function.module.dylib, &plan.import(function.symbol).name);
+            }
+            Some(Body::Unit(unit)) => {
+                file(&unit.dylib, self.names.session().name(unit.own));
+            }
+            Some(Body::Object(_)) | None => {}
         }
     }
 

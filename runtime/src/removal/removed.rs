@@ -105,6 +105,18 @@ impl Core {
         }
     }
 
+    /// A stub for a function that has no type: that of the function of its name that was removed,
+    /// unless somebody holds a typed handle to that, else a new one.
+    pub(crate) fn stub_again(&self, dylib: &Dylib, name: &str) -> Result<FunctionId, Error> {
+        if let Some(id) = self.removed.take(dylib, name)
+            && self.removed.acquired_as(id).is_none()
+            && self.stubs.revive(id)
+        {
+            return Ok(id);
+        }
+        Ok(self.stubs.allocate()?)
+    }
+
     /// A stub for a function of a module: that of the function of its name that was removed,
     /// if there is one, else a new one.
     pub(crate) fn stub_for(

@@ -195,7 +195,7 @@ impl Core {
             for (module, symbol) in others {
                 let is_new = match body {
                     Body::Module(new) => Arc::ptr_eq(&module, &new.module) && symbol == new.symbol,
-                    Body::Object(_) => false,
+                    Body::Object(_) | Body::Unit(_) => false,
                 };
                 let linkage = module.readers.summary().symbols[symbol.index()].linkage;
                 if is_new || linkage == Linkage::Declared {
@@ -225,6 +225,7 @@ fn link_name(body: &Body) -> Box<str> {
             plan.import(function.symbol).name.clone()
         }
         Body::Object(object) => Box::from(&*object.link_name),
+        Body::Unit(unit) => unit.dylib.session().name(unit.own).into(),
     }
 }
 

@@ -484,7 +484,6 @@ impl Core {
         let lost = {
             let core = Arc::clone(self);
             move |message: &str| {
-                core.lose_worker();
                 core.tell_lost(message);
                 Error::Codegen(CodegenError::Fatal {
                     module: what.clone(),

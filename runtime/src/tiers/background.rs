@@ -327,7 +327,6 @@ impl Core {
             let core = Arc::clone(self);
             let cancel = cancel.clone();
             move |message: &str| {
-                core.lose_worker();
                 let cause = core.fatal(request.function, message);
                 core.give_up_job(request, &cancel, &cause);
                 core.replace_background_worker(message);

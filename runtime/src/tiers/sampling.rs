@@ -28,7 +28,8 @@ mod tests;
 
 use clock::Clock;
 
-use crate::api::jit::{Jit, JitBuilder};
+use crate::api::builder::JitBuilder;
+use crate::api::jit::Jit;
 use crate::core::Core;
 use crate::fork::gate;
 use crate::tiers::{TierSettings, Tiers, nanos, process_time};

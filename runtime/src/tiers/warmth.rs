@@ -81,7 +81,6 @@ impl Core {
         let on_fatal = {
             let core = Arc::clone(self);
             move |message: &str| {
-                core.lose_worker();
                 core.tell_lost(message);
                 warn!(
                     message,

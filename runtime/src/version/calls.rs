@@ -19,7 +19,7 @@ use uruk_codegen::{Cancellation, fatal};
 use uruk_tiering::{Late, Publication, Purpose};
 
 use crate::api::error::Error;
-use crate::core::Core;
+use crate::core::{Body, Core};
 use crate::fork::gate::{self, leave_lost};
 use crate::fork::panics;
 use crate::fork::sacrificial::sacrificial;
@@ -27,6 +27,7 @@ use crate::fork::thread;
 use crate::guest::threads;
 use crate::load::room;
 use crate::told::event::Event;
+use crate::units;
 use crate::version::Request;
 
 /// Starts `count` workers, or as many of them as can be had.
@@ -113,7 +114,6 @@ fn answer(core: &Arc<Core>, id: FunctionId) -> Option<String> {
     let on_fatal = {
         let core = Arc::clone(core);
         move |message: &str| {
-            core.lose_worker();
             core.tiers.versions.of(id).fail(version);
             core.fail(id, &core.fatal(id, message));
             replace_worker(&core, message);
@@ -123,6 +123,10 @@ fn answer(core: &Arc<Core>, id: FunctionId) -> Option<String> {
     fatal::guard(on_fatal, || {
         // The request may have been answered by a compile-ahead meanwhile.
         if core.stubs.entry(id).is_some() {
+            return None;
+        }
+        if let Some(Body::Unit(unit)) = core.body(id) {
+            core.answer_from_unit(id, unit);
             return None;
         }
         let taken = core.events.now();
@@ -196,6 +200,14 @@ pub(crate) fn compile_now(
     id: FunctionId,
     tier: Option<Tier>,
 ) -> Result<(), Error> {
+    if tier.is_none()
+        && let Some(Body::Unit(unit)) = {
+            let _pass = gate::enter();
+            core.body(id)
+        }
+    {
+        return units::compile_now(core, id, &unit);
+    }
     let version = core.tiers.versions.ids.next();
     let request = Request {
         function: id,
@@ -206,7 +218,6 @@ pub(crate) fn compile_now(
     let lost = {
         let core = Arc::clone(core);
         move |message: &str| {
-            core.lose_worker();
             core.tiers.versions.of(id).fail(version);
             let error = core.fatal(id, message);
             core.tell_failed(request, &error);

@@ -24,7 +24,7 @@ pub(crate) mod bodies;
 pub(crate) mod build;
 pub(crate) mod calls;
 pub(crate) mod constants;
-mod drafts;
+pub(crate) mod drafts;
 mod file;
 mod findable;
 mod link;
@@ -108,11 +108,14 @@ impl Core {
             let function = self.name_of(request.function);
             Error::Version { function, cause }
         };
-        if let Some(Body::Object(object)) = self.body(request.function) {
+        let file = match self.body(request.function) {
+            Some(Body::Object(object)) => Some(object.file.name.to_string()),
+            Some(Body::Unit(unit)) => Some(unit.name.to_string_lossy().into_owned()),
+            _ => None,
+        };
+        if let Some(file) = file {
             self.tell_dropped(request);
-            return Err(refused(Refusal::FromObject {
-                file: object.file.name.to_string(),
-            }));
+            return Err(refused(Refusal::FromObject { file }));
         }
         if request.purpose == Purpose::Change && self.tiers.versions.is_fixed(request.function) {
             self.tell_dropped(request);

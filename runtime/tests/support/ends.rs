@@ -180,12 +180,13 @@ pub fn session() -> Jit {
     let jit = jit.expect("a session");
     // SAFETY: functions of these types.
     unsafe {
-        jit.define("host_tick", host_tick as *const ())
+        jit.define_address("host_tick", host_tick as *const ())
             .expect("new");
-        jit.define("host_say", host_say as *const ()).expect("new");
-        jit.define("host_remove", host_remove as *const ())
+        jit.define_address("host_say", host_say as *const ())
             .expect("new");
-        jit.define("host_where", host_where as *const ())
+        jit.define_address("host_remove", host_remove as *const ())
+            .expect("new");
+        jit.define_address("host_where", host_where as *const ())
             .expect("new");
     }
     jit

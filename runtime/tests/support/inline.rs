@@ -156,7 +156,7 @@ pub fn jit() -> Jit {
 
 pub fn provide(dylib: &Dylib) {
     // SAFETY: a function of this file, of the type the modules declare.
-    unsafe { dylib.define("host_next", host_next as *const ()) }.expect("new");
+    unsafe { dylib.define_address("host_next", host_next as *const ()) }.expect("new");
 }
 
 pub fn initialize(jit: &Jit) {

@@ -24,6 +24,93 @@ pub fn demand(interruptible: fn() -> bool) {
     let _ = INTERRUPTIBLE.set(interruptible);
 }
 
+/// How covers are given out where none is at hand.
+#[derive(Debug)]
+pub struct Source {
+    /// Leaves the calling thread with a cover.
+    pub enter: fn(),
+    /// Takes that cover back.
+    pub leave: fn(),
+    /// Runs its argument while the calling thread has no cover, whatever it had before; not
+    /// called where a lock is held.
+    pub outside: fn(&mut dyn FnMut()),
+}
+
+/// Who gives covers out; set by [`supply`].
+static SOURCE: OnceLock<Source> = OnceLock::new();
+
+/// From now on a [`Covered`] has a cover from `source` where its thread has none.
+pub fn supply(source: Source) {
+    // The first is as good as any: there is one gate in a process.
+    let _ = SOURCE.set(source);
+}
+
+/// A stay under a cover, the thread's own or one of its own: for locks that whoever embeds the
+/// library can reach without coming in at the gate.
+#[derive(Debug)]
+pub struct Covered {
+    own: bool,
+    _stays: PhantomData<*const ()>,
+}
+
+impl Covered {
+    /// Has a cover made unless the calling thread has one, or nobody gives covers out.
+    #[inline]
+    pub fn ensure() -> Covered {
+        let own = COVERS.get() == 0 && Covered::take();
+        Covered {
+            own,
+            _stays: PhantomData,
+        }
+    }
+
+    #[cold]
+    fn take() -> bool {
+        let source = SOURCE.get();
+        if let Some(source) = source {
+            (source.enter)();
+        }
+        source.is_some()
+    }
+}
+
+impl Drop for Covered {
+    #[inline]
+    fn drop(&mut self) {
+        if self.own
+            && let Some(source) = SOURCE.get()
+        {
+            (source.leave)();
+        }
+    }
+}
+
+/// Runs `work` without any cover of the calling thread's, unless it holds a lock: for waits that
+/// another thread ends, which may fork before it does, and for code that is not ours.
+pub fn uncovered<R>(work: impl FnOnce() -> R) -> R {
+    let source = SOURCE
+        .get()
+        .filter(|_| COVERS.get() != 0 && HELD.get() == 0);
+    let Some(source) = source else { return work() };
+    let mut work = Some(work);
+    let mut result = None;
+    (source.outside)(&mut || result = work.take().map(|work| work()));
+    result.expect("the source runs what it is given")
+}
+
+/// Takes all covers of the calling thread away; how many there were. It holds no lock.
+pub fn lay_down() -> usize {
+    if HELD.get() != 0 && is_demanded() {
+        give_up("covers are laid down under a lock");
+    }
+    COVERS.replace(0)
+}
+
+/// Gives covers back that were [laid down](lay_down).
+pub fn take_up(covers: usize) {
+    COVERS.set(covers);
+}
+
 /// How many covers the calling thread has.
 pub fn covers() -> usize {
     COVERS.get()
@@ -60,6 +147,13 @@ impl Cover {
             give_up("a cover is made where a handler may interrupt");
         }
         COVERS.set(COVERS.get() + 1);
+        Cover(PhantomData)
+    }
+}
+
+impl Cover {
+    /// One that was made and forgotten, to be given back.
+    pub fn again() -> Cover {
         Cover(PhantomData)
     }
 }

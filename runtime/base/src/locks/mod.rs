@@ -21,8 +21,9 @@
 //! Covers and held locks are counted by thread ([`count`]). Neither can leave its thread.
 //!
 //! Packages whose locks are not of this kind [`check`] them, and say themselves what keeps a
-//! fork away: `uruk-session` closes a gate of its own around each stay under a lock;
-//! `uruk-heap` and `uruk-unwind` have the forking thread take theirs.
+//! fork away: `uruk-heap` and `uruk-unwind` have the forking thread take theirs. Those of
+//! `uruk-session` can be reached from outside of the library, and so are each taken under a
+//! cover of their own where there is none ([`Covered`]).
 //!
 //! # Why
 //! `std`'s locks, not `parking_lot`'s or crossbeam's, wherever a fork may find them held: their
@@ -32,5 +33,7 @@
 mod count;
 mod lock;
 
-pub use count::{Cover, check, covers, demand, held};
+pub use count::{
+    Cover, Covered, Source, check, covers, demand, held, lay_down, supply, take_up, uncovered,
+};
 pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -82,7 +82,7 @@ impl Session {
     }
 
     /// The answer if everything is ready, without a lock.
-    fn lookup_ready(&self, lookup: &Lookup) -> Option<LookupResult> {
+    pub fn lookup_ready(&self, lookup: &Lookup) -> Option<LookupResult> {
         // What a dylib of another session has is an error of the slow way.
         let mut order = lookup.order.iter();
         if !order.all(|(dylib, _)| self.is(dylib.session())) {

@@ -1,0 +1,144 @@
+//! Generators: what a dylib asks for symbols that it does not have.
+
+use std::fmt;
+
+pub use uruk_session::{GeneratorId, LookupKind, Need};
+
+use uruk_session::{SessionError, Symbol};
+
+use crate::api::dylib::Dylib;
+use crate::api::jit::{Jit, WeakJit};
+use crate::fork::gate;
+use crate::units::hands;
+
+/// Something that can define symbols which a lookup does not find.
+///
+/// It defines what it can in [`Ask::dylib`] and calls [`Ask::finish`]; not defining anything is no
+/// error. Closures that take `&Ask` answer at once.
+///
+/// It runs without any lock, as a [`Unit`](crate::Unit) does. One lookup at a time is inside a
+/// generator; later ones stand in line and go in, in order. A lookup that is made inside it and
+/// needs its own answer is an error.
+///
+/// ```
+/// use uruk::{Ask, Jit};
+///
+/// let jit = Jit::new()?;
+/// // Functions that return the number they are named after.
+/// jit.main().add_generator(|ask: &Ask| {
+///     for (symbol, _) in ask.missing() {
+///         let name = ask.jit().name_of(*symbol).to_owned();
+///         if let Some(Ok(number)) = name.strip_prefix("n").map(str::parse::<i64>) {
+///             let ir = format!("define i64 @{name}() {{ ret i64 {number} }}");
+///             ask.dylib().add_ir(&name, &ir)?;
+///         }
+///     }
+///     Ok(())
+/// })?;
+/// // SAFETY: it is made above.
+/// let n42 = unsafe { jit.function::<extern "C" fn() -> i64>("n42")? };
+/// assert_eq!(n42.call(), 42);
+/// # Ok::<(), uruk::Error>(())
+/// ```
+pub trait Generator: Send + Sync + 'static {
+    /// Answers one lookup, now or, by keeping `ask`, later.
+    fn generate(&self, ask: Ask);
+}
+
+impl<F> Generator for F
+where
+    F: Fn(&Ask) -> Result<(), crate::Error> + Send + Sync + 'static,
+{
+    fn generate(&self, ask: Ask) {
+        let answer = self(&ask);
+        ask.finish(answer);
+    }
+}
+
+/// A lookup inside a generator. To drop it unanswered is an error for the lookup.
+pub struct Ask {
+    /// `None` once it was answered.
+    inner: Option<uruk_session::Ask>,
+    jit: Jit,
+}
+
+impl fmt::Debug for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Drop for Ask {
+    fn drop(&mut self) {
+        let _pass = gate::enter();
+        self.inner = None;
+    }
+}
+
+impl Ask {
+    fn inner(&self) -> &uruk_session::Ask {
+        self.inner.as_ref().expect("only the end takes it out")
+    }
+
+    /// The session.
+    pub fn jit(&self) -> &Jit {
+        &self.jit
+    }
+
+    /// The dylib that asks.
+    pub fn dylib(&self) -> Dylib {
+        self.jit.dylib_of(&self.inner().dylib())
+    }
+
+    /// Why the symbols are looked up.
+    pub fn kind(&self) -> LookupKind {
+        self.inner().kind()
+    }
+
+    /// What nobody defined so far.
+    pub fn missing(&self) -> &[(Symbol, Need)] {
+        self.inner().missing()
+    }
+
+    /// Does `work` on behalf of this question. Whoever keeps the question and looks something up
+    /// for its answer elsewhere does it in here: then a lookup that needs this question's own
+    /// answer is an error, instead of a wait without end. Within [`Generator::generate`] that is
+    /// so without this.
+    pub fn scope<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.inner().scope(work)
+    }
+
+    /// Sends the lookup on its way, or fails it.
+    pub fn finish<E: Into<SessionError>>(mut self, answer: Result<(), E>) {
+        let answer = answer.map_err(Into::into);
+        let _pass = gate::enter();
+        if let Some(inner) = self.inner.take() {
+            inner.finish(answer);
+        }
+    }
+}
+
+/// What the session sees of a generator.
+pub(crate) struct Adapter<G> {
+    pub(crate) jit: WeakJit,
+    pub(crate) generator: std::sync::Arc<G>,
+}
+
+impl<G: Generator> uruk_session::Generator for Adapter<G> {
+    fn generate(&self, ask: uruk_session::Ask) {
+        let Some(jit) = self.jit.upgrade() else {
+            return ask.finish(Err(SessionError::Ended));
+        };
+        let core = std::sync::Arc::clone(jit.core());
+        let ask = Ask {
+            inner: Some(ask),
+            jit,
+        };
+        let generator = std::sync::Arc::clone(&self.generator);
+        let work = move || generator.generate(ask);
+        match hands::is_worker() {
+            true => core.hands.start(work),
+            false => gate::outside(work),
+        }
+    }
+}

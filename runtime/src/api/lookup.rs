@@ -1,0 +1,173 @@
+//! Lookups of many names at once: blocking, as a callback, and as a future.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+pub use uruk_session::{
+    DylibId, Found, Lookup, LookupResult, Required, StillMissing, SymbolState, Visibility,
+};
+
+use uruk_session::{Flags, SessionError, Symbol};
+
+use crate::api::dylib::Dylib;
+use crate::api::error::Error;
+use crate::api::jit::{Jit, WeakJit};
+use crate::fork::gate;
+
+impl From<&Dylib> for uruk_session::Dylib {
+    fn from(dylib: &Dylib) -> uruk_session::Dylib {
+        dylib.dylib.clone()
+    }
+}
+
+impl From<Dylib> for uruk_session::Dylib {
+    fn from(dylib: Dylib) -> uruk_session::Dylib {
+        dylib.dylib.clone()
+    }
+}
+
+/// A result with the addresses that things are at now.
+fn settled(jit: &Jit, found: LookupResult) -> LookupResult {
+    let core = jit.core();
+    found.mapped(|found| {
+        if let Some(address) = core.address_now(found.address) {
+            found.address = address;
+        }
+    })
+}
+
+impl Jit {
+    /// Looks symbols up and waits for the answer: what [`Lookup`] says, from all dylibs it names,
+    /// in one step. Takes no lock if everything is ready. Of functions it gives the stubs'
+    /// addresses; of thread-locals, that of the calling thread's.
+    ///
+    /// ```
+    /// use uruk::{Jit, Lookup, Visibility};
+    ///
+    /// let jit = Jit::new()?;
+    /// jit.add_ir("m", "@a = global i32 1  @b = global i32 2")?;
+    /// let main = jit.main();
+    /// let (a, b) = (jit.intern("a"), jit.intern("b"));
+    /// let lookup = Lookup::new([(&main, Visibility::All)]).symbols([a, b]);
+    /// let found = jit.lookup_all(lookup.weak(jit.intern("c")))?;
+    /// assert_eq!(found.len(), 2);
+    /// assert!(found.address(a).is_some());
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Session`]: `NotFound` with all names that are missing, `Failed` with all that
+    /// failed, what a generator answered, `Removed`, `Ended`.
+    pub fn lookup_all(&self, lookup: Lookup) -> Result<LookupResult, Error> {
+        let session = self.core().names.session();
+        if let Some(found) = session.lookup_ready(&lookup) {
+            return Ok(settled(self, found));
+        }
+        let _pass = gate::enter();
+        Ok(settled(self, session.lookup(lookup)?))
+    }
+
+    /// Looks symbols up and tells `done` the answer: in this thread if it is there already, else
+    /// in the thread that makes it so.
+    pub fn lookup_async(
+        &self,
+        lookup: Lookup,
+        done: impl FnOnce(Result<LookupResult, Error>) + Send + 'static,
+    ) {
+        let weak = self.downgrade();
+        let _pass = gate::enter();
+        self.core()
+            .names
+            .session()
+            .lookup_async(lookup, move |found| {
+                let found = found.map_err(Error::from);
+                let found = found.and_then(|found| Ok(settled(&upgrade(&weak)?, found)));
+                gate::outside(|| done(found));
+            });
+    }
+
+    /// Looks symbols up; the answer can be awaited, or waited for.
+    pub fn lookup_future(&self, lookup: Lookup) -> LookupFuture {
+        let _pass = gate::enter();
+        LookupFuture {
+            inner: self.core().names.session().lookup_future(lookup),
+            jit: self.downgrade(),
+        }
+    }
+
+    /// The flags of symbols. Materializes nothing, but asks generators.
+    ///
+    /// # Errors
+    /// `NotFound` with all required names that are missing, what a generator answered, `Ended`.
+    pub fn lookup_flags(&self, lookup: Lookup) -> Result<Vec<(Symbol, Flags)>, Error> {
+        let _pass = gate::enter();
+        Ok(self.core().names.session().lookup_flags(lookup)?)
+    }
+
+    /// As [`Jit::lookup_flags`], without waiting.
+    pub fn lookup_flags_async(
+        &self,
+        lookup: Lookup,
+        done: impl FnOnce(Result<Vec<(Symbol, Flags)>, Error>) + Send + 'static,
+    ) {
+        let _pass = gate::enter();
+        let session = self.core().names.session();
+        session.lookup_flags_async(lookup, move |found| {
+            gate::outside(|| done(found.map_err(Error::from)));
+        });
+    }
+
+    /// The lookups that wait for definitions ([`Lookup::wait_for_missing`]).
+    pub fn still_missing(&self) -> Vec<StillMissing> {
+        let _pass = gate::enter();
+        self.core().names.session().still_missing()
+    }
+}
+
+fn upgrade(jit: &WeakJit) -> Result<Jit, Error> {
+    Ok(jit.upgrade().ok_or(SessionError::Ended)?)
+}
+
+/// The result of a lookup that may not be there yet: to be awaited, or waited for. The clones
+/// are one lookup.
+#[derive(Clone, Debug)]
+pub struct LookupFuture {
+    inner: uruk_session::LookupFuture,
+    jit: WeakJit,
+}
+
+impl LookupFuture {
+    /// Whether the result is there.
+    pub fn is_done(&self) -> bool {
+        self.inner.is_done()
+    }
+
+    /// The result, if it is there.
+    pub fn result(&self) -> Option<Result<LookupResult, Error>> {
+        Some(self.settle(self.inner.result()?))
+    }
+
+    /// Waits for the result.
+    ///
+    /// # Errors
+    /// Those of [`Jit::lookup_all`].
+    pub fn wait(&self) -> Result<LookupResult, Error> {
+        let _pass = gate::enter();
+        self.settle(self.inner.wait())
+    }
+
+    fn settle(&self, found: Result<LookupResult, SessionError>) -> Result<LookupResult, Error> {
+        Ok(settled(&upgrade(&self.jit)?, found?))
+    }
+}
+
+impl Future for LookupFuture {
+    type Output = Result<LookupResult, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match Pin::new(&mut self.inner).poll(context) {
+            Poll::Ready(found) => Poll::Ready(self.settle(found)),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! What a dylib can be told of symbols, beside modules that are added to it: units, aliases,
+//! generators, addresses, link orders.
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use uruk_session::Alias;
+
+use uruk_session::{ReexportGenerator, SessionError};
+
+use crate::api::dylib::Dylib;
+use crate::api::error::Error;
+use crate::api::generator::{Adapter, Ask, Generator, GeneratorId};
+use crate::api::jit::Jit;
+use crate::api::lookup::{SymbolState, Visibility};
+use crate::api::tracker::Tracker;
+use crate::api::unit::{Flags, Symbol, Unit};
+use crate::fork::gate;
+use crate::guest::process::Library;
+
+impl Jit {
+    /// The symbol of a name: names are compared by it. Takes no lock if the name is known.
+    pub fn intern(&self, name: &str) -> Symbol {
+        self.core().names.session().intern(name)
+    }
+
+    /// The name of a symbol.
+    pub fn name_of(&self, symbol: Symbol) -> &str {
+        self.core().names.session().name(symbol)
+    }
+
+    /// The dylib that stands for the process: what the libraries that were allowed
+    /// ([`Jit::add_library`]) export. It is last in the link order of each dylib of
+    /// [`Jit::create_dylib`]; where it stands is for the embedder to say.
+    pub fn process(&self) -> Dylib {
+        self.dylib_of(self.core().names.host())
+    }
+
+    /// A new dylib that searches nothing but itself, not the process either.
+    ///
+    /// # Errors
+    /// The name is taken.
+    pub fn create_bare_dylib(&self, name: &str) -> Result<Dylib, Error> {
+        let _pass = gate::enter();
+        let dylib = self.core().names.create_bare_dylib(name)?;
+        Ok(self.dylib_of(&dylib))
+    }
+
+    /// The dylib of that name.
+    pub fn dylib(&self, name: &str) -> Option<Dylib> {
+        let _pass = gate::enter();
+        let dylib = self.core().names.session().dylib(name)?;
+        Some(self.dylib_of(&dylib))
+    }
+
+    /// The handle of the library to a dylib of the session.
+    pub(crate) fn dylib_of(&self, dylib: &uruk_session::Dylib) -> Dylib {
+        Dylib {
+            dylib: dylib.clone(),
+            jit: self.clone(),
+        }
+    }
+}
+
+impl PartialEq for Dylib {
+    /// Whether both are handles of one dylib.
+    fn eq(&self, other: &Dylib) -> bool {
+        self.dylib == other.dylib
+    }
+}
+
+impl Eq for Dylib {}
+
+impl Tracker {
+    /// [`Dylib::define`], under this tracker.
+    ///
+    /// # Errors
+    /// As there, and that the tracker was removed.
+    pub fn define(&self, unit: impl Unit) -> Result<(), Error> {
+        let interface = unit.interface();
+        let _pass = gate::enter();
+        let jit = self.jit.downgrade();
+        let core = self.jit.core();
+        core.define_unit(jit, &self.tracker, Box::new(unit), interface)
+    }
+}
+
+impl Dylib {
+    /// Defines what `unit` promises: all of it, or nothing.
+    ///
+    /// A strong definition takes the place of a weak one that nobody searched for; a weak one
+    /// yields to what is there, and the unit is told
+    /// ([`Unit::discard`]).
+    ///
+    /// # Errors
+    /// `Duplicate` if a strong symbol is defined already, or the dylib was removed.
+    pub fn define(&self, unit: impl Unit) -> Result<(), Error> {
+        let interface = unit.interface();
+        let _pass = gate::enter();
+        let tracker = self.dylib.default_tracker()?;
+        let jit = self.jit.downgrade();
+        let core = self.jit.core();
+        core.define_unit(jit, &tracker, Box::new(unit), interface)
+    }
+
+    /// Defines symbols at addresses of the host, or with other fixed values.
+    ///
+    /// # Safety
+    /// As [`Dylib::define_address`], of each.
+    ///
+    /// # Errors
+    /// As [`Dylib::define`].
+    pub unsafe fn define_addresses(
+        &self,
+        symbols: impl IntoIterator<Item = (Symbol, u64, Flags)>,
+    ) -> Result<(), Error> {
+        let symbols = uruk_session::AbsoluteSymbols::new(symbols);
+        let _pass = gate::enter();
+        self.dylib.define(symbols)?;
+        self.jit.core().retry_failed();
+        Ok(())
+    }
+
+    /// Defines other names for symbols of this dylib. Only what is asked for is materialized.
+    ///
+    /// An alias of a function means the function's stub: it follows replacements, and
+    /// definitions that come after a removal.
+    ///
+    /// # Errors
+    /// As [`Dylib::define`]; a lookup in a circle of aliases ends in `AliasCycle`.
+    pub fn alias(&self, aliases: impl IntoIterator<Item = Alias>) -> Result<(), Error> {
+        let aliases: Vec<Alias> = aliases.into_iter().collect();
+        let _pass = gate::enter();
+        self.dylib.alias(aliases)?;
+        self.jit.core().retry_failed();
+        Ok(())
+    }
+
+    /// Defines names for symbols of `source`, as [`Dylib::alias`] does for its own.
+    ///
+    /// # Errors
+    /// As there, and that `source` is of another session.
+    pub fn reexport(
+        &self,
+        source: &Dylib,
+        seen: Visibility,
+        aliases: impl IntoIterator<Item = Alias>,
+    ) -> Result<(), Error> {
+        let aliases: Vec<Alias> = aliases.into_iter().collect();
+        let _pass = gate::enter();
+        self.dylib.reexport(&source.dylib, seen, aliases)?;
+        self.jit.core().retry_failed();
+        Ok(())
+    }
+
+    /// Re-exports whatever `source` has, under the same names, where `allowed` says so; each when
+    /// it is asked for.
+    ///
+    /// # Errors
+    /// A dylib was removed, or is of another session.
+    pub fn reexport_all(
+        &self,
+        source: &Dylib,
+        seen: Visibility,
+        allowed: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> Result<GeneratorId, Error> {
+        if !Arc::ptr_eq(self.jit.core(), source.jit.core()) {
+            let dylib = source.name().into();
+            return Err(SessionError::ForeignDylib { dylib }.into());
+        }
+        let jit = self.jit.downgrade();
+        let allowed = move |symbol| {
+            let Some(jit) = jit.upgrade() else {
+                return false;
+            };
+            gate::outside(|| allowed(jit.name_of(symbol)))
+        };
+        let _pass = gate::enter();
+        let generator = ReexportGenerator::new(&source.dylib, seen, allowed);
+        let id = self.dylib.add_generator(generator)?;
+        self.jit.core().retry_failed();
+        Ok(id)
+    }
+
+    /// Has what this dylib lacks be made by `generator`, after those that were added before.
+    ///
+    /// # Errors
+    /// The dylib was removed.
+    pub fn add_generator(&self, generator: impl Generator) -> Result<GeneratorId, Error> {
+        let adapter = Adapter {
+            jit: self.jit.downgrade(),
+            generator: Arc::new(generator),
+        };
+        let _pass = gate::enter();
+        let id = self.dylib.add_generator(adapter)?;
+        self.jit.core().retry_failed();
+        Ok(id)
+    }
+
+    /// Removes a generator. Lookups that are inside it or stand in its line fail. False if it
+    /// was not there.
+    pub fn remove_generator(&self, id: GeneratorId) -> bool {
+        let _pass = gate::enter();
+        self.dylib.remove_generator(id)
+    }
+
+    /// Has this dylib find what a shared library exports, if `allowed` says so; the library is
+    /// loaded, and stays. For all dylibs that search the process: [`Jit::add_library`].
+    ///
+    /// # Errors
+    /// The dynamic loader's message, or that the dylib was removed.
+    pub fn add_library(
+        &self,
+        path: &Path,
+        allowed: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> Result<GeneratorId, Error> {
+        let library = Library::open(path)?;
+        self.find_in(library, allowed)
+    }
+
+    /// Has this dylib find what the process exports, as `dlsym` does, and what the host's
+    /// executable defines without exporting it, if `allowed` says so.
+    ///
+    /// # Errors
+    /// The executable cannot be read, or the dylib was removed.
+    pub fn add_process_symbols(
+        &self,
+        allowed: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> Result<GeneratorId, Error> {
+        let library = Library::process()?;
+        self.find_in(library, allowed)
+    }
+
+    fn find_in(
+        &self,
+        library: Library,
+        allowed: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> Result<GeneratorId, Error> {
+        self.add_generator(move |ask: &Ask| {
+            let jit = ask.jit();
+            let missing = ask.missing().iter();
+            let found: Vec<_> = missing
+                .filter(|(symbol, _)| allowed(jit.name_of(*symbol)))
+                .filter_map(|(symbol, _)| Some((*symbol, library.find(jit.name_of(*symbol))?)))
+                .map(|(symbol, address)| (symbol, address, Flags::EXPORTED))
+                .collect();
+            if found.is_empty() {
+                return Ok(());
+            }
+            // SAFETY: they are of a library that stays loaded.
+            unsafe { ask.dylib().define_addresses(found) }
+        })
+    }
+
+    /// Removes symbols that nobody is at work on: all of them, or none. Calls of their functions
+    /// go to the failure handler.
+    ///
+    /// # Safety
+    /// As [`Tracker::remove`], for units' functions. Functions and data of modules stay where
+    /// they are.
+    ///
+    /// # Errors
+    /// `NotFound` or `InFlight` with all that are so.
+    pub unsafe fn undefine(&self, symbols: &[Symbol]) -> Result<(), Error> {
+        let _pass = gate::enter();
+        Ok(self.dylib.remove(symbols)?)
+    }
+
+    /// How far a symbol of this dylib has come; `None` if it is not defined here.
+    pub fn state_of(&self, symbol: Symbol) -> Option<SymbolState> {
+        let _pass = gate::enter();
+        let session = self.jit.core().names.session();
+        session.symbol_state(&self.dylib, symbol)
+    }
+
+    /// Whether it was removed.
+    pub fn is_defunct(&self) -> bool {
+        let _pass = gate::enter();
+        self.dylib.is_defunct()
+    }
+
+    /// Where lookups that start here go on, after this dylib itself.
+    pub fn link_order(&self) -> Vec<(Dylib, Visibility)> {
+        let _pass = gate::enter();
+        let order = self.dylib.link_order().into_iter();
+        order
+            .map(|(dylib, seen)| (self.jit.dylib_of(&dylib), seen))
+            .collect()
+    }
+
+    /// Sets where lookups that start here go on; the process is searched where
+    /// [`Jit::process`] stands.
+    ///
+    /// # Errors
+    /// A dylib was removed, or is of another session. Nothing is changed then.
+    pub fn set_link_order(&self, order: &[(Dylib, Visibility)]) -> Result<(), Error> {
+        let _pass = gate::enter();
+        let order: Vec<_> = order
+            .iter()
+            .map(|(dylib, seen)| (dylib.dylib.clone(), *seen))
+            .collect();
+        self.dylib.set_link_order(&order)?;
+        self.jit.core().retry_failed();
+        Ok(())
+    }
+
+    /// Puts `new` where `old` was in the link order; nothing if it was not there.
+    ///
+    /// # Errors
+    /// As [`Dylib::set_link_order`].
+    pub fn replace_in_link_order(
+        &self,
+        old: &Dylib,
+        new: &Dylib,
+        seen: Visibility,
+    ) -> Result<(), Error> {
+        let _pass = gate::enter();
+        let (old, new) = (&old.dylib, &new.dylib);
+        self.dylib.replace_in_link_order(old, new, seen)?;
+        self.jit.core().retry_failed();
+        Ok(())
+    }
+
+    /// Takes a dylib out of the link order.
+    ///
+    /// # Errors
+    /// As [`Dylib::set_link_order`].
+    pub fn remove_from_link_order(&self, dylib: &Dylib) -> Result<(), Error> {
+        let _pass = gate::enter();
+        Ok(self.dylib.remove_from_link_order(&dylib.dylib)?)
+    }
+
+    /// This dylib and all that it links against, each once, depth first.
+    pub fn depth_first_order(&self) -> Vec<Dylib> {
+        let _pass = gate::enter();
+        let order = self.dylib.depth_first_order().into_iter();
+        order.map(|dylib| self.jit.dylib_of(&dylib)).collect()
+    }
+
+    /// The init symbols of units defined so far, oldest first. To look one up runs what it
+    /// stands for.
+    pub fn init_symbols(&self) -> Vec<Symbol> {
+        let _pass = gate::enter();
+        self.dylib.init_symbols()
+    }
+}

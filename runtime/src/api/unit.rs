@@ -1,0 +1,344 @@
+//! Units: an embedder's own way to make definitions.
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use uruk_session::{DependenceGroup, Flags, Interface, Resource, Symbol};
+
+use uruk_session::SessionError;
+
+use crate::api::dylib::Dylib;
+use crate::api::error::Error;
+use crate::api::jit::{Jit, WeakJit};
+use crate::fork::gate;
+use crate::units::BodyNames;
+
+/// Something that defines symbols when they are asked for: a language's own functions, an object,
+/// bytes that an assembler made.
+///
+/// What the interface calls [`Flags::CALLABLE`] gets a stub: its name is ready at once, and the
+/// unit is materialized by the first call. Everything else is materialized when it is looked up,
+/// as by a module that mentions it. (A function that is to be there as soon as it is looked up is
+/// not flagged callable.)
+///
+/// Methods run without any lock, on the thread that asks, or on one of the library's with all
+/// signals blocked where a first call asks. They may use the session, and call its functions. A
+/// panic is reported, and is a failure of what the unit was responsible for.
+///
+/// ```
+/// use uruk::{Flags, Interface, Jit, Responsibility, Symbol, Unit};
+///
+/// /// A table of squares, made when it is asked for.
+/// struct Squares(Symbol);
+///
+/// impl Unit for Squares {
+///     fn name(&self) -> &str { "squares" }
+///     fn interface(&self) -> Interface {
+///         [(self.0, Flags::EXPORTED)].into_iter().collect()
+///     }
+///     fn materialize(self: Box<Self>, responsibility: Responsibility) {
+///         let squares: &'static [u64] = Vec::from_iter((0..10).map(|n| n * n)).leak();
+///         let address = squares.as_ptr() as u64;
+///         // Fails if it was removed meanwhile; then nobody asks.
+///         let _ = responsibility.resolve(&[(self.0, address)]);
+///         let _ = responsibility.emit(&[]);
+///     }
+/// }
+///
+/// let jit = Jit::new()?;
+/// let symbol = jit.intern("squares");
+/// jit.main().define(Squares(symbol))?;
+/// jit.add_ir("m", "@squares = external global [10 x i64]
+///   define i64 @square(i64 %n) {
+///     %p = getelementptr [10 x i64], ptr @squares, i64 0, i64 %n
+///     %v = load i64, ptr %p
+///     ret i64 %v
+///   }")?;
+/// // SAFETY: `square` reads the table above.
+/// let square = unsafe { jit.function::<extern "C" fn(i64) -> i64>("square")? };
+/// assert_eq!(square.call(7), 49);
+/// # Ok::<(), uruk::Error>(())
+/// ```
+pub trait Unit: Send + 'static {
+    /// For messages.
+    fn name(&self) -> &str;
+
+    /// The symbols; asked once, when the unit is defined.
+    fn interface(&self) -> Interface;
+
+    /// Defines the symbols of `responsibility`, now or, by keeping it, later.
+    fn materialize(self: Box<Self>, responsibility: Responsibility);
+
+    /// Another definition of `symbol` was chosen. Called before `materialize`, or before the
+    /// unit is dropped because nothing of it is left.
+    fn discard(&mut self, dylib: &Dylib, symbol: Symbol) {
+        let _ = (dylib, symbol);
+    }
+}
+
+/// A unit as the session keeps it, which gives parts of a responsibility back.
+pub(crate) struct Given {
+    pub(crate) jit: WeakJit,
+    pub(crate) names: Arc<BodyNames>,
+    pub(crate) unit: Box<dyn Unit>,
+    pub(crate) interface: Interface,
+}
+
+/// The obligation of a unit to define what was asked of it: it resolves the symbols' addresses,
+/// then emits them, or fails. Parts can be passed on. To drop it before is a failure of its
+/// symbols, not a leak. After its tracker was removed each step says so, and ending it in any way
+/// is fine.
+pub struct Responsibility {
+    /// `None` once it is over.
+    inner: Option<uruk_session::Responsibility>,
+    names: Arc<BodyNames>,
+    symbols: Vec<(Symbol, Flags)>,
+    jit: Jit,
+}
+
+impl fmt::Debug for Responsibility {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Responsibility")
+            .field("symbols", &self.symbols.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Responsibility {
+    fn drop(&mut self) {
+        let _pass = gate::enter();
+        self.inner = None;
+    }
+}
+
+impl Responsibility {
+    pub(crate) fn new(
+        jit: Jit,
+        inner: uruk_session::Responsibility,
+        names: Arc<BodyNames>,
+    ) -> Responsibility {
+        let symbols = inner.symbols().iter();
+        let symbols = symbols.map(|(symbol, flags)| (names.own(*symbol), *flags));
+        Responsibility {
+            symbols: symbols.collect(),
+            inner: Some(inner),
+            names,
+            jit,
+        }
+    }
+
+    pub(crate) fn inner(&self) -> &uruk_session::Responsibility {
+        self.inner.as_ref().expect("only the end takes it out")
+    }
+
+    pub(crate) fn names(&self) -> &Arc<BodyNames> {
+        &self.names
+    }
+
+    fn inner_mut(&mut self) -> &mut uruk_session::Responsibility {
+        self.inner.as_mut().expect("only the end takes it out")
+    }
+
+    /// The session.
+    pub fn jit(&self) -> &Jit {
+        &self.jit
+    }
+
+    /// The dylib that the symbols are in.
+    pub fn dylib(&self) -> Dylib {
+        self.jit.dylib_of(&self.inner().dylib())
+    }
+
+    /// The symbols, less those that were passed on.
+    pub fn symbols(&self) -> &[(Symbol, Flags)] {
+        &self.symbols
+    }
+
+    /// Whether `symbol` is one of them.
+    pub fn covers(&self, symbol: Symbol) -> bool {
+        self.symbols.iter().any(|(own, _)| *own == symbol)
+    }
+
+    /// The symbol that stands for the initializers, if it is one of them.
+    pub fn init_symbol(&self) -> Option<Symbol> {
+        self.inner().init_symbol()
+    }
+
+    /// Those of the symbols that somebody waits for now. The others may be given back
+    /// ([`Responsibility::replace`]).
+    pub fn requested(&self) -> Vec<Symbol> {
+        let _pass = gate::enter();
+        let requested = self.inner().requested().into_iter();
+        requested.map(|symbol| self.names.own(symbol)).collect()
+    }
+
+    /// Gives symbols their addresses; lookups that require no more are answered. Addresses for
+    /// side-effects-only symbols are ignored.
+    ///
+    /// # Errors
+    /// `NotResponsible`, `TrackerDefunct`; nothing is changed then.
+    pub fn resolve(&self, addresses: &[(Symbol, u64)]) -> Result<(), SessionError> {
+        let _pass = gate::enter();
+        let addresses = addresses.iter();
+        let addresses: Vec<_> = addresses
+            .map(|(symbol, address)| (self.names.body(*symbol), *address))
+            .collect();
+        self.inner().resolve(&addresses)
+    }
+
+    /// All symbols are in memory. Each becomes ready as soon as the dependences of its groups
+    /// are; one without a group at once.
+    ///
+    /// # Errors
+    /// `Unresolved` if one has no address, `NotResponsible` if a group names another's,
+    /// `DependenceFailed` if a dependence failed or is gone: the symbols failed then.
+    /// `TrackerDefunct`.
+    pub fn emit(mut self, groups: &[DependenceGroup]) -> Result<(), SessionError> {
+        let _pass = gate::enter();
+        let groups: Vec<DependenceGroup> = groups
+            .iter()
+            .map(|group| {
+                let symbols = group.symbols.iter();
+                DependenceGroup {
+                    symbols: symbols.map(|symbol| self.names.body(*symbol)).collect(),
+                    dependences: group.dependences.clone(),
+                }
+            })
+            .collect();
+        match self.inner.take() {
+            Some(inner) => inner.emit(&groups),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes on more symbols, found while at work; they get no stubs. Weak ones that are defined
+    /// elsewhere are not taken; the result is those that were.
+    ///
+    /// # Errors
+    /// `Duplicate`, `TrackerDefunct`; nothing is changed then.
+    pub fn claim(&mut self, symbols: &[(Symbol, Flags)]) -> Result<Vec<Symbol>, SessionError> {
+        let _pass = gate::enter();
+        let claimed = self.inner_mut().claim(symbols)?;
+        let taken = symbols
+            .iter()
+            .filter(|(symbol, _)| claimed.contains(symbol));
+        self.symbols.extend(taken);
+        Ok(claimed)
+    }
+
+    fn without(&mut self, gone: &[Symbol]) {
+        self.symbols.retain(|(symbol, _)| !gone.contains(symbol));
+    }
+
+    fn given(&self, unit: impl Unit) -> Given {
+        let interface = unit.interface();
+        Given {
+            jit: self.jit.downgrade(),
+            names: Arc::clone(&self.names),
+            unit: Box::new(unit),
+            interface,
+        }
+    }
+
+    /// Gives symbols back to another unit, which is materialized when they are asked for: at
+    /// once if somebody waits for one already.
+    ///
+    /// # Errors
+    /// `NotResponsible`, `TrackerDefunct`; the unit was dropped.
+    pub fn replace(&mut self, unit: impl Unit) -> Result<(), SessionError> {
+        let given = self.given(unit);
+        let gone: Vec<Symbol> = given.interface.symbols.iter().map(|(s, _)| *s).collect();
+        let unit = crate::units::adapted(self.jit.core(), given);
+        let _pass = gate::enter();
+        self.inner_mut().replace(unit)?;
+        self.without(&gone);
+        Ok(())
+    }
+
+    /// Splits some of the symbols off into a responsibility of their own.
+    ///
+    /// # Errors
+    /// `NotResponsible`, `TrackerDefunct`; nothing is changed then.
+    pub fn delegate(&mut self, symbols: &[Symbol]) -> Result<Responsibility, SessionError> {
+        let _pass = gate::enter();
+        let bodies: Vec<Symbol> = symbols.iter().map(|s| self.names.body(*s)).collect();
+        let inner = self.inner_mut().delegate(&bodies)?;
+        self.without(symbols);
+        Ok(Responsibility::new(
+            self.jit.clone(),
+            inner,
+            Arc::clone(&self.names),
+        ))
+    }
+
+    /// Keeps something until the definitions are removed.
+    ///
+    /// # Errors
+    /// `TrackerDefunct`; the resource was released.
+    pub fn attach(&self, resource: impl Resource + 'static) -> Result<(), SessionError> {
+        let _pass = gate::enter();
+        let resource = Box::new(resource);
+        let release = move || gate::outside(|| resource.release());
+        self.inner().attach(Box::new(release))
+    }
+
+    /// Links an ELF object that defines the symbols, and ends the responsibility: by emitting, with
+    /// the dependences that the object's relocations show, or by failing.
+    ///
+    /// What else the object defines for others is [claimed](Responsibility::claim). Its functions
+    /// call each other, and themselves, through stubs where they have one, and so can be
+    /// replaced. Its memory is the session's and goes with the tracker, code when no thread can
+    /// return into it. Constructors run at the next [`Jit::initialize`].
+    ///
+    /// # Errors
+    /// No object for this machine, a promised symbol that it does not define, a missing or
+    /// duplicate symbol, or the tracker was removed. It was failed with that.
+    pub fn link(self, name: &str, object: impl Into<Arc<[u8]>>) -> Result<(), Error> {
+        let _pass = gate::enter();
+        let core = Arc::clone(self.jit.core());
+        core.link_for(self, name, object.into())
+    }
+
+    /// The symbols cannot be defined: they have failed, and so has what depends on them. The
+    /// error goes to all who wait, or to the reporter
+    /// ([`JitBuilder::on_error`](crate::JitBuilder::on_error)) if nobody does.
+    pub fn fail(mut self, error: impl Into<SessionError>) {
+        let error = error.into();
+        let _pass = gate::enter();
+        if let Some(inner) = self.inner.take() {
+            inner.fail(error);
+        }
+    }
+
+    /// The symbols cannot be defined *now*, e.g. because an external is missing: all who wait are
+    /// told, and `unit` will be asked by the next lookup of one of them, or of something that
+    /// depends on one. Emitted code that depends on them keeps waiting instead of failing.
+    ///
+    /// # Errors
+    /// `NotResponsible` if the unit defines other symbols; they have failed then.
+    /// `TrackerDefunct`.
+    pub fn fail_retryable(
+        mut self,
+        error: impl Into<SessionError>,
+        unit: impl Unit,
+    ) -> Result<(), SessionError> {
+        let error = error.into();
+        let given = self.given(unit);
+        let unit = crate::units::adapted(self.jit.core(), given);
+        let _pass = gate::enter();
+        match self.inner.take() {
+            Some(inner) => inner.fail_retryable(error, unit),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<Error> for SessionError {
+    /// The session's own as it is, others as those of a unit.
+    fn from(error: Error) -> SessionError {
+        match error {
+            Error::Session(error) => error,
+            error => SessionError::unit("unit", error),
+        }
+    }
+}

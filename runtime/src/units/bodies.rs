@@ -1,0 +1,87 @@
+//! Names of bodies: what a unit's callable symbols are called in the session.
+
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::sync::atomic::Ordering;
+
+use uruk_session::{Dylib, Flags, Interface, Symbol};
+
+use crate::core::Core;
+
+/// What stands behind a stub whose code a unit makes.
+#[derive(Clone)]
+pub(crate) struct UnitBody {
+    pub(crate) dylib: Dylib,
+    /// The body's symbol.
+    pub(crate) symbol: Symbol,
+    /// The name that means the stub.
+    pub(crate) own: Symbol,
+    /// The name people know, kept for ever.
+    pub(crate) name: &'static CStr,
+}
+
+/// Marks names of bodies; the number of their unit, a point and the name follow.
+const UNIT_PREFIX: &str = "uruk.unit.";
+
+/// The bodies of a unit by its own symbols, and the way back.
+#[derive(Debug, Default)]
+pub(crate) struct BodyNames {
+    bodies: HashMap<Symbol, Symbol>,
+    own: HashMap<Symbol, Symbol>,
+}
+
+impl BodyNames {
+    /// Names for the bodies of a new unit.
+    pub(super) fn new(core: &Core, callable: &[(Symbol, Flags)]) -> BodyNames {
+        if callable.is_empty() {
+            return BodyNames::default();
+        }
+        // Relaxed: only to be told apart.
+        let number = core.units.fetch_add(1, Ordering::Relaxed);
+        let session = core.names.session();
+        let mut names = BodyNames::default();
+        for (own, _) in callable {
+            let body = session.intern(&format!("{UNIT_PREFIX}{number}.{}", session.name(*own)));
+            names.bodies.insert(*own, body);
+            names.own.insert(body, *own);
+        }
+        names
+    }
+
+    /// What the session knows the unit's `symbol` as.
+    pub(crate) fn body(&self, symbol: Symbol) -> Symbol {
+        self.bodies.get(&symbol).copied().unwrap_or(symbol)
+    }
+
+    /// What the unit knows the session's `symbol` as.
+    pub(crate) fn own(&self, symbol: Symbol) -> Symbol {
+        self.own.get(&symbol).copied().unwrap_or(symbol)
+    }
+
+    /// Whether the unit's `symbol` has a stub.
+    pub(crate) fn has_stub(&self, symbol: Symbol) -> bool {
+        self.bodies.contains_key(&symbol)
+    }
+
+    /// What the session is told that a unit defines.
+    pub(crate) fn interface(&self, interface: Interface) -> Interface {
+        let symbols = interface.symbols.into_iter();
+        let symbols = symbols.map(|(symbol, flags)| match self.has_stub(symbol) {
+            // Found by its number only.
+            true => (self.body(symbol), flags.without(Flags::EXPORTED)),
+            false => (symbol, flags),
+        });
+        Interface {
+            symbols: symbols.collect(),
+            init: interface.init.map(|init| self.body(init)),
+        }
+    }
+}
+
+/// The name that people know in place of a body's.
+pub(crate) fn shown(name: &str) -> &str {
+    let own = name
+        .strip_prefix(UNIT_PREFIX)
+        .and_then(|rest| rest.split_once('.'));
+    own.map_or(name, |(_, own)| own)
+}

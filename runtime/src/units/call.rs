@@ -1,0 +1,89 @@
+//! A first call of a unit's function: its body is looked up, and published once it is ready.
+
+use std::sync::{Arc, PoisonError};
+
+use tracing::error;
+use uruk_base::{FunctionId, Tier};
+use uruk_session::{Lookup, Visibility};
+use uruk_tiering::{Entry, Purpose, VersionError};
+
+use super::bodies::UnitBody;
+use crate::api::error::Error;
+use crate::core::{Body, Core};
+
+/// Has the unit of a function materialize its body now, on this thread, unless it has code.
+pub(crate) fn compile_now(core: &Arc<Core>, id: FunctionId, body: &UnitBody) -> Result<(), Error> {
+    match core.stubs.entry(id) {
+        Some(_) => Ok(()),
+        None => core.materialize_body(id, body),
+    }
+}
+
+impl Core {
+    /// Answers a first call, for which somebody waits, on another thread than this one: a unit
+    /// may call what is answered here.
+    pub(crate) fn answer_from_unit(self: &Arc<Self>, id: FunctionId, body: UnitBody) {
+        let core = Arc::clone(self);
+        self.hands.start(move || {
+            let _pass = crate::fork::gate::enter();
+            if let Err(cause) = core.materialize_body(id, &body)
+                && core.stubs.entry(id).is_none()
+            {
+                error!(function = core.name_of(id), %cause, "materialization failed");
+                core.fail(id, &cause);
+            }
+        });
+    }
+
+    /// Looks a body up and publishes it. Under a pass.
+    fn materialize_body(self: &Arc<Self>, id: FunctionId, body: &UnitBody) -> Result<(), Error> {
+        let lookup = Lookup::new([(body.dylib.clone(), Visibility::All)]).symbol(body.symbol);
+        let found = self.names.session().lookup(lookup)?;
+        // A required symbol without an address was an error.
+        let Some(address) = found.address(body.symbol) else {
+            return Ok(());
+        };
+        if self.stubs.entry(id).is_some() {
+            return Ok(());
+        }
+        let linked = {
+            let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+            linked.remove(&id)
+        };
+        let published = match linked {
+            Some((object, code)) => {
+                self.set_body(id, Body::Object(object));
+                self.publish_object(id, code)
+            }
+            None => self.publish_address(id, address),
+        };
+        match published {
+            // Whoever came first has published code; it will do.
+            Err(Error::Version { cause, .. })
+                if cause.is_late() && self.stubs.entry(id).is_some() =>
+            {
+                Ok(())
+            }
+            published => published,
+        }
+    }
+
+    /// Makes an address that is not ours what calls reach, for the first time.
+    fn publish_address(&self, id: FunctionId, address: u64) -> Result<(), Error> {
+        let version = self.tiers.versions.ids.next();
+        let versions = self.tiers.versions.of(id);
+        let refused = |cause: VersionError| Error::Version {
+            function: self.name_of(id),
+            cause: cause.into(),
+        };
+        let ticket = versions
+            .request(version, Tier::Baseline, Purpose::First)
+            .map_err(refused)?;
+        versions.start(ticket).map_err(refused)?;
+        versions.ready(ticket, Entry(address)).map_err(refused)?;
+        versions
+            .publish(ticket, |entry| self.stubs.publish(id, entry.0))
+            .map_err(refused)?;
+        Ok(())
+    }
+}

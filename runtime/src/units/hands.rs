@@ -1,0 +1,119 @@
+//! Threads on which code of embedders runs that was asked for where it may not run: by a
+//! worker, which answers first calls and must not wait for one.
+//!
+//! There are as many as have something to do; one that is idle stays for a while. Each task may
+//! wait for any other, so none waits for a thread.
+//!
+//! They are threads of ours (`fork::thread`): all signals are blocked there, and they are not in
+//! the child of a fork, where tasks that had not begun get new ones.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use tracing::error;
+use uruk_base::locks::{Mutex, MutexGuard};
+
+use crate::fork::{futex, gate, thread};
+use crate::guest::threads;
+
+type Task = Box<dyn FnOnce() + Send>;
+
+thread_local! {
+    static HAND: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread is one of ours that must not run an embedder's code.
+pub(crate) fn is_worker() -> bool {
+    !HAND.get() && threads::is_ours()
+}
+
+#[derive(Default)]
+struct Queue {
+    tasks: VecDeque<Task>,
+    /// Threads that found no task, and have not looked again.
+    idle: usize,
+    stopping: bool,
+}
+
+/// See the module. Threads keep it, and no session: its last handle may go on one of them.
+#[derive(Default)]
+pub(crate) struct Hands {
+    queue: Mutex<Queue>,
+    /// Changes with each task.
+    word: AtomicU32,
+}
+
+impl Hands {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a thread do `work`, which begins without a pass. Under a pass.
+    pub(crate) fn start(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
+        let more = {
+            let mut queue = self.queue();
+            queue.tasks.push_back(Box::new(work));
+            queue.tasks.len() > queue.idle
+        };
+        self.wake(1);
+        if more {
+            self.add();
+        }
+    }
+
+    fn wake(&self, count: u32) {
+        // Release: who sees the new word finds the task.
+        self.word.fetch_add(1, Ordering::Release);
+        futex::wake(&self.word, count);
+    }
+
+    fn add(self: &Arc<Self>) {
+        let hands = Arc::clone(self);
+        if let Err(cause) = thread::spawn(String::from("uruk-unit"), move || hands.live()) {
+            // Threads that there are come to it.
+            error!(%cause, "no thread for a unit");
+        }
+    }
+
+    fn live(&self) {
+        HAND.set(true);
+        let mut was_idle = false;
+        loop {
+            let seen = self.word.load(Ordering::Acquire);
+            let task = {
+                let _pass = gate::enter();
+                let mut queue = self.queue();
+                queue.idle -= usize::from(was_idle);
+                let task = queue.tasks.pop_front();
+                was_idle = task.is_none();
+                queue.idle += usize::from(was_idle);
+                if was_idle && queue.stopping {
+                    return;
+                }
+                task
+            };
+            match task {
+                Some(task) => task(),
+                None => futex::wait(&self.word, seen),
+            }
+        }
+    }
+
+    /// Has the threads end once they have done what there is to do. Under a pass.
+    pub(crate) fn stop(&self) {
+        self.queue().stopping = true;
+        self.wake(u32::MAX);
+    }
+
+    /// Starts threads for what was left to be begun, in the child of a fork, which has none.
+    pub(crate) fn restart(self: &Arc<Self>) {
+        let waiting = {
+            let mut queue = self.queue();
+            queue.idle = 0;
+            queue.tasks.len()
+        };
+        (0..waiting).for_each(|_| self.add());
+    }
+}

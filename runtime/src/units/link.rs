@@ -1,0 +1,270 @@
+//! Objects that a unit makes its definitions of: linked into the session's memory, with the
+//! dependences that its relocations show.
+//!
+//! An object's definitions are resolved as soon as they have their places, before what it refers
+//! to is looked up: units that refer to each other's data so find each other. What it refers to
+//! is waited for until it has an address, and what of that was not ready then is what the
+//! object's definitions depend on. Functions with stubs are referred to by these, and make
+//! nothing wait.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use uruk_base::FunctionId;
+use uruk_link::{Binding, Graph, Kind as LinkKind, Object, Resolved};
+use uruk_session::{DependenceGroup, Flags, Lookup, LookupResult, SessionError, Symbol, Tracker};
+
+use crate::api::error::{Error, Missing};
+use crate::api::unit::Responsibility;
+use crate::core::{Core, static_name};
+use crate::load::hooks::Hooks;
+use crate::load::image::{Image, PlacedImage, Stay, names_of};
+use crate::load::names::{Definition, Name};
+use crate::load::objects::{ObjectBody, ObjectCode, ObjectFile, is_function, object_files};
+use crate::load::weak;
+
+/// What an object defines of what its unit promised.
+struct Promised {
+    /// Functions with stubs, by name.
+    functions: HashMap<Box<str>, FunctionId>,
+    /// The object, as those know it.
+    file: Arc<ObjectFile>,
+}
+
+impl Core {
+    /// Links an object whose definitions are what `responsibility` is for, and ends that. Under a
+    /// pass.
+    pub(crate) fn link_for(
+        self: &Arc<Self>,
+        mut responsibility: Responsibility,
+        name: &str,
+        bytes: Arc<[u8]>,
+    ) -> Result<(), Error> {
+        match self.link_promised(&mut responsibility, name, bytes) {
+            Ok(groups) => Ok(responsibility.emit(&groups)?),
+            Err(error) => {
+                responsibility.fail(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn link_promised(
+        self: &Arc<Self>,
+        responsibility: &mut Responsibility,
+        name: &str,
+        bytes: Arc<[u8]>,
+    ) -> Result<Vec<DependenceGroup>, Error> {
+        let session = self.names.session();
+        let dylib = responsibility.inner().dylib();
+        let tracker = self.tracker_of(responsibility)?;
+        let object = Object::parse(name, &bytes)?;
+        let (file, apart) = object_files(std::slice::from_ref(&object)).remove(0);
+        let mut graph = Graph::new(vec![object])?;
+        self.claim_others(responsibility, &mut graph)?;
+        let functions = self.promised_functions(responsibility, &graph);
+        graph.preempt(|definition| functions.contains_key(definition.name));
+        let bypassed: Vec<Box<str>> = graph.bypassed().into_iter().map(Box::from).collect();
+        let promised = Promised {
+            file: Arc::new(ObjectFile::new(file, apart, bypassed)),
+            functions,
+        };
+        let image = Image {
+            number: self.images.fetch_add(1, Ordering::Relaxed),
+            late: true,
+            objects: vec![(name.to_owned(), Arc::clone(&bytes))],
+            ..Image::default()
+        };
+        self.names.lives.note(&tracker, &image.life);
+        let undefined: Vec<Box<str>> = graph
+            .undefined()
+            .filter(|undefined| !promised.functions.contains_key(undefined.name))
+            .map(|undefined| Box::from(undefined.name))
+            .collect();
+        let placed = self.place_image(&tracker, &image, graph)?;
+        let names = names_of(&placed.placed, placed.tls_module(), &HashSet::new());
+        self.resolve_promised(responsibility, &placed, &names, &promised)?;
+        let found = self.resolve_others(&dylib, &undefined)?;
+        let known: HashMap<&str, &uruk_session::Found> = found
+            .iter()
+            .map(|found| (session.name(found.symbol), found))
+            .collect();
+        let resolve = |name: &str, need| {
+            if let Some(&id) = promised.functions.get(name) {
+                let (stub, slot) = (self.stubs.stub_address(id), self.stubs.slot_address(id));
+                return Some(Resolved::stub(stub, slot));
+            }
+            let meaning = known
+                .get(name)
+                .map(|found| self.names.meaning(found.address));
+            self.resolve_as(meaning, name, need)
+        };
+        let linked = self.finish_image(&tracker, &image, placed, Stay::Always, true, resolve)?;
+        self.keep_linked(&promised, linked.bodies, &linked.holding);
+        let hooks = Hooks::of(self, &image, &linked.started);
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.insert(hooks.image, hooks);
+        drop(pending);
+        let symbols = responsibility.symbols().iter().map(|(symbol, _)| *symbol);
+        Ok(vec![DependenceGroup {
+            symbols: symbols.collect(),
+            dependences: found.dependences(),
+        }])
+    }
+
+    fn tracker_of(&self, responsibility: &Responsibility) -> Result<Tracker, Error> {
+        let inner = responsibility.inner();
+        let key = inner.tracker()?;
+        let tracker = self.names.session().tracker(key);
+        Ok(tracker.ok_or_else(|| SessionError::TrackerDefunct {
+            dylib: inner.dylib().name().into(),
+        })?)
+    }
+
+    /// Takes on what the object defines and the unit did not promise; weak definitions of what
+    /// is defined elsewhere give way.
+    fn claim_others(
+        &self,
+        responsibility: &mut Responsibility,
+        graph: &mut Graph<'_>,
+    ) -> Result<(), Error> {
+        let session = self.names.session();
+        let mut others: Vec<(Symbol, Flags)> = Vec::new();
+        let mut promised: HashSet<Symbol> = HashSet::new();
+        for place in graph.places() {
+            let definition = &place.definition;
+            let symbol = session.intern(definition.name);
+            if responsibility.covers(symbol) {
+                promised.insert(symbol);
+                continue;
+            }
+            if weak::is_own(definition) {
+                continue;
+            }
+            let mut flags = match definition.hidden {
+                true => Flags::NONE,
+                false => Flags::EXPORTED,
+            };
+            if definition.binding != Binding::Strong || place.grouped {
+                flags = flags.with(Flags::WEAK);
+            }
+            others.push((symbol, flags));
+        }
+        let lacking: Vec<Missing> = responsibility
+            .symbols()
+            .iter()
+            .filter(|(_, flags)| !flags.contains(Flags::SIDE_EFFECTS_ONLY))
+            .filter(|(symbol, _)| !promised.contains(symbol))
+            .map(|(symbol, _)| Missing {
+                symbol: session.name(*symbol).to_owned(),
+                needed_by: vec![String::from("the unit that promised it")],
+            })
+            .collect();
+        if !lacking.is_empty() {
+            return Err(Error::MissingSymbols { missing: lacking });
+        }
+        let claimed = responsibility.claim(&others)?;
+        for (symbol, _) in others {
+            if !claimed.contains(&symbol) {
+                graph.discard(session.name(symbol));
+            }
+        }
+        Ok(())
+    }
+
+    /// The functions of the object that have stubs.
+    fn promised_functions(
+        &self,
+        responsibility: &Responsibility,
+        graph: &Graph<'_>,
+    ) -> HashMap<Box<str>, FunctionId> {
+        let session = self.names.session();
+        let dylib = responsibility.inner().dylib();
+        let functions = graph.places().filter(is_function);
+        functions
+            .filter_map(|place| {
+                let name = place.definition.name;
+                let symbol = session.intern(name);
+                if !responsibility.covers(symbol) || !responsibility.names().has_stub(symbol) {
+                    return None;
+                }
+                match self.names.find_own(&dylib, name)? {
+                    Definition::Function { id } => Some((Box::from(name), id)),
+                    _ => None,
+                }
+            })
+            .collect()
+    }
+
+    /// Tells the session where the definitions are.
+    fn resolve_promised(
+        &self,
+        responsibility: &Responsibility,
+        placed: &PlacedImage<'_>,
+        names: &[Name],
+        promised: &Promised,
+    ) -> Result<(), Error> {
+        let session = self.names.session();
+        let bodies = placed.placed.preempted();
+        let bodies = bodies.filter(|(place, _)| place.definition.kind == LinkKind::Function);
+        let mut addresses: Vec<(Symbol, u64)> = bodies
+            .filter(|(place, _)| promised.functions.contains_key(place.definition.name))
+            .map(|(place, at)| (session.intern(place.definition.name), at))
+            .collect();
+        for name in names {
+            let symbol = session.intern(&name.name);
+            if responsibility.covers(symbol) {
+                addresses.push((symbol, self.names.known_as(name.definition)));
+            }
+        }
+        Ok(responsibility.resolve(&addresses)?)
+    }
+
+    /// Looks up what the object refers to, as far as that has an address.
+    fn resolve_others(
+        &self,
+        dylib: &uruk_session::Dylib,
+        undefined: &[Box<str>],
+    ) -> Result<LookupResult, Error> {
+        let session = self.names.session();
+        let lookup = Lookup::new(dylib.search_order()).at(uruk_session::Required::Resolved);
+        // Thread-locals of libraries are no symbols of the session: who lacks what is told at
+        // the link.
+        let lookup = undefined
+            .iter()
+            .fold(lookup, |lookup, name| lookup.weak(session.intern(name)));
+        Ok(session.lookup(lookup)?)
+    }
+
+    /// Keeps code until its function's first call finds it ready.
+    fn keep_linked(
+        &self,
+        promised: &Promised,
+        mut bodies: HashMap<Box<str>, std::ops::Range<u64>>,
+        holding: &Arc<crate::removal::Holding>,
+    ) {
+        let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut functions = HashSet::new();
+        for (name, &id) in &promised.functions {
+            let Some(range) = bodies.remove(name) else {
+                continue;
+            };
+            functions.insert(id);
+            let object = ObjectBody {
+                file: Arc::clone(&promised.file),
+                link_name: Arc::from(&**name),
+                name: static_name(name),
+                grouped: false,
+            };
+            let code = ObjectCode {
+                file: Arc::clone(&promised.file),
+                range,
+                holding: Arc::clone(holding),
+            };
+            linked.insert(id, (object, code));
+        }
+        drop(linked);
+        let _ = promised.file.functions.set(functions.into_iter().collect());
+    }
+}

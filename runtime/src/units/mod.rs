@@ -1,0 +1,113 @@
+//! Units of embedders: definitions of any making, materialized when they are asked for.
+//!
+//! A unit's interface says what it defines ([`crate::Unit`]). What is callable gets a stub, as
+//! functions of modules do, and its name means the stub, ready at once; the unit itself defines
+//! the *body*, a symbol of the same dylib that nobody else knows. The first call looks the body
+//! up, which has the unit materialize it, and publishes its address in the slot once it is
+//! ready. What is not callable is defined under its own name, and materialized by whoever looks
+//! it up.
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`adapter`] | what the session sees of a unit and of its stubs |
+//! | [`bodies`] | names of bodies, and what stands behind such a stub |
+//! | [`call`] | a first call, from the body's name to the slot |
+//! | [`hands`] | threads on which code of embedders runs that nobody waits on |
+//! | [`link`] | objects that a unit makes its definitions of |
+//!
+//! # Invariants
+//! - Code of an embedder runs without a pass of the gate and without a lock
+//!   ([`gate::outside`](crate::fork::gate::outside)), and on no worker: it may call JIT'd
+//!   functions, which may wait for one.
+//! - A slot gets the address of a body that is ready, never of one that is only resolved.
+//! - A stub goes with its name: when that is discarded or removed, so is the body.
+
+mod adapter;
+mod bodies;
+mod call;
+pub(crate) mod hands;
+mod link;
+
+use std::sync::Arc;
+
+use uruk_session::{Flags, Interface, Symbol, Tracker};
+
+use crate::api::error::Error;
+use crate::api::jit::WeakJit;
+use crate::api::unit::{Given, Unit};
+use crate::core::{Body, Core, static_name};
+use crate::removal::life::Life;
+
+pub(crate) use self::bodies::{BodyNames, UnitBody, shown};
+pub(crate) use self::call::compile_now;
+
+use self::adapter::{Adapter, Stubs};
+
+/// Whether a symbol gets a stub.
+fn has_stub(flags: Flags) -> bool {
+    let without = Flags::SIDE_EFFECTS_ONLY.with(Flags::ABSOLUTE);
+    flags.contains(Flags::CALLABLE) && flags.without(without) == flags
+}
+
+/// What the session is to see of a unit that gets part of a responsibility back.
+pub(crate) fn adapted(core: &Arc<Core>, given: Given) -> impl uruk_session::Unit + use<> {
+    let Given {
+        jit,
+        names,
+        unit,
+        interface,
+    } = given;
+    let interface = names.interface(interface);
+    Adapter::new(core, jit, unit, interface, names)
+}
+
+impl Core {
+    /// Defines what `unit` promises under `tracker`: all of it, or nothing. Under a pass.
+    pub(crate) fn define_unit(
+        self: &Arc<Self>,
+        jit: WeakJit,
+        tracker: &Tracker,
+        unit: Box<dyn Unit>,
+        interface: Interface,
+    ) -> Result<(), Error> {
+        let dylib = tracker.dylib();
+        let callable: Vec<(Symbol, Flags)> = interface
+            .symbols
+            .iter()
+            .copied()
+            .filter(|(_, flags)| has_stub(*flags))
+            .collect();
+        let names = Arc::new(BodyNames::new(self, &callable));
+        let interface = names.interface(interface);
+        let adapter = Adapter::new(self, jit, unit, interface, Arc::clone(&names));
+        if callable.is_empty() {
+            tracker.define(adapter)?;
+            self.retry_failed();
+            return Ok(());
+        }
+        let own = dylib.create_tentative_tracker()?;
+        let life: Arc<Life> = Arc::default();
+        self.names.lives.note(&own, &life);
+        let mut stubs = Stubs::new(self);
+        let mut functions = Vec::with_capacity(callable.len());
+        for (symbol, flags) in callable {
+            let name = self.names.session().name(symbol);
+            let id = self.stub_again(&dylib, name)?;
+            functions.push(id);
+            let body = UnitBody {
+                dylib: dylib.clone(),
+                symbol: names.body(symbol),
+                own: symbol,
+                name: static_name(name),
+            };
+            stubs.add(symbol, flags, id, names.body(symbol));
+            self.set_body(id, Body::Unit(body));
+        }
+        own.attach(self.removal_of(&life, functions))?;
+        own.define(adapter)?;
+        own.define(stubs)?;
+        own.transfer_to(tracker)?;
+        self.retry_failed();
+        Ok(())
+    }
+}
