@@ -75,6 +75,7 @@ pub use crate::tiers::Tiers;
 pub use crate::told::event::{Event, Hit, Listener, Tier};
 pub use crate::told::stats::{MemoryStats, Stats, StatsFormat, TierStats};
 pub use crate::told::tools::ToolSettings;
+pub use crate::units::{LazyObject, Members};
 pub use inkwell;
 pub use uruk_base::{FunctionId, VersionId};
 pub use uruk_codegen::{CodegenError, host_cpu, llvm_version};

@@ -186,11 +186,26 @@ pub enum SessionError {
 }
 
 impl SessionError {
+    /// The error that nobody in the search order of `dylib` defines `symbols`.
+    pub fn not_found(dylib: &crate::Dylib, symbols: Vec<Symbol>) -> Self {
+        let set = (Arc::from(dylib.name()), symbols);
+        SessionError::NotFound(Names::new(dylib.session().symbols(), vec![set]))
+    }
+
     /// An error of the embedder's; `context` is e.g. the unit's name.
     pub fn unit(context: &str, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         SessionError::Unit {
             context: context.into(),
             source: Arc::from(source.into()),
+        }
+    }
+
+    /// Whether it is, in the end, for want of a definition.
+    pub fn is_missing(&self) -> bool {
+        match self {
+            SessionError::NotFound(_) => true,
+            SessionError::Failed { cause, .. } => cause.as_ref().is_some_and(|c| c.is_missing()),
+            _ => false,
         }
     }
 

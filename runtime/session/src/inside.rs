@@ -82,6 +82,24 @@ thread_local! {
     static INSIDE: RefCell<Option<Arc<Question>>> = const { RefCell::new(None) };
 }
 
+/// On whose behalf a thread works, to be taken along to another one that does part of the work.
+#[derive(Clone, Debug)]
+pub struct Behalf(Option<Arc<Question>>);
+
+impl Behalf {
+    /// The calling thread's.
+    pub fn now() -> Behalf {
+        Behalf(now())
+    }
+
+    /// Does `work` on this behalf: a lookup in it that needs the answer which it is made for is
+    /// an error, instead of a wait without end.
+    pub fn scope<R>(self, work: impl FnOnce() -> R) -> R {
+        let _inside = set(self.0);
+        work()
+    }
+}
+
 /// The question this thread works for.
 pub(crate) fn now() -> Option<Arc<Question>> {
     INSIDE.with(|inside| inside.borrow().clone())

@@ -58,6 +58,7 @@ pub use dylib::{Dylib, DylibId, Visibility};
 pub use error::{Names, SessionError};
 pub use flags::{Flags, SymbolState};
 pub use generator::{Ask, Generator, GeneratorId};
+pub use inside::Behalf;
 pub use lookup::{Found, Lookup, LookupFuture, LookupKind, LookupResult, Missing, Need, Required};
 pub use pool::{Pool, PoolConfig};
 pub use responsibility::{DependenceGroup, Responsibility};

@@ -9,7 +9,11 @@
 //! better served by the rest of the session than by a second panic.
 
 #[cfg(loom)]
+use loom::sync::atomic::AtomicU32;
+#[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64};
+#[cfg(not(loom))]
+use std::sync::atomic::AtomicU32;
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -18,13 +22,9 @@ use loom::sync as raw;
 #[cfg(not(loom))]
 use std::sync as raw;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
-use uruk_base::locks::Covered;
-
-#[cfg(loom)]
-pub(crate) use modelled::Parker;
-#[cfg(not(loom))]
-pub(crate) use parker::Parker;
+use uruk_base::locks::{Covered, uncovered};
 
 /// A lock that is not poisoned by panics.
 #[derive(Debug, Default)]
@@ -68,128 +68,90 @@ impl<T> std::ops::DerefMut for MutexGuard<'_, T> {
     }
 }
 
-#[cfg(not(loom))]
-mod parker {
-    //! A binary token: `unpark` leaves it, `park` waits for it and takes it.
-    //!
-    //! | `token` | written by | when | ordering |
-    //! |---|---|---|---|
-    //! | `THERE` | `unpark` | always | release: pairs with the acquire exchange in `park` |
-    //! | `AWAITED` | `park` | no token is there, before it sleeps | relaxed: says only that a wake is wanted |
-    //! | `NONE` | `park` | it takes the token | |
+const NONE: u32 = 0;
+/// Somebody waits for it.
+const AWAITED: u32 = 1;
+const THERE: u32 = 2;
 
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use uruk_base::locks::uncovered;
-
-    const NONE: u32 = 0;
-    /// Somebody waits for it.
-    const AWAITED: u32 = 1;
-    const THERE: u32 = 2;
-
-    /// See the module text. A wake that comes before the wait is kept. Nobody is woken if
-    /// nobody waits: that would be a system call for nothing. Where several threads park, the
-    /// one that takes the token leaves a new one.
-    #[derive(Debug)]
-    pub(crate) struct Parker {
-        token: AtomicU32,
-    }
-
-    impl Parker {
-        pub(crate) fn new() -> Self {
-            Self {
-                token: AtomicU32::new(NONE),
-            }
-        }
-
-        fn take(&self) -> bool {
-            let taken =
-                self.token
-                    .compare_exchange(THERE, NONE, Ordering::Acquire, Ordering::Relaxed);
-            taken.is_ok()
-        }
-
-        /// Waits until a token is there and takes it.
-        pub(crate) fn park(&self) {
-            if self.take() {
-                return;
-            }
-            // Whoever leaves the token may fork first, or be a handler on this thread.
-            uncovered(|| {
-                while !self.take() {
-                    let _ = self.token.compare_exchange(
-                        NONE,
-                        AWAITED,
-                        Ordering::Relaxed,
-                        Ordering::Relaxed,
-                    );
-                    atomic_wait::wait(&self.token, AWAITED);
-                }
-            });
-        }
-
-        /// Leaves a token; two before a `park` are one.
-        pub(crate) fn unpark(&self) {
-            if self.token.swap(THERE, Ordering::Release) == AWAITED {
-                atomic_wait::wake_all(&self.token);
-            }
-        }
-    }
+/// A binary token: `unpark` leaves it, `park` waits for it and takes it.
+///
+/// A wake that comes before the wait is kept. Nobody is woken if nobody waits: that would be a
+/// system call for nothing. Where several threads park, the one that takes the token leaves a new
+/// one.
+///
+/// | `token` | written by | when | ordering |
+/// |---|---|---|---|
+/// | `THERE` | `unpark` | always | release: pairs with the acquire exchange in `take`; who was woken sees why |
+/// | `AWAITED` | `park` | no token is there, before it sleeps | relaxed: says only that a wake is wanted |
+/// | `NONE` | `park` | it takes the token | as above |
+#[derive(Debug)]
+pub(crate) struct Parker {
+    token: AtomicU32,
+    #[cfg(loom)]
+    sleeper: (raw::Mutex<()>, raw::Condvar),
 }
 
-#[cfg(loom)]
-mod modelled {
-    //! The same for the model checker, which has no futex.
-
-    use std::sync::PoisonError;
-
-    use super::raw;
-
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    enum Token {
-        None,
-        /// Somebody waits for it.
-        Awaited,
-        There,
+impl Parker {
+    pub(crate) fn new() -> Self {
+        Self {
+            token: AtomicU32::new(NONE),
+            #[cfg(loom)]
+            sleeper: (raw::Mutex::new(()), raw::Condvar::new()),
+        }
     }
 
-    /// As the other.
-    #[derive(Debug)]
-    pub(crate) struct Parker {
-        token: raw::Mutex<Token>,
-        changed: raw::Condvar,
+    fn take(&self) -> bool {
+        let (taken, seen) = (Ordering::Acquire, Ordering::Relaxed);
+        let token = &self.token;
+        token.compare_exchange(THERE, NONE, taken, seen).is_ok()
     }
 
-    impl Parker {
-        pub(crate) fn new() -> Self {
-            Self {
-                token: raw::Mutex::new(Token::None),
-                changed: raw::Condvar::new(),
-            }
+    /// Waits until a token is there and takes it.
+    pub(crate) fn park(&self) {
+        if self.take() {
+            return;
         }
+        // Whoever leaves the token may fork first, or be a handler on this thread.
+        uncovered(|| {
+            while !self.take() {
+                let relaxed = Ordering::Relaxed;
+                let _ = self.token.compare_exchange(NONE, AWAITED, relaxed, relaxed);
+                self.sleep();
+            }
+        });
+    }
 
-        /// Waits until a token is there and takes it.
-        pub(crate) fn park(&self) {
-            let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-            while *token != Token::There {
-                *token = Token::Awaited;
-                token = self
-                    .changed
-                    .wait(token)
-                    .unwrap_or_else(PoisonError::into_inner);
-            }
-            *token = Token::None;
+    /// Leaves a token; two before a `park` are one.
+    pub(crate) fn unpark(&self) {
+        if self.token.swap(THERE, Ordering::Release) == AWAITED {
+            self.wake();
         }
+    }
 
-        /// Leaves a token; two before a `park` are one.
-        pub(crate) fn unpark(&self) {
-            let before = std::mem::replace(
-                &mut *self.token.lock().unwrap_or_else(PoisonError::into_inner),
-                Token::There,
-            );
-            if before == Token::Awaited {
-                self.changed.notify_all();
-            }
+    #[cfg(not(loom))]
+    fn sleep(&self) {
+        atomic_wait::wait(&self.token, AWAITED);
+    }
+
+    #[cfg(not(loom))]
+    fn wake(&self) {
+        atomic_wait::wake_all(&self.token);
+    }
+
+    /// What a futex does, for the model checker.
+    #[cfg(loom)]
+    fn sleep(&self) {
+        let (lock, changed) = &self.sleeper;
+        let held = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.token.load(Ordering::Relaxed) == AWAITED {
+            drop(changed.wait(held));
         }
+    }
+
+    #[cfg(loom)]
+    fn wake(&self) {
+        let (lock, changed) = &self.sleeper;
+        drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
+        changed.notify_all();
     }
 }

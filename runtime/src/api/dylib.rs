@@ -10,6 +10,7 @@ use uruk_session::{DylibId, Visibility};
 use crate::api::error::Error;
 use crate::api::func::{Func, Signature};
 use crate::api::jit::Jit;
+use crate::api::tracker::Tracker;
 use crate::core::Body;
 use crate::fork::gate;
 use crate::load::Source;
@@ -241,10 +242,13 @@ impl Dylib {
         }
     }
 
-    fn add_source(&self, source: Source) -> Result<(), Error> {
+    pub(crate) fn add_source(&self, source: Source) -> Result<(), Error> {
         self.jit.core().admit(&source)?;
-        let _busy = gate::enter();
-        let tracker = self.dylib.default_tracker()?;
-        self.jit.core().add(&tracker, source)
+        let tracker = {
+            let _busy = gate::enter();
+            self.dylib.default_tracker()?
+        };
+        let tracker = Tracker::of(&self.jit, tracker);
+        tracker.add_admitted(source)
     }
 }

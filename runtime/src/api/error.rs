@@ -63,6 +63,23 @@ pub enum Error {
         /// The file.
         file: String,
     },
+    /// A static archive cannot be used.
+    #[error("{file}: {why}")]
+    Archive {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A member of an archive, which something needs, cannot be added.
+    #[error("{archive}: {cause}")]
+    Member {
+        /// The archive.
+        archive: String,
+        /// Why.
+        #[source]
+        cause: Box<Error>,
+    },
     /// An input of a session for untrusted ones was not let in.
     #[error("{file}: {why}")]
     Untrusted {
@@ -260,6 +277,7 @@ impl Error {
         match self {
             Error::MissingSymbols { .. } => true,
             Error::Link(cause) => matches!(&**cause, LinkError::Missing(_)),
+            Error::Session(cause) => cause.is_missing(),
             _ => false,
         }
     }

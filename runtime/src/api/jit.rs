@@ -259,6 +259,10 @@ impl Jit {
     /// As calling any function of the modules.
     pub unsafe fn initialize(&self) {
         let core = &self.shared.core;
+        {
+            let _busy = gate::enter();
+            core.link_waiting(None);
+        }
         let pending = {
             let _busy = gate::enter();
             std::mem::take(&mut *core.pending.lock().unwrap_or_else(PoisonError::into_inner))

@@ -9,7 +9,7 @@ pub use uruk_session::Alias;
 use uruk_session::{ReexportGenerator, SessionError};
 
 use crate::api::dylib::Dylib;
-use crate::api::error::Error;
+use crate::api::error::{Error, Missing};
 use crate::api::generator::{Adapter, Ask, Generator, GeneratorId};
 use crate::api::jit::Jit;
 use crate::api::lookup::{SymbolState, Visibility};
@@ -250,6 +250,29 @@ impl Dylib {
             // SAFETY: they are of a library that stays loaded.
             unsafe { ask.dylib().define_addresses(found) }
         })
+    }
+
+    /// Whether what is added may need symbols that nobody defines yet. By default that is an error
+    /// of the `add` ([`Error::MissingSymbols`]).
+    ///
+    /// If so, functions that need them fail when they are called (as
+    /// [`JitBuilder::on_failure`](crate::JitBuilder::on_failure) says), until they are defined,
+    /// wherever that is; other functions can be called at once. If a module's data refers to what
+    /// is missing, all its data waits, and so do its constructors: it is found once everything is
+    /// defined, and until then a lookup of it says what is not. Modules can so be added in any
+    /// order, and refer to each other. What is waited for: [`Dylib::unresolved`].
+    pub fn allow_missing(&self, allowed: bool) {
+        let _pass = gate::enter();
+        self.jit.core().waiting.allow(&self.dylib, allowed);
+    }
+
+    /// The symbols that what was added here needs and nobody defines, and who needs them.
+    ///
+    /// # Errors
+    /// What a generator answered.
+    pub fn unresolved(&self) -> Result<Vec<Missing>, Error> {
+        let _pass = gate::enter();
+        self.jit.core().unresolved(&self.dylib)
     }
 
     /// Removes symbols that nobody is at work on: all of them, or none. Calls of their functions

@@ -2,16 +2,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use uruk_codegen::Bitcode;
 
 use crate::api::dylib::Dylib;
-use crate::api::error::Error;
+use crate::api::error::{Error, Missing};
 use crate::api::jit::Jit;
 use crate::core::Core;
 use crate::fork::gate;
 use crate::load::Source;
 use crate::removal::life::Life;
+use crate::units::LazyObject;
 
 /// The handle by which a set of definitions of one dylib is removed. Clones are the same
 /// tracker; dropping the last leaves what is under it to the dylib.
@@ -261,8 +263,24 @@ impl Tracker {
         Ok(self.tracker.transfer_to(&other.tracker)?)
     }
 
+    pub(crate) fn of(jit: &Jit, tracker: uruk_session::Tracker) -> Tracker {
+        Tracker {
+            jit: jit.clone(),
+            tracker: tracker.into(),
+        }
+    }
+
     fn add(&self, source: Source) -> Result<(), Error> {
         self.jit.core().admit(&source)?;
+        self.add_admitted(source)
+    }
+
+    pub(crate) fn add_admitted(&self, source: Source) -> Result<(), Error> {
+        if let Source::Object { file, bytes } = &source
+            && self.wait_with_object(file, bytes)?
+        {
+            return Ok(());
+        }
         let _pass = gate::enter();
         if self.tracker.is_defunct() {
             return Err(uruk_session::SessionError::TrackerDefunct {
@@ -271,5 +289,34 @@ impl Tracker {
             .into());
         }
         self.jit.core().add(&self.tracker, source)
+    }
+
+    /// Has an object be linked once what it needs is there, if that may be missing and is.
+    fn wait_with_object(&self, file: &str, bytes: &Arc<[u8]>) -> Result<bool, Error> {
+        let core = self.jit.core();
+        let dylib = {
+            let _pass = gate::enter();
+            let dylib = self.tracker.dylib();
+            if !core.waiting.is_allowed(&dylib) {
+                return Ok(false);
+            }
+            self.jit.dylib_of(&dylib)
+        };
+        let object = LazyObject::new(&self.jit, file, Arc::clone(bytes))?;
+        let missing = object.missing(&dylib)?;
+        if missing.is_empty() {
+            return Ok(false);
+        }
+        let missing = missing.into_iter().map(|symbol| Missing {
+            symbol: self.jit.name_of(symbol).to_owned(),
+            needed_by: vec![file.to_owned()],
+        });
+        let missing = missing.collect();
+        let number = core.images.fetch_add(1, Ordering::Relaxed);
+        let init = self.jit.intern(&format!("uruk.init.{number}"));
+        self.define(object.with_init(init))?;
+        let _pass = gate::enter();
+        core.note_waiting(&self.tracker, number, missing, Some(init))?;
+        Ok(true)
     }
 }

@@ -31,6 +31,7 @@ use crate::load::labels::Labels;
 use crate::load::names::{Definition, Name, Names};
 use crate::load::objects::{ObjectBody, ObjectCode, Objects};
 use crate::load::untrusted::Untrusted;
+use crate::load::waiting::Waiting;
 use crate::reclaim::Reclaim;
 use crate::removal::Owners;
 use crate::removal::life::Life;
@@ -204,6 +205,8 @@ pub(crate) struct Core {
     pub(crate) units: AtomicU64,
     /// Code that units linked for functions, until their first call finds it ready.
     pub(crate) linked: Mutex<HashMap<FunctionId, (ObjectBody, ObjectCode)>>,
+    /// Inputs that came before what they need.
+    pub(crate) waiting: Waiting,
     /// Threads for code of embedders.
     pub(crate) hands: Arc<Hands>,
     bodies: RwLock<Bodies>,
@@ -286,6 +289,7 @@ impl Core {
             objects: Objects::default(),
             units: AtomicU64::new(0),
             linked: Mutex::default(),
+            waiting: Waiting::default(),
             hands: Arc::default(),
             bodies: RwLock::default(),
             counters: Counters::default(),

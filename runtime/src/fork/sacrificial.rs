@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use uruk_codegen::fatal;
 
+use uruk_session::Behalf;
+
 use crate::api::error::Error;
 use crate::fork::futex;
 use crate::fork::gate::{enter, leave_lost};
@@ -84,7 +86,8 @@ impl<R> Answer<R> {
 
 /// Runs `work` on a thread that is given up should LLVM report a fatal error in it;
 /// `lost` makes the error of LLVM's message. A panic is an error, too. Handlers of the
-/// program's run meanwhile, unless the caller holds a lock.
+/// program's run meanwhile, unless the caller holds a lock. What it looks up is looked up on the
+/// caller's behalf.
 pub(crate) fn sacrificial<R: Send + 'static>(
     name: &str,
     lost: impl Fn(&str) -> Error + Send + 'static,
@@ -95,6 +98,8 @@ pub(crate) fn sacrificial<R: Send + 'static>(
         word: Arc::default(),
     });
     // Taken by the thread, which runs once.
+    let behalf = Behalf::now();
+    let work = move || behalf.scope(work);
     let once = Cell::new(Some((Arc::clone(&answer), lost, work)));
     thread::spawn(name.to_owned(), move || {
         let _busy = enter();

@@ -113,6 +113,7 @@ impl Program {
         core.set_dump_asm(&options.dump_asm);
         let (image, started) =
             core.load_and_start(&core.main.default_tracker()?, None, sources, options.mode)?;
+        let started = started.unwrap_or_default();
         let file = files.first().cloned().unwrap_or_default();
         let entry = image
             .is_function(&options.entry)

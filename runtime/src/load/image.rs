@@ -197,7 +197,11 @@ impl Core {
         stay: Stay,
     ) -> Result<LinkedImage, Error> {
         let dylib = &tracker.dylib();
-        let placed = self.place_image(tracker, image, graph)?;
+        let is_function = |name: &str| {
+            let own = self.names.find_own(dylib, name);
+            matches!(own, Some(Definition::Function { .. }))
+        };
+        let placed = self.place_image(tracker, image, graph, &is_function)?;
         let mut named = Named::of(image, &placed, assembled);
         let resolve = |name: &str, need| self.resolve(dylib, name, need);
         let linked = self.finish_image(tracker, image, placed, stay, named.any(), resolve)?;
@@ -212,12 +216,14 @@ impl Core {
         Ok(linked)
     }
 
-    /// Gives everything of a graph its place. Nothing is written yet.
+    /// Gives everything of a graph its place. Nothing is written yet. `is_function` tells which
+    /// names are known to mean a stub.
     pub(crate) fn place_image<'g>(
         self: &Arc<Self>,
         tracker: &Tracker,
         image: &Image,
         graph: Graph<'g>,
+        is_function: &dyn Fn(&str) -> bool,
     ) -> Result<PlacedImage<'g>, Error> {
         let dylib = &tracker.dylib();
         let own = self.provide_own(tracker, image, &graph)?;
@@ -225,10 +231,10 @@ impl Core {
             if self.own_address(own.as_ref(), dylib, name).is_some() {
                 return Hint::Near;
             }
-            match self.names.find_own(dylib, name) {
+            match is_function(name) {
                 // Stubs and slots are in the reservation.
-                Some(Definition::Function { .. }) => Hint::Near,
-                _ => Hint::Unknown,
+                true => Hint::Near,
+                false => Hint::Unknown,
             }
         })?;
         let tls_place = match laid.tls() {

@@ -1,8 +1,12 @@
 //! Names that an image needs and nothing defines, and what is to be said about others.
 
+use std::collections::HashSet;
+use std::sync::PoisonError;
+
 use tracing::warn;
 use uruk_codegen::{Kind, Linkage, SymbolId};
 use uruk_link::Need;
+use uruk_session::{Dylib, Lookup, Symbol};
 
 use super::image::Image;
 use crate::api::error::{Error, Missing};
@@ -81,6 +85,32 @@ impl Core {
         } else {
             Err(Error::MissingSymbols { missing })
         }
+    }
+
+    /// Those of `names` that nobody in the search order of `dylib` defines. Has nothing
+    /// materialized.
+    pub(crate) fn undefined_of<'n>(
+        &self,
+        dylib: &Dylib,
+        names: impl Iterator<Item = &'n str>,
+    ) -> Result<Vec<Symbol>, Error> {
+        let session = self.names.session();
+        let symbols: Vec<Symbol> = names
+            .filter(|name| !self.is_own(dylib, name))
+            .map(|name| session.intern(name))
+            .collect();
+        let order = Lookup::new(dylib.search_order());
+        let lookup = symbols.iter().fold(order, |lookup, &s| lookup.weak(s));
+        let found: HashSet<Symbol> = session
+            .lookup_flags(lookup)?
+            .into_iter()
+            .map(|(symbol, _)| symbol)
+            .collect();
+        let process = self.process.read().unwrap_or_else(PoisonError::into_inner);
+        let missing = symbols.into_iter().filter(|symbol| !found.contains(symbol));
+        // Thread-locals of libraries are no symbols of the session.
+        let missing = missing.filter(|symbol| process.find_tls(session.name(*symbol)).is_none());
+        Ok(missing.collect())
     }
 
     fn undefined_in(&self, module: &Module) -> Vec<SymbolId> {

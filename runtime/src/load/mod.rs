@@ -10,8 +10,9 @@ pub(crate) mod names;
 pub(crate) mod objects;
 pub(crate) mod own;
 pub(crate) mod room;
-mod start;
+pub(crate) mod start;
 pub(crate) mod untrusted;
+pub(crate) mod waiting;
 pub(crate) mod weak;
 
 use std::path::Path;

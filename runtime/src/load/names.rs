@@ -310,6 +310,12 @@ impl Names {
         self.is_final(address).then_some(address)
     }
 
+    /// Whether `name` is known to mean a function of `dylib`'s own. Has nothing materialized.
+    pub(crate) fn is_ready_function(&self, dylib: &Dylib, name: &str) -> bool {
+        let ready = dylib.ready_name(name);
+        ready.is_some_and(|address| self.stubs.function_at(address).is_some())
+    }
+
     /// Whether what the session knows by `address` is there. Takes no lock.
     pub(crate) fn is_final(&self, address: u64) -> bool {
         let is_stub = || self.stubs.function_at(address).is_some();

@@ -46,14 +46,14 @@ impl Started {
 impl Core {
     /// Binds `sources`, checks that nothing is missing, and compiles and links their
     /// data, on a thread that LLVM can take down. Names that may remain when the image is
-    /// removed go to `remaining`.
+    /// removed go to `remaining`. Data that waits for names leaves nothing to be started.
     pub(crate) fn load_and_start(
         self: &Arc<Self>,
         tracker: &Tracker,
         remaining: Option<Arc<Remaining>>,
         sources: Vec<Source>,
         mode: Mode,
-    ) -> Result<(Image, Started), Error> {
+    ) -> Result<(Image, Option<Started>), Error> {
         let (core, tracker) = (Arc::clone(self), tracker.clone());
         let file = sources
             .iter()
@@ -71,10 +71,22 @@ impl Core {
             .iter()
             .all(|source| matches!(source, Source::Object { .. }));
         let work = move || {
-            let image = core.load(&tracker, remaining, sources, mode)?;
-            core.check_missing(&image)?;
+            let mut image = core.load(&tracker, remaining, sources, mode)?;
+            match core.check_missing(&image) {
+                Err(Error::MissingSymbols { missing })
+                    if core.waiting.is_allowed(&tracker.dylib()) =>
+                {
+                    let number = image.number;
+                    let init = core.wait_with_data(&tracker, &mut image, &missing)?;
+                    core.note_waiting(&tracker, number, missing, init)?;
+                    if init.is_some() {
+                        return Ok((image, None));
+                    }
+                }
+                checked => checked?,
+            }
             let started = core.link_data(&tracker, &image, mode)?;
-            Ok((image, started))
+            Ok((image, Some(started)))
         };
         if no_bitcode {
             // LLVM has no part in it, and a thread costs more than the link.

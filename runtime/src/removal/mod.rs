@@ -183,16 +183,16 @@ impl Core {
                 }
             }
         };
-        let hooks = Hooks::of(self, &image, &started);
+        let hooks = started.map(|started| Hooks::of(self, &image, &started));
         if let Err(cause) = own.transfer_to(tracker) {
             remaining.remove();
             return Err(cause.into());
         }
         remaining.finish();
-        self.pending
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(hooks.image, hooks);
+        if let Some(hooks) = hooks {
+            let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            pending.insert(hooks.image, hooks);
+        }
         self.retry_failed();
         Ok(())
     }

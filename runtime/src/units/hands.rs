@@ -14,6 +14,7 @@ use std::sync::{Arc, PoisonError};
 
 use tracing::error;
 use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_session::Behalf;
 
 use crate::fork::{futex, gate, thread};
 use crate::guest::threads;
@@ -52,6 +53,8 @@ impl Hands {
 
     /// Has a thread do `work`, which begins without a pass. Under a pass.
     pub(crate) fn start(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
+        let behalf = Behalf::now();
+        let work = move || behalf.scope(work);
         let more = {
             let mut queue = self.queue();
             queue.tasks.push_back(Box::new(work));

@@ -13,7 +13,9 @@ use std::sync::{Arc, PoisonError};
 
 use uruk_base::FunctionId;
 use uruk_link::{Binding, Graph, Kind as LinkKind, Object, Resolved};
-use uruk_session::{DependenceGroup, Flags, Lookup, LookupResult, SessionError, Symbol, Tracker};
+use uruk_session::{
+    DependenceGroup, Flags, Lookup, LookupResult, Need, SessionError, Symbol, Tracker,
+};
 
 use crate::api::error::{Error, Missing};
 use crate::api::unit::Responsibility;
@@ -22,6 +24,7 @@ use crate::load::hooks::Hooks;
 use crate::load::image::{Image, PlacedImage, Stay, names_of};
 use crate::load::names::{Definition, Name};
 use crate::load::objects::{ObjectBody, ObjectCode, ObjectFile, is_function, object_files};
+use crate::load::start::Started;
 use crate::load::weak;
 
 /// What an object defines of what its unit promised.
@@ -77,35 +80,29 @@ impl Core {
             ..Image::default()
         };
         self.names.lives.note(&tracker, &image.life);
-        let undefined: Vec<Box<str>> = graph
+        let undefined: Vec<Symbol> = graph
             .undefined()
             .filter(|undefined| !promised.functions.contains_key(undefined.name))
-            .map(|undefined| Box::from(undefined.name))
+            .map(|undefined| session.intern(undefined.name))
             .collect();
-        let placed = self.place_image(&tracker, &image, graph)?;
+        // What was just promised is not ready yet, and the linker finds out where stubs are.
+        let is_function = |name: &str| {
+            promised.functions.contains_key(name) || self.names.is_ready_function(&dylib, name)
+        };
+        let placed = self.place_image(&tracker, &image, graph, &is_function)?;
         let names = names_of(&placed.placed, placed.tls_module(), &HashSet::new());
         self.resolve_promised(responsibility, &placed, &names, &promised)?;
-        let found = self.resolve_others(&dylib, &undefined)?;
-        let known: HashMap<&str, &uruk_session::Found> = found
-            .iter()
-            .map(|found| (session.name(found.symbol), found))
-            .collect();
+        let found = self.resolved(&dylib, undefined)?;
         let resolve = |name: &str, need| {
             if let Some(&id) = promised.functions.get(name) {
                 let (stub, slot) = (self.stubs.stub_address(id), self.stubs.slot_address(id));
                 return Some(Resolved::stub(stub, slot));
             }
-            let meaning = known
-                .get(name)
-                .map(|found| self.names.meaning(found.address));
-            self.resolve_as(meaning, name, need)
+            self.resolve_found(&found, name, need)
         };
         let linked = self.finish_image(&tracker, &image, placed, Stay::Always, true, resolve)?;
         self.keep_linked(&promised, linked.bodies, &linked.holding);
-        let hooks = Hooks::of(self, &image, &linked.started);
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.insert(hooks.image, hooks);
-        drop(pending);
+        self.note_hooks(&image, &linked.started);
         let symbols = responsibility.symbols().iter().map(|(symbol, _)| *symbol);
         Ok(vec![DependenceGroup {
             symbols: symbols.collect(),
@@ -221,20 +218,40 @@ impl Core {
         Ok(responsibility.resolve(&addresses)?)
     }
 
-    /// Looks up what the object refers to, as far as that has an address.
-    fn resolve_others(
+    /// Looks up what an object refers to, as far as that has an address.
+    pub(crate) fn resolved(
         &self,
         dylib: &uruk_session::Dylib,
-        undefined: &[Box<str>],
+        mut references: Vec<Symbol>,
     ) -> Result<LookupResult, Error> {
-        let session = self.names.session();
-        let lookup = Lookup::new(dylib.search_order()).at(uruk_session::Required::Resolved);
+        references.sort_unstable();
+        references.dedup();
+        let mut lookup = Lookup::new(dylib.search_order()).at(uruk_session::Required::Resolved);
         // Thread-locals of libraries are no symbols of the session: who lacks what is told at
         // the link.
-        let lookup = undefined
-            .iter()
-            .fold(lookup, |lookup, name| lookup.weak(session.intern(name)));
-        Ok(session.lookup(lookup)?)
+        let weak = references.into_iter().map(|symbol| (symbol, Need::Weak));
+        lookup.symbols = weak.collect();
+        Ok(self.names.session().lookup(lookup)?)
+    }
+
+    /// How code reaches `name`, by what was found.
+    pub(crate) fn resolve_found(
+        &self,
+        found: &LookupResult,
+        name: &str,
+        need: uruk_link::Need,
+    ) -> Option<Resolved> {
+        let symbol = self.names.session().intern(name);
+        let meaning = found.address(symbol);
+        let meaning = meaning.map(|address| self.names.meaning(address));
+        self.resolve_as(meaning, name, need)
+    }
+
+    /// Has constructors run at the next initialization.
+    pub(crate) fn note_hooks(&self, image: &Image, started: &Started) {
+        let hooks = Hooks::of(self, image, started);
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.insert(hooks.image, hooks);
     }
 
     /// Keeps code until its function's first call finds it ready.

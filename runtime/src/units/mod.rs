@@ -14,6 +14,7 @@
 //! | [`call`] | a first call, from the body's name to the slot |
 //! | [`hands`] | threads on which code of embedders runs that nobody waits on |
 //! | [`link`] | objects that a unit makes its definitions of |
+//! | [`object`], [`archive`] | units of our own: objects that are linked when they are asked for, archives of them |
 //!
 //! # Invariants
 //! - Code of an embedder runs without a pass of the gate and without a lock
@@ -23,10 +24,12 @@
 //! - A stub goes with its name: when that is discarded or removed, so is the body.
 
 mod adapter;
+mod archive;
 mod bodies;
 mod call;
 pub(crate) mod hands;
 mod link;
+mod object;
 
 use std::sync::Arc;
 
@@ -38,8 +41,10 @@ use crate::api::unit::{Given, Unit};
 use crate::core::{Body, Core, static_name};
 use crate::removal::life::Life;
 
+pub use self::archive::Members;
 pub(crate) use self::bodies::{BodyNames, UnitBody, shown};
 pub(crate) use self::call::compile_now;
+pub use self::object::LazyObject;
 
 use self::adapter::{Adapter, Stubs};
 

@@ -6,7 +6,7 @@ const READY: &str = "runtime/session/src/ready.rs";
 const PARTS: &str = "runtime/session/src/pool/parts.rs";
 const SYNC: &str = "runtime/session/src/sync.rs";
 
-pub const TABLE: [Mutation; 6] = [
+pub const TABLE: [Mutation; 8] = [
     killed(
         "a ready symbol is stored relaxed",
         READY,
@@ -57,7 +57,25 @@ pub const TABLE: [Mutation; 6] = [
     killed(
         "a token wakes nobody",
         SYNC,
-        ["            self.changed.notify_all();", ""],
+        ["            self.wake();", ""],
+        "a_wait_ends",
+    ),
+    killed(
+        "a token is left relaxed",
+        SYNC,
+        [
+            "self.token.swap(THERE, Ordering::Release)",
+            "self.token.swap(THERE, Ordering::Relaxed)",
+        ],
+        "a_wait_ends",
+    ),
+    killed(
+        "a token is taken relaxed",
+        SYNC,
+        [
+            "(Ordering::Acquire, Ordering::Relaxed)",
+            "(Ordering::Relaxed, Ordering::Relaxed)",
+        ],
         "a_wait_ends",
     ),
 ];

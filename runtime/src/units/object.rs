@@ -1,0 +1,125 @@
+//! Objects as units: nothing of one is linked before it is asked for.
+
+use std::sync::Arc;
+
+use uruk_link::{Binding, Graph, Kind as LinkKind, Object};
+use uruk_session::{Flags, Interface, SessionError, Symbol};
+
+use crate::api::dylib::Dylib;
+use crate::api::error::Error;
+use crate::api::jit::Jit;
+use crate::api::unit::{Responsibility, Unit};
+use crate::fork::gate;
+use crate::load::objects::is_function;
+use crate::load::weak;
+
+/// An ELF object that is linked when one of its symbols is asked for: of functions, when one is
+/// called. [`Dylib::add_object`] links at once instead.
+///
+/// ```no_run
+/// let jit = uruk::Jit::new()?;
+/// let object = uruk::LazyObject::new(&jit, "x.o", std::fs::read("x.o").unwrap())?;
+/// jit.main().define(object)?;
+/// # Ok::<(), uruk::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct LazyObject {
+    name: String,
+    bytes: Arc<[u8]>,
+    symbols: Vec<(Symbol, Flags)>,
+    /// Stands for its constructors.
+    init: Option<Symbol>,
+}
+
+impl LazyObject {
+    /// Reads the symbol table of an object.
+    ///
+    /// # Errors
+    /// Not an object for this machine.
+    pub fn new(jit: &Jit, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<LazyObject, Error> {
+        let bytes = bytes.into();
+        let graph = Graph::new(vec![Object::parse(name, &bytes)?])?;
+        let places = graph.places();
+        let symbols = places
+            .filter(|place| !weak::is_own(&place.definition))
+            .map(|place| {
+                let definition = &place.definition;
+                let mut flags = Flags::NONE;
+                if !definition.hidden {
+                    flags = flags.with(Flags::EXPORTED);
+                }
+                match definition.binding {
+                    Binding::Strong if !place.grouped => {}
+                    Binding::Common => flags = flags.with(Flags::COMMON),
+                    _ => flags = flags.with(Flags::WEAK),
+                }
+                if definition.kind == LinkKind::Function && is_function(&place) {
+                    flags = flags.with(Flags::CALLABLE);
+                }
+                (jit.intern(definition.name), flags)
+            });
+        Ok(LazyObject {
+            name: name.to_owned(),
+            symbols: symbols.collect(),
+            bytes: Arc::clone(&bytes),
+            init: None,
+        })
+    }
+
+    /// The same, with constructors that `init` stands for.
+    pub(crate) fn with_init(mut self, init: Symbol) -> LazyObject {
+        self.init = Some(init);
+        self
+    }
+
+    /// What it needs and nobody in the search order of `dylib` defines.
+    pub(crate) fn missing(&self, dylib: &Dylib) -> Result<Vec<Symbol>, Error> {
+        let graph = Graph::new(vec![Object::parse(&self.name, &self.bytes)?])?;
+        let needed = graph.undefined().filter(|undefined| !undefined.weak);
+        let needed = needed.map(|undefined| undefined.name);
+        let core = dylib.jit().core();
+        let _pass = gate::enter();
+        core.undefined_of(&dylib.dylib, needed)
+    }
+}
+
+impl Unit for LazyObject {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn interface(&self) -> Interface {
+        let init = self.init.map(|init| (init, Flags::SIDE_EFFECTS_ONLY));
+        Interface {
+            symbols: self.symbols.iter().copied().chain(init).collect(),
+            init: self.init,
+        }
+    }
+
+    fn materialize(self: Box<Self>, responsibility: Responsibility) {
+        let dylib = responsibility.dylib();
+        match self.missing(&dylib) {
+            Ok(missing) if missing.is_empty() => {
+                let LazyObject { name, bytes, .. } = *self;
+                // Whoever waits is told.
+                let _ = responsibility.link(&name, bytes);
+            }
+            Ok(missing) => {
+                let error = SessionError::not_found(&dylib.dylib, missing);
+                let own = responsibility.symbols().iter().copied();
+                let own = own.filter(|(symbol, _)| Some(*symbol) != self.init);
+                let unit = LazyObject {
+                    symbols: own.collect(),
+                    ..*self
+                };
+                // Only if it was removed meanwhile, and then nobody waits.
+                let _ = responsibility.fail_retryable(error, unit);
+            }
+            Err(error) => responsibility.fail(error),
+        }
+    }
+
+    fn discard(&mut self, _: &Dylib, symbol: Symbol) {
+        self.symbols.retain(|(own, _)| *own != symbol);
+    }
+}
