@@ -20,6 +20,7 @@ pub struct Bitcode {
     pub(crate) name: Arc<str>,
     pub(crate) bytes: Arc<[u8]>,
     structure: Arc<OnceLock<Result<Structure, Malformed>>>,
+    digest: Arc<OnceLock<[u8; 32]>>,
 }
 
 impl Bitcode {
@@ -29,6 +30,7 @@ impl Bitcode {
             name: name.into(),
             bytes: bytes.into(),
             structure: Arc::default(),
+            digest: Arc::default(),
         }
     }
 
@@ -58,6 +60,12 @@ impl Bitcode {
     /// The input's name, for messages.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// A hash of the bytes.
+    pub(crate) fn digest(&self) -> &[u8; 32] {
+        self.digest
+            .get_or_init(|| *blake3::hash(&self.bytes).as_bytes())
     }
 
     /// The bytes.

@@ -28,6 +28,7 @@ pub use uruk_base::Tier;
 use crate::reader::Reader;
 use crate::shape;
 use crate::summary::SymbolId;
+use crate::transform::Transform;
 
 /// Name of the pair of counters that tier 1 increments, as two `i32`: entries, then
 /// back edges taken. Units refer to it as a hidden symbol they do not define; whoever
@@ -131,6 +132,8 @@ pub struct Compile {
     pub lines: bool,
     /// Functions that are hardly worth inlining.
     pub rare: Rare,
+    /// What is done to the IR before it is optimized.
+    pub transform: Option<Transform>,
     /// Ends it early.
     pub cancel: Option<Cancellation>,
 }
@@ -150,6 +153,7 @@ impl Compile {
             facts: Knowledge::Declared,
             lines: false,
             rare: Rare::default(),
+            transform: None,
             cancel: None,
         }
     }
@@ -350,6 +354,9 @@ impl Reader {
                 false => unsafe { labels::of(body) },
             };
             copied &= !unit.candidates.is_empty() || !unit.kept.is_empty();
+            if let Some(transform) = &how.transform {
+                self.transform(transform, &unit, &name, how.tier)?;
+            }
             let size = shape.instructions + unit.candidate_instructions;
             self.context().gate().expect(size);
             let object = self.emit(&unit, &name, how.tier)?;

@@ -53,6 +53,16 @@ pub enum CodegenError {
         /// LLVM's message.
         message: String,
     },
+    /// The embedder's transform failed, or left what is no valid IR.
+    #[error("{module}: `{unit}`: its transform: {message}")]
+    Transform {
+        /// Name of the input.
+        module: String,
+        /// What was being compiled.
+        unit: String,
+        /// The transform's message, or LLVM's.
+        message: String,
+    },
     /// LLVM reported an error while it emitted code.
     #[error("{module}: `{unit}` does not compile: {message}")]
     Emit {

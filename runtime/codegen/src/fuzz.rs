@@ -75,8 +75,5 @@ pub fn plan_alone(summary: &ModuleSummary) -> ModulePlan {
             replaced: false,
         }
     });
-    ModulePlan {
-        number: 0,
-        imports: imports.collect(),
-    }
+    ModulePlan::new(imports.collect())
 }

@@ -78,9 +78,11 @@ mod probe;
 mod query;
 mod scan;
 mod shape;
+mod stored;
 mod structure;
 mod survey;
 mod table;
+mod transform;
 
 pub use apart::{APART, is_shared, stays_with_code};
 pub use bitcode::Bitcode;
@@ -101,6 +103,8 @@ pub use pool::ReaderPool;
 pub use profile::{Count, PROBES, Probes, Profile, ProfileError, Refused, Site, Target};
 pub use query::Measure;
 pub use reader::Reader;
+pub use stored::Key;
 pub use summary::{
     BODY_PREFIX, Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo,
 };
+pub use transform::{IrUnit, Transform};

@@ -8,6 +8,7 @@
 //! `dso_local` through visibility. LLVM-C has no setter; `hidden` implies the flag, and it
 //! stays when the visibility goes back to default.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::summary::SymbolId;
@@ -45,6 +46,8 @@ pub struct ModulePlan {
     pub imports: Vec<Import>,
     /// Tells plans of one module apart: what readers keep of bodies is kept for one plan.
     pub number: u64,
+    /// What the imports come to, once asked for: they do not change after that.
+    digest: OnceLock<[u8; 32]>,
 }
 
 impl ModulePlan {
@@ -55,7 +58,31 @@ impl ModulePlan {
         ModulePlan {
             imports: self.imports.clone(),
             number: LATEST.fetch_add(1, Ordering::Relaxed) + 1,
+            digest: OnceLock::new(),
         }
+    }
+
+    /// The first plan of a module.
+    pub fn new(imports: Vec<Import>) -> ModulePlan {
+        ModulePlan {
+            imports,
+            ..ModulePlan::default()
+        }
+    }
+
+    /// A hash of the imports, the same in all processes.
+    pub(crate) fn digest(&self) -> &[u8; 32] {
+        self.digest.get_or_init(|| {
+            let mut hash = blake3::Hasher::new();
+            for import in &self.imports {
+                hash.update(&(import.name.len() as u64).to_le_bytes());
+                hash.update(import.name.as_bytes());
+                let near = import.access == Access::Near;
+                let bits = [near, import.defined, import.bound, import.replaced];
+                hash.update(&bits.map(u8::from));
+            }
+            *hash.finalize().as_bytes()
+        })
     }
 
     /// The import of `symbol`.

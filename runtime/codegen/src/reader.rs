@@ -34,6 +34,7 @@ use crate::plan::ModulePlan;
 use crate::scan;
 use crate::summary::{ModuleSummary, SymbolId};
 use crate::table::SymbolTable;
+use crate::transform::Transform;
 use crate::warm;
 
 unsafe extern "C" {
@@ -241,6 +242,27 @@ impl Reader {
                 return Err(Stop::Cancelled);
             }
             Ok(apart::emit(gate, emitter, unit))
+        })
+    }
+
+    /// Has an embedder change a unit, and sees that it is still a module.
+    pub(crate) fn transform(
+        &mut self,
+        transform: &Transform,
+        unit: &Unit,
+        name: &str,
+        tier: Tier,
+    ) -> Result<(), CodegenError> {
+        let module = unit.module.raw();
+        // SAFETY: a live module of this reader's own.
+        let done = unsafe { transform.apply(module, name, tier) };
+        let broken = done.err().or_else(|| verify_module(module));
+        broken.map_or(Ok(()), |message| {
+            Err(CodegenError::Transform {
+                module: self.name().to_owned(),
+                unit: name.to_owned(),
+                message,
+            })
         })
     }
 

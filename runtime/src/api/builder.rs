@@ -12,6 +12,7 @@ use uruk_tiering::Config as PolicyConfig;
 
 use crate::api::error::Error;
 use crate::api::jit::Jit;
+use crate::api::layers::Layers;
 use crate::core::Core;
 use crate::fork::{self, gate};
 use crate::load::room;
@@ -36,6 +37,7 @@ pub struct JitBuilder {
     listeners: Vec<Listener>,
     replacements_kept: Option<usize>,
     reporter: Option<Reporter>,
+    pub(crate) layers: Layers,
     pub(crate) untrusted: Option<crate::load::untrusted::Untrusted>,
 }
 
@@ -195,7 +197,15 @@ impl JitBuilder {
         // Until the session is known to whoever forks.
         let _pass = fork::begin();
         room::check()?;
-        let core = Core::new(heap, jobs, tiers, tools, self.reclaim, reporter)?;
+        let core = Core::new(
+            heap,
+            jobs,
+            tiers,
+            tools,
+            self.reclaim,
+            reporter,
+            self.layers,
+        )?;
         core.distrust(self.untrusted);
         if let Some(count) = self.replacements_kept {
             core.replacing.keep_sets(count);

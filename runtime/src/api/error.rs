@@ -63,6 +63,16 @@ pub enum Error {
         /// The file.
         file: String,
     },
+    /// A layer of the embedder's did not let something pass.
+    #[error("{file}: {layer}: {message}")]
+    Layer {
+        /// Which.
+        layer: &'static str,
+        /// What it was given.
+        file: String,
+        /// What it said.
+        message: String,
+    },
     /// A static archive cannot be used.
     #[error("{file}: {why}")]
     Archive {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use uruk_base::Tier;
@@ -263,18 +263,8 @@ impl Jit {
             let _busy = gate::enter();
             core.link_waiting(None);
         }
-        let pending = {
-            let _busy = gate::enter();
-            std::mem::take(&mut *core.pending.lock().unwrap_or_else(PoisonError::into_inner))
-        };
-        for hooks in pending.into_values() {
-            // SAFETY: by the caller's promise; an empty argument vector ends itself.
-            unsafe {
-                hooks.resolve_ifuncs(core);
-                hooks.run_constructors(0, [std::ptr::null()].as_ptr(), [std::ptr::null()].as_ptr());
-            }
-            core.note_destructors(hooks.image, &hooks.life, hooks.destructors);
-        }
+        // SAFETY: by the caller's promise.
+        unsafe { core.run_due(&|_| true) };
     }
 
     /// Runs the destructors of what [`Jit::initialize`] initialized, latest first. What is removed

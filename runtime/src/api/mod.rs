@@ -9,6 +9,7 @@
 //! | [`dylib`] | a symbol table: adding, looking up, compiling by name |
 //! | [`tracker`] | what is removed together |
 //! | [`symbols`], [`lookup`] | what else a dylib holds, and how it is asked |
+//! | [`layers`] | what is done to code on its way |
 //! | [`unit`], [`generator`] | definitions of an embedder's own making |
 //! | [`func`] | a function that is called with types |
 //! | [`error`] | what all of them fail with |
@@ -19,6 +20,7 @@ pub(crate) mod error;
 pub(crate) mod func;
 pub(crate) mod generator;
 pub(crate) mod jit;
+pub(crate) mod layers;
 pub(crate) mod lookup;
 pub(crate) mod symbols;
 pub(crate) mod tracker;

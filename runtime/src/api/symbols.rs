@@ -16,6 +16,7 @@ use crate::api::lookup::{SymbolState, Visibility};
 use crate::api::tracker::Tracker;
 use crate::api::unit::{Flags, Symbol, Unit};
 use crate::fork::gate;
+use crate::guest::exit;
 use crate::guest::process::Library;
 
 impl Jit {
@@ -250,6 +251,49 @@ impl Dylib {
             // SAFETY: they are of a library that stays loaded.
             unsafe { ask.dylib().define_addresses(found) }
         })
+    }
+
+    /// Runs the constructors of what was added to this dylib and has not been initialized, and
+    /// before that of what it links against, as loading a library does: dylibs depth first, inputs
+    /// in the order in which they were added, constructors by priority.
+    ///
+    /// # Safety
+    /// As calling any function of the modules.
+    pub unsafe fn initialize(&self) {
+        let core = self.jit.core();
+        let order = {
+            let _pass = gate::enter();
+            self.dylib.depth_first_order()
+        };
+        for dylib in order.iter().rev() {
+            let images: Vec<u64> = {
+                let _pass = gate::enter();
+                core.link_waiting(Some(dylib));
+                let lives = core.names.lives.of(dylib);
+                lives.iter().map(|life| life.root().number()).collect()
+            };
+            // SAFETY: by the caller's promise.
+            unsafe { core.run_due(&|life| images.contains(&life)) };
+        }
+    }
+
+    /// Runs what is to be run at the end of this dylib, as closing a library does: destructors of
+    /// the calling thread's variables, destructors of what was initialized, handlers of `atexit`,
+    /// latest first; of this dylib only. It can be initialized again, which runs its constructors
+    /// again; variables keep what they have.
+    ///
+    /// # Safety
+    /// As calling any function of the modules.
+    pub unsafe fn deinitialize(&self) {
+        let core = self.jit.core();
+        let images = {
+            let _pass = gate::enter();
+            core.names.lives.of(&self.dylib)
+        };
+        exit::run_ends(core, &images);
+        let _pass = gate::enter();
+        let ended: Vec<u64> = images.iter().map(|life| life.root().number()).collect();
+        core.schedule().again(|life| ended.contains(&life));
     }
 
     /// Whether what is added may need symbols that nobody defines yet. By default that is an error

@@ -6,7 +6,7 @@ mod session;
 
 pub(crate) use session::sessions;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -22,11 +22,12 @@ use uruk_unwind::{RegionHandle, Row};
 
 use crate::api::builder::Reporter;
 use crate::api::error::Error;
+use crate::api::layers::Layers;
 use crate::fork::sacrificial::sacrificial;
 use crate::fork::{self, gate};
 use crate::guest::process::Process;
 use crate::load::bind::display_name;
-use crate::load::hooks::{Destructors, Hooks};
+use crate::load::hooks::{Destructors, Schedule};
 use crate::load::labels::Labels;
 use crate::load::names::{Definition, Name, Names};
 use crate::load::objects::{ObjectBody, ObjectCode, Objects};
@@ -205,6 +206,7 @@ pub(crate) struct Core {
     pub(crate) units: AtomicU64,
     /// Code that units linked for functions, until their first call finds it ready.
     pub(crate) linked: Mutex<HashMap<FunctionId, (ObjectBody, ObjectCode)>>,
+    pub(crate) layers: Layers,
     /// Inputs that came before what they need.
     pub(crate) waiting: Waiting,
     /// Threads for code of embedders.
@@ -219,8 +221,8 @@ pub(crate) struct Core {
     pub(crate) removed: Removed,
     pub(crate) reclaim: Reclaim,
     pub(crate) dump_asm: RwLock<Vec<String>>,
-    /// By number, images whose constructors have not run.
-    pub(crate) pending: Mutex<BTreeMap<u64, Hooks>>,
+    /// Constructors of images.
+    pub(crate) schedule: Mutex<Schedule>,
     pub(crate) destructors: Mutex<Destructors>,
     /// True once a whole program is loaded: this process is that program.
     program: AtomicBool,
@@ -253,6 +255,7 @@ impl Core {
         tools: Tools,
         reclaim: uruk_reclaim::Config,
         reporter: Option<Reporter>,
+        layers: Layers,
     ) -> Result<Arc<Core>, Error> {
         let heap = Heap::new(config)?;
         let region = uruk_unwind::register_region(heap.base(), heap.size())?;
@@ -290,6 +293,7 @@ impl Core {
             units: AtomicU64::new(0),
             linked: Mutex::default(),
             waiting: Waiting::default(),
+            layers,
             hands: Arc::default(),
             bodies: RwLock::default(),
             counters: Counters::default(),
@@ -301,7 +305,7 @@ impl Core {
             owners: Arc::default(),
             reclaim: Reclaim::new(&reclaim),
             dump_asm: RwLock::default(),
-            pending: Mutex::default(),
+            schedule: Mutex::default(),
             destructors: Mutex::default(),
             program: AtomicBool::new(false),
             stopping: AtomicBool::new(false),

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::fork::gate;
 use crate::removal::life::{Gone, Hold};
 
-pub(crate) use record::run_and_close;
+pub(crate) use record::{run_and_close, run_ends};
 
 /// Identifies the guest program to `__cxa_atexit`; only its address matters.
 static DSO_HANDLE: u64 = 0;

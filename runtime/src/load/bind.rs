@@ -128,7 +128,7 @@ pub(crate) fn bind(
             lost || (info.linkage.is_definition() && !import.defined)
         });
         dropped_keys.push(dropped.collect());
-        plans.push(ModulePlan { imports, number: 0 });
+        plans.push(ModulePlan::new(imports));
     }
     Ok(Binding {
         plans,

@@ -102,6 +102,11 @@ impl Hooks {
         }
     }
 
+    /// Whether there is anything to be run.
+    fn is_some(&self) -> bool {
+        !(self.constructors.is_empty() && self.destructors.is_empty())
+    }
+
     /// Calls the resolvers of functions that are chosen at start.
     ///
     /// # Safety
@@ -137,6 +142,42 @@ impl Hooks {
             // SAFETY: by the caller's promise.
             unsafe { uruk_stubs::call_init(address, argc, argv, envp) };
         }
+    }
+}
+
+/// Hooks of images that are not a program's, by number of the image: what is to be run at the next
+/// initialization, and what was.
+#[derive(Default)]
+pub(crate) struct Schedule {
+    due: BTreeMap<u64, Hooks>,
+    done: BTreeMap<u64, Hooks>,
+}
+
+impl Schedule {
+    /// Has hooks run at the next initialization.
+    pub(crate) fn add(&mut self, hooks: Hooks) {
+        self.due.insert(hooks.image, hooks);
+    }
+
+    /// Takes the next of those images out that are wanted, by the numbers of their lives.
+    fn next(&mut self, wanted: &dyn Fn(u64) -> bool) -> Option<Hooks> {
+        let mut due = self.due.iter();
+        let (&image, _) = due.find(|(_, hooks)| wanted(hooks.life.root().number()))?;
+        self.due.remove(&image)
+    }
+
+    /// Has hooks that were run be due again.
+    pub(crate) fn again(&mut self, wanted: impl Fn(u64) -> bool) {
+        let back = self
+            .done
+            .extract_if(.., |_, hooks| wanted(hooks.life.root().number()));
+        self.due.extend(back);
+    }
+
+    /// Forgets an image.
+    pub(crate) fn forget(&mut self, image: u64) {
+        self.due.remove(&image);
+        self.done.remove(&image);
     }
 }
 
@@ -195,6 +236,39 @@ impl Core {
         addresses.reverse();
         let life = life.number();
         destructors.0.insert(image, Left { life, addresses });
+    }
+
+    /// The hooks of images, under a pass.
+    pub(crate) fn schedule(&self) -> MutexGuard<'_, Schedule> {
+        let schedule = self.schedule.lock();
+        schedule.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs the constructors that are due of those images that are wanted, by the numbers of
+    /// their lives, in the order in which the images were added.
+    ///
+    /// # Safety
+    /// Their code may run, on this thread.
+    pub(crate) unsafe fn run_due(&self, wanted: &dyn Fn(u64) -> bool) {
+        // Each is taken out before it runs: one may come back here, or add others.
+        loop {
+            let next = {
+                let _pass = gate::enter();
+                self.schedule().next(wanted)
+            };
+            let Some(hooks) = next else { return };
+            let none = [std::ptr::null()].as_ptr();
+            // SAFETY: by the caller's promise; an empty argument vector ends itself.
+            unsafe {
+                hooks.resolve_ifuncs(self);
+                hooks.run_constructors(0, none, none);
+            }
+            self.note_destructors(hooks.image, &hooks.life, hooks.destructors.clone());
+            let _pass = gate::enter();
+            if hooks.is_some() && !hooks.life.root().is_closed() {
+                self.schedule().done.insert(hooks.image, hooks);
+            }
+        }
     }
 
     /// Takes out the next destructor of those images that are wanted, see [`Destructors::next`].

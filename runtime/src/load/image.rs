@@ -151,12 +151,20 @@ impl Core {
         for (name, bytes) in &image.objects {
             objects.push((name.clone(), (&**bytes).into()));
         }
+        if self.layers.changes_objects() {
+            for (name, bytes) in &mut objects {
+                *bytes = self.layers.object(name, bytes.to_vec())?.into();
+            }
+        }
         let parsed = objects
             .iter()
             .map(|(name, bytes)| Object::parse(name, bytes));
         let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
         let files = object_files(&parsed[ours..]);
         let mut graph = Graph::new(parsed)?;
+        let all = objects.iter().map(|(name, _)| name.as_str());
+        self.layers
+            .link(&all.collect::<Vec<_>>().join(", "), &mut graph)?;
         for name in &image.discarded {
             graph.discard(name);
         }

@@ -159,6 +159,7 @@ impl Core {
         };
         drop(reader);
         let name = module.readers.bitcode().name().to_owned();
+        let object = self.layers.object(&name, object)?;
         let session = self.names.session();
         let (symbols, waits) = {
             let mut graph = Graph::new(vec![Object::parse(&name, &object)?])?;
@@ -235,6 +236,7 @@ impl WaitingData {
         for name in &self.image.discarded {
             graph.discard(name);
         }
+        core.layers.link(self.name(), &mut graph)?;
         let session = core.names.session();
         let dylib = tracker.dylib();
         let is_function = |name: &str| core.names.is_ready_function(&dylib, name);

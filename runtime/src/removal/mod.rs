@@ -190,8 +190,7 @@ impl Core {
         }
         remaining.finish();
         if let Some(hooks) = hooks {
-            let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-            pending.insert(hooks.image, hooks);
+            self.schedule().add(hooks);
         }
         self.retry_failed();
         Ok(())
@@ -433,9 +432,7 @@ impl Core {
 
     /// Forgets constructors and destructors that did not run, and thread-locals.
     fn forget_image(&self, number: u64, thread_locals: Option<u64>) {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.remove(&number);
-        drop(pending);
+        self.schedule().forget(number);
         self.destructors().forget(number);
         self.objects.forget_image(number);
         if let Some(module) = thread_locals {

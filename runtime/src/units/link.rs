@@ -62,9 +62,14 @@ impl Core {
         let session = self.names.session();
         let dylib = responsibility.inner().dylib();
         let tracker = self.tracker_of(responsibility)?;
+        let bytes: Arc<[u8]> = match self.layers.changes_objects() {
+            true => self.layers.object(name, bytes.to_vec())?.into(),
+            false => bytes,
+        };
         let object = Object::parse(name, &bytes)?;
         let (file, apart) = object_files(std::slice::from_ref(&object)).remove(0);
         let mut graph = Graph::new(vec![object])?;
+        self.layers.link(name, &mut graph)?;
         self.claim_others(responsibility, &mut graph)?;
         let functions = self.promised_functions(responsibility, &graph);
         graph.preempt(|definition| functions.contains_key(definition.name));
@@ -250,8 +255,7 @@ impl Core {
     /// Has constructors run at the next initialization.
     pub(crate) fn note_hooks(&self, image: &Image, started: &Started) {
         let hooks = Hooks::of(self, image, started);
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.insert(hooks.image, hooks);
+        self.schedule().add(hooks);
     }
 
     /// Keeps code until its function's first call finds it ready.

@@ -242,8 +242,19 @@ impl Core {
     fn compile(&self, body: &BodyOf, how: &Compile) -> Result<Compiled, Error> {
         let function = &body.function;
         let mut reader = function.module.readers.reader()?;
-        match reader.compile(&body.plan, function.symbol, how) {
-            Ok(compiled) => Ok(compiled),
+        let mut how = how.clone();
+        how.transform.clone_from(&self.layers.ir);
+        let key = self.layers.cache.is_some() && how.is_storable();
+        let key = key.then(|| reader.key(&body.plan, function.symbol, &how));
+        if let Some(known) = key.and_then(|key| self.layers.cached(&key)) {
+            return Ok(known);
+        }
+        match reader.compile(&body.plan, function.symbol, &how) {
+            Ok(compiled) => {
+                drop(reader);
+                key.inspect(|key| self.layers.keep(key, &compiled));
+                Ok(compiled)
+            }
             // What the reader keeps is as good as before.
             Err(error) if error.is_cancelled() => Err(error.into()),
             Err(error) => {

@@ -47,7 +47,9 @@ impl Core {
         };
         let file = function.module.readers.bitcode().name();
         let object = std::mem::take(&mut compiled.object);
-        let graph = Graph::new(vec![Object::parse(file, &object)?])?;
+        let object = self.layers.object(link_name, object)?;
+        let mut graph = Graph::new(vec![Object::parse(file, &object)?])?;
+        self.layers.link(link_name, &mut graph)?;
         let laid = graph.layout(&LayoutOptions {
             merge_read_only: true,
             apart: Some(APART),

@@ -336,6 +336,23 @@ fn run_destructors(core: &Core, images: &BTreeSet<u64>) {
     }
 }
 
+/// Runs what is to be called at the end of `images`, as [`run_and_close`] does, and lets them go
+/// on: what they register later is run at their next end.
+pub(crate) fn run_ends(core: &Core, images: &[Arc<Life>]) {
+    let numbers: BTreeSet<u64> = images.iter().map(|image| image.number()).collect();
+    loop {
+        thread_end::run(&numbers);
+        run_destructors(core, &numbers);
+        run(&numbers);
+        let _pass = gate::enter();
+        let done =
+            thread_end::is_done(&numbers) && !core.has_destructors(|life| numbers.contains(&life));
+        if done && registered().list(&numbers).is_empty() {
+            return;
+        }
+    }
+}
+
 /// Runs what is to be called at the end of `images`, in the order of the C library: destructors
 /// of the calling thread's variables, destructors of the images, handlers that they registered;
 /// until there is nothing left. And has them register nothing any more that could be run.

@@ -1,0 +1,176 @@
+//! Compiled functions as bytes, for who keeps them over runs.
+//!
+//! What guided a compile, or was taken from other modules, means nothing in another run: such
+//! results are not stored. Bytes that are not what was written are no result.
+
+use crate::compile::{Compile, Compiled, Counters, Dependence, DependenceKind, Tier};
+use crate::labels::Labels;
+use crate::plan::ModulePlan;
+use crate::reader::Reader;
+use crate::summary::SymbolId;
+
+/// Changes with what is written.
+const FORMAT: u32 = 1;
+const HASH: usize = blake3::OUT_LEN;
+
+/// Names what a compile makes: equal for equal inputs, whichever process asks.
+pub type Key = [u8; HASH];
+
+impl Compile {
+    /// Whether the result depends on nothing but what a key is made of.
+    pub fn is_storable(&self) -> bool {
+        self.profiles.is_empty()
+            && self.counters != Counters::Full
+            && self.tier != Tier::Guided
+            && self.transform.is_none()
+    }
+}
+
+impl Reader {
+    /// The key of what `how` makes of `function` under `plan`.
+    pub fn key(&self, plan: &ModulePlan, function: SymbolId, how: &Compile) -> Key {
+        let mut hash = blake3::Hasher::new();
+        let mut text = |bytes: &[u8]| {
+            hash.update(&(bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        };
+        text(&FORMAT.to_le_bytes());
+        text(env!("CARGO_PKG_VERSION").as_bytes());
+        text(crate::llvm_version().as_bytes());
+        text(crate::host_cpu().as_bytes());
+        text(self.bitcode.digest());
+        text(&function.0.to_le_bytes());
+        let flags = [
+            how.tier as u8,
+            how.counters as u8,
+            u8::from(how.contract),
+            u8::from(how.alone),
+            u8::from(how.lines),
+        ];
+        text(&flags);
+        text(plan.digest());
+        *hash.finalize().as_bytes()
+    }
+}
+
+impl Compiled {
+    /// The result as bytes, unless it took something from other modules or counts in probes.
+    pub fn to_bytes(&self) -> Option<Vec<u8>> {
+        if !self.taken.is_empty() || self.probes.is_some() || self.guided != 0 {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(self.object.len() + 64 + self.depends.len() * 5);
+        let labels = match self.labels {
+            Labels::None => 0,
+            Labels::Inside => 1,
+            Labels::Escape => 2,
+        };
+        bytes.extend(FORMAT.to_le_bytes());
+        for number in [
+            self.instructions,
+            self.unit_instructions,
+            self.loops,
+            self.calls,
+        ] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes.extend([u8::from(self.nested), labels, u8::from(self.counts)]);
+        bytes.extend((self.depends.len() as u32).to_le_bytes());
+        for dependence in &self.depends {
+            bytes.extend(dependence.symbol.0.to_le_bytes());
+            bytes.push(u8::from(dependence.kind == DependenceKind::Body));
+        }
+        bytes.extend(&self.object);
+        let hash = blake3::hash(&bytes);
+        bytes.extend(hash.as_bytes());
+        Some(bytes)
+    }
+
+    /// What [`Compiled::to_bytes`] wrote; `None` for anything else.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Compiled> {
+        let (bytes, hash) = bytes.split_at_checked(bytes.len().checked_sub(HASH)?)?;
+        if blake3::hash(bytes).as_bytes() != hash {
+            return None;
+        }
+        let mut left = bytes;
+        let mut take = |count: usize| {
+            let (taken, rest) = left.split_at_checked(count)?;
+            left = rest;
+            Some(taken)
+        };
+        let number = |bytes: &[u8]| Some(u32::from_le_bytes(bytes.try_into().ok()?));
+        if number(take(4)?)? != FORMAT {
+            return None;
+        }
+        let mut numbers = [0; 4];
+        for place in &mut numbers {
+            *place = number(take(4)?)?;
+        }
+        let [instructions, unit_instructions, loops, calls] = numbers;
+        let &[nested, labels, counts] = take(3)? else {
+            return None;
+        };
+        let labels = match labels {
+            0 => Labels::None,
+            1 => Labels::Inside,
+            2 => Labels::Escape,
+            _ => return None,
+        };
+        let count = number(take(4)?)?;
+        let mut depends = Vec::new();
+        for _ in 0..count {
+            let symbol = SymbolId(number(take(4)?)?);
+            let kind = match take(1)? {
+                [1] => DependenceKind::Body,
+                _ => DependenceKind::Fact,
+            };
+            depends.push(Dependence { symbol, kind });
+        }
+        Some(Compiled {
+            object: left.to_vec(),
+            instructions,
+            unit_instructions,
+            loops,
+            nested: nested != 0,
+            labels,
+            calls,
+            counts: counts != 0,
+            probes: None,
+            guided: 0,
+            promoted: 0,
+            refused: Vec::new(),
+            depends,
+            taken: Vec::new(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fuzz::plan_alone;
+    use crate::{Bitcode, Compile, Compiled, ReaderPool, Tier};
+
+    #[test]
+    fn what_is_stored_comes_back_and_nothing_else_does() {
+        let text = "define i64 @f(i64 %x) { %y = mul i64 %x, 3 ret i64 %y }";
+        let bitcode = Bitcode::from_ir_text("m", text).expect("valid");
+        let pool = ReaderPool::new(bitcode, 1).expect("readable");
+        let mut reader = pool.reader().expect("a reader");
+        let plan = plan_alone(pool.summary());
+        let symbol = crate::SymbolId(0);
+        let how = Compile::at(Tier::Optimized);
+        let compiled = reader.compile(&plan, symbol, &how).expect("compiles");
+        let bytes = compiled.to_bytes().expect("storable");
+        let again = Compiled::from_bytes(&bytes).expect("what was written");
+        assert_eq!(format!("{again:?}"), format!("{compiled:?}"));
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert!(Compiled::from_bytes(&damaged).is_none(), "byte {at}");
+            assert!(Compiled::from_bytes(&bytes[..at]).is_none(), "cut at {at}");
+        }
+        let key = reader.key(&plan, symbol, &how);
+        assert_eq!(key, reader.key(&plan, symbol, &how.clone()));
+        assert_ne!(key, reader.key(&plan, symbol, &Compile::baseline()));
+    }
+}

@@ -1,0 +1,63 @@
+//! Changes that an embedder makes to IR between its extraction and its optimization.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+use inkwell::llvm_sys::prelude::LLVMModuleRef;
+use inkwell::module::Module;
+
+use crate::compile::Tier;
+
+/// What a transform is to change: the module of one function's body.
+#[derive(Debug)]
+pub struct IrUnit<'u, 'ctx> {
+    /// The body, under its name with [`BODY_PREFIX`](crate::BODY_PREFIX), and copies of callees
+    /// that may be inlined.
+    pub module: &'u Module<'ctx>,
+    /// The function's link name.
+    pub function: &'u str,
+    /// The tier it is compiled at.
+    pub tier: Tier,
+}
+
+type Change = dyn Fn(&IrUnit<'_, '_>) -> Result<(), String> + Send + Sync;
+
+/// A change of IR, made on whatever thread compiles. It must give the same for the same unit: a
+/// function is compiled anew at each tier.
+#[derive(Clone)]
+pub struct Transform(Arc<Change>);
+
+impl fmt::Debug for Transform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Transform")
+    }
+}
+
+impl Transform {
+    /// One that `change` makes.
+    pub fn new(
+        change: impl Fn(&IrUnit<'_, '_>) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Transform {
+        Transform(Arc::new(change))
+    }
+
+    /// Makes the change; what it says is wrong, if it fails.
+    ///
+    /// # Safety
+    /// `module` is live, and used by nobody else meanwhile.
+    pub(crate) unsafe fn apply(
+        &self,
+        module: LLVMModuleRef,
+        function: &str,
+        tier: Tier,
+    ) -> Result<(), String> {
+        // SAFETY: by the caller's promise; it is lent, so not disposed of here.
+        let module = ManuallyDrop::new(unsafe { Module::new(module) });
+        (self.0)(&IrUnit {
+            module: &module,
+            function,
+            tier,
+        })
+    }
+}
