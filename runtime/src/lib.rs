@@ -79,6 +79,7 @@ pub use crate::told::event::{Event, Hit, Listener, Tier};
 pub use crate::told::stats::{MemoryStats, Stats, StatsFormat, TierStats};
 pub use crate::told::tools::ToolSettings;
 pub use crate::units::{LazyObject, Members};
+pub use crate::version::failed::{FailedCall, FailedCallHandler, FailureHandler};
 pub use inkwell;
 pub use uruk_base::{FunctionId, VersionId};
 pub use uruk_codegen::{CodegenError, host_cpu, llvm_version};
@@ -89,7 +90,6 @@ pub use uruk_profiler::{
 };
 pub use uruk_reclaim::{Config as ReclaimConfig, Kind as ReclaimKind, Stacks};
 pub use uruk_session::{Names, SessionError};
-pub use uruk_stubs::FailureHandler;
 pub use uruk_tiering::Config as PolicyConfig;
 pub use uruk_unwind::{DwarfEhBases, find_fde};
 

@@ -219,15 +219,17 @@ pub(crate) unsafe extern "C-unwind" fn resolve(shared: *const Shared, return_add
             let handler = std::ptr::with_exposed_provenance::<()>(handler);
             // SAFETY: only functions of this type are ever stored.
             let handler = unsafe { std::mem::transmute::<*const (), FailureHandler>(handler) };
-            handler(function)
+            // Relaxed: the handler was stored after it.
+            handler(function, shared.failure_context.load(Ordering::Relaxed))
         }
     }
 }
 
 /// Runs on the guest thread, on the guest's stack, instead of a function that
-/// has no code; gives the address to continue at, with the call's arguments.
+/// has no code; gives the address to continue at, with the call's arguments. The number is what
+/// was given with the handler.
 #[cfg(not(loom))]
-pub type FailureHandler = extern "C" fn(FunctionId) -> u64;
+pub type FailureHandler = extern "C" fn(FunctionId, u64) -> u64;
 
 /// Exit status of the default failure handler (`EX_SOFTWARE`).
 #[cfg(not(loom))]
@@ -236,7 +238,7 @@ pub const FAILURE_STATUS: i32 = 70;
 /// The failure handler of a table that has no other: says so and ends the
 /// process.
 #[cfg(not(loom))]
-pub(crate) extern "C" fn default_failure_handler(function: FunctionId) -> u64 {
+pub(crate) extern "C" fn default_failure_handler(function: FunctionId, _: u64) -> u64 {
     const TEXT: &[u8] = b"uruk: call of a function without code: #";
     // The longest number has ten digits; written from the end.
     let mut line = [b'\n'; TEXT.len() + 11];

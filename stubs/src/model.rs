@@ -45,6 +45,7 @@ fn table_with(functions: u32, looks_at_gate: u32) -> Arc<Shared> {
         free: TaggedList::default(),
         looks_at_gate,
         failure_handler: AtomicU64::new(1),
+        failure_context: AtomicU64::new(0),
         attendance: AtomicU64::new(0),
         heap_base: HEAP_BASE,
         heap_size: 0x1000,

@@ -40,6 +40,7 @@ pub(crate) fn shared(heap: &Heap, region: &StubRegion) -> Result<NonNull<Shared>
         gates: AtomicU32::new(0),
         free: TaggedList::default(),
         failure_handler: AtomicU64::new(handler as *const () as usize as u64),
+        failure_context: AtomicU64::new(0),
         attendance: AtomicU64::new(0),
         heap_base: heap.base(),
         heap_size: heap.size() as u64,

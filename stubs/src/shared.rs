@@ -34,9 +34,11 @@ pub(crate) struct Shared {
     pub(crate) gates: AtomicU32,
     /// Cells that may be handed out again.
     pub(crate) free: TaggedList,
-    /// An `extern "C" fn(FunctionId) -> u64`, never zero. Release in
+    /// An `extern "C" fn(FunctionId, u64) -> u64`, never zero. Release in
     /// `set_failure_handler`, acquire in the guest.
     pub(crate) failure_handler: AtomicU64,
+    /// What it is given. Relaxed, stored before it.
+    pub(crate) failure_context: AtomicU64,
     /// Whom to ask, before anything is waited for, whether the service is there: an
     /// `extern "C" fn()`, or zero. Release in `set_attendance`, acquire in the guest.
     pub(crate) attendance: AtomicU64,

@@ -305,13 +305,14 @@ impl StubTable {
     /// thread and stack, maybe in a signal handler, with the call's arguments
     /// saved; control continues at the address it returns with those arguments.
     /// The default writes a line to standard error and ends the process with
-    /// [`FAILURE_STATUS`](crate::FAILURE_STATUS).
-    pub fn set_failure_handler(&self, handler: FailureHandler) {
+    /// [`FAILURE_STATUS`](crate::FAILURE_STATUS). `context` is handed to it: a handler takes that
+    /// of the one it follows for its own, should it be called at that moment.
+    pub fn set_failure_handler(&self, handler: FailureHandler, context: u64) {
+        let shared = self.shared();
+        shared.failure_context.store(context, Ordering::Relaxed);
         let handler = handler as *const () as usize as u64;
         // Partner: the acquire in the guest's `resolve`.
-        self.shared()
-            .failure_handler
-            .store(handler, Ordering::Release);
+        shared.failure_handler.store(handler, Ordering::Release);
     }
 
     /// Sets what a call that has to wait does first: `ask` sees to it that there is somebody to

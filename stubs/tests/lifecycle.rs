@@ -23,7 +23,7 @@ extern "C" fn answer() -> u64 {
     99
 }
 
-extern "C" fn handler(_: FunctionId) -> u64 {
+extern "C" fn handler(_: FunctionId, _: u64) -> u64 {
     answer as *const () as usize as u64
 }
 
@@ -46,7 +46,7 @@ fn publish_and_republish() {
 fn failure_and_recovery() {
     let _watchdog = watchdog();
     let (heap, table) = table();
-    table.set_failure_handler(handler);
+    table.set_failure_handler(handler, 0);
     let f = table.allocate().unwrap();
     let caller = thread::spawn({
         let table = table.clone();
@@ -99,7 +99,7 @@ fn preparing_far_code_publishes() {
 fn a_function_that_failed_is_tried_again_and_no_other() {
     let _watchdog = watchdog();
     let (heap, table) = table();
-    table.set_failure_handler(handler);
+    table.set_failure_handler(handler, 0);
     let [f, g] = [table.allocate().unwrap(), table.allocate().unwrap()];
     assert!(table.fail(f) && table.publish(g, returns(&heap, 3)));
     assert_eq!((call(&table, f), call(&table, g)), (99, 3));
@@ -120,7 +120,7 @@ fn a_function_that_failed_is_tried_again_and_no_other() {
 fn a_revived_function_asks_for_code_again() {
     let _watchdog = watchdog();
     let (heap, table) = table();
-    table.set_failure_handler(handler);
+    table.set_failure_handler(handler, 0);
     let f = table.allocate().unwrap();
     assert!(!table.revive(f), "it was not released");
     assert!(table.publish(f, returns(&heap, 5)));
@@ -158,7 +158,7 @@ fn a_revived_function_asks_for_code_again() {
 fn release_quarantines_and_recycle_reuses() {
     let _watchdog = watchdog();
     let (heap, table) = table();
-    table.set_failure_handler(handler);
+    table.set_failure_handler(handler, 0);
     let [f, g] = [table.allocate().unwrap(), table.allocate().unwrap()];
     assert!(table.publish(f, returns(&heap, 5)));
     assert!(table.release(f));

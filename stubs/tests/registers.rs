@@ -339,13 +339,13 @@ fn a_first_call_of_prepared_code_changes_nothing() {
 #[test]
 fn a_failed_call_reaches_the_handlers_answer_unchanged() {
     static ASKED: AtomicU64 = AtomicU64::new(0);
-    extern "C" fn handler(f: FunctionId) -> u64 {
+    extern "C" fn handler(f: FunctionId, _: u64) -> u64 {
         ASKED.store(u64::from(f.index()) + 1, Ordering::Relaxed);
         observe()
     }
     let _statics = STATICS.lock().unwrap();
     let (_heap, table) = table();
-    table.set_failure_handler(handler);
+    table.set_failure_handler(handler, 0);
     for level in levels() {
         let f = table.allocate().unwrap();
         assert!(table.fail(f));

@@ -98,7 +98,7 @@ extern "C" fn answer() -> u64 {
 /// and no further.
 #[test]
 fn a_walk_from_within_the_resolver() {
-    extern "C" fn handler(_: FunctionId) -> u64 {
+    extern "C" fn handler(_: FunctionId, _: u64) -> u64 {
         // SAFETY: TESTS is held.
         unsafe { (*WALK.0.get()).take() };
         answer as *const () as usize as u64
@@ -106,7 +106,7 @@ fn a_walk_from_within_the_resolver() {
     let _tests = TESTS.lock().unwrap_or_else(|e| e.into_inner());
     let (_heap, table) = table();
     let _registered = Registered::new(&table);
-    table.set_failure_handler(handler);
+    table.set_failure_handler(handler, 0);
     let f = table.allocate().unwrap();
     assert!(table.fail(f));
     // SAFETY: what the handler names is a function without arguments.
@@ -189,13 +189,13 @@ extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut libc::uco
 /// that interrupts there can walk to the caller.
 #[test]
 fn a_walk_from_every_instruction() {
-    extern "C" fn handler(_: FunctionId) -> u64 {
+    extern "C" fn handler(_: FunctionId, _: u64) -> u64 {
         answer as *const () as usize as u64
     }
     let _tests = TESTS.lock().unwrap_or_else(|e| e.into_inner());
     let (heap, table) = table();
     let _registered = Registered::new(&table);
-    table.set_failure_handler(handler);
+    table.set_failure_handler(handler, 0);
     // SAFETY: a handler of the type that SA_SIGINFO asks for.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();

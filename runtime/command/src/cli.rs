@@ -1,6 +1,7 @@
 //! Command line of `uruk`: parsing, and what each subcommand does.
 
 mod compare;
+mod libraries;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -125,14 +126,19 @@ struct Run {
     /// for object files that show it; bitcode with such inline assembly does not.
     #[arg(long)]
     low_addresses: bool,
-    /// A shared library the program needs besides those of C, C++ and Rust: a path, or a name
-    /// as the dynamic loader takes it, such as `libz.so.1`. May be given several times.
+    /// A library the program needs besides those of C, C++ and Rust: a name as a linker takes it
+    /// (`z`), a path, or a name as the dynamic loader takes it (`libz.so.1`). May be given several
+    /// times.
     #[arg(short, long, value_name = "NAME")]
     library: Vec<String>,
+    /// A folder to look for libraries in, before those of the system.
+    #[arg(short = 'L', long = "library-path", value_name = "FOLDER")]
+    library_path: Vec<PathBuf>,
     /// Log what happens on standard error; twice for more.
     #[arg(short, action = clap::ArgAction::Count)]
     verbose: u8,
-    /// Bitcode (.bc), IR text (.ll) and object files (.o); together one program.
+    /// Bitcode (.bc), IR text (.ll) and object files (.o), archives of them (.a), of which the
+    /// program gets what it needs, and shared libraries (.so); together one program.
     #[arg(required_unless_present = "print_config", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Arguments of the program.
@@ -220,6 +226,33 @@ enum StatsChoice {
     Json,
 }
 
+impl Run {
+    /// The shared libraries of the program, and its other files.
+    fn libraries(&self) -> (Vec<String>, Vec<PathBuf>) {
+        let (libraries, mut files): (Vec<PathBuf>, _) = self
+            .files
+            .iter()
+            .cloned()
+            .partition(|file| libraries::is_shared(file));
+        let paths = libraries.iter();
+        let mut shared: Vec<String> = paths
+            .map(|file| match file.is_relative() {
+                // The dynamic loader takes what has no slash for a name.
+                true => format!("./{}", file.display()),
+                false => file.display().to_string(),
+            })
+            .collect();
+        for name in &self.library {
+            match libraries::find(name, &self.library_path) {
+                Some(libraries::Library::Shared(name)) => shared.push(name),
+                Some(libraries::Library::Archive(file)) => files.push(file),
+                None => {}
+            }
+        }
+        (shared, files)
+    }
+}
+
 /// Exit status of a wrong command line.
 const USAGE: i32 = 2;
 
@@ -290,6 +323,7 @@ fn run_program(run: Run) -> i32 {
         return 0;
     }
     init_tracing(run.verbose);
+    let (shared, files) = run.libraries();
     // Said now, not when the run that they are about is over.
     for file in run.trace.iter().chain(&run.report).chain(&run.record) {
         let opened = File::options().append(true).create(true).open(file);
@@ -319,7 +353,7 @@ fn run_program(run: Run) -> i32 {
     let mut heap = HeapConfig::default();
     heap.freed = run.freed.into();
     crate::memory::spare();
-    let mut inputs = run.files.iter().chain(&run.watch);
+    let mut inputs = files.iter().chain(&run.watch);
     let low = run.low_addresses || inputs.any(|file| needs_low_addresses(file));
     let mut builder = Jit::builder()
         .heap(heap)
@@ -345,10 +379,10 @@ fn run_program(run: Run) -> i32 {
                 eprintln!("uruk: --record: {error}");
             }
         }
-        for library in &run.library {
+        for library in &shared {
             jit.add_library(library)?;
         }
-        Program::load(&jit, &run.files, options.clone()).map(|program| (jit, program))
+        Program::load(&jit, &files, options.clone()).map(|program| (jit, program))
     };
     let loaded = load(builder.clone()).or_else(|error| match error.wants_static_data() {
         // Nothing has run. Not at once, because more room for data is less for code.
@@ -367,7 +401,7 @@ fn run_program(run: Run) -> i32 {
         Ok(program) => unsafe { program.run(&run.args) },
         Err(error) => {
             let status = fail(&error);
-            if let Some(tip) = tip(&error, &run.files) {
+            if let Some(tip) = tip(&error, &files) {
                 eprintln!("  tip: {tip}");
             }
             status
@@ -385,7 +419,7 @@ fn tip(error: &Error, files: &[PathBuf]) -> Option<&'static str> {
             "neither bitcode nor an ELF object, so it was read as IR text; bitcode is made by `clang -c -emit-llvm`",
         ),
         Error::MissingSymbols { .. } => {
-            Some("`--library NAME` adds a shared library of the program, such as `libz.so.1`")
+            Some("`-l NAME` adds a library of the program, such as `z` or `libz.so.1`")
         }
         _ if error.wants_low_addresses() => {
             Some("`--low-addresses` places the program below 2 GiB")

@@ -7,7 +7,6 @@ use uruk_heap::{BackingChoice, HeapConfig};
 use uruk_profiler::{Choice as SamplingChoice, Sizes as SamplingSizes};
 use uruk_reclaim::Config as ReclaimConfig;
 use uruk_session::SessionError;
-use uruk_stubs::FailureHandler;
 use uruk_tiering::Config as PolicyConfig;
 
 use crate::api::error::Error;
@@ -21,6 +20,7 @@ use crate::tiers::{TierSettings, Tiers};
 use crate::told::event::Event;
 use crate::told::event::Listener;
 use crate::told::tools::{ToolSettings, Tools};
+use crate::version::failed::{FailedCallHandler, FailureHandler, OnFailure};
 
 /// Who is told of errors that nobody waits for.
 pub type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
@@ -30,7 +30,7 @@ pub type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
 pub struct JitBuilder {
     jobs: Option<usize>,
     pub(crate) heap: HeapConfig,
-    on_failure: Option<FailureHandler>,
+    on_failure: OnFailure,
     pub(crate) tiers: TierSettings,
     tools: ToolSettings,
     reclaim: ReclaimConfig,
@@ -81,7 +81,33 @@ impl JitBuilder {
     /// error and the process ends. [`Jit::compile`] tells the error itself.
     #[must_use]
     pub fn on_failure(mut self, handler: FailureHandler) -> JitBuilder {
-        self.on_failure = Some(handler);
+        self.on_failure = OnFailure::Number(handler);
+        self
+    }
+
+    /// As [`JitBuilder::on_failure`], with the function's name and the cause.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// extern "C" fn minus_one() -> i32 {
+    ///     -1
+    /// }
+    /// let jit = uruk::Jit::builder().on_failed_call(Arc::new(|call| {
+    ///     eprintln!("{} failed: {:?}", call.function, call.cause);
+    ///     minus_one as *const ()
+    /// }));
+    /// let jit = jit.build()?;
+    /// jit.main().allow_missing(true);
+    /// jit.add_ir("m", "declare i32 @g() define i32 @f() { %v = call i32 @g() ret i32 %v }")?;
+    /// // SAFETY: the function above.
+    /// let f = unsafe { jit.function::<extern "C" fn() -> i32>("f")? };
+    /// assert_eq!(f.call(), -1);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    #[must_use]
+    pub fn on_failed_call(mut self, handler: FailedCallHandler) -> JitBuilder {
+        self.on_failure = OnFailure::Call(handler);
         self
     }
 
@@ -213,9 +239,7 @@ impl JitBuilder {
         for listener in self.listeners {
             core.events.listen(listener);
         }
-        if let Some(handler) = self.on_failure {
-            core.stubs.set_failure_handler(handler);
-        }
+        core.on_failure(self.on_failure);
         core.start()?;
         Ok(Jit::of(core))
     }

@@ -15,6 +15,7 @@ use crate::core::Body;
 use crate::fork::gate;
 use crate::load::Source;
 use crate::load::names::{Definition, Name};
+use crate::units::Members;
 use crate::version::calls;
 
 /// A named symbol table with a link order, like one dynamic library. A cheap handle
@@ -109,7 +110,8 @@ impl Dylib {
         })
     }
 
-    /// Adds a file: bitcode, IR text or an object, told by its content.
+    /// Adds a file: bitcode, IR text, an object, or an archive whose members are added as they are
+    /// needed ([`Dylib::add_archive`]), told by its content.
     ///
     /// # Errors
     /// As the other `add` functions, and files that cannot be read.
@@ -243,6 +245,9 @@ impl Dylib {
     }
 
     pub(crate) fn add_source(&self, source: Source) -> Result<(), Error> {
+        if let Source::Archive(archive) = source {
+            return self.add_members(archive, Members::Needed).map(drop);
+        }
         self.jit.core().admit(&source)?;
         let tracker = {
             let _busy = gate::enter();

@@ -213,7 +213,8 @@ impl Tracker {
         })
     }
 
-    /// [`Dylib::add_file`], under this tracker.
+    /// [`Dylib::add_file`], under this tracker; but no archives, whose members come as they are
+    /// needed.
     ///
     /// # Errors
     /// As there, and that the tracker was removed.
@@ -276,6 +277,11 @@ impl Tracker {
     }
 
     pub(crate) fn add_admitted(&self, source: Source) -> Result<(), Error> {
+        if let Source::Archive(archive) = source {
+            return Err(Error::UnknownFormat {
+                file: archive.name.clone(),
+            });
+        }
         if let Source::Object { file, bytes } = &source
             && self.wait_with_object(file, bytes)?
         {

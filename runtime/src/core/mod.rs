@@ -47,6 +47,7 @@ use crate::units::hands::Hands;
 use crate::version::Parcels;
 use crate::version::bodies::{Bodies, Extent};
 use crate::version::constants::Shared;
+use crate::version::failed::{Causes, Context};
 
 /// One module of the program.
 pub(crate) struct Module {
@@ -207,6 +208,9 @@ pub(crate) struct Core {
     /// Code that units linked for functions, until their first call finds it ready.
     pub(crate) linked: Mutex<HashMap<FunctionId, (ObjectBody, ObjectCode)>>,
     pub(crate) layers: Layers,
+    /// Why functions have no code.
+    pub(crate) causes: Causes,
+    pub(crate) on_failure: OnceLock<Box<Context>>,
     /// Inputs that came before what they need.
     pub(crate) waiting: Waiting,
     /// Threads for code of embedders.
@@ -294,6 +298,8 @@ impl Core {
             linked: Mutex::default(),
             waiting: Waiting::default(),
             layers,
+            causes: Causes::default(),
+            on_failure: OnceLock::new(),
             hands: Arc::default(),
             bodies: RwLock::default(),
             counters: Counters::default(),
@@ -436,6 +442,7 @@ impl Core {
                 eprintln!("  tip: {}", crate::load::room::LOW_ADDRESSES);
             }
         }
+        self.note_cause(id, cause);
         self.removed.note_failed(id, cause);
         self.stubs.fail(id);
         // Something may have been defined between the two.

@@ -166,7 +166,7 @@ impl Program {
             self.core.events.record(recorder);
         }
         tls::prepare();
-        self.core.stubs.set_failure_handler(end_with_failure);
+        self.core.stubs.set_failure_handler(end_with_failure, 0);
         dl::install(Box::new(ProgramSymbols {
             core: Arc::clone(&self.core),
             file: CString::new(self.file.as_os_str().as_bytes()).unwrap_or_default(),
@@ -271,7 +271,7 @@ impl Outputs {
 }
 
 /// A function of the program cannot be compiled; the worker has said why.
-extern "C" fn end_with_failure(_: uruk_stubs::FunctionId) -> u64 {
+extern "C" fn end_with_failure(_: uruk_stubs::FunctionId, _: u64) -> u64 {
     // SAFETY: ends the process at once: no handler could run in a defined state.
     unsafe { libc::_exit(crate::EXIT_FAILURE) }
 }

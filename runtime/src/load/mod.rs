@@ -1,6 +1,7 @@
 //! From files to an image: read, bind, give every function its stub, check that
 //! nothing is missing. Nothing is compiled here.
 
+pub(crate) mod archive;
 pub(crate) mod bind;
 pub(crate) mod hooks;
 pub(crate) mod image;
@@ -26,6 +27,7 @@ use uruk_codegen::{Bitcode, Kind, Linkage, ModuleSummary, Placement, SymbolId};
 use uruk_link::{Binding as LinkBinding, Graph, Kind as LinkKind, Object};
 use uruk_session::{Dylib, Tracker};
 
+use self::archive::{Archive, Archives};
 use self::bind::{Input, ObjectSymbol};
 use crate::api::error::Error;
 use crate::core::{Core, Function, Module, static_name};
@@ -42,8 +44,16 @@ use crate::told::stats::Counters;
 #[derive(Clone)]
 pub(crate) enum Source {
     Bitcode(Bitcode),
-    Text { file: String, text: String },
-    Object { file: String, bytes: Arc<[u8]> },
+    Text {
+        file: String,
+        text: String,
+    },
+    Object {
+        file: String,
+        bytes: Arc<[u8]>,
+    },
+    /// Gives those members that the other inputs lack.
+    Archive(Arc<Archive>),
 }
 
 impl Source {
@@ -52,6 +62,7 @@ impl Source {
         match self {
             Source::Bitcode(bitcode) => bitcode.name(),
             Source::Text { file, .. } | Source::Object { file, .. } => file,
+            Source::Archive(archive) => &archive.name,
         }
     }
 
@@ -77,6 +88,10 @@ impl Source {
     pub(crate) fn from_bytes(file: &str, bytes: Vec<u8>) -> Result<Source, Error> {
         if bytes.starts_with(b"BC\xC0\xDE") || bytes.starts_with(&[0xDE, 0xC0, 0x17, 0x0B]) {
             return Ok(Source::Bitcode(Bitcode::new(file, bytes)));
+        }
+        if bytes.starts_with(b"!<arch>\n") {
+            let archive = Archive::from_bytes(file.to_owned(), bytes)?;
+            return Ok(Source::Archive(Arc::new(archive)));
         }
         if bytes.starts_with(b"\x7fELF") {
             return Ok(Source::Object {
@@ -112,30 +127,27 @@ impl Core {
         if let Some(remaining) = &remaining {
             remaining.note(&life);
         }
-        let mut modules = Vec::new();
-        let mut objects = Vec::new();
-        let mut object_symbols = Vec::new();
-        for (file, source) in sources.into_iter().enumerate() {
-            let bitcode = match source {
-                Source::Bitcode(bitcode) => bitcode,
-                Source::Text { file, text } => Bitcode::from_ir_text(&file, &text)?,
-                Source::Object { file: name, bytes } => {
-                    object_symbols.push((file, object_definitions(&name, &bytes)?));
-                    objects.push((name, bytes));
-                    continue;
-                }
-            };
-            let mut module = Module::new(bitcode, self.readers(), dylib)?;
-            module.life = Arc::clone(&life);
-            modules.push((file, Arc::new(module)));
-        }
-        let image = Image {
+        let mut image = Image {
             life,
             remaining,
-            modules,
-            objects,
             ..Image::default()
         };
+        let mut object_symbols = Vec::new();
+        let mut archives = Archives::default();
+        let mut files = 0;
+        let mut sources = sources;
+        while !sources.is_empty() {
+            for source in sources {
+                match source {
+                    Source::Archive(archive) => archives.add(archive),
+                    source => {
+                        self.take(dylib, files, source, &mut image, &mut object_symbols)?;
+                        files += 1;
+                    }
+                }
+            }
+            sources = archives.next(&image)?;
+        }
         let image = self.bind(tracker, image, &object_symbols, mode)?;
         Counters::add_time(&self.counters.load_ns, start);
         self.warn_of_interposers(&image);
@@ -147,6 +159,32 @@ impl Core {
             "bound"
         );
         Ok(image)
+    }
+
+    /// Reads the symbol table of an input.
+    fn take(
+        &self,
+        dylib: &Dylib,
+        file: usize,
+        source: Source,
+        image: &mut Image,
+        object_symbols: &mut Vec<(usize, Vec<ObjectSymbol>)>,
+    ) -> Result<(), Error> {
+        let bitcode = match source {
+            Source::Bitcode(bitcode) => bitcode,
+            Source::Text { file, text } => Bitcode::from_ir_text(&file, &text)?,
+            Source::Object { file: name, bytes } => {
+                object_symbols.push((file, object_definitions(&name, &bytes)?));
+                image.objects.push((name, bytes));
+                return Ok(());
+            }
+            // Its members are taken one by one.
+            Source::Archive(_) => return Ok(()),
+        };
+        let mut module = Module::new(bitcode, self.readers(), dylib)?;
+        module.life = Arc::clone(&image.life);
+        image.modules.push((file, Arc::new(module)));
+        Ok(())
     }
 
     fn bind(

@@ -149,9 +149,14 @@ const LOOK: c_int = 50;
 impl Untrusted {
     /// Has a child read `source`. Without a pass: the fork closes the gate.
     pub(crate) fn admit(&self, source: &Source) -> Result<(), Error> {
-        if matches!(source, Source::Object { .. }) {
+        match source {
             // No LLVM reads it, and what does checks every bound.
-            return Ok(());
+            Source::Object { .. } => return Ok(()),
+            Source::Archive(archive) => {
+                let mut members = 0..archive.len();
+                return members.try_for_each(|member| self.admit(&archive.source(member)?));
+            }
+            _ => {}
         }
         self.read_apart(source).map_err(|why| Error::Untrusted {
             file: source.name().to_owned(),
@@ -282,7 +287,7 @@ fn read(source: &Source) -> Result<(), CodegenError> {
     match source {
         Source::Bitcode(bitcode) => uruk_codegen::inspect(bitcode),
         Source::Text { file, text } => uruk_codegen::inspect(&Bitcode::from_ir_text(file, text)?),
-        Source::Object { .. } => Ok(()),
+        Source::Object { .. } | Source::Archive(_) => Ok(()),
     }
 }
 

@@ -407,6 +407,7 @@ impl Core {
             self.retire(id, version);
         }
         drop(self.objects.take_all(id));
+        self.forget_cause(id);
         // Last: a replacement that is under way may name it, and so may a way back.
         let settled = self.replacing.forget(id) && settled;
         let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);

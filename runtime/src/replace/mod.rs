@@ -438,6 +438,8 @@ impl Dylib {
             Source::Object { file, bytes } => {
                 core.prepare_object(&dylib, &file, &bytes, &allowed, &staging)
             }
+            // No archive replaces anything.
+            Source::Archive(_) => Err(Error::UnknownFormat { file: name }),
         })
     }
 }

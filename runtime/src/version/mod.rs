@@ -25,6 +25,7 @@ pub(crate) mod build;
 pub(crate) mod calls;
 pub(crate) mod constants;
 pub(crate) mod drafts;
+pub(crate) mod failed;
 mod file;
 mod findable;
 mod link;

@@ -1,0 +1,185 @@
+//! Static archives: an index of symbols, and members that define them.
+//!
+//! Archives that are among the files of a program give the members that something lacks, as a
+//! static linker has it; in which order the files are named makes no difference. For dylibs an
+//! archive is a generator ([`units::archive`](crate::units)).
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use object::read::archive::ArchiveFile;
+use uruk_codegen::Linkage;
+use uruk_link::{Graph, Object};
+
+use crate::api::error::Error;
+use crate::load::Source;
+use crate::load::image::Image;
+
+/// An archive whose members are added as they are needed.
+pub(crate) struct Archive {
+    pub(crate) name: String,
+    bytes: Arc<[u8]>,
+    /// The member that defines a symbol, by its place.
+    index: HashMap<Box<str>, usize>,
+    members: Vec<(String, Range<usize>)>,
+}
+
+/// What an archive is refused for.
+fn bad(file: &str, why: impl ToString) -> Error {
+    Error::Archive {
+        file: file.to_owned(),
+        why: why.to_string(),
+    }
+}
+
+impl Archive {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no archive with an index.
+    pub(crate) fn read(path: &Path) -> Result<Archive, Error> {
+        let name = path.display().to_string();
+        let bytes = std::fs::read(path).map_err(|cause| Error::File {
+            file: name.clone(),
+            cause: Arc::new(cause),
+        })?;
+        Archive::from_bytes(name, bytes)
+    }
+
+    /// As [`Archive::read`], of what was read.
+    pub(crate) fn from_bytes(name: String, bytes: Vec<u8>) -> Result<Archive, Error> {
+        let (index, members) = {
+            let file = ArchiveFile::parse(&*bytes).map_err(|cause| bad(&name, cause))?;
+            if file.is_thin() {
+                return Err(bad(&name, "thin archives name files that may have changed"));
+            }
+            let mut places: HashMap<u64, usize> = HashMap::new();
+            let mut members: Vec<(String, Range<usize>)> = Vec::new();
+            for member in file.members() {
+                let member = member.map_err(|cause| bad(&name, cause))?;
+                let (start, size) = member.file_range();
+                let end = start
+                    .checked_add(size)
+                    .filter(|end| *end <= bytes.len() as u64);
+                let end = end.ok_or_else(|| bad(&name, "a member ends behind the archive"))?;
+                let of = String::from_utf8_lossy(member.name());
+                // The range's start is that of the bytes; the index names the header before it.
+                places.insert(start, members.len());
+                members.push((format!("{name}({of})"), start as usize..end as usize));
+            }
+            let mut index = HashMap::new();
+            if let Some(symbols) = file.symbols().map_err(|cause| bad(&name, cause))? {
+                for symbol in symbols {
+                    let symbol = symbol.map_err(|cause| bad(&name, cause))?;
+                    let member = file.member(symbol.offset());
+                    let (start, _) = member.map_err(|cause| bad(&name, cause))?.file_range();
+                    let (Ok(text), Some(&at)) =
+                        (std::str::from_utf8(symbol.name()), places.get(&start))
+                    else {
+                        continue;
+                    };
+                    // Of members that define the same, a linker takes the first.
+                    index.entry(Box::from(text)).or_insert(at);
+                }
+            } else if !members.is_empty() {
+                return Err(bad(&name, "no index of symbols: run `ranlib`"));
+            }
+            (index, members)
+        };
+        Ok(Archive {
+            name,
+            bytes: bytes.into(),
+            index,
+            members,
+        })
+    }
+
+    /// The member that defines a symbol.
+    pub(crate) fn member_of(&self, symbol: &str) -> Option<usize> {
+        self.index.get(symbol).copied()
+    }
+
+    /// How many members there are.
+    pub(crate) fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// A member's name, with the archive's, and its bytes.
+    pub(crate) fn member(&self, member: usize) -> (&str, &[u8]) {
+        let (name, range) = &self.members[member];
+        (name, &self.bytes[range.clone()])
+    }
+
+    /// A member as an input.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn source(&self, member: usize) -> Result<Source, Error> {
+        let (name, bytes) = self.member(member);
+        Source::from_bytes(name, bytes.to_vec()).map_err(|cause| Error::Member {
+            archive: self.name.clone(),
+            cause: Box::new(cause),
+        })
+    }
+}
+
+/// Archives of one program, and which of their members it has.
+#[derive(Default)]
+pub(crate) struct Archives {
+    archives: Vec<Arc<Archive>>,
+    pulled: HashSet<(usize, usize)>,
+}
+
+impl Archives {
+    pub(crate) fn add(&mut self, archive: Arc<Archive>) {
+        self.archives.push(archive);
+    }
+
+    /// The members that define what the files of `image` lack; none once nothing more is found.
+    ///
+    /// # Errors
+    /// Of a member or of an object file that cannot be read.
+    pub(crate) fn next(&mut self, image: &Image) -> Result<Vec<Source>, Error> {
+        let mut sources = Vec::new();
+        if self.archives.is_empty() {
+            return Ok(sources);
+        }
+        for name in lacking(image)? {
+            let mut archives = self.archives.iter().enumerate();
+            let found = archives.find_map(|(at, archive)| Some((at, archive.member_of(&name)?)));
+            if let Some((archive, member)) = found
+                && self.pulled.insert((archive, member))
+            {
+                sources.push(self.archives[archive].source(member)?);
+            }
+        }
+        Ok(sources)
+    }
+}
+
+/// Names that files of an image mention and none defines, in the order in which they are mentioned.
+fn lacking(image: &Image) -> Result<Vec<String>, Error> {
+    let mut defined: HashSet<String> = HashSet::new();
+    let mut mentioned: Vec<String> = Vec::new();
+    for (_, module) in &image.modules {
+        for info in &module.readers.summary().symbols {
+            match info.linkage {
+                Linkage::Strong | Linkage::Weak | Linkage::Common => {
+                    defined.insert(info.name.clone());
+                }
+                Linkage::Declared => mentioned.push(info.name.clone()),
+                _ => {}
+            }
+        }
+    }
+    for (name, bytes) in &image.objects {
+        let graph = Graph::new(vec![Object::parse(name, bytes)?])?;
+        defined.extend(graph.places().map(|place| place.definition.name.to_owned()));
+        let strong = graph.undefined().filter(|undefined| !undefined.weak);
+        mentioned.extend(strong.map(|undefined| undefined.name.to_owned()));
+    }
+    mentioned.retain(|name| !defined.contains(name));
+    Ok(mentioned)
+}

@@ -1,0 +1,145 @@
+//! Calls that fail: what is known of why, and who says where they go on.
+//!
+//! A call of a function that cannot be compiled, or was removed, ends up here on its own thread and
+//! stack, maybe in a signal handler. What failed for which cause is kept until the function is
+//! removed.
+
+use std::collections::HashMap;
+use std::fmt::{self, Write};
+use std::sync::{Arc, PoisonError, Weak};
+
+use uruk_base::FunctionId;
+use uruk_base::locks::Mutex;
+
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::fork::gate;
+
+/// A call of a function that has no code.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct FailedCall<'c> {
+    /// The function.
+    pub id: FunctionId,
+    /// Its name; `?` for one that was removed.
+    pub function: &'c str,
+    /// Why its compile failed; `None` for one that was removed.
+    pub cause: Option<&'c Error>,
+}
+
+/// Says where failed calls go on: an address, which is entered with the call's own arguments.
+pub type FailedCallHandler = Arc<dyn Fn(&FailedCall<'_>) -> *const () + Send + Sync>;
+
+/// A handler that is told the function's number only.
+pub type FailureHandler = extern "C" fn(FunctionId) -> u64;
+
+/// What failed calls of a session do.
+#[derive(Clone, Default)]
+pub(crate) enum OnFailure {
+    /// They say so, and end the process.
+    #[default]
+    End,
+    Number(FailureHandler),
+    Call(FailedCallHandler),
+}
+
+/// What the stubs are given with the handler; as old as the session.
+pub(crate) struct Context {
+    core: Weak<Core>,
+    handler: OnFailure,
+}
+
+/// Why functions have no code.
+pub(crate) type Causes = Mutex<HashMap<FunctionId, Arc<Error>>>;
+
+impl Core {
+    /// Sets what failed calls do. Once, before anything is called.
+    pub(crate) fn on_failure(self: &Arc<Self>, handler: OnFailure) {
+        let context = Context {
+            core: Arc::downgrade(self),
+            handler,
+        };
+        let context = self.on_failure.get_or_init(|| Box::new(context));
+        let address = std::ptr::from_ref(&**context).expose_provenance();
+        self.stubs.set_failure_handler(failed_call, address as u64);
+    }
+
+    fn cause_of(&self, id: FunctionId) -> Option<Arc<Error>> {
+        let causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        causes.get(&id).cloned()
+    }
+
+    pub(crate) fn note_cause(&self, id: FunctionId, cause: &Error) {
+        let cause = Arc::new(cause.clone());
+        let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        causes.insert(id, cause);
+    }
+
+    pub(crate) fn forget_cause(&self, id: FunctionId) {
+        let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        causes.remove(&id);
+    }
+}
+
+extern "C" fn failed_call(id: FunctionId, context: u64) -> u64 {
+    let context = std::ptr::with_exposed_provenance::<Context>(context as usize);
+    // SAFETY: the session's own, which lives as long as code of it may be called.
+    let context = unsafe { &*context };
+    if let OnFailure::Number(handler) = context.handler {
+        return handler(id);
+    }
+    let (function, cause) = {
+        let _pass = gate::enter();
+        match context.core.upgrade() {
+            Some(core) => (core.name_of(id), core.cause_of(id)),
+            None => ("?", None),
+        }
+    };
+    let call = FailedCall {
+        id,
+        function,
+        cause: cause.as_deref(),
+    };
+    match &context.handler {
+        OnFailure::Call(handler) => handler(&call) as u64,
+        _ => end(&call),
+    }
+}
+
+/// A line that needs no allocator: whoever was interrupted may be in it.
+struct Line {
+    bytes: [u8; 1024],
+    len: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = &mut self.bytes[self.len..];
+        let fits = text.len().min(room.len());
+        room[..fits].copy_from_slice(&text.as_bytes()[..fits]);
+        self.len += fits;
+        Ok(())
+    }
+}
+
+/// Says which call failed, and ends the process.
+fn end(call: &FailedCall<'_>) -> ! {
+    let mut line = Line {
+        bytes: [0; 1024],
+        len: 0,
+    };
+    // Writing to it does not fail.
+    let _ = write!(line, "uruk: call of {}, which has no code", call.function);
+    let mut cause: Option<&dyn std::error::Error> = call.cause.map(|cause| cause as _);
+    while let Some(error) = cause {
+        let _ = write!(line, ": {error}");
+        cause = error.source();
+    }
+    line.len = line.len.min(line.bytes.len() - 1);
+    let _ = line.write_str("\n");
+    // SAFETY: writes a live buffer, and ends the process: no handler could run in a defined state.
+    unsafe {
+        libc::write(2, line.bytes.as_ptr().cast(), line.len);
+        libc::_exit(uruk_stubs::FAILURE_STATUS)
+    }
+}
