@@ -305,8 +305,7 @@ impl StubTable {
     /// thread and stack, maybe in a signal handler, with the call's arguments
     /// saved; control continues at the address it returns with those arguments.
     /// The default writes a line to standard error and ends the process with
-    /// [`FAILURE_STATUS`](crate::FAILURE_STATUS). `context` is handed to it: a handler takes that
-    /// of the one it follows for its own, should it be called at that moment.
+    /// [`FAILURE_STATUS`](crate::FAILURE_STATUS). It is handed `context`, or the last one's.
     pub fn set_failure_handler(&self, handler: FailureHandler, context: u64) {
         let shared = self.shared();
         shared.failure_context.store(context, Ordering::Relaxed);

@@ -168,9 +168,11 @@ impl Schedule {
 
     /// Has hooks that were run be due again.
     pub(crate) fn again(&mut self, wanted: impl Fn(u64) -> bool) {
-        let back = self
-            .done
-            .extract_if(.., |_, hooks| wanted(hooks.life.root().number()));
+        let (back, done) = std::mem::take(&mut self.done)
+            .into_iter()
+            .partition(|(_, hooks)| wanted(hooks.life.root().number()));
+        self.done = done;
+        let back: BTreeMap<u64, Hooks> = back;
         self.due.extend(back);
     }
 

@@ -14,9 +14,7 @@ use std::time::Instant;
 use tracing::info;
 use uruk_base::FunctionId;
 use uruk_codegen::SymbolId;
-use uruk_link::{
-    Graph, Hint, Kind as LinkKind, LayoutOptions, Linked, Need, Object, Placed, Placement, Resolved,
-};
+use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Need, Object, Placed, Resolved};
 use uruk_session::{Dylib, Tracker};
 
 use crate::api::error::Error;
@@ -26,16 +24,15 @@ use crate::guest::tls;
 use crate::load::function_base;
 use crate::load::hooks::{Hook, Target};
 use crate::load::labels::{Assembled, Labelled};
-use crate::load::names::{Definition, Name};
+use crate::load::names::Definition;
 use crate::load::objects::{ObjectCode, object_files};
 use crate::load::own::Own;
+use crate::load::placed::{Named, PlacedImage, Preempted};
 use crate::load::start::Started;
-use crate::load::weak;
 use crate::removal::bonds::Remaining;
 use crate::removal::life::Life;
 use crate::removal::{Holding, Parts, ThreadLocals, Uses};
 use crate::told::stats::Counters;
-use crate::version::drafts::Drafts;
 
 /// Files that were bound together.
 #[derive(Default)]
@@ -106,10 +103,10 @@ pub(crate) struct LinkedImage {
 }
 
 /// Functions behind stubs, by name.
-type Bodies = HashMap<Box<str>, Range<u64>>;
+pub(super) type Bodies = HashMap<Box<str>, Range<u64>>;
 
 /// Variables that yielded, and the bytes they would have had.
-type Yielded = Vec<(Box<str>, Vec<u8>)>;
+pub(super) type Yielded = Vec<(Box<str>, Vec<u8>)>;
 
 /// Whether the memory of an image stays as long as its tracker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -381,127 +378,10 @@ impl Core {
     }
 }
 
-/// An image whose places are known.
-pub(crate) struct PlacedImage<'g> {
-    own: Option<Own>,
-    thread_locals: ThreadLocals,
-    drafts: Drafts,
-    pub(crate) placed: Placed<'g>,
-}
-
-impl PlacedImage<'_> {
-    /// What its thread-locals are known by.
-    pub(crate) fn tls_module(&self) -> Option<u64> {
-        self.thread_locals.place.map(|place| place.module)
-    }
-}
-
-/// What an image defines for others.
-#[derive(Default)]
-struct Named {
-    names: Vec<Name>,
-    /// Starts and ends of sections.
-    bounds: Vec<Name>,
-    labelled: Vec<Labelled>,
-}
-
-impl Named {
-    fn of(image: &Image, placed: &PlacedImage<'_>, assembled: &[Assembled]) -> Named {
-        let tls_module = placed.tls_module();
-        let placed = &placed.placed;
-        let bounds = placed.bounds();
-        let bounds: Vec<Name> = bounds
-            .map(|(name, address)| Name::strong(name, Definition::Address(address)))
-            .collect();
-        let mut names = names_of(placed, tls_module, &image.hidden());
-        let assembled = assembled.iter();
-        let mut labelled: Vec<Labelled> = assembled
-            .map(|one| Labelled::new(one, image.number, placed, tls_module))
-            .collect();
-        names.extend(labelled.iter_mut().flat_map(Labelled::take_names));
-        Named {
-            names,
-            bounds,
-            labelled,
-        }
-    }
-
-    fn any(&self) -> bool {
-        !self.names.is_empty() || !self.bounds.is_empty()
-    }
-}
-
-/// Definitions that others go by a stub or a variable elsewhere for: name, kind, size, place.
-struct Preempted(Vec<(Box<str>, LinkKind, u64, u64)>);
-
-impl Preempted {
-    fn of(placed: &Placed<'_>) -> Preempted {
-        let preempted = placed.preempted().map(|(place, at)| {
-            let definition = place.definition;
-            let name = definition.name.into();
-            (name, definition.kind, definition.size, at)
-        });
-        Preempted(preempted.collect())
-    }
-
-    /// The extents of functions, and the bytes of variables.
-    fn told(self, linked: &Linked, starts: &Placement) -> (Bodies, Yielded) {
-        let bytes = |at: u64, size: u64| -> Vec<u8> {
-            let segments = [
-                (starts.code, &linked.code),
-                (starts.read_only, &linked.read_only),
-                (starts.read_write, &linked.read_write),
-            ];
-            let inside = segments.iter().find_map(|(start, bytes)| {
-                let from = usize::try_from(at.checked_sub(*start)?).ok()?;
-                bytes.get(from..from.checked_add(usize::try_from(size).ok()?)?)
-            });
-            inside.map(<[u8]>::to_vec).unwrap_or_default()
-        };
-        let mut bodies = HashMap::new();
-        let mut yielded = Vec::new();
-        for (name, kind, size, at) in self.0 {
-            match kind {
-                LinkKind::Function => {
-                    bodies.insert(name, at..at + size.max(1));
-                }
-                LinkKind::Data => yielded.push((name, bytes(at, size))),
-                _ => {}
-            }
-        }
-        (bodies, yielded)
-    }
-}
-
 fn names_of_files(image: &Image) -> String {
     let modules = image.modules.iter();
     let modules = modules.map(|(_, module)| module.readers.bitcode().name());
     let objects = image.objects.iter().map(|(name, _)| name.as_str());
     let all: Vec<&str> = modules.chain(objects).collect();
     all.join(", ")
-}
-
-/// What an image defines for others, but for what yields.
-pub(crate) fn names_of(
-    placed: &Placed<'_>,
-    tls_module: Option<u64>,
-    hidden: &HashSet<Box<str>>,
-) -> Vec<Name> {
-    let shared = placed.definitions().filter(|(d, _)| !weak::is_own(d));
-    let names = shared.map(|(definition, address)| {
-        let meaning = match (definition.kind, tls_module) {
-            (LinkKind::Tls, Some(module)) => Definition::Tls {
-                module,
-                offset: address,
-            },
-            _ => Definition::Address(address),
-        };
-        Name {
-            name: definition.name.into(),
-            definition: meaning,
-            weak: definition.binding != uruk_link::Binding::Strong,
-            hidden: definition.hidden || hidden.contains(definition.name),
-        }
-    });
-    names.collect()
 }

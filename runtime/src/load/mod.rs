@@ -10,6 +10,7 @@ mod missing;
 pub(crate) mod names;
 pub(crate) mod objects;
 pub(crate) mod own;
+pub(crate) mod placed;
 pub(crate) mod room;
 pub(crate) mod start;
 pub(crate) mod untrusted;

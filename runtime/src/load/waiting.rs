@@ -25,7 +25,8 @@ use uruk_session::{
 use crate::api::error::{Error, Missing};
 use crate::core::Core;
 use crate::fork::gate;
-use crate::load::image::{Image, Stay, names_of};
+use crate::load::image::{Image, Stay};
+use crate::load::placed::names_of;
 use crate::load::weak;
 
 /// What is waited for in a session.

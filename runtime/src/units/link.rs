@@ -21,9 +21,10 @@ use crate::api::error::{Error, Missing};
 use crate::api::unit::Responsibility;
 use crate::core::{Core, static_name};
 use crate::load::hooks::Hooks;
-use crate::load::image::{Image, PlacedImage, Stay, names_of};
+use crate::load::image::{Image, Stay};
 use crate::load::names::{Definition, Name};
 use crate::load::objects::{ObjectBody, ObjectCode, ObjectFile, is_function, object_files};
+use crate::load::placed::{PlacedImage, names_of};
 use crate::load::start::Started;
 use crate::load::weak;
 

@@ -1,0 +1,130 @@
+//! An image between its places and its bytes, and what it tells of itself then.
+
+use std::collections::{HashMap, HashSet};
+
+use uruk_link::{Kind as LinkKind, Linked, Placed, Placement};
+
+use crate::load::image::{Bodies, Image, Yielded};
+use crate::load::labels::{Assembled, Labelled};
+use crate::load::names::{Definition, Name};
+use crate::load::own::Own;
+use crate::load::weak;
+use crate::removal::ThreadLocals;
+use crate::version::drafts::Drafts;
+
+/// An image whose places are known.
+pub(crate) struct PlacedImage<'g> {
+    pub(super) own: Option<Own>,
+    pub(super) thread_locals: ThreadLocals,
+    pub(super) drafts: Drafts,
+    pub(crate) placed: Placed<'g>,
+}
+
+impl PlacedImage<'_> {
+    /// What its thread-locals are known by.
+    pub(crate) fn tls_module(&self) -> Option<u64> {
+        self.thread_locals.place.map(|place| place.module)
+    }
+}
+
+/// What an image defines for others.
+#[derive(Default)]
+pub(super) struct Named {
+    pub(super) names: Vec<Name>,
+    /// Starts and ends of sections.
+    pub(super) bounds: Vec<Name>,
+    pub(super) labelled: Vec<Labelled>,
+}
+
+impl Named {
+    pub(super) fn of(image: &Image, placed: &PlacedImage<'_>, assembled: &[Assembled]) -> Named {
+        let tls_module = placed.tls_module();
+        let placed = &placed.placed;
+        let bounds = placed.bounds();
+        let bounds: Vec<Name> = bounds
+            .map(|(name, address)| Name::strong(name, Definition::Address(address)))
+            .collect();
+        let mut names = names_of(placed, tls_module, &image.hidden());
+        let assembled = assembled.iter();
+        let mut labelled: Vec<Labelled> = assembled
+            .map(|one| Labelled::new(one, image.number, placed, tls_module))
+            .collect();
+        names.extend(labelled.iter_mut().flat_map(Labelled::take_names));
+        Named {
+            names,
+            bounds,
+            labelled,
+        }
+    }
+
+    pub(super) fn any(&self) -> bool {
+        !self.names.is_empty() || !self.bounds.is_empty()
+    }
+}
+
+/// Definitions that others go by a stub or a variable elsewhere for: name, kind, size, place.
+pub(super) struct Preempted(Vec<(Box<str>, LinkKind, u64, u64)>);
+
+impl Preempted {
+    pub(super) fn of(placed: &Placed<'_>) -> Preempted {
+        let preempted = placed.preempted().map(|(place, at)| {
+            let definition = place.definition;
+            let name = definition.name.into();
+            (name, definition.kind, definition.size, at)
+        });
+        Preempted(preempted.collect())
+    }
+
+    /// The extents of functions, and the bytes of variables.
+    pub(super) fn told(self, linked: &Linked, starts: &Placement) -> (Bodies, Yielded) {
+        let bytes = |at: u64, size: u64| -> Vec<u8> {
+            let segments = [
+                (starts.code, &linked.code),
+                (starts.read_only, &linked.read_only),
+                (starts.read_write, &linked.read_write),
+            ];
+            let inside = segments.iter().find_map(|(start, bytes)| {
+                let from = usize::try_from(at.checked_sub(*start)?).ok()?;
+                bytes.get(from..from.checked_add(usize::try_from(size).ok()?)?)
+            });
+            inside.map(<[u8]>::to_vec).unwrap_or_default()
+        };
+        let mut bodies = HashMap::new();
+        let mut yielded = Vec::new();
+        for (name, kind, size, at) in self.0 {
+            match kind {
+                LinkKind::Function => {
+                    bodies.insert(name, at..at + size.max(1));
+                }
+                LinkKind::Data => yielded.push((name, bytes(at, size))),
+                _ => {}
+            }
+        }
+        (bodies, yielded)
+    }
+}
+
+/// What an image defines for others, but for what yields.
+pub(crate) fn names_of(
+    placed: &Placed<'_>,
+    tls_module: Option<u64>,
+    hidden: &HashSet<Box<str>>,
+) -> Vec<Name> {
+    let shared = placed.definitions().filter(|(d, _)| !weak::is_own(d));
+    let names = shared.map(|(definition, address)| {
+        let meaning = match (definition.kind, tls_module) {
+            (LinkKind::Tls, Some(module)) => Definition::Tls {
+                module,
+                offset: address,
+            },
+            _ => Definition::Address(address),
+        };
+        Name {
+            name: definition.name.into(),
+            definition: meaning,
+            weak: definition.binding != uruk_link::Binding::Strong,
+            hidden: definition.hidden || hidden.contains(definition.name),
+        }
+    });
+    names.collect()
+}
