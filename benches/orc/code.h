@@ -192,7 +192,7 @@ inline void lazy(Meter &Time, const char *Path, bool Together, size_t Count) {
   std::vector<std::string> Inputs;
   if (Together)
     Inputs.push_back(read(Path));
-  for (size_t N = 0; N < Count && !Together; ++N)
+  for (size_t N = Count; N-- > 0 && !Together;)
     Inputs.push_back(bitcodeOf(
         N + 1 < Count
             ? "declare i32 @f" + std::to_string(N + 1) + "()\ndefine i32 @f" + std::to_string(N) +

@@ -16,6 +16,8 @@
 #include <ctime>
 #include <string>
 #include <utility>
+
+#include <malloc.h>
 #include <unistd.h>
 
 #include "llvm/Support/Error.h"
@@ -71,13 +73,17 @@ inline void reached(const char *Name, double Count, const std::string &Why) {
   std::printf("reached %s %.0f %s\n", Name, Count, Why.c_str());
 }
 
-/// Bytes of this process that are resident.
+/// Bytes of memory of this process that are resident, each page counted once; what the
+/// allocator keeps for later is given back first.
 inline double residentBytes() {
-  unsigned long Size = 0, Resident = 0;
-  if (FILE *Statm = std::fopen("/proc/self/statm", "r")) {
-    if (std::fscanf(Statm, "%lu %lu", &Size, &Resident) != 2)
-      Resident = 0;
-    std::fclose(Statm);
+  malloc_trim(0);
+  double Kib = 0;
+  if (FILE *Rollup = std::fopen("/proc/self/smaps_rollup", "r")) {
+    char Line[256];
+    while (std::fgets(Line, sizeof Line, Rollup))
+      if (std::sscanf(Line, "Pss: %lf kB", &Kib) == 1)
+        break;
+    std::fclose(Rollup);
   }
-  return Resident * 4096.0;
+  return Kib * 1024;
 }

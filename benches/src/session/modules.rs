@@ -1,0 +1,146 @@
+//! Rows of modules that live, and of one that comes and goes beside them.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::inputs;
+use super::scenario::{Outcome, Side, Sides};
+use crate::bench::Bench;
+use crate::row::{Figure, Row, Target, Unit};
+
+const ORC: &str = "ORC (LLJIT)";
+
+/// Both sides' scenario: `live` modules that stay, then `cycles` of another one.
+struct Pair {
+    ours: Outcome,
+    orc: Outcome,
+}
+
+impl Pair {
+    /// Adding modules ends after `seconds`.
+    fn run(sides: &Sides<'_>, kind: &str, file: &str, [live, cycles, seconds]: [usize; 3]) -> Pair {
+        let [live, cycles, limit] = [live, cycles, seconds].map(|number| number.to_string());
+        let words = ["modules", kind, file, &live, &cycles, &limit];
+        let limit = Duration::from_secs(seconds as u64 + 40);
+        let run = |side| sides.run(side, &words, limit);
+        Pair {
+            ours: run(Side::Ours),
+            orc: run(Side::Orc),
+        }
+    }
+
+    /// What was not all done, for a note.
+    fn note(&self) -> String {
+        let sides = [("ours", &self.ours), (ORC, &self.orc)];
+        let stopped = sides.into_iter().filter_map(|(who, outcome)| {
+            let reached = outcome.reached("live")?;
+            Some(format!("{who} {reached}"))
+        });
+        stopped.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Time and memory of the one that came and went.
+    fn cycle_rows(&self, name: &str) -> Vec<Row> {
+        let note = match self.note() {
+            stopped if stopped.is_empty() => "processor time of all threads: add, look up, call, \
+                                              remove, and what frees it"
+                .to_owned(),
+            stopped => stopped,
+        };
+        let time = Row::new(name, Unit::Us, whole_cycle(&self.ours));
+        let memory = |outcome: &Outcome| outcome.value("cycle_bytes", 1.0);
+        let stays = Row::new("  memory that stays, each", Unit::Bytes, memory(&self.ours));
+        vec![
+            time.peer(ORC, whole_cycle(&self.orc))
+                .target(Target::RatioAtMost(1.0))
+                .note(note),
+            stays
+                .peer(ORC, memory(&self.orc))
+                .note("growth of resident memory, each page once; what the allocator keeps is given back first"),
+        ]
+    }
+
+    /// Time and memory of those that stay; `scale` bytes are one of the row's unit.
+    fn live_rows(&self, name: &str, unit: Unit, scale: f64) -> Vec<Row> {
+        let held = |outcome: &Outcome| outcome.value("live_bytes", scale);
+        let row = Row::new(format!("{name}, each"), unit, held(&self.ours));
+        let time = Row::new(
+            "  adding and calling it",
+            Unit::Us,
+            self.ours.each_us("live"),
+        );
+        vec![
+            row.peer(ORC, held(&self.orc))
+                .target(Target::RatioAtMost(1.0))
+                .note(self.note()),
+            time.peer(ORC, self.orc.each_us("live"))
+                .target(Target::RatioAtMost(1.0)),
+        ]
+    }
+}
+
+/// Microseconds of a cycle, its part of what frees all of them included.
+fn whole_cycle(outcome: &Outcome) -> Figure {
+    outcome.figure(|readings| {
+        let cycle = readings.each_ns("cycle").first().copied()?;
+        let free = readings.each_ns("free").first().copied().unwrap_or(0.0);
+        Some((cycle + free) / 1e3)
+    })
+}
+
+/// An object that comes and goes, alone and beside many live ones.
+///
+/// # Errors
+/// The object cannot be written.
+pub fn measure_cycles(bench: &Bench) -> Result<Vec<Row>> {
+    let sides = Sides::new(bench)?;
+    let file = inputs::template_file(bench)?;
+    let mut rows = Vec::new();
+    for (live, cycles, name) in [
+        (0, 4_000, "add, call and remove an object, alone"),
+        (
+            30_000,
+            1_000,
+            "add, call and remove an object, beside 30,000",
+        ),
+    ] {
+        rows.extend(Pair::run(&sides, "object", &file, [live, cycles, 20]).cycle_rows(name));
+    }
+    Ok(rows)
+}
+
+/// Many objects that live.
+///
+/// # Errors
+/// The object cannot be written.
+pub fn measure_live_objects(bench: &Bench) -> Result<Vec<Row>> {
+    let sides = Sides::new(bench)?;
+    let file = inputs::template_file(bench)?;
+    let live = if bench.quick { 20_000 } else { 200_000 };
+    let pair = Pair::run(&sides, "object", &file, [live, 0, 30]);
+    Ok(pair.live_rows(&format!("memory of {live} live objects"), Unit::Bytes, 1.0))
+}
+
+/// Modules of one small function with a global: memory of those that live and were called, and
+/// one that comes and goes.
+///
+/// # Errors
+/// This executable is nowhere.
+pub fn measure_cheap_modules(bench: &Bench) -> Result<Vec<Row>> {
+    let sides = Sides::new(bench)?;
+    let alone = Pair::run(&sides, "ir", "none", [0, 300, 20]);
+    let mut rows = alone.cycle_rows("add, call and remove a module, alone");
+    let counts: &[usize] = if bench.quick {
+        &[1_000]
+    } else {
+        &[4_000, 30_000]
+    };
+    for &live in counts {
+        let pair = Pair::run(&sides, "ir", "none", [live, 200, 20]);
+        let name = format!("memory of {live} live modules, called");
+        rows.extend(pair.live_rows(&name, Unit::Kilobytes, 1024.0));
+        rows.extend(pair.cycle_rows(&format!("add, call and remove a module, beside {live}")));
+    }
+    Ok(rows)
+}
