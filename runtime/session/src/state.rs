@@ -26,6 +26,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use self::displaced::Displaced;
+use crate::alias::Aliases;
 use crate::dylib::{DylibId, DylibShared, Visibility};
 use crate::error::{Names, SessionError};
 use crate::flags::{Flags, SymbolState};
@@ -194,7 +195,7 @@ pub(crate) struct State {
     pub waiting: Slab<(Job, Vec<Symbol>)>,
     pub waiting_for: NumberMap<Symbol, Vec<Key>>,
     /// Where aliases lead, to find cycles.
-    pub aliases: HashMap<Place, Place>,
+    pub aliases: Aliases,
     pub ended: bool,
 }
 
@@ -215,7 +216,7 @@ impl State {
             stalled: HashSet::new(),
             waiting: Slab::new(),
             waiting_for: NumberMap::default(),
-            aliases: HashMap::new(),
+            aliases: Aliases::default(),
             ended: false,
         }
     }
