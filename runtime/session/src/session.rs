@@ -458,7 +458,7 @@ impl Session {
         let waiting = state.waiting.iter();
         waiting
             .map(|(job, symbols)| StillMissing {
-                order: job.order.clone(),
+                order: job.order.to_vec(),
                 symbols: symbols.clone(),
             })
             .collect()

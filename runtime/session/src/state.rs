@@ -25,6 +25,8 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use self::displaced::Displaced;
 use crate::alias::Aliases;
 use crate::dylib::{DylibId, DylibShared, Visibility};
@@ -85,7 +87,7 @@ pub(crate) struct Entry {
     pub owner: Owner,
     pub node: Option<NodeId>,
     /// Who waits, with the slot of the symbol in the query.
-    pub queries: Vec<(Key, u32)>,
+    pub queries: SmallVec<[(Key, u32); 1]>,
     /// Of failed entries.
     pub error: Option<Box<SessionError>>,
 }
@@ -171,7 +173,7 @@ pub(crate) struct TrackerState {
 pub(crate) struct Query {
     pub required: Required,
     pub remaining: usize,
-    pub slots: Vec<Option<Found>>,
+    pub slots: SmallVec<[Option<Found>; 1]>,
     pub completion: Completion,
 }
 
