@@ -17,7 +17,7 @@ const ORC: &str = "ORC (LLJIT)";
 /// # Errors
 /// An input cannot be written.
 pub fn measure_object_graph(bench: &Bench) -> Result<Vec<Row>> {
-    const LIMIT: Duration = Duration::from_secs(10);
+    const LIMIT: Duration = Duration::from_secs(6);
     let sides = Sides::new(bench)?;
     let mut rows = Vec::new();
     for (shape, ring) in [("chain", false), ("ring", true)] {

@@ -31,7 +31,7 @@ const KINDS: [(&str, &str); 4] = [
 /// This executable is nowhere.
 pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
     let sides = Sides::new(bench)?;
-    let rounds = bench.rounds(40).to_string();
+    let rounds = bench.rounds(15).to_string();
     let (mut ours, mut orc) = (Vec::new(), Vec::new());
     for _ in 0..PROCESSES {
         ours.push(sides.run(Side::Ours, &["lookups", &rounds, COUNT], LIMIT));

@@ -172,7 +172,7 @@ pub fn measure_live_objects(bench: &Bench) -> Result<Vec<Row>> {
 /// This executable is nowhere.
 pub fn measure_cheap_modules(bench: &Bench) -> Result<Vec<Row>> {
     let sides = Sides::new(bench)?;
-    let alone = Pair::run(&sides, "ir", "none", Sizes::of(0, 300, 20));
+    let alone = Pair::run(&sides, "ir", "none", Sizes::of(0, 300, 15));
     let mut rows = alone.cycle_rows("add, call and remove a module, alone");
     let counts: &[usize] = if bench.quick {
         &[1_000]
@@ -180,7 +180,7 @@ pub fn measure_cheap_modules(bench: &Bench) -> Result<Vec<Row>> {
         &[4_000, 30_000]
     };
     for &live in counts {
-        let pair = Pair::run(&sides, "ir", "none", Sizes::of(live, 200, 20));
+        let pair = Pair::run(&sides, "ir", "none", Sizes::of(live, 200, 15));
         let name = format!("memory of {live} live modules, called");
         rows.extend(pair.live_rows(&name, Unit::Kilobytes, 1024.0));
         rows.extend(pair.cycle_rows(&format!("add, call and remove a module, beside {live}")));

@@ -11,7 +11,7 @@ use crate::row::{Figure, Row, Target, Unit};
 /// How long one scenario may take.
 const LIMIT: Duration = Duration::from_secs(20);
 /// ORC's dependence graph grows with the cube of its size: no longer than this.
-const GRAPH_LIMIT: Duration = Duration::from_secs(7);
+const GRAPH_LIMIT: Duration = Duration::from_secs(6);
 
 const ORC: &str = "ORC (LLJIT)";
 
@@ -66,7 +66,10 @@ pub fn measure_pending(bench: &Bench) -> Result<Vec<Row>> {
             ));
             let row = Row::new("  as without others", Unit::Us, beside.each_us(phase));
             let row = row.peer("beside none", alone.each_us(phase));
-            rows.push(row.target(Target::RatioAtMost(1.5)));
+            rows.push(
+                row.target(Target::RatioAtMost(3.0))
+                    .note("the same instructions, to one in a hundred, in colder caches"),
+            );
         }
     }
     Ok(rows)
