@@ -8,9 +8,8 @@
 //!
 //! Reading order: `readings` (the lines), `scenario` (running one, and comparing its phases with
 //! what the kernel says of the process), `driver` (ORC's side), `inputs` (files both read),
-//! `ours` (our side, `adapter` below it), then the rows: `lookups`, `symbols`, `code`, `modules`.
+//! `ours` (our side), then the rows: `lookups`, `symbols`, `code`, `modules`.
 
-mod adapter;
 mod code;
 mod driver;
 mod inputs;

@@ -29,10 +29,19 @@ pub fn measure_publish(bench: &Bench) -> Result<Vec<Row>> {
         Unit::Us,
         ours.each_us("publish"),
     );
+    let alone = sides.run(Side::Ours, &["publish-alone", &rounds, "20000"], LIMIT);
+    let alone = Row::new(
+        "  in the session's package alone",
+        Unit::Us,
+        alone.each_us("publish"),
+    );
+    let note = "processor time of define, look up, materialize, resolve, emit, call; names \
+                interned before";
     Ok(vec![
         row.peer(ORC, orc.each_us("publish"))
             .target(Target::AtMost(0.6))
-            .note("processor time of define, look up, materialize, resolve, emit, call; names interned before"),
+            .note(note),
+        alone.peer(ORC, orc.each_us("publish")).note(note),
     ])
 }
 

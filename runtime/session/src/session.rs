@@ -58,6 +58,9 @@ struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.pool.quit();
+        for dylib in self.state.lock().dylibs.iter().flatten() {
+            dylib.shared.order.clear();
+        }
     }
 }
 

@@ -194,7 +194,7 @@ impl Jit {
     pub fn lookup(&self, name: &str) -> Result<u64, Error> {
         // Without a handle of the dylib: making one counts, in words that all threads share.
         let core = &self.shared.core;
-        match core.names.ready_address(&core.main, name) {
+        match core.names.ready_symbol_of(&core.main, name) {
             Some(address) => Ok(address),
             None => self.main().lookup(name),
         }

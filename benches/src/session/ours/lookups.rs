@@ -4,9 +4,8 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use anyhow::{Result, ensure};
-use uruk::Jit;
+use uruk::{Jit, Symbol};
 
-use super::super::adapter::{self, AbsoluteSymbols, Flags, Lookup, Symbol, Visibility};
 use super::super::readings::Meter;
 use super::{answers, target};
 use crate::clock::{self, Moment};
@@ -30,43 +29,38 @@ pub fn run(meter: &mut Meter, rounds: usize, count: usize) -> Result<()> {
     for n in 0..DEEP {
         let dylib = jit.create_dylib(&format!("dylib_{n}"))?;
         // SAFETY: a function of this program.
-        unsafe { dylib.define(&format!("own_{n}"), target(n) as *const ())? };
+        unsafe { dylib.define_address(&format!("own_{n}"), target(n) as *const ())? };
         for (at, name) in names.iter().enumerate().filter(|_| n + 1 == DEEP) {
             // SAFETY: as above.
-            unsafe { dylib.define(name, target(at) as *const ())? };
+            unsafe { dylib.define_address(name, target(at) as *const ())? };
         }
         front.add_to_link_order(&dylib)?;
     }
     for (n, name) in names.iter().enumerate() {
         // SAFETY: a function of this program.
-        unsafe { jit.define(name, target(n) as *const ())? };
+        unsafe { jit.define_address(name, target(n) as *const ())? };
         answers(jit.lookup(name)?, n)?;
         answers(front.lookup(name)?, n)?;
     }
-    let session = adapter::session();
-    let dylib = session.create_dylib("main")?;
-    let symbols: Vec<Symbol> = names.iter().map(|name| session.intern(name)).collect();
-    let all = symbols.iter().enumerate();
-    dylib.define(AbsoluteSymbols::new(
-        all.map(|(n, symbol)| (*symbol, target(n), Flags::EXPORTED)),
-    ))?;
+    let main = jit.main();
+    let symbols: Vec<Symbol> = names.iter().map(|name| jit.intern(name)).collect();
     for (n, symbol) in symbols.iter().enumerate() {
-        answers(dylib.lookup(*symbol)?, n)?;
+        answers(main.lookup_symbol(*symbol)?, n)?;
     }
+    // Every READY symbol is in a batch that begins where it stands.
+    let twice: Vec<Symbol> = symbols.iter().chain(&symbols).copied().collect();
     meter.phase("setup", 1);
     let by_name = |n: usize| jit.lookup(&names[n % READY]).unwrap_or(0);
     let deep = |n: usize| front.lookup(&names[n % READY]).unwrap_or(0);
-    let by_symbol = |n: usize| dylib.lookup(symbols[n % READY]).unwrap_or(0);
+    let by_symbol = |n: usize| main.lookup_symbol(symbols[n % READY]).unwrap_or(0);
     // Every BATCH-th call looks that many up.
     let in_batches = |n: usize| {
         if !n.is_multiple_of(BATCH) {
             return 0;
         }
-        let batch = (n..n + BATCH).map(|at| symbols[at % READY]);
-        let lookup = Lookup::new([(dylib.clone(), Visibility::Exported)]).symbols(batch);
-        let found = session.lookup(lookup).unwrap_or_default();
-        let addresses = found.iter().map(|found| found.address);
-        addresses.fold(0, u64::wrapping_add)
+        let batch = &twice[n % READY..n % READY + BATCH];
+        let found = main.lookup_symbols(batch).unwrap_or_default();
+        found.into_iter().fold(0, u64::wrapping_add)
     };
     for _ in 0..rounds {
         for threads in [1, 2] {

@@ -1,6 +1,8 @@
-//! Our side of the scenarios: `benches/orc` does the same, word for word. What the library's
-//! handles do goes through [`uruk::Jit`]; the rest through `adapter`.
+//! Our side of the scenarios: `benches/orc` does the same, word for word. All goes
+//! through [`uruk::Jit`], except for what `alone` says of itself.
 
+mod alone;
+mod archive;
 mod code;
 mod lookups;
 mod symbols;
@@ -24,12 +26,19 @@ pub fn run(words: &[String]) -> Result<()> {
     match words[..] {
         ["lookups", rounds, count] => lookups::run(meter, number(rounds)?, number(count)?)?,
         ["publish", rounds, count] => symbols::publish(meter, number(rounds)?, number(count)?)?,
+        ["publish-alone", rounds, count] => {
+            alone::publish(meter, number(rounds)?, number(count)?)?;
+        }
         ["pending", kind, others, small] => {
             symbols::pending(meter, kind == "working", number(others)?, number(small)?)?;
         }
         ["aliases", rounds, length] => symbols::aliases(meter, number(rounds)?, number(length)?)?,
         ["graph", units, shape, count] => {
             symbols::graph(meter, units == "unit", shape == "ring", number(count)?)?;
+        }
+        ["archive", path, rounds, members, used] => {
+            let [rounds, members, used] = [number(rounds)?, number(members)?, number(used)?];
+            archive::run(meter, path, rounds, members, used)?;
         }
         ["object-graph", path, count] => code::object_graph(meter, path, number(count)?)?,
         ["modules", kind, path, live, cycles, seconds] => {

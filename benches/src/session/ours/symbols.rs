@@ -1,14 +1,14 @@
-//! Units, trackers, aliases and dependences without code: what the session itself costs.
+//! Units, trackers, aliases and dependences without code: what names cost.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, ensure};
-
-use super::super::adapter::{
-    self, Alias, DependenceGroup, Dylib, Flags, Interface, Lookup, Required, Responsibility,
-    Session, Symbol, Unit, Visibility,
+use uruk::{
+    Alias, DependenceGroup, Dylib, Flags, Interface, Jit, Lookup, Required, Responsibility, Symbol,
+    Unit, Visibility,
 };
+
 use super::super::readings::Meter;
 use super::{answers, target};
 
@@ -65,9 +65,9 @@ impl Unit for Trivial {
     }
 }
 
-fn symbols(session: &Session, prefix: &str, count: usize) -> Vec<Symbol> {
+fn symbols(jit: &Jit, prefix: &str, count: usize) -> Vec<Symbol> {
     let names = (0..count).map(|n| format!("{prefix}{n}"));
-    names.map(|name| session.intern(&name)).collect()
+    names.map(|name| jit.intern(&name)).collect()
 }
 
 /// Define, look up, materialize, resolve, emit: `count` trivial units one after the other.
@@ -76,17 +76,16 @@ fn symbols(session: &Session, prefix: &str, count: usize) -> Vec<Symbol> {
 /// What the session reports.
 pub fn publish(meter: &mut Meter, rounds: usize, count: usize) -> Result<()> {
     for _ in 0..rounds {
-        let session = adapter::session();
-        let dylib = session.create_dylib("main")?;
-        let symbols = symbols(&session, "symbol_", count);
+        let jit = Jit::new()?;
+        let dylib = jit.main();
+        let symbols = symbols(&jit, "symbol_", count);
         meter.phase("setup", 1);
         for (n, symbol) in symbols.iter().enumerate() {
             dylib.define(Trivial(*symbol, target(n)))?;
-            answers(dylib.lookup(*symbol)?, n)?;
+            answers(dylib.lookup_symbol(*symbol)?, n)?;
         }
         meter.phase("publish", count);
-        session.end()?;
-        drop((dylib, session));
+        drop((dylib, jit));
         meter.phase("teardown", 1);
     }
     Ok(())
@@ -125,13 +124,13 @@ fn waits(symbol: Symbol, needed: Symbol, n: usize) -> impl FnOnce(Responsibility
 /// # Errors
 /// What the session reports.
 pub fn pending(meter: &mut Meter, working: bool, others: usize, small: usize) -> Result<()> {
-    let session = adapter::session();
-    let dylib = session.create_dylib("main")?;
-    let pending = symbols(&session, "pending_", others);
-    let needed = symbols(&session, "needed_", others);
-    let own = symbols(&session, "small_", small);
+    let jit = Jit::new()?;
+    let dylib = jit.main();
+    let pending = symbols(&jit, "pending_", others);
+    let needed = symbols(&jit, "needed_", others);
+    let own = symbols(&jit, "small_", small);
     let held = Held::default();
-    let never = session.intern("never");
+    let never = jit.intern("never");
     dylib.define(custom([never], hold(&held)))?;
     let mut wanted = vec![never];
     for (n, (symbol, needed)) in pending.iter().zip(&needed).enumerate() {
@@ -149,7 +148,7 @@ pub fn pending(meter: &mut Meter, working: bool, others: usize, small: usize) ->
     let found = Arc::new(AtomicUsize::new(0));
     let told = Arc::clone(&found);
     let order = [(dylib.clone(), Visibility::Exported)];
-    session.lookup_async(Lookup::new(order.clone()).symbols(wanted), move |result| {
+    jit.lookup_async(Lookup::new(order.clone()).symbols(wanted), move |result| {
         let count = result.map_or(usize::MAX, |found| found.len());
         told.store(count, Ordering::Relaxed);
     });
@@ -171,16 +170,17 @@ pub fn pending(meter: &mut Meter, working: bool, others: usize, small: usize) ->
             tracker.define(custom([*symbol], waits(*symbol, never, n)))?;
         }
         let lookup = Lookup::new(order.clone()).symbol(*symbol).at(required);
-        answers(session.lookup(lookup)?.address(*symbol).unwrap_or(0), n)?;
+        answers(jit.lookup_all(lookup)?.address(*symbol).unwrap_or(0), n)?;
         trackers.push(tracker);
     }
     meter.phase("add", small);
     for tracker in &trackers {
-        tracker.remove()?;
+        // SAFETY: nothing was at their addresses but functions of this program.
+        unsafe { tracker.remove()? };
     }
     meter.phase("remove", small);
     ensure!(
-        dylib.lookup(own[0]).is_err(),
+        dylib.lookup_symbol(own[0]).is_err(),
         "a removed symbol is still there"
     );
     finish_all(&held)?;
@@ -210,9 +210,9 @@ fn finish_all(held: &Held) -> Result<()> {
 /// What the session reports.
 pub fn aliases(meter: &mut Meter, rounds: usize, length: usize) -> Result<()> {
     for _ in 0..rounds {
-        let session = adapter::session();
-        let dylib = session.create_dylib("main")?;
-        let symbols = symbols(&session, "alias_", length + 1);
+        let jit = Jit::new()?;
+        let dylib = jit.main();
+        let symbols = symbols(&jit, "alias_", length + 1);
         meter.phase("setup", 1);
         dylib.define(Trivial(symbols[0], target(3)))?;
         for pair in symbols.windows(2) {
@@ -223,10 +223,9 @@ pub fn aliases(meter: &mut Meter, rounds: usize, length: usize) -> Result<()> {
             }])?;
         }
         meter.phase("define", length);
-        answers(dylib.lookup(symbols[length])?, 3)?;
+        answers(dylib.lookup_symbol(symbols[length])?, 3)?;
         meter.phase("lookup", length);
-        session.end()?;
-        drop((dylib, session));
+        drop((dylib, jit));
         meter.phase("teardown", 1);
     }
     Ok(())
@@ -238,9 +237,9 @@ pub fn aliases(meter: &mut Meter, rounds: usize, length: usize) -> Result<()> {
 /// # Errors
 /// What the session reports.
 pub fn graph(meter: &mut Meter, one_unit: bool, ring: bool, count: usize) -> Result<()> {
-    let session = adapter::session();
-    let dylib = session.create_dylib("main")?;
-    let all: Arc<[Symbol]> = symbols(&session, "node_", count).into();
+    let jit = Jit::new()?;
+    let dylib = jit.main();
+    let all: Arc<[Symbol]> = symbols(&jit, "node_", count).into();
     let each = if one_unit { count } else { 1 };
     for first in (0..count).step_by(each) {
         let range = first..first + each;
@@ -252,7 +251,7 @@ pub fn graph(meter: &mut Meter, one_unit: bool, ring: bool, count: usize) -> Res
         dylib.define(custom(own, emit))?;
     }
     meter.phase("setup", 1);
-    let found = look_all_up(&session, &dylib, &all)?;
+    let found = look_all_up(&dylib, &all)?;
     meter.phase("graph", count);
     for (n, address) in found.into_iter().enumerate() {
         answers(address, n)?;
@@ -285,8 +284,10 @@ fn emit_nodes(
     }
 }
 
-fn look_all_up(session: &Session, dylib: &Dylib, all: &[Symbol]) -> Result<Vec<u64>> {
+fn look_all_up(dylib: &Dylib, all: &[Symbol]) -> Result<Vec<u64>> {
     let order = [(dylib.clone(), Visibility::Exported)];
-    let found = session.lookup(Lookup::new(order).symbols(all.iter().copied()))?;
+    let found = dylib
+        .jit()
+        .lookup_all(Lookup::new(order).symbols(all.iter().copied()))?;
     Ok(found.iter().map(|found| found.address).collect())
 }
