@@ -22,7 +22,7 @@ const KINDS: [(&str, &str); 4] = [
     ("ready lookup by name", "name"),
     ("  by interned symbol", "symbol"),
     ("  in batches of 20, each", "batch"),
-    ("  in the last of ten dylibs", "deep"),
+    ("  by symbol, in the last of ten dylibs", "deep"),
 ];
 
 /// One thread and two, beside ORC.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use crate::dylib::{DylibId, DylibShared, Visibility};
-use crate::ready::Ready;
+use crate::ready::{Ready, ReadyTable};
 use crate::state::State;
 use crate::symbol::Symbol;
 
@@ -41,7 +41,8 @@ impl DylibShared {
     /// before.
     #[inline]
     pub(crate) fn ready_in_order(&self, symbol: Symbol) -> Option<u64> {
-        let step = |shared: &DylibShared, seen: Visibility| match shared.ready.get(symbol) {
+        let spot = ReadyTable::spot(symbol);
+        let step = |shared: &DylibShared, seen: Visibility| match shared.ready.get_at(&spot) {
             Ready::At(address, flags) if seen.sees(flags) => Some(Some(address)),
             Ready::Defined(flags) if seen.sees(flags) => Some(None),
             Ready::Undefined if shared.has_generators() => Some(None),

@@ -51,7 +51,7 @@ pub fn run(meter: &mut Meter, rounds: usize, count: usize) -> Result<()> {
     let twice: Vec<Symbol> = symbols.iter().chain(&symbols).copied().collect();
     meter.phase("setup", 1);
     let by_name = |n: usize| jit.lookup(&names[n % READY]).unwrap_or(0);
-    let deep = |n: usize| front.lookup(&names[n % READY]).unwrap_or(0);
+    let deep = |n: usize| front.lookup_symbol(symbols[n % READY]).unwrap_or(0);
     let by_symbol = |n: usize| main.lookup_symbol(symbols[n % READY]).unwrap_or(0);
     // Every BATCH-th call looks that many up.
     let in_batches = |n: usize| {
