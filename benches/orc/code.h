@@ -88,7 +88,7 @@ inline std::string smallModule(size_t N) {
 // ---- live ones, and one that comes and goes beside them ----
 
 /// Adds, calls and keeps `Live` objects or modules, then `Cycles` times adds, calls and
-/// removes one. Stops adding after `Seconds`.
+/// removes one. Stops adding after `Seconds` of processor time.
 inline void modules(Meter &Time, const char *Kind, const char *Path, size_t Live, size_t Cycles,
                     double Seconds) {
   bool Objects = !std::strcmp(Kind, "object");
@@ -116,10 +116,10 @@ inline void modules(Meter &Time, const char *Kind, const char *Path, size_t Live
   check(call(ok(Jit.lookup(numbered(Live)))) == int(Live), "another value");
   ok(Default->remove());
   Time.phase("setup", 1);
-  double Before = residentBytes(), Start = clockNs(CLOCK_MONOTONIC);
+  double Before = residentBytes(), Start = clockNs(CLOCK_PROCESS_CPUTIME_ID);
   size_t Done = 0;
   for (; Done < Live; ++Done) {
-    if (clockNs(CLOCK_MONOTONIC) - Start > Seconds * 1e9) {
+    if (clockNs(CLOCK_PROCESS_CPUTIME_ID) - Start > Seconds * 1e9) {
       reached("live", Done, "by its limit of time");
       break;
     }
@@ -128,6 +128,7 @@ inline void modules(Meter &Time, const char *Kind, const char *Path, size_t Live
     // Every object has mappings of its own, of which the kernel gives a process some 65,000.
     if (!At) {
       reached("live", Done, llvm::toString(At.takeError()));
+      Cycles = 0;
       break;
     }
     check(call(*At) == int(Done), "another value");
@@ -135,8 +136,6 @@ inline void modules(Meter &Time, const char *Kind, const char *Path, size_t Live
   Time.phase("live", Done ? Done : 1);
   if (Done)
     value("live_bytes", (residentBytes() - Before) / Done);
-  if (Done < Live)
-    Cycles = 0;
   Before = residentBytes();
   size_t Cycle = 0;
   for (; Cycle < Cycles; ++Cycle) {

@@ -11,7 +11,8 @@
 //! Reading order: `sample`, `row` and `findings` (data), `report` (text); `clock`,
 //! `process`, `contest` (how time is taken); `bench` (surroundings), `catalogue` (what
 //! there is); `programs`, `generated`, `first_call`, `session`, `linking`, `stubs`,
-//! `tiers`, `reclaim` (the experiments), `tiny_object` and `orc` (what they need).
+//! `tiers`, `reclaim` (the experiments), `tiny_object` and `orc` (what they need). `session` has
+//! its peer in C++, which it compiles: `benches/orc`.
 
 mod bench;
 mod catalogue;
