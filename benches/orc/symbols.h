@@ -187,7 +187,7 @@ inline void lookups(Meter &Time, size_t Rounds, size_t Count) {
       auto Suffix = "_" + std::to_string(Threads);
       race("name" + Suffix, Threads, Count, ByName);
       race("symbol" + Suffix, Threads, Count, BySymbol);
-      race("batch" + Suffix, Threads, Count, InBatches);
+      race("batch" + Suffix, Threads, 4 * Count, InBatches);
       race("deep" + Suffix, Threads, Count, TenDeep);
     }
   Time.phase("races", 1);

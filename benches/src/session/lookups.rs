@@ -9,10 +9,10 @@ use super::scenario::{Outcome, Side, Sides};
 use crate::bench::Bench;
 use crate::row::{Figure, Row, Target, Unit};
 
-/// Lookups of a race, ours and ORC's: some milliseconds, so that many races run without anyone
-/// else on their processors.
-const COUNT: &str = "200000";
-const ORC_COUNT: &str = "10000";
+/// Lookups of a race, ours and ORC's: a millisecond or two, so that many races run without
+/// anyone else on their processors.
+const COUNT: &str = "40000";
+const ORC_COUNT: &str = "2000";
 /// Processes of each side, so that neither has all of a noisy minute.
 const PROCESSES: usize = 4;
 const LIMIT: Duration = Duration::from_secs(40);
@@ -31,7 +31,7 @@ const KINDS: [(&str, &str); 4] = [
 /// This executable is nowhere.
 pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
     let sides = Sides::new(bench)?;
-    let rounds = bench.rounds(15).to_string();
+    let rounds = bench.rounds(60).to_string();
     let (mut ours, mut orc) = (Vec::new(), Vec::new());
     for _ in 0..PROCESSES {
         ours.push(sides.run(Side::Ours, &["lookups", &rounds, COUNT], LIMIT));
