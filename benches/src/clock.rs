@@ -14,6 +14,11 @@ pub fn process_ns() -> f64 {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
+/// Nanoseconds of the monotonic clock.
+pub fn wall_ns() -> f64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
 /// A moment of the calling thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
@@ -30,7 +35,7 @@ impl Moment {
             .nth(1)
             .and_then(|word| word.parse().ok());
         Moment {
-            wall_ns: clock_ns(libc::CLOCK_MONOTONIC),
+            wall_ns: wall_ns(),
             delay_ns: delay.unwrap_or(0.0),
         }
     }

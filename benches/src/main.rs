@@ -11,7 +11,8 @@
 //! Reading order: `sample`, `row` and `findings` (data), `report` (text); `clock`,
 //! `process`, `contest` (how time is taken); `bench` (surroundings), `catalogue` (what
 //! there is); `programs`, `generated`, `first_call`, `session`, `linking`, `stubs`,
-//! `tiers`, `reclaim` (the experiments), `tiny_object` and `orc` (what they need).
+//! `tiers`, `reclaim` (the experiments), `tiny_object` and `orc` (what they need). `session` has
+//! its peer in C++, which it compiles: `benches/orc`.
 
 mod bench;
 mod catalogue;
@@ -69,6 +70,9 @@ struct Arguments {
     /// Add, look up and remove objects, print what that took, and stop.
     #[arg(long, value_name = "WHO", hide = true)]
     removal_by: Option<Who>,
+    /// Carry out a scenario of a session, print its readings, and stop.
+    #[arg(long, value_name = "WORDS", num_args = 1.., hide = true)]
+    scenario: Option<Vec<String>>,
     /// Run a guest in windows with and without sampling at a rate, print what that costs,
     /// and stop.
     #[arg(long, value_names = ["RATE", "FILE", "ARGS"], num_args = 3.., hide = true)]
@@ -87,6 +91,9 @@ fn main() -> Result<()> {
     if let Some(who) = arguments.removal_by {
         print!("{}", who.measure()?);
         return Ok(());
+    }
+    if let Some(words) = arguments.scenario {
+        return session::ours::run(&words);
     }
     if let Some(words) = arguments.windows {
         return tiers::windows::run(&words);

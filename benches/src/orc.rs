@@ -1,16 +1,16 @@
-//! LLVM's ORC through its C interface: the peer of the session and the linker.
+//! LLVM's ORC through its C interface: the peer of the linker. The session's is `benches/orc`.
 //!
 //! Symbol pool entries are counted references; where LLVM takes one over, it is
 //! given one of its own, and where its documents do not say, one more is kept
 //! for ever rather than one too few.
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString};
 use std::ptr;
 
 use anyhow::{Result, bail};
 use uruk::inkwell::llvm_sys::core::LLVMCreateMemoryBufferWithMemoryRangeCopy;
 use uruk::inkwell::llvm_sys::error::{
-    LLVMDisposeErrorMessage, LLVMErrorRef, LLVMGetErrorMessage, LLVMOpaqueError,
+    LLVMDisposeErrorMessage, LLVMGetErrorMessage, LLVMOpaqueError,
 };
 use uruk::inkwell::llvm_sys::orc2::lljit::{
     LLVMOrcCreateLLJIT, LLVMOrcDisposeLLJIT, LLVMOrcLLJITAddObjectFile,
@@ -19,15 +19,10 @@ use uruk::inkwell::llvm_sys::orc2::lljit::{
 };
 use uruk::inkwell::llvm_sys::orc2::{
     LLVMJITEvaluatedSymbol, LLVMJITSymbolFlags, LLVMJITSymbolGenericFlags, LLVMOrcAbsoluteSymbols,
-    LLVMOrcCJITDylibSearchOrderElement, LLVMOrcCLookupSetElement, LLVMOrcCSymbolFlagsMapPair,
-    LLVMOrcCSymbolMapPair, LLVMOrcCSymbolMapPairs, LLVMOrcCreateCustomMaterializationUnit,
-    LLVMOrcDisposeMaterializationResponsibility, LLVMOrcExecutionSessionIntern,
-    LLVMOrcExecutionSessionLookup, LLVMOrcExecutionSessionRef,
-    LLVMOrcJITDylibCreateResourceTracker, LLVMOrcJITDylibDefine, LLVMOrcJITDylibLookupFlags,
-    LLVMOrcJITDylibRef, LLVMOrcLookupKind, LLVMOrcMaterializationResponsibilityNotifyEmitted,
-    LLVMOrcMaterializationResponsibilityNotifyResolved, LLVMOrcMaterializationResponsibilityRef,
+    LLVMOrcCSymbolMapPair, LLVMOrcExecutionSessionIntern, LLVMOrcExecutionSessionRef,
+    LLVMOrcJITDylibCreateResourceTracker, LLVMOrcJITDylibDefine, LLVMOrcJITDylibRef,
     LLVMOrcReleaseResourceTracker, LLVMOrcResourceTrackerRef, LLVMOrcResourceTrackerRemove,
-    LLVMOrcRetainSymbolStringPoolEntry, LLVMOrcSymbolLookupFlags, LLVMOrcSymbolStringPoolEntryRef,
+    LLVMOrcRetainSymbolStringPoolEntry, LLVMOrcSymbolStringPoolEntryRef,
 };
 use uruk::inkwell::targets::{InitializationConfig, Target};
 
@@ -47,12 +42,6 @@ pub struct Name(LLVMOrcSymbolStringPoolEntryRef);
 
 /// What was added together; valid as long as its [`Orc`].
 pub struct Tracked(LLVMOrcResourceTrackerRef);
-
-/// What a custom unit carries.
-struct Trivial {
-    name: Name,
-    address: u64,
-}
 
 impl Orc {
     /// A new session.
@@ -107,64 +96,6 @@ impl Orc {
         // SAFETY: a live instance, place and C string.
         check(unsafe { LLVMOrcLLJITLookup(self.jit, &mut address, name.as_ptr()) })?;
         Ok(address)
-    }
-
-    /// Defines a name by a custom unit, looks it up, and has the unit publish it.
-    ///
-    /// # Errors
-    /// LLVM's.
-    pub fn publish_custom(&self, name: Name, address: u64) -> Result<()> {
-        let context = Box::into_raw(Box::new(Trivial { name, address }));
-        let mut pair = LLVMOrcCSymbolFlagsMapPair {
-            Name: name.retained().0,
-            Flags: exported(),
-        };
-        let (unit, no_name) = (c"trivial".as_ptr(), ptr::null_mut());
-        // SAFETY: live arguments; `context` is freed by `materialize` or `destroy`,
-        // of which LLVM calls one.
-        check(unsafe {
-            let unit = LLVMOrcCreateCustomMaterializationUnit(
-                unit,
-                context.cast(),
-                &mut pair,
-                1,
-                no_name,
-                materialize,
-                discard,
-                destroy,
-            );
-            LLVMOrcJITDylibDefine(self.dylib, unit)
-        })?;
-        let exported = LLVMOrcJITDylibLookupFlags::LLVMOrcJITDylibLookupFlagsMatchAllSymbols;
-        let mut order = LLVMOrcCJITDylibSearchOrderElement {
-            JD: self.dylib,
-            JDLookupFlags: exported,
-        };
-        let required = LLVMOrcSymbolLookupFlags::LLVMOrcSymbolLookupFlagsRequiredSymbol;
-        let mut set = LLVMOrcCLookupSetElement {
-            Name: name.retained().0,
-            LookupFlags: required,
-        };
-        let mut found = 0u64;
-        let kind = LLVMOrcLookupKind::LLVMOrcLookupKindStatic;
-        // SAFETY: live arguments; the unit publishes on this thread, so `found` is
-        // written before the call returns.
-        unsafe {
-            LLVMOrcExecutionSessionLookup(
-                self.session,
-                kind,
-                &mut order,
-                1,
-                &mut set,
-                1,
-                take_address,
-                (&raw mut found).cast(),
-            );
-        }
-        if found != address {
-            bail!("ORC did not publish the symbol");
-        }
-        Ok(())
     }
 
     /// Adds an object; it is linked when one of its symbols is looked up.
@@ -231,44 +162,6 @@ impl Name {
         // SAFETY: an entry of a live session.
         unsafe { LLVMOrcRetainSymbolStringPoolEntry(self.0) };
         self
-    }
-}
-
-extern "C" fn materialize(context: *mut c_void, duty: LLVMOrcMaterializationResponsibilityRef) {
-    // SAFETY: the box `publish_custom` gave, handed over by LLVM once.
-    let Trivial { name, address } = *unsafe { Box::from_raw(context.cast::<Trivial>()) };
-    let mut pair = symbol_at(name.retained(), address);
-    // SAFETY: the responsibility LLVM handed over, disposed of at the end; failures
-    // show in the lookup.
-    unsafe {
-        let _ = check(LLVMOrcMaterializationResponsibilityNotifyResolved(
-            duty, &mut pair, 1,
-        ));
-        let _ = check(LLVMOrcMaterializationResponsibilityNotifyEmitted(
-            duty,
-            ptr::null_mut(),
-            0,
-        ));
-        LLVMOrcDisposeMaterializationResponsibility(duty);
-    }
-}
-
-extern "C" fn discard(_: *mut c_void, _: LLVMOrcJITDylibRef, _: LLVMOrcSymbolStringPoolEntryRef) {}
-
-extern "C" fn destroy(context: *mut c_void) {
-    // SAFETY: the box `publish_custom` gave; the unit was not materialized.
-    drop(unsafe { Box::from_raw(context.cast::<Trivial>()) });
-}
-
-extern "C" fn take_address(
-    error: LLVMErrorRef,
-    pairs: LLVMOrcCSymbolMapPairs,
-    count: usize,
-    found: *mut c_void,
-) {
-    if check(error).is_ok() && count == 1 {
-        // SAFETY: `found` is `publish_custom`'s; the pair is live during the call.
-        unsafe { *found.cast::<u64>() = (*pairs).Sym.Address };
     }
 }
 

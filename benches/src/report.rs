@@ -9,7 +9,7 @@ const HEADINGS: [&str; 10] = [
 ];
 
 /// What holds for the table as a whole.
-pub const NOTES: [&str; 5] = [
+pub const NOTES: [&str; 4] = [
     "ours, peer's: median [middle half; all of fewer than 4 runs]. ratio: ours over peer's; \
      `wall`: the same of wall-clock time",
     "`ms cpu` is user and system time of all threads and children: a compile thread that runs \
@@ -18,9 +18,6 @@ pub const NOTES: [&str; 5] = [
      -O0 row; `--jit-kind=mcjit` honours it",
     "every lli mode runs with warm files; a mode slower than a multiple of the fastest is stopped \
      there, shown as > its limit",
-    "ORC 22.1.8 on this kind of machine, from our notes, not from this run: compile on demand in \
-     sqlite's module 17.8 ms a function, 500 to 590 us when split beforehand; first lazy call, \
-     body ready, 2.0 to 4.7 us without vector state; two threads' lookups x1.35 to x1.5",
 ];
 
 /// The table, headings first, a line per row, then the rows' notes.

@@ -19,6 +19,8 @@ pub enum Unit {
     MillionPerSecond,
     /// Bytes.
     Bytes,
+    /// 1,024 bytes.
+    Kilobytes,
     /// Iterations in a second of processor time, all threads counted.
     IterationsPerSecond,
     /// A ratio; more is better.
@@ -38,6 +40,7 @@ impl Unit {
             Unit::Cycles => "cycles",
             Unit::MillionPerSecond => "M/s",
             Unit::Bytes => "bytes",
+            Unit::Kilobytes => "KB",
             Unit::IterationsPerSecond => "it/s cpu",
             Unit::Times => "x",
             Unit::PerCent => "%",

@@ -14,4 +14,5 @@ pub mod removal;
 pub mod replacement;
 mod world;
 
+pub use memory::held_bytes;
 pub use removal::Who;

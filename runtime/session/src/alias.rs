@@ -5,6 +5,9 @@
 //! it. Where targets are missing the aliases are given back too, so that a later
 //! lookup finds them. Chains inside one unit are walked link by link; cycles,
 //! in one unit or over several, are an error of the lookup.
+//!
+//! Chains may be long: each alias of one is walked once (`Aliases::free`), and each goes on in
+//! a task of its own when its target is there, so that no stack grows with the chain.
 
 use std::sync::Arc;
 
@@ -15,7 +18,7 @@ use crate::generator::{Ask, Generator};
 use crate::lookup::{Lookup, LookupResult, Need, Required};
 use crate::responsibility::{DependenceGroup, Responsibility};
 use crate::session::{Session, WeakSession};
-use crate::state::{NumberMap, Owner, Place, State};
+use crate::state::{NumberMap, NumberSet, Owner, Place, State};
 use crate::symbol::Symbol;
 use crate::unit::{Interface, Unit};
 
@@ -35,6 +38,36 @@ struct AliasUnit {
     source: DylibId,
     seen: Visibility,
     aliases: NumberMap<Symbol, Alias>,
+}
+
+/// Where aliases lead, to find cycles.
+#[derive(Debug, Default)]
+pub(crate) struct Aliases {
+    targets: NumberMap<Place, Place>,
+    /// Those from which no way leads back, as long as no alias is added. Taking one out closes
+    /// no cycle.
+    free: NumberSet<Place>,
+}
+
+impl Aliases {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+
+    pub(crate) fn get(&self, place: &Place) -> Option<&Place> {
+        self.targets.get(place)
+    }
+
+    pub(crate) fn insert(&mut self, place: Place, target: Place) {
+        self.targets.insert(place, target);
+        if !self.free.is_empty() {
+            self.free = NumberSet::default();
+        }
+    }
+
+    pub(crate) fn remove(&mut self, place: &Place) {
+        self.targets.remove(place);
+    }
 }
 
 pub(crate) fn define(
@@ -68,24 +101,28 @@ pub(crate) fn define(
 
 impl State {
     /// The aliases from `start` on, if they lead back to one of themselves.
-    fn alias_cycle(&self, start: Place) -> Option<Vec<Place>> {
+    fn alias_cycle(&mut self, start: Place) -> Option<Vec<Place>> {
         let mut way = vec![start];
-        let mut seen = std::collections::HashSet::from([start]);
+        let mut seen = NumberSet::from_iter([start]);
         let mut at = start;
-        while let Some(next) = self.aliases.get(&at) {
-            let known = self.entry(*next).is_some_and(|e| {
+        while !self.aliases.free.contains(&at) {
+            let Some(next) = self.aliases.get(&at).copied() else {
+                break;
+            };
+            let known = self.entry(next).is_some_and(|e| {
                 use SymbolState::{Emitted, Ready, Resolved};
                 matches!(e.state, Resolved | Emitted | Ready)
             });
             if known {
-                return None;
+                break;
             }
-            if !seen.insert(*next) {
+            if !seen.insert(next) {
                 return Some(way);
             }
-            way.push(*next);
-            at = *next;
+            way.push(next);
+            at = next;
         }
+        self.aliases.free.extend(way);
         None
     }
 }
@@ -108,14 +145,22 @@ impl AliasUnit {
         let lookup = Lookup::new([(source.clone(), self.seen)])
             .symbols(targets)
             .at(Required::Resolved);
-        session.lookup_async(lookup, move |found| match found {
+        session.lookup_async(lookup, move |found| {
+            let session = responsibility.session().clone();
+            session.spawn(move || self.finish(found, responsibility));
+        });
+    }
+
+    /// The targets have addresses, or never will.
+    fn finish(self, found: Result<LookupResult, SessionError>, responsibility: Responsibility) {
+        match found {
             Ok(found) => self.publish(&found, responsibility),
             Err(error @ SessionError::NotFound(_)) => {
                 // Fails only if the tracker was removed, and then nobody waits.
                 let _ = responsibility.fail_retryable(error, self);
             }
             Err(error) => responsibility.fail(error),
-        });
+        }
     }
 
     fn publish(&self, found: &LookupResult, responsibility: Responsibility) {
@@ -167,11 +212,10 @@ impl Unit for AliasUnit {
             }
         }
         let cycle = {
-            let state = session.lock();
-            let mut cycles = wanted
-                .iter()
-                .filter_map(|s| state.alias_cycle((own.id(), *s)));
-            cycles.next().map(|places| state.name_set(places))
+            let mut state = session.lock();
+            let mut wanted = wanted.iter();
+            let cycle = wanted.find_map(|s| state.alias_cycle((own.id(), *s)));
+            cycle.map(|places| state.name_set(places))
         };
         if let Some(names) = cycle {
             return responsibility.fail(SessionError::AliasCycle(names));

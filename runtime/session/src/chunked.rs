@@ -27,7 +27,7 @@ impl<T: Default, const BASE_BITS: u32> Chunked<T, BASE_BITS> {
     }
 
     #[inline]
-    fn place(index: u32) -> (usize, usize) {
+    pub(crate) fn place(index: u32) -> (usize, usize) {
         let shifted = u64::from(index) + (1 << BASE_BITS);
         let log = 63 - shifted.leading_zeros();
         ((log - BASE_BITS) as usize, (shifted - (1 << log)) as usize)
@@ -37,6 +37,12 @@ impl<T: Default, const BASE_BITS: u32> Chunked<T, BASE_BITS> {
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
         let (chunk, offset) = Self::place(index);
+        self.at(chunk, offset)
+    }
+
+    /// The element of a place.
+    #[inline]
+    pub(crate) fn at(&self, chunk: usize, offset: usize) -> Option<&T> {
         self.chunks.get(chunk)?.get()?.get(offset)
     }
 

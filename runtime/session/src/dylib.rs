@@ -10,6 +10,7 @@ use crate::error::SessionError;
 use crate::flags::Flags;
 use crate::generator::{Generator, GeneratorCell, GeneratorId};
 use crate::lookup::Lookup;
+use crate::order::Order;
 use crate::ready::{Ready, ReadyTable};
 use crate::session::Session;
 use crate::symbol::Symbol;
@@ -56,6 +57,7 @@ pub(crate) struct DylibShared {
     pub id: DylibId,
     pub name: Arc<str>,
     pub ready: ReadyTable,
+    pub order: Order,
     generators: AtomicUsize,
 }
 
@@ -65,6 +67,7 @@ impl DylibShared {
             id,
             name: name.into(),
             ready: ReadyTable::new(),
+            order: Order::default(),
             generators: AtomicUsize::new(0),
         }
     }
@@ -175,6 +178,13 @@ impl Dylib {
     #[inline]
     pub fn ready_name(&self, name: &str) -> Option<u64> {
         self.ready(self.session.symbols().find(name)?)
+    }
+
+    /// As [`Dylib::ready`], going on through the link order. None also if something that is not
+    /// ready, or a generator, comes first.
+    #[inline]
+    pub fn ready_in_order(&self, symbol: Symbol) -> Option<u64> {
+        self.shared.ready_in_order(symbol)
     }
 
     #[inline]
@@ -372,6 +382,7 @@ impl Dylib {
             state.open(&dylib.shared)?;
         }
         edit(&mut state.open(&self.shared)?.link_order);
+        state.show_order(self.shared.id);
         Ok(())
     }
 
@@ -391,9 +402,24 @@ impl Dylib {
     /// # Errors
     /// `DylibDefunct` of either dylib, `ForeignDylib`, `Ended`.
     pub fn add_to_link_order(&self, dylib: &Dylib, seen: Visibility) -> Result<(), SessionError> {
+        self.add_to_link_order_before(dylib, seen, None)
+    }
+
+    /// As [`Dylib::add_to_link_order`], but in front of `last` where that ends the order.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_to_link_order_before(
+        &self,
+        dylib: &Dylib,
+        seen: Visibility,
+        last: Option<&Dylib>,
+    ) -> Result<(), SessionError> {
         self.edit_link_order(&[dylib], |order| {
             if !order.iter().any(|(id, _)| *id == dylib.id()) {
-                order.push((dylib.id(), seen));
+                let is_last = |last: &Dylib| order.last().is_some_and(|(id, _)| *id == last.id());
+                let end = order.len() - usize::from(last.is_some_and(is_last));
+                order.insert(end, (dylib.id(), seen));
             }
         })
     }

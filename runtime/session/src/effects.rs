@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::error::SessionError;
 use crate::flags::Flags;
 use crate::generator::GeneratorCell;
@@ -23,9 +25,9 @@ pub(crate) type Launching = (Box<dyn Unit>, Vec<Symbol>, Launch);
 /// See the module text.
 #[derive(Default)]
 pub(crate) struct Effects {
-    pub completions: Vec<(Completion, Result<LookupResult, SessionError>)>,
+    pub completions: SmallVec<[(Completion, Result<LookupResult, SessionError>); 1]>,
     pub flags: Vec<(FlagsCompletion, FlagsResult)>,
-    pub launches: Vec<Launching>,
+    pub launches: SmallVec<[Launching; 1]>,
     /// To be dropped.
     pub units: Vec<Box<dyn Unit>>,
     /// To be told about discarded symbols.
@@ -77,14 +79,37 @@ impl Effects {
 
     /// Does everything, but with `keep` gives back one unit for the caller to
     /// run himself.
-    pub(crate) fn run_but_one(self, session: &Session, keep: bool) -> Option<Launching> {
-        for unit in self.discards {
+    pub(crate) fn run_but_one(mut self, session: &Session, keep: bool) -> Option<Launching> {
+        for unit in std::mem::take(&mut self.discards) {
             session.tell_discards(unit);
         }
-        for (completion, result) in self.completions {
+        for (completion, result) in self.completions.drain(..) {
             completion(result);
         }
-        for (completion, result) in self.flags {
+        // Most changes cause nothing else, and this is on the way of each.
+        if !self.is_usual() {
+            self.run_unusual(session);
+        }
+        let mut launches = self.launches.drain(..);
+        let kept = if keep { launches.next() } else { None };
+        for launching in launches {
+            let shared = session.clone();
+            session.spawn(move || shared.materialize(launching));
+        }
+        kept
+    }
+
+    /// Whether there is nothing for `run_unusual`.
+    fn is_usual(&self) -> bool {
+        self.flags.is_empty()
+            && self.reports.is_empty()
+            && self.events.is_empty()
+            && self.resources.is_empty()
+            && self.jobs.is_empty()
+    }
+
+    fn run_unusual(&mut self, session: &Session) {
+        for (completion, result) in self.flags.drain(..) {
             completion(result);
         }
         for error in &self.reports {
@@ -94,21 +119,14 @@ impl Effects {
             session.tracker_event(event);
         }
         // As destructors do: what was attached last goes first.
-        for resource in self.resources.into_iter().rev() {
+        for resource in self.resources.drain(..).rev() {
             resource.release();
         }
-        for job in self.jobs {
+        for job in self.jobs.drain(..) {
             let shared = session.clone();
             session.spawn(move || {
                 shared.run_job(job, false);
             });
         }
-        let mut launches = self.launches.into_iter();
-        let kept = if keep { launches.next() } else { None };
-        for launching in launches {
-            let shared = session.clone();
-            session.spawn(move || shared.materialize(launching));
-        }
-        kept
     }
 }

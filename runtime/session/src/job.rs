@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::dylib::{DylibId, Visibility};
 use crate::error::SessionError;
 use crate::flags::Flags;
@@ -25,7 +27,7 @@ pub(crate) enum Outcome {
 /// See the module text.
 pub(crate) struct Job {
     pub kind: LookupKind,
-    pub order: Vec<(DylibId, Visibility)>,
+    pub order: SmallVec<[(DylibId, Visibility); 2]>,
     pub symbols: Vec<(Symbol, Need)>,
     pub required: Required,
     pub missing: Missing,

@@ -18,7 +18,7 @@
 //! `responsibility`, `tracker`, `generator`, `alias` and `lookup` are what an
 //! embedder meets, through the handles `session` and `dylib`; `state` is the
 //! symbol tables under the one lock, with a file per kind of change; `graph`
-//! (on `forest`) decides readiness; `ready` is the lock-free table; `pool` runs
+//! (on `forest`) decides readiness; `ready` is the lock-free table, `order` the link order beside it; `pool` runs
 //! tasks; `inside` says on whose behalf; `gate` keeps a fork out of the locks; `chunked`, `slab` and `sync`
 //! carry the rest.
 
@@ -42,6 +42,7 @@ pub mod graph;
 mod inside;
 mod job;
 mod lookup;
+mod order;
 mod pool;
 mod ready;
 mod responsibility;

@@ -50,6 +50,14 @@ pub enum Ready {
     At(u64, Flags),
 }
 
+/// The place of a symbol's word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot {
+    chunk: usize,
+    leaf: usize,
+    word: usize,
+}
+
 /// See the module text.
 #[derive(Debug)]
 pub struct ReadyTable {
@@ -70,14 +78,31 @@ impl ReadyTable {
         }
     }
 
+    /// Where a symbol is, in every table.
     #[inline]
-    fn word(&self, symbol: Symbol) -> u64 {
+    pub(crate) fn spot(symbol: Symbol) -> Spot {
         let id = symbol.id();
-        match self.leaves.get(id / LEAF).and_then(OnceLock::get) {
+        let (chunk, leaf) = Chunked::<Leaf, 2>::place(id / LEAF);
+        Spot {
+            chunk,
+            leaf,
+            word: (id % LEAF) as usize,
+        }
+    }
+
+    #[inline]
+    fn word_at(&self, spot: &Spot) -> u64 {
+        let leaf = self.leaves.at(spot.chunk, spot.leaf);
+        match leaf.and_then(OnceLock::get) {
             // Acquire: pairs with the release store in `set`.
-            Some(leaf) => leaf[(id % LEAF) as usize].load(Ordering::Acquire),
+            Some(leaf) => leaf[spot.word].load(Ordering::Acquire),
             None => 0,
         }
+    }
+
+    #[inline]
+    fn word(&self, symbol: Symbol) -> u64 {
+        self.word_at(&Self::spot(symbol))
     }
 
     fn set(&self, symbol: Symbol, word: u64) {
@@ -93,7 +118,16 @@ impl ReadyTable {
     /// What is there now.
     #[inline]
     pub fn get(&self, symbol: Symbol) -> Ready {
-        let word = self.word(symbol);
+        self.get_at(&Self::spot(symbol))
+    }
+
+    /// The same, for who looks into many tables.
+    #[inline]
+    pub(crate) fn get_at(&self, spot: &Spot) -> Ready {
+        let word = self.word_at(spot);
+        if word == 0 {
+            return Ready::Undefined;
+        }
         let flags = Flags::from_bits((word >> FLAG_SHIFT) as u8 & KEPT);
         if word & READY != 0 {
             Ready::At(word & ADDRESS, flags)

@@ -58,6 +58,9 @@ struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.pool.quit();
+        for dylib in self.state.lock().dylibs.iter().flatten() {
+            dylib.shared.order.clear();
+        }
     }
 }
 
@@ -458,7 +461,7 @@ impl Session {
         let waiting = state.waiting.iter();
         waiting
             .map(|(job, symbols)| StillMissing {
-                order: job.order.clone(),
+                order: job.order.to_vec(),
                 symbols: symbols.clone(),
             })
             .collect()

@@ -25,7 +25,10 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use self::displaced::Displaced;
+use crate::alias::Aliases;
 use crate::dylib::{DylibId, DylibShared, Visibility};
 use crate::error::{Names, SessionError};
 use crate::flags::{Flags, SymbolState};
@@ -84,7 +87,7 @@ pub(crate) struct Entry {
     pub owner: Owner,
     pub node: Option<NodeId>,
     /// Who waits, with the slot of the symbol in the query.
-    pub queries: Vec<(Key, u32)>,
+    pub queries: SmallVec<[(Key, u32); 1]>,
     /// Of failed entries.
     pub error: Option<Box<SessionError>>,
 }
@@ -170,7 +173,7 @@ pub(crate) struct TrackerState {
 pub(crate) struct Query {
     pub required: Required,
     pub remaining: usize,
-    pub slots: Vec<Option<Found>>,
+    pub slots: SmallVec<[Option<Found>; 1]>,
     pub completion: Completion,
 }
 
@@ -194,7 +197,7 @@ pub(crate) struct State {
     pub waiting: Slab<(Job, Vec<Symbol>)>,
     pub waiting_for: NumberMap<Symbol, Vec<Key>>,
     /// Where aliases lead, to find cycles.
-    pub aliases: HashMap<Place, Place>,
+    pub aliases: Aliases,
     pub ended: bool,
 }
 
@@ -215,7 +218,7 @@ impl State {
             stalled: HashSet::new(),
             waiting: Slab::new(),
             waiting_for: NumberMap::default(),
-            aliases: HashMap::new(),
+            aliases: Aliases::default(),
             ended: false,
         }
     }

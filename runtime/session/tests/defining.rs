@@ -339,6 +339,33 @@ fn aliases_and_chains() {
     }
 }
 
+/// Neither the way down to the first target nor the way back needs a stack as deep as the chain.
+#[test]
+fn a_long_chain_of_aliases_is_walked_once_and_without_a_deep_stack() {
+    for jobs in [0, 2] {
+        let env = env(jobs);
+        let links: Vec<_> = (0..20_000)
+            .map(|n| env.session.intern(&format!("link{n}")))
+            .collect();
+        for pair in links.windows(2) {
+            env.dylib.alias([alias(pair[1], pair[0])]).unwrap();
+        }
+        env.dylib.define(env.plain(&[links[0]]).0).unwrap();
+        let last = links[links.len() - 1];
+        assert_eq!(env.dylib.lookup(last).unwrap(), address(links[0]));
+        // A cycle that is closed after a walk is found by the next one.
+        let [x, y, z] = ["x", "y", "z"].map(|name| env.session.intern(name));
+        env.dylib.alias([alias(x, y)]).unwrap();
+        assert!(matches!(env.failing(&[x]), SessionError::Failed { .. }));
+        env.dylib.alias([alias(y, z)]).unwrap();
+        env.dylib.alias([alias(z, y)]).unwrap();
+        let error = env.failing(&[x]);
+        let causes = std::iter::successors(std::error::Error::source(&error), |e| e.source());
+        let text: String = causes.map(ToString::to_string).collect();
+        assert!(text.contains("cycle"), "{text}");
+    }
+}
+
 #[test]
 fn reexports_materialize_what_is_asked_for() {
     let env = env(0);

@@ -9,8 +9,8 @@ use common::*;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use uruk_session::{
-    AbsoluteSymbols, Ask, Generator, Lookup, ReexportGenerator, Required, SessionError, Symbol,
-    Visibility,
+    AbsoluteSymbols, Ask, Dylib, Flags, Generator, Lookup, ReexportGenerator, Required,
+    SessionError, Symbol, Visibility,
 };
 
 fn is_foreign(result: Result<(), SessionError>) -> bool {
@@ -256,4 +256,49 @@ fn what_was_started_on_behalf_of_a_question_may_ask_again_after_it() {
             finish(responsibility);
         });
     }
+}
+
+/// What is found without a lock is what a lookup finds.
+#[test]
+fn ready_symbols_are_found_along_the_link_order_as_it_is() {
+    let env = env(0);
+    let others: Vec<_> = ["far", "near"]
+        .iter()
+        .map(|name| env.session.create_dylib(name).unwrap())
+        .collect();
+    let seen = Visibility::Exported;
+    for other in others.iter().rev() {
+        env.dylib.add_to_link_order(other, seen).unwrap();
+        other.add_to_link_order(&env.dylib, seen).unwrap();
+    }
+    let define = |dylib: &Dylib, symbol, address, flags| {
+        let unit = AbsoluteSymbols::new([(symbol, address, flags)]);
+        dylib.define(unit).unwrap();
+    };
+    define(&others[0], env.a, 1, EXPORTED);
+    assert_eq!(
+        env.dylib.ready_in_order(env.a),
+        None,
+        "it was not looked up"
+    );
+    others[0].lookup(env.a).unwrap();
+    assert_eq!(env.dylib.ready_in_order(env.a), Some(1));
+    // A hidden one is passed over, an exported one comes first, ready or not.
+    define(&others[1], env.a, 2, Flags::NONE);
+    assert_eq!(env.dylib.ready_in_order(env.a), Some(1));
+    others[1].remove(&[env.a]).unwrap();
+    define(&others[1], env.a, 3, EXPORTED);
+    assert_eq!(env.dylib.ready_in_order(env.a), None);
+    others[1].lookup(env.a).unwrap();
+    assert_eq!(env.dylib.ready_in_order(env.a), Some(3));
+    // So is the order itself, and who has a generator is asked.
+    env.dylib.remove_from_link_order(&others[1]).unwrap();
+    assert_eq!(env.dylib.ready_in_order(env.a), Some(1));
+    env.dylib.add_to_link_order(&others[1], seen).unwrap();
+    let id = env.dylib.add_generator(|_: &Ask| Ok(())).unwrap();
+    assert_eq!(env.dylib.ready_in_order(env.a), None);
+    assert!(env.dylib.remove_generator(id));
+    assert_eq!(env.dylib.ready_in_order(env.a), Some(1));
+    env.session.remove_dylibs(&others[..1]).unwrap();
+    assert_eq!(env.dylib.ready_in_order(env.a), Some(3));
 }

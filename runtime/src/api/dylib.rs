@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use uruk_base::{FunctionId, Tier};
 use uruk_codegen::Bitcode;
-use uruk_session::{DylibId, Visibility};
+use uruk_session::{DylibId, Symbol, Visibility};
 
 use crate::api::error::Error;
 use crate::api::func::{Func, Signature};
@@ -58,16 +58,18 @@ impl Dylib {
         self.dylib.name()
     }
 
-    /// Has lookups that start here go on to `other`, after what is in the order
-    /// already; once, however often it is added.
+    /// Has lookups that start here go on to `other`, after what is in the order already, but
+    /// before the process ([`Jit::process`]) where that is last; once, however often it is added.
     ///
     /// # Errors
     /// One of the dylibs was removed.
     pub fn add_to_link_order(&self, other: &Dylib) -> Result<(), Error> {
         let _busy = gate::enter();
+        let core = self.jit.core();
+        let (seen, process) = (Visibility::Exported, core.names.host());
         self.dylib
-            .add_to_link_order(&other.dylib, Visibility::Exported)?;
-        self.jit.core().retry_failed();
+            .add_to_link_order_before(&other.dylib, seen, Some(process))?;
+        core.retry_failed();
         Ok(())
     }
 
@@ -145,13 +147,43 @@ impl Dylib {
     /// [`Error::MissingSymbols`]; [`Error::Session`] with what a unit or generator failed for.
     pub fn lookup(&self, name: &str) -> Result<u64, Error> {
         let core = self.jit.core();
-        if let Some(address) = core.names.ready_address(&self.dylib, name) {
+        if let Some(address) = core.names.ready_symbol_of(&self.dylib, name) {
             return Ok(address);
         }
         let _busy = gate::enter();
         let found = core.names.try_find(&self.dylib, name)?;
         let found = found.and_then(|meaning| core.address_of_meaning(meaning));
         found.ok_or_else(|| crate::api::error::missing(name))
+    }
+
+    /// As [`Dylib::lookup`], of an interned name ([`Jit::intern`]).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lookup_symbol(&self, symbol: Symbol) -> Result<u64, Error> {
+        let core = self.jit.core();
+        match core.names.ready_symbol(&self.dylib, symbol) {
+            Some(address) => Ok(address),
+            None => self.lookup(core.names.session().name(symbol)),
+        }
+    }
+
+    /// [`Dylib::lookup_symbol`] of each, in their order.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "@a = global i32 1  @b = global i32 2")?;
+    /// let names = [jit.intern("a"), jit.intern("b")];
+    /// let addresses = jit.main().lookup_symbols(&names)?;
+    /// assert_eq!(addresses[1], jit.lookup("b")?);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there, of the first that is missing; [`Jit::lookup_all`] names all.
+    pub fn lookup_symbols(&self, symbols: &[Symbol]) -> Result<Vec<u64>, Error> {
+        let each = symbols.iter().map(|symbol| self.lookup_symbol(*symbol));
+        each.collect()
     }
 
     /// A typed function. Its type is compared with the IR's once, here; functions of units and

@@ -70,8 +70,10 @@ impl fmt::Debug for Ask {
 
 impl Drop for Ask {
     fn drop(&mut self) {
-        let _pass = gate::enter();
-        self.inner = None;
+        if self.inner.is_some() {
+            let _pass = gate::enter();
+            self.inner = None;
+        }
     }
 }
 

@@ -192,7 +192,12 @@ impl Jit {
     /// # Errors
     /// As there.
     pub fn lookup(&self, name: &str) -> Result<u64, Error> {
-        self.main().lookup(name)
+        // Without a handle of the dylib: making one counts, in words that all threads share.
+        let core = &self.shared.core;
+        match core.names.ready_symbol_of(&core.main, name) {
+            Some(address) => Ok(address),
+            None => self.main().lookup(name),
+        }
     }
 
     /// [`Dylib::function`] of [`Jit::main`].

@@ -15,7 +15,7 @@ use uruk_base::FunctionId;
 use uruk_base::locks::RwLock;
 use uruk_session::{
     AbsoluteSymbols, Ask, Dylib, Flags, Lookup, PoolConfig, Session, SessionConfig, SessionError,
-    SymbolPool, Tracker, Visibility,
+    Symbol, SymbolPool, Tracker, Visibility,
 };
 use uruk_stubs::StubTable;
 
@@ -314,6 +314,18 @@ impl Names {
     pub(crate) fn is_ready_function(&self, dylib: &Dylib, name: &str) -> bool {
         let ready = dylib.ready_name(name);
         ready.is_some_and(|address| self.stubs.function_at(address).is_some())
+    }
+
+    /// The address of what is ready in `dylib` or its link order. Takes no lock, but may
+    /// allocate: not for where handlers run.
+    pub(crate) fn ready_symbol(&self, dylib: &Dylib, symbol: Symbol) -> Option<u64> {
+        let address = dylib.ready_in_order(symbol)?;
+        self.is_final(address).then_some(address)
+    }
+
+    /// As `ready_symbol`, by name.
+    pub(crate) fn ready_symbol_of(&self, dylib: &Dylib, name: &str) -> Option<u64> {
+        self.ready_symbol(dylib, self.session.symbols().find(name)?)
     }
 
     /// Whether what the session knows by `address` is there. Takes no lock.

@@ -20,8 +20,8 @@ pub const TABLE: [Mutation; 8] = [
         "a ready symbol is read relaxed",
         READY,
         [
-            "[(id % LEAF) as usize].load(Ordering::Acquire)",
-            "[(id % LEAF) as usize].load(Ordering::Relaxed)",
+            "[spot.word].load(Ordering::Acquire)",
+            "[spot.word].load(Ordering::Relaxed)",
         ],
         "a_ready_address_is_of_finished_code",
     ),

@@ -13,6 +13,8 @@ use crate::unit::{Interface, Unit};
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 /// Up to this many symbols are compared pairwise.
 const FEW: usize = 8;
 
@@ -181,7 +183,7 @@ impl State {
             tracker,
             owner,
             node: None,
-            queries: Vec::new(),
+            queries: SmallVec::new(),
             error: None,
         };
         dylib.shared.ready.define(place.1, flags);

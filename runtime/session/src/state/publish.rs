@@ -14,6 +14,8 @@ use crate::tracker::TrackerKey;
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 impl State {
     /// The dylib and tracker of a responsibility that is not finished or defunct.
     pub(crate) fn at_work(&self, key: Key) -> Result<(DylibId, TrackerKey), SessionError> {
@@ -77,7 +79,7 @@ impl State {
         let far = [Required::Resolved, Required::Ready].map(|r| entry.satisfies(r));
         let found = entry.found(place);
         let addressless = entry.flags.contains(Flags::SIDE_EFFECTS_ONLY);
-        let mut still = Vec::new();
+        let mut still = SmallVec::new();
         for (query, slot) in waiting {
             let Some(state) = self.queries.get_mut(query) else {
                 continue;
@@ -336,7 +338,7 @@ impl State {
     /// Answers queries with an error; whether there were any.
     pub(crate) fn fail_queries(
         &mut self,
-        queries: Vec<(Key, u32)>,
+        queries: SmallVec<[(Key, u32); 1]>,
         error: &SessionError,
         effects: &mut Effects,
     ) -> bool {

@@ -295,11 +295,20 @@ impl State {
                     effects.drop_generator(cell, &shared.name);
                 }
                 shared.set_generators(0);
+                shared.order.clear();
             }
         }
         let removed: HashSet<DylibId> = dylibs.iter().map(|shared| shared.id).collect();
+        let mut shorter = Vec::new();
         for state in self.dylibs.iter_mut().flatten() {
+            let before = state.link_order.len();
             state.link_order.retain(|(id, _)| !removed.contains(id));
+            if state.link_order.len() != before {
+                shorter.push(state.shared.id);
+            }
+        }
+        for dylib in shorter {
+            self.show_order(dylib);
         }
         self.give_up_waiting(effects);
         Ok(())

@@ -14,6 +14,8 @@ use crate::symbol::Symbol;
 
 use std::sync::Arc;
 
+use smallvec::{SmallVec, smallvec};
+
 /// Where one symbol of a lookup stands.
 enum Match {
     At(Place),
@@ -57,7 +59,7 @@ impl State {
             effects.finish(job, Err(SessionError::Ended));
             return Step::Settled;
         }
-        let matches: Vec<Match> = job
+        let matches: SmallVec<[Match; 2]> = job
             .symbols
             .iter()
             .map(|(symbol, _)| self.find(&job, *symbol))
@@ -236,8 +238,8 @@ impl State {
     /// Everything is there: takes what is far enough, waits for the rest.
     fn lodge(&mut self, job: Job, matches: &[Match], effects: &mut Effects) {
         let required = job.required;
-        let mut slots = vec![None; job.symbols.len()];
-        let mut waits = Vec::new();
+        let mut slots = smallvec![None; job.symbols.len()];
+        let mut waits: SmallVec<[_; 2]> = SmallVec::new();
         for (slot, found) in matches.iter().enumerate() {
             let Match::At(place) = found else { continue };
             let Some(entry) = self.entry(*place) else {

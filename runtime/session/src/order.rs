@@ -1,0 +1,74 @@
+//! Where lookups that start at a dylib go on, as ready lookups read it: without a lock.
+//!
+//! The link order itself is under the session's lock (`state.rs`); this is a copy of it with the
+//! dylibs' own parts, which a change of the order replaces as a whole. A reader sees the one or
+//! the other.
+//!
+//! Two dylibs may be in each other's order, so the copies can hold each other: they are emptied
+//! when their dylib is removed, and with the session.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::dylib::{DylibId, DylibShared, Visibility};
+use crate::ready::{Ready, ReadyTable};
+use crate::state::State;
+use crate::symbol::Symbol;
+
+/// See the module text.
+#[derive(Default)]
+pub(crate) struct Order(ArcSwap<Vec<(Arc<DylibShared>, Visibility)>>);
+
+impl fmt::Debug for Order {
+    /// Not the dylibs: they may be in each other's order.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Order({} dylibs)", self.0.load().len())
+    }
+}
+
+impl Order {
+    /// Lets go of the dylibs.
+    pub(crate) fn clear(&self) {
+        self.0.store(Arc::default());
+    }
+}
+
+impl DylibShared {
+    /// The address of a symbol that is ready where a lookup that starts here finds it: in this
+    /// dylib or in its link order. `None` if it is not, or if a generator would have to be asked
+    /// before.
+    #[inline]
+    pub(crate) fn ready_in_order(&self, symbol: Symbol) -> Option<u64> {
+        let spot = ReadyTable::spot(symbol);
+        let step = |shared: &DylibShared, seen: Visibility| match shared.ready.get_at(&spot) {
+            Ready::At(address, flags) if seen.sees(flags) => Some(Some(address)),
+            Ready::Defined(flags) if seen.sees(flags) => Some(None),
+            Ready::Undefined if shared.has_generators() => Some(None),
+            _ => None,
+        };
+        if let Some(answer) = step(self, Visibility::All) {
+            return answer;
+        }
+        let order = self.order.0.load();
+        order
+            .iter()
+            .find_map(|(shared, seen)| step(shared, *seen))?
+    }
+}
+
+impl State {
+    /// Has ready lookups see the link order of a dylib as it is now.
+    pub(crate) fn show_order(&self, id: DylibId) {
+        let Some(state) = self.dylib(id) else {
+            return;
+        };
+        let others = state.link_order.iter().filter(|(other, _)| *other != id);
+        let order = others.filter_map(|(other, seen)| {
+            let shared = &self.dylib(*other)?.shared;
+            Some((Arc::clone(shared), *seen))
+        });
+        state.shared.order.0.store(Arc::new(order.collect()));
+    }
+}
