@@ -78,7 +78,7 @@ pub use crate::tiers::Tiers;
 pub use crate::told::event::{Event, Hit, Listener, Tier};
 pub use crate::told::stats::{MemoryStats, Stats, StatsFormat, TierStats};
 pub use crate::told::tools::ToolSettings;
-pub use crate::units::{LazyObject, Members};
+pub use crate::units::{Code, LazyObject, Members, Reference};
 pub use crate::version::failed::{FailedCall, FailedCallHandler, FailureHandler};
 pub use inkwell;
 pub use uruk_base::{FunctionId, VersionId};

@@ -182,3 +182,17 @@ fn other_engines_run_the_same_module() {
         assert!(line.ends_with(" 610"), "{line}");
     }
 }
+
+#[test]
+fn formulas_are_units() {
+    let lines = "f(x) = g(x) * 2 + 1\nf(3)\ng(x) = x * x\nf(3)\nf(x) = g(x + 1) - (x + g(2))\n\
+                 h(x) = f(x) * f(g(x))\nh(2)\ng(x) = x + 10\nf(5)\ng(x = 3\n";
+    let text = run(env!("CARGO_BIN_EXE_units"), &[], lines.as_bytes());
+    let answers: Vec<&str> = text.lines().filter(|line| !line.starts_with('>')).collect();
+    let [missing, nineteen, h, f, wrong] = answers[..] else {
+        panic!("{text}")
+    };
+    assert!(missing.contains("g"), "{missing}");
+    assert_eq!((nineteen, h, f), ("19", "51", "-1"), "{text}");
+    assert!(wrong.starts_with("error: "), "{wrong}");
+}

@@ -11,7 +11,7 @@ use crate::api::dylib::Dylib;
 use crate::api::error::Error;
 use crate::api::jit::{Jit, WeakJit};
 use crate::fork::gate;
-use crate::units::BodyNames;
+use crate::units::{BodyNames, LazyObject};
 
 /// Something that defines symbols when they are asked for: a language's own functions, an object,
 /// bytes that an assembler made.
@@ -293,13 +293,31 @@ impl Responsibility {
     /// replaced. Its memory is the session's and goes with the tracker, code when no thread can
     /// return into it. Constructors run at the next [`Jit::initialize`].
     ///
+    /// If something that it refers to is not defined now, all who wait are told, and it is linked
+    /// by the next lookup, or first call, of one of the symbols that finds it defined.
+    ///
     /// # Errors
-    /// No object for this machine, a promised symbol that it does not define, a missing or
-    /// duplicate symbol, or the tracker was removed. It was failed with that.
+    /// No object for this machine, a promised symbol that it does not define, a duplicate symbol,
+    /// or the tracker was removed: it was failed with that. A missing symbol.
     pub fn link(self, name: &str, object: impl Into<Arc<[u8]>>) -> Result<(), Error> {
-        let _pass = gate::enter();
-        let core = Arc::clone(self.jit.core());
-        core.link_for(self, name, object.into())
+        let dylib = self.dylib();
+        let object = LazyObject::again(name, object.into(), self.symbols());
+        match object.missing(&dylib) {
+            Ok(missing) if missing.is_empty() => {
+                let core = Arc::clone(self.jit.core());
+                let _pass = gate::enter();
+                core.link_for(self, name, object.into_bytes())
+            }
+            Ok(missing) => {
+                let error = SessionError::not_found(&dylib.dylib, missing);
+                self.fail_retryable(error.clone(), object)?;
+                Err(error.into())
+            }
+            Err(error) => {
+                self.fail(error.clone());
+                Err(error)
+            }
+        }
     }
 
     /// The symbols cannot be defined: they have failed, and so has what depends on them. The

@@ -10,6 +10,7 @@
 //! | file | holds |
 //! |---|---|
 //! | [`adapter`] | what the session sees of a unit and of its stubs |
+//! | [`code`] | bytes of embedders as objects |
 //! | [`bodies`] | names of bodies, and what stands behind such a stub |
 //! | [`call`] | a first call, from the body's name to the slot |
 //! | [`hands`] | threads on which code of embedders runs that nobody waits on |
@@ -27,6 +28,7 @@ mod adapter;
 mod archive;
 mod bodies;
 mod call;
+mod code;
 pub(crate) mod hands;
 mod link;
 mod object;
@@ -44,6 +46,7 @@ use crate::removal::life::Life;
 pub use self::archive::Members;
 pub(crate) use self::bodies::{BodyNames, UnitBody, shown};
 pub(crate) use self::call::compile_now;
+pub use self::code::{Code, Reference};
 pub use self::object::LazyObject;
 
 use self::adapter::{Adapter, Stubs};

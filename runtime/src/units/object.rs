@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use uruk_link::{Binding, Graph, Kind as LinkKind, Object};
-use uruk_session::{Flags, Interface, SessionError, Symbol};
+use uruk_session::{Flags, Interface, Symbol};
 
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
@@ -66,10 +66,27 @@ impl LazyObject {
         })
     }
 
+    /// An object that is to define what is left of a responsibility.
+    pub(crate) fn again(name: &str, bytes: Arc<[u8]>, symbols: &[(Symbol, Flags)]) -> LazyObject {
+        let is_init = |flags: Flags| flags.contains(Flags::SIDE_EFFECTS_ONLY);
+        let init = symbols.iter().find(|(_, flags)| is_init(*flags));
+        let others = symbols.iter().filter(|(_, flags)| !is_init(*flags));
+        LazyObject {
+            name: name.to_owned(),
+            bytes,
+            symbols: others.copied().collect(),
+            init: init.map(|(symbol, _)| *symbol),
+        }
+    }
+
     /// The same, with constructors that `init` stands for.
     pub(crate) fn with_init(mut self, init: Symbol) -> LazyObject {
         self.init = Some(init);
         self
+    }
+
+    pub(crate) fn into_bytes(self) -> Arc<[u8]> {
+        self.bytes
     }
 
     /// What it needs and nobody in the search order of `dylib` defines.
@@ -97,26 +114,9 @@ impl Unit for LazyObject {
     }
 
     fn materialize(self: Box<Self>, responsibility: Responsibility) {
-        let dylib = responsibility.dylib();
-        match self.missing(&dylib) {
-            Ok(missing) if missing.is_empty() => {
-                let LazyObject { name, bytes, .. } = *self;
-                // Whoever waits is told.
-                let _ = responsibility.link(&name, bytes);
-            }
-            Ok(missing) => {
-                let error = SessionError::not_found(&dylib.dylib, missing);
-                let own = responsibility.symbols().iter().copied();
-                let own = own.filter(|(symbol, _)| Some(*symbol) != self.init);
-                let unit = LazyObject {
-                    symbols: own.collect(),
-                    ..*self
-                };
-                // Only if it was removed meanwhile, and then nobody waits.
-                let _ = responsibility.fail_retryable(error, unit);
-            }
-            Err(error) => responsibility.fail(error),
-        }
+        let LazyObject { name, bytes, .. } = *self;
+        // Whoever waits is told.
+        let _ = responsibility.link(&name, bytes);
     }
 
     fn discard(&mut self, _: &Dylib, symbol: Symbol) {

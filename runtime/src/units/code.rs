@@ -1,0 +1,190 @@
+//! Machine code from an assembler or a compiler of one's own, as an object that can be linked.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use object::write::{Object, Relocation, StandardSection, Symbol, SymbolId, SymbolSection};
+use object::{
+    Architecture, BinaryFormat, Endianness, RelocationFlags, SymbolFlags, SymbolKind, SymbolScope,
+    elf,
+};
+
+use crate::api::error::Error;
+
+/// How bytes refer to a symbol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reference {
+    /// Four bytes: the distance of a `call` or `jmp` from its end.
+    Call,
+    /// Four bytes: the distance from their end, by which an instruction reaches data that is near
+    /// (`[rip + X]`): of the same object.
+    Near,
+    /// Four bytes: the distance from their end to a word that holds the symbol's address, for data
+    /// that may be anywhere (`mov reg, [rip + X]`).
+    AddressWord,
+    /// Eight bytes: the symbol's address.
+    Address,
+}
+
+impl Reference {
+    fn relocation(self) -> (elf::RelocationType, i64) {
+        match self {
+            Reference::Call => (elf::R_X86_64_PLT32, -4),
+            Reference::Near => (elf::R_X86_64_PC32, -4),
+            Reference::AddressWord => (elf::R_X86_64_GOTPCREL, -4),
+            Reference::Address => (elf::R_X86_64_64, 0),
+        }
+    }
+}
+
+/// Functions and data as bytes, with references to symbols, to be made one object of: what
+/// [`Responsibility::link`](crate::Responsibility::link) and
+/// [`Dylib::add_object`](crate::Dylib::add_object) take.
+///
+/// Functions have no unwind information: no exception or panic may pass through them.
+///
+/// ```
+/// use uruk::{Code, Jit, Reference};
+///
+/// let mut code = Code::new();
+/// code.data("base", &40_u64.to_le_bytes(), 8, false);
+/// // mov rax, [rip + base]; add rax, 2; ret
+/// code.function("answer", &[0x48, 0x8b, 0x05, 0, 0, 0, 0, 0x48, 0x83, 0xc0, 2, 0xc3]);
+/// code.refer(3, Reference::Near, "base");
+/// let jit = Jit::new()?;
+/// jit.add_object("answer.o", code.finish()?)?;
+/// // SAFETY: the function above.
+/// let answer = unsafe { jit.function::<extern "C" fn() -> i64>("answer")? };
+/// assert_eq!(answer.call(), 42);
+/// # Ok::<(), uruk::Error>(())
+/// ```
+pub struct Code {
+    object: Object<'static>,
+    symbols: HashMap<String, SymbolId>,
+    /// Section and start of what was added last.
+    last: Option<(StandardSection, u64)>,
+    references: Vec<(StandardSection, u64, Reference, String)>,
+}
+
+impl Default for Code {
+    fn default() -> Code {
+        Code::new()
+    }
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Code")
+            .field("symbols", &self.symbols.len())
+            .field("references", &self.references.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Code {
+    /// Nothing yet.
+    pub fn new() -> Code {
+        Code {
+            object: Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little),
+            symbols: HashMap::new(),
+            last: None,
+            references: Vec::new(),
+        }
+    }
+
+    /// Adds a function. Its bytes are found at a multiple of 16.
+    pub fn function(&mut self, name: &str, bytes: &[u8]) -> &mut Code {
+        self.add(StandardSection::Text, SymbolKind::Text, name, bytes, 16)
+    }
+
+    /// Adds a variable, or a constant, whose address is a multiple of `align`.
+    pub fn data(&mut self, name: &str, bytes: &[u8], align: u64, constant: bool) -> &mut Code {
+        let section = match constant {
+            // Addresses in it are written before it is closed for writing.
+            true => StandardSection::ReadOnlyDataWithRel,
+            false => StandardSection::Data,
+        };
+        self.add(section, SymbolKind::Data, name, bytes, align)
+    }
+
+    fn add(
+        &mut self,
+        section: StandardSection,
+        kind: SymbolKind,
+        name: &str,
+        bytes: &[u8],
+        align: u64,
+    ) -> &mut Code {
+        let id = self.object.section_id(section);
+        let at = self.object.append_section_data(id, bytes, align);
+        let place = SymbolSection::Section(id);
+        let symbol = self.symbol(name, place, at, bytes.len() as u64, kind);
+        self.symbols.insert(name.to_owned(), symbol);
+        self.last = Some((section, at));
+        self
+    }
+
+    fn symbol(
+        &mut self,
+        name: &str,
+        section: SymbolSection,
+        value: u64,
+        size: u64,
+        kind: SymbolKind,
+    ) -> SymbolId {
+        self.object.add_symbol(Symbol {
+            name: name.as_bytes().to_vec(),
+            value,
+            size,
+            kind,
+            scope: SymbolScope::Dynamic,
+            weak: false,
+            section,
+            flags: SymbolFlags::None,
+        })
+    }
+
+    /// Says that the bytes at `offset` of what was added last refer to a symbol: of this object, or
+    /// whatever is found by that name.
+    pub fn refer(&mut self, offset: u64, how: Reference, name: &str) -> &mut Code {
+        if let Some((section, start)) = self.last {
+            let reference = (section, start + offset, how, name.to_owned());
+            self.references.push(reference);
+        }
+        self
+    }
+
+    /// The object.
+    ///
+    /// # Errors
+    /// A reference lies behind the bytes it is in.
+    pub fn finish(mut self) -> Result<Vec<u8>, Error> {
+        let fail = |message: String| Error::Layer {
+            layer: "code",
+            file: String::from("an object"),
+            message,
+        };
+        for (section, offset, how, name) in std::mem::take(&mut self.references) {
+            let symbol = match self.symbols.get(&name) {
+                Some(symbol) => *symbol,
+                None => {
+                    let outside = SymbolSection::Undefined;
+                    let symbol = self.symbol(&name, outside, 0, 0, SymbolKind::Unknown);
+                    self.symbols.insert(name, symbol);
+                    symbol
+                }
+            };
+            let (r_type, addend) = how.relocation();
+            let section = self.object.section_id(section);
+            let relocation = Relocation {
+                offset,
+                symbol,
+                addend,
+                flags: RelocationFlags::Elf { r_type },
+            };
+            let added = self.object.add_relocation(section, relocation);
+            added.map_err(|cause| fail(cause.to_string()))?;
+        }
+        self.object.write().map_err(|cause| fail(cause.to_string()))
+    }
+}
