@@ -10,9 +10,11 @@ use uruk_tiering::{Entry, Purpose, VersionError};
 use super::bodies::UnitBody;
 use crate::api::error::Error;
 use crate::core::{Body, Core};
+use crate::fork::gate;
 
 /// Has the unit of a function materialize its body now, on this thread, unless it has code.
 pub(crate) fn compile_now(core: &Arc<Core>, id: FunctionId, body: &UnitBody) -> Result<(), Error> {
+    let _pass = gate::enter();
     match core.stubs.entry(id) {
         Some(_) => Ok(()),
         None => core.materialize_body(id, body),
@@ -25,7 +27,7 @@ impl Core {
     pub(crate) fn answer_from_unit(self: &Arc<Self>, id: FunctionId, body: UnitBody) {
         let core = Arc::clone(self);
         self.hands.start(move || {
-            let _pass = crate::fork::gate::enter();
+            let _pass = gate::enter();
             if let Err(cause) = core.materialize_body(id, &body)
                 && core.stubs.entry(id).is_none()
             {
