@@ -54,6 +54,7 @@ pub use crate::api::func::{Func, FuncOnlyThread, Signature, Value};
 pub use crate::api::jit::{Jit, JitBuilder};
 pub use crate::api::tracker::{Removal, Tracker};
 pub use crate::guest::exit::register_exit_handler;
+pub use crate::guest::preempt::gates::{GATE_COUNT, GATES};
 pub use crate::guest::program::{Mode, Program, ProgramOptions};
 pub use crate::load::room::needs_low_addresses;
 pub use crate::load::untrusted::{Rejection, Untrusted};

@@ -129,6 +129,10 @@ struct Run {
     /// as the dynamic loader takes it, such as `libz.so.1`. May be given several times.
     #[arg(short, long, value_name = "NAME")]
     library: Vec<String>,
+    /// Leave shared libraries the functions they would call without the program, where it
+    /// defines some of the same names.
+    #[arg(long)]
+    no_preempt: bool,
     /// Log what happens on standard error; twice for more.
     #[arg(short, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -311,6 +315,7 @@ fn run_program(run: Run) -> i32 {
         trace: run.trace,
         report: run.report,
         dump_asm: run.dump_asm,
+        preempt_libraries: !run.no_preempt,
     };
     let mut tools = ToolSettings::default();
     tools.perf_map = run.perf_map;

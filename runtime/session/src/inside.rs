@@ -82,6 +82,11 @@ thread_local! {
     static INSIDE: RefCell<Option<Arc<Question>>> = const { RefCell::new(None) };
 }
 
+/// Makes what is kept here on the calling thread.
+pub(crate) fn prepare() {
+    INSIDE.with(|_| ());
+}
+
 /// The question this thread works for.
 pub(crate) fn now() -> Option<Arc<Question>> {
     INSIDE.with(|inside| inside.borrow().clone())
