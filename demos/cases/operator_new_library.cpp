@@ -1,5 +1,4 @@
 // A replaced operator new is the library's, too: libstdc++ allocates by it.
-// known-failure: libraries of the process keep the operator new they were linked with
 #include <cstdio>
 #include <cstdlib>
 #include <new>

@@ -69,6 +69,7 @@ pub use crate::api::unit::{
     DependenceGroup, Flags, Interface, Resource, Responsibility, Symbol, Unit,
 };
 pub use crate::guest::exit::register_exit_handler;
+pub use crate::guest::preempt::gates::{GATE_COUNT, GATES};
 pub use crate::guest::program::{Mode, Program, ProgramOptions};
 pub use crate::load::room::needs_low_addresses;
 pub use crate::load::untrusted::{Rejection, Untrusted};

@@ -57,6 +57,14 @@ pub(crate) fn enter() {
     );
 }
 
+/// Makes what [`guard`] and readers keep on the calling thread, which has destructors. The C
+/// library notes these under the dynamic loader's lock, so a thread that answers first calls
+/// does it at its start: a constructor of a library that is being opened may wait for it.
+pub fn prepare_thread() {
+    HANDLER.with(|_| ());
+    BORROWED.with(|_| ());
+}
+
 /// Runs `work`. If LLVM reports a fatal error in it, `on_fatal` is called with LLVM's
 /// message, and the calling thread never returns.
 ///

@@ -134,6 +134,10 @@ struct Run {
     /// A folder to look for libraries in, before those of the system.
     #[arg(short = 'L', long = "library-path", value_name = "FOLDER")]
     library_path: Vec<PathBuf>,
+    /// Leave shared libraries the functions they would call without the program, where it
+    /// defines some of the same names.
+    #[arg(long)]
+    no_preempt: bool,
     /// Log what happens on standard error; twice for more.
     #[arg(short, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -345,6 +349,7 @@ fn run_program(run: Run) -> i32 {
         trace: run.trace,
         report: run.report,
         dump_asm: run.dump_asm,
+        preempt_libraries: !run.no_preempt,
     };
     let mut tools = ToolSettings::default();
     tools.perf_map = run.perf_map;

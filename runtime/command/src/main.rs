@@ -8,6 +8,7 @@
 #![no_main]
 
 mod cli;
+mod gates;
 mod memory;
 
 use std::ffi::{c_char, c_int, c_void};

@@ -100,6 +100,11 @@ impl Behalf {
     }
 }
 
+/// Makes what is kept here on the calling thread.
+pub(crate) fn prepare() {
+    INSIDE.with(|_| ());
+}
+
 /// The question this thread works for.
 pub(crate) fn now() -> Option<Arc<Question>> {
     INSIDE.with(|inside| inside.borrow().clone())

@@ -61,7 +61,7 @@ pub use flags::{Flags, SymbolState};
 pub use generator::{Ask, Generator, GeneratorId};
 pub use inside::Behalf;
 pub use lookup::{Found, Lookup, LookupFuture, LookupKind, LookupResult, Missing, Need, Required};
-pub use pool::{Pool, PoolConfig};
+pub use pool::{Pool, PoolConfig, prepare_thread};
 pub use responsibility::{DependenceGroup, Responsibility};
 pub use session::{Session, SessionConfig, StillMissing, WeakSession};
 pub use symbol::{Symbol, SymbolPool};

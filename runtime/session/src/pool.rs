@@ -87,6 +87,12 @@ mod own {
 }
 use own::{DEPTH, SAKE, WORKER};
 
+/// Makes what lookups keep on the calling thread and has destructors: the C library notes
+/// these under the dynamic loader's lock, which a thread may hold that waits for this one.
+pub fn prepare_thread() {
+    SAKE.with(|_| crate::inside::prepare());
+}
+
 /// Swaps the innermost wait and puts the old one back when dropped.
 struct Sake(Option<Arc<Waiter>>);
 

@@ -24,7 +24,7 @@ pub(crate) mod thread;
 pub(crate) mod unseen;
 
 use std::cell::Cell;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::sync::{Arc, MutexGuard, Once, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -107,7 +107,9 @@ pub(crate) fn wait_at_exit() {
 }
 
 thread_local! {
-    static FORK: Cell<Option<ForkState>> = const { Cell::new(None) };
+    /// It has no destructor, which the C library would note under the dynamic loader's lock:
+    /// whoever has that, for as long as constructors of a library run, may wait for the fork.
+    static FORK: Cell<Option<ManuallyDrop<ForkState>>> = const { Cell::new(None) };
     static BARE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -187,11 +189,11 @@ unsafe extern "C" fn before_fork() {
         _closed: closed,
         _shield: shield,
     };
-    FORK.with(|cell| cell.set(Some(state)));
+    FORK.set(Some(ManuallyDrop::new(state)));
 }
 
 unsafe extern "C" fn in_parent() {
-    if let Some(state) = FORK.with(Cell::take) {
+    if let Some(state) = FORK.take().map(ManuallyDrop::into_inner) {
         uruk_unwind::after_fork();
         state
             .members
@@ -201,7 +203,7 @@ unsafe extern "C" fn in_parent() {
 }
 
 unsafe extern "C" fn in_child() {
-    if let Some(state) = FORK.with(Cell::take) {
+    if let Some(state) = FORK.take().map(ManuallyDrop::into_inner) {
         unseen::mark();
         made_in_child(state);
     }

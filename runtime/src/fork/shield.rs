@@ -129,6 +129,24 @@ pub(crate) fn is_interruptible() -> bool {
     !NEVER.get() && RAISED.get() == 0
 }
 
+/// Where `RAISED` and `NEVER` lie, from a thread's `fs` on, the same on all threads: in an
+/// executable, whose thread-locals are right below that place. `None` in a library that was
+/// opened late, whose are elsewhere on each thread.
+pub(crate) fn marks() -> Option<(i32, i32)> {
+    /// Thread-locals of what is loaded at the start lie within this many bytes.
+    const STATIC: u64 = 1 << 20;
+    let own: u64;
+    // SAFETY: reads the first word at `fs`, which by the x86-64 psABI holds its own address.
+    unsafe { std::arch::asm!("mov {}, fs:[0]", out(reg) own, options(nostack, readonly)) };
+    let from = |place: u64| {
+        let below = own.checked_sub(place)?;
+        (below <= STATIC).then_some(-(below as i32))
+    };
+    let raised = RAISED.with(|cell| cell.as_ptr() as u64);
+    let never = NEVER.with(|cell| cell.as_ptr() as u64);
+    Some((from(raised)?, from(never)?))
+}
+
 /// Blocks what is not [`OPEN`], and keeps the mask there was.
 fn block() {
     let before = change(libc::SIG_BLOCK, BLOCKED);

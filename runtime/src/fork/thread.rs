@@ -130,6 +130,8 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     let mark = threads::mark_ours();
     // Parking needs a handle, which is made when it is first asked for.
     drop(std::thread::current());
+    uruk_codegen::fatal::prepare_thread();
+    uruk_session::prepare_thread();
     threads::STARTING.fetch_sub(1, Ordering::Relaxed);
     drop(pass);
     live(&*run);

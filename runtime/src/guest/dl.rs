@@ -2,13 +2,14 @@
 //!
 //! A natively linked program that exports its symbols finds them in the global
 //! scope; JIT'd code must find them there too. Libraries that call `dlsym`
-//! themselves are not affected.
+//! themselves find what stands for the program there ([`preempt`]).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use crate::fork::gate;
 use crate::fork::shield::Shield;
+use crate::guest::preempt;
 
 /// What the guest's view of the dynamic loader asks the session.
 pub(crate) trait Symbols: Send + Sync {
@@ -84,7 +85,12 @@ pub(crate) unsafe extern "C" fn guest_dlsym(
     // A handler's first call may have a worker ask the loader, too.
     let _shield = Shield::raise();
     // SAFETY: by the caller's promise.
-    unsafe { libc::dlsym(handle, name) }
+    let found = unsafe { libc::dlsym(handle, name) };
+    match found.is_null() || name.is_null() || !is_global(handle) {
+        true => found,
+        // SAFETY: a C string by the caller's promise.
+        false => preempt::behind_gate(unsafe { CStr::from_ptr(name) }, found as u64) as *mut c_void,
+    }
 }
 
 /// `dladdr` as guest code sees it.

@@ -172,6 +172,24 @@ unsafe fn link_map(handle: *mut c_void) -> Option<LinkMap> {
     (failed == 0).then(|| unsafe { *map.assume_init() })
 }
 
+/// Where the library behind a handle is loaded.
+///
+/// # Safety
+/// 1. The handle is open.
+pub(crate) unsafe fn base_of(handle: *mut c_void) -> Option<u64> {
+    // SAFETY: duty 1.
+    unsafe { link_map(handle) }.map(|map| map.base)
+}
+
+/// Where its dynamic section is, which tells it from all other libraries.
+///
+/// # Safety
+/// 1. The handle is open.
+pub(crate) unsafe fn dynamic_of(handle: *mut c_void) -> Option<u64> {
+    // SAFETY: duty 1.
+    unsafe { link_map(handle) }.map(|map| map.dynamic as u64)
+}
+
 impl Exports {
     /// The tables, and the names of what the library needs.
     ///

@@ -2,7 +2,8 @@
 //! would get it from the static part of its executable: thread-local storage,
 //! `atexit` and friends; and functions that are ours to know of: `makecontext`, those of signals,
 //! those that copy the process, those that have something called at the end of a thread or of
-//! the process, and `dlsym`, which knows the program's own symbols.
+//! the process, and `dlopen` and `dlsym`, which know the program's own symbols. And what
+//! libraries get from the program: its names, as those of an executable ([`preempt`]).
 //!
 //! Everything here may be called by guest code on any thread at any time, from
 //! signal handlers too where the native counterpart allows it.
@@ -14,6 +15,7 @@ pub(crate) mod exit;
 mod exports;
 mod keys;
 mod phdr;
+pub(crate) mod preempt;
 pub(crate) mod process;
 mod processes;
 pub(crate) mod program;
@@ -45,6 +47,7 @@ pub(crate) fn overrides() -> Vec<(&'static str, u64)> {
     let mut symbols: Vec<(&'static str, u64)> = vec![
         ("__tls_get_addr", tls::tls_get_addr as *const () as u64),
         ("dlsym", dl::guest_dlsym as *const () as u64),
+        ("dlopen", preempt::guest_dlopen as *const () as u64),
         (
             "dl_iterate_phdr",
             phdr::guest_dl_iterate_phdr as *const () as u64,

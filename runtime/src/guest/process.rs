@@ -14,7 +14,7 @@ use uruk_base::locks::Mutex;
 
 use crate::api::error::Error;
 use crate::guest::executable::Executable;
-use crate::guest::exports::{Export, Scope, ask_loader};
+use crate::guest::exports::{Export, Scope, ask_loader, dynamic_of};
 
 /// Libraries a compiler driver links by default for C, C++ and Rust programs.
 const DEFAULT_LIBRARIES: [&str; 5] = [
@@ -116,6 +116,15 @@ impl Process {
         let name = CString::new(name).ok()?;
         let mut libraries = self.libraries.iter();
         libraries.find_map(|library| library.find_exported(&name))
+    }
+
+    /// The dynamic sections of the libraries, which tell them from all others.
+    pub(crate) fn dynamics(&self) -> Vec<u64> {
+        let libraries = self.libraries.iter();
+        // SAFETY: handles that stay open.
+        libraries
+            .filter_map(|library| unsafe { dynamic_of(library.handle) })
+            .collect()
     }
 
     /// The (module, offset) pair of a library's thread-local variable.

@@ -17,7 +17,8 @@ use crate::api::error::Error;
 use crate::api::jit::Jit;
 use crate::core::Core;
 use crate::fork::gate;
-use crate::guest::{dl, exit, threads, tls};
+use crate::guest::preempt::Exported;
+use crate::guest::{dl, exit, preempt, threads, tls};
 use crate::load::Source;
 use crate::load::hooks::Hooks;
 use crate::told::recording;
@@ -48,6 +49,11 @@ pub struct ProgramOptions {
     pub report: Option<PathBuf>,
     /// Functions whose disassembly is printed on standard error once compiled.
     pub dump_asm: Vec<String>,
+    /// Whether names that the program exports count for the shared libraries of the process,
+    /// as they do where it is the executable: what these call by such a name is the program's,
+    /// and what is opened later finds it. Allocation functions (`malloc`, `operator new`)
+    /// count only in an executable that exports gates for them, as the command does.
+    pub preempt_libraries: bool,
 }
 
 impl Default for ProgramOptions {
@@ -59,6 +65,7 @@ impl Default for ProgramOptions {
             trace: None,
             report: None,
             dump_asm: Vec::new(),
+            preempt_libraries: false,
         }
     }
 }
@@ -69,6 +76,7 @@ pub struct Program {
     _jit: Jit,
     core: Arc<Core>,
     hooks: Hooks,
+    exported: Option<Exported>,
     options: ProgramOptions,
     file: PathBuf,
     entry: u64,
@@ -130,11 +138,15 @@ impl Program {
                 eprintln!("uruk: no function `{name}` to disassemble");
             }
         }
+        let preempts = options.preempt_libraries;
+        core.warn_of_interposers(&image, |name| preempts && preempt::is_seen(name));
         let hooks = Hooks::of(&core, &image, &started);
+        let exported = preempts.then(|| Exported::of(&core, &image));
         Ok(Program {
             _jit: jit.clone(),
             core,
             hooks,
+            exported,
             options,
             file,
             entry,
@@ -190,6 +202,12 @@ impl Program {
             let _ = AT_EXIT.set(at_exit);
             on_exit(write_outputs, std::ptr::null_mut());
             exit::atexit(run_at_exit);
+            let busy = gate::enter();
+            match self.exported {
+                Some(exported) => exported.begin(&self.core),
+                None => preempt::leave_to_libraries(),
+            }
+            drop(busy);
             let envp = environ.cast::<*const c_char>();
             self.hooks.run_constructors(argc, argv.as_ptr(), envp);
             let status = uruk_stubs::call_main(self.entry, argc, argv.as_ptr(), envp);

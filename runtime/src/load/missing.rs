@@ -30,12 +30,13 @@ const INTERPOSERS: [&str; 12] = [
 
 impl Core {
     /// Says which definitions a natively linked program would impose on libraries and
-    /// this one does not: libraries of the process keep calling their own.
-    pub(super) fn warn_of_interposers(&self, image: &Image) {
+    /// this one does not, but for those that libraries `see`: of others the process's libraries
+    /// keep calling their own.
+    pub(crate) fn warn_of_interposers(&self, image: &Image, see: impl Fn(&str) -> bool) {
         for (_, module) in &image.modules {
             for info in &module.readers.summary().symbols {
                 let defined = matches!(info.linkage, Linkage::Strong | Linkage::Weak);
-                if defined && INTERPOSERS.contains(&&*info.name) {
+                if defined && INTERPOSERS.contains(&&*info.name) && !see(&info.name) {
                     let file = module.readers.bitcode().name();
                     let symbol = &info.name;
                     warn!(

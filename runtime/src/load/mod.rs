@@ -151,7 +151,6 @@ impl Core {
         }
         let image = self.bind(tracker, image, &object_symbols, mode)?;
         Counters::add_time(&self.counters.load_ns, start);
-        self.warn_of_interposers(&image);
         info!(
             modules = image.modules.len(),
             objects = image.objects.len(),

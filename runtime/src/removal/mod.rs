@@ -164,6 +164,7 @@ impl Core {
             let loaded = self.load_and_start(&own, names, vec![source.clone()], Mode::Lazy);
             match loaded {
                 Ok((image, started)) => {
+                    self.warn_of_interposers(&image, |_| false);
                     if let Err(cause) = self.keep_remaining(&own, &image.life, &remaining) {
                         remaining.remove();
                         return Err(cause);

@@ -1,0 +1,387 @@
+//! The allocation functions of a process that runs a program with its own.
+//!
+//! Natively the executable's `malloc` and `operator new` are everybody's: the C library's, the
+//! C++ library's, those of plugins and of their constructors. Here the executable is the
+//! runtime. So the command exports all names of the two families itself, and the dynamic
+//! loader binds every library to these *gates*, one opened later too, before its constructors
+//! run. A gate is `mov r9, [rsp]; jmp [word]`: the return address becomes a sixth argument,
+//! which the functions themselves do not look at. The words hold:
+//!
+//! | until | the word holds | cost of a call |
+//! |---|---|---|
+//! | the program is loaded | [`gate`], which notes each block that is handed out | some ns |
+//! | its end, if the program defines none of the family | the function of the C or C++ library | one jump |
+//! | its end, if it does | [`gate`], which decides | some ns |
+//! | its end, if it is a form of `operator new` that only calls one the program defines | the C++ library's function | one jump |
+//!
+//! What is decided, once the program defines names of a family:
+//!
+//! - *Who allocates.* The process's own function, if the thread is the runtime's or inside it
+//!   (it has a shield), or if the caller is the runtime, LLVM, what only LLVM needs, or the
+//!   dynamic loader, by the return address. Guest code never runs on those threads, and a
+//!   compile never waits for a compile. Else the program's.
+//! - *Who frees.* The runtime's blocks go back to the process's own functions, on whatever
+//!   thread: each is noted ([`Blocks`](super::blocks::Blocks)), from the process's first on. A
+//!   block that is not noted is the program's affair; if a thread of the runtime frees that, it
+//!   is given up, as guest code must not run there.
+//!
+//! The program may build on the process's functions (`dlsym(RTLD_NEXT, "malloc")`,
+//! `__libc_malloc`), which are reached past the gates, and leave names of a family out, which
+//! then are the process's: what either returns is not noted, and is released by what the
+//! program defines, as natively.
+//!
+//! `operator delete` of the process's own is `free`, in libstdc++ as in libc++; a block of its
+//! `operator new` is released through the gate of `free`, as it was made through that of
+//! `malloc`.
+
+use std::ffi::{CStr, CString, c_void};
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+use super::blocks::Blocks;
+use crate::fork::shield;
+
+/// What a function does with blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Returns one.
+    Allocates,
+    /// Writes one to where its first argument points; zero if it did.
+    Stores,
+    /// Takes one.
+    Frees,
+    /// Takes one and returns one.
+    Reallocates,
+    /// Looks at one.
+    Measures,
+}
+
+/// The families; a block goes back to the one it is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Malloc,
+    New,
+}
+
+use Family::{Malloc, New};
+use Kind::{Allocates, Frees, Measures, Reallocates, Stores};
+
+macro_rules! gates {
+    ($(($index:literal, $name:literal, $family:expr, $kind:expr)),* $(,)?) => {
+        /// How many gates there are.
+        pub const GATE_COUNT: usize = [$($index),*].len();
+        const NAMES: [&CStr; GATE_COUNT] = [$($name),*];
+        const FAMILIES: [Family; GATE_COUNT] = [$($family),*];
+        const KINDS: [Kind; GATE_COUNT] = [$($kind),*];
+        /// Where the gates jump to.
+        #[doc(hidden)]
+        pub static GATES: [AtomicPtr<c_void>; GATE_COUNT] =
+            [$(AtomicPtr::new(gate::<$index> as *const () as *mut c_void)),*];
+    };
+}
+
+const FREE: usize = 1;
+
+gates![
+    (0, c"malloc", Malloc, Allocates),
+    (1, c"free", Malloc, Frees),
+    (2, c"calloc", Malloc, Allocates),
+    (3, c"realloc", Malloc, Reallocates),
+    (4, c"memalign", Malloc, Allocates),
+    (5, c"aligned_alloc", Malloc, Allocates),
+    (6, c"posix_memalign", Malloc, Stores),
+    (7, c"valloc", Malloc, Allocates),
+    (8, c"pvalloc", Malloc, Allocates),
+    (9, c"malloc_usable_size", Malloc, Measures),
+    (10, c"_Znwm", New, Allocates),
+    (11, c"_Znam", New, Allocates),
+    (12, c"_ZnwmRKSt9nothrow_t", New, Allocates),
+    (13, c"_ZnamRKSt9nothrow_t", New, Allocates),
+    (14, c"_ZnwmSt11align_val_t", New, Allocates),
+    (15, c"_ZnamSt11align_val_t", New, Allocates),
+    (16, c"_ZnwmSt11align_val_tRKSt9nothrow_t", New, Allocates),
+    (17, c"_ZnamSt11align_val_tRKSt9nothrow_t", New, Allocates),
+    (18, c"_ZdlPv", New, Frees),
+    (19, c"_ZdaPv", New, Frees),
+    (20, c"_ZdlPvm", New, Frees),
+    (21, c"_ZdaPvm", New, Frees),
+    (22, c"_ZdlPvRKSt9nothrow_t", New, Frees),
+    (23, c"_ZdaPvRKSt9nothrow_t", New, Frees),
+    (24, c"_ZdlPvSt11align_val_t", New, Frees),
+    (25, c"_ZdaPvSt11align_val_t", New, Frees),
+    (26, c"_ZdlPvmSt11align_val_t", New, Frees),
+    (27, c"_ZdaPvmSt11align_val_t", New, Frees),
+    (28, c"_ZdlPvSt11align_val_tRKSt9nothrow_t", New, Frees),
+    (29, c"_ZdaPvSt11align_val_tRKSt9nothrow_t", New, Frees),
+];
+
+/// Allocation functions by their first three arguments; what they do not take they ignore.
+type Function = unsafe extern "C-unwind" fn(usize, usize, usize) -> usize;
+
+/// The process's own functions, once asked for.
+static OWN: [AtomicUsize; GATE_COUNT] = [const { AtomicUsize::new(0) }; GATE_COUNT];
+/// The program's, zero for those it does not define.
+static PROGRAMS: [AtomicUsize; GATE_COUNT] = [const { AtomicUsize::new(0) }; GATE_COUNT];
+/// Whether the program's count: set once, after the words above and [`RUNTIME`] were written
+/// (release, with the acquire in [`decides`]).
+static DECIDES: AtomicBool = AtomicBool::new(false);
+/// Whether the executable has gates: set by the first call through one.
+static USED: AtomicBool = AtomicBool::new(false);
+/// Text whose calls are the runtime's, by its starts.
+static RUNTIME: OnceLock<Vec<Range<u64>>> = OnceLock::new();
+
+static MALLOC_BLOCKS: Blocks = Blocks::new();
+static NEW_BLOCKS: Blocks = Blocks::new();
+
+unsafe extern "C" {
+    fn __libc_malloc();
+    fn __libc_free();
+    fn __libc_calloc();
+    fn __libc_realloc();
+    fn __libc_memalign();
+    fn __libc_valloc();
+    fn __libc_pvalloc();
+}
+
+/// Which gate `name` is.
+pub(super) fn index_of(name: &str) -> Option<usize> {
+    NAMES
+        .iter()
+        .position(|own| own.to_bytes() == name.as_bytes())
+}
+
+/// Whether this executable exports gates, and its libraries call them.
+pub(super) fn are_there() -> bool {
+    USED.load(Ordering::Relaxed)
+}
+
+/// The process's own function behind `address`, if that is a gate: by name the two are one.
+pub(crate) fn behind(name: &CStr, address: u64) -> Option<u64> {
+    let index = NAMES.iter().position(|own| *own == name)?;
+    let name = CString::from(name);
+    // SAFETY: a C string.
+    let gate = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) } as u64;
+    (are_there() && gate == address).then(|| own(index) as u64)
+}
+
+/// Finds the process's own functions of the C++ library, faster than asking the loader does.
+pub(super) fn find_own(find: impl Fn(&str) -> Option<u64>) {
+    let names = NAMES.iter().zip(&OWN).zip(&FAMILIES);
+    for ((name, own), _) in names.filter(|(_, family)| **family == New) {
+        if own.load(Ordering::Relaxed) == 0
+            && let Some(found) = name.to_str().ok().and_then(&find)
+        {
+            own.store(found as usize, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Ends the time in which all blocks are noted. `programs` has the program's functions by
+/// gate; `runtime` is the text whose calls are the runtime's. Before the program runs.
+pub(super) fn open(programs: &[(usize, u64)], mut runtime: Vec<Range<u64>>) {
+    runtime.sort_by_key(|range| range.start);
+    // Only the first program of a process has its functions called by others.
+    if !are_there() || RUNTIME.set(runtime).is_err() {
+        return;
+    }
+    for &(index, address) in programs {
+        PROGRAMS[index].store(address as usize, Ordering::Relaxed);
+    }
+    DECIDES.store(true, Ordering::Release);
+    for index in 0..GATE_COUNT {
+        let (defines, family) = (
+            |gate: usize| programs.iter().any(|&(own, _)| own == gate),
+            FAMILIES[index],
+        );
+        let whole = programs.iter().any(|&(own, _)| FAMILIES[own] == family);
+        let forwards = !defines(index) && forwards_to(index).is_some_and(defines);
+        let own = own(index);
+        if own != 0 && (!whole || forwards) {
+            GATES[index].store(own as *mut c_void, Ordering::Release);
+        }
+    }
+}
+
+/// The gate through which the C++ library's form allocates, if it is not that itself. It may
+/// jump there: with nothing between the two, the return address remains that of who called.
+fn forwards_to(index: usize) -> Option<usize> {
+    match index {
+        11..=13 => Some(10),
+        15..=17 => Some(14),
+        _ => None,
+    }
+}
+
+/// The process's own function of a gate; zero if its libraries have none.
+fn own(index: usize) -> usize {
+    let known = OWN[index].load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    // `dlsym` itself allocates, so what it needs is known without it.
+    let found = match index {
+        0 => __libc_malloc as *const () as usize,
+        FREE => __libc_free as *const () as usize,
+        2 => __libc_calloc as *const () as usize,
+        3 => __libc_realloc as *const () as usize,
+        4 => __libc_memalign as *const () as usize,
+        7 => __libc_valloc as *const () as usize,
+        8 => __libc_pvalloc as *const () as usize,
+        // SAFETY: a C string; the first definition behind the executable's.
+        _ => unsafe { libc::dlsym(libc::RTLD_NEXT, NAMES[index].as_ptr()) as usize },
+    };
+    OWN[index].store(found, Ordering::Relaxed);
+    found
+}
+
+/// Calls one.
+///
+/// # Safety
+/// 1. `function` is zero, or an allocation function that may be called so.
+unsafe fn call(function: usize, a: usize, b: usize, c: usize) -> usize {
+    if function == 0 {
+        return 0;
+    }
+    // SAFETY: duty 1; a function of up to three words, which ignores the others.
+    unsafe { std::mem::transmute::<usize, Function>(function)(a, b, c) }
+}
+
+/// Whether the program's functions count already.
+fn decides() -> bool {
+    DECIDES.load(Ordering::Acquire)
+}
+
+/// Whether guest code must not run on this thread now.
+fn inside() -> bool {
+    !shield::is_interruptible()
+}
+
+/// Whether a call from `from` is the runtime's.
+fn is_runtimes(from: usize) -> bool {
+    let from = from as u64;
+    let ranges = RUNTIME.get().map_or(&[][..], Vec::as_slice);
+    let behind = ranges.partition_point(|range| range.start <= from);
+    behind != 0 && from < ranges[behind - 1].end
+}
+
+fn blocks(index: usize) -> &'static Blocks {
+    match FAMILIES[index] {
+        Malloc => &MALLOC_BLOCKS,
+        New => &NEW_BLOCKS,
+    }
+}
+
+/// Where all calls of a family go while blocks are noted: arguments, and who called.
+///
+/// # Safety
+/// 1. As the function of that name.
+unsafe extern "C-unwind" fn gate<const INDEX: usize>(
+    a: usize,
+    b: usize,
+    c: usize,
+    _: usize,
+    _: usize,
+    from: usize,
+) -> usize {
+    if !USED.load(Ordering::Relaxed) {
+        USED.store(true, Ordering::Relaxed);
+    }
+    // SAFETY: duty 1.
+    unsafe {
+        match KINDS[INDEX] {
+            Allocates | Stores => allocate(INDEX, [a, b, c], from),
+            Frees => {
+                free(INDEX, [a, b, c]);
+                0
+            }
+            Reallocates => reallocate(INDEX, [a, b, c], from),
+            Measures => {
+                let programs = PROGRAMS[INDEX].load(Ordering::Relaxed);
+                match programs == 0 || blocks(INDEX).holds(a) {
+                    true => call(own(INDEX), a, b, c),
+                    // Nothing of it can be promised.
+                    false if inside() => 0,
+                    false => call(programs, a, b, c),
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// 1. As the function of that gate.
+unsafe fn allocate(index: usize, [a, b, c]: [usize; 3], from: usize) -> usize {
+    let runtimes = !decides() || inside() || is_runtimes(from);
+    let programs = PROGRAMS[index].load(Ordering::Relaxed);
+    // SAFETY: duty 1.
+    unsafe {
+        if !runtimes {
+            let chosen = if programs == 0 { own(index) } else { programs };
+            return call(chosen, a, b, c);
+        }
+        let result = call(own(index), a, b, c);
+        let block = match KINDS[index] {
+            Stores if result != 0 => 0,
+            Stores => *(a as *const usize),
+            _ => result,
+        };
+        if block == 0 || blocks(index).note(block) {
+            return result;
+        }
+        // A block that cannot be noted cannot be told from the program's.
+        call(own(FREE), block, 0, 0);
+        match KINDS[index] {
+            Stores => libc::ENOMEM as usize,
+            _ => 0,
+        }
+    }
+}
+
+/// # Safety
+/// 1. As the function of that gate.
+unsafe fn free(index: usize, [a, b, c]: [usize; 3]) {
+    let noted = a != 0 && blocks(index).take(a);
+    let programs = PROGRAMS[index].load(Ordering::Relaxed);
+    // SAFETY: duty 1.
+    unsafe {
+        if noted && FAMILIES[index] == New {
+            free(FREE, [a, 0, 0]);
+        } else if noted || programs == 0 || !decides() {
+            call(own(index), a, b, c);
+        } else if !inside() {
+            call(programs, a, b, c);
+        }
+    }
+}
+
+/// # Safety
+/// 1. As the function of that gate.
+unsafe fn reallocate(index: usize, [a, b, c]: [usize; 3], from: usize) -> usize {
+    if a == 0 {
+        // SAFETY: duty 1; of null it allocates.
+        return unsafe { allocate(index, [a, b, c], from) };
+    }
+    let blocks = blocks(index);
+    let noted = blocks.take(a);
+    let programs = PROGRAMS[index].load(Ordering::Relaxed);
+    // SAFETY: duty 1.
+    unsafe {
+        if !noted && programs != 0 && decides() {
+            if !inside() {
+                return call(programs, a, b, c);
+            }
+            // How long a block of the program's is only its own functions know.
+            *libc::__errno_location() = libc::ENOMEM;
+            return 0;
+        }
+        let made = call(own(index), a, b, c);
+        // Where it cannot be noted the program's function gets to see it; it moved, so there
+        // is no way back.
+        let stays = if made == 0 && b != 0 { a } else { made };
+        if noted && stays != 0 {
+            blocks.note(stays);
+        }
+        made
+    }
+}

@@ -1,0 +1,407 @@
+//! What the program exports counts for shared libraries, as an executable's names do natively.
+//!
+//! Natively the dynamic loader looks names up in the executable first. Here the executable is
+//! the runtime, so what it would have done is done in three ways:
+//!
+//! | who looks up | which names | how |
+//! |---|---|---|
+//! | any library, always | `malloc`, `operator new` and their families | the command exports them ([`gates`]) |
+//! | libraries opened later, `dlsym(RTLD_DEFAULT)` | those no library loaded before defines | a library that stands for the program ([`stand_in`]) |
+//! | libraries loaded at the start, and after each `dlopen` of the program's | all others | the words of their relocations are written again ([`loaded`]) |
+//!
+//! Exported is each function and variable of the program's image with default visibility, as
+//! with `-rdynamic`: which names a linker would have exported for the libraries on its command
+//! line only that command line tells. What is written is the canonical address, so whatever
+//! compiles, moves or replaces a function later is seen by libraries too.
+//!
+//! Libraries differ by who else calls them:
+//! - The *runtime's*, which are the executable, LLVM and what only these need, and the dynamic
+//!   loader: nothing of theirs is written.
+//! - *Shared* ones, such as the C and C++ library: functions are reached through thunks that
+//!   lead threads of the runtime to what was there before. Where nothing was, a weak reference,
+//!   it stays so.
+//! - The *program's*, and all that are opened later.
+//!
+//! A definition of the program's that is equal to all others by the rules of C++ (templates,
+//! inline functions) does not replace one that a library has itself: the library has made its
+//! own variable ready already. Thread-locals are not exported.
+//!
+//! Versions of names do not matter, as they do not natively: the program's names have none, and
+//! the loader binds what asks for a version to a name without one, if that comes first.
+//!
+//! What stays different from a native start: libraries loaded at the start have run their
+//! constructors with their own definitions; so have those opened later, if the name is one that
+//! another library had before and not an allocation function. A function of the program's
+//! compares unequal to what a shared library takes for its address, if that is a thunk, and so
+//! does an allocation function that the program leaves out. What a library opens by itself is
+//! written to when the program next opens something. In a namespace made by `dlmopen` nothing
+//! is.
+
+mod blocks;
+pub(crate) mod gates;
+mod loaded;
+mod opened;
+mod stand_in;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::{CStr, CString};
+use std::ops::Range;
+use std::sync::PoisonError;
+
+use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind, SymbolScope};
+use tracing::{debug, warn};
+use uruk_codegen::{Kind, Linkage, SymbolId};
+
+pub(crate) use self::opened::guest_dlopen;
+
+use self::loaded::{Loaded, Word, closure};
+use self::stand_in::{Marks, NameKind, StandIn, Thunk};
+use crate::core::Core;
+use crate::fork::{LAST_COMPILES, gate, shield};
+use crate::load::function_base;
+use crate::load::image::Image;
+use crate::load::names::Definition;
+
+/// The dynamic loader's own name.
+const LOADER: &str = "ld-linux-x86-64.so.2";
+
+/// By which libraries open others, or look names up in all there are.
+const OPENERS: [&CStr; 4] = [c"dlopen", c"dlsym", c"dlvsym", c"dlmopen"];
+
+/// What the program offers to libraries.
+pub(crate) struct Exported {
+    /// By name; in order, so that a run is like the next.
+    names: BTreeMap<CString, Export>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Export {
+    address: u64,
+    function: bool,
+    /// Whether all definitions of it are equal.
+    equal: bool,
+}
+
+/// What a file says of a name that it exports.
+struct Meaning {
+    function: bool,
+    equal: bool,
+}
+
+/// What an object file exports.
+fn exported_by<'a>(object: &'a object::File<'a>) -> impl Iterator<Item = (&'a str, Meaning)> {
+    object.symbols().filter_map(|symbol| {
+        let exported = symbol.is_definition() && symbol.scope() == SymbolScope::Dynamic;
+        let name = exported.then(|| symbol.name().ok())??;
+        let section = symbol.section_index();
+        let section = section.and_then(|index| object.section_by_index(index).ok());
+        // C++ has its equal definitions in groups; nothing else tells.
+        let grouped = section.is_some_and(|section| match section.flags() {
+            SectionFlags::Elf { sh_flags, .. } => {
+                sh_flags & object::elf::SHF_GROUP == object::elf::SHF_GROUP
+            }
+            _ => false,
+        });
+        let meaning = Meaning {
+            function: symbol.kind() == SymbolKind::Text,
+            equal: symbol.is_weak() && grouped,
+        };
+        Some((name, meaning))
+    })
+}
+
+impl Exported {
+    /// What the files of `image` export.
+    pub(crate) fn of(core: &Core, image: &Image) -> Exported {
+        let mut found: HashMap<Box<str>, Meaning> = HashMap::new();
+        for (_, module) in &image.modules {
+            let plan = module.plan();
+            let summary = module.readers.summary();
+            for (index, info) in summary.symbols.iter().enumerate() {
+                let id = SymbolId(index as u32);
+                let import = plan.import(id);
+                let local = info.hidden || info.linkage == Linkage::Local;
+                if import.defined && !local && info.kind != Kind::ThreadLocal {
+                    let function = function_base(summary, id).is_some();
+                    let equal = info.odr;
+                    found.insert(import.name.clone(), Meaning { function, equal });
+                }
+            }
+        }
+        for (_, bytes) in &image.objects {
+            // It was linked, so it can be read.
+            if let Ok(object) = object::File::parse(&**bytes) {
+                for (name, meaning) in exported_by(&object) {
+                    found.entry(name.into()).or_insert(meaning);
+                }
+            }
+        }
+        let names = found.into_iter().filter_map(|(name, meaning)| {
+            let address = match core.names.find_own(&core.main, &name)? {
+                Definition::Function { id } => core.stubs.stub_address(id),
+                Definition::Address(address) => address,
+                Definition::Tls { .. } => return None,
+            };
+            let name = CString::new(&*name).ok()?;
+            let Meaning { function, equal } = meaning;
+            let export = Export {
+                address,
+                function,
+                equal,
+            };
+            Some((name, export))
+        });
+        Exported {
+            names: names.collect(),
+        }
+    }
+
+    /// From now on libraries call what the program exports. Before the program runs, once in a
+    /// process, under a pass.
+    pub(crate) fn begin(self, core: &Core) {
+        let (loaded, _) = loaded::all();
+        let process = core.process.read().unwrap_or_else(PoisonError::into_inner);
+        let parts = Parts::of(&loaded, &process.dynamics());
+        gates::find_own(|name| process.find(name));
+        drop(process);
+        let gates: Vec<_> = self
+            .names
+            .iter()
+            .filter_map(|(name, export)| {
+                let index = gates::index_of(name.to_str().ok()?)?;
+                export.function.then_some((index, export.address))
+            })
+            .collect();
+        gates::open(&gates, parts.runtimes_text(&loaded));
+        let mut writes = Writes::default();
+        let wanted = Wanted::new(&self.names);
+        for (index, one) in loaded.iter().enumerate() {
+            if !parts.runtimes.contains(&index) {
+                let shared = !parts.programs.contains(&index);
+                writes.collect(&self.names, &wanted, one, index, shared);
+            }
+        }
+        // Else it is made when the program first opens a library.
+        let at_once = writes.opens || !writes.thunks.is_empty();
+        let stand_in = at_once.then(|| stand_in_for(&self.names, &writes.thunks));
+        let made = stand_in.as_ref().and_then(Option::as_ref);
+        let thunks = made.map(|made| &made.thunks[..]);
+        writes.write(&loaded, thunks);
+        if writes.lazy {
+            // The loader may have been about to write what it had found for a thread of the
+            // runtime, which is done with it now.
+            gate::settle(LAST_COMPILES);
+            writes.write(&loaded, thunks);
+        }
+        let handle = stand_in.map(|made| made.map(|made| made.handle));
+        opened::begin(self.names, handle, &loaded);
+    }
+}
+
+/// Opens the library that stands for the program.
+fn stand_in_for(names: &BTreeMap<CString, Export>, thunks: &[Thunk]) -> Option<StandIn> {
+    let bind = stand_in::Name {
+        name: opened::BIND,
+        address: opened::bind_opened as *const () as u64,
+        kind: NameKind::Resolver,
+    };
+    let names = names.iter().map(|(name, export)| stand_in::Name {
+        name,
+        address: export.address,
+        kind: match export.function {
+            true => NameKind::Function,
+            false => NameKind::Variable,
+        },
+    });
+    let names: Vec<_> = names.chain([bind]).collect();
+    // Without marks nothing can tell the runtime's threads, and there are no thunks.
+    let marks = shield::marks();
+    let thunks = if marks.is_some() { thunks } else { &[] };
+    let (raised, never) = marks.unwrap_or_default();
+    let made = stand_in::open(&names, thunks, Marks { raised, never });
+    if made.is_none() {
+        warn!("libraries opened later do not find the program's names: no library can be made");
+    }
+    made
+}
+
+/// A set of names that tells quickly most of those that are not in it: one bit for each hash.
+struct Wanted(Box<[u64; 1 << 10]>);
+
+impl Wanted {
+    fn new(names: &BTreeMap<CString, Export>) -> Wanted {
+        let mut wanted = Wanted(Box::new([0; 1 << 10]));
+        let names = names.keys().map(CString::as_c_str);
+        for name in names.chain(OPENERS) {
+            let (word, bit) = Wanted::place(name);
+            wanted.0[word] |= bit;
+        }
+        wanted
+    }
+
+    fn may_hold(&self, name: &CStr) -> bool {
+        let (word, bit) = Wanted::place(name);
+        self.0[word] & bit != 0
+    }
+
+    fn place(name: &CStr) -> (usize, u64) {
+        let step = |hash: u32, &byte: &u8| hash.wrapping_mul(33) ^ u32::from(byte);
+        let hash = name.to_bytes().iter().fold(5381, step);
+        let hash = (hash ^ hash >> 16) as usize;
+        ((hash >> 6) % (1 << 10), 1 << (hash % 64))
+    }
+}
+
+/// Libraries by who calls them, as indexes.
+struct Parts {
+    runtimes: HashSet<usize>,
+    programs: HashSet<usize>,
+}
+
+impl Parts {
+    /// `allowed` are the dynamic sections of libraries that the program was linked with.
+    fn of(loaded: &[Loaded], allowed: &[u64]) -> Parts {
+        let mut runtimes = closure(loaded, [0]);
+        let roots = loaded.iter().enumerate();
+        let roots = roots.filter(|(_, one)| allowed.contains(&one.dynamic));
+        let mut programs = closure(loaded, roots.map(|(index, _)| index));
+        let is_loader = |&index: &usize| loaded[index].name == LOADER;
+        let loader = (0..loaded.len()).find(is_loader);
+        let shared: Vec<_> = runtimes.intersection(&programs).copied().collect();
+        for index in shared {
+            runtimes.remove(&index);
+            programs.remove(&index);
+        }
+        if let Some(loader) = loader {
+            programs.remove(&loader);
+            runtimes.insert(loader);
+        }
+        Parts { runtimes, programs }
+    }
+
+    fn runtimes_text(&self, loaded: &[Loaded]) -> Vec<Range<u64>> {
+        let text = |&index: &usize| loaded[index].executable.clone();
+        self.runtimes.iter().flat_map(text).collect()
+    }
+}
+
+/// No program's names count for libraries in this process: its allocation functions are those
+/// of its libraries again. Before the program runs.
+pub(crate) fn leave_to_libraries() {
+    gates::open(&[], Vec::new());
+}
+
+/// What a word is to hold.
+enum Value {
+    Address(u64),
+    /// The thunk with this index.
+    Thunk(usize),
+}
+
+/// Words to be written.
+#[derive(Default)]
+struct Writes {
+    /// By library: address, value, and what is added to it.
+    words: BTreeMap<usize, Vec<(u64, Value, i64)>>,
+    thunks: Vec<Thunk>,
+    thunk_indexes: HashMap<Thunk, usize>,
+    /// Whether the loader has yet to fill in one of them.
+    lazy: bool,
+    /// Whether a library may look for the program's names by itself.
+    opens: bool,
+}
+
+impl Writes {
+    /// Adds the words of a library for which the program's names count.
+    fn collect(
+        &mut self,
+        names: &BTreeMap<CString, Export>,
+        wanted: &Wanted,
+        library: &Loaded,
+        index: usize,
+        shared: bool,
+    ) {
+        let each = |word: Word<'_>| {
+            if !wanted.may_hold(word.name) {
+                return;
+            }
+            self.opens |= OPENERS.contains(&word.name);
+            let Some(export) = names.get(word.name) else {
+                return;
+            };
+            let is_gate = || gates::index_of(word.name.to_str().unwrap_or_default()).is_some();
+            let settled = export.equal && word.own || word.holds == export.address;
+            if settled || is_gate() {
+                return;
+            }
+            let value = match shared && export.function {
+                false => Value::Address(export.address),
+                true => match before(&word) {
+                    0 => return,
+                    old => Value::Thunk(self.thunk(Thunk {
+                        new: export.address,
+                        old,
+                    })),
+                },
+            };
+            self.lazy |= word.lazy;
+            let words = self.words.entry(index).or_default();
+            words.push((word.address, value, word.addend));
+        };
+        // SAFETY: those loaded at the start stay; no other is unloaded under the loader's lock.
+        unsafe { library.each_word(each) };
+    }
+
+    fn thunk(&mut self, thunk: Thunk) -> usize {
+        *self.thunk_indexes.entry(thunk).or_insert_with(|| {
+            self.thunks.push(thunk);
+            self.thunks.len() - 1
+        })
+    }
+
+    /// Writes them; those of thunks only if there are.
+    fn write(&self, loaded: &[Loaded], thunks: Option<&[u64]>) {
+        for (&index, words) in &self.words {
+            let values = words.iter().filter_map(|(address, value, addend)| {
+                let value = match value {
+                    Value::Address(address) => *address,
+                    Value::Thunk(index) => *thunks?.get(*index)?,
+                };
+                Some((*address, value.wrapping_add_signed(*addend)))
+            });
+            let values: Vec<_> = values.collect();
+            let library = &loaded[index];
+            debug!(
+                library = library.name,
+                words = values.len(),
+                "the program's names count"
+            );
+            // SAFETY: it is loaded, as for `collect`; the words are its own, and hold what the loader
+            // would have written with the program as the executable, or a thunk that leads
+            // there.
+            if !unsafe { library.write(&values) } {
+                warn!(library = library.name, "its calls do not reach the program");
+            }
+        }
+    }
+}
+
+/// What calls through a word reach before it is written; zero if nothing.
+fn before(word: &Word<'_>) -> u64 {
+    match word.lazy {
+        // Code that looks the name up would write the word again.
+        // SAFETY: a C string.
+        true => unsafe { libc::dlsym(libc::RTLD_DEFAULT, word.name.as_ptr()) as u64 },
+        false => word.holds,
+    }
+}
+
+/// Whether libraries see a definition of `name` by a program for which its names count.
+pub(crate) fn is_seen(name: &str) -> bool {
+    gates::index_of(name).is_none() || gates::are_there()
+}
+
+/// What guest code gets for a name that the loader found at `address` in the global scope.
+pub(crate) fn behind_gate(name: &CStr, address: u64) -> u64 {
+    gates::behind(name, address).unwrap_or(address)
+}
