@@ -43,6 +43,16 @@ impl Bitcode {
         })
     }
 
+    /// True if structs have names in it, as far as it can be read.
+    pub(crate) fn names_structs(&self) -> bool {
+        self.structure().is_ok_and(|structure| structure.names_structs)
+    }
+
+    /// True for a clone.
+    pub(crate) fn is(&self, other: &Bitcode) -> bool {
+        Arc::ptr_eq(&self.structure, &other.structure)
+    }
+
     /// Parses IR text and keeps its bitcode.
     ///
     /// # Errors

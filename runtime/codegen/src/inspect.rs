@@ -51,11 +51,11 @@ impl Reader {
             return Ok(());
         };
         let checked = self
-            .bitcode
+            .bitcode()
             .structure()?
-            .check_body(&self.bitcode.bytes, index as usize);
+            .check_body(self.bitcode().bytes(), index as usize);
         checked.map_err(|cause| CodegenError::Malformed {
-            module: self.bitcode.name().to_owned(),
+            module: self.name().to_owned(),
             bit: cause.bit,
             block: cause.block,
             message: format!("in the body of `{}`, {}", value_name(function), cause.what),

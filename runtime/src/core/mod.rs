@@ -13,7 +13,9 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use uruk_base::FunctionId;
 use uruk_base::locks::{Mutex, RwLock};
-use uruk_codegen::{Bitcode, CodegenError, FactStore, ModulePlan, ReaderPool, SymbolId};
+use uruk_codegen::{
+    Bitcode, CodegenError, FactStore, ModulePlan, ReaderPool, ReadingRoom, SymbolId,
+};
 use uruk_heap::{Heap, HeapConfig};
 use uruk_link::{Need, Resolved};
 use uruk_session::Dylib;
@@ -69,10 +71,10 @@ pub(crate) struct Module {
 }
 
 impl Module {
-    /// Reads the symbol table of `bitcode`; up to `readers` workers can compile from
-    /// it at once.
-    pub(crate) fn new(bitcode: Bitcode, readers: usize, dylib: &Dylib) -> Result<Module, Error> {
-        let readers = ReaderPool::new(bitcode, readers)?;
+    /// Reads the symbol table of `bitcode`; as many workers can compile from it at once as
+    /// `core` has.
+    pub(crate) fn new(bitcode: Bitcode, core: &Core, dylib: &Dylib) -> Result<Module, Error> {
+        let readers = ReaderPool::new(bitcode, core.readers(), &core.reading_room)?;
         Ok(Module {
             readers,
             plan: RwLock::default(),
@@ -136,7 +138,7 @@ impl Module {
                 })
             };
             let of = Arc::clone(module);
-            let found = sacrificial("uruk-types", lost, move || Ok(of.readers.reader()?.types()))?;
+            let found = sacrificial("uruk-types", lost, move || Ok(of.readers.faithful()?.types()))?;
             let _ = module.types.set(found);
         }
         let types = module.types.get().map_or(&[][..], Vec::as_slice);
@@ -194,6 +196,7 @@ pub(crate) struct Core {
     pub(crate) images: AtomicU64,
     pub(crate) functions: RwLock<Vec<Option<Body>>>,
     pub(crate) objects: Objects,
+    reading_room: Arc<ReadingRoom>,
     bodies: RwLock<Bodies>,
     pub(crate) counters: Counters,
     pub(crate) events: Events,
@@ -272,6 +275,7 @@ impl Core {
             untrusted: OnceLock::new(),
             functions: RwLock::default(),
             objects: Objects::default(),
+            reading_room: ReadingRoom::new(),
             bodies: RwLock::default(),
             counters: Counters::default(),
             events: Events::default(),

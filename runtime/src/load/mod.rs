@@ -124,7 +124,7 @@ impl Core {
                     continue;
                 }
             };
-            let mut module = Module::new(bitcode, self.readers(), dylib)?;
+            let mut module = Module::new(bitcode, self, dylib)?;
             module.life = Arc::clone(&life);
             modules.push((file, Arc::new(module)));
         }
