@@ -160,7 +160,7 @@ fn cycles(count: u64) {
         if (number + 1) % part == 0 {
             let each = |seconds: f64| seconds * 1e6 / part as f64;
             println!(
-                "cycles to {}: {:.0} us processor time each (add {:.0}, call {:.0}, remove {:.0}), wall {:.0}; grew by {} KB",
+                "cycles to {}: {:.0} us processor time each (add {:.0}, call {:.0}, remove {:.0}), wall {:.0}; grew by {} KB to {:?}",
                 number + 1,
                 each(processor() - before.1),
                 each(steps[0]),
@@ -168,6 +168,12 @@ fn cycles(count: u64) {
                 each(steps[2]),
                 each(before.2.elapsed().as_secs_f64()),
                 resident() as i64 / 1024 - before.0 as i64 / 1024,
+                std::fs::read_to_string("/proc/self/status")
+                    .unwrap_or_default()
+                    .lines()
+                    .filter(|line| line.starts_with("RssAnon") || line.starts_with("RssShmem"))
+                    .map(|line| line.replace([' ', '\t'], ""))
+                    .collect::<Vec<_>>(),
             );
             steps = [0.0; 3];
             before = (resident(), processor(), Instant::now());
