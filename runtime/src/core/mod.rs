@@ -68,6 +68,15 @@ pub(crate) struct Module {
     interprocedural: OnceLock<Option<String>>,
     /// The types of its symbols as LLVM writes them, once asked for.
     types: OnceLock<Vec<Arc<str>>>,
+    end: gate::End,
+}
+
+/// What goes with a module takes locks of the session. Whoever drops the last handle has a
+/// pass until all fields are gone.
+impl Drop for Module {
+    fn drop(&mut self) {
+        self.end.begin();
+    }
 }
 
 impl Module {
@@ -88,6 +97,7 @@ impl Module {
             definitions: OnceLock::new(),
             interprocedural: OnceLock::new(),
             types: OnceLock::new(),
+            end: gate::End::default(),
         })
     }
 
