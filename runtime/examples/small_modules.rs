@@ -81,7 +81,10 @@ fn resident() -> u64 {
         .map(|key| {
             let line = text.lines().find_map(|line| line.strip_prefix(key));
             let number = line.and_then(|line| line.split_whitespace().next());
-            number.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0) * 1024
+            number
+                .and_then(|text| text.parse::<u64>().ok())
+                .unwrap_or(0)
+                * 1024
         })
         .sum()
 }

@@ -45,7 +45,8 @@ impl Bitcode {
 
     /// True if structs have names in it, as far as it can be read.
     pub(crate) fn names_structs(&self) -> bool {
-        self.structure().is_ok_and(|structure| structure.names_structs)
+        self.structure()
+            .is_ok_and(|structure| structure.names_structs)
     }
 
     /// True for a clone.
@@ -60,9 +61,14 @@ impl Bitcode {
     pub fn from_ir_text(name: &str, text: &str) -> Result<Bitcode, CodegenError> {
         let context = LlvmContext::new();
         let module = parse(&context, name, text)?;
+        Ok(Bitcode::write(name, &module))
+    }
+
+    /// The bitcode of a module all of which was read.
+    pub(crate) fn write(name: &str, module: &OwnedModule) -> Bitcode {
         // SAFETY: a live module; the buffer is ours.
         let out = unsafe { Buffer::from_raw(LLVMWriteBitcodeToMemoryBuffer(module.raw())) };
-        Ok(Bitcode::new(name, out.bytes()))
+        Bitcode::new(name, out.bytes())
     }
 
     /// The input's name, for messages.

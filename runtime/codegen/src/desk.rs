@@ -22,7 +22,7 @@ use crate::context::LlvmContext;
 use crate::emit::Emitter;
 use crate::error::CodegenError;
 use crate::extract::AttributeKinds;
-use crate::reader::Opened;
+use crate::opened::Opened;
 use crate::warm;
 
 /// Bytes of bitcode up to which a module is read at shared desks: reading it again takes no

@@ -42,6 +42,9 @@ impl Reader {
     /// Checks the bits of a body before LLVM reads them. Bodies are in the order of
     /// definitions, as are functions.
     pub(crate) fn check_structure(&self, function: LLVMValueRef) -> Result<(), CodegenError> {
+        if self.is_whole() {
+            return Ok(());
+        }
         let body = self
             .table()
             .index

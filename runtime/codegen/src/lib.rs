@@ -18,7 +18,7 @@
 //! Reading order: [`summary`] (what a module holds, as plain data),
 //! `bitstream` and `structure` (checked before LLVM reads), `inspect` (all of it read at once),
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
-//! answered), [`reader`], `desk`, `table`, `extract`, `globals`, `body` and `constant` (the copy),
+//! answered), [`reader`], `opened`, `desk`, `table`, `extract`, `globals`, `body` and `constant` (the copy),
 //! `candidates`, `survey`, `library`, `parcel` and `foreign` (bodies for other modules, and
 //! from them), [`facts`], `optimize` and `passes` (tiers 2 and 3), `apart` (constants), `shape`
 //! (loops and counters), `labels`, [`profile`], `probe` and `guide` (what code counts about itself, and
@@ -71,6 +71,7 @@ mod interface;
 mod labels;
 mod library;
 mod lines;
+mod opened;
 mod optimize;
 mod parcel;
 mod passes;

@@ -76,27 +76,52 @@ impl ReaderPool {
     ) -> Result<ReaderPool, CodegenError> {
         let small = bitcode.bytes().len() <= SMALL;
         let desk = match small {
-            true => room.take_desk(&bitcode),
-            false => None,
+            true => room.shared_desk(&bitcode)?,
+            false => Desk::new(false)?,
         };
-        let desk = desk.map_or_else(|| Desk::new(small), Ok)?;
         let reader = Reader::at(desk, &bitcode, None)?;
-        let summary = Arc::clone(reader.summary());
+        Ok(ReaderPool::with(reader, limit, room))
+    }
+
+    /// Parses IR text, and goes on as with its bitcode.
+    ///
+    /// # Errors
+    /// [`CodegenError::Syntax`] with line and column; as [`Reader::new`].
+    pub fn from_ir_text(
+        name: &str,
+        text: &str,
+        limit: usize,
+        room: &Arc<ReadingRoom>,
+    ) -> Result<ReaderPool, CodegenError> {
+        // Who names no type says `type` nowhere.
+        if text.len() <= SMALL && !text.contains("type") {
+            let desk = room.any_desk()?;
+            if let Some(reader) = Reader::of_text(desk, name, text)? {
+                return Ok(ReaderPool::with(reader, limit, room));
+            }
+        }
+        ReaderPool::new(Bitcode::from_ir_text(name, text)?, limit, room)
+    }
+
+    /// With a first reader, which is not lent.
+    fn with(reader: Reader, limit: usize, room: &Arc<ReadingRoom>) -> ReaderPool {
+        let (bitcode, summary) = (reader.bitcode().clone(), Arc::clone(reader.summary()));
+        let shared = reader.is_at_shared_desk();
         let ledger = Arc::new(Ledger {
-            live: Mutex::new(usize::from(!small)),
+            live: Mutex::new(usize::from(!shared)),
             returned: Condvar::new(),
         });
-        match small {
+        match shared {
             true => room.keep_desk(reader.leave()),
             false => room.keep_reader(&ledger, reader),
         }
-        Ok(ReaderPool {
+        ReaderPool {
             bitcode,
             summary,
             limit: limit.max(1),
             ledger,
             room: Arc::clone(room),
-        })
+        }
     }
 
     /// What the module holds.
@@ -168,10 +193,9 @@ impl ReaderPool {
         let small = self.bitcode.bytes().len() <= SMALL;
         let shares = small && (names == Names::Any || !self.bitcode.names_structs());
         let desk = match shares {
-            true => self.room.take_desk(&self.bitcode),
-            false => None,
+            true => self.room.shared_desk(&self.bitcode)?,
+            false => Desk::new(false)?,
         };
-        let desk = desk.map_or_else(|| Desk::new(shares), Ok)?;
         Reader::at(desk, &self.bitcode, Some(Arc::clone(&self.summary)))
     }
 }

@@ -6,23 +6,18 @@
 //! any tier. What a compile leaves behind in the context (types, constants) is
 //! bounded by recycling readers in [`ReaderPool`](crate::ReaderPool), and desks.
 
-use std::cell::RefCell;
 use std::ffi::CString;
 use std::sync::Arc;
 
-use inkwell::llvm_sys::analysis::{
-    LLVMVerifierFailureAction, LLVMVerifyFunction, LLVMVerifyModule,
-};
-use inkwell::llvm_sys::bit_reader::LLVMGetBitcodeModuleInContext2;
-use inkwell::llvm_sys::core::{LLVMGetModuleInlineAsm, LLVMGetTarget, LLVMGetValueName2};
+use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
+use inkwell::llvm_sys::core::LLVMGetValueName2;
 use inkwell::llvm_sys::error::LLVMErrorRef;
 use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMValueRef};
-use rustc_hash::FxHashSet;
 
 use crate::apart;
-use crate::bitcode::Bitcode;
+use crate::bitcode::{self, Bitcode};
 use crate::compile::{Compile, Tier};
-use crate::context::{Buffer, LlvmContext, OwnedModule, take_error, take_message};
+use crate::context::{LlvmContext, take_error};
 use crate::desk::Desk;
 use crate::emit::Emitter;
 use crate::error::CodegenError;
@@ -30,9 +25,9 @@ use crate::extract::{AttributeKinds, Extraction, Unit};
 use crate::foreign::Foreign;
 use crate::instrument;
 use crate::library::Library;
+use crate::opened::{Opened, check_target, verify_module};
 use crate::optimize;
 use crate::plan::ModulePlan;
-use crate::scan;
 use crate::summary::{ModuleSummary, SymbolId};
 use crate::table::SymbolTable;
 
@@ -64,19 +59,6 @@ impl From<String> for Stop {
     fn from(message: String) -> Stop {
         Stop::Failed(message)
     }
-}
-
-/// A module as it was read at a desk, with what was made of it there.
-pub(crate) struct Opened {
-    // Field order is drop order: modules go before the bytes a lazy one still points into.
-    module: OwnedModule,
-    library: Library,
-    foreign: Foreign,
-    pub(crate) bitcode: Bitcode,
-    table: SymbolTable,
-    summary: Arc<ModuleSummary>,
-    /// Functions whose bodies were found valid: nothing changes them afterwards.
-    verified: RefCell<FxHashSet<LLVMValueRef>>,
 }
 
 /// A lazily read module, and the desk it is open at.
@@ -117,6 +99,31 @@ impl Reader {
         Ok(Reader { opened, desk })
     }
 
+    /// Parses IR text at a shared desk, and keeps its bitcode; nothing if the text is large, or
+    /// may name structs, whose names mean something in the file only, or has an invalid body,
+    /// which is told when that is called. The desk goes with an error.
+    ///
+    /// Units do not tell what was parsed from what was read from its bitcode: both have the
+    /// same symbols in the same order, and instructions are copied in their order.
+    pub(crate) fn of_text(
+        mut desk: Desk,
+        name: &str,
+        text: &str,
+    ) -> Result<Option<Reader>, CodegenError> {
+        let context = desk.context();
+        let module = bitcode::parse(context, name, text)?;
+        check_target(&module, name)?;
+        let invalid = verify_module(module.raw()).is_some();
+        if context.take_errors().is_some() || invalid {
+            return Ok(None);
+        }
+        let bitcode = Bitcode::write(name, &module);
+        desk.note_read(&bitcode);
+        let mut opened = Opened::of(&desk, module, &bitcode, None)?;
+        opened.whole = true;
+        Ok(Some(Reader { opened, desk }))
+    }
+
     /// The desk, at which the module stays open for a while.
     pub(crate) fn leave(self) -> Desk {
         let Reader { opened, mut desk } = self;
@@ -127,6 +134,11 @@ impl Reader {
     /// True if the desk is one for many modules.
     pub(crate) fn is_at_shared_desk(&self) -> bool {
         self.desk.is_shared()
+    }
+
+    /// True if no body is still to be read.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.opened.whole
     }
 
     /// Whether text about the module is what any other reader of it would say.
@@ -397,65 +409,6 @@ impl Reader {
     }
 }
 
-impl Opened {
-    /// Reads the symbol table of `bitcode`; its summary, unless it is there.
-    fn read(
-        desk: &Desk,
-        bitcode: &Bitcode,
-        summary: Option<Arc<ModuleSummary>>,
-    ) -> Result<Opened, CodegenError> {
-        let context = desk.context();
-        let module = read_lazily(context, bitcode)?;
-        check_target(&module, bitcode)?;
-        let always_inline = desk.kinds().always_inline;
-        let table = SymbolTable::new(&module, always_inline);
-        let fail = |message| CodegenError::Load {
-            module: bitcode.name().to_owned(),
-            message,
-        };
-        let summary = match summary {
-            Some(summary) => summary,
-            None => {
-                // Bodies are verified one by one, when they are read.
-                if let Some(message) = verify_module(module.raw()) {
-                    return Err(fail(message));
-                }
-                let mut summary = scan::summarize(&table, always_inline);
-                let mut length = 0;
-                // SAFETY: a live module.
-                unsafe { LLVMGetModuleInlineAsm(module.raw(), &mut length) };
-                summary.has_inline_asm = length != 0;
-                Arc::new(summary)
-            }
-        };
-        if let Some(message) = context.take_errors() {
-            return Err(fail(message));
-        }
-        Ok(Opened {
-            module,
-            library: Library::default(),
-            foreign: Foreign::default(),
-            bitcode: bitcode.clone(),
-            table,
-            summary,
-            verified: RefCell::default(),
-        })
-    }
-}
-
-/// Verifies all of a module but the bodies it has not read; the verifier's message if
-/// it is broken.
-fn verify_module(module: LLVMModuleRef) -> Option<String> {
-    let mut message = std::ptr::null_mut();
-    let action = LLVMVerifierFailureAction::LLVMReturnStatusAction;
-    // SAFETY: a live module and an out pointer; the message is ours either way.
-    unsafe {
-        let broken = LLVMVerifyModule(module, action, &mut message) != 0;
-        let message = take_message(message);
-        broken.then_some(message)
-    }
-}
-
 /// The name of a value; the escape byte that suppresses mangling is dropped.
 pub(crate) fn value_name(value: LLVMValueRef) -> String {
     let mut length = 0;
@@ -470,39 +423,4 @@ pub(crate) fn value_name(value: LLVMValueRef) -> String {
 
 pub(crate) fn c_name(name: &str) -> CString {
     CString::new(name.replace('\0', "?")).unwrap_or_default()
-}
-
-fn read_lazily(context: &LlvmContext, bitcode: &Bitcode) -> Result<OwnedModule, CodegenError> {
-    let fail = |message: Option<String>| CodegenError::Load {
-        module: bitcode.name().to_owned(),
-        message: message.unwrap_or_else(|| String::from("no message")),
-    };
-    if bitcode.bytes().is_empty() {
-        return Err(fail(Some(String::from("the file is empty"))));
-    }
-    bitcode.structure()?;
-    // SAFETY: the reader keeps `bitcode` alive until its module is dropped.
-    let buffer = unsafe { Buffer::view(bitcode.bytes(), &c_name(bitcode.name())) };
-    let mut module: LLVMModuleRef = std::ptr::null_mut();
-    // SAFETY: live context; the function takes the buffer over whatever happens.
-    let failed =
-        unsafe { LLVMGetBitcodeModuleInContext2(context.raw(), buffer.into_raw(), &mut module) };
-    if failed != 0 || module.is_null() {
-        return Err(fail(context.take_errors()));
-    }
-    // SAFETY: a fresh module, ours.
-    Ok(unsafe { OwnedModule::new(module) })
-}
-
-fn check_target(module: &OwnedModule, bitcode: &Bitcode) -> Result<(), CodegenError> {
-    // SAFETY: a live module; the triple is a C string it owns.
-    let triple = unsafe { std::ffi::CStr::from_ptr(LLVMGetTarget(module.raw())) }.to_string_lossy();
-    // A module without a triple (hand-written IR) is taken for this machine.
-    if triple.is_empty() || (triple.starts_with("x86_64-") && triple.contains("linux")) {
-        return Ok(());
-    }
-    Err(CodegenError::Target {
-        module: bitcode.name().to_owned(),
-        triple: triple.into_owned(),
-    })
 }

@@ -19,6 +19,7 @@ use uruk_base::locks::{Mutex, MutexGuard};
 
 use crate::bitcode::Bitcode;
 use crate::desk::Desk;
+use crate::error::CodegenError;
 use crate::pool::Ledger;
 use crate::reader::Reader;
 
@@ -87,14 +88,21 @@ impl ReadingRoom {
         }
     }
 
-    /// A desk: the one where `bitcode` is open, or else the one used last.
-    pub(crate) fn take_desk(&self, bitcode: &Bitcode) -> Option<Desk> {
-        let mut state = self.lock();
-        let mut desks = state.desks.iter();
-        match desks.rposition(|desk| desk.has_open(bitcode)) {
-            Some(at) => Some(state.desks.remove(at)),
-            None => state.desks.pop(),
-        }
+    /// A shared desk: the one where `bitcode` is open, or else any.
+    pub(crate) fn shared_desk(&self, bitcode: &Bitcode) -> Result<Desk, CodegenError> {
+        let open_at = {
+            let mut state = self.lock();
+            let mut desks = state.desks.iter();
+            let at = desks.rposition(|desk| desk.has_open(bitcode));
+            at.map(|at| state.desks.remove(at))
+        };
+        open_at.map_or_else(|| self.any_desk(), Ok)
+    }
+
+    /// The shared desk used last, or a new one.
+    pub(crate) fn any_desk(&self) -> Result<Desk, CodegenError> {
+        let idle = self.lock().desks.pop();
+        idle.map_or_else(|| Desk::new(true), Ok)
     }
 
     /// Keeps a desk, if it is of any more use.

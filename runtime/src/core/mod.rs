@@ -84,7 +84,23 @@ impl Module {
     /// `core` has.
     pub(crate) fn new(bitcode: Bitcode, core: &Core, dylib: &Dylib) -> Result<Module, Error> {
         let readers = ReaderPool::new(bitcode, core.readers(), &core.reading_room)?;
-        Ok(Module {
+        Ok(Module::read_by(readers, dylib))
+    }
+
+    /// As [`Module::new`], of IR text.
+    pub(crate) fn of_text(
+        file: &str,
+        text: &str,
+        core: &Core,
+        dylib: &Dylib,
+    ) -> Result<Module, Error> {
+        let limit = core.readers();
+        let readers = ReaderPool::from_ir_text(file, text, limit, &core.reading_room)?;
+        Ok(Module::read_by(readers, dylib))
+    }
+
+    fn read_by(readers: ReaderPool, dylib: &Dylib) -> Module {
+        Module {
             readers,
             plan: RwLock::default(),
             facts: RwLock::default(),
@@ -98,7 +114,7 @@ impl Module {
             interprocedural: OnceLock::new(),
             types: OnceLock::new(),
             end: gate::End::default(),
-        })
+        }
     }
 
     /// The plan at this moment; binding has happened before any compile.
@@ -148,7 +164,9 @@ impl Module {
                 })
             };
             let of = Arc::clone(module);
-            let found = sacrificial("uruk-types", lost, move || Ok(of.readers.faithful()?.types()))?;
+            let found = sacrificial("uruk-types", lost, move || {
+                Ok(of.readers.faithful()?.types())
+            })?;
             let _ = module.types.set(found);
         }
         let types = module.types.get().map_or(&[][..], Vec::as_slice);

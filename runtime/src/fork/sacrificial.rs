@@ -209,7 +209,11 @@ fn await_work(seat: &Arc<Seat>) -> Option<Work> {
     loop {
         if seat.word.load(Ordering::Acquire) == GIVEN {
             let _pass = enter();
-            return seat.work.lock().unwrap_or_else(PoisonError::into_inner).take();
+            return seat
+                .work
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
         }
         let left = PATIENCE.saturating_sub(start.elapsed());
         if left.is_zero() {

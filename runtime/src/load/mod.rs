@@ -115,16 +115,15 @@ impl Core {
         let mut objects = Vec::new();
         let mut object_symbols = Vec::new();
         for (file, source) in sources.into_iter().enumerate() {
-            let bitcode = match source {
-                Source::Bitcode(bitcode) => bitcode,
-                Source::Text { file, text } => Bitcode::from_ir_text(&file, &text)?,
+            let mut module = match source {
+                Source::Bitcode(bitcode) => Module::new(bitcode, self, dylib)?,
+                Source::Text { file, text } => Module::of_text(&file, &text, self, dylib)?,
                 Source::Object { file: name, bytes } => {
                     object_symbols.push((file, object_definitions(&name, &bytes)?));
                     objects.push((name, bytes));
                     continue;
                 }
             };
-            let mut module = Module::new(bitcode, self, dylib)?;
             module.life = Arc::clone(&life);
             modules.push((file, Arc::new(module)));
         }
