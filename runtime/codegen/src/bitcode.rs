@@ -19,7 +19,8 @@ use crate::structure::Structure;
 pub struct Bitcode {
     pub(crate) name: Arc<str>,
     pub(crate) bytes: Arc<[u8]>,
-    structure: Arc<OnceLock<Result<Structure, Malformed>>>,
+    /// Whether structs have names in it, once it was checked. Clones share it.
+    names_structs: Arc<OnceLock<bool>>,
 }
 
 impl Bitcode {
@@ -28,30 +29,37 @@ impl Bitcode {
         Bitcode {
             name: name.into(),
             bytes: bytes.into(),
-            structure: Arc::default(),
+            names_structs: Arc::default(),
         }
     }
 
-    /// The shape of the stream, checked by the first who asks.
-    pub(crate) fn structure(&self) -> Result<&Structure, CodegenError> {
-        let checked = self.structure.get_or_init(|| Structure::check(&self.bytes));
-        checked.as_ref().map_err(|cause| CodegenError::Malformed {
+    /// Checks the stream; its shape. Readers keep it, which small modules have for a while
+    /// only: it takes as much memory as their bytes.
+    pub(crate) fn check(&self) -> Result<Structure, CodegenError> {
+        let structure = Structure::check(&self.bytes).map_err(|cause| self.malformed(&cause))?;
+        let _ = self.names_structs.set(structure.names_structs);
+        Ok(structure)
+    }
+
+    pub(crate) fn malformed(&self, cause: &Malformed) -> CodegenError {
+        CodegenError::Malformed {
             module: self.name.to_string(),
             bit: cause.bit,
             block: cause.block,
             message: cause.what.to_string(),
-        })
+        }
     }
 
     /// True if structs have names in it, as far as it can be read.
     pub(crate) fn names_structs(&self) -> bool {
-        self.structure()
-            .is_ok_and(|structure| structure.names_structs)
+        let checked = || Structure::check(&self.bytes);
+        let names = || checked().is_ok_and(|structure| structure.names_structs);
+        *self.names_structs.get_or_init(names)
     }
 
     /// True for a clone.
     pub(crate) fn is(&self, other: &Bitcode) -> bool {
-        Arc::ptr_eq(&self.structure, &other.structure)
+        Arc::ptr_eq(&self.names_structs, &other.names_structs)
     }
 
     /// Parses IR text and keeps its bitcode.

@@ -17,8 +17,16 @@ use crate::foreign::Foreign;
 use crate::library::Library;
 use crate::reader::c_name;
 use crate::scan;
+use crate::structure::Structure;
 use crate::summary::ModuleSummary;
 use crate::table::SymbolTable;
+
+/// What one reader has found out of a module for the next.
+pub(crate) struct Known {
+    pub(crate) summary: Arc<ModuleSummary>,
+    /// Of a large module: it takes as much memory as a small one.
+    pub(crate) structure: Option<Arc<Structure>>,
+}
 
 /// A module as it was read at a desk, with what was made of it there.
 pub(crate) struct Opened {
@@ -31,21 +39,21 @@ pub(crate) struct Opened {
     pub(crate) summary: Arc<ModuleSummary>,
     /// Functions whose bodies were found valid: nothing changes them afterwards.
     pub(crate) verified: RefCell<FxHashSet<LLVMValueRef>>,
-    /// It was parsed from text, with all bodies.
-    pub(crate) whole: bool,
+    /// The shape of its bitcode; of what was parsed from text, with all bodies, nothing.
+    pub(crate) structure: Option<Arc<Structure>>,
 }
 
 impl Opened {
-    /// Reads the symbol table of `bitcode`; its summary, unless it is there.
+    /// Reads the symbol table of `bitcode`; and all of what is not known of it.
     pub(crate) fn read(
         desk: &Desk,
         bitcode: &Bitcode,
-        summary: Option<Arc<ModuleSummary>>,
+        known: Option<&Known>,
     ) -> Result<Opened, CodegenError> {
-        let module = read_lazily(desk.context(), bitcode)?;
+        let (module, structure) = read_lazily(desk.context(), bitcode, known)?;
         check_target(&module, bitcode.name())?;
         // Bodies are verified one by one, when they are read.
-        let broken = match summary {
+        let broken = match known {
             Some(_) => None,
             None => verify_module(module.raw()),
         };
@@ -54,7 +62,11 @@ impl Opened {
                 module: bitcode.name().to_owned(),
                 message,
             }),
-            None => Opened::of(desk, module, bitcode, summary),
+            None => {
+                let mut opened = Opened::of(desk, module, bitcode, known)?;
+                opened.structure = Some(structure);
+                Ok(opened)
+            }
         }
     }
 
@@ -63,10 +75,11 @@ impl Opened {
         desk: &Desk,
         module: OwnedModule,
         bitcode: &Bitcode,
-        summary: Option<Arc<ModuleSummary>>,
+        known: Option<&Known>,
     ) -> Result<Opened, CodegenError> {
         let always_inline = desk.kinds().always_inline;
         let table = SymbolTable::new(&module, always_inline);
+        let summary = known.map(|known| Arc::clone(&known.summary));
         let summary = summary.unwrap_or_else(|| {
             let mut summary = scan::summarize(&table, always_inline);
             let mut length = 0;
@@ -89,7 +102,7 @@ impl Opened {
             table,
             summary,
             verified: RefCell::default(),
-            whole: false,
+            structure: None,
         })
     }
 }
@@ -107,7 +120,11 @@ pub(crate) fn verify_module(module: LLVMModuleRef) -> Option<String> {
     }
 }
 
-fn read_lazily(context: &LlvmContext, bitcode: &Bitcode) -> Result<OwnedModule, CodegenError> {
+fn read_lazily(
+    context: &LlvmContext,
+    bitcode: &Bitcode,
+    known: Option<&Known>,
+) -> Result<(OwnedModule, Arc<Structure>), CodegenError> {
     let fail = |message: Option<String>| CodegenError::Load {
         module: bitcode.name().to_owned(),
         message: message.unwrap_or_else(|| String::from("no message")),
@@ -115,7 +132,10 @@ fn read_lazily(context: &LlvmContext, bitcode: &Bitcode) -> Result<OwnedModule, 
     if bitcode.bytes().is_empty() {
         return Err(fail(Some(String::from("the file is empty"))));
     }
-    bitcode.structure()?;
+    let structure = match known.and_then(|known| known.structure.clone()) {
+        Some(structure) => structure,
+        None => Arc::new(bitcode.check()?),
+    };
     // SAFETY: the reader keeps `bitcode` alive until its module is dropped.
     let buffer = unsafe { Buffer::view(bitcode.bytes(), &c_name(bitcode.name())) };
     let mut module: LLVMModuleRef = std::ptr::null_mut();
@@ -126,7 +146,7 @@ fn read_lazily(context: &LlvmContext, bitcode: &Bitcode) -> Result<OwnedModule, 
         return Err(fail(context.take_errors()));
     }
     // SAFETY: a fresh module, ours.
-    Ok(unsafe { OwnedModule::new(module) })
+    Ok((unsafe { OwnedModule::new(module) }, structure))
 }
 
 pub(crate) fn check_target(module: &OwnedModule, name: &str) -> Result<(), CodegenError> {

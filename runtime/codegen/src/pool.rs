@@ -15,6 +15,7 @@ use crate::bitcode::Bitcode;
 use crate::desk::{Desk, SMALL};
 use crate::error::CodegenError;
 use crate::fatal;
+use crate::opened::Known;
 use crate::reader::Reader;
 use crate::room::ReadingRoom;
 use crate::summary::ModuleSummary;
@@ -25,7 +26,7 @@ const RECYCLE_AFTER: usize = 50_000;
 /// The readers of one module.
 pub struct ReaderPool {
     bitcode: Bitcode,
-    summary: Arc<ModuleSummary>,
+    known: Known,
     limit: usize,
     ledger: Arc<Ledger>,
     room: Arc<ReadingRoom>,
@@ -105,8 +106,12 @@ impl ReaderPool {
 
     /// With a first reader, which is not lent.
     fn with(reader: Reader, limit: usize, room: &Arc<ReadingRoom>) -> ReaderPool {
-        let (bitcode, summary) = (reader.bitcode().clone(), Arc::clone(reader.summary()));
+        let bitcode = reader.bitcode().clone();
         let shared = reader.is_at_shared_desk();
+        let known = Known {
+            summary: Arc::clone(reader.summary()),
+            structure: reader.structure().filter(|_| !shared).cloned(),
+        };
         let ledger = Arc::new(Ledger {
             live: Mutex::new(usize::from(!shared)),
             returned: Condvar::new(),
@@ -117,7 +122,7 @@ impl ReaderPool {
         }
         ReaderPool {
             bitcode,
-            summary,
+            known,
             limit: limit.max(1),
             ledger,
             room: Arc::clone(room),
@@ -126,7 +131,7 @@ impl ReaderPool {
 
     /// What the module holds.
     pub fn summary(&self) -> &Arc<ModuleSummary> {
-        &self.summary
+        &self.known.summary
     }
 
     /// The module's bytes.
@@ -196,7 +201,7 @@ impl ReaderPool {
             true => self.room.shared_desk(&self.bitcode)?,
             false => Desk::new(false)?,
         };
-        Reader::at(desk, &self.bitcode, Some(Arc::clone(&self.summary)))
+        Reader::at(desk, &self.bitcode, Some(&self.known))
     }
 }
 

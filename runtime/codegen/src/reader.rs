@@ -25,9 +25,10 @@ use crate::extract::{AttributeKinds, Extraction, Unit};
 use crate::foreign::Foreign;
 use crate::instrument;
 use crate::library::Library;
-use crate::opened::{Opened, check_target, verify_module};
+use crate::opened::{Known, Opened, check_target, verify_module};
 use crate::optimize;
 use crate::plan::ModulePlan;
+use crate::structure::Structure;
 use crate::summary::{ModuleSummary, SymbolId};
 use crate::table::SymbolTable;
 
@@ -81,18 +82,18 @@ impl Reader {
         Reader::at(Desk::new(false)?, bitcode, None)
     }
 
-    /// As [`Reader::new`], at a desk where the module may be open, reusing the summary of
-    /// another reader of the same bytes. The desk goes with an error.
+    /// As [`Reader::new`], at a desk where the module may be open, with what another reader of
+    /// the same bytes has found out. The desk goes with an error.
     pub(crate) fn at(
         mut desk: Desk,
         bitcode: &Bitcode,
-        summary: Option<Arc<ModuleSummary>>,
+        known: Option<&Known>,
     ) -> Result<Reader, CodegenError> {
         let opened = match desk.take_open(bitcode) {
             Some(opened) => opened,
             None => {
                 desk.note_read(bitcode);
-                let opened = Opened::read(&desk, bitcode, summary);
+                let opened = Opened::read(&desk, bitcode, known);
                 opened.inspect_err(|_| desk.note_sound(false))?
             }
         };
@@ -119,8 +120,7 @@ impl Reader {
         }
         let bitcode = Bitcode::write(name, &module);
         desk.note_read(&bitcode);
-        let mut opened = Opened::of(&desk, module, &bitcode, None)?;
-        opened.whole = true;
+        let opened = Opened::of(&desk, module, &bitcode, None)?;
         Ok(Some(Reader { opened, desk }))
     }
 
@@ -136,9 +136,9 @@ impl Reader {
         self.desk.is_shared()
     }
 
-    /// True if no body is still to be read.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.opened.whole
+    /// The shape of the bitcode, if bodies are still to be read.
+    pub(crate) fn structure(&self) -> Option<&Arc<Structure>> {
+        self.opened.structure.as_ref()
     }
 
     /// Whether text about the module is what any other reader of it would say.
