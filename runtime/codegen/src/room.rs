@@ -116,19 +116,22 @@ impl ReadingRoom {
         }
     }
 
-    /// Lets go what waits for a module that is removed.
+    /// Lets go what waits for a module that is removed. What is open at a desk that is used
+    /// now goes when that has too much open.
     pub(crate) fn forget(&self, ledger: &Arc<Ledger>, bitcode: &Bitcode) {
         let mut gone = Vec::new();
-        let open_at = {
+        let open_at: Vec<Desk> = {
             let mut state = self.lock();
             while let Some(at) = state.readers.iter().position(|one| one.is_of(ledger)) {
                 gone.extend(state.readers.remove(at));
             }
-            let mut desks = state.desks.iter();
-            let at = desks.position(|desk| desk.has_open(bitcode));
-            at.map(|at| state.desks.remove(at))
+            let desks = &mut state.desks;
+            desks
+                .extract_if(.., |desk| desk.has_open(bitcode))
+                .collect()
         };
-        if let Some(mut desk) = open_at {
+        // Nobody else uses a context that is taken out.
+        for mut desk in open_at {
             drop(desk.take_open(bitcode));
             self.keep_desk(desk);
         }
