@@ -19,8 +19,9 @@ use crate::structure::Structure;
 pub struct Bitcode {
     pub(crate) name: Arc<str>,
     pub(crate) bytes: Arc<[u8]>,
-    structure: Arc<OnceLock<Result<Structure, Malformed>>>,
     digest: Arc<OnceLock<[u8; 32]>>,
+    /// Whether structs have names in it, once it was checked. Clones share it.
+    names_structs: Arc<OnceLock<bool>>,
 }
 
 impl Bitcode {
@@ -29,20 +30,38 @@ impl Bitcode {
         Bitcode {
             name: name.into(),
             bytes: bytes.into(),
-            structure: Arc::default(),
             digest: Arc::default(),
+            names_structs: Arc::default(),
         }
     }
 
-    /// The shape of the stream, checked by the first who asks.
-    pub(crate) fn structure(&self) -> Result<&Structure, CodegenError> {
-        let checked = self.structure.get_or_init(|| Structure::check(&self.bytes));
-        checked.as_ref().map_err(|cause| CodegenError::Malformed {
+    /// Checks the stream; its shape. Readers keep it, which small modules have for a while
+    /// only: it takes as much memory as their bytes.
+    pub(crate) fn check(&self) -> Result<Structure, CodegenError> {
+        let structure = Structure::check(&self.bytes).map_err(|cause| self.malformed(&cause))?;
+        let _ = self.names_structs.set(structure.names_structs);
+        Ok(structure)
+    }
+
+    pub(crate) fn malformed(&self, cause: &Malformed) -> CodegenError {
+        CodegenError::Malformed {
             module: self.name.to_string(),
             bit: cause.bit,
             block: cause.block,
             message: cause.what.to_string(),
-        })
+        }
+    }
+
+    /// True if structs have names in it, as far as it can be read.
+    pub(crate) fn names_structs(&self) -> bool {
+        let checked = || Structure::check(&self.bytes);
+        let names = || checked().is_ok_and(|structure| structure.names_structs);
+        *self.names_structs.get_or_init(names)
+    }
+
+    /// True for a clone.
+    pub(crate) fn is(&self, other: &Bitcode) -> bool {
+        Arc::ptr_eq(&self.names_structs, &other.names_structs)
     }
 
     /// Parses IR text and keeps its bitcode.
@@ -52,9 +71,14 @@ impl Bitcode {
     pub fn from_ir_text(name: &str, text: &str) -> Result<Bitcode, CodegenError> {
         let context = LlvmContext::new();
         let module = parse(&context, name, text)?;
+        Ok(Bitcode::write(name, &module))
+    }
+
+    /// The bitcode of a module all of which was read.
+    pub(crate) fn write(name: &str, module: &OwnedModule) -> Bitcode {
         // SAFETY: a live module; the buffer is ours.
         let out = unsafe { Buffer::from_raw(LLVMWriteBitcodeToMemoryBuffer(module.raw())) };
-        Ok(Bitcode::new(name, out.bytes()))
+        Bitcode::new(name, out.bytes())
     }
 
     /// The input's name, for messages.

@@ -79,6 +79,9 @@ pub(crate) enum Operand {
     Blob,
 }
 
+/// Width of numbers in records without an abbreviation.
+const PLAIN: u32 = 6;
+
 /// Operands of a record that are kept: the checks need no more.
 pub(crate) const KEPT: usize = 2;
 
@@ -260,13 +263,49 @@ impl<'a> Cursor<'a> {
     /// A record without an abbreviation.
     pub(crate) fn plain(&mut self) -> Result<Record, Malformed> {
         let mut record = Record {
-            code: self.vbr(6)?,
+            code: self.vbr(PLAIN)?,
             ..Record::default()
         };
-        for _ in 0..self.count(6, 6)? {
-            record.take(self.vbr(6)?);
+        let count = self.count(PLAIN, PLAIN.into())?;
+        for _ in 0..count.min(KEPT as u64) {
+            record.take(self.vbr(PLAIN)?);
         }
+        self.pass_plain(count.saturating_sub(KEPT as u64))?;
+        record.count = count;
         Ok(record)
+    }
+
+    /// Passes `count` numbers of records without abbreviations, as many at once as can be seen.
+    fn pass_plain(&mut self, count: u64) -> Result<(), Malformed> {
+        /// Pieces that are looked at together.
+        const SEEN: u32 = 9;
+        /// In each of them, the bit that says that another follows.
+        const MORE: u64 = {
+            let (mut mask, mut piece) = (0, 1);
+            while piece <= SEEN {
+                mask |= 1 << (piece * PLAIN - 1);
+                piece += 1;
+            }
+            mask
+        };
+        let mut rest = count;
+        while rest > 0 {
+            let mut ends = !self.peek() & MORE;
+            // Numbers that end within so many pieces are none too large.
+            if ends == 0 || self.left() < u64::from(SEEN * PLAIN) {
+                self.vbr(PLAIN)?;
+                rest -= 1;
+                continue;
+            }
+            let mut surplus = u64::from(ends.count_ones()).saturating_sub(rest);
+            rest -= u64::from(ends.count_ones()) - surplus;
+            while surplus > 0 {
+                ends &= !(1 << ends.ilog2());
+                surplus -= 1;
+            }
+            self.bit += u64::from(ends.ilog2()) + 1;
+        }
+        Ok(())
     }
 
     /// A record that `abbreviation` describes.

@@ -42,6 +42,9 @@ impl Reader {
     /// Checks the bits of a body before LLVM reads them. Bodies are in the order of
     /// definitions, as are functions.
     pub(crate) fn check_structure(&self, function: LLVMValueRef) -> Result<(), CodegenError> {
+        let Some(structure) = self.structure() else {
+            return Ok(());
+        };
         let body = self
             .table()
             .index
@@ -50,12 +53,9 @@ impl Reader {
         let Some(Some(index)) = body else {
             return Ok(());
         };
-        let checked = self
-            .bitcode
-            .structure()?
-            .check_body(&self.bitcode.bytes, index as usize);
+        let checked = structure.check_body(self.bitcode().bytes(), index as usize);
         checked.map_err(|cause| CodegenError::Malformed {
-            module: self.bitcode.name().to_owned(),
+            module: self.name().to_owned(),
             bit: cause.bit,
             block: cause.block,
             message: format!("in the body of `{}`, {}", value_name(function), cause.what),

@@ -2,6 +2,7 @@
 //! can be compared between modules, who mentions a symbol, and whether the module's
 //! functions know each other's bodies already.
 //!
+//! Who compares asks readers that [name structs as their files do](crate::ReaderPool::faithful).
 //! Text is compared because two modules live in two contexts. Named structs are written
 //! out, as their names mean nothing between modules; so are the constants that a constant
 //! refers to, as far as they are local.
@@ -49,6 +50,7 @@ const CONSTANTS: u32 = 1 << 18;
 impl Reader {
     /// How a function is called: its type, and what changes how values are passed.
     pub fn signature(&self, function: SymbolId) -> String {
+        debug_assert!(self.names_as_in_file());
         let value = self.table().values[function.index()];
         // SAFETY: a live function and its own type; parameters fit the vector.
         unsafe {
@@ -105,6 +107,7 @@ impl Reader {
 
     /// Type and size of a variable.
     pub fn layout(&self, variable: SymbolId) -> Layout {
+        debug_assert!(self.names_as_in_file());
         let value = self.table().values[variable.index()];
         // SAFETY: a live variable, its own type, and the target's layout, as the module a
         // unit is compiled in has it: the reader's may have none.
@@ -124,6 +127,7 @@ impl Reader {
     /// The value of a variable's initializer, local constants written out; `None` for a
     /// declaration.
     pub fn initializer(&self, variable: SymbolId) -> Option<String> {
+        debug_assert!(self.names_as_in_file());
         let value = self.table().values[variable.index()];
         // SAFETY: a live variable.
         let initializer = unsafe { LLVMGetInitializer(value) };

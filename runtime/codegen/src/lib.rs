@@ -1,8 +1,8 @@
 //! LLVM behind Uruk: bitcode in, relocatable ELF objects out.
 //!
 //! A module is never compiled as a whole when it runs lazily. [`Bitcode`] holds
-//! its bytes; a [`Reader`] is one LLVM context that has read the module's symbol
-//! table and reads a body only when that body is asked for. A body is *copied*
+//! its bytes; a [`Reader`] has read the module's symbol table into an LLVM context and reads a
+//! body only when that body is asked for. A body is *copied*
 //! into a fresh one-function module of the same context, where every other
 //! symbol is a declaration, and that module is emitted. The reader's module
 //! itself is never changed, so any body can be extracted again at any tier.
@@ -18,11 +18,11 @@
 //! Reading order: [`summary`] (what a module holds, as plain data),
 //! `bitstream` and `structure` (checked before LLVM reads), `inspect` (all of it read at once),
 //! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
-//! answered), [`reader`], `table`, `extract`, `globals`, `body` and `constant` (the copy),
+//! answered), [`reader`], `opened`, `desk`, `table`, `extract`, `globals`, `body` and `constant` (the copy),
 //! `candidates`, `survey`, `library`, `parcel` and `foreign` (bodies for other modules, and
 //! from them), [`facts`], `optimize` and `passes` (tiers 2 and 3), `apart` (constants), `shape`
 //! (loops and counters), `labels`, [`profile`], `probe` and `guide` (what code counts about itself, and
-//! its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`], [`pool`], `query`
+//! its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`], [`pool`] and `room`, `query`
 //! and `interface` (questions about a module), [`cancel`] and `gate`, [`fatal`].
 //!
 //! # Why
@@ -59,6 +59,7 @@ mod body;
 mod candidates;
 mod constant;
 mod context;
+mod desk;
 mod extract;
 mod foreign;
 mod gate;
@@ -70,12 +71,14 @@ mod interface;
 mod labels;
 mod library;
 mod lines;
+mod opened;
 mod optimize;
 mod parcel;
 mod passes;
 mod pipeline;
 mod probe;
 mod query;
+mod room;
 mod scan;
 mod shape;
 mod stored;
@@ -103,6 +106,7 @@ pub use pool::ReaderPool;
 pub use profile::{Count, PROBES, Probes, Profile, ProfileError, Refused, Site, Target};
 pub use query::Measure;
 pub use reader::Reader;
+pub use room::ReadingRoom;
 pub use stored::Key;
 pub use summary::{
     BODY_PREFIX, Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo,

@@ -1,13 +1,10 @@
 //! Lends readers of one module to compile workers.
 //!
-//! Each reader pays the lazy load of the module once (7 to 90 ms on large ones),
-//! so a second one is made only when a worker would otherwise wait, never more
+//! Each reader of a large module pays the lazy load of the module once (7 to 90 ms on large
+//! ones), so a second one is made only when a worker would otherwise wait, never more
 //! than the limit; a reader whose context has grown by many compiles is dropped
-//! instead of coming back.
-//!
-//! The lock is `std`'s on purpose: its whole state is one word, so a child process
-//! can go on using it, while `parking_lot` keeps waiters in a table that another
-//! thread may hold locked at the moment of a `fork`.
+//! instead of coming back. Readers wait for their next use in the [`ReadingRoom`] of the
+//! session, those of a small module as desks at which it is open.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError};
@@ -15,9 +12,12 @@ use std::sync::{Arc, PoisonError};
 use uruk_base::locks::{Condvar, Mutex, MutexGuard};
 
 use crate::bitcode::Bitcode;
+use crate::desk::{Desk, SMALL};
 use crate::error::CodegenError;
 use crate::fatal;
+use crate::opened::Known;
 use crate::reader::Reader;
+use crate::room::ReadingRoom;
 use crate::summary::ModuleSummary;
 
 /// Compiles after which a reader is recycled, to bound what its context keeps.
@@ -26,61 +26,112 @@ const RECYCLE_AFTER: usize = 50_000;
 /// The readers of one module.
 pub struct ReaderPool {
     bitcode: Bitcode,
-    summary: Arc<ModuleSummary>,
+    known: Known,
     limit: usize,
     ledger: Arc<Ledger>,
+    room: Arc<ReadingRoom>,
 }
 
-/// Which readers exist.
+/// How many readers exist: those that are lent, and those of large modules that wait.
 pub(crate) struct Ledger {
-    state: Mutex<State>,
+    live: Mutex<usize>,
     returned: Condvar,
 }
 
-struct State {
-    idle: Vec<Reader>,
-    live: usize,
-}
-
 impl Ledger {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A borrowed reader will never come back.
+    /// A reader is no more.
     pub(crate) fn write_off(&self) {
-        self.lock().live -= 1;
+        *self.lock() -= 1;
+        self.returned.notify_one();
+    }
+
+    /// A reader that is counted waits for its next use. Whoever looked for one before waits
+    /// by now.
+    fn tell(&self) {
+        drop(self.lock());
         self.returned.notify_one();
     }
 }
 
+/// What a text about the module may be made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    Any,
+    /// Structs are named as in the file.
+    OfFile,
+}
+
 impl ReaderPool {
-    /// Reads the module once and keeps that reader; at most `limit` will exist.
+    /// Reads the module once and keeps that reader in `room`; at most `limit` will exist.
     ///
     /// # Errors
     /// As [`Reader::new`].
-    pub fn new(bitcode: Bitcode, limit: usize) -> Result<ReaderPool, CodegenError> {
-        let reader = Reader::new(&bitcode)?;
-        let summary = Arc::clone(reader.summary());
-        let state = Mutex::new(State {
-            idle: vec![reader],
-            live: 1,
-        });
+    pub fn new(
+        bitcode: Bitcode,
+        limit: usize,
+        room: &Arc<ReadingRoom>,
+    ) -> Result<ReaderPool, CodegenError> {
+        let small = bitcode.bytes().len() <= SMALL;
+        let desk = match small {
+            true => room.shared_desk(&bitcode)?,
+            false => Desk::new(false)?,
+        };
+        let reader = Reader::at(desk, &bitcode, None)?;
+        Ok(ReaderPool::with(reader, limit, room))
+    }
+
+    /// Parses IR text, and goes on as with its bitcode.
+    ///
+    /// # Errors
+    /// [`CodegenError::Syntax`] with line and column; as [`Reader::new`].
+    pub fn from_ir_text(
+        name: &str,
+        text: &str,
+        limit: usize,
+        room: &Arc<ReadingRoom>,
+    ) -> Result<ReaderPool, CodegenError> {
+        // Who names no type says `type` nowhere.
+        if text.len() <= SMALL && !text.contains("type") {
+            let desk = room.any_desk()?;
+            if let Some(reader) = Reader::of_text(desk, name, text)? {
+                return Ok(ReaderPool::with(reader, limit, room));
+            }
+        }
+        ReaderPool::new(Bitcode::from_ir_text(name, text)?, limit, room)
+    }
+
+    /// With a first reader, which is not lent.
+    fn with(reader: Reader, limit: usize, room: &Arc<ReadingRoom>) -> ReaderPool {
+        let bitcode = reader.bitcode().clone();
+        let shared = reader.is_at_shared_desk();
+        let known = Known {
+            summary: Arc::clone(reader.summary()),
+            structure: reader.structure().filter(|_| !shared).cloned(),
+        };
         let ledger = Arc::new(Ledger {
-            state,
+            live: Mutex::new(usize::from(!shared)),
             returned: Condvar::new(),
         });
-        Ok(ReaderPool {
+        match shared {
+            true => room.keep_desk(reader.leave()),
+            false => room.keep_reader(&ledger, reader),
+        }
+        ReaderPool {
             bitcode,
-            summary,
+            known,
             limit: limit.max(1),
             ledger,
-        })
+            room: Arc::clone(room),
+        }
     }
 
     /// What the module holds.
     pub fn summary(&self) -> &Arc<ModuleSummary> {
-        &self.summary
+        &self.known.summary
     }
 
     /// The module's bytes.
@@ -93,10 +144,22 @@ impl ReaderPool {
     /// # Errors
     /// As [`Reader::new`], when a further reader has to be made.
     pub fn reader(&self) -> Result<Lent, CodegenError> {
+        self.lend(Names::Any)
+    }
+
+    /// As [`ReaderPool::reader`]; structs have the names there that they have in the file.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn faithful(&self) -> Result<Lent, CodegenError> {
+        self.lend(Names::OfFile)
+    }
+
+    fn lend(&self, names: Names) -> Result<Lent, CodegenError> {
         fatal::enter();
         let reader = match self.idle_or_right_to_make() {
             Some(reader) => reader,
-            None => match Reader::with_summary(&self.bitcode, Some(Arc::clone(&self.summary))) {
+            None => match self.make(names) {
                 Ok(reader) => reader,
                 Err(error) => {
                     self.ledger.write_off();
@@ -107,33 +170,51 @@ impl ReaderPool {
         fatal::borrowed(Arc::downgrade(&self.ledger));
         Ok(Lent {
             ledger: Arc::clone(&self.ledger),
+            room: Arc::clone(&self.room),
             reader: Some(reader),
         })
     }
 
-    /// An idle reader; or `None`, and one more counted as live.
+    /// A reader of a desk to itself that waits; or `None`, and one more counted as live.
     fn idle_or_right_to_make(&self) -> Option<Reader> {
-        let mut state = self.ledger.lock();
+        let mut live = self.ledger.lock();
         loop {
-            if let Some(reader) = state.idle.pop() {
+            if let Some(reader) = self.room.take_reader(&self.ledger) {
                 return Some(reader);
             }
-            if state.live < self.limit {
-                state.live += 1;
+            if *live < self.limit {
+                *live += 1;
                 return None;
             }
-            state = self
+            live = self
                 .ledger
                 .returned
-                .wait(state)
+                .wait(live)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    fn make(&self, names: Names) -> Result<Reader, CodegenError> {
+        let small = self.bitcode.bytes().len() <= SMALL;
+        let shares = small && (names == Names::Any || !self.bitcode.names_structs());
+        let desk = match shares {
+            true => self.room.shared_desk(&self.bitcode)?,
+            false => Desk::new(false)?,
+        };
+        Reader::at(desk, &self.bitcode, Some(&self.known))
+    }
+}
+
+impl Drop for ReaderPool {
+    fn drop(&mut self) {
+        self.room.forget(&self.ledger, &self.bitcode);
     }
 }
 
 /// A borrowed reader; goes back when dropped.
 pub struct Lent {
     ledger: Arc<Ledger>,
+    room: Arc<ReadingRoom>,
     /// `None` once it was given up.
     reader: Option<Reader>,
 }
@@ -174,12 +255,16 @@ impl Drop for Lent {
             // A panic in the middle of a compile may leave its module half changed.
             .filter(|_| !std::thread::panicking())
             .filter(|reader| reader.is_sound() && reader.compiles() < RECYCLE_AFTER);
-        let mut state = self.ledger.lock();
         match kept {
-            Some(reader) => state.idle.push(reader),
-            None => state.live -= 1,
+            Some(reader) if reader.is_at_shared_desk() => {
+                self.room.keep_desk(reader.leave());
+                self.ledger.write_off();
+            }
+            Some(reader) => {
+                self.room.keep_reader(&self.ledger, reader);
+                self.ledger.tell();
+            }
+            None => self.ledger.write_off(),
         }
-        drop(state);
-        self.ledger.returned.notify_one();
     }
 }

@@ -51,8 +51,10 @@ impl Reader {
     }
 
     /// The types of all symbols, by number, as LLVM writes them: `i32 (ptr, double)`. Each
-    /// type is written once.
+    /// type is written once. Of a reader that
+    /// [names structs as their files do](crate::ReaderPool::faithful).
     pub fn types(&self) -> Vec<Arc<str>> {
+        debug_assert!(self.names_as_in_file());
         let mut written: FxHashMap<LLVMTypeRef, Arc<str>> = FxHashMap::default();
         let text = |value: &LLVMValueRef| {
             // SAFETY: a live global.

@@ -1,41 +1,37 @@
-//! One LLVM context that has read one module's symbol table, and reads bodies on
-//! demand.
+//! One module whose symbol table was read at a [desk](crate::desk), and whose bodies are read
+//! on demand.
 //!
 //! A reader belongs to one thread at a time. Its module is never modified: units
 //! are copied out of it (see `extract`), so it serves any number of compiles at
 //! any tier. What a compile leaves behind in the context (types, constants) is
-//! bounded by recycling readers in [`ReaderPool`](crate::ReaderPool).
+//! bounded by recycling readers in [`ReaderPool`](crate::ReaderPool), and desks.
 
-use std::cell::RefCell;
 use std::ffi::CString;
 use std::sync::Arc;
 
-use inkwell::llvm_sys::analysis::{
-    LLVMVerifierFailureAction, LLVMVerifyFunction, LLVMVerifyModule,
-};
-use inkwell::llvm_sys::bit_reader::LLVMGetBitcodeModuleInContext2;
-use inkwell::llvm_sys::core::{LLVMGetModuleInlineAsm, LLVMGetTarget, LLVMGetValueName2};
+use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
+use inkwell::llvm_sys::core::LLVMGetValueName2;
 use inkwell::llvm_sys::error::LLVMErrorRef;
 use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMValueRef};
-use rustc_hash::FxHashSet;
 
 use crate::apart;
-use crate::bitcode::Bitcode;
+use crate::bitcode::{self, Bitcode};
 use crate::compile::{Compile, Tier};
-use crate::context::{Buffer, LlvmContext, OwnedModule, take_error, take_message};
+use crate::context::{LlvmContext, take_error};
+use crate::desk::Desk;
 use crate::emit::Emitter;
 use crate::error::CodegenError;
 use crate::extract::{AttributeKinds, Extraction, Unit};
 use crate::foreign::Foreign;
 use crate::instrument;
 use crate::library::Library;
+use crate::opened::{Known, Opened, check_target, verify_module};
 use crate::optimize;
 use crate::plan::ModulePlan;
-use crate::scan;
+use crate::structure::Structure;
 use crate::summary::{ModuleSummary, SymbolId};
 use crate::table::SymbolTable;
 use crate::transform::Transform;
-use crate::warm;
 
 unsafe extern "C" {
     /// `llvm::GlobalValue::materialize()`: reads one body of a lazy module. It is
@@ -67,111 +63,103 @@ impl From<String> for Stop {
     }
 }
 
-/// A lazily read module in a context of its own.
+/// A lazily read module, and the desk it is open at.
 pub struct Reader {
-    // Field order is drop order: the module goes before its context, and the
-    // context before the bytes a lazy module still points into.
-    module: OwnedModule,
-    library: Library,
-    foreign: Foreign,
-    /// By tier; the first is there from the start.
-    emitters: [Option<Emitter>; 3],
-    context: LlvmContext,
-    pub(crate) bitcode: Bitcode,
-    table: SymbolTable,
-    kinds: AttributeKinds,
-    summary: Arc<ModuleSummary>,
-    /// Functions whose bodies were found valid: nothing changes them afterwards.
-    verified: RefCell<FxHashSet<LLVMValueRef>>,
-    compiles: usize,
-    sound: bool,
+    // Goes first: it is of the desk's context.
+    opened: Opened,
+    desk: Desk,
 }
 
-// SAFETY: everything inside belongs to the reader's own context; a reader is
+// SAFETY: everything inside belongs to the desk's own context; a reader is
 // moved between threads whole and used by one at a time (`&mut`).
 unsafe impl Send for Reader {}
 
-impl Drop for Reader {
-    fn drop(&mut self) {
-        if self.sound {
-            let tiers = [Tier::Baseline, Tier::Optimized, Tier::Guided];
-            let emitters = self.emitters.iter_mut().map(Option::take);
-            warm::keep(
-                tiers
-                    .into_iter()
-                    .zip(emitters)
-                    .filter_map(|(t, e)| Some((t, e?))),
-            );
-        }
-    }
-}
-
 impl Reader {
-    /// Reads the symbol table of `bitcode`.
+    /// Reads the symbol table of `bitcode`, at a desk of its own.
     ///
     /// # Errors
     /// Bytes that are not bitcode, a module for another machine.
     pub fn new(bitcode: &Bitcode) -> Result<Reader, CodegenError> {
-        Reader::with_summary(bitcode, None)
+        Reader::at(Desk::new(false)?, bitcode, None)
     }
 
-    /// As [`Reader::new`], reusing the summary of another reader of the same bytes.
-    pub(crate) fn with_summary(
+    /// As [`Reader::new`], at a desk where the module may be open, with what another reader of
+    /// the same bytes has found out. The desk goes with an error.
+    pub(crate) fn at(
+        mut desk: Desk,
         bitcode: &Bitcode,
-        summary: Option<Arc<ModuleSummary>>,
+        known: Option<&Known>,
     ) -> Result<Reader, CodegenError> {
-        let emitter = warm::emitter(Tier::Baseline)?;
-        let context = LlvmContext::new();
-        let module = read_lazily(&context, bitcode)?;
-        check_target(&module, bitcode)?;
-        let kinds = AttributeKinds::new(context.raw());
-        let table = SymbolTable::new(&module, kinds.always_inline);
-        let summary = match summary {
-            Some(summary) => summary,
+        let opened = match desk.take_open(bitcode) {
+            Some(opened) => opened,
             None => {
-                // Bodies are verified one by one, when they are read.
-                if let Some(message) = verify_module(module.raw()) {
-                    let module = bitcode.name().to_owned();
-                    return Err(CodegenError::Load { module, message });
-                }
-                let mut summary = scan::summarize(&table, kinds.always_inline);
-                let mut length = 0;
-                // SAFETY: a live module.
-                unsafe { LLVMGetModuleInlineAsm(module.raw(), &mut length) };
-                summary.has_inline_asm = length != 0;
-                Arc::new(summary)
+                desk.note_read(bitcode);
+                let opened = Opened::read(&desk, bitcode, known);
+                opened.inspect_err(|_| desk.note_sound(false))?
             }
         };
-        if let Some(message) = context.take_errors() {
-            return Err(CodegenError::Load {
-                module: bitcode.name().to_owned(),
-                message,
-            });
+        Ok(Reader { opened, desk })
+    }
+
+    /// Parses IR text at a shared desk, and keeps its bitcode; nothing if the text is large, or
+    /// may name structs, whose names mean something in the file only, or has an invalid body,
+    /// which is told when that is called. The desk goes with an error.
+    ///
+    /// Units do not tell what was parsed from what was read from its bitcode: both have the
+    /// same symbols in the same order, and instructions are copied in their order.
+    pub(crate) fn of_text(
+        mut desk: Desk,
+        name: &str,
+        text: &str,
+    ) -> Result<Option<Reader>, CodegenError> {
+        let context = desk.context();
+        let module = bitcode::parse(context, name, text)?;
+        check_target(&module, name)?;
+        let invalid = verify_module(module.raw()).is_some();
+        if context.take_errors().is_some() || invalid {
+            return Ok(None);
         }
-        Ok(Reader {
-            module,
-            library: Library::default(),
-            foreign: Foreign::default(),
-            emitters: [Some(emitter), None, None],
-            context,
-            bitcode: bitcode.clone(),
-            table,
-            kinds,
-            summary,
-            verified: RefCell::default(),
-            compiles: 0,
-            sound: true,
-        })
+        let bitcode = Bitcode::write(name, &module);
+        desk.note_read(&bitcode);
+        let opened = Opened::of(&desk, module, &bitcode, None)?;
+        Ok(Some(Reader { opened, desk }))
+    }
+
+    /// The desk, at which the module stays open for a while.
+    pub(crate) fn leave(self) -> Desk {
+        let Reader { opened, mut desk } = self;
+        desk.leave_open(opened);
+        desk
+    }
+
+    /// True if the desk is one for many modules.
+    pub(crate) fn is_at_shared_desk(&self) -> bool {
+        self.desk.is_shared()
+    }
+
+    /// The shape of the bitcode, if bodies are still to be read.
+    pub(crate) fn structure(&self) -> Option<&Arc<Structure>> {
+        self.opened.structure.as_ref()
+    }
+
+    /// Whether text about the module is what any other reader of it would say.
+    pub(crate) fn names_as_in_file(&self) -> bool {
+        !self.desk.renames(self.bitcode())
     }
 
     /// What the module holds.
     pub fn summary(&self) -> &Arc<ModuleSummary> {
-        &self.summary
+        &self.opened.summary
     }
 
-    /// Number of units compiled by this reader.
+    /// The module's bytes.
+    pub(crate) fn bitcode(&self) -> &Bitcode {
+        &self.opened.bitcode
+    }
+
+    /// Number of units compiled at this reader's desk.
     pub fn compiles(&self) -> usize {
-        self.compiles
+        self.desk.units()
     }
 
     /// [`Reader::compile`] with [`Compile::baseline`]; the object.
@@ -230,8 +218,8 @@ impl Reader {
         name: &str,
         tier: Tier,
     ) -> Result<Vec<u8>, CodegenError> {
-        self.compiles += 1;
-        let nonlazybind = self.kinds.nonlazybind;
+        self.desk.note_unit();
+        let nonlazybind = self.kinds().nonlazybind;
         self.run(unit, name, tier, |context, emitter, unit| {
             let gate = context.gate();
             if unit.needs_passes || tier > Tier::Baseline {
@@ -272,15 +260,15 @@ impl Reader {
         how: &Compile,
         work: impl FnOnce(&mut Reader) -> Result<T, CodegenError>,
     ) -> Result<T, CodegenError> {
-        self.context.gate().watch(how.cancel.clone());
+        self.context().gate().watch(how.cancel.clone());
         let result = work(self);
-        self.context.gate().watch(None);
+        self.context().gate().watch(None);
         result
     }
 
     /// Goes on with `unit`, unless what it is for was cancelled.
     pub(crate) fn proceed(&self, unit: &str) -> Result<(), CodegenError> {
-        match self.context.gate().look() {
+        match self.context().gate().look() {
             false => Ok(()),
             true => Err(self.cancelled(unit)),
         }
@@ -288,12 +276,12 @@ impl Reader {
 
     /// True if whatever failed since may have failed because it was cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.context.gate().is_cancelled()
+        self.context().gate().is_cancelled()
     }
 
     pub(crate) fn cancelled(&self, unit: &str) -> CodegenError {
         CodegenError::Cancelled {
-            module: self.bitcode.name().to_owned(),
+            module: self.name().to_owned(),
             unit: unit.to_owned(),
         }
     }
@@ -307,29 +295,24 @@ impl Reader {
         work: impl FnOnce(&LlvmContext, &mut Emitter, &Unit) -> Result<T, Stop>,
     ) -> Result<T, CodegenError> {
         self.proceed(name)?;
-        let place = &mut self.emitters[tier as usize - 1];
-        let emitter = match place {
-            Some(emitter) => emitter,
-            None => place.insert(warm::emitter(tier)?),
-        };
+        let module = self.opened.bitcode.name();
         let fail = |message| CodegenError::Emit {
-            module: self.bitcode.name().to_owned(),
+            module: module.to_owned(),
             unit: name.to_owned(),
             message,
         };
-        let done = work(&self.context, emitter, unit);
+        let (context, emitter) = self.desk.emitter(tier)?;
+        let done = work(context, emitter, unit);
         if let Err(Stop::Failed(message)) = done {
             return Err(fail(message));
         }
         // Emission that was left in the middle may have met references to labels of functions
         // that it did not come to, which it calls errors.
-        let left = done.is_ok() && self.context.gate().is_cancelled();
-        if (unit.has_asm || left) && !emitter.renew() {
-            self.sound = false;
-        }
+        let left = done.is_ok() && context.gate().is_cancelled();
+        let whole = !(unit.has_asm || left) || emitter.renew();
         // Emission always says it succeeded; an error in the context counts.
-        let error = self.context.take_errors();
-        self.sound &= error.is_none() || left;
+        let error = context.take_errors();
+        self.desk.note_sound(whole && (error.is_none() || left));
         match (done, error) {
             // Passes were left out: neither the result nor an error says anything.
             _ if self.is_cancelled() => Err(self.cancelled(name)),
@@ -341,22 +324,18 @@ impl Reader {
 
     /// Runs passes on a unit that will not be emitted.
     pub(crate) fn run_passes(&self, unit: &Unit, passes: &str) -> Result<(), CodegenError> {
-        let Some(emitter) = &self.emitters[0] else {
-            return Ok(());
-        };
-        emitter
-            .run_passes(unit.module.raw(), passes)
-            .map_err(|m| CodegenError::Emit {
-                module: self.bitcode.name().to_owned(),
-                unit: String::from("facts"),
-                message: m,
-            })
+        let done = self.desk.run_passes(unit.module.raw(), passes);
+        done.map_err(|message| CodegenError::Emit {
+            module: self.name().to_owned(),
+            unit: String::from("facts"),
+            message,
+        })
     }
 
     /// False after an error of LLVM: what it left in the context, and in the passes
     /// that are kept, is not to be built on.
     pub fn is_sound(&self) -> bool {
-        self.sound
+        self.desk.is_sound()
     }
 
     /// Reads one body, and verifies it once.
@@ -365,12 +344,12 @@ impl Reader {
         function: LLVMValueRef,
         verify: Verify,
     ) -> Result<(), CodegenError> {
-        if self.verified.borrow().contains(&function) {
+        if self.opened.verified.borrow().contains(&function) {
             return Ok(());
         }
         self.proceed(&value_name(function))?;
         let fail = |message| CodegenError::Body {
-            module: self.bitcode.name().to_owned(),
+            module: self.name().to_owned(),
             function: value_name(function),
             message,
         };
@@ -394,10 +373,10 @@ impl Reader {
                 self.verifier_message()
             )));
         }
-        match self.context.take_errors() {
+        match self.context().take_errors() {
             None => {
                 if verify == Verify::Yes {
-                    self.verified.borrow_mut().insert(function);
+                    self.opened.verified.borrow_mut().insert(function);
                 }
                 Ok(())
             }
@@ -407,63 +386,48 @@ impl Reader {
 
     /// What the verifier says of the bodies read so far; for a message only.
     fn verifier_message(&self) -> String {
-        verify_module(self.module.raw()).unwrap_or_else(|| String::from("no message"))
+        verify_module(self.module()).unwrap_or_else(|| String::from("no message"))
     }
 
     pub(crate) fn library(&self) -> &Library {
-        &self.library
+        &self.opened.library
     }
 
     pub(crate) fn library_mut(&mut self) -> &mut Library {
-        &mut self.library
+        &mut self.opened.library
     }
 
     pub(crate) fn foreign(&self) -> &Foreign {
-        &self.foreign
+        &self.opened.foreign
     }
 
     pub(crate) fn foreign_mut(&mut self) -> &mut Foreign {
-        &mut self.foreign
+        &mut self.opened.foreign
     }
 
     pub(crate) fn module(&self) -> LLVMModuleRef {
-        self.module.raw()
+        self.opened.module.raw()
     }
 
     pub(crate) fn context(&self) -> &LlvmContext {
-        &self.context
+        self.desk.context()
     }
 
     pub(crate) fn table(&self) -> &SymbolTable {
-        &self.table
+        &self.opened.table
     }
 
     pub(crate) fn kinds(&self) -> &AttributeKinds {
-        &self.kinds
+        self.desk.kinds()
     }
 
     /// Gives a fresh module the target's triple and layout.
     pub(crate) fn prepare(&self, module: LLVMModuleRef) {
-        if let Some(emitter) = &self.emitters[0] {
-            emitter.prepare(module);
-        }
+        self.desk.prepare(module);
     }
 
     pub(crate) fn name(&self) -> &str {
-        self.bitcode.name()
-    }
-}
-
-/// Verifies all of a module but the bodies it has not read; the verifier's message if
-/// it is broken.
-fn verify_module(module: LLVMModuleRef) -> Option<String> {
-    let mut message = std::ptr::null_mut();
-    let action = LLVMVerifierFailureAction::LLVMReturnStatusAction;
-    // SAFETY: a live module and an out pointer; the message is ours either way.
-    unsafe {
-        let broken = LLVMVerifyModule(module, action, &mut message) != 0;
-        let message = take_message(message);
-        broken.then_some(message)
+        self.opened.bitcode.name()
     }
 }
 
@@ -481,39 +445,4 @@ pub(crate) fn value_name(value: LLVMValueRef) -> String {
 
 pub(crate) fn c_name(name: &str) -> CString {
     CString::new(name.replace('\0', "?")).unwrap_or_default()
-}
-
-fn read_lazily(context: &LlvmContext, bitcode: &Bitcode) -> Result<OwnedModule, CodegenError> {
-    let fail = |message: Option<String>| CodegenError::Load {
-        module: bitcode.name().to_owned(),
-        message: message.unwrap_or_else(|| String::from("no message")),
-    };
-    if bitcode.bytes().is_empty() {
-        return Err(fail(Some(String::from("the file is empty"))));
-    }
-    bitcode.structure()?;
-    // SAFETY: the reader keeps `bitcode` alive until its module is dropped.
-    let buffer = unsafe { Buffer::view(bitcode.bytes(), &c_name(bitcode.name())) };
-    let mut module: LLVMModuleRef = std::ptr::null_mut();
-    // SAFETY: live context; the function takes the buffer over whatever happens.
-    let failed =
-        unsafe { LLVMGetBitcodeModuleInContext2(context.raw(), buffer.into_raw(), &mut module) };
-    if failed != 0 || module.is_null() {
-        return Err(fail(context.take_errors()));
-    }
-    // SAFETY: a fresh module, ours.
-    Ok(unsafe { OwnedModule::new(module) })
-}
-
-fn check_target(module: &OwnedModule, bitcode: &Bitcode) -> Result<(), CodegenError> {
-    // SAFETY: a live module; the triple is a C string it owns.
-    let triple = unsafe { std::ffi::CStr::from_ptr(LLVMGetTarget(module.raw())) }.to_string_lossy();
-    // A module without a triple (hand-written IR) is taken for this machine.
-    if triple.is_empty() || (triple.starts_with("x86_64-") && triple.contains("linux")) {
-        return Ok(());
-    }
-    Err(CodegenError::Target {
-        module: bitcode.name().to_owned(),
-        triple: triple.into_owned(),
-    })
 }

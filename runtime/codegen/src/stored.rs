@@ -38,7 +38,7 @@ impl Reader {
         text(env!("CARGO_PKG_VERSION").as_bytes());
         text(crate::llvm_version().as_bytes());
         text(crate::host_cpu().as_bytes());
-        text(self.bitcode.digest());
+        text(self.bitcode().digest());
         text(&function.0.to_le_bytes());
         let flags = [
             how.tier as u8,

@@ -41,6 +41,8 @@ mod code {
     pub(super) const SET_BLOCK: u64 = 1;
     /// How many types there are.
     pub(super) const TYPE_COUNT: u64 = 1;
+    /// The name of a struct.
+    pub(super) const STRUCT_NAME: u64 = 19;
     /// How many basic blocks a function has.
     pub(super) const BASIC_BLOCKS: u64 = 1;
     /// A function's name, or number, and where its body is.
@@ -81,6 +83,8 @@ pub(crate) struct Structure {
     standard: Standard,
     /// Where the stream is in the file, in bytes.
     stream: Range<usize>,
+    /// Some struct has a name.
+    pub(crate) names_structs: bool,
 }
 
 impl Structure {
@@ -98,6 +102,7 @@ impl Structure {
             entries: Vec::new(),
             origin: 32,
             whole: false,
+            names_structs: false,
         };
         while walk.cursor.left() > PADDING {
             match walk.cursor.fixed(2)? {
@@ -108,6 +113,7 @@ impl Structure {
         walk.check_entries()?;
         Ok(Structure {
             bodies: walk.bodies,
+            names_structs: walk.names_structs,
             standard: walk.standard.into_owned(),
             stream,
         })
@@ -132,6 +138,7 @@ impl Structure {
             entries: Vec::new(),
             origin: 32,
             whole: true,
+            names_structs: false,
         }
         .content(extent.width, 1)
     }
@@ -166,6 +173,7 @@ struct Walk<'a> {
     origin: u64,
     /// Bodies are looked into, not passed.
     whole: bool,
+    names_structs: bool,
 }
 
 impl Walk<'_> {
@@ -269,6 +277,10 @@ impl Walk<'_> {
             }
             (block::METADATA, code::STRINGS) if first.max(second) > room => {
                 Err(self.cursor.fail(What::Count(first.max(second))))
+            }
+            (block::TYPES, code::STRUCT_NAME) => {
+                self.names_structs = true;
+                Ok(())
             }
             (block::VALUE_SYMBOLS, code::FUNCTION_ENTRY) if depth == 2 => {
                 self.entries.push((second, self.cursor.bit));

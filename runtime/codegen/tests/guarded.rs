@@ -3,7 +3,7 @@
 
 use std::sync::mpsc;
 
-use uruk_codegen::{Bitcode, ReaderPool, fatal};
+use uruk_codegen::{Bitcode, ReaderPool, ReadingRoom, fatal};
 
 /// What LLVM upgrades, and cannot: it reports a fatal error while it reads.
 const FATAL: &str = "define void @f() \"frame-pointer\"=\"x\" { ret void }
@@ -32,8 +32,8 @@ fn entries_without_a_guard_are_found() {
     let text = "define i32 @f() { ret i32 1 }";
     let made = guarded(Box::new(move || {
         let bitcode = Bitcode::from_ir_text("m.ll", text).expect("valid");
-        give.send(ReaderPool::new(bitcode, 1).expect("readable"))
-            .expect("open");
+        let pool = ReaderPool::new(bitcode, 1, &ReadingRoom::new());
+        give.send(pool.expect("readable")).expect("open");
     }));
     assert_eq!(made, None);
     let pool = take.recv().expect("made");

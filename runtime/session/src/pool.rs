@@ -22,9 +22,10 @@
 //! Everything is under `inner` except each parker's token and each wait's list.
 
 mod config;
+mod own;
 mod parts;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -66,46 +67,12 @@ impl fmt::Debug for Pool {
     }
 }
 
-#[allow(
-    clippy::missing_const_for_thread_local,
-    reason = "loom's macro knows no const"
-)]
-mod own {
-    use super::*;
-    #[cfg(loom)]
-    use loom::thread_local;
-    #[cfg(not(loom))]
-    use std::thread_local;
-
-    thread_local! {
-        /// Tasks on this thread's stack.
-        pub(super) static DEPTH: Cell<usize> = Cell::new(0);
-        pub(super) static WORKER: Cell<bool> = Cell::new(false);
-        /// The innermost wait for whose sake this thread works.
-        pub(super) static SAKE: RefCell<Option<Arc<Waiter>>> = RefCell::new(None);
-    }
-}
-use own::{DEPTH, SAKE, WORKER};
+use own::{DEPTH, SAKE, Sake, WORKER};
 
 /// Makes what lookups keep on the calling thread and has destructors: the C library notes
 /// these under the dynamic loader's lock, which a thread may hold that waits for this one.
 pub fn prepare_thread() {
     SAKE.with(|_| crate::inside::prepare());
-}
-
-/// Swaps the innermost wait and puts the old one back when dropped.
-struct Sake(Option<Arc<Waiter>>);
-
-impl Sake {
-    fn set(new: Option<Arc<Waiter>>) -> Self {
-        Sake(SAKE.with(|sake| sake.replace(new)))
-    }
-}
-
-impl Drop for Sake {
-    fn drop(&mut self) {
-        SAKE.with(|sake| *sake.borrow_mut() = self.0.take());
-    }
 }
 
 impl Pool {

@@ -2,6 +2,7 @@
 //!
 //! Locks are `std`'s, of one word: a forked child can use them (`fork::gate` lets no worker hold one).
 
+mod addresses;
 mod session;
 
 pub(crate) use session::sessions;
@@ -13,9 +14,10 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use uruk_base::FunctionId;
 use uruk_base::locks::{Mutex, RwLock};
-use uruk_codegen::{Bitcode, CodegenError, FactStore, ModulePlan, ReaderPool, SymbolId};
+use uruk_codegen::{
+    Bitcode, CodegenError, FactStore, ModulePlan, ReaderPool, ReadingRoom, SymbolId,
+};
 use uruk_heap::{Heap, HeapConfig};
-use uruk_link::{Need, Resolved};
 use uruk_session::Dylib;
 use uruk_stubs::StubTable;
 use uruk_unwind::{RegionHandle, Row};
@@ -45,7 +47,7 @@ use crate::told::tools::Tools;
 use crate::units::UnitBody;
 use crate::units::hands::Hands;
 use crate::version::Parcels;
-use crate::version::bodies::{Bodies, Extent};
+use crate::version::bodies::Bodies;
 use crate::version::constants::Shared;
 use crate::version::failed::{Causes, Context};
 
@@ -72,14 +74,39 @@ pub(crate) struct Module {
     interprocedural: OnceLock<Option<String>>,
     /// The types of its symbols as LLVM writes them, once asked for.
     types: OnceLock<Vec<Arc<str>>>,
+    end: gate::End,
+}
+
+/// What goes with a module takes locks of the session. Whoever drops the last handle has a
+/// pass until all fields are gone.
+impl Drop for Module {
+    fn drop(&mut self) {
+        self.end.begin();
+    }
 }
 
 impl Module {
-    /// Reads the symbol table of `bitcode`; up to `readers` workers can compile from
-    /// it at once.
-    pub(crate) fn new(bitcode: Bitcode, readers: usize, dylib: &Dylib) -> Result<Module, Error> {
-        let readers = ReaderPool::new(bitcode, readers)?;
-        Ok(Module {
+    /// Reads the symbol table of `bitcode`; as many workers can compile from it at once as
+    /// `core` has.
+    pub(crate) fn new(bitcode: Bitcode, core: &Core, dylib: &Dylib) -> Result<Module, Error> {
+        let readers = ReaderPool::new(bitcode, core.readers(), &core.reading_room)?;
+        Ok(Module::read_by(readers, dylib))
+    }
+
+    /// As [`Module::new`], of IR text.
+    pub(crate) fn of_text(
+        file: &str,
+        text: &str,
+        core: &Core,
+        dylib: &Dylib,
+    ) -> Result<Module, Error> {
+        let limit = core.readers();
+        let readers = ReaderPool::from_ir_text(file, text, limit, &core.reading_room)?;
+        Ok(Module::read_by(readers, dylib))
+    }
+
+    fn read_by(readers: ReaderPool, dylib: &Dylib) -> Module {
+        Module {
             readers,
             plan: RwLock::default(),
             facts: RwLock::default(),
@@ -92,7 +119,8 @@ impl Module {
             definitions: OnceLock::new(),
             interprocedural: OnceLock::new(),
             types: OnceLock::new(),
-        })
+            end: gate::End::default(),
+        }
     }
 
     /// The plan at this moment; binding has happened before any compile.
@@ -142,7 +170,9 @@ impl Module {
                 })
             };
             let of = Arc::clone(module);
-            let found = sacrificial("uruk-types", lost, move || Ok(of.readers.reader()?.types()))?;
+            let found = sacrificial("uruk-types", lost, move || {
+                Ok(of.readers.faithful()?.types())
+            })?;
             let _ = module.types.set(found);
         }
         let types = module.types.get().map_or(&[][..], Vec::as_slice);
@@ -215,6 +245,7 @@ pub(crate) struct Core {
     pub(crate) waiting: Waiting,
     /// Threads for code of embedders.
     pub(crate) hands: Arc<Hands>,
+    reading_room: Arc<ReadingRoom>,
     bodies: RwLock<Bodies>,
     pub(crate) counters: Counters,
     pub(crate) events: Events,
@@ -301,6 +332,7 @@ impl Core {
             causes: Causes::default(),
             on_failure: OnceLock::new(),
             hands: Arc::default(),
+            reading_room: ReadingRoom::new(),
             bodies: RwLock::default(),
             counters: Counters::default(),
             events: Events::default(),
@@ -324,39 +356,6 @@ impl Core {
     /// Readers a module may have: nobody waits for one of another kind of worker.
     pub(crate) fn readers(&self) -> usize {
         self.jobs + self.tiers.background_jobs()
-    }
-
-    /// How code in `dylib` reaches `name`.
-    pub(crate) fn resolve(&self, dylib: &Dylib, name: &str, need: Need) -> Option<Resolved> {
-        self.resolve_as(self.names.find(dylib, name), name, need)
-    }
-
-    /// How code reaches what `name` means.
-    pub(crate) fn resolve_as(
-        &self,
-        meaning: Option<Definition>,
-        name: &str,
-        need: Need,
-    ) -> Option<Resolved> {
-        match meaning {
-            Some(Definition::Function { id }) => Some(Resolved::stub(
-                self.stubs.stub_address(id),
-                self.stubs.slot_address(id),
-            )),
-            Some(Definition::Tls { module, offset }) => {
-                Some(Resolved::thread_local(module, offset))
-            }
-            Some(Definition::Address(address)) if !need.thread_local => {
-                self.reclaim.stacks.note_import(name);
-                Some(Resolved::at(address))
-            }
-            _ if need.thread_local => {
-                let process = self.process.read().unwrap_or_else(PoisonError::into_inner);
-                let (module, offset) = process.find_tls(name)?;
-                Some(Resolved::thread_local(module, offset))
-            }
-            _ => None,
-        }
     }
 
     /// Records what stub `id` stands for.
@@ -392,31 +391,6 @@ impl Core {
             .read()
             .unwrap_or_else(PoisonError::into_inner);
         functions.get(id.index() as usize).cloned().flatten()
-    }
-
-    /// The address of a symbol `dylib` defines, for `dlsym` and the library.
-    pub(crate) fn address_of(&self, dylib: &Dylib, name: &str) -> Option<u64> {
-        self.address_of_meaning(self.names.find(dylib, name)?)
-    }
-
-    /// Where that is which the session knows by `address`, for the calling thread. Takes no lock
-    /// for functions, nor where no data was moved.
-    pub(crate) fn address_now(&self, address: u64) -> Option<u64> {
-        match self.names.is_final(address) {
-            true => Some(address),
-            false => {
-                let _pass = gate::enter();
-                self.address_of_meaning(self.names.meaning(address))
-            }
-        }
-    }
-
-    pub(crate) fn address_of_meaning(&self, meaning: Definition) -> Option<u64> {
-        match meaning {
-            Definition::Function { id } => Some(self.stubs.stub_address(id)),
-            Definition::Address(address) => Some(address),
-            Definition::Tls { module, offset } => crate::guest::tls::address(module, offset),
-        }
     }
 }
 
@@ -472,35 +446,6 @@ impl Core {
             .dump_asm
             .write()
             .unwrap_or_else(PoisonError::into_inner) = names.to_vec();
-    }
-
-    /// Name and start of the body that holds `pc`.
-    pub(crate) fn function_name_at(&self, pc: u64) -> Option<(&'static CStr, u64)> {
-        let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
-        bodies.at(pc).map(|(start, _, name)| (name, start))
-    }
-
-    /// All bodies there are: start, end and name.
-    pub(crate) fn bodies(&self) -> Vec<(u64, u64, &'static CStr)> {
-        let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
-        bodies.iter().collect()
-    }
-
-    /// Forgets the bodies in these ranges.
-    pub(crate) fn remove_bodies(&self, ranges: impl IntoIterator<Item = std::ops::Range<u64>>) {
-        let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
-        ranges.into_iter().for_each(|range| bodies.remove(range));
-    }
-
-    /// Records where a body lies.
-    pub(crate) fn add_body(&self, start: u64, end: u64, name: &'static CStr) {
-        self.add_bodies([(start, end, name)]);
-    }
-
-    /// Records where bodies lie.
-    pub(crate) fn add_bodies(&self, some: impl IntoIterator<Item = Extent>) {
-        let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
-        bodies.add(some);
     }
 }
 

@@ -170,9 +170,9 @@ impl Core {
         image: &mut Image,
         object_symbols: &mut Vec<(usize, Vec<ObjectSymbol>)>,
     ) -> Result<(), Error> {
-        let bitcode = match source {
-            Source::Bitcode(bitcode) => bitcode,
-            Source::Text { file, text } => Bitcode::from_ir_text(&file, &text)?,
+        let mut module = match source {
+            Source::Bitcode(bitcode) => Module::new(bitcode, self, dylib)?,
+            Source::Text { file, text } => Module::of_text(&file, &text, self, dylib)?,
             Source::Object { file: name, bytes } => {
                 object_symbols.push((file, object_definitions(&name, &bytes)?));
                 image.objects.push((name, bytes));
@@ -181,7 +181,6 @@ impl Core {
             // Its members are taken one by one.
             Source::Archive(_) => return Ok(()),
         };
-        let mut module = Module::new(bitcode, self.readers(), dylib)?;
         module.life = Arc::clone(&image.life);
         image.modules.push((file, Arc::new(module)));
         Ok(())

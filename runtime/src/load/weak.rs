@@ -218,7 +218,7 @@ impl Core {
                     _ => true,
                 };
                 let size = match info.linkage {
-                    Linkage::Common => Some(module.readers.reader()?.layout(id).size),
+                    Linkage::Common => Some(module.readers.faithful()?.layout(id).size),
                     _ => None,
                 };
                 let file = module.readers.bitcode().name();

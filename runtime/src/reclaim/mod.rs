@@ -145,10 +145,10 @@ impl Reclaim {
 }
 
 impl Core {
-    /// A version of `id` is of no more use: its unit is removed, its code retired.
-    pub(crate) fn retire(self: &Arc<Self>, id: FunctionId, version: Version) {
-        if let Some(unit) = &version.unit {
-            self.remove_unit(id, unit);
+    /// A version is of no more use: its unit is removed, its code retired.
+    pub(crate) fn retire(self: &Arc<Self>, version: Version) {
+        if let Some(unit) = version.unit {
+            self.remove_unit(unit);
         }
         self.reclaim.notes.retire(version.id);
         self.start_reclaim();
@@ -158,7 +158,7 @@ impl Core {
     pub(crate) fn retire_version(self: &Arc<Self>, id: FunctionId, version: VersionId) {
         let found = self.tiers.versions.take(id, version);
         if let Some(found) = found {
-            self.retire(id, found);
+            self.retire(found);
         } else if let Some(code) = self.objects.take(version) {
             // The last one of an object retires its memory.
             drop(code);
@@ -168,8 +168,8 @@ impl Core {
 
     /// Retires what was compiled and never filed.
     pub(crate) fn discard(self: &Arc<Self>, id: FunctionId, built: Built) {
-        if let Some(unit) = &built.unit {
-            self.remove_unit(id, unit);
+        if let Some(unit) = built.unit {
+            self.remove_unit(unit);
         }
         let version = self.tiers.versions.ids.next();
         let notes = &self.reclaim.notes;

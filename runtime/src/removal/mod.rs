@@ -405,7 +405,7 @@ impl Core {
         };
         self.tiers.versions.fixed().remove(&id.index());
         for version in built {
-            self.retire(id, version);
+            self.retire(version);
         }
         drop(self.objects.take_all(id));
         self.forget_cause(id);

@@ -109,7 +109,7 @@ impl Core {
             else {
                 return Err(self.no_migration(module, &info.name));
             };
-            let new_size = module.readers.reader()?.layout(migrating.symbol).size;
+            let new_size = module.readers.faithful()?.layout(migrating.symbol).size;
             moves.push(Move {
                 fill: Arc::clone(&wanted.fill),
                 old_size: old.size as usize,

@@ -142,7 +142,7 @@ impl Core {
         allowed: &Allowed,
         staging: &Staging,
     ) -> Result<Prepared, Error> {
-        let mut module = Module::new(bitcode, self.readers(), dylib)?;
+        let mut module = Module::new(bitcode, self, dylib)?;
         let mut planned = self.plan_replacement(&module, &allowed.migrations)?;
         let summary = module.readers.summary();
         self.plan_own(dylib, summary, &mut planned.plan, planned.image);
@@ -287,7 +287,7 @@ impl Core {
         if allow_signatures {
             return Ok(());
         }
-        let reader = module.readers.reader()?;
+        let reader = module.readers.faithful()?;
         for &(id, symbol) in &planned.members {
             let Some(Function {
                 module, symbol: at, ..
@@ -295,7 +295,7 @@ impl Core {
             else {
                 continue;
             };
-            let old = module.readers.reader()?.signature(at);
+            let old = module.readers.faithful()?.signature(at);
             let new = reader.signature(symbol);
             if old != new {
                 return Err(Error::from(ReplaceError::Signature {
@@ -320,7 +320,7 @@ impl Core {
             let Some((owner, at)) = owner else {
                 // Data of an object file has no type, but a size.
                 let old = self.objects.variable(&module.dylib, link_name);
-                let new = module.readers.reader()?.layout(symbol);
+                let new = module.readers.faithful()?.layout(symbol);
                 if let Some(old) = old
                     && info.kind == Kind::Data
                     && old.size != new.size
@@ -337,10 +337,10 @@ impl Core {
                 continue;
             };
             let (old, old_value) = {
-                let reader = owner.readers.reader()?;
+                let reader = owner.readers.faithful()?;
                 (reader.layout(at), reader.initializer(at))
             };
-            let reader = module.readers.reader()?;
+            let reader = module.readers.faithful()?;
             let new = reader.layout(symbol);
             let file = module.readers.bitcode().name().to_owned();
             if old != new {
@@ -386,7 +386,7 @@ impl Core {
         let Some((owner, at)) = self.owner_of(dylib, link_name) else {
             return Ok(None);
         };
-        Ok(Some(owner.readers.reader()?.layout(at)))
+        Ok(Some(owner.readers.faithful()?.layout(at)))
     }
 
     /// Modules that were optimized as a whole are replaced as a whole.

@@ -226,7 +226,12 @@ impl Replacing {
         modules: &[(usize, Arc<Module>)],
     ) -> Result<(), SessionError> {
         let mut held = lock(&self.modules);
-        held.retain(|module| module.strong_count() != 0);
+        // Those that went are forgotten each time as many have come as there are.
+        if held.len() + modules.len() > held.capacity() {
+            held.retain(|module| module.strong_count() != 0);
+            let room = held.len() + modules.len();
+            held.reserve(room);
+        }
         held.extend(modules.iter().map(|(_, module)| Arc::downgrade(module)));
         drop(held);
         let with_data = modules.iter().filter(|(_, module)| has_data(module));

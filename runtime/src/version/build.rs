@@ -130,16 +130,15 @@ impl Core {
     /// Has the session materialize a body under a tracker of its own: what is compiled
     /// together is removed together. The body need not be the function's own yet.
     pub(crate) fn build_body(self: &Arc<Self>, body: BodyOf, how: Compile) -> Result<Built, Error> {
-        let id = body.id;
         let versions = &self.tiers.versions;
-        let number = versions.take_number(id);
+        let number = versions.take_number();
         match self.build_unit(body, number, how) {
             Ok((mut built, tracker)) => {
                 built.unit = Some(BodyTracker { tracker, number });
                 Ok(built)
             }
             Err(cause) => {
-                versions.give_number(id, number);
+                versions.give_number(number);
                 Err(cause)
             }
         }
@@ -152,14 +151,8 @@ impl Core {
         how: Compile,
     ) -> Result<(Built, Tracker), Error> {
         let link_name = &body.plan.import(body.function.symbol).name;
-        let symbol = self
-            .names
-            .session()
-            // Functions of other dylibs, and one that was removed, may have the same name.
-            .intern(&format!(
-                "{BODY_PREFIX}{number}.{}.{link_name}",
-                body.id.index()
-            ));
+        let symbol = format!("{BODY_PREFIX}{number}");
+        let symbol = self.names.session().intern(&symbol);
         let outcome = Arc::new(Mutex::new(None));
         let unit = BodyUnit {
             core: Arc::clone(self),
@@ -195,12 +188,12 @@ impl Core {
     }
 
     /// Removes the unit of a version.
-    pub(crate) fn remove_unit(&self, id: FunctionId, unit: &BodyTracker) {
+    pub(crate) fn remove_unit(&self, unit: BodyTracker) {
         // It fails only where the tracker is gone already.
         if let Err(cause) = unit.tracker.remove() {
             self.names.session().report(&cause);
         }
-        self.tiers.versions.give_number(id, unit.number);
+        self.tiers.versions.give_number(unit.number);
     }
 
     /// Compiles and links a body, if it can be with what other modules offer; nothing can

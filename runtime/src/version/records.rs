@@ -4,7 +4,8 @@
 //! One lock for all, [`Versions::lock`]: it is held while a record is found or changed, and
 //! nothing is locked inside it.
 
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -56,9 +57,6 @@ pub(crate) struct Record {
     pub(crate) versions: Arc<FunctionVersions>,
     /// Those that were compiled, oldest first.
     pub(crate) built: Vec<Version>,
-    /// By number: whether a unit of the session has it. The session keeps names for
-    /// ever, so units of one function use the same few.
-    numbers: Vec<bool>,
     /// Those that are retired, by tier.
     pub(crate) past: Past,
 }
@@ -87,6 +85,16 @@ pub(crate) struct Versions {
     records: Mutex<IdMap<u32, Record>>,
     /// Functions that keep their first version, by index.
     fixed: Mutex<HashSet<u32>>,
+    numbers: Mutex<Numbers>,
+}
+
+/// Numbers of units. The session keeps names for ever, so units are named by few numbers: no
+/// more than there were versions at once.
+#[derive(Default)]
+struct Numbers {
+    /// Below `taken`.
+    free: BinaryHeap<Reverse<usize>>,
+    taken: usize,
 }
 
 impl Versions {
@@ -104,25 +112,22 @@ impl Versions {
         self.fixed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The least number no unit of `function` has.
-    pub(crate) fn take_number(&self, function: FunctionId) -> usize {
-        let mut records = self.lock();
-        let numbers = &mut records.entry(function.index()).or_default().numbers;
-        let free = numbers.iter().position(|taken| !taken);
-        let number = free.unwrap_or(numbers.len());
-        numbers.resize(numbers.len().max(number + 1), false);
-        numbers[number] = true;
-        number
+    /// The least number no unit has.
+    pub(crate) fn take_number(&self) -> usize {
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.free.pop().map_or_else(
+            || {
+                numbers.taken += 1;
+                numbers.taken - 1
+            },
+            |Reverse(number)| number,
+        )
     }
 
     /// Says that the unit with `number` is gone.
-    pub(crate) fn give_number(&self, function: FunctionId, number: usize) {
-        if let Some(record) = self.lock().get_mut(&function.index()) {
-            // The function may have been removed, and its numbers with it.
-            if let Some(taken) = record.numbers.get_mut(number) {
-                *taken = false;
-            }
-        }
+    pub(crate) fn give_number(&self, number: usize) {
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.free.push(Reverse(number));
     }
 
     /// Takes a version out of the records.

@@ -1,0 +1,193 @@
+//! A desk: one LLVM context, and what emits modules of it. A reader sits at one.
+//!
+//! A context with a target machine and a pipeline for each tier takes a megabyte and 0.3 ms
+//! to make. A large module has a desk to itself. Small ones, of which a program may have tens
+//! of thousands, are read one after the other at desks that a session shares
+//! ([`ReadingRoom`](crate::ReadingRoom)): the last few stay open there ([`Opened`]), so that
+//! what is added and called at once is read once.
+//!
+//! # Invariants
+//! - What is open at a desk is of its context, and is closed before the context goes.
+//! - A context keeps types, constants and metadata of modules that were closed. So a desk is
+//!   *worn* after some work, and goes ([`Desk::is_worn`]).
+//! - A module of a shared desk may have structs under other names than in its file: LLVM numbers
+//!   a name that another module of the context has. No code depends on it, but text does; see
+//!   [`Desk::renames`].
+
+use inkwell::llvm_sys::prelude::LLVMModuleRef;
+
+use crate::bitcode::Bitcode;
+use crate::compile::Tier;
+use crate::context::LlvmContext;
+use crate::emit::Emitter;
+use crate::error::CodegenError;
+use crate::extract::AttributeKinds;
+use crate::opened::Opened;
+use crate::warm;
+
+/// Bytes of bitcode up to which a module is read at shared desks: reading it again takes no
+/// longer than a tenth of a compile.
+pub(crate) const SMALL: usize = 32 << 10;
+
+/// Modules that stay open at a shared desk.
+const OPEN: usize = 8;
+
+/// Bytes of bitcode of these.
+const OPEN_BYTES: usize = 64 << 10;
+
+/// Bytes read at a shared desk in all. What is left of them in the context is as large again.
+const WORN_BYTES: usize = 1 << 20;
+
+/// Units emitted at a shared desk in all.
+const WORN_UNITS: usize = 2_000;
+
+/// A context, and what emits its modules.
+pub(crate) struct Desk {
+    // Field order is drop order: modules and pipelines go before their context.
+    /// Modules nobody reads at this moment, the last one read last.
+    open: Vec<Opened>,
+    /// By tier; the first is there from the start.
+    emitters: [Option<Emitter>; 3],
+    context: LlvmContext,
+    kinds: AttributeKinds,
+    /// Modules come and go.
+    shared: bool,
+    /// Bytes of bitcode that were read at it.
+    read: usize,
+    units: usize,
+    sound: bool,
+}
+
+// SAFETY: everything inside belongs to the desk's own context; a desk is moved between
+// threads whole and used by one at a time (`&mut`).
+unsafe impl Send for Desk {}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        // They may point into what is kept for the next context.
+        self.open.clear();
+        if self.sound {
+            let tiers = [Tier::Baseline, Tier::Optimized, Tier::Guided];
+            let emitters = self.emitters.iter_mut().map(Option::take);
+            let there = tiers.into_iter().zip(emitters);
+            warm::keep(there.filter_map(|(tier, emitter)| Some((tier, emitter?))));
+        }
+    }
+}
+
+impl Desk {
+    /// A fresh one.
+    pub(crate) fn new(shared: bool) -> Result<Desk, CodegenError> {
+        let emitter = warm::emitter(Tier::Baseline)?;
+        let context = LlvmContext::new();
+        let kinds = AttributeKinds::new(context.raw());
+        Ok(Desk {
+            open: Vec::new(),
+            emitters: [Some(emitter), None, None],
+            context,
+            kinds,
+            shared,
+            read: 0,
+            units: 0,
+            sound: true,
+        })
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Whether the structs of `bitcode` may have other names here than in the file.
+    pub(crate) fn renames(&self, bitcode: &Bitcode) -> bool {
+        self.shared && bitcode.names_structs()
+    }
+
+    /// Notes that a module is read.
+    pub(crate) fn note_read(&mut self, bitcode: &Bitcode) {
+        self.read += bitcode.bytes().len();
+    }
+
+    /// Units emitted so far.
+    pub(crate) fn units(&self) -> usize {
+        self.units
+    }
+
+    /// True once its context has gathered much.
+    pub(crate) fn is_worn(&self) -> bool {
+        self.read > WORN_BYTES || self.units > WORN_UNITS
+    }
+
+    /// Leaves a module open, and closes those that are too many.
+    pub(crate) fn leave_open(&mut self, opened: Opened) {
+        self.open.push(opened);
+        let bytes = |open: &[Opened]| -> usize {
+            let open = open.iter();
+            open.map(|opened| opened.bitcode.bytes().len()).sum()
+        };
+        while self.open.len() > OPEN || (self.open.len() > 1 && bytes(&self.open) > OPEN_BYTES) {
+            self.open.remove(0);
+        }
+    }
+
+    /// Whether `bitcode` is open.
+    pub(crate) fn has_open(&self, bitcode: &Bitcode) -> bool {
+        self.open.iter().any(|opened| opened.bitcode.is(bitcode))
+    }
+
+    /// Takes up an open module.
+    pub(crate) fn take_open(&mut self, bitcode: &Bitcode) -> Option<Opened> {
+        let mut open = self.open.iter();
+        let at = open.position(|opened| opened.bitcode.is(bitcode))?;
+        Some(self.open.remove(at))
+    }
+
+    /// False after an error of LLVM: what it left in the context, and in the passes
+    /// that are kept, is not to be built on.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.sound
+    }
+
+    pub(crate) fn note_sound(&mut self, sound: bool) {
+        self.sound &= sound;
+    }
+
+    pub(crate) fn note_unit(&mut self) {
+        self.units += 1;
+    }
+
+    pub(crate) fn context(&self) -> &LlvmContext {
+        &self.context
+    }
+
+    pub(crate) fn kinds(&self) -> &AttributeKinds {
+        &self.kinds
+    }
+
+    /// The context, and the emitter of a tier.
+    pub(crate) fn emitter(
+        &mut self,
+        tier: Tier,
+    ) -> Result<(&LlvmContext, &mut Emitter), CodegenError> {
+        let place = &mut self.emitters[tier as usize - 1];
+        let emitter = match place {
+            Some(emitter) => emitter,
+            None => place.insert(warm::emitter(tier)?),
+        };
+        Ok((&self.context, emitter))
+    }
+
+    /// Gives a fresh module the target's triple and layout.
+    pub(crate) fn prepare(&self, module: LLVMModuleRef) {
+        if let Some(emitter) = &self.emitters[0] {
+            emitter.prepare(module);
+        }
+    }
+
+    /// Runs passes on a module that will not be emitted; LLVM's word if they fail.
+    pub(crate) fn run_passes(&self, module: LLVMModuleRef, passes: &str) -> Result<(), String> {
+        match &self.emitters[0] {
+            Some(emitter) => emitter.run_passes(module, passes),
+            None => Ok(()),
+        }
+    }
+}

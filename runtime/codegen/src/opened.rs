@@ -1,0 +1,163 @@
+//! A module as it was read at a desk: lazily from bitcode, or as a whole from text.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyModule};
+use inkwell::llvm_sys::bit_reader::LLVMGetBitcodeModuleInContext2;
+use inkwell::llvm_sys::core::{LLVMGetModuleInlineAsm, LLVMGetTarget};
+use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMValueRef};
+use rustc_hash::FxHashSet;
+
+use crate::bitcode::Bitcode;
+use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
+use crate::desk::Desk;
+use crate::error::CodegenError;
+use crate::foreign::Foreign;
+use crate::library::Library;
+use crate::reader::c_name;
+use crate::scan;
+use crate::structure::Structure;
+use crate::summary::ModuleSummary;
+use crate::table::SymbolTable;
+
+/// What one reader has found out of a module for the next.
+pub(crate) struct Known {
+    pub(crate) summary: Arc<ModuleSummary>,
+    /// Of a large module: it takes as much memory as a small one.
+    pub(crate) structure: Option<Arc<Structure>>,
+}
+
+/// A module as it was read at a desk, with what was made of it there.
+pub(crate) struct Opened {
+    // Field order is drop order: modules go before the bytes a lazy one still points into.
+    pub(crate) module: OwnedModule,
+    pub(crate) library: Library,
+    pub(crate) foreign: Foreign,
+    pub(crate) bitcode: Bitcode,
+    pub(crate) table: SymbolTable,
+    pub(crate) summary: Arc<ModuleSummary>,
+    /// Functions whose bodies were found valid: nothing changes them afterwards.
+    pub(crate) verified: RefCell<FxHashSet<LLVMValueRef>>,
+    /// The shape of its bitcode; of what was parsed from text, with all bodies, nothing.
+    pub(crate) structure: Option<Arc<Structure>>,
+}
+
+impl Opened {
+    /// Reads the symbol table of `bitcode`; and all of what is not known of it.
+    pub(crate) fn read(
+        desk: &Desk,
+        bitcode: &Bitcode,
+        known: Option<&Known>,
+    ) -> Result<Opened, CodegenError> {
+        let (module, structure) = read_lazily(desk.context(), bitcode, known)?;
+        check_target(&module, bitcode.name())?;
+        // Bodies are verified one by one, when they are read.
+        let broken = match known {
+            Some(_) => None,
+            None => verify_module(module.raw()),
+        };
+        match broken.or_else(|| desk.context().take_errors()) {
+            Some(message) => Err(CodegenError::Load {
+                module: bitcode.name().to_owned(),
+                message,
+            }),
+            None => {
+                let mut opened = Opened::of(desk, module, bitcode, known)?;
+                opened.structure = Some(structure);
+                Ok(opened)
+            }
+        }
+    }
+
+    /// A module with all that is kept with it.
+    pub(crate) fn of(
+        desk: &Desk,
+        module: OwnedModule,
+        bitcode: &Bitcode,
+        known: Option<&Known>,
+    ) -> Result<Opened, CodegenError> {
+        let always_inline = desk.kinds().always_inline;
+        let table = SymbolTable::new(&module, always_inline);
+        let summary = known.map(|known| Arc::clone(&known.summary));
+        let summary = summary.unwrap_or_else(|| {
+            let mut summary = scan::summarize(&table, always_inline);
+            let mut length = 0;
+            // SAFETY: a live module.
+            unsafe { LLVMGetModuleInlineAsm(module.raw(), &mut length) };
+            summary.has_inline_asm = length != 0;
+            Arc::new(summary)
+        });
+        if let Some(message) = desk.context().take_errors() {
+            return Err(CodegenError::Load {
+                module: bitcode.name().to_owned(),
+                message,
+            });
+        }
+        Ok(Opened {
+            module,
+            library: Library::default(),
+            foreign: Foreign::default(),
+            bitcode: bitcode.clone(),
+            table,
+            summary,
+            verified: RefCell::default(),
+            structure: None,
+        })
+    }
+}
+
+/// Verifies all of a module but the bodies it has not read; the verifier's message if
+/// it is broken.
+pub(crate) fn verify_module(module: LLVMModuleRef) -> Option<String> {
+    let mut message = std::ptr::null_mut();
+    let action = LLVMVerifierFailureAction::LLVMReturnStatusAction;
+    // SAFETY: a live module and an out pointer; the message is ours either way.
+    unsafe {
+        let broken = LLVMVerifyModule(module, action, &mut message) != 0;
+        let message = take_message(message);
+        broken.then_some(message)
+    }
+}
+
+fn read_lazily(
+    context: &LlvmContext,
+    bitcode: &Bitcode,
+    known: Option<&Known>,
+) -> Result<(OwnedModule, Arc<Structure>), CodegenError> {
+    let fail = |message: Option<String>| CodegenError::Load {
+        module: bitcode.name().to_owned(),
+        message: message.unwrap_or_else(|| String::from("no message")),
+    };
+    if bitcode.bytes().is_empty() {
+        return Err(fail(Some(String::from("the file is empty"))));
+    }
+    let structure = match known.and_then(|known| known.structure.clone()) {
+        Some(structure) => structure,
+        None => Arc::new(bitcode.check()?),
+    };
+    // SAFETY: the reader keeps `bitcode` alive until its module is dropped.
+    let buffer = unsafe { Buffer::view(bitcode.bytes(), &c_name(bitcode.name())) };
+    let mut module: LLVMModuleRef = std::ptr::null_mut();
+    // SAFETY: live context; the function takes the buffer over whatever happens.
+    let failed =
+        unsafe { LLVMGetBitcodeModuleInContext2(context.raw(), buffer.into_raw(), &mut module) };
+    if failed != 0 || module.is_null() {
+        return Err(fail(context.take_errors()));
+    }
+    // SAFETY: a fresh module, ours.
+    Ok((unsafe { OwnedModule::new(module) }, structure))
+}
+
+pub(crate) fn check_target(module: &OwnedModule, name: &str) -> Result<(), CodegenError> {
+    // SAFETY: a live module; the triple is a C string it owns.
+    let triple = unsafe { std::ffi::CStr::from_ptr(LLVMGetTarget(module.raw())) }.to_string_lossy();
+    // A module without a triple (hand-written IR) is taken for this machine.
+    if triple.is_empty() || (triple.starts_with("x86_64-") && triple.contains("linux")) {
+        return Ok(());
+    }
+    Err(CodegenError::Target {
+        module: name.to_owned(),
+        triple: triple.into_owned(),
+    })
+}

@@ -1,0 +1,145 @@
+//! The reading room of a session: readers and desks that nobody uses at this moment.
+//!
+//! | kept | how many | which goes |
+//! |---|---|---|
+//! | readers with a desk to themselves, of large modules | [`READERS`] | the one not used for longest |
+//! | shared [desks](crate::desk), for small modules | [`DESKS`] | the one that comes back |
+//!
+//! So what a session keeps for compiling is bounded, however many modules are alive; a module
+//! that is asked for again is read again, from the same bytes, and gives the same code.
+//!
+//! The lock is `std`'s on purpose: its whole state is one word, so a child process
+//! can go on using it, while `parking_lot` keeps waiters in a table that another
+//! thread may hold locked at the moment of a `fork`. LLVM never runs under it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError, Weak};
+
+use uruk_base::locks::{Mutex, MutexGuard};
+
+use crate::bitcode::Bitcode;
+use crate::desk::Desk;
+use crate::error::CodegenError;
+use crate::pool::Ledger;
+use crate::reader::Reader;
+
+/// Readers of large modules: some 100 MB, which is what a program of that many files takes.
+const READERS: usize = 100;
+
+/// Desks: more than there are threads that compile at once.
+const DESKS: usize = 16;
+
+/// Readers and desks that wait for their next use.
+#[derive(Default)]
+pub struct ReadingRoom {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The one used last comes last.
+    readers: VecDeque<Waiting>,
+    /// Likewise.
+    desks: Vec<Desk>,
+}
+
+/// A reader that waits, and who counts it.
+struct Waiting {
+    ledger: Weak<Ledger>,
+    reader: Reader,
+}
+
+impl ReadingRoom {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Arc<ReadingRoom> {
+        Arc::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A reader that `ledger` counts.
+    pub(crate) fn take_reader(&self, ledger: &Arc<Ledger>) -> Option<Reader> {
+        let mut state = self.lock();
+        let readers = state.readers.iter();
+        let at = readers.rev().position(|waiting| waiting.is_of(ledger))?;
+        let at = state.readers.len() - 1 - at;
+        state.readers.remove(at).map(|waiting| waiting.reader)
+    }
+
+    /// Keeps a reader, which goes on being counted; another one may have to go.
+    pub(crate) fn keep_reader(&self, ledger: &Arc<Ledger>, reader: Reader) {
+        let ledger = Arc::downgrade(ledger);
+        let gone = {
+            let mut state = self.lock();
+            state.readers.push_back(Waiting { ledger, reader });
+            match state.readers.len() > READERS {
+                true => state.readers.pop_front(),
+                false => None,
+            }
+        };
+        if let Some(Waiting { ledger, reader }) = gone {
+            drop(reader);
+            if let Some(ledger) = ledger.upgrade() {
+                ledger.write_off();
+            }
+        }
+    }
+
+    /// A shared desk: the one where `bitcode` is open, or else any.
+    pub(crate) fn shared_desk(&self, bitcode: &Bitcode) -> Result<Desk, CodegenError> {
+        let open_at = {
+            let mut state = self.lock();
+            let mut desks = state.desks.iter();
+            let at = desks.rposition(|desk| desk.has_open(bitcode));
+            at.map(|at| state.desks.remove(at))
+        };
+        open_at.map_or_else(|| self.any_desk(), Ok)
+    }
+
+    /// The shared desk used last, or a new one.
+    pub(crate) fn any_desk(&self) -> Result<Desk, CodegenError> {
+        let idle = self.lock().desks.pop();
+        idle.map_or_else(|| Desk::new(true), Ok)
+    }
+
+    /// Keeps a desk, if it is of any more use.
+    pub(crate) fn keep_desk(&self, desk: Desk) {
+        if desk.is_worn() || !desk.is_sound() {
+            return;
+        }
+        let mut state = self.lock();
+        if state.desks.len() < DESKS {
+            state.desks.push(desk);
+        }
+    }
+
+    /// Lets go what waits for a module that is removed. What is open at a desk that is used
+    /// now goes when that has too much open.
+    pub(crate) fn forget(&self, ledger: &Arc<Ledger>, bitcode: &Bitcode) {
+        let mut gone = Vec::new();
+        let open_at: Vec<Desk> = {
+            let mut state = self.lock();
+            while let Some(at) = state.readers.iter().position(|one| one.is_of(ledger)) {
+                gone.extend(state.readers.remove(at));
+            }
+            let desks = &mut state.desks;
+            desks
+                .extract_if(.., |desk| desk.has_open(bitcode))
+                .collect()
+        };
+        // Nobody else uses a context that is taken out.
+        for mut desk in open_at {
+            drop(desk.take_open(bitcode));
+            self.keep_desk(desk);
+        }
+    }
+}
+
+impl Waiting {
+    fn is_of(&self, ledger: &Arc<Ledger>) -> bool {
+        std::ptr::eq(self.ledger.as_ptr(), Arc::as_ptr(ledger))
+    }
+}

@@ -1,0 +1,38 @@
+//! What a thread knows of its own work in a pool.
+#![allow(
+    clippy::missing_const_for_thread_local,
+    reason = "loom's macro knows no const"
+)]
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+#[cfg(not(loom))]
+use std::thread_local;
+
+#[cfg(loom)]
+use loom::thread_local;
+
+use super::parts::Waiter;
+
+thread_local! {
+    /// Tasks on this thread's stack.
+    pub(super) static DEPTH: Cell<usize> = Cell::new(0);
+    pub(super) static WORKER: Cell<bool> = Cell::new(false);
+    /// The innermost wait for whose sake this thread works.
+    pub(super) static SAKE: RefCell<Option<Arc<Waiter>>> = RefCell::new(None);
+}
+
+/// Swaps the innermost wait and puts the old one back when dropped.
+pub(super) struct Sake(Option<Arc<Waiter>>);
+
+impl Sake {
+    pub(super) fn set(new: Option<Arc<Waiter>>) -> Self {
+        Sake(SAKE.with(|sake| sake.replace(new)))
+    }
+}
+
+impl Drop for Sake {
+    fn drop(&mut self) {
+        SAKE.with(|sake| *sake.borrow_mut() = self.0.take());
+    }
+}

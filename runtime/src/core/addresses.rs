@@ -1,0 +1,101 @@
+//! What names lead to, and where bodies lie.
+
+use std::ffi::CStr;
+use std::sync::PoisonError;
+
+use uruk_link::{Need, Resolved};
+use uruk_session::Dylib;
+
+use super::Core;
+use crate::fork::gate;
+use crate::load::names::Definition;
+use crate::version::bodies::Extent;
+
+impl Core {
+    /// How code in `dylib` reaches `name`.
+    pub(crate) fn resolve(&self, dylib: &Dylib, name: &str, need: Need) -> Option<Resolved> {
+        self.resolve_as(self.names.find(dylib, name), name, need)
+    }
+
+    /// How code reaches what `name` means.
+    pub(crate) fn resolve_as(
+        &self,
+        meaning: Option<Definition>,
+        name: &str,
+        need: Need,
+    ) -> Option<Resolved> {
+        match meaning {
+            Some(Definition::Function { id }) => Some(Resolved::stub(
+                self.stubs.stub_address(id),
+                self.stubs.slot_address(id),
+            )),
+            Some(Definition::Tls { module, offset }) => {
+                Some(Resolved::thread_local(module, offset))
+            }
+            Some(Definition::Address(address)) if !need.thread_local => {
+                self.reclaim.stacks.note_import(name);
+                Some(Resolved::at(address))
+            }
+            _ if need.thread_local => {
+                let process = self.process.read().unwrap_or_else(PoisonError::into_inner);
+                let (module, offset) = process.find_tls(name)?;
+                Some(Resolved::thread_local(module, offset))
+            }
+            _ => None,
+        }
+    }
+
+    /// The address of a symbol `dylib` defines, for `dlsym` and the library.
+    pub(crate) fn address_of(&self, dylib: &Dylib, name: &str) -> Option<u64> {
+        self.address_of_meaning(self.names.find(dylib, name)?)
+    }
+
+    /// Where that is which the session knows by `address`, for the calling thread. Takes no lock
+    /// for functions, nor where no data was moved.
+    pub(crate) fn address_now(&self, address: u64) -> Option<u64> {
+        match self.names.is_final(address) {
+            true => Some(address),
+            false => {
+                let _pass = gate::enter();
+                self.address_of_meaning(self.names.meaning(address))
+            }
+        }
+    }
+
+    pub(crate) fn address_of_meaning(&self, meaning: Definition) -> Option<u64> {
+        match meaning {
+            Definition::Function { id } => Some(self.stubs.stub_address(id)),
+            Definition::Address(address) => Some(address),
+            Definition::Tls { module, offset } => crate::guest::tls::address(module, offset),
+        }
+    }
+
+    /// Name and start of the body that holds `pc`.
+    pub(crate) fn function_name_at(&self, pc: u64) -> Option<(&'static CStr, u64)> {
+        let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
+        bodies.at(pc).map(|(start, _, name)| (name, start))
+    }
+
+    /// All bodies there are: start, end and name.
+    pub(crate) fn bodies(&self) -> Vec<(u64, u64, &'static CStr)> {
+        let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
+        bodies.iter().collect()
+    }
+
+    /// Forgets the bodies in these ranges.
+    pub(crate) fn remove_bodies(&self, ranges: impl IntoIterator<Item = std::ops::Range<u64>>) {
+        let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
+        ranges.into_iter().for_each(|range| bodies.remove(range));
+    }
+
+    /// Records where a body lies.
+    pub(crate) fn add_body(&self, start: u64, end: u64, name: &'static CStr) {
+        self.add_bodies([(start, end, name)]);
+    }
+
+    /// Records where bodies lie.
+    pub(crate) fn add_bodies(&self, some: impl IntoIterator<Item = Extent>) {
+        let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
+        bodies.add(some);
+    }
+}
