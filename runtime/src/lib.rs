@@ -13,8 +13,9 @@
 //! # Ok::<(), uruk::Error>(())
 //! ```
 //!
-//! An executable that lets exceptions or panics pass through JIT'd frames exports
-//! `_Unwind_Find_FDE` and forwards it to [`find_fde`].
+//! Exceptions and panics pass through JIT'd frames where libgcc is a shared library, as by
+//! default; a word of it is written to for that. An executable can export `_Unwind_Find_FDE`
+//! instead and forward it to [`find_fde`]; one that has libgcc linked into it has to.
 //!
 //! Rooms, by phase; each folder's `mod.rs` is its map:
 //!

@@ -148,13 +148,13 @@ impl Compiled {
 #[cfg(test)]
 mod tests {
     use crate::fuzz::plan_alone;
-    use crate::{Bitcode, Compile, Compiled, ReaderPool, Tier};
+    use crate::{Bitcode, Compile, Compiled, ReaderPool, ReadingRoom, Tier};
 
     #[test]
     fn what_is_stored_comes_back_and_nothing_else_does() {
         let text = "define i64 @f(i64 %x) { %y = mul i64 %x, 3 ret i64 %y }";
         let bitcode = Bitcode::from_ir_text("m", text).expect("valid");
-        let pool = ReaderPool::new(bitcode, 1).expect("readable");
+        let pool = ReaderPool::new(bitcode, 1, &ReadingRoom::new()).expect("readable");
         let mut reader = pool.reader().expect("a reader");
         let plan = plan_alone(pool.summary());
         let symbol = crate::SymbolId(0);

@@ -29,7 +29,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Run a program that was compiled to LLVM bitcode, LLVM IR or ELF objects.
-    Run(Run),
+    Run(Box<Run>),
     /// Run a program at each tier, tiered, and compiled by clang, and compare the times.
     Compare(compare::Compare),
     /// Print a completion script for a shell.
@@ -283,7 +283,7 @@ pub fn main() -> i32 {
         return 0;
     }
     match cli.command {
-        Some(Command::Run(run)) => run_program(run),
+        Some(Command::Run(run)) => run_program(*run),
         Some(Command::Compare(compare)) => compare::main(&compare),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Cli::command(), "uruk", &mut std::io::stdout());

@@ -14,6 +14,7 @@ use crate::api::jit::Jit;
 use crate::api::layers::Layers;
 use crate::core::Core;
 use crate::fork::{self, gate};
+use crate::guest::unwinding;
 use crate::load::room;
 use crate::tiers::{TierSettings, Tiers};
 #[cfg(doc)]
@@ -223,6 +224,7 @@ impl JitBuilder {
         // Until the session is known to whoever forks.
         let _pass = fork::begin();
         room::check()?;
+        unwinding::attend();
         let core = Core::new(
             heap,
             jobs,

@@ -22,6 +22,7 @@ pub(crate) mod program;
 mod signals;
 pub(crate) mod threads;
 pub(crate) mod tls;
+pub(crate) mod unwinding;
 
 unsafe extern "C" {
     static __cpu_model: u8;

@@ -49,7 +49,7 @@ mod sync;
 mod table;
 
 #[cfg(not(loom))]
-pub use libgcc::{DwarfEhBases, FrameRegistration, find_fde, interposed};
+pub use libgcc::{DwarfEhBases, FrameRegistration, find_fde, interposed, is_asked};
 pub use node::{Found, Row, UnwindError};
 #[cfg(not(loom))]
 pub use registry::{

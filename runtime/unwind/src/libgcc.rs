@@ -86,6 +86,15 @@ pub unsafe extern "C" fn find_fde(pc: *mut c_void, bases: *mut DwarfEhBases) -> 
         return ptr::with_exposed_provenance(found.fde as usize);
     }
     if ptr::addr_eq(pc, &raw const PROBE) {
+        let null = ptr::null_mut();
+        // SAFETY: duty 1.
+        unsafe {
+            bases.write(DwarfEhBases {
+                tbase: null,
+                dbase: null,
+                func: pc,
+            });
+        }
         return (&raw const PROBE).cast();
     }
     // Partner: the release in `resolve_next`.
@@ -122,8 +131,17 @@ pub fn interposed() -> bool {
     ptr::addr_eq(answer, &raw const PROBE)
 }
 
+/// Whether libgcc asks [`find_fde`], by whatever way: it is asked for a function itself.
+pub fn is_asked() -> bool {
+    let probe = (&raw const PROBE).cast_mut().cast::<c_void>();
+    // SAFETY: looks a frame description up, that of the byte before the address.
+    let found = unsafe { _Unwind_FindEnclosingFunction(probe.wrapping_byte_add(1)) };
+    ptr::addr_eq(found, probe)
+}
+
 // In libgcc, which std links.
 unsafe extern "C" {
+    fn _Unwind_FindEnclosingFunction(pc: *mut c_void) -> *mut c_void;
     fn __register_frame(begin: *const c_void);
     fn __deregister_frame(begin: *const c_void);
 }

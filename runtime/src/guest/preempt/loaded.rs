@@ -63,7 +63,7 @@ struct Symbol {
 const _: () = assert!(size_of::<Relocation>() == 24 && size_of::<Symbol>() == 24);
 
 /// An executable or a library, as it was when somebody looked.
-pub(super) struct Loaded {
+pub(in crate::guest) struct Loaded {
     /// Where its dynamic section is, which tells it from all others.
     pub(super) dynamic: u64,
     /// Its own name, else that of its file.
@@ -82,12 +82,12 @@ pub(super) struct Loaded {
 
 /// A word that holds what a name means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Word<'a> {
-    pub(super) address: u64,
+pub(in crate::guest) struct Word<'a> {
+    pub(in crate::guest) address: u64,
     /// What it holds, without the addend.
     pub(super) holds: u64,
     pub(super) addend: i64,
-    pub(super) name: &'a CStr,
+    pub(in crate::guest) name: &'a CStr,
     /// Whether it may hold the address of code that has yet to look the name up.
     pub(super) lazy: bool,
     /// Whether the library defines the name itself.
@@ -97,7 +97,7 @@ pub(super) struct Word<'a> {
 const PAGE: u64 = 4096;
 
 /// Everything that is loaded, the executable first, and how often something was unloaded.
-pub(super) fn all() -> (Vec<Loaded>, u64) {
+pub(in crate::guest) fn all() -> (Vec<Loaded>, u64) {
     unsafe extern "C" fn add(
         info: *mut libc::dl_phdr_info,
         _size: usize,
@@ -219,11 +219,16 @@ impl Loaded {
         }
     }
 
+    /// Whether `address` is in its code.
+    pub(in crate::guest) fn holds(&self, address: u64) -> bool {
+        self.executable.iter().any(|range| range.contains(&address))
+    }
+
     /// Calls `each` with the words it leaves to be bound by name.
     ///
     /// # Safety
     /// 1. It is still loaded.
-    pub(super) unsafe fn each_word(&self, mut each: impl FnMut(Word<'_>)) {
+    pub(in crate::guest) unsafe fn each_word(&self, mut each: impl FnMut(Word<'_>)) {
         if self.symbols == 0 || self.strings == 0 {
             return;
         }
@@ -281,7 +286,7 @@ impl Loaded {
     /// # Safety
     /// 1. It is still loaded.
     /// 2. Each address is that of one of [`Loaded::each_word`], and its value may stand there.
-    pub(super) unsafe fn write(&self, values: &[(u64, u64)]) -> bool {
+    pub(in crate::guest) unsafe fn write(&self, values: &[(u64, u64)]) -> bool {
         let closed = values.iter().any(|(at, _)| self.closed.contains(at));
         let protect = |protection: c_int| {
             let length = (self.closed.end - self.closed.start) as usize;

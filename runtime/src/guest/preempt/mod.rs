@@ -39,7 +39,7 @@
 
 mod blocks;
 pub(crate) mod gates;
-mod loaded;
+pub(super) mod loaded;
 mod opened;
 mod stand_in;
 
