@@ -398,6 +398,25 @@ impl Dylib {
         })
     }
 
+    /// As [`Dylib::add_to_link_order`], but in front of `last` if that is what the order ends with.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_to_link_order_before(
+        &self,
+        dylib: &Dylib,
+        seen: Visibility,
+        last: &Dylib,
+    ) -> Result<(), SessionError> {
+        let last = self.session.own(last)?;
+        self.edit_link_order(&[dylib], |order| {
+            if !order.iter().any(|(id, _)| *id == dylib.id()) {
+                let ends = order.last().is_some_and(|(id, _)| *id == last);
+                order.insert(order.len() - usize::from(ends), (dylib.id(), seen));
+            }
+        })
+    }
+
     /// Puts `new` where `old` was; nothing if it was not there.
     ///
     /// # Errors

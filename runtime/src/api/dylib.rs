@@ -58,15 +58,17 @@ impl Dylib {
     }
 
     /// Has lookups that start here go on to `other`, after what is in the order
-    /// already; once, however often it is added.
+    /// already, but before the process if that is last; once, however often it is added.
     ///
     /// # Errors
-    /// One of the dylibs was removed.
+    /// One of the dylibs was removed, or is of another session.
     pub fn add_to_link_order(&self, other: &Dylib) -> Result<(), Error> {
         let _busy = gate::enter();
+        let core = self.jit.core();
+        let (seen, host) = (Visibility::Exported, core.names.host());
         self.dylib
-            .add_to_link_order(&other.dylib, Visibility::Exported)?;
-        self.jit.core().retry_failed();
+            .add_to_link_order_before(&other.dylib, seen, host)?;
+        core.retry_failed();
         Ok(())
     }
 
