@@ -162,6 +162,22 @@ fn a_failed_symbol_may_be_defined_anew() {
 }
 
 #[test]
+fn a_failed_function_may_be_defined_anew_once_it_is_removed() {
+    let (jit, _) = reporting();
+    let main = jit.main();
+    main.define(TestUnit::failing(&jit, &["f()"])).unwrap();
+    assert_eq!(call(&jit, "f"), -1);
+    let again = || TestUnit::at(&jit, &[("f()", address(seven))]);
+    // Its stub is there, and works as soon as something is behind it.
+    let error = session(main.define(again()));
+    assert!(matches!(error, SessionError::Duplicate(_)), "{error}");
+    // SAFETY: it is called only after it was defined anew.
+    unsafe { main.undefine(&[jit.intern("f")]).unwrap() };
+    main.define(again()).unwrap();
+    assert_eq!(call(&jit, "f"), 7);
+}
+
+#[test]
 fn removing_what_is_missing_or_in_flight_is_an_error_that_changes_nothing() {
     let jit = Jit::new().unwrap();
     let main = jit.main();
