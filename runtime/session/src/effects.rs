@@ -103,8 +103,10 @@ impl Effects {
                 shared.run_job(job, false);
             });
         }
-        let mut launches = self.launches.into_iter();
-        let kept = if keep { launches.next() } else { None };
+        let mut launches = self.launches;
+        // The last: a pool without workers runs the others here and now, and so all of them in
+        // the order of the question.
+        let kept = if keep { launches.pop() } else { None };
         for launching in launches {
             let shared = session.clone();
             session.spawn(move || shared.materialize(launching));

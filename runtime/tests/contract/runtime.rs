@@ -23,10 +23,9 @@ fn init_symbols_are_listed_in_order_and_looking_them_up_runs_what_they_stand_for
     }
     assert_eq!(main.init_symbols(), inits);
     assert_eq!(log.all(), [""; 0]);
-    for init in inits {
-        let lookup = Lookup::new([(&main, Visibility::All)]).weak(init);
-        assert!(jit.lookup_all(lookup).unwrap().is_empty());
-    }
+    let lookup = Lookup::new([(&main, Visibility::All)]);
+    let lookup = inits.into_iter().fold(lookup, Lookup::weak);
+    assert!(jit.lookup_all(lookup).unwrap().is_empty());
     assert_eq!(log.all(), ["first", "second"]);
 }
 
