@@ -90,9 +90,10 @@ impl Effects {
         if !self.is_usual() {
             self.run_unusual(session);
         }
-        let mut launches = self.launches.drain(..);
-        let kept = if keep { launches.next() } else { None };
-        for launching in launches {
+        // The last: a pool without workers runs the others here and now, and so all of them in
+        // the order of the question.
+        let kept = if keep { self.launches.pop() } else { None };
+        for launching in self.launches.drain(..) {
             let shared = session.clone();
             session.spawn(move || shared.materialize(launching));
         }

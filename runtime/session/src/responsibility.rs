@@ -22,7 +22,9 @@ use crate::unit::{Interface, Unit};
 /// Symbols that are ready only when all of `dependences` are.
 ///
 /// A symbol may be in several groups. Dependences among the symbols of one
-/// responsibility, cycles and ready dependences are fine.
+/// responsibility, cycles and ready dependences are fine. What nobody looked up
+/// yet is waited for, and not asked for: that is done by the lookup that finds
+/// out what is used ([`LookupResult::dependences`](crate::LookupResult::dependences)).
 #[derive(Clone, Debug, Default)]
 pub struct DependenceGroup {
     /// Symbols of the responsibility.

@@ -314,10 +314,7 @@ impl Session {
             let dylibs = state.dylibs.iter().flatten().rev();
             let all: Vec<_> = dylibs.map(|dylib| Arc::clone(&dylib.shared)).collect();
             state.remove_dylibs(&all, effects)?;
-            for (job, _) in state.waiting.drain() {
-                effects.finish(job, Err(SessionError::Ended));
-            }
-            state.waiting_for.clear();
+            state.end_waits(effects);
             state.ended = true;
             Ok(())
         });

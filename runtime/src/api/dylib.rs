@@ -62,7 +62,7 @@ impl Dylib {
     /// before the process ([`Jit::process`]) where that is last; once, however often it is added.
     ///
     /// # Errors
-    /// One of the dylibs was removed.
+    /// One of the dylibs was removed, or is of another session.
     pub fn add_to_link_order(&self, other: &Dylib) -> Result<(), Error> {
         let _busy = gate::enter();
         let core = self.jit.core();

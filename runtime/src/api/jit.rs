@@ -52,7 +52,17 @@ struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.core.leave_all();
+        {
+            let _pass = gate::enter();
+            self.core.names.session().end_waits();
+        }
         self.core.stop();
+    }
+}
+
+impl fmt::Debug for Jit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Jit")
     }
 }
 

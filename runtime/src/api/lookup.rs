@@ -1,7 +1,10 @@
 //! Lookups of many names at once: blocking, as a callback, and as a future.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 pub use uruk_session::{
     DylibId, Found, Lookup, LookupResult, Required, StillMissing, SymbolState, Visibility,
@@ -117,6 +120,13 @@ impl Jit {
         });
     }
 
+    /// Tells an error to who is told of those that nobody waits for
+    /// ([`JitBuilder::on_error`](crate::JitBuilder::on_error)).
+    pub fn report(&self, error: &SessionError) {
+        let _pass = gate::enter();
+        self.core().names.session().report(error);
+    }
+
     /// The lookups that wait for definitions ([`Lookup::wait_for_missing`]).
     pub fn still_missing(&self) -> Vec<StillMissing> {
         let _pass = gate::enter();
@@ -156,8 +166,38 @@ impl LookupFuture {
         self.settle(self.inner.wait())
     }
 
+    /// Waits for the result, at most for `limit`; `None` if it is not there then. The lookup goes
+    /// on.
+    pub fn wait_for(&self, limit: Duration) -> Option<Result<LookupResult, Error>> {
+        let Some(end) = Instant::now().checked_add(limit) else {
+            return Some(self.wait());
+        };
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut context = Context::from_waker(&waker);
+        let mut future = self.clone();
+        loop {
+            if let Poll::Ready(found) = Pin::new(&mut future).poll(&mut context) {
+                return Some(found);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            std::thread::park_timeout(left);
+        }
+    }
+
     fn settle(&self, found: Result<LookupResult, SessionError>) -> Result<LookupResult, Error> {
         Ok(settled(&upgrade(&self.jit)?, found?))
+    }
+}
+
+/// Wakes a thread that waits with a limit.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 

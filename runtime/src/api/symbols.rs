@@ -1,6 +1,7 @@
 //! What a dylib can be told of symbols, beside modules that are added to it: units, aliases,
 //! generators, addresses, link orders.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -60,6 +61,12 @@ impl Jit {
             dylib: dylib.clone(),
             jit: self.clone(),
         }
+    }
+}
+
+impl fmt::Debug for Dylib {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.dylib.fmt(f)
     }
 }
 
@@ -319,8 +326,8 @@ impl Dylib {
         self.jit.core().unresolved(&self.dylib)
     }
 
-    /// Removes symbols that nobody is at work on: all of them, or none. Calls of their functions
-    /// go to the failure handler.
+    /// Removes symbols that nobody is at work on: all of them, or none. Calls of units' functions
+    /// go to the failure handler, until they are defined again.
     ///
     /// # Safety
     /// As [`Tracker::remove`], for units' functions. Functions and data of modules stay where
@@ -330,7 +337,7 @@ impl Dylib {
     /// `NotFound` or `InFlight` with all that are so.
     pub unsafe fn undefine(&self, symbols: &[Symbol]) -> Result<(), Error> {
         let _pass = gate::enter();
-        Ok(self.dylib.remove(symbols)?)
+        Ok(self.jit.core().undefine(&self.dylib, symbols)?)
     }
 
     /// How far a symbol of this dylib has come; `None` if it is not defined here.

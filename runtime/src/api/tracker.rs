@@ -9,6 +9,7 @@ use uruk_codegen::Bitcode;
 use crate::api::dylib::Dylib;
 use crate::api::error::{Error, Missing};
 use crate::api::jit::Jit;
+use crate::api::unit::Resource;
 use crate::core::Core;
 use crate::fork::gate;
 use crate::load::Source;
@@ -81,6 +82,15 @@ impl Dylib {
             jit: self.jit.clone(),
             tracker: self.dylib.create_tracker()?.into(),
         })
+    }
+
+    /// The tracker of what is added without one.
+    ///
+    /// # Errors
+    /// The dylib was removed.
+    pub fn default_tracker(&self) -> Result<Tracker, Error> {
+        let _pass = gate::enter();
+        Ok(Tracker::of(&self.jit, self.dylib.default_tracker()?))
     }
 }
 
@@ -176,7 +186,40 @@ fn leave(core: &Arc<Core>, images: impl Fn() -> Vec<Arc<Life>>) -> Vec<Arc<Life>
     }
 }
 
+impl PartialEq for Tracker {
+    /// Whether both are handles of one tracker.
+    fn eq(&self, other: &Tracker) -> bool {
+        let same = self.tracker.key() == other.tracker.key();
+        same && Arc::ptr_eq(self.jit.core(), other.jit.core())
+    }
+}
+
+impl Eq for Tracker {}
+
 impl Tracker {
+    /// The dylib whose definitions are under it.
+    pub fn dylib(&self) -> Dylib {
+        self.jit.dylib_of(&self.tracker.dylib())
+    }
+
+    /// Whether it was removed, or transferred to another.
+    pub fn is_defunct(&self) -> bool {
+        let _pass = gate::enter();
+        self.tracker.is_defunct()
+    }
+
+    /// Keeps something until what is under the tracker is removed; what was attached last is
+    /// released first.
+    ///
+    /// # Errors
+    /// The tracker was removed; the resource was released.
+    pub fn attach(&self, resource: impl Resource + 'static) -> Result<(), Error> {
+        let _pass = gate::enter();
+        let resource = Box::new(resource);
+        let release = move || gate::outside(|| resource.release());
+        Ok(self.tracker.attach(Box::new(release))?)
+    }
+
     /// [`Dylib::add_bitcode`], under this tracker.
     ///
     /// # Errors

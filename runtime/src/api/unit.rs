@@ -10,6 +10,7 @@ use uruk_session::SessionError;
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
 use crate::api::jit::{Jit, WeakJit};
+use crate::api::tracker::Tracker;
 use crate::fork::gate;
 use crate::units::{BodyNames, LazyObject};
 
@@ -150,6 +151,16 @@ impl Responsibility {
     /// The dylib that the symbols are in.
     pub fn dylib(&self) -> Dylib {
         self.jit.dylib_of(&self.inner().dylib())
+    }
+
+    /// The tracker that the symbols are under now.
+    ///
+    /// # Errors
+    /// `TrackerDefunct`.
+    pub fn tracker(&self) -> Result<Tracker, SessionError> {
+        let _pass = gate::enter();
+        let tracker = self.jit.core().tracker_of(self)?;
+        Ok(Tracker::of(&self.jit, tracker))
     }
 
     /// The symbols, less those that were passed on.

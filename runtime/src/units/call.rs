@@ -32,9 +32,21 @@ impl Core {
                 && core.stubs.entry(id).is_none()
             {
                 error!(function = core.name_of(id), %cause, "materialization failed");
-                core.fail(id, &cause);
+                core.fail_body(id, &body, &cause);
             }
         });
+    }
+
+    /// Marks a function as failed whose body cannot be had, unless it was removed meanwhile: then
+    /// those who waited were told by that, and its stub may be another function's by now.
+    fn fail_body(&self, id: FunctionId, body: &UnitBody, cause: &Error) {
+        // A stub is handed out again only after its body was taken out of here.
+        let functions = self.functions.read();
+        let functions = functions.unwrap_or_else(PoisonError::into_inner);
+        let own = functions.get(id.index() as usize).and_then(Option::as_ref);
+        if matches!(own, Some(Body::Unit(unit)) if unit.symbol == body.symbol) {
+            self.fail(id, cause);
+        }
     }
 
     /// Looks a body up and publishes it. Under a pass.

@@ -116,13 +116,16 @@ impl Core {
         }])
     }
 
-    fn tracker_of(&self, responsibility: &Responsibility) -> Result<Tracker, Error> {
+    /// The tracker that a responsibility's symbols are under now. Under a pass.
+    pub(crate) fn tracker_of(
+        &self,
+        responsibility: &Responsibility,
+    ) -> Result<Tracker, SessionError> {
         let inner = responsibility.inner();
-        let key = inner.tracker()?;
-        let tracker = self.names.session().tracker(key);
-        Ok(tracker.ok_or_else(|| SessionError::TrackerDefunct {
+        let tracker = self.names.session().tracker(inner.tracker()?);
+        tracker.ok_or_else(|| SessionError::TrackerDefunct {
             dylib: inner.dylib().name().into(),
-        })?)
+        })
     }
 
     /// Takes on what the object defines and the unit did not promise; weak definitions of what

@@ -35,7 +35,7 @@ mod object;
 
 use std::sync::Arc;
 
-use uruk_session::{Flags, Interface, Symbol, Tracker};
+use uruk_session::{Dylib, Flags, Interface, SessionError, Symbol, Tracker};
 
 use crate::api::error::Error;
 use crate::api::jit::WeakJit;
@@ -116,6 +116,39 @@ impl Core {
         own.define(stubs)?;
         own.transfer_to(tracker)?;
         self.retry_failed();
+        Ok(())
+    }
+
+    /// Removes symbols of a dylib, of units' functions the bodies too: all of them, or nothing.
+    /// Under a pass.
+    pub(crate) fn undefine(
+        self: &Arc<Self>,
+        dylib: &Dylib,
+        symbols: &[Symbol],
+    ) -> Result<(), SessionError> {
+        let session = self.names.session();
+        let mut all = symbols.to_vec();
+        let mut functions = Vec::new();
+        for symbol in symbols {
+            // A stub that nobody has asked for takes its body along (`Stubs::discard`).
+            let stub = dylib.ready(*symbol);
+            let Some(id) = stub.and_then(|stub| self.stubs.function_at(stub)) else {
+                continue;
+            };
+            let Some(Body::Unit(body)) = self.body(id) else {
+                continue;
+            };
+            // Not if the symbol is an alias of the function.
+            if body.own == *symbol && body.dylib == *dylib {
+                functions.push(id);
+                let there = session.symbol_state(dylib, body.symbol).is_some();
+                all.extend(there.then_some(body.symbol));
+            }
+        }
+        dylib.remove(&all)?;
+        functions
+            .into_iter()
+            .for_each(|id| self.remove_function(id));
         Ok(())
     }
 }

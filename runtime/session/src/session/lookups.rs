@@ -12,6 +12,7 @@ use crate::inside::{self, Question};
 use crate::job::{Job, Outcome};
 use crate::lookup::{Found, Lookup, LookupFuture, LookupResult, Need};
 use crate::ready::Ready;
+use crate::state::State;
 use crate::state::search::Step;
 use crate::symbol::Symbol;
 
@@ -177,5 +178,20 @@ impl Session {
         done: impl FnOnce(Result<Vec<(Symbol, Flags)>, SessionError>) + Send + 'static,
     ) {
         self.begin(lookup, Outcome::Flags(Box::new(done)), false);
+    }
+
+    /// Ends the lookups that wait for definitions, of which none will come any more.
+    pub fn end_waits(&self) {
+        self.change(|state, effects| state.end_waits(effects));
+    }
+}
+
+impl State {
+    /// As [`Session::end_waits`].
+    pub(crate) fn end_waits(&mut self, effects: &mut Effects) {
+        for (job, _) in self.waiting.drain() {
+            effects.finish(job, Err(SessionError::Ended));
+        }
+        self.waiting_for.clear();
     }
 }
