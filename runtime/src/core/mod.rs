@@ -25,7 +25,7 @@ use uruk_unwind::{RegionHandle, Row};
 use crate::api::builder::Reporter;
 use crate::api::error::Error;
 use crate::api::layers::Layers;
-use crate::fork::sacrificial::sacrificial;
+use crate::fork::sacrificial::{self, sacrificial};
 use crate::fork::{self, gate};
 use crate::guest::process::Process;
 use crate::load::bind::display_name;
@@ -236,7 +236,7 @@ pub(crate) struct Core {
     /// Counts units with stubs.
     pub(crate) units: AtomicU64,
     /// Code that units linked for functions, until their first call finds it ready.
-    pub(crate) linked: Mutex<HashMap<FunctionId, (ObjectBody, ObjectCode)>>,
+    pub(crate) linked: Mutex<HashMap<FunctionId, ObjectCode>>,
     pub(crate) layers: Layers,
     /// Why functions have no code.
     pub(crate) causes: Causes,
@@ -428,6 +428,7 @@ impl Core {
     /// From now on the process is the program: failed compiles are reported on
     /// standard error, and thread-locals may use static storage.
     pub(crate) fn become_program(&self) {
+        sacrificial::end_soon();
         self.program.store(true, Ordering::Relaxed);
     }
 

@@ -16,7 +16,7 @@
 //! more. In a child of a fork none waits ([`SEATS`]).
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,6 +61,17 @@ struct Seat {
 /// pass: so no thread that is listed is about to work, and a child, which has none of them,
 /// begins with an empty list.
 static SEATS: uruk_base::locks::Mutex<Vec<Arc<Seat>>> = uruk_base::locks::Mutex::new(Vec::new());
+
+/// Whether threads wait for work at all, see [`end_soon`]. Relaxed: of no account for what is
+/// under way.
+static SEATED: AtomicBool = AtomicBool::new(true);
+
+/// From now on threads end as soon as they have done their work: the process becomes a program,
+/// which may copy itself by bare system calls. A thread that ends uses the C library's allocator to
+/// its very last, and no copy waits for that, so none is to end at some later moment.
+pub(crate) fn end_soon() {
+    SEATED.store(false, Ordering::Relaxed);
+}
 
 const AWAITED_YET: u32 = 0;
 const GIVEN: u32 = 1;
@@ -200,7 +211,7 @@ fn live(name: String, first: Work) {
 /// Enters a thread in the list of those without work, unless there are enough.
 fn sit_down(seat: &Arc<Seat>) -> bool {
     let mut waiting = seats();
-    let room = waiting.len() < MOST_SEATS;
+    let room = waiting.len() < MOST_SEATS && SEATED.load(Ordering::Relaxed);
     if room {
         seat.word.store(AWAITED_YET, Ordering::Relaxed);
         waiting.push(Arc::clone(seat));

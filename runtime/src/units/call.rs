@@ -65,10 +65,8 @@ impl Core {
             linked.remove(&id)
         };
         let published = match linked {
-            Some((object, code)) => {
-                self.set_body(id, Body::Object(object));
-                self.publish_object(id, code)
-            }
+            // It stays its unit's: whoever removes it finds by which name it comes back.
+            Some(code) => self.publish_object(id, code),
             None => self.publish_address(id, address),
         };
         match published {

@@ -19,11 +19,11 @@ use uruk_session::{
 
 use crate::api::error::{Error, Missing};
 use crate::api::unit::Responsibility;
-use crate::core::{Core, static_name};
+use crate::core::Core;
 use crate::load::hooks::Hooks;
 use crate::load::image::{Image, Stay};
 use crate::load::names::{Definition, Name};
-use crate::load::objects::{ObjectBody, ObjectCode, ObjectFile, is_function, object_files};
+use crate::load::objects::{ObjectCode, ObjectFile, is_function, object_files};
 use crate::load::placed::{PlacedImage, names_of};
 use crate::load::start::Started;
 use crate::load::weak;
@@ -276,18 +276,12 @@ impl Core {
                 continue;
             };
             functions.insert(id);
-            let object = ObjectBody {
-                file: Arc::clone(&promised.file),
-                link_name: Arc::from(&**name),
-                name: static_name(name),
-                grouped: false,
-            };
             let code = ObjectCode {
                 file: Arc::clone(&promised.file),
                 range,
                 holding: Arc::clone(holding),
             };
-            linked.insert(id, (object, code));
+            linked.insert(id, code);
         }
         drop(linked);
         let _ = promised.file.functions.set(functions.into_iter().collect());
