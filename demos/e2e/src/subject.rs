@@ -97,7 +97,14 @@ impl Subject {
             .ok_or("this test runs outside of a target directory")?;
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
-        command.args(["build", "--quiet", "--package", "uruk", "--bin", "uruk"]);
+        command.args([
+            "build",
+            "--quiet",
+            "--package",
+            "uruk-command",
+            "--bin",
+            "uruk",
+        ]);
         if profile.ends_with("release") {
             command.arg("--release");
         }
