@@ -321,8 +321,18 @@ impl Core {
     pub(crate) fn publish_object(&self, id: FunctionId, code: ObjectCode) -> Result<(), Error> {
         let version = self.tiers.versions.ids.next();
         let entry = code.range.start;
-        let versions = self.tiers.versions.of(id);
         self.objects.file(version, id, code);
+        self.publish_first(id, version, entry)
+    }
+
+    /// Makes an address what calls reach, for the first time: of what is not compiled here.
+    pub(crate) fn publish_first(
+        &self,
+        id: FunctionId,
+        version: VersionId,
+        entry: u64,
+    ) -> Result<(), Error> {
+        let versions = self.tiers.versions.of(id);
         let refused = |cause: VersionError| Error::Version {
             function: self.name_of(id),
             cause: cause.into(),

@@ -129,15 +129,15 @@ impl Core {
 
     /// Has data that waits in `dylib` be linked, where nothing is missing any more.
     pub(crate) fn link_waiting(&self, dylib: Option<&Dylib>) {
-        let inits: Vec<(u64, Dylib, Symbol)> = {
+        let inits: Vec<(Dylib, Symbol)> = {
             let table = self.waiting.lock();
-            let inputs = table.inputs.iter();
+            let inputs = table.inputs.values();
             inputs
-                .filter(|(_, input)| dylib.is_none_or(|dylib| input.dylib == *dylib))
-                .filter_map(|(number, input)| Some((*number, input.dylib.clone(), input.init?)))
+                .filter(|input| dylib.is_none_or(|dylib| input.dylib == *dylib))
+                .filter_map(|input| Some((input.dylib.clone(), input.init?)))
                 .collect()
         };
-        for (_, dylib, init) in inits {
+        for (dylib, init) in inits {
             let lookup = Lookup::new([(dylib, Visibility::All)]).weak(init);
             // It goes on waiting.
             let _ = self.names.session().lookup(lookup);

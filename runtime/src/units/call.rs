@@ -3,9 +3,8 @@
 use std::sync::{Arc, PoisonError};
 
 use tracing::error;
-use uruk_base::{FunctionId, Tier};
+use uruk_base::FunctionId;
 use uruk_session::{Lookup, Visibility};
-use uruk_tiering::{Entry, Purpose, VersionError};
 
 use super::bodies::UnitBody;
 use crate::api::error::Error;
@@ -67,7 +66,7 @@ impl Core {
         let published = match linked {
             // It stays its unit's: whoever removes it finds by which name it comes back.
             Some(code) => self.publish_object(id, code),
-            None => self.publish_address(id, address),
+            None => self.publish_first(id, self.tiers.versions.ids.next(), address),
         };
         match published {
             // Whoever came first has published code; it will do.
@@ -78,24 +77,5 @@ impl Core {
             }
             published => published,
         }
-    }
-
-    /// Makes an address that is not ours what calls reach, for the first time.
-    fn publish_address(&self, id: FunctionId, address: u64) -> Result<(), Error> {
-        let version = self.tiers.versions.ids.next();
-        let versions = self.tiers.versions.of(id);
-        let refused = |cause: VersionError| Error::Version {
-            function: self.name_of(id),
-            cause: cause.into(),
-        };
-        let ticket = versions
-            .request(version, Tier::Baseline, Purpose::First)
-            .map_err(refused)?;
-        versions.start(ticket).map_err(refused)?;
-        versions.ready(ticket, Entry(address)).map_err(refused)?;
-        versions
-            .publish(ticket, |entry| self.stubs.publish(id, entry.0))
-            .map_err(refused)?;
-        Ok(())
     }
 }
