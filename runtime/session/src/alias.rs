@@ -33,10 +33,35 @@ pub struct Alias {
     pub flags: Flags,
 }
 
+/// Where aliases lead to, and how it is searched.
+#[derive(Clone)]
+pub(crate) struct Source {
+    dylib: DylibId,
+    /// For errors, once it is gone.
+    name: Arc<str>,
+    seen: Visibility,
+}
+
+impl Source {
+    pub(crate) fn new(dylib: &DylibShared, seen: Visibility) -> Source {
+        Source {
+            dylib: dylib.id,
+            name: Arc::clone(&dylib.name),
+            seen,
+        }
+    }
+
+    fn find(&self, session: &Session) -> Result<Dylib, SessionError> {
+        let gone = || SessionError::DylibDefunct {
+            dylib: Arc::clone(&self.name),
+        };
+        session.dylib_by_id(self.dylib).ok_or_else(gone)
+    }
+}
+
 /// Aliases with one source.
 struct AliasUnit {
-    source: DylibId,
-    seen: Visibility,
+    source: Source,
     aliases: NumberMap<Symbol, Alias>,
 }
 
@@ -73,15 +98,14 @@ impl Aliases {
 pub(crate) fn define(
     session: &Session,
     shared: &Arc<DylibShared>,
-    source: DylibId,
-    seen: Visibility,
+    source: Source,
     aliases: impl IntoIterator<Item = Alias>,
 ) -> Result<(), SessionError> {
     let aliases: Vec<Alias> = aliases.into_iter().collect();
     let interface: Interface = aliases.iter().map(|a| (a.name, a.flags)).collect();
+    let target = source.dylib;
     let unit = AliasUnit {
         source,
-        seen,
         aliases: aliases.iter().map(|alias| (alias.name, *alias)).collect(),
     };
     session.change(|state, effects| {
@@ -92,7 +116,7 @@ pub(crate) fn define(
                 .entry(place)
                 .is_some_and(|e| e.owner == Owner::Unit(unit))
             {
-                state.aliases.insert(place, (source, alias.target));
+                state.aliases.insert(place, (target, alias.target));
             }
         }
         Ok(())
@@ -131,8 +155,7 @@ impl AliasUnit {
     fn part(&self, mut take: impl FnMut(&Alias) -> bool) -> AliasUnit {
         let aliases = self.aliases.iter().filter(|(_, alias)| take(alias));
         AliasUnit {
-            source: self.source,
-            seen: self.seen,
+            source: self.source.clone(),
             aliases: aliases.map(|(symbol, alias)| (*symbol, *alias)).collect(),
         }
     }
@@ -142,7 +165,7 @@ impl AliasUnit {
         let session = responsibility.session().clone();
         let targets: std::collections::HashSet<Symbol> =
             self.aliases.values().map(|alias| alias.target).collect();
-        let lookup = Lookup::new([(source.clone(), self.seen)])
+        let lookup = Lookup::new([(source.clone(), self.source.seen)])
             .symbols(targets)
             .at(Required::Resolved);
         session.lookup_async(lookup, move |found| {
@@ -199,10 +222,6 @@ impl Unit for AliasUnit {
     fn materialize(self: Box<Self>, mut responsibility: Responsibility) {
         let session = responsibility.session().clone();
         let own = responsibility.dylib();
-        let Some(source) = session.dylib_by_id(self.source) else {
-            let dylib = "(removed)".into();
-            return responsibility.fail(SessionError::DylibDefunct { dylib });
-        };
         let wanted: std::collections::HashSet<Symbol> =
             responsibility.requested().into_iter().collect();
         if wanted.len() < self.aliases.len() {
@@ -211,6 +230,10 @@ impl Unit for AliasUnit {
                 return;
             }
         }
+        let source = match self.source.find(&session) {
+            Ok(source) => source,
+            Err(error) => return responsibility.fail(error),
+        };
         let cycle = {
             let mut state = session.lock();
             let mut wanted = wanted.iter();
@@ -248,15 +271,14 @@ type Predicate = Box<dyn Fn(Symbol) -> bool + Send + Sync>;
 /// A generator that re-exports what another dylib has.
 pub struct ReexportGenerator {
     session: WeakSession,
-    source: DylibId,
-    seen: Visibility,
+    source: Source,
     predicate: Predicate,
 }
 
 impl std::fmt::Debug for ReexportGenerator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ReexportGenerator")
-            .field("source", &self.source)
+            .field("source", &self.source.name)
             .finish_non_exhaustive()
     }
 }
@@ -270,8 +292,7 @@ impl ReexportGenerator {
     ) -> Self {
         Self {
             session: source.session().downgrade(),
-            source: source.id(),
-            seen,
+            source: Source::new(source.shared(), seen),
             predicate: Box::new(predicate),
         }
     }
@@ -279,21 +300,20 @@ impl ReexportGenerator {
 
 impl Generator for ReexportGenerator {
     fn generate(&self, ask: Ask) {
-        let source = self
-            .session
-            .upgrade()
-            .and_then(|s| s.dylib_by_id(self.source));
-        let Some(source) = source else {
-            let dylib = "(removed)".into();
-            return ask.finish(Err(SessionError::DylibDefunct { dylib }));
+        let Some(session) = self.session.upgrade() else {
+            return ask.finish(Err(SessionError::Ended));
         };
-        let mut lookup = Lookup::new([(source, self.seen)]).kind(ask.kind());
+        let source = match self.source.find(&session) {
+            Ok(source) => source,
+            Err(error) => return ask.finish(Err(error)),
+        };
+        let mut lookup = Lookup::new([(source, self.source.seen)]).kind(ask.kind());
         let missing = ask.missing().iter().map(|(symbol, _)| *symbol);
         lookup.symbols = missing
             .filter(|symbol| (self.predicate)(*symbol))
             .map(|symbol| (symbol, Need::Weak))
             .collect();
-        let (source, seen) = (self.source, self.seen);
+        let source = self.source.clone();
         ask.session()
             .clone()
             .lookup_flags_async(lookup, move |found| {
@@ -307,7 +327,7 @@ impl Generator for ReexportGenerator {
                         flags: flags.without(Flags::WEAK.with(Flags::COMMON)),
                     });
                     let (session, dylib) = (ask.session().clone(), ask.dylib());
-                    define(&session, dylib.shared(), source, seen, aliases)
+                    define(&session, dylib.shared(), source, aliases)
                 });
                 ask.finish(answer);
             });

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::alias::Alias;
+use crate::alias::{Alias, Source};
 use crate::error::SessionError;
 use crate::flags::Flags;
 use crate::generator::{Generator, GeneratorCell, GeneratorId};
@@ -491,7 +491,8 @@ impl Dylib {
         seen: Visibility,
         aliases: impl IntoIterator<Item = Alias>,
     ) -> Result<(), SessionError> {
-        let source = self.session.own(source)?;
-        crate::alias::define(&self.session, &self.shared, source, seen, aliases)
+        self.session.own(source)?;
+        let source = Source::new(&source.shared, seen);
+        crate::alias::define(&self.session, &self.shared, source, aliases)
     }
 }

@@ -309,6 +309,18 @@ impl<T: Clone> Graph<T> {
         }
     }
 
+    /// Whether an item that is pending named `node` as a dependence.
+    pub fn is_needed(&self, node: NodeId) -> bool {
+        if !self.is_pending(node) {
+            return false;
+        }
+        let users = &self.nodes[node.index as usize].users;
+        users.iter().any(|user| {
+            let stands_for_item = || self.nodes[user.index as usize].item.is_some();
+            self.is_pending(*user) && (stands_for_item() || self.is_needed(*user))
+        })
+    }
+
     /// The items that depend on `node`, itself first, nothing changed.
     pub fn dependents(&self, node: NodeId) -> Vec<T> {
         self.walk(node, |graph, index, queue| {

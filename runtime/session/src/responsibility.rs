@@ -94,9 +94,8 @@ impl Responsibility {
     pub fn requested(&self) -> Vec<Symbol> {
         let state = self.session.lock();
         let wanted = |symbol: &Symbol| {
-            state
-                .entry((self.shared.id, *symbol))
-                .is_some_and(|e| !e.queries.is_empty() || e.node.is_some())
+            let place = (self.shared.id, *symbol);
+            state.is_asked(place) || state.is_needed(place)
         };
         self.symbols
             .iter()

@@ -239,6 +239,19 @@ impl State {
         self.dylib_mut(dylib)?.symbols.get_mut(&symbol)
     }
 
+    /// Whether a lookup waits for a symbol; an answered one may be in its list still.
+    pub(crate) fn is_asked(&self, place: Place) -> bool {
+        let queries = self.entry(place).map(|entry| &entry.queries);
+        let mut queries = queries.into_iter().flatten();
+        queries.any(|(query, _)| self.queries.get(*query).is_some())
+    }
+
+    /// Whether something that was emitted waits for a symbol.
+    pub(crate) fn is_needed(&self, place: Place) -> bool {
+        let node = self.entry(place).and_then(|entry| entry.node);
+        node.is_some_and(|node| self.graph.is_needed(node))
+    }
+
     pub(crate) fn dylib_name(&self, id: DylibId) -> Arc<str> {
         match self.dylib(id) {
             Some(dylib) => Arc::clone(&dylib.shared.name),

@@ -1,6 +1,6 @@
 //! A symbol is ready only when everything is that it depends on.
 
-use uruk::{DependenceGroup, Jit, Required, SessionError, SymbolState};
+use uruk::{Alias, DependenceGroup, Flags, Jit, Required, SessionError, SymbolState};
 
 use crate::unit::*;
 
@@ -221,4 +221,44 @@ fn a_stub_makes_nobody_wait_for_its_body() {
     a.emit(&[depends(&jit, &["f"], &["a"])]).unwrap();
     assert!(future.is_done());
     assert_eq!(log.all(), [""; 0]);
+}
+
+#[test]
+fn what_is_emitted_onto_something_given_back_has_it_asked_again_for_who_waits() {
+    let jit = Jit::new().unwrap();
+    let main = jit.main();
+    let [b, x] = ["b", "x"].map(|name| jit.intern(name));
+    let alias = Alias {
+        name: b,
+        target: x,
+        flags: Flags::EXPORTED,
+    };
+    main.alias([alias]).unwrap();
+    // Something needs `b`, which is looked for in vain.
+    let (c, _) = at_work(&jit, &["c"]);
+    c.emit(&[depends(&jit, &["b"], &["c"])]).unwrap();
+    assert!(failure(&jit, &["b"]).is_missing());
+    main.define(TestUnit::plain(&jit, &["x"])).unwrap();
+    let (a, future) = at_work(&jit, &["a"]);
+    a.emit(&[depends(&jit, &["b"], &["a"])]).unwrap();
+    let found = future.wait_for(PATIENCE).expect("an answer").unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(state(&jit, "b"), Some(SymbolState::Ready));
+}
+
+#[test]
+fn what_a_failed_lookup_asked_for_is_not_asked_for_any_more() {
+    let jit = Jit::new().unwrap();
+    let (a, _) = at_work(&jit, &["a"]);
+    let (unit, kept) = TestUnit::kept(&jit, &["b"]);
+    jit.main().define(unit).unwrap();
+    let both = start(&jit, &["a", "b"], Required::Ready);
+    let mut b = kept.take();
+    a.fail(oops());
+    assert!(both.wait().is_err());
+    assert!(b.requested().is_empty());
+    let log = Log::default();
+    b.replace(TestUnit::plain(&jit, &["b"]).log(&log)).unwrap();
+    assert_eq!(state(&jit, "b"), Some(SymbolState::NeverSearched));
+    assert!(log.all().is_empty());
 }

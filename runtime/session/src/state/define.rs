@@ -307,6 +307,8 @@ impl State {
         let mut wanted = false;
         for (symbol, flags) in interface.symbols {
             let place = (dylib, symbol);
+            let is_needed = self.is_needed(place);
+            wanted |= self.is_asked(place) || (!asleep && is_needed);
             let Some(entry) = self.entry_mut(place) else {
                 continue;
             };
@@ -314,9 +316,7 @@ impl State {
             entry.state = SymbolState::NeverSearched;
             entry.flags = flags;
             entry.address = 0;
-            wanted |= !entry.queries.is_empty() || (!asleep && entry.node.is_some());
-            let stalled = asleep && entry.node.is_some();
-            if stalled {
+            if asleep && is_needed {
                 self.stalled.insert(place);
             }
             if let Some(dylib) = self.dylib_mut(dylib) {

@@ -193,6 +193,11 @@ impl State {
         for place in ready {
             self.publish(place, effects);
         }
+        if !self.stalled.is_empty() {
+            for (symbol, _) in symbols {
+                self.ask_below((dylib, *symbol), effects);
+            }
+        }
         Ok(())
     }
 

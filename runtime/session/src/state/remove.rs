@@ -132,11 +132,41 @@ impl State {
         key: TrackerKey,
         effects: &mut Effects,
     ) -> Result<(), SessionError> {
-        let Some(mut tracker) = self.trackers.remove(&key) else {
+        if !self.trackers.contains_key(&key) {
             return Err(SessionError::TrackerDefunct {
                 dylib: "(removed)".into(),
             });
-        };
+        }
+        self.remove_trackers(&[key], effects);
+        Ok(())
+    }
+
+    /// Removes what is under several trackers in one step: what waits for one of their symbols is
+    /// told that it was removed, and not that what that one needed was.
+    fn remove_trackers(&mut self, keys: &[TrackerKey], effects: &mut Effects) {
+        let mut places = Vec::new();
+        let mut removed = Vec::with_capacity(keys.len());
+        for key in keys {
+            let Some(mut tracker) = self.trackers.remove(key) else {
+                continue;
+            };
+            places.append(&mut self.close_tracker(*key, &mut tracker));
+            removed.push((*key, tracker));
+        }
+        self.take_out(places, effects, true);
+        for (key, mut tracker) in removed {
+            self.forget_displaced(key, effects);
+            self.undo(tracker.dylib, tracker.displaced.take(), effects);
+            effects.resources.append(&mut tracker.resources);
+            effects.events.push(TrackerEvent::Removed {
+                dylib: tracker.dylib,
+                tracker: key,
+            });
+        }
+    }
+
+    /// Takes a tracker that is removed out of its dylib's tables: what is under it.
+    fn close_tracker(&mut self, key: TrackerKey, tracker: &mut TrackerState) -> Vec<Place> {
         let dylib = tracker.dylib;
         self.tentative.remove(&key);
         if let Some(state) = self.dylib_mut(dylib) {
@@ -157,16 +187,7 @@ impl State {
             symbols.dedup();
         }
         symbols.retain(|s| self.entry((dylib, *s)).is_some_and(|e| e.tracker == key));
-        let places = symbols.into_iter().map(|symbol| (dylib, symbol)).collect();
-        self.take_out(places, effects, true);
-        self.forget_displaced(key, effects);
-        self.undo(dylib, tracker.displaced.take(), effects);
-        effects.resources.append(&mut tracker.resources);
-        effects.events.push(TrackerEvent::Removed {
-            dylib,
-            tracker: key,
-        });
-        Ok(())
+        symbols.into_iter().map(|symbol| (dylib, symbol)).collect()
     }
 
     /// Puts all that is under one tracker under another of the same dylib. The
@@ -257,7 +278,7 @@ impl State {
         Ok(())
     }
 
-    /// Empties a dylib, tracker by tracker, the youngest first.
+    /// Empties a dylib; resources are let go tracker by tracker, the youngest first.
     pub(crate) fn clear(&mut self, dylib: DylibId, effects: &mut Effects) {
         let Some(state) = self.dylib_mut(dylib) else {
             return;
@@ -265,10 +286,7 @@ impl State {
         state.inits.clear();
         let mut trackers: Vec<_> = state.trackers.iter().copied().collect();
         trackers.sort_unstable_by(|a, b| b.cmp(a));
-        for tracker in trackers {
-            // It was just listed, so it is not defunct.
-            let _ = self.remove_tracker(tracker, effects);
-        }
+        self.remove_trackers(&trackers, effects);
     }
 
     /// Removes dylibs in the given order. All are defunct before the first is

@@ -6,6 +6,7 @@ use crate::effects::Effects;
 use crate::error::SessionError;
 use crate::flags::{Flags, SymbolState};
 use crate::generator::{Asking, GeneratorId};
+use crate::graph::NodeId;
 use crate::inside::Question;
 use crate::job::{Job, Outcome};
 use crate::lookup::{LookupResult, Missing, Need};
@@ -278,15 +279,43 @@ impl State {
         let (owner, node) = (entry.owner, entry.node);
         if let Owner::Unit(unit) = owner {
             self.launch(unit, effects);
-        } else if let Some(node) = node
-            && !self.stalled.is_empty()
-        {
-            for below in self.graph.waits_for(node) {
-                if self.stalled.contains(&below)
-                    && let Some(Owner::Unit(unit)) = self.entry(below).map(|e| e.owner)
-                {
-                    self.launch(unit, effects);
-                }
+        } else if let Some(node) = node {
+            for stalled in self.stalled_below(node) {
+                self.launch_owner(stalled, effects);
+            }
+        }
+    }
+
+    /// What a node waits for that was given back for want of something.
+    fn stalled_below(&self, node: NodeId) -> Vec<Place> {
+        if self.stalled.is_empty() {
+            return Vec::new();
+        }
+        let mut below = self.graph.waits_for(node);
+        below.retain(|place| self.stalled.contains(place));
+        below
+    }
+
+    fn launch_owner(&mut self, place: Place, effects: &mut Effects) {
+        if let Some(Owner::Unit(unit)) = self.entry(place).map(|entry| entry.owner) {
+            self.launch(unit, effects);
+        }
+    }
+
+    /// A symbol was emitted: what it waits for and was given back is asked for once more, if a
+    /// lookup waits for the symbol already. (A later one asks itself.)
+    pub(crate) fn ask_below(&mut self, place: Place, effects: &mut Effects) {
+        let Some(node) = self.entry(place).and_then(|entry| entry.node) else {
+            return;
+        };
+        let stalled = self.stalled_below(node);
+        if stalled.is_empty() {
+            return;
+        }
+        let above = self.graph.dependents(node);
+        if above.into_iter().any(|place| self.is_asked(place)) {
+            for place in stalled {
+                self.launch_owner(place, effects);
             }
         }
     }

@@ -1,0 +1,526 @@
+//! The rules of a session, as simply as they can be said: every definition in one table, what
+//! follows from a change found by going through all of it.
+//!
+//! What the rules know nothing of: threads, locks, addresses in use, graphs. Names are numbers,
+//! and so are dylibs, trackers, units and what they are at work on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A symbol of a dylib.
+pub type Place = (usize, usize);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    Never,
+    Working,
+    Resolved,
+    Emitted,
+    Ready,
+    Failed,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    Unit(usize),
+    Work(usize),
+    Nobody,
+}
+
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub weak: bool,
+    pub hidden: bool,
+    pub tracker: usize,
+    pub owner: Owner,
+    pub state: State,
+    pub address: u64,
+    /// What it waits for, once emitted.
+    pub needs: BTreeSet<Place>,
+    /// Given back for want of something: to be asked again by who waits for what needs it.
+    pub stalled: bool,
+}
+
+/// What a unit does when it is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    Finish,
+    Keep,
+    Fail,
+    /// Other names for symbols of a dylib.
+    Aliases {
+        source: usize,
+        all: bool,
+        targets: BTreeMap<usize, usize>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct Unit {
+    /// Tells its addresses from others'.
+    pub label: usize,
+    pub dylib: usize,
+    pub symbols: Vec<(usize, bool, bool)>,
+    pub plan: Plan,
+    /// What it is told, in order.
+    pub told: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Work {
+    pub dylib: usize,
+    pub tracker: usize,
+    pub symbols: Vec<usize>,
+    pub unit: usize,
+    /// Its tracker is there.
+    pub alive: bool,
+    /// It was emitted, or has failed.
+    pub over: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Tracker {
+    pub dylib: usize,
+    pub alive: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Dylib {
+    pub order: Vec<(usize, bool)>,
+    pub default: usize,
+    pub alive: bool,
+    pub generator: Option<Generator>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Generator {
+    pub id: usize,
+    pub known: BTreeSet<usize>,
+    pub fails: bool,
+}
+
+/// What went wrong, with the symbols it is about where they are told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fault {
+    NotFound(BTreeSet<usize>),
+    Duplicate(BTreeSet<usize>),
+    InFlight(BTreeSet<usize>),
+    Unresolved(BTreeSet<usize>),
+    DependenceFailed,
+    Failed,
+    Removed,
+    TrackerDefunct,
+    ForeignTracker,
+    DylibDefunct,
+    DylibInUse(BTreeSet<usize>),
+    Unit,
+    /// Told to what waits when a session ends.
+    Ended,
+}
+
+/// Where a unit puts a symbol.
+pub fn address(label: usize, symbol: usize) -> u64 {
+    0x10_0000 + 0x100 * label as u64 + 8 * symbol as u64
+}
+
+/// The label of what a dylib's generator makes of a symbol.
+pub fn generated(dylib: usize, symbol: usize) -> usize {
+    100_000 + 100 * dylib + symbol
+}
+
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    pub order: Vec<(usize, bool)>,
+    /// Each with whether it is required.
+    pub symbols: Vec<(usize, bool)>,
+    pub ready: bool,
+    pub waits: bool,
+    /// The generators that were asked: each is once.
+    pub asked: BTreeSet<usize>,
+}
+
+/// What becomes of a lookup that is answered.
+#[derive(Clone, Debug)]
+pub enum Then {
+    Tell(usize),
+    /// The targets of aliases that are at work, by name.
+    Aliases {
+        work: usize,
+        source: usize,
+        all: bool,
+        targets: BTreeMap<usize, usize>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct Query {
+    pub then: Then,
+    pub ready: bool,
+    pub open: Vec<Place>,
+    pub found: BTreeMap<usize, u64>,
+}
+
+/// A lookup that waits for the definition of one of these.
+#[derive(Clone, Debug)]
+pub struct Parked {
+    pub number: usize,
+    pub lookup: Lookup,
+    pub missing: Vec<usize>,
+}
+
+pub type Answer = Result<BTreeMap<usize, u64>, Fault>;
+
+/// See the module.
+#[derive(Default, Debug)]
+pub struct Rules {
+    pub entries: BTreeMap<Place, Entry>,
+    pub dylibs: Vec<Dylib>,
+    pub trackers: Vec<Tracker>,
+    pub units: Vec<Unit>,
+    pub works: Vec<Work>,
+    pub queries: Vec<Query>,
+    /// Lookups that wait for definitions.
+    pub parked: Vec<Parked>,
+    /// Where aliases lead.
+    pub aliases: BTreeMap<Place, Place>,
+    /// The answers of lookups, by their number.
+    pub answers: BTreeMap<usize, Answer>,
+    lookups: usize,
+    pub generators: usize,
+}
+
+impl Rules {
+    pub fn add_dylib(&mut self) -> usize {
+        let dylib = self.dylibs.len();
+        let default = self.add_tracker(dylib);
+        self.dylibs.push(Dylib {
+            order: Vec::new(),
+            default,
+            alive: true,
+            generator: None,
+        });
+        dylib
+    }
+
+    pub fn add_tracker(&mut self, dylib: usize) -> usize {
+        self.trackers.push(Tracker { dylib, alive: true });
+        self.trackers.len() - 1
+    }
+
+    pub fn add_unit(
+        &mut self,
+        dylib: usize,
+        symbols: Vec<(usize, bool, bool)>,
+        plan: Plan,
+    ) -> usize {
+        self.units.push(Unit {
+            label: self.units.len(),
+            dylib,
+            symbols,
+            plan,
+            told: Vec::new(),
+        });
+        self.units.len() - 1
+    }
+
+    /// The symbols of which a strong definition is there that may not be replaced.
+    pub fn duplicates(&self, dylib: usize, symbols: &[(usize, bool, bool)]) -> BTreeSet<usize> {
+        let taken = |&(symbol, weak, _): &(usize, bool, bool)| {
+            let old = self.entries.get(&(dylib, symbol))?;
+            let yields = old.weak && matches!(old.owner, Owner::Unit(_));
+            (!weak && old.state != State::Failed && !yields).then_some(symbol)
+        };
+        symbols.iter().filter_map(taken).collect()
+    }
+
+    pub fn define(&mut self, tracker: usize, unit: usize) -> Result<(), Fault> {
+        self.define_with(tracker, unit, |_| ())
+    }
+
+    /// As `define`, with something to be noted before anybody can ask.
+    pub fn define_with(
+        &mut self,
+        tracker: usize,
+        unit: usize,
+        note: impl FnOnce(&mut Rules),
+    ) -> Result<(), Fault> {
+        let (dylib, symbols) = (self.units[unit].dylib, self.units[unit].symbols.clone());
+        let checked = if !self.dylibs[dylib].alive {
+            Err(Fault::DylibDefunct)
+        } else if !self.trackers[tracker].alive {
+            Err(Fault::TrackerDefunct)
+        } else if self.trackers[tracker].dylib != dylib {
+            Err(Fault::ForeignTracker)
+        } else {
+            match self.duplicates(dylib, &symbols) {
+                bad if bad.is_empty() => Ok(()),
+                bad => Err(Fault::Duplicate(bad)),
+            }
+        };
+        if checked.is_err() {
+            self.units[unit].told.push("drop".into());
+            return checked;
+        }
+        self.put(dylib, tracker, &symbols, Owner::Unit(unit), State::Never);
+        note(self);
+        self.wake(&symbols);
+        Ok(())
+    }
+
+    /// Puts definitions where none is or one yields; the owner is told of the others.
+    pub fn put(
+        &mut self,
+        dylib: usize,
+        tracker: usize,
+        symbols: &[(usize, bool, bool)],
+        owner: Owner,
+        state: State,
+    ) -> Vec<usize> {
+        let mut taken = Vec::new();
+        for &(symbol, weak, hidden) in symbols {
+            let place = (dylib, symbol);
+            let old = self.entries.get(&place);
+            if let Some(old) = old.filter(|old| old.state != State::Failed) {
+                if weak {
+                    if let Owner::Unit(unit) = owner {
+                        self.lose(unit, symbol, true);
+                    }
+                    continue;
+                }
+                if let Owner::Unit(unit) = old.owner {
+                    self.lose(unit, symbol, true);
+                }
+            }
+            taken.push(symbol);
+            let entry = Entry {
+                weak,
+                hidden,
+                tracker,
+                owner,
+                state,
+                address: 0,
+                needs: BTreeSet::new(),
+                stalled: false,
+            };
+            self.aliases.remove(&place);
+            self.entries.insert(place, entry);
+        }
+        taken
+    }
+
+    /// A unit has one symbol less; it goes with its last.
+    pub fn lose(&mut self, unit: usize, symbol: usize, is_told: bool) {
+        let cell = &mut self.units[unit];
+        cell.symbols.retain(|(own, ..)| *own != symbol);
+        if let Plan::Aliases { targets, .. } = &mut cell.plan {
+            targets.remove(&symbol);
+        }
+        if is_told {
+            cell.told.push(format!("discard {symbol}"));
+        }
+        if cell.symbols.is_empty() {
+            cell.told.push("drop".into());
+        }
+    }
+
+    pub fn wake(&mut self, symbols: &[(usize, bool, bool)]) {
+        let is_meant = |missing: &usize| symbols.iter().any(|(symbol, ..)| symbol == missing);
+        let (woken, left) = std::mem::take(&mut self.parked)
+            .into_iter()
+            .partition(|parked| parked.missing.iter().any(is_meant));
+        self.parked = left;
+        for Parked { number, lookup, .. } in woken {
+            self.run(Then::Tell(number), lookup);
+        }
+    }
+
+    /// The first definition of a symbol that a search sees.
+    pub fn find(&self, order: &[(usize, bool)], symbol: usize) -> Option<Place> {
+        order.iter().find_map(|&(dylib, all)| {
+            let entry = self.entries.get(&(dylib, symbol))?;
+            (all || !entry.hidden).then_some((dylib, symbol))
+        })
+    }
+
+    pub fn missing(&self, lookup: &Lookup) -> Vec<usize> {
+        let required = lookup.symbols.iter().filter(|(_, required)| *required);
+        required
+            .map(|(symbol, _)| *symbol)
+            .filter(|symbol| self.find(&lookup.order, *symbol).is_none())
+            .collect()
+    }
+
+    /// Starts a lookup; its answer comes under the number.
+    pub fn look_up(&mut self, lookup: Lookup) -> usize {
+        self.lookups += 1;
+        self.run(Then::Tell(self.lookups - 1), lookup);
+        self.lookups - 1
+    }
+
+    /// The generators of the order are asked for what is not found before them.
+    pub fn generate(&mut self, lookup: &mut Lookup) -> Result<(), Fault> {
+        for at in 0..lookup.order.len() {
+            let dylib = lookup.order[at].0;
+            let Some(Generator { id, known, fails }) = self.dylibs[dylib].generator.clone() else {
+                continue;
+            };
+            let wanted = lookup.symbols.iter().map(|(symbol, _)| *symbol);
+            // A hidden definition of the dylib itself is passed by, and not asked for.
+            let wanted: Vec<usize> = wanted
+                .filter(|symbol| self.find(&lookup.order[..at], *symbol).is_none())
+                .filter(|symbol| !self.entries.contains_key(&(dylib, *symbol)))
+                .collect();
+            if wanted.is_empty() || !lookup.asked.insert(id) {
+                continue;
+            }
+            if fails {
+                return Err(Fault::Unit);
+            }
+            for symbol in wanted.into_iter().filter(|symbol| known.contains(symbol)) {
+                let unit = self.add_unit(dylib, vec![(symbol, false, false)], Plan::Finish);
+                self.units[unit].label = generated(dylib, symbol);
+                let tracker = self.dylibs[dylib].default;
+                self.define(tracker, unit)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn run(&mut self, then: Then, mut lookup: Lookup) {
+        if let Err(fault) = self.generate(&mut lookup) {
+            return self.finish(then, Err(fault));
+        }
+        let missing = self.missing(&lookup);
+        if !missing.is_empty() {
+            let there = lookup
+                .order
+                .first()
+                .is_some_and(|(dylib, _)| self.dylibs[*dylib].alive);
+            if let (true, true, Then::Tell(number)) = (lookup.waits, there, &then) {
+                let number = *number;
+                self.parked.push(Parked {
+                    number,
+                    lookup,
+                    missing,
+                });
+                return;
+            }
+            let missing = missing.into_iter().collect();
+            return self.finish(then, Err(Fault::NotFound(missing)));
+        }
+        let symbols = lookup.symbols.iter();
+        let places: Vec<Place> = symbols
+            .filter_map(|(symbol, _)| self.find(&lookup.order, *symbol))
+            .collect();
+        if places
+            .iter()
+            .any(|place| self.entries[place].state == State::Failed)
+        {
+            return self.finish(then, Err(Fault::Failed));
+        }
+        let ready = lookup.ready;
+        self.queries.push(Query {
+            then,
+            ready,
+            open: places.clone(),
+            found: BTreeMap::new(),
+        });
+        // What is far enough is not asked for.
+        self.settle();
+        for place in places {
+            if !self.is_enough(place, ready) {
+                self.ask_for(place);
+            }
+        }
+        self.settle();
+    }
+
+    /// Whether a place is as far as a lookup requires.
+    pub fn is_enough(&self, place: Place, ready: bool) -> bool {
+        let state = self.entries.get(&place).map(|entry| entry.state);
+        match ready {
+            true => state == Some(State::Ready),
+            false => matches!(state, Some(State::Resolved | State::Emitted | State::Ready)),
+        }
+    }
+
+    /// Has whoever owns a place go to work, and who owns what it lacks for want of something.
+    pub fn ask_for(&mut self, place: Place) {
+        if let Some(Owner::Unit(unit)) = self.entries.get(&place).map(|entry| entry.owner) {
+            return self.launch(unit);
+        }
+        for below in self.below(place) {
+            let entry = self.entries.get(&below);
+            if let Some(Owner::Unit(unit)) = entry.filter(|e| e.stalled).map(|e| e.owner) {
+                self.launch(unit);
+            }
+        }
+    }
+
+    /// What a place waits for, and what that waits for.
+    fn below(&self, place: Place) -> BTreeSet<Place> {
+        let (mut all, mut left) = (BTreeSet::new(), vec![place]);
+        while let Some(place) = left.pop() {
+            let needs = self.entries.get(&place).map(|entry| &entry.needs);
+            for need in needs.into_iter().flatten() {
+                if all.insert(*need) {
+                    left.push(*need);
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether a lookup waits for a place.
+    pub fn is_asked(&self, place: Place) -> bool {
+        self.queries.iter().any(|query| query.open.contains(&place))
+    }
+
+    /// Whether something that was emitted waits for a place.
+    pub fn is_needed(&self, place: Place) -> bool {
+        self.entries.values().any(|e| e.needs.contains(&place))
+    }
+
+    /// A unit goes to work on what is left of it.
+    pub fn launch(&mut self, unit: usize) {
+        let Unit {
+            dylib,
+            symbols,
+            plan,
+            ..
+        } = self.units[unit].clone();
+        let work = self.works.len();
+        let mut tracker = 0;
+        for (symbol, ..) in &symbols {
+            if let Some(entry) = self.entries.get_mut(&(dylib, *symbol)) {
+                entry.owner = Owner::Work(work);
+                entry.state = State::Working;
+                entry.stalled = false;
+                tracker = entry.tracker;
+            }
+        }
+        let symbols: Vec<usize> = symbols.iter().map(|(symbol, ..)| *symbol).collect();
+        self.units[unit].told.push("materialize".into());
+        self.works.push(Work {
+            dylib,
+            tracker,
+            symbols: symbols.clone(),
+            unit,
+            alive: true,
+            over: false,
+        });
+        match plan {
+            Plan::Keep => {}
+            Plan::Fail => self.fail(work),
+            Plan::Finish => {
+                // They fail only if the tracker was removed.
+                let _ = self.resolve(work, &symbols);
+                let _ = self.emit(work, &[]);
+            }
+            Plan::Aliases {
+                source,
+                all,
+                targets,
+            } => self.follow(work, source, all, targets),
+        }
+    }
+}
