@@ -20,11 +20,19 @@ use crate::load::image::Image;
 /// An archive whose members are added as they are needed.
 pub(crate) struct Archive {
     pub(crate) name: String,
-    bytes: Arc<[u8]>,
+    bytes: Vec<u8>,
     /// The member that defines a symbol, by its place.
     index: HashMap<Box<str>, usize>,
-    members: Vec<(String, Range<usize>)>,
+    members: Vec<Member>,
 }
+
+struct Member {
+    name: Box<[u8]>,
+    place: Range<usize>,
+}
+
+/// Bytes of a member's header, after which its contents come, unless its name does (BSD).
+const HEADER: u64 = 60;
 
 /// What an archive is refused for.
 fn bad(file: &str, why: impl ToString) -> Error {
@@ -56,7 +64,7 @@ impl Archive {
                 return Err(bad(&name, "thin archives name files that may have changed"));
             }
             let mut places: HashMap<u64, usize> = HashMap::new();
-            let mut members: Vec<(String, Range<usize>)> = Vec::new();
+            let mut members: Vec<Member> = Vec::new();
             for member in file.members() {
                 let member = member.map_err(|cause| bad(&name, cause))?;
                 let (start, size) = member.file_range();
@@ -64,20 +72,26 @@ impl Archive {
                     .checked_add(size)
                     .filter(|end| *end <= bytes.len() as u64);
                 let end = end.ok_or_else(|| bad(&name, "a member ends behind the archive"))?;
-                let of = String::from_utf8_lossy(member.name());
                 // The range's start is that of the bytes; the index names the header before it.
                 places.insert(start, members.len());
-                members.push((format!("{name}({of})"), start as usize..end as usize));
+                members.push(Member {
+                    name: member.name().into(),
+                    place: start as usize..end as usize,
+                });
             }
             let mut index = HashMap::new();
             if let Some(symbols) = file.symbols().map_err(|cause| bad(&name, cause))? {
                 for symbol in symbols {
                     let symbol = symbol.map_err(|cause| bad(&name, cause))?;
-                    let member = file.member(symbol.offset());
-                    let (start, _) = member.map_err(|cause| bad(&name, cause))?.file_range();
-                    let (Ok(text), Some(&at)) =
-                        (std::str::from_utf8(symbol.name()), places.get(&start))
-                    else {
+                    let mut at = places
+                        .get(&(symbol.offset().0.saturating_add(HEADER)))
+                        .copied();
+                    if at.is_none() {
+                        let member = file.member(symbol.offset());
+                        let (start, _) = member.map_err(|cause| bad(&name, cause))?.file_range();
+                        at = places.get(&start).copied();
+                    }
+                    let (Ok(text), Some(at)) = (std::str::from_utf8(symbol.name()), at) else {
                         continue;
                     };
                     // Of members that define the same, a linker takes the first.
@@ -90,7 +104,7 @@ impl Archive {
         };
         Ok(Archive {
             name,
-            bytes: bytes.into(),
+            bytes,
             index,
             members,
         })
@@ -107,9 +121,10 @@ impl Archive {
     }
 
     /// A member's name, with the archive's, and its bytes.
-    pub(crate) fn member(&self, member: usize) -> (&str, &[u8]) {
-        let (name, range) = &self.members[member];
-        (name, &self.bytes[range.clone()])
+    pub(crate) fn member(&self, member: usize) -> (String, &[u8]) {
+        let Member { name, place } = &self.members[member];
+        let name = format!("{}({})", self.name, String::from_utf8_lossy(name));
+        (name, &self.bytes[place.clone()])
     }
 
     /// A member as an input.
@@ -118,7 +133,7 @@ impl Archive {
     /// It is none.
     pub(crate) fn source(&self, member: usize) -> Result<Source, Error> {
         let (name, bytes) = self.member(member);
-        Source::from_bytes(name, bytes.to_vec()).map_err(|cause| Error::Member {
+        Source::from_bytes(&name, bytes.to_vec()).map_err(|cause| Error::Member {
             archive: self.name.clone(),
             cause: Box::new(cause),
         })

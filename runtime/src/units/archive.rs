@@ -46,7 +46,7 @@ impl Pulling {
         }
         let (name, bytes) = self.archive.member(member);
         let added = match bytes.starts_with(b"\x7fELF") {
-            true => LazyObject::new(dylib.jit(), name, bytes).and_then(|unit| dylib.define(unit)),
+            true => LazyObject::new(dylib.jit(), &name, bytes).and_then(|unit| dylib.define(unit)),
             false => self
                 .archive
                 .source(member)
