@@ -15,18 +15,22 @@ use std::sync::Arc;
 
 use crate::cancel::Cancellation;
 use crate::candidates::Wanted;
+use crate::copying::{Contents, Copying, Unit};
 use crate::error::CodegenError;
-use crate::extract::{Extraction, Unit, has_function_attribute};
 use crate::facts::{self, FactStore};
 use crate::foreign::Offer;
+use crate::handles::FunctionRef;
 use crate::labels::{self, Labels};
 use crate::plan::ModulePlan;
+use crate::planning::Planning;
 use crate::probe;
 use crate::profile::{Probes, Profile, Refused};
 pub use uruk_base::Tier;
 
+use crate::query::Measure;
 use crate::reader::Reader;
 use crate::shape;
+use crate::source::Source;
 use crate::summary::SymbolId;
 use crate::transform::Transform;
 
@@ -320,76 +324,125 @@ impl Reader {
         function: SymbolId,
         how: &Compile,
     ) -> (Result<Compiled, CodegenError>, bool) {
-        let name = plan.import(function).name.to_string();
-        let mut copied = how.tier > Tier::Baseline && !how.alone;
-        if copied {
+        let copies = how.tier > Tier::Baseline && !how.alone;
+        if copies {
             facts::infer(self, plan, function, how);
             self.stock(plan, Wanted::CalleesOf(function), how);
             self.unpack(&how.offers);
         }
-        let result = (|| {
-            self.proceed(&name)?;
-            let mut extraction = Extraction::new(self, plan, &name, how)?;
-            let body = extraction.add_function(function)?;
-            // SAFETY: the copy of a function with a body, in a live module.
-            let shape = unsafe { shape::measure(body) };
-            let (context, module) = (self.context().raw(), extraction.module.raw());
-            let countable = shape.countable(self, body);
-            let counts = countable && how.counters == Counters::Entry;
-            if counts {
-                shape.count(context, module, body, how.tier == Tier::Baseline);
-            }
-            let probes = match how.counters {
-                // SAFETY: as above, and it was found countable.
-                Counters::Full if countable => unsafe { probe::insert(context, module, body) },
-                _ => None,
-            };
-            extraction.apply_profiles()?;
-            extraction.drop_dead_arguments();
-            let unit = extraction.finish()?;
-            let labels = match has_function_attribute(body, self.kinds().presplit_coroutine) {
-                // A coroutine's frame holds addresses of its parts.
-                true => Labels::Escape,
-                // SAFETY: as above; no pass has run yet, and tables of labels are there.
-                false => unsafe { labels::of(body) },
-            };
-            copied &= !unit.candidates.is_empty() || !unit.kept.is_empty();
-            if let Some(transform) = &how.transform {
-                self.transform(transform, &unit, &name, how.tier)?;
-            }
-            let size = shape.instructions + unit.candidate_instructions;
-            self.context().gate().expect(size);
-            let object = self.emit(&unit, &name, how.tier)?;
-            Ok(Compiled {
-                object,
-                instructions: shape.instructions,
-                unit_instructions: size,
-                loops: shape.loops(),
-                nested: shape.nested,
-                labels,
-                calls: shape.calls,
-                counts,
-                probes,
-                guided: unit.guided_functions,
-                promoted: unit.promoted,
-                refused: unit.refused.clone(),
-                depends: depends(&unit, function),
-                taken: unit.taken.clone(),
-            })
-        })();
+        let mut copied = copies;
+        let result = self.proceed(&plan.import(function).name).and_then(|()| {
+            let (unit, found) = self.copy(plan, function, how)?;
+            copied &= !unit.contents.candidates.is_empty() || !unit.contents.kept.is_empty();
+            self.finish(plan, function, how, unit, found)
+        });
         (result, copied)
+    }
+
+    /// Copies one function, with what is planned for it, and has it count.
+    fn copy(
+        &self,
+        plan: &ModulePlan,
+        function: SymbolId,
+        how: &Compile,
+    ) -> Result<(Unit, Found), CodegenError> {
+        let source = Source { reader: self, plan };
+        let name = &*plan.import(function).name;
+        let planned = Planning::new(source, how).function(function)?;
+        let module = source.fresh(name);
+        let mut copying = Copying::new(source, how, name, &module);
+        let body = copying.function(planned)?;
+        let shape = shape::measure(body);
+        let countable = shape::is_countable(self, body);
+        let counts = countable && how.counters == Counters::Entry;
+        if counts {
+            shape.count(self.context(), &module, body, how.tier == Tier::Baseline);
+        }
+        let probes = match how.counters {
+            // SAFETY: the complete copy of a body that was verified, and found countable.
+            Counters::Full if countable => unsafe { probe::insert(self.context(), &module, body) },
+            _ => None,
+        };
+        copying.apply_profiles()?;
+        copying.drop_dead_arguments();
+        let contents = copying.finish()?;
+        let found = Found {
+            measure: shape.measure,
+            labels: self.labels(body),
+            counts,
+            probes,
+        };
+        Ok((Unit { module, contents }, found))
+    }
+
+    /// Where the labels of a complete copy go, before any pass has run.
+    fn labels(&self, body: FunctionRef<'_>) -> Labels {
+        match body.has(self.kinds().presplit_coroutine) {
+            // A coroutine's frame holds addresses of its parts.
+            true => Labels::Escape,
+            false => labels::of(body),
+        }
+    }
+
+    /// Has a copied function changed by the embedder, optimized and emitted.
+    fn finish(
+        &mut self,
+        plan: &ModulePlan,
+        function: SymbolId,
+        how: &Compile,
+        mut unit: Unit,
+        found: Found,
+    ) -> Result<Compiled, CodegenError> {
+        let name = &*plan.import(function).name;
+        if let Some(transform) = &how.transform {
+            self.transform(transform, &mut unit, name, how.tier)?;
+        }
+        let Measure {
+            instructions,
+            loops,
+            nested,
+            calls,
+        } = found.measure;
+        let unit_instructions = instructions + unit.contents.candidate_instructions;
+        self.context().gate().expect(unit_instructions);
+        let object = self.emit(&mut unit, name, how.tier)?;
+        let contents = unit.contents;
+        Ok(Compiled {
+            object,
+            instructions,
+            unit_instructions,
+            loops,
+            nested,
+            labels: found.labels,
+            calls,
+            counts: found.counts,
+            probes: found.probes,
+            guided: contents.guided_functions,
+            promoted: contents.promoted,
+            depends: depends(&contents, function),
+            refused: contents.refused,
+            taken: contents.taken,
+        })
     }
 }
 
-fn depends(unit: &Unit, function: SymbolId) -> Vec<Dependence> {
-    let candidates = unit.candidates.iter().map(|(symbol, _)| *symbol);
+/// What is found out about a function while it is copied.
+struct Found {
+    measure: Measure,
+    labels: Labels,
+    counts: bool,
+    probes: Option<Probes>,
+}
+
+fn depends(contents: &Contents, function: SymbolId) -> Vec<Dependence> {
+    let candidates = contents.candidates.iter().map(|(symbol, _)| *symbol);
     let bodies = candidates
-        .chain(unit.inlined.iter().copied())
+        .chain(contents.inlined.iter().copied())
         .map(|symbol| Dependence {
             symbol,
             kind: DependenceKind::Body,
         });
-    let facts = unit.facts.iter().map(|&symbol| Dependence {
+    let facts = contents.facts.iter().map(|&symbol| Dependence {
         symbol,
         kind: DependenceKind::Fact,
     });
