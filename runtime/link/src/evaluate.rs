@@ -345,7 +345,7 @@ impl Fixer<'_, '_> {
         match form {
             Form::Call | Form::Jump => {
                 let slot = self.external(symbol).and_then(|resolved| resolved.slot);
-                if let Some(slot) = slot.map(Linear::fixed).or(ifunc)
+                if let Some(slot) = slot.map(|slot| Linear::fixed(slot.0)).or(ifunc)
                     && rule.takes(through(slot).value)
                 {
                     return field.put(rule, through(slot));
