@@ -1,6 +1,7 @@
 //! Symbols: what the tables of the objects say, and what an image offers.
 
 use crate::section::SectionId;
+use uruk_base::{SlotAddress, StubAddress};
 
 /// Index of a symbol in the image's table: the object's first symbol plus the
 /// symbol's index in the file.
