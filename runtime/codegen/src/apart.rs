@@ -29,8 +29,7 @@ use crate::context::OwnedModule;
 use crate::copying::Unit;
 use crate::emit::Emitter;
 use crate::gate::Gate;
-use crate::handles::{ValueRef, VariableRef};
-use crate::reader::c_name;
+use crate::handles::{ValueRef, VariableRef, c_name};
 
 /// How the names of the sections begin that hold one constant each, which must outlive the
 /// code of the unit. What is more than code in a section of another name lives as long as

@@ -31,7 +31,8 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashSet;
 
-use crate::compile::Tier;
+use uruk_base::Tier;
+
 use crate::error::CodegenError;
 use crate::handles::{FunctionRef, ValueRef};
 use crate::library::Entry;
@@ -95,7 +96,7 @@ const GUIDED: Bounds = Bounds {
 const TINY: u32 = 60;
 
 /// Instructions of bodies from other modules that no budget counts.
-pub(crate) const TINY_KEPT: u32 = 15;
+const TINY_KEPT: u32 = 15;
 
 /// Calls between the root and a candidate.
 const DEPTH: u32 = 24;

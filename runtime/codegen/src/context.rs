@@ -9,23 +9,22 @@ use std::ffi::{CStr, CString, c_char, c_void};
 
 use inkwell::llvm_sys::core::{
     LLVMAddModuleFlag, LLVMConstInt, LLVMContextCreate, LLVMContextDispose,
-    LLVMContextSetDiagnosticHandler, LLVMCreateMemoryBufferWithMemoryRange,
-    LLVMDisposeMemoryBuffer, LLVMDisposeMessage, LLVMDisposeModule, LLVMGetBufferSize,
-    LLVMGetBufferStart, LLVMGetDiagInfoDescription, LLVMGetDiagInfoSeverity, LLVMGetFirstFunction,
-    LLVMGetFirstGlobal, LLVMGetNamedFunction, LLVMGetNamedGlobal, LLVMGetNextFunction,
-    LLVMGetNextGlobal, LLVMInt32TypeInContext, LLVMModuleCreateWithNameInContext,
-    LLVMValueAsMetadata,
+    LLVMContextSetDiagnosticHandler, LLVMCreateBuilderInContext,
+    LLVMCreateMemoryBufferWithMemoryRange, LLVMDisposeBuilder, LLVMDisposeMemoryBuffer,
+    LLVMDisposeMessage, LLVMDisposeModule, LLVMGetBufferSize, LLVMGetBufferStart,
+    LLVMGetDiagInfoDescription, LLVMGetDiagInfoSeverity, LLVMGetFirstFunction, LLVMGetFirstGlobal,
+    LLVMGetNamedFunction, LLVMGetNamedGlobal, LLVMGetNextFunction, LLVMGetNextGlobal,
+    LLVMInt32TypeInContext, LLVMModuleCreateWithNameInContext, LLVMValueAsMetadata,
 };
 use inkwell::llvm_sys::error::{LLVMDisposeErrorMessage, LLVMErrorRef, LLVMGetErrorMessage};
 use inkwell::llvm_sys::prelude::{
-    LLVMContextRef, LLVMDiagnosticInfoRef, LLVMMemoryBufferRef, LLVMModuleRef,
+    LLVMBuilderRef, LLVMContextRef, LLVMDiagnosticInfoRef, LLVMMemoryBufferRef, LLVMModuleRef,
 };
 use inkwell::llvm_sys::{LLVMDiagnosticSeverity, LLVMModuleFlagBehavior};
 
 use crate::fatal;
 use crate::gate::Gate;
-use crate::handles::{FunctionRef, VariableRef};
-use crate::reader::c_name;
+use crate::handles::{FunctionRef, VariableRef, c_name};
 
 /// Owns a context and the error messages LLVM reported in it.
 pub(crate) struct LlvmContext {
@@ -237,6 +236,23 @@ impl Drop for OwnedModule {
     fn drop(&mut self) {
         // SAFETY: owned since `new`.
         unsafe { LLVMDisposeModule(self.0) };
+    }
+}
+
+/// Owns a builder of instructions.
+pub(crate) struct Builder(pub(crate) LLVMBuilderRef);
+
+impl Builder {
+    pub(crate) fn new(context: &LlvmContext) -> Builder {
+        // SAFETY: a live context; the builder is ours.
+        Builder(unsafe { LLVMCreateBuilderInContext(context.raw()) })
+    }
+}
+
+impl Drop for Builder {
+    fn drop(&mut self) {
+        // SAFETY: made in `new`, disposed once.
+        unsafe { LLVMDisposeBuilder(self.0) };
     }
 }
 

@@ -24,16 +24,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use inkwell::llvm_sys::LLVMLinkage;
-use inkwell::llvm_sys::core::{
-    LLVMCreateBuilderInContext, LLVMDisposeBuilder, LLVMGetUnnamedAddress, LLVMSetInitializer,
-    LLVMSetUnnamedAddress,
-};
+use inkwell::llvm_sys::core::{LLVMGetUnnamedAddress, LLVMSetInitializer, LLVMSetUnnamedAddress};
 use inkwell::llvm_sys::debuginfo::LLVMStripModuleDebugInfo;
-use inkwell::llvm_sys::prelude::LLVMBuilderRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::compile::{Compile, DependenceKind, Tier};
-use crate::context::OwnedModule;
+use uruk_base::Tier;
+
+use crate::compile::{Compile, DependenceKind};
+use crate::context::{Builder, OwnedModule};
 use crate::data::DataPlan;
 use crate::error::CodegenError;
 use crate::facts::Summary;
@@ -91,15 +89,6 @@ pub(crate) struct Contents {
     pub(crate) has_late_hooks: bool,
 }
 
-pub(crate) struct Builder(pub(crate) LLVMBuilderRef);
-
-impl Drop for Builder {
-    fn drop(&mut self) {
-        // SAFETY: made by whoever made this of it, disposed once.
-        unsafe { LLVMDisposeBuilder(self.0) };
-    }
-}
-
 /// One copy in progress, from a source into a module.
 pub(crate) struct Copying<'r> {
     pub(crate) source: Source<'r>,
@@ -136,13 +125,11 @@ impl<'r> Copying<'r> {
         unit_name: &'r str,
         module: &'r OwnedModule,
     ) -> Copying<'r> {
-        // SAFETY: a live context; the builder is ours.
-        let builder = unsafe { LLVMCreateBuilderInContext(source.reader.context().raw()) };
         Copying {
             source,
             how,
             unit_name,
-            builder: Builder(builder),
+            builder: Builder::new(source.reader.context()),
             module,
             values: FxHashMap::default(),
             with_labels: FxHashMap::default(),

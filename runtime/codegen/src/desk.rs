@@ -14,8 +14,9 @@
 //!   a name that another module of the context has. No code depends on it, but text does; see
 //!   [`Desk::renames`].
 
+use uruk_base::Tier;
+
 use crate::bitcode::Bitcode;
-use crate::compile::Tier;
 use crate::context::{LlvmContext, OwnedModule};
 use crate::emit::Emitter;
 use crate::error::CodegenError;

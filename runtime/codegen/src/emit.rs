@@ -21,12 +21,13 @@ use inkwell::llvm_sys::transforms::pass_builder::{
     LLVMRunPasses,
 };
 
-use crate::compile::Tier;
+use uruk_base::Tier;
+
 use crate::context::{OwnedModule, take_error, take_message};
 use crate::error::CodegenError;
 use crate::gate::Gate;
+use crate::handles::c_name;
 use crate::pipeline::Pipeline;
-use crate::reader::c_name;
 
 const TRIPLE: &std::ffi::CStr = c"x86_64-unknown-linux-gnu";
 

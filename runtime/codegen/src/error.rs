@@ -125,3 +125,17 @@ impl CodegenError {
         matches!(self, CodegenError::Cancelled { .. })
     }
 }
+
+/// Why work on a unit was not done.
+pub(crate) enum Stop {
+    /// LLVM's message.
+    Failed(String),
+    /// Nobody wants it.
+    Cancelled,
+}
+
+impl From<String> for Stop {
+    fn from(message: String) -> Stop {
+        Stop::Failed(message)
+    }
+}

@@ -20,17 +20,19 @@ use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMValueRef};
 use inkwell::llvm_sys::{LLVMLinkage, LLVMThreadLocalMode};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use uruk_base::Tier;
+
 use crate::candidates::Wanted;
-use crate::compile::{Compile, Tier};
+use crate::compile::Compile;
 use crate::context::{Buffer, OwnedModule};
 use crate::copying::Copying;
 use crate::error::CodegenError;
 use crate::globals::{copy_alignment, mark_dso_local};
-use crate::handles::{FunctionRef, ValueRef, VariableRef};
+use crate::handles::{FunctionRef, ValueRef, VariableRef, c_name};
 use crate::parcel::Parcel;
 use crate::plan::ModulePlan;
 use crate::planning::Planning;
-use crate::reader::{Reader, c_name};
+use crate::reader::Reader;
 use crate::source::Source;
 use crate::summary::{Kind, SymbolId};
 use crate::survey::scan;

@@ -20,10 +20,10 @@ use inkwell::llvm_sys::{
 use crate::constant::is_small;
 use crate::copying::Copying;
 use crate::error::CodegenError;
-use crate::handles::{FunctionRef, ValueRef, VariableRef};
+use crate::handles::{FunctionRef, ValueRef, VariableRef, c_name};
 use crate::instrument::remove_patchable;
 use crate::plan::Access;
-use crate::reader::{Verify, c_name};
+use crate::reader::Verify;
 use crate::summary::{Kind, Linkage, Placement, SymbolId};
 
 /// Operands of a constant that is shown to the optimizer. Larger tables are rarely

@@ -16,6 +16,7 @@
 //! Not inkwell's values: their life is that of a context, which outlives the modules read at
 //! it, and their constructors panic on kinds of values that inkwell does not know.
 
+use std::ffi::CString;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::slice::from_raw_parts;
@@ -35,8 +36,6 @@ use inkwell::llvm_sys::core::{
 use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMTypeRef, LLVMUseRef, LLVMValueRef};
 use inkwell::llvm_sys::{LLVMAttributeFunctionIndex, LLVMOpcode, LLVMValueKind};
 
-use crate::context::OwnedModule;
-
 /// A kind of handle over a raw reference, and what a raw reference must be to make one.
 macro_rules! handle {
     ($(#[$doc:meta])* $name:ident($raw:ty): $duty:literal) => {
@@ -45,7 +44,7 @@ macro_rules! handle {
         #[repr(transparent)]
         pub(crate) struct $name<'m> {
             raw: $raw,
-            life: PhantomData<&'m OwnedModule>,
+            life: PhantomData<&'m ()>,
         }
 
         impl $name<'_> {
@@ -414,4 +413,9 @@ pub(crate) fn is_call(opcode: LLVMOpcode) -> bool {
         opcode,
         LLVMOpcode::LLVMCall | LLVMOpcode::LLVMInvoke | LLVMOpcode::LLVMCallBr
     )
+}
+
+/// A name for LLVM, which ends names at the first zero byte.
+pub(crate) fn c_name(name: &str) -> CString {
+    CString::new(name.replace('\0', "?")).unwrap_or_default()
 }

@@ -29,18 +29,17 @@
 //! have neither.
 
 use inkwell::llvm_sys::core::{
-    LLVMAddFunction, LLVMBuildCall2, LLVMConstInt, LLVMCreateBuilderInContext, LLVMFunctionType,
-    LLVMGetIntrinsicDeclaration, LLVMGetLinkage, LLVMGetPreviousInstruction, LLVMGetTailCallKind,
-    LLVMGlobalGetValueType, LLVMInt32TypeInContext, LLVMLookupIntrinsicID,
-    LLVMPointerTypeInContext, LLVMPositionBuilderBefore, LLVMVoidTypeInContext,
+    LLVMAddFunction, LLVMBuildCall2, LLVMConstInt, LLVMFunctionType, LLVMGetIntrinsicDeclaration,
+    LLVMGetLinkage, LLVMGetPreviousInstruction, LLVMGetTailCallKind, LLVMGlobalGetValueType,
+    LLVMInt32TypeInContext, LLVMLookupIntrinsicID, LLVMPointerTypeInContext,
+    LLVMPositionBuilderBefore, LLVMVoidTypeInContext,
 };
 use inkwell::llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMTailCallKind};
 
-use crate::context::{LlvmContext, OwnedModule};
-use crate::copying::{Builder, Copying, Unit};
+use crate::context::{Builder, LlvmContext, OwnedModule};
+use crate::copying::{Copying, Unit};
 use crate::error::CodegenError;
-use crate::handles::{FunctionRef, InstructionRef, ValueRef};
-use crate::reader::c_name;
+use crate::handles::{FunctionRef, InstructionRef, ValueRef, c_name};
 
 /// Hooks that get nothing. They look at their caller's frame.
 const BARE: [&str; 8] = [
@@ -246,9 +245,9 @@ fn put(
                 .collect()
         }
     };
-    // SAFETY: a live context. The builder is ours: what it is told of places in the source
-    // does not reach other functions.
-    let builder = Builder(unsafe { LLVMCreateBuilderInContext(context.raw()) });
+    // The builder is ours: what it is told of places in the source does not reach other
+    // functions.
+    let builder = Builder::new(context);
     for before in places {
         // SAFETY: an instruction of the body.
         unsafe {

@@ -32,8 +32,10 @@ use inkwell::llvm_sys::core::{LLVMGetPersonalityFn, LLVMHasPersonalityFn};
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use uruk_base::Tier;
+
 use crate::candidates::{Found, Missing, Wanted};
-use crate::compile::{Compile, DependenceKind, Rare, Tier};
+use crate::compile::{Compile, DependenceKind, Rare};
 use crate::context::OwnedModule;
 use crate::copying::{Contents, Copying, Unit};
 use crate::error::CodegenError;

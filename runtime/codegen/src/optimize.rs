@@ -35,13 +35,14 @@ use inkwell::llvm_sys::LLVMLinkage;
 use inkwell::llvm_sys::core::{LLVMDisposeMessage, LLVMSetLinkage};
 use inkwell::llvm_sys::target_machine::{LLVMGetHostCPUFeatures, LLVMGetHostCPUName};
 
-use crate::compile::Tier;
+use uruk_base::Tier;
+
 use crate::context::LlvmContext;
 use crate::copying::{Contents, Copying, Unit};
 use crate::emit::Emitter;
+use crate::error::Stop;
 use crate::handles::{FunctionRef, ValueRef};
 use crate::passes;
-use crate::reader::Stop;
 use crate::summary::{Linkage, SymbolId};
 
 /// The CPU this process runs on.

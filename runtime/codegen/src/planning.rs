@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use crate::compile::{Compile, Tier};
+use uruk_base::Tier;
+
+use crate::compile::Compile;
 use crate::error::CodegenError;
 use crate::handles::{FunctionRef, InstructionRef};
 use crate::library::Entry;

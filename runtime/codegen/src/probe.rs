@@ -8,22 +8,20 @@
 use inkwell::llvm_sys::core::{
     LLVMAddGlobal, LLVMAddIncoming, LLVMArrayType2, LLVMBuildAdd, LLVMBuildICmp, LLVMBuildLoad2,
     LLVMBuildPhi, LLVMBuildPtrToInt, LLVMBuildStore, LLVMBuildZExt, LLVMConstInBoundsGEP2,
-    LLVMConstInt, LLVMCreateBuilderInContext, LLVMGetBasicBlockTerminator, LLVMGetCalledValue,
-    LLVMGetCondition, LLVMGetEnumAttributeKindForName, LLVMGetFirstBasicBlock,
-    LLVMGetFirstInstruction, LLVMGetInstructionOpcode, LLVMGetInstructionParent,
-    LLVMGetNextBasicBlock, LLVMGetNextInstruction, LLVMGetNumSuccessors, LLVMGetSuccessor,
-    LLVMInt64TypeInContext, LLVMIsAInlineAsm, LLVMIsConditional, LLVMIsConstant,
-    LLVMPositionBuilderBefore, LLVMSetAlignment, LLVMSetLinkage, LLVMSetVisibility,
+    LLVMConstInt, LLVMGetBasicBlockTerminator, LLVMGetCalledValue, LLVMGetCondition,
+    LLVMGetEnumAttributeKindForName, LLVMGetFirstBasicBlock, LLVMGetFirstInstruction,
+    LLVMGetInstructionOpcode, LLVMGetInstructionParent, LLVMGetNextBasicBlock,
+    LLVMGetNextInstruction, LLVMGetNumSuccessors, LLVMGetSuccessor, LLVMInt64TypeInContext,
+    LLVMIsAInlineAsm, LLVMIsConditional, LLVMIsConstant, LLVMPositionBuilderBefore,
+    LLVMSetAlignment, LLVMSetLinkage, LLVMSetVisibility,
 };
 use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMModuleRef, LLVMTypeRef, LLVMValueRef};
 use inkwell::llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMVisibility};
 use rustc_hash::FxHashMap;
 
-use crate::context::{LlvmContext, OwnedModule};
-use crate::copying::Builder;
-use crate::handles::{FunctionRef, InstructionRef};
+use crate::context::{Builder, LlvmContext, OwnedModule};
+use crate::handles::{FunctionRef, InstructionRef, c_name};
 use crate::profile::{PROBES, Probes, Site};
-use crate::reader::c_name;
 
 /// The sites of a body in layout order, each with its instruction.
 pub(crate) fn sites(function: FunctionRef<'_>) -> Vec<(Site, InstructionRef<'_>)> {
@@ -95,7 +93,7 @@ pub(crate) unsafe fn insert(
     unsafe {
         let word = LLVMInt64TypeInContext(context.raw());
         let writer = Writer {
-            builder: Builder(LLVMCreateBuilderInContext(context.raw())),
+            builder: Builder::new(context),
             word,
             words: declare(module.raw(), word, probes.words()),
         };

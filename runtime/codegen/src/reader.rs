@@ -6,22 +6,23 @@
 //! any tier. What a compile leaves behind in the context (types, constants) is
 //! bounded by recycling readers in [`ReaderPool`](crate::ReaderPool), and desks.
 
-use std::ffi::CString;
 use std::sync::Arc;
 
 use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use inkwell::llvm_sys::error::LLVMErrorRef;
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 
+use uruk_base::Tier;
+
 use crate::apart;
 use crate::bitcode::{self, Bitcode};
-use crate::compile::{Compile, Tier};
+use crate::compile::Compile;
 use crate::context::{LlvmContext, OwnedModule, take_error};
 use crate::copying::{Copying, Unit};
 use crate::data::DataPlan;
 use crate::desk::Desk;
 use crate::emit::Emitter;
-use crate::error::CodegenError;
+use crate::error::{CodegenError, Stop};
 use crate::foreign::Foreign;
 use crate::handles::{FunctionRef, ValueRef};
 use crate::instrument;
@@ -49,20 +50,6 @@ unsafe extern "C" {
 pub(crate) enum Verify {
     Yes,
     No,
-}
-
-/// Why work on a unit was not done.
-pub(crate) enum Stop {
-    /// LLVM's message.
-    Failed(String),
-    /// Nobody wants it.
-    Cancelled,
-}
-
-impl From<String> for Stop {
-    fn from(message: String) -> Stop {
-        Stop::Failed(message)
-    }
 }
 
 /// A lazily read module, and the desk it is open at.
@@ -454,8 +441,4 @@ impl Reader {
     pub(crate) fn name(&self) -> &str {
         self.opened.bitcode.name()
     }
-}
-
-pub(crate) fn c_name(name: &str) -> CString {
-    CString::new(name.replace('\0', "?")).unwrap_or_default()
 }

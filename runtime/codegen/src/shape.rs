@@ -11,19 +11,18 @@ use inkwell::llvm_sys::LLVMLinkage;
 use inkwell::llvm_sys::LLVMVisibility;
 use inkwell::llvm_sys::core::{
     LLVMAddGlobal, LLVMArrayType2, LLVMBuildAdd, LLVMBuildLoad2, LLVMBuildStore,
-    LLVMConstInBoundsGEP2, LLVMConstInt, LLVMCreateBuilderInContext, LLVMGetNumSuccessors,
-    LLVMGetSuccessor, LLVMInt32TypeInContext, LLVMPositionBuilderBefore, LLVMSetAlignment,
-    LLVMSetLinkage, LLVMSetVisibility,
+    LLVMConstInBoundsGEP2, LLVMConstInt, LLVMGetNumSuccessors, LLVMGetSuccessor,
+    LLVMInt32TypeInContext, LLVMPositionBuilderBefore, LLVMSetAlignment, LLVMSetLinkage,
+    LLVMSetVisibility,
 };
 use inkwell::llvm_sys::prelude::LLVMTypeRef;
 use rustc_hash::FxHashMap;
 
 use crate::compile::COUNTERS;
-use crate::context::{LlvmContext, OwnedModule};
-use crate::copying::Builder;
-use crate::handles::{BlockRef, FunctionRef, InstructionRef, ValueRef, VariableRef};
+use crate::context::{Builder, LlvmContext, OwnedModule};
+use crate::handles::{BlockRef, FunctionRef, InstructionRef, ValueRef, VariableRef, c_name};
 use crate::query::Measure;
-use crate::reader::{Reader, c_name};
+use crate::reader::Reader;
 
 /// Blocks looked at, times loops, to find out whether loops nest. Beyond that, two
 /// loops count as nested.
@@ -93,13 +92,9 @@ impl<'m> Shape<'m> {
         body: FunctionRef<'m>,
         loops: bool,
     ) {
-        // SAFETY: a live context; the builder is ours.
-        let (builder, word) = unsafe {
-            (
-                Builder(LLVMCreateBuilderInContext(context.raw())),
-                LLVMInt32TypeInContext(context.raw()),
-            )
-        };
+        let builder = Builder::new(context);
+        // SAFETY: a live context.
+        let word = unsafe { LLVMInt32TypeInContext(context.raw()) };
         // SAFETY: a type of the module's context.
         let counters = unsafe { counters(module, word) };
         let entry = body.instructions().next();

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use inkwell::module::Module;
 
-use crate::compile::Tier;
+use uruk_base::Tier;
+
 use crate::context::OwnedModule;
 
 /// What a transform is to change: the module of one function's body.

@@ -18,8 +18,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
+use uruk_base::Tier;
+
 use crate::bitcode;
-use crate::compile::Tier;
 use crate::context::{LlvmContext, OwnedModule};
 use crate::emit::{Emitter, Machine};
 use crate::error::CodegenError;

@@ -23,8 +23,10 @@ use inkwell::llvm_sys::core::{
 use inkwell::llvm_sys::{LLVMAttributeFunctionIndex, LLVMLinkage, LLVMOpcode};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use uruk_base::Tier;
+
 use super::{Fact, FactStore, Summary, kinds};
-use crate::compile::{Compile, Knowledge, Tier};
+use crate::compile::{Compile, Knowledge};
 use crate::copying::{Copying, Unit};
 use crate::error::CodegenError;
 use crate::handles::{FunctionRef, ValueRef};

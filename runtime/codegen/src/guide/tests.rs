@@ -6,9 +6,11 @@ use std::sync::Arc;
 use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyModule};
 use inkwell::llvm_sys::core::LLVMPrintModuleToString;
 
+use uruk_base::Tier;
+
 use crate::bitcode::Bitcode;
 use crate::candidates::Wanted;
-use crate::compile::{Compile, Counters, Tier};
+use crate::compile::{Compile, Counters};
 use crate::context::take_message;
 use crate::copying::{Copying, Unit};
 use crate::fuzz::plan_alone;
