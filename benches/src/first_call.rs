@@ -14,7 +14,7 @@ use uruk::inkwell::module::{Linkage, Module};
 use uruk::{Jit, inkwell};
 use uruk_guests::Guest;
 use uruk_heap::{Heap, HeapConfig};
-use uruk_stubs::{StubTable, call_ptr};
+use uruk_stubs::{EntryAddress, StubTable, call_ptr};
 
 use crate::bench::{Bench, progress};
 use crate::row::{Figure, Row, Target, Unit};
@@ -114,7 +114,7 @@ fn wake_up(rounds: usize) -> Result<Figure> {
         let table = table.clone();
         move || {
             while let Some(function) = table.wait_request(None) {
-                table.publish(function, entry);
+                table.publish(function, EntryAddress(entry));
             }
         }
     });
@@ -124,7 +124,7 @@ fn wake_up(rounds: usize) -> Result<Figure> {
         let start = Instant::now();
         for function in functions {
             // SAFETY: what is published there is a function without arguments.
-            std::hint::black_box(unsafe { call_ptr(table.stub_address(function)) });
+            std::hint::black_box(unsafe { call_ptr(table.stub_address(function).0) });
         }
         figures.push(start.elapsed().as_secs_f64() * 1e6 / TRIPS as f64);
     }

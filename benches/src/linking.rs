@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use uruk::Jit;
 use uruk_heap::{Draft, Heap, HeapConfig, Pool};
 use uruk_link::{Graph, Hint, LayoutOptions, Object, Placement, Resolved, Segment};
-use uruk_stubs::{FunctionId, StubTable};
+use uruk_stubs::{EntryAddress, FunctionId, SlotAddress, StubAddress, StubTable};
 use uruk_unwind::{RegionHandle, Row as UnwindRow};
 
 use crate::bench::Bench;
@@ -206,8 +206,10 @@ impl Parts {
         // SAFETY: the records lie in sealed memory that is never given back.
         unsafe { self.region.insert(&rows, &vec!["f"; rows.len()])? };
         let function = self.table.allocate()?;
-        self.table
-            .publish(function, entry.context("the object defines f")?);
+        self.table.publish(
+            function,
+            EntryAddress(entry.context("the object defines f")?),
+        );
         Ok(linked.code.len() + linked.read_write.len())
     }
 
@@ -234,7 +236,10 @@ fn alone(rounds: usize) -> Result<Figure> {
             read_write: code + 0x3000_0000,
             ..Placement::default()
         };
-        let stub = Resolved::stub(code + 0x1000_0000, code + 0x2000_0000);
+        let stub = Resolved::stub(
+            StubAddress(code + 0x1000_0000),
+            SlotAddress(code + 0x2000_0000),
+        );
         Ok(laid.place(place)?.fix_up(|_, _| Some(stub))?.code.len())
     });
     Ok(measured?.us)

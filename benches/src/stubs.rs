@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use uruk_heap::{Heap, HeapConfig, Pool};
-use uruk_stubs::{StubTable, call_ptr};
+use uruk_stubs::{EntryAddress, StubTable, call_ptr};
 
 use crate::bench::Bench;
 use crate::clock;
@@ -29,9 +29,9 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
     for _ in 0..bench.rounds(60) {
         let functions: Vec<_> = table.allocate_many(FIRST_CALLS)?.collect();
         for function in &functions {
-            table.prepare(*function, entry);
+            table.prepare(*function, EntryAddress(entry));
         }
-        let stubs: Vec<u64> = functions.iter().map(|f| table.stub_address(*f)).collect();
+        let stubs: Vec<u64> = functions.iter().map(|f| table.stub_address(*f).0).collect();
         first.push(per_call(&stubs));
         // Behind a stub's jump is the way into the resolver; taken by a bound
         // function, it saves and restores the registers and finds the code.
@@ -39,11 +39,11 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
         trampoline.push(per_call(&behind));
     }
     let function = table.allocate()?;
-    table.publish(function, entry);
+    table.publish(function, EntryAddress(entry));
     let loops = [
         calling_loop(&heap, &[0xe8], entry)?,
-        calling_loop(&heap, &[0xe8], table.stub_address(function))?,
-        calling_loop(&heap, &[0xff, 0x15], table.slot_address(function))?,
+        calling_loop(&heap, &[0xe8], table.stub_address(function).0)?,
+        calling_loop(&heap, &[0xff, 0x15], table.slot_address(function).0)?,
         multiplying_loop(&heap)?,
     ];
     let mut cycles: [Vec<f64>; 3] = Default::default();

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use uruk_heap::{Heap, HeapConfig, Pool};
-use uruk_stubs::{FunctionId, StubTable, Target, call_ptr};
+use uruk_stubs::{EntryAddress, FunctionId, StubTable, Target, call_ptr};
 
 const SLICE: Duration = Duration::from_millis(50);
 const ROUNDS: usize = 20;
@@ -43,7 +43,7 @@ fn main() -> Result<()> {
     let codes = [returns(&heap, 1)?, returns(&heap, 2)?];
     let functions: Vec<FunctionId> = table.allocate_many(1000)?.collect();
     for &f in &functions {
-        table.publish(f, codes[0]);
+        table.publish(f, EntryAddress(codes[0]));
     }
     for size in [1, 100, 1000] {
         let set = &functions[..size];
@@ -114,7 +114,7 @@ fn call(stub: u64, stop: &AtomicBool, done: &Done) {
 fn loss(table: &Arc<StubTable>, f: FunctionId, codes: [u64; 2], closed: Duration) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     let done: Arc<[Done; 2]> = Arc::default();
-    let stub = table.stub_address(f);
+    let stub = table.stub_address(f).0;
     let callers = [0, 1].map(|i| {
         let (stop, done) = (Arc::clone(&stop), Arc::clone(&done));
         thread::spawn(move || call(stub, &stop, &done[i]))

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use uruk_heap::{Heap, HeapConfig, Pool};
-//! use uruk_stubs::{StubTable, call_ptr};
+//! use uruk_stubs::{EntryAddress, StubTable, call_ptr};
 //!
 //! let heap = Heap::new(HeapConfig::default())?;
 //! let table = StubTable::new(&heap)?;
@@ -20,11 +20,12 @@
 //!         let asked = table.wait_request(None).expect("nobody wakes us but a request");
 //!         let mut draft = heap.allocate(Pool::Code, 6, 16).expect("room for 6 bytes");
 //!         draft.write(0, &[0xb8, 42, 0, 0, 0, 0xc3]).expect("in bounds"); // mov eax, 42; ret
-//!         table.publish(asked, draft.seal().expect("no fork between").address());
+//!         let code = draft.seal().expect("no fork between");
+//!         table.publish(asked, EntryAddress(code.address()));
 //!     }
 //! });
 //! // SAFETY: what will be published there is a function of that type.
-//! assert_eq!(unsafe { call_ptr(table.stub_address(function)) }, 42);
+//! assert_eq!(unsafe { call_ptr(table.stub_address(function).0) }, 42);
 //! service.join().expect("does not panic");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -105,4 +106,4 @@ pub use gate::{Gate, Parked, ReadyGate, Target};
 pub use guest::{FAILURE_STATUS, FailureHandler};
 #[cfg(not(loom))]
 pub use table::{StubStats, StubTable};
-pub use uruk_base::FunctionId;
+pub use uruk_base::{EntryAddress, FunctionId, SlotAddress, StubAddress};

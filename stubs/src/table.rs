@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
-use uruk_base::FunctionId;
+use uruk_base::{EntryAddress, FunctionId, SlotAddress, StubAddress};
 use uruk_heap::{Heap, Sealed, StubPage, StubRegion};
 
 use crate::cfi::UnwindRow;
@@ -165,21 +165,21 @@ impl StubTable {
     }
 
     /// The function's address, for its whole life.
-    pub fn stub_address(&self, function: FunctionId) -> u64 {
-        self.shared().cells.stub(function)
+    pub fn stub_address(&self, function: FunctionId) -> StubAddress {
+        StubAddress(self.shared().cells.stub(function))
     }
 
     /// The address of the 8-byte word that always holds where a call of the
     /// function goes: for `call [slot]`.
-    pub fn slot_address(&self, function: FunctionId) -> u64 {
-        self.shared().cells.slot(function)
+    pub fn slot_address(&self, function: FunctionId) -> SlotAddress {
+        SlotAddress(self.shared().cells.slot(function))
     }
 
     /// The function whose stub is at an address, if it was handed out.
-    pub fn function_at(&self, stub_address: u64) -> Option<FunctionId> {
+    pub fn function_at(&self, address: u64) -> Option<FunctionId> {
         self.shared()
             .cells
-            .by_stub(stub_address)
+            .by_stub(address)
             .filter(|function| self.handed_out(*function))
     }
 
@@ -200,8 +200,8 @@ impl StubTable {
     ///
     /// Must not run on a thread that may be interrupted by a signal handler
     /// which calls this very function.
-    pub fn publish(&self, function: FunctionId, entry: u64) -> bool {
-        self.shared().publish(function, entry)
+    pub fn publish(&self, function: FunctionId, entry: EntryAddress) -> bool {
+        self.shared().publish(function, entry.0)
     }
 
     /// Says where code that is ready lies, without making it reachable: the
@@ -211,8 +211,8 @@ impl StubTable {
     /// `false` when the function was released meanwhile.
     ///
     /// Restrictions as for [`StubTable::publish`].
-    pub fn prepare(&self, function: FunctionId, entry: u64) -> bool {
-        self.shared().prepare(function, entry)
+    pub fn prepare(&self, function: FunctionId, entry: EntryAddress) -> bool {
+        self.shared().prepare(function, entry.0)
     }
 
     /// Says that there will be no code for now: waiting callers and later ones
@@ -270,8 +270,8 @@ impl StubTable {
 
     /// The published code; `None` while there is none. Behind a closed
     /// [gate](StubTable::close_gate) it is what the gate keeps.
-    pub fn entry(&self, function: FunctionId) -> Option<u64> {
-        self.shared().entry(function)
+    pub fn entry(&self, function: FunctionId) -> Option<EntryAddress> {
+        self.shared().entry(function).map(EntryAddress)
     }
 
     /// The next function that callers wait for. Each first call gives one

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use leaving::{attempt_here, leave};
 use support::{returns, serve, table};
+use uruk_stubs::EntryAddress;
 
 extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
     leave(context);
@@ -39,7 +40,7 @@ fn make_first_calls(code: Code) -> i32 {
     let (heap, table) = table();
     let entry = returns(&heap, 5);
     let service = serve(&table, move |table, f| {
-        table.publish(f, entry);
+        table.publish(f, EntryAddress(entry));
     });
     let functions = table.allocate_many(20_000).unwrap();
     // SAFETY: has no pointers.
@@ -49,9 +50,9 @@ fn make_first_calls(code: Code) -> i32 {
     let (mut called, mut whole) = (0, 0);
     for f in functions {
         if code == Code::Prepared {
-            table.prepare(f, entry);
+            table.prepare(f, EntryAddress(entry));
         }
-        let stub = table.stub_address(f);
+        let stub = table.stub_address(f).0;
         called += 1;
         match attempt_here(stub, true) {
             Some(5) => whole += 1,

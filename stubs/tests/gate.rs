@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use dynasmrt::{DynasmApi, DynasmLabelApi, dynasm};
 use support::{code, eventually, returns, table, tid, until_waiting, watchdog};
 use uruk_heap::Heap;
-use uruk_stubs::{FunctionId, Gate, Parked, StubError, StubTable, Target, call_ptr};
+use uruk_stubs::{EntryAddress, FunctionId, Gate, Parked, StubError, StubTable, Target, call_ptr};
 
 const CALLERS: usize = 4;
 const FLIPS: usize = 10_000;
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 fn call(table: &StubTable, f: FunctionId) -> u64 {
     // SAFETY: the tests' functions have no arguments.
-    unsafe { call_ptr(table.stub_address(f)) }
+    unsafe { call_ptr(table.stub_address(f).0) }
 }
 
 /// f calls g. A call of f gives both versions' numbers.
@@ -40,7 +40,7 @@ impl Pair {
     fn new(versions: usize, turns: i32) -> Arc<Pair> {
         let (heap, table) = table();
         let [f, g] = [table.allocate().unwrap(), table.allocate().unwrap()];
-        let stub = table.stub_address(g) as i64;
+        let stub = table.stub_address(g).0 as i64;
         let codes = (0..=versions).map(|version| {
             let calls = code(&heap, |ops| {
                 dynasm!(ops
@@ -61,8 +61,8 @@ impl Pair {
             [calls, returns(&heap, version as i32)]
         });
         let codes: Vec<_> = codes.collect();
-        table.publish(f, codes[0][0]);
-        table.publish(g, codes[0][1]);
+        table.publish(f, EntryAddress(codes[0][0]));
+        table.publish(g, EntryAddress(codes[0][1]));
         Arc::new(Pair {
             heap,
             table,
@@ -208,17 +208,17 @@ fn answers_behind_the_gate_change_what_is_kept() {
     let [f, g, h, i, j, k] = [0, 1, 2, 3, 4, 5].map(|n| functions.get(n).unwrap());
     let [one, two, three] = [1, 2, 3].map(|n| returns(&heap, n));
     for f in [f, g, h] {
-        assert!(table.publish(f, one));
+        assert!(table.publish(f, EntryAddress(one)));
     }
-    assert!(table.prepare(i, one));
+    assert!(table.prepare(i, EntryAddress(one)));
     let gate = table.close_gate(&[k, j, i, h, g, f]).unwrap();
     assert_eq!(gate.members(), [f, g, h, i, j, k]);
-    assert_eq!(table.entry(f), Some(one));
+    assert_eq!(table.entry(f).map(u64::from), Some(one));
     // Published, taken back, replaced by the opening, prepared, failed, asked.
-    assert!(table.publish(f, two));
-    assert_eq!(table.entry(f), Some(two));
+    assert!(table.publish(f, EntryAddress(two)));
+    assert_eq!(table.entry(f).map(u64::from), Some(two));
     assert!(table.unpublish(g));
-    assert_eq!(table.entry(g), None);
+    assert_eq!(table.entry(g).map(u64::from), None);
     assert!(table.fail(j));
     let callers = [f, g, h, i].map(|f| park(&table, &gate, f).1);
     assert_eq!(table.next_request(), None, "nobody asks while it is closed");
@@ -227,16 +227,16 @@ fn answers_behind_the_gate_change_what_is_kept() {
     let [cf, cg, ch, ci] = callers;
     assert_eq!(cf.join().unwrap(), 2);
     assert_eq!(table.wait_request(Some(Duration::from_secs(300))), Some(g));
-    assert!(table.publish(g, two));
+    assert!(table.publish(g, EntryAddress(two)));
     assert_eq!(cg.join().unwrap(), 2);
     assert_eq!(ch.join().unwrap(), 3);
     assert_eq!(ci.join().unwrap(), 1);
-    assert!(table.prepare(j, one), "a failure stays one");
-    assert_eq!(table.entry(k), None);
+    assert!(table.prepare(j, EntryAddress(one)), "a failure stays one");
+    assert_eq!(table.entry(k).map(u64::from), None);
     // Unbound: the next call of what had code asks.
     let gate = table.close_gate(&[f]).unwrap();
     gate.open(&[(f, Target::Unbound)]).unwrap();
-    assert_eq!(table.entry(f), None);
+    assert_eq!(table.entry(f).map(u64::from), None);
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn what_is_refused_changes_nothing() {
     let functions = table.allocate_many(3).unwrap();
     let [f, g, gone] = [0, 1, 2].map(|n| functions.get(n).unwrap());
     let entry = returns(&heap, 7);
-    assert!(table.publish(f, entry));
+    assert!(table.publish(f, EntryAddress(entry)));
     assert!(table.release(gone));
     let refused = |set: &[FunctionId]| table.close_gate(set).unwrap_err();
     assert_eq!(refused(&[f, g, f]), StubError::Twice(f));
@@ -262,7 +262,10 @@ fn what_is_refused_changes_nothing() {
     let twice = [(f, Target::Unbound), (f, Target::Keep)];
     assert_eq!(gate.open(&twice), Err(StubError::Twice(f)));
     drop(table.close_gate(&[f]).unwrap());
-    assert_eq!((call(&table, f), table.entry(f)), (7, Some(entry)));
+    assert_eq!(
+        (call(&table, f), table.entry(f).map(u64::from)),
+        (7, Some(entry))
+    );
     drop(table.close_gate(&[]).unwrap());
 }
 
@@ -285,10 +288,10 @@ fn a_handler_parks_on_top() {
     let _watchdog = watchdog();
     let (heap, table) = table();
     let [f, g] = [table.allocate().unwrap(), table.allocate().unwrap()];
-    STUBS[0].store(table.stub_address(g), Ordering::Relaxed);
-    STUBS[1].store(table.stub_address(f), Ordering::Relaxed);
-    table.publish(f, returns(&heap, 1));
-    table.publish(g, returns(&heap, 20));
+    STUBS[0].store(table.stub_address(g).0, Ordering::Relaxed);
+    STUBS[1].store(table.stub_address(f).0, Ordering::Relaxed);
+    table.publish(f, EntryAddress(returns(&heap, 1)));
+    table.publish(g, EntryAddress(returns(&heap, 20)));
     // SAFETY: a handler of the plain type; SA_RESTART, so that the interrupted wait
     // goes on by itself.
     unsafe {
@@ -329,7 +332,7 @@ fn more_threads_than_places() {
     let _watchdog = watchdog();
     let (heap, table) = table();
     let f = table.allocate().unwrap();
-    table.publish(f, returns(&heap, 1));
+    table.publish(f, EntryAddress(returns(&heap, 1)));
     let gate = table.close_gate(&[f]).unwrap();
     let callers: Vec<_> = (0..300)
         .map(|_| {
@@ -366,7 +369,7 @@ fn fork_behind_a_closed_gate() {
         unsafe { libc::alarm(300) };
         heap.after_fork_child().unwrap();
         table.after_fork_child();
-        let old = call(table, pair.f) == 0 && table.entry(fresh).is_none();
+        let old = call(table, pair.f) == 0 && table.entry(fresh).map(u64::from).is_none();
         // The inherited gate has no power over the child's own.
         let own = table.close_gate(&set).unwrap();
         let nobody = own.parked().is_empty();
@@ -396,7 +399,7 @@ fn a_thousand_functions() {
     let functions: Vec<FunctionId> = table.allocate_many(1000).unwrap().collect();
     let codes = [1, 2].map(|n| returns(&heap, n));
     for &f in &functions {
-        table.publish(f, codes[0]);
+        table.publish(f, EntryAddress(codes[0]));
     }
     let new: Vec<_> = functions
         .iter()
@@ -408,6 +411,9 @@ fn a_thousand_functions() {
     gate.open(&new).unwrap();
     println!("close {closed:?}, both {:?}", started.elapsed());
     for f in functions {
-        assert_eq!((call(&table, f), table.entry(f)), (2, Some(codes[1])));
+        assert_eq!(
+            (call(&table, f), table.entry(f).map(u64::from)),
+            (2, Some(codes[1]))
+        );
     }
 }

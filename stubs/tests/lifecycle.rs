@@ -12,11 +12,13 @@ use std::time::Duration;
 use iced_x86::{Decoder, DecoderOptions};
 use support::{returns, serve, table, tid, until_waiting, watchdog};
 use uruk_heap::{Heap, HeapConfig};
-use uruk_stubs::{FAILURE_STATUS, FunctionId, StubError, StubTable, UnwindRow, call_ptr};
+use uruk_stubs::{
+    EntryAddress, FAILURE_STATUS, FunctionId, StubError, StubTable, UnwindRow, call_ptr,
+};
 
 fn call(table: &StubTable, f: FunctionId) -> u64 {
     // SAFETY: the tests' functions have no arguments.
-    unsafe { call_ptr(table.stub_address(f)) }
+    unsafe { call_ptr(table.stub_address(f).0) }
 }
 
 extern "C" fn answer() -> u64 {
@@ -31,12 +33,18 @@ extern "C" fn handler(_: FunctionId, _: u64) -> u64 {
 fn publish_and_republish() {
     let (heap, table) = table();
     let f = table.allocate().unwrap();
-    assert_eq!(table.entry(f), None);
+    assert_eq!(table.entry(f).map(u64::from), None);
     let entries = [returns(&heap, 1), returns(&heap, 2)];
-    assert!(table.publish(f, entries[0]));
-    assert_eq!((call(&table, f), table.entry(f)), (1, Some(entries[0])));
-    assert!(table.publish(f, entries[1]));
-    assert_eq!((call(&table, f), table.entry(f)), (2, Some(entries[1])));
+    assert!(table.publish(f, EntryAddress(entries[0])));
+    assert_eq!(
+        (call(&table, f), table.entry(f).map(u64::from)),
+        (1, Some(entries[0]))
+    );
+    assert!(table.publish(f, EntryAddress(entries[1])));
+    assert_eq!(
+        (call(&table, f), table.entry(f).map(u64::from)),
+        (2, Some(entries[1]))
+    );
     assert_eq!(table.next_request(), None);
     assert!(!table.fail(f), "a failed tier-up changes nothing");
     assert_eq!(call(&table, f), 2);
@@ -57,7 +65,7 @@ fn failure_and_recovery() {
     assert_eq!(caller.join().unwrap(), 99);
     assert_eq!(call(&table, f), 99);
     assert_eq!(table.next_request(), None);
-    assert!(table.publish(f, returns(&heap, 3)));
+    assert!(table.publish(f, EntryAddress(returns(&heap, 3))));
     assert_eq!(call(&table, f), 3);
 }
 
@@ -68,19 +76,22 @@ fn taking_back_asks_again() {
     let f = table.allocate().unwrap();
     let entry = returns(&heap, 4);
     let service = serve(&table, move |table, f| {
-        table.publish(f, entry);
+        table.publish(f, EntryAddress(entry));
     });
     for round in 1..=3 {
         assert_eq!(call(&table, f), 4);
         let served = service.served.load(std::sync::atomic::Ordering::Relaxed);
         assert_eq!(served, round);
         assert!(table.unpublish(f));
-        assert_eq!(table.entry(f), None);
+        assert_eq!(table.entry(f).map(u64::from), None);
     }
-    assert!(table.prepare(f, entry));
+    assert!(table.prepare(f, EntryAddress(entry)));
     assert!(table.unpublish(f));
     assert!(table.fail(f));
-    assert!(table.prepare(f, entry), "a failure can be recovered from");
+    assert!(
+        table.prepare(f, EntryAddress(entry)),
+        "a failure can be recovered from"
+    );
     assert_eq!(call(&table, f), 4);
 }
 
@@ -90,8 +101,8 @@ fn preparing_far_code_publishes() {
     let (_heap, table) = table();
     let f = table.allocate().unwrap();
     let far = answer as *const () as usize as u64;
-    assert!(table.prepare(f, far));
-    assert_eq!(table.entry(f), Some(far));
+    assert!(table.prepare(f, EntryAddress(far)));
+    assert_eq!(table.entry(f).map(u64::from), Some(far));
     assert_eq!(call(&table, f), 99);
 }
 
@@ -101,7 +112,7 @@ fn a_function_that_failed_is_tried_again_and_no_other() {
     let (heap, table) = table();
     table.set_failure_handler(handler, 0);
     let [f, g] = [table.allocate().unwrap(), table.allocate().unwrap()];
-    assert!(table.fail(f) && table.publish(g, returns(&heap, 3)));
+    assert!(table.fail(f) && table.publish(g, EntryAddress(returns(&heap, 3))));
     assert_eq!((call(&table, f), call(&table, g)), (99, 3));
     assert!(table.retry(f) && !table.retry(g));
     assert_eq!(call(&table, g), 3);
@@ -111,7 +122,7 @@ fn a_function_that_failed_is_tried_again_and_no_other() {
     });
     support::eventually("f is asked", || requested(&table, f));
     assert_eq!(table.next_request(), Some(f));
-    assert!(table.publish(f, returns(&heap, 4)));
+    assert!(table.publish(f, EntryAddress(returns(&heap, 4))));
     assert_eq!(caller.join().unwrap(), 4);
     assert!(table.release(f) && !table.retry(f));
 }
@@ -123,8 +134,8 @@ fn a_revived_function_asks_for_code_again() {
     table.set_failure_handler(handler, 0);
     let f = table.allocate().unwrap();
     assert!(!table.revive(f), "it was not released");
-    assert!(table.publish(f, returns(&heap, 5)));
-    let (stub, slot) = (table.stub_address(f), table.slot_address(f));
+    assert!(table.publish(f, EntryAddress(returns(&heap, 5))));
+    let (stub, slot) = (table.stub_address(f).0, table.slot_address(f).0);
     assert!(table.release(f));
     assert_eq!(call(&table, f), 99);
     assert!(table.revive(f) && !table.revive(f));
@@ -135,9 +146,12 @@ fn a_revived_function_asks_for_code_again() {
     });
     support::eventually("f is asked", || requested(&table, f));
     assert_eq!(table.next_request(), Some(f));
-    assert!(table.publish(f, returns(&heap, 7)));
+    assert!(table.publish(f, EntryAddress(returns(&heap, 7))));
     assert_eq!(caller.join().unwrap(), 7);
-    assert_eq!((stub, slot), (table.stub_address(f), table.slot_address(f)));
+    assert_eq!(
+        (stub, slot),
+        (table.stub_address(f).0, table.slot_address(f).0)
+    );
 
     // With a request of its former life in the list, which asks for the new one.
     let g = table.allocate().unwrap();
@@ -150,7 +164,7 @@ fn a_revived_function_asks_for_code_again() {
     assert_eq!(caller.join().unwrap(), 99);
     assert!(table.revive(g));
     assert_eq!(table.next_request(), None, "nobody asks any more");
-    assert!(table.publish(g, returns(&heap, 8)));
+    assert!(table.publish(g, EntryAddress(returns(&heap, 8))));
     assert_eq!(call(&table, g), 8);
 }
 
@@ -160,11 +174,11 @@ fn release_quarantines_and_recycle_reuses() {
     let (heap, table) = table();
     table.set_failure_handler(handler, 0);
     let [f, g] = [table.allocate().unwrap(), table.allocate().unwrap()];
-    assert!(table.publish(f, returns(&heap, 5)));
+    assert!(table.publish(f, EntryAddress(returns(&heap, 5))));
     assert!(table.release(f));
     assert!(!table.release(f));
     assert_eq!(call(&table, f), 99);
-    assert!(!table.publish(f, returns(&heap, 6)));
+    assert!(!table.publish(f, EntryAddress(returns(&heap, 6))));
     assert_eq!(call(&table, f), 99);
     let stats = table.stats();
     assert_eq!((stats.used, stats.quarantined, stats.free), (1, 1, 0));
@@ -177,7 +191,7 @@ fn release_quarantines_and_recycle_reuses() {
     });
     support::eventually("g is asked", || {
         // Prepared or not, a request shows as a cell that cannot be taken back.
-        !table.unpublish(g) && table.entry(g).is_none() && requested(&table, g)
+        !table.unpublish(g) && table.entry(g).map(u64::from).is_none() && requested(&table, g)
     });
     assert!(table.release(g));
     assert_eq!(caller.join().unwrap(), 99);
@@ -191,14 +205,14 @@ fn release_quarantines_and_recycle_reuses() {
     assert_eq!(table.stats().free, 2);
     let again = [table.allocate().unwrap(), table.allocate().unwrap()];
     assert_eq!(again, [f, g]);
-    assert!(table.publish(f, returns(&heap, 7)));
+    assert!(table.publish(f, EntryAddress(returns(&heap, 7))));
     assert_eq!(call(&table, f), 7);
 }
 
 /// Whether callers wait: the low bits of the state word (see `state`).
 fn requested(table: &StubTable, f: FunctionId) -> bool {
     let word = std::ptr::with_exposed_provenance::<std::sync::atomic::AtomicU32>(
-        table.slot_address(f) as usize + 8,
+        table.slot_address(f).0 as usize + 8,
     );
     // SAFETY: the cell's state word.
     let word = unsafe { &*word };
@@ -226,7 +240,7 @@ fn ids_addresses_and_the_end_of_the_region() {
         format!("out of stubs: 1 asked, {capacity} of {capacity} held")
     );
     for f in all {
-        let stub = table.stub_address(f);
+        let stub = table.stub_address(f).0;
         assert_eq!(table.function_at(stub), Some(f));
         assert_eq!(table.function_at(stub + 6), None);
         assert_eq!(table.function(f.index()), Some(f));
@@ -235,7 +249,7 @@ fn ids_addresses_and_the_end_of_the_region() {
         // SAFETY: a committed stub.
         let bytes = unsafe { std::slice::from_raw_parts(pointer, 16) };
         let jump = Decoder::with_ip(64, bytes, stub, DecoderOptions::NONE).decode();
-        assert_eq!(jump.ip_rel_memory_address(), table.slot_address(f));
+        assert_eq!(jump.ip_rel_memory_address(), table.slot_address(f).0);
     }
     assert_eq!(table.function(255), None);
     assert_eq!(table.function_at(0), None);
@@ -326,10 +340,10 @@ fn fork_asks_again() {
             }
             assert_eq!(asked, [taken, listed]);
             for f in asked {
-                table.publish(f, entry);
+                table.publish(f, EntryAddress(entry));
             }
             let _service = serve(&table, move |table, f| {
-                table.publish(f, entry);
+                table.publish(f, EntryAddress(entry));
             });
             let sum: u64 = functions.clone().map(|f| call(&table, f)).sum();
             sum as i32
@@ -337,11 +351,11 @@ fn fork_asks_again() {
     );
     heap.after_fork_parent();
     assert_eq!((status, text.as_str()), (63, ""));
-    assert_eq!(table.entry(fresh), None);
+    assert_eq!(table.entry(fresh).map(u64::from), None);
     assert_eq!(table.next_request(), Some(listed));
     let entry = returns(&heap, 22);
     for f in [listed, taken] {
-        assert!(table.publish(f, entry));
+        assert!(table.publish(f, EntryAddress(entry)));
     }
     for caller in callers {
         assert_eq!(caller.join().unwrap(), 22);

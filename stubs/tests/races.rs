@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use support::{returns, serve, table, tid, until_waiting, watchdog};
-use uruk_stubs::call_ptr;
+use uruk_stubs::{EntryAddress, call_ptr};
 
 #[test]
 fn racing_first_calls_give_one_request() {
@@ -18,14 +18,14 @@ fn racing_first_calls_give_one_request() {
     let service = serve(&table, move |table, f| {
         // Time for the others to come.
         thread::sleep(Duration::from_millis(2));
-        table.publish(f, entry);
+        table.publish(f, EntryAddress(entry));
     });
     for round in 1..=5 {
         let f = table.allocate().unwrap();
         let barrier = Arc::new(Barrier::new(200));
         let callers: Vec<_> = (0..200)
             .map(|_| {
-                let (barrier, stub) = (barrier.clone(), table.stub_address(f));
+                let (barrier, stub) = (barrier.clone(), table.stub_address(f).0);
                 let caller = move || {
                     barrier.wait();
                     // SAFETY: a function without arguments.
@@ -50,7 +50,7 @@ fn requests_are_in_order() {
     let functions = table.allocate_many(6).unwrap();
     let mut callers = Vec::new();
     for f in functions.clone() {
-        let stub = table.stub_address(f);
+        let stub = table.stub_address(f).0;
         let (tell, told) = std::sync::mpsc::channel();
         callers.push(thread::spawn(move || {
             tell.send(tid()).unwrap();
@@ -62,7 +62,7 @@ fn requests_are_in_order() {
     let asked: Vec<_> = std::iter::from_fn(|| table.next_request()).collect();
     assert_eq!(asked, functions.clone().collect::<Vec<_>>());
     for f in asked {
-        assert!(table.publish(f, returns(&heap, 12)));
+        assert!(table.publish(f, EntryAddress(returns(&heap, 12))));
     }
     for caller in callers {
         assert_eq!(caller.join().unwrap(), 12);
@@ -79,7 +79,7 @@ fn a_stale_request_keeps_its_place() {
     let functions = table.allocate_many(3).unwrap();
     let [f, g, h] = [0, 1, 2].map(|i| functions.get(i).unwrap());
     let call = |f| {
-        let stub = table.stub_address(f);
+        let stub = table.stub_address(f).0;
         let (tell, told) = std::sync::mpsc::channel();
         let caller = thread::spawn(move || {
             tell.send(tid()).unwrap();
@@ -91,7 +91,7 @@ fn a_stale_request_keeps_its_place() {
     };
     let first = call(f);
     let second = call(g);
-    assert!(table.publish(f, entry));
+    assert!(table.publish(f, EntryAddress(entry)));
     assert_eq!(first.join().unwrap(), 16);
     assert!(table.unpublish(f));
     let third = call(f);
@@ -99,7 +99,7 @@ fn a_stale_request_keeps_its_place() {
     let asked: Vec<_> = std::iter::from_fn(|| table.next_request()).collect();
     assert_eq!(asked, [f, g, h]);
     for f in asked {
-        assert!(table.publish(f, entry));
+        assert!(table.publish(f, EntryAddress(entry)));
     }
     for caller in [second, third, fourth] {
         assert_eq!(caller.join().unwrap(), 16);
@@ -116,8 +116,8 @@ fn many_functions_many_services() {
     let services: Vec<_> = (0..3)
         .map(|_| {
             serve(&table, move |table, f| {
-                assert_eq!(table.entry(f), None);
-                table.publish(f, entries[0]);
+                assert_eq!(table.entry(f).map(u64::from), None);
+                table.publish(f, EntryAddress(entries[0]));
             })
         })
         .collect();
@@ -136,10 +136,10 @@ fn many_functions_many_services() {
                     };
                     let f = functions.get(j).unwrap();
                     // SAFETY: a function without arguments.
-                    let got = unsafe { call_ptr(table.stub_address(f)) };
+                    let got = unsafe { call_ptr(table.stub_address(f).0) };
                     assert!(got == 13 || got == 14);
                     if i == 0 {
-                        table.publish(f, entries[1]);
+                        table.publish(f, EntryAddress(entries[1]));
                     }
                 }
                 done.fetch_add(1, Ordering::Relaxed);
@@ -156,7 +156,7 @@ fn many_functions_many_services() {
         .sum();
     assert_eq!(served, 5000);
     for f in functions {
-        assert_eq!(table.entry(f), Some(entries[1]));
+        assert_eq!(table.entry(f).map(u64::from), Some(entries[1]));
     }
 }
 
@@ -179,9 +179,9 @@ fn racing_allocation() {
                     }
                 }
                 for f in &functions {
-                    table.prepare(*f, entry);
+                    table.prepare(*f, EntryAddress(entry));
                     // SAFETY: a function without arguments.
-                    assert_eq!(unsafe { call_ptr(table.stub_address(*f)) }, 15);
+                    assert_eq!(unsafe { call_ptr(table.stub_address(*f).0) }, 15);
                 }
                 functions
             })

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use leaving::{attempt_here, leave};
 use support::{returns, serve, table, tid, until_waiting, watchdog};
-use uruk_stubs::{Parked, call_ptr};
+use uruk_stubs::{EntryAddress, Parked, call_ptr};
 
 /// One user of the process's handlers at a time.
 static HANDLERS: Mutex<()> = Mutex::new(());
@@ -53,8 +53,8 @@ fn a_handler_calls_while_the_interrupted_code_waits() {
     let mut functions = table.allocate_many(2).unwrap();
     let f = functions.next().unwrap();
     let g = functions.next().unwrap();
-    STUBS[0].store(table.stub_address(f), Ordering::Relaxed);
-    STUBS[1].store(table.stub_address(g), Ordering::Relaxed);
+    STUBS[0].store(table.stub_address(f).0, Ordering::Relaxed);
+    STUBS[1].store(table.stub_address(g).0, Ordering::Relaxed);
     static TID: AtomicI32 = AtomicI32::new(0);
     let caller = thread::spawn(|| {
         TID.store(tid(), Ordering::Release);
@@ -74,10 +74,10 @@ fn a_handler_calls_while_the_interrupted_code_waits() {
     let mut asked = vec![table.next_request().unwrap()];
     asked.extend(table.wait_request(Some(Duration::from_secs(300))));
     assert_eq!(asked, [f, g]);
-    assert!(table.publish(g, two));
+    assert!(table.publish(g, EntryAddress(two)));
     // The handler waits for f now.
     thread::sleep(Duration::from_millis(5));
-    assert!(table.publish(f, one));
+    assert!(table.publish(f, EntryAddress(one)));
     assert_eq!(caller.join().unwrap(), (1, 12345));
     assert_eq!(GOT.load(Ordering::Relaxed), 201);
     assert_eq!(table.next_request(), None);
@@ -94,7 +94,7 @@ fn leaving_the_wait() {
     install(handler, libc::SA_NODEFER);
     let (heap, table) = table();
     let f = table.allocate().unwrap();
-    let stub = table.stub_address(f);
+    let stub = table.stub_address(f).0;
     static TID: AtomicI32 = AtomicI32::new(0);
     let caller = thread::spawn(move || {
         TID.store(tid(), Ordering::Release);
@@ -110,7 +110,7 @@ fn leaving_the_wait() {
     until_waiting(tid);
     assert_eq!(table.next_request(), Some(f));
     assert_eq!(table.next_request(), None);
-    assert!(table.publish(f, returns(&heap, 3)));
+    assert!(table.publish(f, EntryAddress(returns(&heap, 3))));
     assert_eq!(caller.join().unwrap(), (None, Some(3)));
 }
 
@@ -126,8 +126,8 @@ fn leaving_the_gate() {
     install(handler, libc::SA_NODEFER);
     let (heap, table) = table();
     let f = table.allocate().unwrap();
-    table.publish(f, returns(&heap, 3));
-    let stub = table.stub_address(f);
+    table.publish(f, EntryAddress(returns(&heap, 3)));
+    let stub = table.stub_address(f).0;
     let gate = table.close_gate(&[f]).unwrap();
     static TURN: AtomicI32 = AtomicI32::new(0);
     let (tell, told) = std::sync::mpsc::channel();
@@ -184,14 +184,14 @@ fn leaving_at_any_moment() {
     let prepared = returns(&heap, 5);
     for nested in &NESTED {
         let f = table.allocate().unwrap();
-        nested.store(table.stub_address(f), Ordering::Relaxed);
+        nested.store(table.stub_address(f).0, Ordering::Relaxed);
     }
     let functions = table.allocate_many(3000).unwrap();
     for f in functions.clone().step_by(3) {
-        table.prepare(f, prepared);
+        table.prepare(f, EntryAddress(prepared));
     }
     let service = serve(&table, move |table, f| {
-        assert!(table.publish(f, entry));
+        assert!(table.publish(f, EntryAddress(entry)));
     });
     let mut harassers = Vec::new();
     let mut callers = Vec::new();
@@ -202,7 +202,7 @@ fn leaving_at_any_moment() {
         callers.push(thread::spawn(move || {
             tell.send(tid()).unwrap();
             for f in functions {
-                let stub = table.stub_address(f);
+                let stub = table.stub_address(f).0;
                 let mut got = None;
                 while got.is_none() {
                     got = attempt_here(stub, false);
@@ -232,12 +232,19 @@ fn leaving_at_any_moment() {
         .iter()
         .map(|stub| table.function_at(stub.load(Ordering::Relaxed)).unwrap());
     let all: Vec<_> = nested.chain(functions.clone()).collect();
-    let bound = all.iter().filter(|f| table.entry(**f).is_some()).count();
+    let bound = all
+        .iter()
+        .filter(|f| table.entry(**f).map(u64::from).is_some())
+        .count();
     let by_service = all
         .iter()
-        .filter(|f| table.entry(**f) == Some(entry))
+        .filter(|f| table.entry(**f).map(u64::from) == Some(entry))
         .count();
-    assert!(functions.clone().all(|f| table.entry(f).is_some()));
+    assert!(
+        functions
+            .clone()
+            .all(|f| table.entry(f).map(u64::from).is_some())
+    );
     support::eventually("all requests are served", || table.next_request().is_none());
     assert_eq!(service.served.load(Ordering::Relaxed), by_service);
     println!(

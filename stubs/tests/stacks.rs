@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use support::{returns, serve, table};
-use uruk_stubs::call_ptr;
+use uruk_stubs::{EntryAddress, call_ptr};
 
 const STACK: usize = 16 << 10;
 const PAGE: usize = 4096;
@@ -70,13 +70,13 @@ fn a_first_call_needs_little_of_a_small_stack() {
     let (heap, table) = table();
     let entry = returns(&heap, 7);
     let _service = serve(&table, move |table, f| {
-        table.publish(f, entry);
+        table.publish(f, EntryAddress(entry));
     });
     for misaligned in [0, 8, 16, 24, 48] {
         let stack = Stack::new();
         let f = table.allocate().unwrap();
         // SAFETY: a function without arguments, on a stack of its own.
-        let got = unsafe { on_stack(stack.top() - misaligned, table.stub_address(f)) };
+        let got = unsafe { on_stack(stack.top() - misaligned, table.stub_address(f).0) };
         assert_eq!(got, 7);
         let used = stack.used();
         println!("first call: {used} bytes of stack");
@@ -95,10 +95,10 @@ fn a_thread_with_the_smallest_stack() {
     let (heap, table) = table();
     let entry = returns(&heap, 8);
     let _service = serve(&table, move |table, f| {
-        table.publish(f, entry);
+        table.publish(f, EntryAddress(entry));
     });
     let f = table.allocate().unwrap();
-    STUB.store(table.stub_address(f), Ordering::Relaxed);
+    STUB.store(table.stub_address(f).0, Ordering::Relaxed);
     let stack = Stack::new();
     // SAFETY: plain uses of the pthread API with live arguments; the stack
     // outlives the thread.
@@ -130,10 +130,10 @@ fn a_handler_on_a_small_alternate_stack() {
     let (heap, table) = table();
     let entry = returns(&heap, 9);
     let _service = serve(&table, move |table, f| {
-        table.publish(f, entry);
+        table.publish(f, EntryAddress(entry));
     });
     let f = table.allocate().unwrap();
-    STUB.store(table.stub_address(f), Ordering::Relaxed);
+    STUB.store(table.stub_address(f).0, Ordering::Relaxed);
     let stack = Stack::new();
     std::thread::spawn(move || {
         let stack = stack;

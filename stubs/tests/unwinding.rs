@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use iced_x86::{Decoder, DecoderOptions};
 use support::{jumps_to, returns, table};
-use uruk_stubs::{FunctionId, StubTable, call_main, call_ptr};
+use uruk_stubs::{EntryAddress, FunctionId, StubTable, call_main, call_ptr};
 
 unsafe extern "C" {
     fn __register_frame(begin: *const c_void);
@@ -110,7 +110,7 @@ fn a_walk_from_within_the_resolver() {
     let f = table.allocate().unwrap();
     assert!(table.fail(f));
     // SAFETY: what the handler names is a function without arguments.
-    assert_eq!(unsafe { call_ptr(table.stub_address(f)) }, 98);
+    assert_eq!(unsafe { call_ptr(table.stub_address(f).0) }, 98);
     // SAFETY: the handler is done.
     let walk = unsafe { &*WALK.0.get() }.addresses();
     let (start, code) = table.resolver();
@@ -214,14 +214,14 @@ fn a_walk_from_every_instruction() {
     // Not first calls that ask the service: those block signals for a moment,
     // and a trap that is blocked ends the process.
     let bound = functions.get(0).unwrap();
-    assert!(table.publish(bound, returns(&heap, 97)));
+    assert!(table.publish(bound, EntryAddress(returns(&heap, 97))));
     let calls = [
         // A stub that jumps; a trampoline of bound code, as in a race; failed
         // functions, in the first and in the second page.
-        (table.stub_address(bound), 97),
-        (table.stub_address(bound) + 6, 97),
-        (table.stub_address(functions.get(1).unwrap()), 98),
-        (table.stub_address(functions.get(299).unwrap()), 98),
+        (table.stub_address(bound).0, 97),
+        (table.stub_address(bound).0 + 6, 97),
+        (table.stub_address(functions.get(1).unwrap()).0, 98),
+        (table.stub_address(functions.get(299).unwrap()).0, 98),
     ];
     for i in [1, 299] {
         assert!(table.fail(functions.get(i).unwrap()));
@@ -268,11 +268,14 @@ fn exceptions_end_at_the_base_frame() {
     let (heap, table) = table();
     let _registered = Registered::new(&table);
     let f = table.allocate().unwrap();
-    assert!(table.prepare(f, jumps_to(&heap, raise as *const () as usize as u64)));
+    assert!(table.prepare(
+        f,
+        EntryAddress(jumps_to(&heap, raise as *const () as usize as u64))
+    ));
     let end = URC_END_OF_STACK as u64;
     // SAFETY: functions of the types that are asked.
     unsafe {
-        assert_eq!(call_ptr(table.stub_address(f)), end);
+        assert_eq!(call_ptr(table.stub_address(f).0), end);
         assert_eq!(call_ptr(raise as *const () as usize as u64), end);
         let got = call_main(
             main as *const () as usize as u64,

@@ -1,6 +1,6 @@
 //! Names and units: those of all packages, generations and entries.
 
-pub use uruk_base::{FunctionId, Nanos, Tier, VersionId};
+pub use uruk_base::{EntryAddress, FunctionId, Nanos, Tier, VersionId};
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -26,11 +26,6 @@ impl VersionIds {
 /// is compiled for an earlier generation is of bodies that are no longer the program's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Generation(pub u32);
-
-/// The address of a version's code, as the slot holds it. Nothing is read through it
-/// here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Entry(pub u64);
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -73,7 +73,7 @@ mod versions;
 
 pub use config::{Config, SettingError};
 pub use controller::{Controller, Decision, FirstCode, FunctionView, Outcome, Reason};
-pub use ids::{Entry, FunctionId, Generation, Nanos, Tier, VersionId, VersionIds};
+pub use ids::{EntryAddress, FunctionId, Generation, Nanos, Tier, VersionId, VersionIds};
 pub use learn::Estimate;
 pub use policy::Facts;
 pub use stats::{Learned, Stats};

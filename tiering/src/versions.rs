@@ -29,7 +29,7 @@
 //! others are only counted. A call that ends a version's use says so by returning it,
 //! because the runtime holds its code by a tracker.
 
-use crate::ids::{Entry, Generation, Tier, VersionId};
+use crate::ids::{EntryAddress, Generation, Tier, VersionId};
 use crate::sync::Mutex;
 use crate::version::{Event, VersionState};
 
@@ -154,7 +154,7 @@ impl FunctionVersions {
     ///
     /// # Errors
     /// `Late` or `Illegal`; the code is of no use then.
-    pub fn ready(&self, ticket: Ticket, entry: Entry) -> Result<(), VersionError> {
+    pub fn ready(&self, ticket: Ticket, entry: EntryAddress) -> Result<(), VersionError> {
         let mut versions = self.0.lock();
         let index = versions.find(ticket)?;
         versions.step(index, Event::Link)?;
@@ -173,7 +173,7 @@ impl FunctionVersions {
     pub fn publish(
         &self,
         ticket: Ticket,
-        store: impl FnOnce(Entry) -> bool,
+        store: impl FnOnce(EntryAddress) -> bool,
     ) -> Result<Publication, VersionError> {
         let mut versions = self.0.lock();
         let index = match versions.find(ticket) {
@@ -222,7 +222,7 @@ impl FunctionVersions {
     pub fn revert(
         &self,
         from: VersionId,
-        store: impl FnOnce(Entry) -> bool,
+        store: impl FnOnce(EntryAddress) -> bool,
     ) -> Result<Reverted, RevertError> {
         let mut versions = self.0.lock();
         let published = versions.published.map(|version| version.id);

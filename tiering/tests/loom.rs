@@ -11,8 +11,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use uruk_tiering::{
-    Committed, Entry, FunctionVersions, Kept, Late, Next, Publication, Purpose, RevertError, Stage,
-    Ticket, Tier, VersionError, VersionId,
+    Committed, EntryAddress, FunctionVersions, Kept, Late, Next, Publication, Purpose, RevertError,
+    Stage, Ticket, Tier, VersionError, VersionId,
 };
 
 const TRAMPOLINE: u64 = 0;
@@ -41,7 +41,7 @@ impl Model {
         request.expect("a request within the limits")
     }
 
-    fn store(&self, entry: Entry) -> bool {
+    fn store(&self, entry: EntryAddress) -> bool {
         // Release: pairs with the guest's acquire in `call`.
         self.slot.store(entry.0, Ordering::Release);
         true
@@ -56,7 +56,7 @@ impl Model {
         }
         let id = ticket.version.0;
         self.code[id as usize].store(id, Ordering::Relaxed);
-        match self.versions.ready(ticket, Entry(id)) {
+        match self.versions.ready(ticket, EntryAddress(id)) {
             Ok(()) => {}
             Err(VersionError::Late(_)) => return None,
             Err(error) => panic!("{error}"),
@@ -71,7 +71,7 @@ impl Model {
 
     fn commit(&self, stage: Stage, next: Next) -> Committed {
         let committed = stage.commit(next, |entry| {
-            let entry = entry.unwrap_or(Entry(TRAMPOLINE));
+            let entry = entry.unwrap_or(EntryAddress(TRAMPOLINE));
             self.store(entry)
         });
         committed.expect("a commit of finished code")
@@ -83,7 +83,7 @@ impl Model {
         Next::Code {
             version: VersionId(id),
             tier: Tier::Baseline,
-            entry: Entry(id),
+            entry: EntryAddress(id),
         }
     }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use uruk_tiering::{
-    CommitError, Committed, Entry, FunctionVersions, Generation, IllegalStep, Late, Next,
+    CommitError, Committed, EntryAddress, FunctionVersions, Generation, IllegalStep, Late, Next,
     Publication, Purpose, RevertError, Stage, StageError, Ticket, Tier, VersionError, VersionId,
     VersionState,
 };
@@ -40,13 +40,13 @@ impl Case {
 
     fn make(&self, ticket: Ticket) {
         self.versions.start(ticket).unwrap();
-        let entry = Entry(ticket.version.0 * 16);
+        let entry = EntryAddress(ticket.version.0 * 16);
         self.versions.ready(ticket, entry).unwrap();
     }
 
     fn publish(&mut self, ticket: Ticket) -> Publication {
         let slot = &mut self.slot;
-        let store = |entry: Entry| {
+        let store = |entry: EntryAddress| {
             *slot = entry.0;
             true
         };
@@ -77,7 +77,7 @@ fn code(id: u64) -> Next {
     Next::Code {
         version: VersionId(id),
         tier: Tier::Baseline,
-        entry: Entry(id * 16),
+        entry: EntryAddress(id * 16),
     }
 }
 
@@ -248,7 +248,7 @@ fn a_replacement_is_rolled_back() {
     let mut kept = case.replace(code(2)).kept.unwrap();
     let better = case.change(3);
     assert_eq!(case.run(better), published(Some(2), None));
-    kept.moved(Entry(0x100));
+    kept.moved(EntryAddress(0x100));
     let back = case.replace(Next::Restored(kept));
     assert_eq!(case.slot, 0x100);
     assert_eq!(back.released, Some(VersionId(2)));
@@ -404,18 +404,22 @@ fn a_version_moves_in_the_slot_and_as_the_one_to_go_back_to() {
     }
     let slot = &mut case.slot;
     let mut moved = |id, from, to| {
-        case.versions
-            .moved(VersionId(id), Entry(from), Entry(to), |entry| {
+        case.versions.moved(
+            VersionId(id),
+            EntryAddress(from),
+            EntryAddress(to),
+            |entry| {
                 *slot = entry.0;
                 true
-            })
+            },
+        )
     };
     assert!(!moved(2, 16, 100), "not the place it is at");
     assert!(!moved(3, 32, 100), "not a version that is kept");
     assert!(moved(2, 32, 100), "the published one");
     assert!(moved(1, 16, 200), "the fallback");
     assert_eq!(case.slot, 100);
-    let store = |entry: Entry| {
+    let store = |entry: EntryAddress| {
         case.slot = entry.0;
         true
     };
@@ -424,7 +428,7 @@ fn a_version_moves_in_the_slot_and_as_the_one_to_go_back_to() {
     let stage = case.versions.stage().unwrap();
     let late = case
         .versions
-        .moved(VersionId(1), Entry(200), Entry(300), |_| true);
+        .moved(VersionId(1), EntryAddress(200), EntryAddress(300), |_| true);
     assert!(!late, "staged code stays where threads are looked for");
     assert!(stage.abandon().is_empty());
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Which packages of ours a package may use, besides the outside world.
 const LAYERS: [(&str, &[&str]); 20] = [
     ("runtime/base", &[]),
-    ("runtime/link", &[]),
+    ("runtime/link", &["uruk-base"]),
     ("runtime/heap", &["uruk-base"]),
     ("runtime/unwind", &["uruk-base"]),
     ("runtime/session", &["uruk-base"]),

@@ -20,7 +20,9 @@ use uruk_reclaim::{
 };
 use uruk_roots::{How, Roots, Wanted};
 use uruk_stubs::{FunctionId, StubTable};
-use uruk_tiering::{Entry, FunctionVersions, Publication, Purpose, Tier, VersionId, VersionIds};
+use uruk_tiering::{
+    EntryAddress, FunctionVersions, Publication, Purpose, Tier, VersionId, VersionIds,
+};
 
 use crate::clock;
 
@@ -73,7 +75,7 @@ impl World {
 
     /// The stub of a function: its address for callers.
     pub fn stub(&self, number: usize) -> u64 {
-        self.table.stub_address(self.functions[number].0)
+        self.table.stub_address(self.functions[number].0).0
     }
 
     /// Makes `body` what calls of a function reach, and leaves what it was to the
@@ -89,9 +91,9 @@ impl World {
         let mut draft = self.heap.allocate(Pool::Code, body.len(), ALIGN)?;
         draft.write(0, body)?;
         let memory = draft.seal()?;
-        versions.ready(ticket, Entry(memory.address()))?;
+        versions.ready(ticket, EntryAddress(memory.address()))?;
         self.told().push(Told::Live(number, version, memory));
-        let published = versions.publish(ticket, |entry| self.table.publish(*id, entry.0))?;
+        let published = versions.publish(ticket, |entry| self.table.publish(*id, entry))?;
         let Publication::Published { released, .. } = published else {
             bail!("nobody else publishes");
         };
@@ -118,7 +120,7 @@ impl World {
         let mut draft = self.heap.allocate(Pool::Code, size, ALIGN)?;
         let mut code = vec![0x50];
         for &number in numbers {
-            let slot = self.table.slot_address(self.functions[number].0);
+            let slot = self.table.slot_address(self.functions[number].0).0;
             let next = draft.address() + (code.len() + CALL) as u64;
             code.extend([0xff, 0x15]);
             code.extend((slot.wrapping_sub(next) as u32).to_le_bytes());
@@ -317,9 +319,9 @@ impl Environment for Hands<'_> {
     fn swing(&mut self, old: &Block, new: &Block) -> Swing {
         let (id, versions) = &self.world.functions[old.function.0 as usize];
         let version = VersionId(old.version.0);
-        let entries = (Entry(old.span.start), Entry(new.span.start));
+        let entries = (EntryAddress(old.span.start), EntryAddress(new.span.start));
         let table = &self.world.table;
-        let store = |entry: Entry| table.publish(*id, entry.0);
+        let store = |entry: EntryAddress| table.publish(*id, entry);
         if !versions.moved(version, entries.0, entries.1, store) {
             return Swing::Superseded;
         }

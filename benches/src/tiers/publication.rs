@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use uruk_heap::{Heap, HeapConfig};
-use uruk_stubs::{StubTable, call_ptr};
+use uruk_stubs::{EntryAddress, StubTable, call_ptr};
 
 use crate::bench::Bench;
 use crate::row::{Figure, Row, Target, Unit};
@@ -39,12 +39,12 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
     let table = StubTable::new(&heap)?;
     let function = table.allocate()?;
     let entries = [stubs::returning(&heap, 0)?, stubs::returning(&heap, 1)?];
-    table.publish(function, entries[0]);
-    let stub = table.stub_address(function);
+    table.publish(function, EntryAddress(entries[0]));
+    let stub = table.stub_address(function).0;
     let mut delays = Vec::new();
     for _ in 0..bench.rounds(20) {
         let publish = |number: usize| {
-            table.publish(function, entries[number % 2]);
+            table.publish(function, EntryAddress(entries[number % 2]));
         };
         delays.extend(round(stub, publish)?);
     }

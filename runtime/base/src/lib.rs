@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`address`] | addresses of functions: stubs, slots, entries |
 //! | [`ids`] | functions, versions, tiers |
 //! | [`nanos`] | times |
 //! | [`settings`](mod@settings) | tables of settings |
@@ -10,10 +11,12 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod address;
 pub mod ids;
 pub mod locks;
 pub mod nanos;
 pub mod settings;
 
+pub use address::{EntryAddress, SlotAddress, StubAddress};
 pub use ids::{FunctionId, Tier, VersionId};
 pub use nanos::Nanos;

@@ -19,19 +19,17 @@
 //!   call only, and so are the tables, or the function keeps its version.
 
 use inkwell::llvm_sys::core::{
-    LLVMGetFirstGlobal, LLVMGetInitializer, LLVMGetLinkage, LLVMGetNextGlobal, LLVMGetNumOperands,
-    LLVMGetOperand, LLVMGetSection, LLVMGetUnnamedAddress, LLVMGetValueKind, LLVMIsDeclaration,
-    LLVMIsGlobalConstant, LLVMIsThreadLocal, LLVMSetSection,
+    LLVMGetLinkage, LLVMGetNumOperands, LLVMGetOperand, LLVMGetSection, LLVMGetUnnamedAddress,
+    LLVMIsDeclaration, LLVMIsThreadLocal, LLVMSetSection,
 };
-use inkwell::llvm_sys::prelude::LLVMValueRef;
 use inkwell::llvm_sys::{LLVMLinkage, LLVMUnnamedAddr, LLVMValueKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::context::OwnedModule;
+use crate::copying::Unit;
 use crate::emit::Emitter;
-use crate::extract::Unit;
 use crate::gate::Gate;
-use crate::reader::{c_name, value_name};
+use crate::handles::{ValueRef, VariableRef, c_name};
 
 /// How the names of the sections begin that hold one constant each, which must outlive the
 /// code of the unit. What is more than code in a section of another name lives as long as
@@ -67,13 +65,13 @@ pub fn stays_with_code(section: &str, table: bool) -> bool {
 }
 
 /// Emits a unit, the constants of a version apart.
-pub(crate) fn emit(gate: &Gate, emitter: &mut Emitter, unit: &Unit) -> Vec<u8> {
-    let module = &unit.module;
-    if !unit.is_version {
-        return emitter.emit(gate, module.raw());
+pub(crate) fn emit(gate: &Gate, emitter: &mut Emitter, unit: &mut Unit) -> Vec<u8> {
+    let module = &mut unit.module;
+    if !unit.contents.is_version {
+        return emitter.emit(gate, module);
     }
     set_apart(module);
-    let object = emitter.emit(gate, module.raw());
+    let object = emitter.emit(gate, module);
     debug_assert!(
         left_beside_code(module).is_empty(),
         "not apart: {:?}",
@@ -85,16 +83,15 @@ pub(crate) fn emit(gate: &Gate, emitter: &mut Emitter, unit: &Unit) -> Vec<u8> {
 /// Gives the constants of a unit that is about to be emitted sections of their own.
 fn set_apart(module: &OwnedModule) {
     for (number, global) in outliving(module).into_iter().enumerate() {
-        // SAFETY: a live variable of the module.
-        let unnamed =
-            unsafe { LLVMGetUnnamedAddress(global) == LLVMUnnamedAddr::LLVMGlobalUnnamedAddr };
-        let name = match unnamed {
+        // SAFETY: a live variable.
+        let address = unsafe { LLVMGetUnnamedAddress(global.raw()) };
+        let name = match address == LLVMUnnamedAddr::LLVMGlobalUnnamedAddr {
             true => format!("{APART}{number}"),
-            false => format!("{APART}{OWN}{}", value_name(global)),
+            false => format!("{APART}{OWN}{}", global.name()),
         };
         let name = c_name(&name);
         // SAFETY: as above, and a C string, which is copied.
-        unsafe { LLVMSetSection(global, name.as_ptr()) };
+        unsafe { LLVMSetSection(global.raw(), name.as_ptr()) };
     }
 }
 
@@ -102,61 +99,50 @@ fn set_apart(module: &OwnedModule) {
 /// has made of its own after the rest was set apart. It makes nothing of the kind here.
 fn left_beside_code(module: &OwnedModule) -> Vec<String> {
     let mut left = outliving(module);
-    // SAFETY: live variables of the module.
-    let variable = |global: &LLVMValueRef| unsafe { LLVMIsGlobalConstant(*global) == 0 };
-    left.extend(defined(module).into_iter().filter(variable));
-    left.into_iter().map(value_name).collect()
+    left.extend(defined(module).filter(|global| !global.is_constant()));
+    left.into_iter().map(|global| global.name()).collect()
 }
 
 /// What must outlive the unit's code and has no section of its own.
-fn outliving(module: &OwnedModule) -> Vec<LLVMValueRef> {
-    let mut defined = defined(module);
+fn outliving(module: &OwnedModule) -> Vec<VariableRef<'_>> {
+    let mut defined: Vec<_> = defined(module).collect();
     let leading = leading_to_code(&defined);
-    defined.retain(|global| !leading.contains(global));
+    defined.retain(|global| !leading.contains(&**global));
     defined
 }
 
 /// The variables that will be emitted, but for what has a section already.
-fn defined(module: &OwnedModule) -> Vec<LLVMValueRef> {
-    let mut all = Vec::new();
-    // SAFETY: walks the list of a live module to its null end; questions fit variables.
-    unsafe {
-        let mut global = LLVMGetFirstGlobal(module.raw());
-        while !global.is_null() {
-            let section = LLVMGetSection(global);
-            let emitted = LLVMIsDeclaration(global) == 0
+fn defined(module: &OwnedModule) -> impl Iterator<Item = VariableRef<'_>> {
+    module.variables().filter(|variable| {
+        let raw = variable.raw();
+        // SAFETY: a live variable; a section's name is null or a C string.
+        unsafe {
+            let section = LLVMGetSection(raw);
+            LLVMIsDeclaration(raw) == 0
                 && !matches!(
-                    LLVMGetLinkage(global),
+                    LLVMGetLinkage(raw),
                     LLVMLinkage::LLVMAvailableExternallyLinkage | LLVMLinkage::LLVMAppendingLinkage
                 )
-                && LLVMIsThreadLocal(global) == 0;
-            if emitted && (section.is_null() || *section == 0) {
-                all.push(global);
-            }
-            global = LLVMGetNextGlobal(global);
+                && LLVMIsThreadLocal(raw) == 0
+                && (section.is_null() || *section == 0)
         }
-    }
-    all
+    })
 }
 
 /// Those that are not constant, or from whose values code of the unit can be reached, or one
 /// of them.
-fn leading_to_code(defined: &[LLVMValueRef]) -> FxHashSet<LLVMValueRef> {
+fn leading_to_code<'m>(defined: &[VariableRef<'m>]) -> FxHashSet<ValueRef<'m>> {
     let mut leading = FxHashSet::default();
-    let mut users: FxHashMap<LLVMValueRef, Vec<LLVMValueRef>> = FxHashMap::default();
-    let mut open = Vec::new();
-    for &global in defined {
-        // SAFETY: a live variable.
-        let constant = unsafe { LLVMIsGlobalConstant(global) != 0 };
-        // SAFETY: the initializer of a defined variable.
-        let mentioned = unsafe { mentioned(LLVMGetInitializer(global)) };
-        match mentioned {
-            Some(mentioned) if constant => {
+    let mut users: FxHashMap<ValueRef<'m>, Vec<ValueRef<'m>>> = FxHashMap::default();
+    let mut open: Vec<ValueRef<'m>> = Vec::new();
+    for global in defined {
+        match mentioned(*global) {
+            Some(mentioned) if global.is_constant() => {
                 for other in mentioned {
-                    users.entry(other).or_default().push(global);
+                    users.entry(other).or_default().push(**global);
                 }
             }
-            _ => open.push(global),
+            _ => open.push(**global),
         }
     }
     while let Some(global) = open.pop() {
@@ -167,42 +153,39 @@ fn leading_to_code(defined: &[LLVMValueRef]) -> FxHashSet<LLVMValueRef> {
     leading
 }
 
-/// The globals a constant mentions; `None` if it mentions code of its unit.
-///
-/// # Safety
-/// A live constant, or null.
-unsafe fn mentioned(constant: LLVMValueRef) -> Option<FxHashSet<LLVMValueRef>> {
+/// The globals the value of a variable mentions; `None` if it mentions code of its unit.
+fn mentioned(variable: VariableRef<'_>) -> Option<FxHashSet<ValueRef<'_>>> {
     let mut globals = FxHashSet::default();
     let mut seen = FxHashSet::default();
-    let mut open = vec![constant];
+    let mut open: Vec<ValueRef<'_>> = variable.initializer().into_iter().collect();
     while let Some(value) = open.pop() {
-        if value.is_null() || !seen.insert(value) {
+        if !seen.insert(value) {
             continue;
         }
-        // SAFETY: by the caller's promise; operands of constants are live constants.
-        unsafe {
-            match LLVMGetValueKind(value) {
-                LLVMValueKind::LLVMBlockAddressValueKind => return None,
-                LLVMValueKind::LLVMFunctionValueKind => {
-                    let elsewhere = LLVMIsDeclaration(value) != 0
-                        || LLVMGetLinkage(value) == LLVMLinkage::LLVMAvailableExternallyLinkage;
-                    if !elsewhere {
-                        return None;
-                    }
-                }
-                LLVMValueKind::LLVMGlobalVariableValueKind
-                | LLVMValueKind::LLVMGlobalAliasValueKind
-                | LLVMValueKind::LLVMGlobalIFuncValueKind => {
-                    globals.insert(value);
-                }
-                // What has no operands for C: numbers, strings.
-                LLVMValueKind::LLVMConstantDataArrayValueKind
-                | LLVMValueKind::LLVMConstantDataVectorValueKind => {}
-                _ => {
-                    let count = LLVMGetNumOperands(value).max(0) as u32;
-                    open.extend((0..count).map(|i| LLVMGetOperand(value, i)));
-                }
+        if let Some(function) = value.as_function() {
+            // SAFETY: a live function.
+            let linkage = unsafe { LLVMGetLinkage(function.raw()) };
+            let only_shown = linkage == LLVMLinkage::LLVMAvailableExternallyLinkage;
+            if !function.is_declaration() && !only_shown {
+                return None;
             }
+            continue;
+        }
+        match value.kind() {
+            LLVMValueKind::LLVMBlockAddressValueKind => return None,
+            _ if value.is_global() => {
+                globals.insert(value);
+            }
+            // What has no operands for C: numbers, strings.
+            LLVMValueKind::LLVMConstantDataArrayValueKind
+            | LLVMValueKind::LLVMConstantDataVectorValueKind => {}
+            // SAFETY: constants of other kinds have operands, perhaps none, which are live
+            // constants.
+            _ => unsafe {
+                let count = LLVMGetNumOperands(value.raw()).max(0) as u32;
+                let operands = (0..count).map(|i| LLVMGetOperand(value.raw(), i));
+                open.extend(operands.filter_map(|it| ValueRef::from_raw(it)));
+            },
         }
     }
     Some(globals)

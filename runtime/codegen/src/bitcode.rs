@@ -9,9 +9,9 @@ use inkwell::llvm_sys::prelude::LLVMModuleRef;
 use crate::bitstream::Malformed;
 use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
 use crate::error::CodegenError;
+use crate::handles::c_name;
 #[cfg(doc)]
 use crate::reader::Reader;
-use crate::reader::c_name;
 use crate::structure::Structure;
 
 /// The bytes of a module, shareable between threads and readers.
@@ -43,7 +43,7 @@ impl Bitcode {
         Ok(structure)
     }
 
-    pub(crate) fn malformed(&self, cause: &Malformed) -> CodegenError {
+    fn malformed(&self, cause: &Malformed) -> CodegenError {
         CodegenError::Malformed {
             module: self.name.to_string(),
             bit: cause.bit,

@@ -8,7 +8,7 @@
 //! instructions of all together (a multiple of the root's), and depth. Tiny ones are
 //! free, and all that is taken of functions that are known to be hardly called
 //! ([`Rare`](crate::Rare)): a call that passes the address of a local should still go. All
-//! bodies are read before anything is copied, see [`Extraction::read_bodies`].
+//! bodies are read before anything is copied, see [`Planning::read_bodies`].
 //!
 //! A candidate is taken from the `library`, where it was simplified with its own
 //! candidates. One with a profile of its own is taken as it is, so that its counts are
@@ -29,16 +29,15 @@
 
 use std::collections::VecDeque;
 
-use inkwell::llvm_sys::LLVMLinkage;
-use inkwell::llvm_sys::core::{LLVMGetUnnamedAddress, LLVMSetUnnamedAddress};
-use inkwell::llvm_sys::prelude::LLVMValueRef;
 use rustc_hash::FxHashSet;
 
-use crate::compile::{DependenceKind, Tier};
+use uruk_base::Tier;
+
 use crate::error::CodegenError;
-use crate::extract::{Extraction, has_function_attribute};
-use crate::globals::add_function_attribute;
-use crate::summary::{Kind, Linkage, Placement, SymbolId};
+use crate::handles::{FunctionRef, ValueRef};
+use crate::library::Entry;
+use crate::planning::{Member, Planning, Profiled};
+use crate::summary::SymbolId;
 use crate::survey::{Scan, scan};
 
 /// How much is looked at. Processor time of the program with all functions at tier 2,
@@ -97,7 +96,7 @@ const GUIDED: Bounds = Bounds {
 const TINY: u32 = 60;
 
 /// Instructions of bodies from other modules that no budget counts.
-pub(crate) const TINY_KEPT: u32 = 15;
+const TINY_KEPT: u32 = 15;
 
 /// Calls between the root and a candidate.
 const DEPTH: u32 = 24;
@@ -110,26 +109,25 @@ pub(crate) enum Wanted {
 }
 
 /// A callee that is to be simplified.
-pub(crate) struct Found {
-    pub(crate) function: LLVMValueRef,
-    pub(crate) wide: bool,
-    pub(crate) instructions: u32,
+pub(crate) struct Found<'r> {
+    pub(crate) callee: Profiled<'r>,
     /// The candidates it calls.
-    pub(crate) callees: Vec<LLVMValueRef>,
+    pub(crate) callees: Vec<FunctionRef<'r>>,
 }
 
 /// What is to be simplified for a unit.
-pub(crate) struct Missing {
-    pub(crate) found: Vec<Found>,
+#[derive(Default)]
+pub(crate) struct Missing<'r> {
+    pub(crate) found: Vec<Found<'r>>,
     /// Candidates that were left out because the budget was spent.
-    pub(crate) left_out: FxHashSet<LLVMValueRef>,
+    pub(crate) left_out: FxHashSet<FunctionRef<'r>>,
     /// Those that were because they are rare.
-    pub(crate) rare: FxHashSet<LLVMValueRef>,
+    pub(crate) rare: FxHashSet<FunctionRef<'r>>,
 }
 
 /// What was found out about a candidate.
-enum Look {
-    Taken(Scan),
+enum Look<'r> {
+    Taken(Scan<'r>),
     /// It cannot be one, or is larger than any may be.
     Never,
     /// The unit has no budget for it.
@@ -138,55 +136,71 @@ enum Look {
     Rare,
 }
 
-impl Extraction<'_> {
-    /// Reads the root and its candidates, and defines the latter: as they are in the
-    /// library, or, with a profile of their own, as they are.
-    pub(crate) fn add_candidates(&mut self, root: LLVMValueRef) -> Result<Scan, CodegenError> {
+impl<'r> Planning<'r> {
+    /// Looks at the function a unit is made for, whose body was read.
+    pub(crate) fn scan_root(&mut self, root: FunctionRef<'r>) -> Scan<'r> {
         let mut scan = scan(root);
         self.prefer(&mut scan, root);
-        if self.how.alone || has_function_attribute(root, self.reader.kinds().presplit_coroutine) {
-            return Ok(scan);
+        scan
+    }
+
+    /// What is defined beside the root: candidates as they are in the library, or, with a
+    /// profile of their own, as they are; and what is offered, as far as the budget goes.
+    pub(crate) fn members(
+        &mut self,
+        root: FunctionRef<'r>,
+        scan: &Scan<'r>,
+    ) -> Result<Vec<Member<'r>>, CodegenError> {
+        let mut members = Vec::new();
+        if self.how.alone || root.has(self.source.reader.kinds().presplit_coroutine) {
+            return Ok(members);
         }
         let bounds = self.bounds();
         let mut budget = bounds.budget(scan.instructions);
+        let mut defined = FxHashSet::default();
         let mut seen = FxHashSet::default();
         seen.insert(root);
-        let mut found: VecDeque<LLVMValueRef> = self.callees(&scan).into();
+        let mut found: VecDeque<FunctionRef<'r>> = self.callees(scan).into();
         while let Some(old) = found.pop_front() {
-            if !seen.insert(old) {
+            let Some(id) = self.source.id(*old).filter(|_| seen.insert(old)) else {
+                continue;
+            };
+            if !self.has_profile(id) {
+                if let Some(entry) = self.kept(id) {
+                    members.push(Member::Kept(id, entry));
+                    defined.insert(*old);
+                }
                 continue;
             }
-            if !self.has_profile(old) {
-                self.define_kept(old)?;
-                continue;
-            }
-            let Look::Taken(mut scan) = self.look_at(old, &bounds, &mut budget) else {
+            let Look::Taken(mut scan) = self.look_at(id, old, &bounds, &mut budget) else {
                 continue;
             };
             self.prefer(&mut scan, old);
             found.extend(self.callees(&scan));
-            self.candidate_instructions += scan.instructions;
-            let name = self.define_candidate(old, scan.wide)?;
-            self.candidates
-                .push((self.reader.table().index[&old], name));
+            defined.insert(*old);
+            members.push(Member::Profiled(Profiled {
+                id,
+                function: old,
+                wide: scan.wide,
+                instructions: scan.instructions,
+            }));
         }
-        self.add_offers(&mut budget)?;
-        Ok(scan)
+        defined.insert(*root);
+        self.add_offers(&defined, &mut budget, &mut members);
+        Ok(members)
     }
 
     /// What is wanted and the library does not know, or not well.
-    pub(crate) fn missing_candidates(&mut self, wanted: Wanted) -> Result<Missing, CodegenError> {
-        let mut missing = Missing {
-            found: Vec::new(),
-            left_out: FxHashSet::default(),
-            rare: FxHashSet::default(),
-        };
+    pub(crate) fn missing_candidates(
+        &mut self,
+        wanted: Wanted,
+    ) -> Result<Missing<'r>, CodegenError> {
+        let mut missing = Missing::default();
         let (Wanted::CalleesOf(root) | Wanted::Body(root)) = wanted;
-        let root = self.reader.table().values[root.index()];
+        let root = self.source.reader.function(root)?;
         self.read_bodies(root)?;
-        let mut scan = scan(root);
-        self.prefer(&mut scan, root);
-        if has_function_attribute(root, self.reader.kinds().presplit_coroutine) {
+        let scan = self.scan_root(root);
+        if root.has(self.source.reader.kinds().presplit_coroutine) {
             return Ok(missing);
         }
         let bounds = self.bounds();
@@ -199,43 +213,61 @@ impl Extraction<'_> {
                 self.callees(&scan)
             }
         };
-        let mut found: VecDeque<(LLVMValueRef, u32)> =
+        let mut open: VecDeque<(FunctionRef<'r>, u32)> =
             first.into_iter().map(|old| (old, 1)).collect();
-        while let Some((old, depth)) = found.pop_front() {
-            let symbol = self.reader.table().index[&old];
-            if !seen.insert(old) || self.reader.library().knows(symbol, &self.how.rare) {
+        while let Some((old, depth)) = open.pop_front() {
+            let Some(found) = self.find(old, &bounds, &mut budget, &mut seen, &mut missing) else {
                 continue;
-            }
-            let mut scan = match self.look_at(old, &bounds, &mut budget) {
-                Look::Taken(scan) => scan,
-                Look::Never => continue,
-                Look::Spent => {
-                    missing.left_out.insert(old);
-                    continue;
-                }
-                Look::Rare => {
-                    missing.rare.insert(old);
-                    continue;
-                }
             };
-            let profiled = self.has_profile(old);
-            if profiled {
-                self.prefer(&mut scan, old);
-            }
-            let callees = self.callees(&scan);
             if depth < DEPTH {
-                found.extend(callees.iter().map(|&callee| (callee, depth + 1)));
+                let deeper = found.callees.iter().map(|&callee| (callee, depth + 1));
+                open.extend(deeper);
             }
-            if !profiled {
-                missing.found.push(Found {
-                    function: old,
-                    wide: scan.wide,
-                    instructions: scan.instructions,
-                    callees,
-                });
+            if !self.has_profile(found.callee.id) {
+                missing.found.push(found);
             }
         }
         Ok(missing)
+    }
+
+    /// Looks at one candidate that may be missing; notes in `missing` why it is left out.
+    fn find(
+        &mut self,
+        old: FunctionRef<'r>,
+        bounds: &Bounds,
+        budget: &mut u32,
+        seen: &mut FxHashSet<FunctionRef<'r>>,
+        missing: &mut Missing<'r>,
+    ) -> Option<Found<'r>> {
+        let id = self.source.id(*old)?;
+        let library = self.source.reader.library();
+        if !seen.insert(old) || library.knows(id, &self.how.rare) {
+            return None;
+        }
+        let mut scan = match self.look_at(id, old, bounds, budget) {
+            Look::Taken(scan) => scan,
+            Look::Never => return None,
+            Look::Spent => {
+                missing.left_out.insert(old);
+                return None;
+            }
+            Look::Rare => {
+                missing.rare.insert(old);
+                return None;
+            }
+        };
+        if self.has_profile(id) {
+            self.prefer(&mut scan, old);
+        }
+        Some(Found {
+            callee: Profiled {
+                id,
+                function: old,
+                wide: scan.wide,
+                instructions: scan.instructions,
+            },
+            callees: self.callees(&scan),
+        })
     }
 
     fn bounds(&self) -> Bounds {
@@ -250,13 +282,29 @@ impl Extraction<'_> {
         self.bounds().kept
     }
 
-    fn has_profile(&self, old: LLVMValueRef) -> bool {
-        let symbol = self.reader.table().index.get(&old);
-        symbol.is_some_and(|symbol| self.how.profiles.contains_key(symbol))
+    /// The simplified body of a function, unless there is none or it is too large to be
+    /// inlined.
+    pub(crate) fn kept(&self, id: SymbolId) -> Option<&'r Entry> {
+        let entry = self.source.reader.library().entry(self.source.plan, id)?;
+        let most = match self.how.rare.has(id) {
+            true => TINY_KEPT,
+            false => self.bounds().kept,
+        };
+        (entry.instructions <= most).then_some(entry)
+    }
+
+    fn has_profile(&self, id: SymbolId) -> bool {
+        self.how.profiles.contains_key(&id)
     }
 
     /// Reads a candidate's body, and charges the budget for it.
-    fn look_at(&mut self, old: LLVMValueRef, bounds: &Bounds, budget: &mut u32) -> Look {
+    fn look_at(
+        &mut self,
+        id: SymbolId,
+        old: FunctionRef<'r>,
+        bounds: &Bounds,
+        budget: &mut u32,
+    ) -> Look<'r> {
         // A body that cannot be read is an error where it is compiled itself.
         if self.read_bodies(old).is_err() {
             return Look::Never;
@@ -266,7 +314,7 @@ impl Extraction<'_> {
             return Look::Never;
         }
         if scan.cost > TINY {
-            if self.how.rare.has(self.reader.table().index[&old]) {
+            if self.how.rare.has(id) {
                 return Look::Rare;
             }
             let Some(left) = budget.checked_sub(scan.instructions) else {
@@ -279,127 +327,75 @@ impl Extraction<'_> {
 
     /// True for what clang compiled at -O0, where it marks every function `noinline`: the
     /// source may have said so too.
-    fn is_unoptimized(&self, old: LLVMValueRef) -> bool {
-        has_function_attribute(old, self.reader.kinds().optnone)
+    fn is_unoptimized(&self, old: FunctionRef<'r>) -> bool {
+        old.has(self.source.reader.kinds().optnone)
     }
 
     /// The candidates a body calls, also from `alwaysinline` functions it calls, in the
     /// order of their first call.
-    fn callees(&mut self, scan_of_caller: &Scan) -> Vec<LLVMValueRef> {
+    fn callees(&mut self, scan_of_caller: &Scan<'r>) -> Vec<FunctionRef<'r>> {
         let mut seen = FxHashSet::default();
         let mut callees = Vec::new();
-        let mut left: VecDeque<LLVMValueRef> = scan_of_caller.in_sight().collect();
+        let mut left: VecDeque<ValueRef<'r>> = scan_of_caller.in_sight().collect();
         while let Some(callee) = left.pop_front() {
             if !seen.insert(callee) {
                 continue;
             }
-            if self.is_inline_body(callee) {
-                if self.read_bodies(callee).is_ok() {
-                    left.extend(scan(callee).in_sight());
+            match callee.as_function() {
+                Some(inline) if self.source.is_inline_body(callee) => {
+                    if self.read_bodies(inline).is_ok() {
+                        left.extend(scan(inline).in_sight());
+                    }
                 }
-            } else if let Some(old) = self.candidate(callee) {
-                callees.push(old);
+                _ => callees.extend(self.source.candidate(callee)),
             }
         }
         callees
     }
 
     /// Puts the functions that `old` is known to call indirectly before the others.
-    fn prefer(&mut self, scan: &mut Scan, old: LLVMValueRef) {
+    fn prefer(&mut self, scan: &mut Scan<'r>, old: FunctionRef<'r>) {
         let targets = self.take_profile(old);
         scan.callees.splice(0..0, targets);
     }
 
-    /// The function a direct call of `callee` reaches, if its body may be copied.
-    pub(crate) fn candidate(&self, callee: LLVMValueRef) -> Option<LLVMValueRef> {
-        let summary = self.reader.summary();
-        let id = self.resolve(callee)?;
-        let info = &summary.symbols[id.index()];
-        let copyable = info.kind == Kind::Function
-            && info.placement == Placement::Own
-            && !info.always_inline
-            && !self.plan.import(id).replaced
-            && (self.plan.import(id).defined || info.linkage == Linkage::Available);
-        let old = self.reader.table().values[id.index()];
-        let kinds = self.reader.kinds();
-        let has = |kind| has_function_attribute(old, kind);
-        let inlinable = copyable
-            && (!has(kinds.noinline) || has(kinds.optnone))
-            && (!has(kinds.optnone) || !has(kinds.protect_all))
-            && !has(kinds.naked)
-            && !has(kinds.returns_twice)
-            && !has(kinds.presplit_coroutine);
-        inlinable.then_some(old)
-    }
-
-    /// The symbol a direct callee names, looking through aliases whose definition is
-    /// the bound one.
-    pub(crate) fn resolve(&self, callee: LLVMValueRef) -> Option<SymbolId> {
-        let mut id = *self.reader.table().index.get(&callee)?;
-        for _ in 0..64 {
-            match self.reader.summary().symbols[id.index()].kind {
-                Kind::Alias {
-                    base: Some(base),
-                    exact: true,
-                } if self.plan.import(id).defined => id = base,
-                _ => return Some(id),
+    /// Adds the bodies that are offered to `members`, but for what is `defined` already.
+    fn add_offers(
+        &self,
+        defined: &FxHashSet<ValueRef<'r>>,
+        budget: &mut u32,
+        members: &mut Vec<Member<'r>>,
+    ) {
+        let source = self.source;
+        let link_name = |member: &Member<'r>| match member {
+            Member::Profiled(Profiled { id, .. }) | Member::Kept(id, _) => {
+                Some(&*source.plan.import(*id).name)
             }
-        }
-        None
-    }
-
-    /// Defines a candidate from its body in the reader's module; its link name.
-    pub(crate) fn define_candidate(
-        &mut self,
-        old: LLVMValueRef,
-        wide: bool,
-    ) -> Result<String, CodegenError> {
-        let id = self.reader.table().index[&old];
-        let name = self.plan.import(id).name.to_string();
-        let new = self.define_function(old, &name, LLVMLinkage::LLVMWeakODRLinkage)?;
-        add_function_attribute(new, self.reader.kinds().nonlazybind);
-        self.prepare_for_optimizing(old, new, wide);
-        self.values.insert(old, new);
-        self.with_labels.insert(old, new);
-        self.pending.push_back((old, new));
-        Ok(name)
-    }
-
-    /// Defines a candidate from its simplified body, unless there is none or it is too
-    /// large to be inlined.
-    pub(crate) fn define_kept(&mut self, old: LLVMValueRef) -> Result<(), CodegenError> {
-        let reader = self.reader;
-        let id = reader.table().index[&old];
-        let Some(entry) = reader.library().entry(self.plan, id) else {
-            return Ok(());
+            Member::Offered(..) => None,
         };
-        let most = match self.how.rare.has(id) {
-            true => TINY_KEPT,
-            false => self.bounds().kept,
-        };
-        if self.with_labels.contains_key(&old) || entry.instructions > most {
-            return Ok(());
-        }
-        let name = self.plan.import(id).name.to_string();
-        self.bodies_read.insert(entry.function);
-        let linkage = LLVMLinkage::LLVMAvailableExternallyLinkage;
-        let new = self.define_function(entry.function, &name, linkage)?;
-        // Passes that saw the shelf only know no use of its address.
-        // SAFETY: live functions of one type.
-        unsafe { LLVMSetUnnamedAddress(new, LLVMGetUnnamedAddress(old)) };
-        self.values.insert(old, new);
-        self.with_labels.insert(old, new);
-        self.pending.push_back((entry.function, new));
-        self.kept.push(new);
-        self.candidate_instructions += entry.instructions;
-        for used in &entry.uses {
-            match used.kind {
-                DependenceKind::Body => self.inlined.push(used.symbol),
-                DependenceKind::Fact => {
-                    self.facts.insert(used.symbol);
+        let mut names: FxHashSet<&str> = members.iter().filter_map(link_name).collect();
+        let mut bound = FxHashSet::default();
+        for (index, offer) in self.how.offers.iter().enumerate() {
+            let parcel = &offer.parcel;
+            let Some(function) = source.reader.foreign().function(parcel) else {
+                continue;
+            };
+            let taken = |&id: &SymbolId| bound.contains(&id) || defined.contains(&source.value(id));
+            if parcel.instructions > self.most_kept()
+                || offer.symbols.iter().any(taken)
+                || names.contains(parcel.name())
+            {
+                continue;
+            }
+            if parcel.instructions > TINY_KEPT {
+                match budget.checked_sub(parcel.instructions) {
+                    Some(left) => *budget = left,
+                    None => continue,
                 }
             }
+            names.insert(parcel.name());
+            bound.extend(offer.symbols.iter().copied());
+            members.push(Member::Offered(index, function));
         }
-        Ok(())
     }
 }

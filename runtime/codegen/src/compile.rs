@@ -13,20 +13,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::cancel::Cancellation;
-use crate::candidates::Wanted;
-use crate::error::CodegenError;
-use crate::extract::{Extraction, Unit, has_function_attribute};
-use crate::facts::{self, FactStore};
-use crate::foreign::Offer;
-use crate::labels::{self, Labels};
-use crate::plan::ModulePlan;
-use crate::probe;
-use crate::profile::{Probes, Profile, Refused};
 pub use uruk_base::Tier;
 
-use crate::reader::Reader;
-use crate::shape;
+use crate::cancel::Cancellation;
+use crate::facts::FactStore;
+use crate::foreign::Offer;
+use crate::labels::Labels;
+use crate::profile::{Probes, Profile, Refused};
 use crate::summary::SymbolId;
 use crate::transform::Transform;
 
@@ -284,120 +277,4 @@ pub struct Compiled {
     /// Which of the bodies of other modules that were [offered](Compile::offers) it
     /// depends on in the same way, by their place there.
     pub taken: Vec<usize>,
-}
-
-impl Reader {
-    /// Compiles one function as `how` says.
-    ///
-    /// # Errors
-    /// An unreadable or invalid body, a construct that cannot be extracted, an
-    /// error reported by LLVM; that it was cancelled, after which the reader is as good as
-    /// before.
-    pub fn compile(
-        &mut self,
-        plan: &ModulePlan,
-        function: SymbolId,
-        how: &Compile,
-    ) -> Result<Compiled, CodegenError> {
-        self.watched(how, |reader| {
-            let (result, copied) = reader.try_compile(plan, function, how);
-            match result {
-                // The error may lie in what was copied along.
-                Err(cause) if copied && !cause.is_cancelled() => {
-                    let mut how = how.clone();
-                    how.alone = true;
-                    reader.try_compile(plan, function, &how).0
-                }
-                result => result,
-            }
-        })
-    }
-
-    /// The result, and whether callees were copied along.
-    fn try_compile(
-        &mut self,
-        plan: &ModulePlan,
-        function: SymbolId,
-        how: &Compile,
-    ) -> (Result<Compiled, CodegenError>, bool) {
-        let name = plan.import(function).name.to_string();
-        let mut copied = how.tier > Tier::Baseline && !how.alone;
-        if copied {
-            facts::infer(self, plan, function, how);
-            self.stock(plan, Wanted::CalleesOf(function), how);
-            self.unpack(&how.offers);
-        }
-        let result = (|| {
-            self.proceed(&name)?;
-            let mut extraction = Extraction::new(self, plan, &name, how)?;
-            let body = extraction.add_function(function)?;
-            // SAFETY: the copy of a function with a body, in a live module.
-            let shape = unsafe { shape::measure(body) };
-            let (context, module) = (self.context().raw(), extraction.module.raw());
-            let countable = shape.countable(self, body);
-            let counts = countable && how.counters == Counters::Entry;
-            if counts {
-                shape.count(context, module, body, how.tier == Tier::Baseline);
-            }
-            let probes = match how.counters {
-                // SAFETY: as above, and it was found countable.
-                Counters::Full if countable => unsafe { probe::insert(context, module, body) },
-                _ => None,
-            };
-            extraction.apply_profiles()?;
-            extraction.drop_dead_arguments();
-            let unit = extraction.finish()?;
-            let labels = match has_function_attribute(body, self.kinds().presplit_coroutine) {
-                // A coroutine's frame holds addresses of its parts.
-                true => Labels::Escape,
-                // SAFETY: as above; no pass has run yet, and tables of labels are there.
-                false => unsafe { labels::of(body) },
-            };
-            copied &= !unit.candidates.is_empty() || !unit.kept.is_empty();
-            if let Some(transform) = &how.transform {
-                self.transform(transform, &unit, &name, how.tier)?;
-            }
-            let size = shape.instructions + unit.candidate_instructions;
-            self.context().gate().expect(size);
-            let object = self.emit(&unit, &name, how.tier)?;
-            Ok(Compiled {
-                object,
-                instructions: shape.instructions,
-                unit_instructions: size,
-                loops: shape.loops(),
-                nested: shape.nested,
-                labels,
-                calls: shape.calls,
-                counts,
-                probes,
-                guided: unit.guided_functions,
-                promoted: unit.promoted,
-                refused: unit.refused.clone(),
-                depends: depends(&unit, function),
-                taken: unit.taken.clone(),
-            })
-        })();
-        (result, copied)
-    }
-}
-
-fn depends(unit: &Unit, function: SymbolId) -> Vec<Dependence> {
-    let candidates = unit.candidates.iter().map(|(symbol, _)| *symbol);
-    let bodies = candidates
-        .chain(unit.inlined.iter().copied())
-        .map(|symbol| Dependence {
-            symbol,
-            kind: DependenceKind::Body,
-        });
-    let facts = unit.facts.iter().map(|&symbol| Dependence {
-        symbol,
-        kind: DependenceKind::Fact,
-    });
-    let mut all: Vec<Dependence> = bodies
-        .chain(facts)
-        .filter(|dependence| dependence.symbol != function)
-        .collect();
-    all.sort_unstable();
-    all.dedup_by_key(|dependence| dependence.symbol);
-    all
 }

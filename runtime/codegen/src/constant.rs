@@ -9,28 +9,27 @@ use inkwell::llvm_sys::core::{
     LLVMConstIntToPtr, LLVMConstNamedStruct, LLVMConstPtrToInt, LLVMConstShuffleVector,
     LLVMConstStructInContext, LLVMConstSub, LLVMConstTrunc, LLVMConstVector, LLVMConstXor,
     LLVMGEPGetNoWrapFlags, LLVMGetBlockAddressBasicBlock, LLVMGetBlockAddressFunction,
-    LLVMGetConstOpcode, LLVMGetElementType, LLVMGetGEPSourceElementType, LLVMGetNumOperands,
-    LLVMGetOperand, LLVMGetStructName, LLVMGetValueKind, LLVMIsConstant, LLVMIsPackedStruct,
-    LLVMTypeOf, LLVMValueAsBasicBlock,
+    LLVMGetConstOpcode, LLVMGetElementType, LLVMGetGEPSourceElementType, LLVMGetStructName,
+    LLVMIsConstant, LLVMIsPackedStruct, LLVMTypeOf, LLVMValueAsBasicBlock,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use inkwell::llvm_sys::{LLVMOpcode, LLVMValueKind};
 
+use crate::copying::Copying;
 use crate::error::CodegenError;
-use crate::extract::Extraction;
+use crate::handles::{FunctionRef, ValueRef};
 
-impl Extraction<'_> {
+impl<'r> Copying<'r> {
     /// Maps any operand: locals, globals, constants.
-    pub(crate) fn map_value(&mut self, old: LLVMValueRef) -> Result<LLVMValueRef, CodegenError> {
-        // SAFETY: a live value, here and below.
-        match unsafe { LLVMGetValueKind(old) } {
+    pub(crate) fn map_value(&mut self, old: ValueRef<'r>) -> Result<ValueRef<'r>, CodegenError> {
+        match old.kind() {
             LLVMValueKind::LLVMInstructionValueKind
             | LLVMValueKind::LLVMArgumentValueKind
             | LLVMValueKind::LLVMBasicBlockValueKind => match self.values.get(&old) {
                 Some(&new) => Ok(new),
                 // LLVM-C shows the constant kinds it has no name for as instructions.
-                // SAFETY: see above.
-                None if unsafe { LLVMIsConstant(old) } != 0 => {
+                // SAFETY: a live value.
+                None if unsafe { LLVMIsConstant(old.raw()) } != 0 => {
                     Err(self.unsupported("a dso_local_equivalent or no_cfi constant"))
                 }
                 None => Err(self.unsupported("a value of another function")),
@@ -43,18 +42,11 @@ impl Extraction<'_> {
     }
 
     /// Maps a constant.
-    pub(crate) fn map_constant(&mut self, old: LLVMValueRef) -> Result<LLVMValueRef, CodegenError> {
-        // SAFETY: a live constant.
-        match unsafe { LLVMGetValueKind(old) } {
-            LLVMValueKind::LLVMFunctionValueKind
-            | LLVMValueKind::LLVMGlobalVariableValueKind
-            | LLVMValueKind::LLVMGlobalAliasValueKind
-            | LLVMValueKind::LLVMGlobalIFuncValueKind => self.map_global(old),
+    pub(crate) fn map_constant(&mut self, old: ValueRef<'r>) -> Result<ValueRef<'r>, CodegenError> {
+        match old.kind() {
+            _ if old.is_global() => self.map_global(old),
+            _ if old.is_composite() => self.map_composite(old),
             LLVMValueKind::LLVMBlockAddressValueKind => self.map_label(old),
-            LLVMValueKind::LLVMConstantExprValueKind
-            | LLVMValueKind::LLVMConstantArrayValueKind
-            | LLVMValueKind::LLVMConstantStructValueKind
-            | LLVMValueKind::LLVMConstantVectorValueKind => self.map_composite(old),
             LLVMValueKind::LLVMConstantPtrAuthValueKind => {
                 Err(self.unsupported("a ptrauth constant"))
             }
@@ -65,12 +57,14 @@ impl Extraction<'_> {
         }
     }
 
-    fn map_label(&mut self, old: LLVMValueRef) -> Result<LLVMValueRef, CodegenError> {
+    fn map_label(&mut self, old: ValueRef<'r>) -> Result<ValueRef<'r>, CodegenError> {
         // SAFETY: a block address; its function and block are live.
         let (function, block) = unsafe {
             (
-                LLVMGetBlockAddressFunction(old),
-                LLVMBasicBlockAsValue(LLVMGetBlockAddressBasicBlock(old)),
+                FunctionRef::of(LLVMGetBlockAddressFunction(old.raw())),
+                ValueRef::of(LLVMBasicBlockAsValue(LLVMGetBlockAddressBasicBlock(
+                    old.raw(),
+                ))),
             )
         };
         let copy = self.function_with_labels(function)?;
@@ -78,78 +72,76 @@ impl Extraction<'_> {
             return Err(self.unsupported("the address of a removed label"));
         };
         // SAFETY: a function and one of its blocks, both ours.
-        Ok(unsafe { LLVMBlockAddress(copy, LLVMValueAsBasicBlock(target)) })
+        Ok(unsafe {
+            ValueRef::of(LLVMBlockAddress(
+                copy.raw(),
+                LLVMValueAsBasicBlock(target.raw()),
+            ))
+        })
     }
 
-    fn map_composite(&mut self, old: LLVMValueRef) -> Result<LLVMValueRef, CodegenError> {
+    fn map_composite(&mut self, old: ValueRef<'r>) -> Result<ValueRef<'r>, CodegenError> {
         if let Some(&new) = self.values.get(&old) {
             return Ok(new);
         }
-        // SAFETY: a constant with operands.
-        let count = unsafe { LLVMGetNumOperands(old) }.max(0) as u32;
-        let mut operands = Vec::with_capacity(count as usize);
+        let mut operands = Vec::with_capacity(old.parts().len());
         let mut changed = false;
-        for index in 0..count {
-            // SAFETY: `index` is below the count.
-            let operand = unsafe { LLVMGetOperand(old, index) };
-            let mapped = self.map_constant(operand)?;
-            changed |= mapped != operand;
-            operands.push(mapped);
+        for part in old.parts() {
+            let mapped = self.map_constant(part)?;
+            changed |= mapped != part;
+            operands.push(mapped.raw());
         }
-        let new = if changed {
-            self.rebuild(old, &mut operands)?
-        } else {
-            old
+        let new = match changed {
+            // SAFETY: a constant made of others, and as many of the same types.
+            true => unsafe { self.rebuild(old, &mut operands)? },
+            false => old,
         };
         self.values.insert(old, new);
         Ok(new)
     }
 
-    fn rebuild(
+    /// # Safety
+    /// `old` is a live constant made of others, and `operands` are as many constants, of the
+    /// same types.
+    unsafe fn rebuild(
         &mut self,
-        old: LLVMValueRef,
+        old: ValueRef<'r>,
         operands: &mut [LLVMValueRef],
-    ) -> Result<LLVMValueRef, CodegenError> {
+    ) -> Result<ValueRef<'r>, CodegenError> {
         let count = operands.len();
         let data = operands.as_mut_ptr();
-        // SAFETY: live constant and its type; `operands` holds as many constants of
-        // the same types as `old` has operands.
+        // SAFETY: by the caller's promise; each constructor fits the kind.
         unsafe {
-            let ty = LLVMTypeOf(old);
-            match LLVMGetValueKind(old) {
+            let ty = LLVMTypeOf(old.raw());
+            let new = match old.kind() {
                 LLVMValueKind::LLVMConstantArrayValueKind => {
-                    Ok(LLVMConstArray2(LLVMGetElementType(ty), data, count as u64))
+                    LLVMConstArray2(LLVMGetElementType(ty), data, count as u64)
                 }
-                LLVMValueKind::LLVMConstantVectorValueKind => {
-                    Ok(LLVMConstVector(data, count as u32))
+                LLVMValueKind::LLVMConstantVectorValueKind => LLVMConstVector(data, count as u32),
+                LLVMValueKind::LLVMConstantStructValueKind if LLVMGetStructName(ty).is_null() => {
+                    let context = self.source.reader.context().raw();
+                    let packed = LLVMIsPackedStruct(ty);
+                    LLVMConstStructInContext(context, data, count as u32, packed)
                 }
                 LLVMValueKind::LLVMConstantStructValueKind => {
-                    if LLVMGetStructName(ty).is_null() {
-                        let context = self.reader.context().raw();
-                        let packed = LLVMIsPackedStruct(ty);
-                        Ok(LLVMConstStructInContext(
-                            context,
-                            data,
-                            count as u32,
-                            packed,
-                        ))
-                    } else {
-                        Ok(LLVMConstNamedStruct(ty, data, count as u32))
-                    }
+                    LLVMConstNamedStruct(ty, data, count as u32)
                 }
-                _ => self.rebuild_expression(old, operands),
-            }
+                _ => self.rebuild_expression(old.raw(), operands)?,
+            };
+            Ok(ValueRef::of(new))
         }
     }
 
-    fn rebuild_expression(
+    /// # Safety
+    /// As [`Copying::rebuild`], of an expression.
+    unsafe fn rebuild_expression(
         &mut self,
         old: LLVMValueRef,
         operands: &mut [LLVMValueRef],
     ) -> Result<LLVMValueRef, CodegenError> {
         let arity = |wanted| operands.len() >= wanted;
-        // SAFETY: live constant expression with the operand count its opcode has,
-        // which `arity` checks before each use; types are those of the original.
+        // SAFETY: by the caller's promise, with the operand count its opcode has, which
+        // `arity` checks before each use; types are those of the original.
         unsafe {
             let ty = LLVMTypeOf(old);
             match LLVMGetConstOpcode(old) {
@@ -194,26 +186,12 @@ impl Extraction<'_> {
 
 /// True if a constant has no more than `left` operands that would have to be rebuilt;
 /// strings and tables of numbers have none.
-///
-/// # Safety
-/// A live constant.
-pub(crate) unsafe fn is_small(constant: LLVMValueRef, left: &mut u32) -> bool {
-    // SAFETY: by the caller's promise; operands of constants are constants.
-    unsafe {
-        match LLVMGetValueKind(constant) {
-            LLVMValueKind::LLVMConstantExprValueKind
-            | LLVMValueKind::LLVMConstantArrayValueKind
-            | LLVMValueKind::LLVMConstantStructValueKind
-            | LLVMValueKind::LLVMConstantVectorValueKind => {
-                let count = LLVMGetNumOperands(constant).max(0) as u32;
-                if count > *left {
-                    return false;
-                }
-                *left -= count;
-                (0..count).all(|i| is_small(LLVMGetOperand(constant, i), left))
-            }
-            LLVMValueKind::LLVMBlockAddressValueKind => false,
-            _ => true,
-        }
+pub(crate) fn is_small(constant: ValueRef<'_>, left: &mut u32) -> bool {
+    let count = constant.parts().len() as u32;
+    if count > *left {
+        return false;
     }
+    *left -= count;
+    constant.kind() != LLVMValueKind::LLVMBlockAddressValueKind
+        && constant.parts().all(|part| is_small(part, left))
 }

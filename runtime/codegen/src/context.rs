@@ -5,22 +5,26 @@
 //! emission still reports success, so [`LlvmContext::take_errors`] decides.
 
 use std::cell::RefCell;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 
-use inkwell::llvm_sys::LLVMDiagnosticSeverity;
 use inkwell::llvm_sys::core::{
-    LLVMContextCreate, LLVMContextDispose, LLVMContextSetDiagnosticHandler,
-    LLVMCreateMemoryBufferWithMemoryRange, LLVMDisposeMemoryBuffer, LLVMDisposeMessage,
-    LLVMDisposeModule, LLVMGetBufferSize, LLVMGetBufferStart, LLVMGetDiagInfoDescription,
-    LLVMGetDiagInfoSeverity,
+    LLVMAddModuleFlag, LLVMConstInt, LLVMContextCreate, LLVMContextDispose,
+    LLVMContextSetDiagnosticHandler, LLVMCreateBuilderInContext,
+    LLVMCreateMemoryBufferWithMemoryRange, LLVMDisposeBuilder, LLVMDisposeMemoryBuffer,
+    LLVMDisposeMessage, LLVMDisposeModule, LLVMGetBufferSize, LLVMGetBufferStart,
+    LLVMGetDiagInfoDescription, LLVMGetDiagInfoSeverity, LLVMGetFirstFunction, LLVMGetFirstGlobal,
+    LLVMGetNamedFunction, LLVMGetNamedGlobal, LLVMGetNextFunction, LLVMGetNextGlobal,
+    LLVMInt32TypeInContext, LLVMModuleCreateWithNameInContext, LLVMValueAsMetadata,
 };
 use inkwell::llvm_sys::error::{LLVMDisposeErrorMessage, LLVMErrorRef, LLVMGetErrorMessage};
 use inkwell::llvm_sys::prelude::{
-    LLVMContextRef, LLVMDiagnosticInfoRef, LLVMMemoryBufferRef, LLVMModuleRef,
+    LLVMBuilderRef, LLVMContextRef, LLVMDiagnosticInfoRef, LLVMMemoryBufferRef, LLVMModuleRef,
 };
+use inkwell::llvm_sys::{LLVMDiagnosticSeverity, LLVMModuleFlagBehavior};
 
 use crate::fatal;
 use crate::gate::Gate;
+use crate::handles::{FunctionRef, VariableRef, c_name};
 
 /// Owns a context and the error messages LLVM reported in it.
 pub(crate) struct LlvmContext {
@@ -135,15 +139,120 @@ impl OwnedModule {
         OwnedModule(raw)
     }
 
+    /// An empty one.
+    pub(crate) fn empty(context: &LlvmContext, name: &str) -> OwnedModule {
+        let name = c_name(name);
+        // SAFETY: a live context and a C string; the module is ours.
+        unsafe {
+            OwnedModule::new(LLVMModuleCreateWithNameInContext(
+                name.as_ptr(),
+                context.raw(),
+            ))
+        }
+    }
+
+    /// For calls of LLVM.
     pub(crate) fn raw(&self) -> LLVMModuleRef {
         self.0
     }
+
+    /// Sets a flag, a number, of this module of `context`.
+    pub(crate) fn set_flag(&self, context: &LlvmContext, name: &str, value: u64) {
+        // SAFETY: live context and module; pointer and length describe `name`.
+        unsafe {
+            let constant = LLVMConstInt(LLVMInt32TypeInContext(context.raw()), value, 0);
+            LLVMAddModuleFlag(
+                self.0,
+                LLVMModuleFlagBehavior::LLVMModuleFlagBehaviorWarning,
+                name.as_ptr().cast(),
+                name.len(),
+                LLVMValueAsMetadata(constant),
+            );
+        }
+    }
+
+    /// Its functions.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = FunctionRef<'_>> {
+        // SAFETY: walks a list of a live module to its null end, here and below.
+        let mut next = unsafe { LLVMGetFirstFunction(self.0) };
+        std::iter::from_fn(move || {
+            if next.is_null() {
+                return None;
+            }
+            // SAFETY: a function of the module, which is borrowed.
+            unsafe {
+                let function = FunctionRef::of(next);
+                next = LLVMGetNextFunction(next);
+                Some(function)
+            }
+        })
+    }
+
+    /// Its variables.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = VariableRef<'_>> {
+        // SAFETY: see above.
+        let mut next = unsafe { LLVMGetFirstGlobal(self.0) };
+        std::iter::from_fn(move || {
+            if next.is_null() {
+                return None;
+            }
+            // SAFETY: a variable of the module, which is borrowed.
+            unsafe {
+                let variable = VariableRef::of(next);
+                next = LLVMGetNextGlobal(next);
+                Some(variable)
+            }
+        })
+    }
+
+    /// The function of that name.
+    pub(crate) fn function(&self, name: &str) -> Option<FunctionRef<'_>> {
+        spellings(name).find_map(|name| {
+            // SAFETY: a live module and a C string; null if there is none.
+            let raw = unsafe { LLVMGetNamedFunction(self.0, name.as_ptr()) };
+            // SAFETY: a function of the module, which is borrowed.
+            (!raw.is_null()).then(|| unsafe { FunctionRef::of(raw) })
+        })
+    }
+
+    /// The variable of that name.
+    pub(crate) fn variable(&self, name: &str) -> Option<VariableRef<'_>> {
+        spellings(name).find_map(|name| {
+            // SAFETY: a live module and a C string; null if there is none.
+            let raw = unsafe { LLVMGetNamedGlobal(self.0, name.as_ptr()) };
+            // SAFETY: a variable of the module, which is borrowed.
+            (!raw.is_null()).then(|| unsafe { VariableRef::of(raw) })
+        })
+    }
+}
+
+/// A name as modules may have it: for some calling conventions they begin with LLVM's escape
+/// byte.
+fn spellings(name: &str) -> impl Iterator<Item = CString> {
+    [c_name(name), c_name(&format!("\u{1}{name}"))].into_iter()
 }
 
 impl Drop for OwnedModule {
     fn drop(&mut self) {
         // SAFETY: owned since `new`.
         unsafe { LLVMDisposeModule(self.0) };
+    }
+}
+
+/// Owns a builder of instructions.
+pub(crate) struct Builder(pub(crate) LLVMBuilderRef);
+
+impl Builder {
+    pub(crate) fn new(context: &LlvmContext) -> Builder {
+        // SAFETY: a live context; the builder is ours.
+        Builder(unsafe { LLVMCreateBuilderInContext(context.raw()) })
+    }
+}
+
+impl Drop for Builder {
+    fn drop(&mut self) {
+        // SAFETY: made in `new`, disposed once.
+        unsafe { LLVMDisposeBuilder(self.0) };
     }
 }
 

@@ -14,15 +14,14 @@
 //!   a name that another module of the context has. No code depends on it, but text does; see
 //!   [`Desk::renames`].
 
-use inkwell::llvm_sys::prelude::LLVMModuleRef;
+use uruk_base::Tier;
 
 use crate::bitcode::Bitcode;
-use crate::compile::Tier;
-use crate::context::LlvmContext;
+use crate::context::{LlvmContext, OwnedModule};
 use crate::emit::Emitter;
 use crate::error::CodegenError;
-use crate::extract::AttributeKinds;
 use crate::opened::Opened;
+use crate::source::AttributeKinds;
 use crate::warm;
 
 /// Bytes of bitcode up to which a module is read at shared desks: reading it again takes no
@@ -80,7 +79,7 @@ impl Desk {
     pub(crate) fn new(shared: bool) -> Result<Desk, CodegenError> {
         let emitter = warm::emitter(Tier::Baseline)?;
         let context = LlvmContext::new();
-        let kinds = AttributeKinds::new(context.raw());
+        let kinds = AttributeKinds::new();
         Ok(Desk {
             open: Vec::new(),
             emitters: [Some(emitter), None, None],
@@ -177,14 +176,14 @@ impl Desk {
     }
 
     /// Gives a fresh module the target's triple and layout.
-    pub(crate) fn prepare(&self, module: LLVMModuleRef) {
+    pub(crate) fn prepare(&self, module: &OwnedModule) {
         if let Some(emitter) = &self.emitters[0] {
             emitter.prepare(module);
         }
     }
 
     /// Runs passes on a module that will not be emitted; LLVM's word if they fail.
-    pub(crate) fn run_passes(&self, module: LLVMModuleRef, passes: &str) -> Result<(), String> {
+    pub(crate) fn run_passes(&self, module: &mut OwnedModule, passes: &str) -> Result<(), String> {
         match &self.emitters[0] {
             Some(emitter) => emitter.run_passes(module, passes),
             None => Ok(()),

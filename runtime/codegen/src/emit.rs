@@ -7,7 +7,6 @@
 use std::sync::Once;
 
 use inkwell::llvm_sys::core::LLVMSetTarget;
-use inkwell::llvm_sys::prelude::LLVMModuleRef;
 use inkwell::llvm_sys::target::{
     LLVM_InitializeNativeAsmParser, LLVM_InitializeNativeAsmPrinter, LLVM_InitializeNativeTarget,
     LLVMDisposeTargetData, LLVMSetModuleDataLayout, LLVMTargetDataRef,
@@ -22,12 +21,13 @@ use inkwell::llvm_sys::transforms::pass_builder::{
     LLVMRunPasses,
 };
 
-use crate::compile::Tier;
-use crate::context::{take_error, take_message};
+use uruk_base::Tier;
+
+use crate::context::{OwnedModule, take_error, take_message};
 use crate::error::CodegenError;
 use crate::gate::Gate;
+use crate::handles::c_name;
 use crate::pipeline::Pipeline;
-use crate::reader::c_name;
 
 const TRIPLE: &std::ffi::CStr = c"x86_64-unknown-linux-gnu";
 
@@ -110,7 +110,8 @@ unsafe impl Send for Emitter {}
 
 impl Emitter {
     pub(crate) fn new(machine: Machine) -> Result<Emitter, CodegenError> {
-        let Some(pipeline) = Pipeline::new(machine.raw) else {
+        // SAFETY: a live machine, which the emitter drops after the pipeline.
+        let Some(pipeline) = (unsafe { Pipeline::new(machine.raw) }) else {
             return Err(CodegenError::NoTarget {
                 message: String::from("it emits no objects"),
             });
@@ -124,16 +125,20 @@ impl Emitter {
     }
 
     /// Gives a fresh module the machine's triple and layout.
-    pub(crate) fn prepare(&self, module: LLVMModuleRef) {
+    pub(crate) fn prepare(&self, module: &OwnedModule) {
         // SAFETY: a live module; both are copied.
         unsafe {
-            LLVMSetTarget(module, TRIPLE.as_ptr());
-            LLVMSetModuleDataLayout(module, self.machine.layout);
+            LLVMSetTarget(module.raw(), TRIPLE.as_ptr());
+            LLVMSetModuleDataLayout(module.raw(), self.machine.layout);
         }
     }
 
     /// Runs a textual pipeline.
-    pub(crate) fn run_passes(&self, module: LLVMModuleRef, pipeline: &str) -> Result<(), String> {
+    pub(crate) fn run_passes(
+        &self,
+        module: &mut OwnedModule,
+        pipeline: &str,
+    ) -> Result<(), String> {
         let pipeline = c_name(pipeline);
         // SAFETY: live module and machine; options are created and disposed here.
         let error = unsafe {
@@ -143,7 +148,7 @@ impl Emitter {
             // A section for static linkers, made of entry counts; the streamer that is
             // kept does not forget the entries of the module before.
             LLVMPassBuilderOptionsSetCallGraphProfile(options, 0);
-            let error = LLVMRunPasses(module, pipeline.as_ptr(), self.machine.raw, options);
+            let error = LLVMRunPasses(module.raw(), pipeline.as_ptr(), self.machine.raw, options);
             LLVMDisposePassBuilderOptions(options);
             error
         };
@@ -156,7 +161,8 @@ impl Emitter {
     /// After a module with assembly: `MCContext::reset` keeps the table of local labels
     /// (`1:`), whose symbols it frees.
     pub(crate) fn renew(&mut self) -> bool {
-        let Some(fresh) = Pipeline::new(self.machine.raw) else {
+        // SAFETY: as in `new`.
+        let Some(fresh) = (unsafe { Pipeline::new(self.machine.raw) }) else {
             return false;
         };
         self.pipeline = fresh;
@@ -165,9 +171,9 @@ impl Emitter {
 
     /// Emits a module to a relocatable object. `gate` is that of the module's context; once
     /// it is cancelled the object is of no use.
-    pub(crate) fn emit(&mut self, gate: &Gate, module: LLVMModuleRef) -> Vec<u8> {
-        // SAFETY: a live module, as for the pipeline.
-        unsafe { gate.emitting(module, || self.pipeline.emit(module)) }
+    pub(crate) fn emit(&mut self, gate: &Gate, module: &mut OwnedModule) -> Vec<u8> {
+        // SAFETY: a live module of the gate's context, which is ours alone, as the pipeline wants.
+        unsafe { gate.emitting(module.raw(), || self.pipeline.emit(module.raw())) }
     }
 }
 

@@ -53,6 +53,14 @@ pub enum CodegenError {
         /// LLVM's message.
         message: String,
     },
+    /// What was to be compiled, or asked about, is no function.
+    #[error("{module}: symbol {number} is no function")]
+    NoFunction {
+        /// Name of the input.
+        module: String,
+        /// Number of the symbol, which may be one the module does not have.
+        number: u32,
+    },
     /// The embedder's transform failed, or left what is no valid IR.
     #[error("{module}: `{unit}`: its transform: {message}")]
     Transform {
@@ -115,5 +123,19 @@ impl CodegenError {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         matches!(self, CodegenError::Cancelled { .. })
+    }
+}
+
+/// Why work on a unit was not done.
+pub(crate) enum Stop {
+    /// LLVM's message.
+    Failed(String),
+    /// Nobody wants it.
+    Cancelled,
+}
+
+impl From<String> for Stop {
+    fn from(message: String) -> Stop {
+        Stop::Failed(message)
     }
 }

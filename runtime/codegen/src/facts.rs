@@ -17,7 +17,7 @@
 //! # How
 //! A [`FactStore`] belongs to one module under one plan. Summaries are plain data, so
 //! that they outlive contexts and are shared by readers. `infer` fills the store before
-//! a function is compiled; declarations get what is there ([`Extraction::know`]).
+//! a function is compiled; declarations get what is there ([`Copying::know`]).
 //!
 //! An argument that no instruction of the callee mentions is *dead*: callers pass
 //! poison, and need not compute it.
@@ -33,17 +33,15 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use inkwell::llvm_sys::core::{
     LLVMAddAttributeAtIndex, LLVMCreateEnumAttribute, LLVMGetCalledFunctionType,
-    LLVMGetCalledValue, LLVMGetEnumAttributeKindForName, LLVMGetFirstUse, LLVMGetInstructionOpcode,
-    LLVMGetNextUse, LLVMGetNumArgOperands, LLVMGetOperand, LLVMGetPoison, LLVMGetUser,
-    LLVMGlobalGetValueType, LLVMIsAInstruction, LLVMRemoveCallSiteEnumAttribute,
-    LLVMRemoveEnumAttributeAtIndex, LLVMSetOperand, LLVMTypeOf,
+    LLVMGetEnumAttributeKindForName, LLVMGetNumArgOperands, LLVMGetOperand, LLVMGetPoison,
+    LLVMGlobalGetValueType, LLVMRemoveCallSiteEnumAttribute, LLVMRemoveEnumAttributeAtIndex,
+    LLVMSetOperand, LLVMTypeOf,
 };
-use inkwell::llvm_sys::prelude::LLVMValueRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 use uruk_base::locks::{Mutex, MutexGuard};
 
-use crate::body::is_call;
-use crate::extract::Extraction;
+use crate::copying::Copying;
+use crate::handles::{FunctionRef, InstructionRef, ValueRef};
 use crate::summary::SymbolId;
 
 pub(crate) use infer::infer;
@@ -256,17 +254,17 @@ impl FactStore {
     }
 }
 
-impl Extraction<'_> {
+impl<'r> Copying<'r> {
     /// Gives `new`, the declaration of the bound function `id`, what is known of it.
-    pub(crate) fn know(&mut self, id: SymbolId, new: LLVMValueRef) {
+    pub(crate) fn know(&mut self, id: SymbolId, new: FunctionRef<'r>) {
         let Some(store) = self.how.facts.store() else {
             return;
         };
-        let Some(summary) = store.look_up(id, &mut self.facts) else {
+        let Some(summary) = store.look_up(id, &mut self.contents.facts) else {
             return;
         };
         let kinds = kinds();
-        let context = self.reader.context().raw();
+        let context = self.source.reader.context().raw();
         for fact in &summary.facts {
             if kinds.read_write.contains(&fact.kind) {
                 remove(new, fact.place, &kinds.read_write);
@@ -275,7 +273,7 @@ impl Extraction<'_> {
             // that LLVM made for this place. One of the same kind is replaced.
             unsafe {
                 let attribute = LLVMCreateEnumAttribute(context, fact.kind, fact.value);
-                LLVMAddAttributeAtIndex(new, fact.place, attribute);
+                LLVMAddAttributeAtIndex(new.raw(), fact.place, attribute);
             }
         }
         if !summary.dead.is_empty() {
@@ -294,6 +292,7 @@ impl Extraction<'_> {
                     // SAFETY: a live call; the parameter is below the count of its
                     // arguments, and poison is of the argument's type.
                     unsafe {
+                        let call = call.raw();
                         if parameter >= LLVMGetNumArgOperands(call) {
                             continue;
                         }
@@ -309,31 +308,23 @@ impl Extraction<'_> {
     }
 }
 
-fn remove(function: LLVMValueRef, place: u32, kinds: &[u32]) {
+fn remove(function: FunctionRef<'_>, place: u32, kinds: &[u32]) {
     for &kind in kinds {
         // SAFETY: a live function; an attribute that is not there is no matter.
-        unsafe { LLVMRemoveEnumAttributeAtIndex(function, place, kind) };
+        unsafe { LLVMRemoveEnumAttributeAtIndex(function.raw(), place, kind) };
     }
 }
 
 /// The direct calls of `function` with its own type.
-fn calls_of(function: LLVMValueRef) -> Vec<LLVMValueRef> {
+fn calls_of(function: FunctionRef<'_>) -> Vec<InstructionRef<'_>> {
     let mut calls = Vec::new();
-    // SAFETY: walks the use list of a live function; calls are asked as such.
-    unsafe {
-        let ty = LLVMGlobalGetValueType(function);
-        let mut item = LLVMGetFirstUse(function);
-        while !item.is_null() {
-            let user = LLVMGetUser(item);
-            if !LLVMIsAInstruction(user).is_null()
-                && is_call(LLVMGetInstructionOpcode(user))
-                && LLVMGetCalledValue(user) == function
-                && LLVMGetCalledFunctionType(user) == ty
-                && !calls.contains(&user)
-            {
-                calls.push(user);
-            }
-            item = LLVMGetNextUse(item);
+    for call in function.users().filter_map(ValueRef::as_instruction) {
+        // SAFETY: a live function; calls are asked as such.
+        let fits = || unsafe {
+            LLVMGetCalledFunctionType(call.raw()) == LLVMGlobalGetValueType(function.raw())
+        };
+        if call.callee() == Some(*function) && fits() && !calls.contains(&call) {
+            calls.push(call);
         }
     }
     calls

@@ -26,7 +26,7 @@ use std::sync::{Once, Weak};
 
 use inkwell::llvm_sys::error_handling::LLVMInstallFatalErrorHandler;
 
-use crate::pool::Ledger;
+use crate::ledger::Ledger;
 
 type Handler = Box<dyn FnOnce(&str)>;
 

@@ -13,24 +13,27 @@ use std::sync::Arc;
 
 use inkwell::llvm_sys::bit_reader::LLVMParseBitcodeInContext2;
 use inkwell::llvm_sys::core::{
-    LLVMAddGlobal, LLVMGetAlignment, LLVMGetInitializer, LLVMGetLinkage, LLVMGetNamedFunction,
-    LLVMGetNamedGlobal, LLVMGetUnnamedAddress, LLVMGetValueKind, LLVMGlobalGetValueType,
-    LLVMIsGlobalConstant, LLVMIsThreadLocal, LLVMSetAlignment, LLVMSetGlobalConstant,
-    LLVMSetLinkage, LLVMSetThreadLocalMode, LLVMSetUnnamedAddress,
+    LLVMGetLinkage, LLVMGetUnnamedAddress, LLVMIsGlobalConstant, LLVMIsThreadLocal,
+    LLVMSetGlobalConstant, LLVMSetLinkage, LLVMSetThreadLocalMode, LLVMSetUnnamedAddress,
 };
 use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMValueRef};
-use inkwell::llvm_sys::{LLVMLinkage, LLVMThreadLocalMode, LLVMValueKind};
+use inkwell::llvm_sys::{LLVMLinkage, LLVMThreadLocalMode};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::candidates::{TINY_KEPT, Wanted};
-use crate::compile::{Compile, Tier};
+use uruk_base::Tier;
+
+use crate::candidates::Wanted;
+use crate::compile::Compile;
 use crate::context::{Buffer, OwnedModule};
+use crate::copying::Copying;
 use crate::error::CodegenError;
-use crate::extract::Extraction;
-use crate::globals::mark_dso_local;
+use crate::globals::{copy_alignment, mark_dso_local};
+use crate::handles::{FunctionRef, ValueRef, VariableRef, c_name};
 use crate::parcel::Parcel;
 use crate::plan::ModulePlan;
-use crate::reader::{Reader, c_name, value_name};
+use crate::planning::Planning;
+use crate::reader::Reader;
+use crate::source::Source;
 use crate::summary::{Kind, SymbolId};
 use crate::survey::scan;
 
@@ -54,8 +57,18 @@ pub(crate) struct Foreign {
 }
 
 struct Parsed {
+    /// Of the module beside it.
     function: LLVMValueRef,
     _module: OwnedModule,
+}
+
+impl Foreign {
+    /// The function of a parcel, if that was parsed.
+    pub(crate) fn function(&self, parcel: &Parcel) -> Option<FunctionRef<'_>> {
+        let parsed = self.parsed.get(&parcel.number)?;
+        // SAFETY: a function of a module that is kept as long.
+        Some(unsafe { FunctionRef::of(parsed.function) })
+    }
 }
 
 impl Reader {
@@ -76,9 +89,8 @@ impl Reader {
         self.watched(how, |reader| {
             reader.stock(plan, Wanted::CalleesOf(function), how);
             reader.proceed("callees")?;
-            let mut extraction = Extraction::new(reader, plan, "callees", how)?;
-            let root = reader.table().values[function.index()];
-            extraction.wanted(root)
+            let root = reader.function(function)?;
+            Planning::new(Source { reader, plan }, how).wanted(root)
         })
     }
 
@@ -119,7 +131,7 @@ impl Reader {
         }
         // SAFETY: a fresh module, ours.
         let module = unsafe { OwnedModule::new(module) };
-        let function = named(module.raw(), parcel.name())?;
+        let function = module.function(parcel.name())?.raw();
         Some(Parsed {
             function,
             _module: module,
@@ -127,27 +139,29 @@ impl Reader {
     }
 }
 
-impl Extraction<'_> {
-    fn wanted(&mut self, root: LLVMValueRef) -> Result<Vec<SymbolId>, CodegenError> {
+impl<'r> Planning<'r> {
+    fn wanted(&mut self, root: FunctionRef<'r>) -> Result<Vec<SymbolId>, CodegenError> {
         self.read_bodies(root)?;
         let mut wanted = Vec::new();
         let mut seen = FxHashSet::default();
-        seen.insert(root);
+        seen.insert(*root);
         let mut bodies = VecDeque::from([root]);
         while let Some(body) = bodies.pop_front() {
             for callee in scan(body).callees {
-                let callee = self.reader.library().home(callee).unwrap_or(callee);
+                let callee = self.source.reader.home(callee).unwrap_or(callee);
                 if !seen.insert(callee) {
                     continue;
                 }
-                if self.is_inline_body(callee) {
-                    bodies.extend(self.read_bodies(callee).is_ok().then_some(callee));
-                } else if let Some(old) = self.candidate(callee) {
-                    if old == callee || seen.insert(old) {
-                        bodies.extend(self.body_in_sight(old));
+                match (callee.as_function(), self.source.candidate(callee)) {
+                    (Some(inline), _) if self.source.is_inline_body(callee) => {
+                        bodies.extend(self.read_bodies(inline).is_ok().then_some(inline));
                     }
-                } else {
-                    wanted.extend(self.other_modules(callee));
+                    (_, Some(old)) => {
+                        if *old == callee || seen.insert(*old) {
+                            bodies.extend(self.body_in_sight(old));
+                        }
+                    }
+                    (_, None) => wanted.extend(self.other_modules(callee)),
                 }
             }
         }
@@ -155,143 +169,117 @@ impl Extraction<'_> {
     }
 
     /// The body of a candidate as units get it.
-    fn body_in_sight(&mut self, old: LLVMValueRef) -> Option<LLVMValueRef> {
-        let id = self.reader.table().index[&old];
+    fn body_in_sight(&mut self, old: FunctionRef<'r>) -> Option<FunctionRef<'r>> {
+        let id = self.source.id(*old)?;
         if self.how.profiles.contains_key(&id) {
             return self.read_bodies(old).is_ok().then_some(old);
         }
-        let entry = self.reader.library().entry(self.plan, id)?;
-        (entry.instructions <= self.most_kept()).then_some(entry.function)
+        let entry = self.source.reader.library().entry(self.source.plan, id)?;
+        (entry.instructions <= self.most_kept()).then(|| entry.function())
     }
 
     /// The symbol of `callee`, if its definition is not this module's.
-    fn other_modules(&self, callee: LLVMValueRef) -> Option<SymbolId> {
-        let id = self.resolve(callee)?;
-        let info = &self.reader.summary().symbols[id.index()];
+    fn other_modules(&self, callee: ValueRef<'r>) -> Option<SymbolId> {
+        let id = self.source.resolve(callee)?;
+        let info = self.source.info(id);
         let function = matches!(info.kind, Kind::Function | Kind::Alias { .. });
-        let elsewhere = !self.plan.import(id).defined && !info.name.starts_with("llvm.");
+        let elsewhere = !self.source.plan.import(id).defined && !info.name.starts_with("llvm.");
         (function && elsewhere).then_some(id)
     }
+}
 
-    /// Defines the functions that are offered, as far as the budget goes.
-    pub(crate) fn add_offers(&mut self, budget: &mut u32) -> Result<(), CodegenError> {
-        let reader = self.reader;
-        let values = &reader.table().values;
-        for (index, offer) in Arc::clone(&self.how.offers).iter().enumerate() {
-            let parcel = &offer.parcel;
-            let Some(parsed) = reader.foreign().parsed.get(&parcel.number) else {
-                continue;
-            };
-            let symbols = offer.symbols.iter().map(|id| values[id.index()]);
-            if parcel.instructions > self.most_kept()
-                || symbols
-                    .clone()
-                    .any(|own| self.with_labels.contains_key(&own))
-                || named(self.module.raw(), parcel.name()).is_some()
-            {
-                continue;
-            }
-            if parcel.instructions > TINY_KEPT {
-                match budget.checked_sub(parcel.instructions) {
-                    Some(left) => *budget = left,
-                    None => continue,
-                }
-            }
-            let old = parsed.function;
-            self.bodies_read.insert(old);
-            let linkage = LLVMLinkage::LLVMAvailableExternallyLinkage;
-            let new = self.define_function(old, parcel.name(), linkage)?;
-            for known in symbols.chain([old]) {
-                self.values.insert(known, new);
-                self.with_labels.insert(known, new);
-            }
-            self.pending.push_back((old, new));
-            self.kept.push(new);
-            self.candidate_instructions += parcel.instructions;
-            self.taken.push(index);
+/// The function that is offered for an address seen at run time.
+pub(crate) fn offered<'r>(
+    source: Source<'r>,
+    how: &Compile,
+    address: u64,
+) -> Option<FunctionRef<'r>> {
+    let &index = how.offered_targets.get(&address)?;
+    source
+        .reader
+        .foreign()
+        .function(&how.offers.get(index)?.parcel)
+}
+
+impl<'r> Copying<'r> {
+    /// Defines a function that is offered, by its place.
+    pub(crate) fn define_offered(
+        &mut self,
+        index: usize,
+        old: FunctionRef<'r>,
+    ) -> Result<(), CodegenError> {
+        let Some(offer) = self.how.offers.get(index) else {
+            return Ok(());
+        };
+        let linkage = LLVMLinkage::LLVMAvailableExternallyLinkage;
+        let new = self.define_function(old, offer.parcel.name(), linkage)?;
+        let symbols = offer.symbols.iter().map(|&id| self.source.value(id));
+        for known in symbols.chain([*old]).collect::<Vec<_>>() {
+            self.stands_for(known, new);
         }
+        self.pending.push_back((old, new));
+        self.contents.kept.push(new.name());
+        self.contents.candidate_instructions += offer.parcel.instructions;
+        self.contents.taken.push(index);
         Ok(())
     }
 
     /// The global of the unit with that name, where one from another module may have it.
-    pub(crate) fn shared(&self, name: &str) -> Option<LLVMValueRef> {
-        match self.taken.is_empty() {
+    pub(crate) fn shared(&self, name: &str) -> Option<ValueRef<'r>> {
+        match self.contents.taken.is_empty() {
             true => None,
-            false => named(self.module.raw(), name),
+            false => named(self.module, name),
         }
-    }
-
-    /// The function that is offered for an address seen at run time.
-    pub(crate) fn offered(&self, address: u64) -> Option<LLVMValueRef> {
-        let &index = self.how.offered_targets.get(&address)?;
-        let number = self.how.offers.get(index)?.parcel.number;
-        let parsed = self.reader.foreign().parsed.get(&number)?;
-        Some(parsed.function)
     }
 
     /// What a parcel means by one of its globals.
-    pub(crate) fn map_foreign(&mut self, old: LLVMValueRef) -> LLVMValueRef {
-        let name = value_name(old);
-        if let Some(known) = named(self.module.raw(), &name) {
+    pub(crate) fn map_foreign(&mut self, old: ValueRef<'r>) -> ValueRef<'r> {
+        let name = old.name();
+        if let Some(known) = named(self.module, &name) {
             return known;
         }
-        // SAFETY: a live global, here and below.
-        let function = unsafe { LLVMGetValueKind(old) } == LLVMValueKind::LLVMFunctionValueKind;
-        let new = match function {
-            true => self.declare_function(old, &name, true),
-            false => self.declare_foreign_data(old, &name),
+        let new = match (old.as_function(), old.as_variable()) {
+            (None, Some(variable)) => *self.declare_foreign_data(variable, &name),
+            _ => *self.declare_function(old, &name, true),
         };
-        // SAFETY: see above; a declaration of ours.
+        // SAFETY: a live global; a declaration of ours.
         unsafe {
-            if LLVMGetLinkage(old) == LLVMLinkage::LLVMExternalWeakLinkage {
-                LLVMSetLinkage(new, LLVMLinkage::LLVMExternalWeakLinkage);
+            if LLVMGetLinkage(old.raw()) == LLVMLinkage::LLVMExternalWeakLinkage {
+                LLVMSetLinkage(new.raw(), LLVMLinkage::LLVMExternalWeakLinkage);
             }
         }
         new
     }
 
-    fn declare_foreign_data(&mut self, old: LLVMValueRef, name: &str) -> LLVMValueRef {
-        let c = c_name(name);
-        let near = self.taken.iter().any(|&index| {
+    fn declare_foreign_data(&mut self, old: VariableRef<'r>, name: &str) -> VariableRef<'r> {
+        let near = self.contents.taken.iter().any(|&index| {
             let parcel = &self.how.offers[index].parcel;
             parcel.is_near(name)
         });
-        // SAFETY: live module, live variable and its own type and properties.
-        unsafe {
-            let ty = LLVMGlobalGetValueType(old);
-            let new = LLVMAddGlobal(self.module.raw(), ty, c.as_ptr());
-            LLVMSetGlobalConstant(new, LLVMIsGlobalConstant(old));
-            LLVMSetUnnamedAddress(new, LLVMGetUnnamedAddress(old));
-            let align = LLVMGetAlignment(old);
-            if align != 0 {
-                LLVMSetAlignment(new, align);
-            }
-            if LLVMIsThreadLocal(old) != 0 {
-                LLVMSetThreadLocalMode(new, LLVMThreadLocalMode::LLVMGeneralDynamicTLSModel);
-            } else if near {
-                mark_dso_local(new);
-            }
-            if !LLVMGetInitializer(old).is_null() {
-                self.constants.push((old, new));
-            }
-            new
+        let new = self.declare_like(*old, name);
+        // SAFETY: live variables of one type.
+        let thread_local = unsafe {
+            LLVMSetGlobalConstant(new.raw(), LLVMIsGlobalConstant(old.raw()));
+            LLVMSetUnnamedAddress(new.raw(), LLVMGetUnnamedAddress(old.raw()));
+            LLVMIsThreadLocal(old.raw()) != 0
+        };
+        copy_alignment(*old, *new);
+        if thread_local {
+            let general = LLVMThreadLocalMode::LLVMGeneralDynamicTLSModel;
+            // SAFETY: a variable of ours.
+            unsafe { LLVMSetThreadLocalMode(new.raw(), general) };
+        } else if near {
+            mark_dso_local(*new);
         }
+        if old.initializer().is_some() {
+            self.constants.push((old, new));
+        }
+        new
     }
 }
 
 /// The function or variable of that name.
-fn named(module: LLVMModuleRef, name: &str) -> Option<LLVMValueRef> {
-    // For some calling conventions names begin with LLVM's escape byte.
-    [c_name(name), c_name(&format!("\u{1}{name}"))]
-        .iter()
-        .find_map(|name| {
-            // SAFETY: a live module and C strings; null if there is none.
-            let (function, variable) = unsafe {
-                (
-                    LLVMGetNamedFunction(module, name.as_ptr()),
-                    LLVMGetNamedGlobal(module, name.as_ptr()),
-                )
-            };
-            [function, variable].into_iter().find(|it| !it.is_null())
-        })
+fn named<'m>(module: &'m OwnedModule, name: &str) -> Option<ValueRef<'m>> {
+    let function = module.function(name).map(|function| *function);
+    function.or_else(|| Some(*module.variable(name)?))
 }

@@ -4,8 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use uruk_base::Tier;
+
 use crate::bitcode::Bitcode;
-use crate::compile::{Compile, Compiled, Counters, Tier};
+use crate::compile::{Compile, Compiled, Counters};
 use crate::plan::{Access, Import, ModulePlan};
 use crate::profile::{Profile, Site};
 use crate::reader::Reader;

@@ -60,8 +60,8 @@ pub(crate) const LARGE: u32 = 400;
 struct Table {
     destroy: extern "C" fn(*const Gate),
     delete: extern "C" fn(*const Gate),
-    should_run: extern "C" fn(*const Gate, *const u8, usize, *const u8, usize) -> bool,
-    is_enabled: extern "C" fn(*const Gate) -> bool,
+    should_run: unsafe extern "C" fn(*const Gate, *const u8, usize, *const u8, usize) -> bool,
+    is_enabled: unsafe extern "C" fn(*const Gate) -> bool,
 }
 
 /// A table with what comes before the address point.
@@ -158,14 +158,16 @@ impl Gate {
 
 extern "C" fn never(_: *const Gate) {}
 
-extern "C" fn should_run(
+/// # Safety
+/// The gate is alive: LLVM passes that of the context, which is while its context is.
+unsafe extern "C" fn should_run(
     gate: *const Gate,
     _pass: *const u8,
     _pass_length: usize,
     _unit: *const u8,
     _unit_length: usize,
 ) -> bool {
-    // SAFETY: the gate of the context, which is alive while its context is.
+    // SAFETY: by the caller's promise.
     let gate = unsafe { &*gate };
     let emitted = gate.emitted.get();
     if !gate.look() {
@@ -196,8 +198,10 @@ unsafe fn withhold(module: LLVMModuleRef) {
     }
 }
 
-extern "C" fn is_enabled(gate: *const Gate) -> bool {
-    // SAFETY: as above.
+/// # Safety
+/// As [`should_run`].
+unsafe extern "C" fn is_enabled(gate: *const Gate) -> bool {
+    // SAFETY: by the caller's promise.
     let gate = unsafe { &*gate };
     gate.enabled.get()
 }

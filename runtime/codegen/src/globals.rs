@@ -3,44 +3,41 @@
 
 use inkwell::llvm_sys::comdat::LLVMSetComdat;
 use inkwell::llvm_sys::core::{
-    LLVMAddAlias2, LLVMAddAttributeAtIndex, LLVMAddFunction, LLVMAddGlobal, LLVMAliasGetAliasee,
-    LLVMConstArray2, LLVMCountParams, LLVMGetAlignment, LLVMGetAttributeCountAtIndex,
-    LLVMGetAttributesAtIndex, LLVMGetEnumAttributeKind, LLVMGetFunctionCallConv, LLVMGetGC,
-    LLVMGetInitializer, LLVMGetIntrinsicID, LLVMGetLinkage, LLVMGetModuleInlineAsm, LLVMGetSection,
-    LLVMGetThreadLocalMode, LLVMGetUnnamedAddress, LLVMGetValueKind, LLVMGlobalGetValueType,
-    LLVMIsExternallyInitialized, LLVMIsGlobalConstant, LLVMIsStringAttribute, LLVMSetAlignment,
-    LLVMSetExternallyInitialized, LLVMSetFunctionCallConv, LLVMSetGC, LLVMSetGlobalConstant,
-    LLVMSetInitializer, LLVMSetLinkage, LLVMSetModuleInlineAsm2, LLVMSetSection,
-    LLVMSetThreadLocalMode, LLVMSetUnnamedAddress, LLVMSetVisibility, LLVMTypeOf,
+    LLVMAddAlias2, LLVMAddAttributeAtIndex, LLVMAddFunction, LLVMAddGlobal, LLVMConstArray2,
+    LLVMCountParams, LLVMGetAlignment, LLVMGetAttributeCountAtIndex, LLVMGetAttributesAtIndex,
+    LLVMGetEnumAttributeKind, LLVMGetFunctionCallConv, LLVMGetGC, LLVMGetLinkage,
+    LLVMGetModuleInlineAsm, LLVMGetSection, LLVMGetThreadLocalMode, LLVMGetUnnamedAddress,
+    LLVMGlobalGetValueType, LLVMIsExternallyInitialized, LLVMIsGlobalConstant,
+    LLVMIsStringAttribute, LLVMSetAlignment, LLVMSetExternallyInitialized, LLVMSetFunctionCallConv,
+    LLVMSetGC, LLVMSetGlobalConstant, LLVMSetInitializer, LLVMSetLinkage, LLVMSetModuleInlineAsm2,
+    LLVMSetSection, LLVMSetThreadLocalMode, LLVMSetUnnamedAddress, LLVMSetVisibility, LLVMTypeOf,
 };
-use inkwell::llvm_sys::prelude::{LLVMAttributeRef, LLVMValueRef};
+use inkwell::llvm_sys::prelude::LLVMAttributeRef;
 use inkwell::llvm_sys::{
-    LLVMAttributeFunctionIndex, LLVMLinkage, LLVMThreadLocalMode, LLVMValueKind, LLVMVisibility,
+    LLVMAttributeFunctionIndex, LLVMLinkage, LLVMThreadLocalMode, LLVMVisibility,
 };
 
 use crate::constant::is_small;
+use crate::copying::Copying;
 use crate::error::CodegenError;
-use crate::extract::{Extraction, has_function_attribute};
+use crate::handles::{FunctionRef, ValueRef, VariableRef, c_name};
 use crate::instrument::remove_patchable;
 use crate::plan::Access;
-use crate::reader::{Verify, c_name, value_name};
+use crate::reader::Verify;
 use crate::summary::{Kind, Linkage, Placement, SymbolId};
 
 /// Operands of a constant that is shown to the optimizer. Larger tables are rarely
 /// indexed by constants, and each operand costs about as much as an instruction.
 const CONSTANT_OPERANDS: u32 = 512;
 
-impl Extraction<'_> {
+impl<'r> Copying<'r> {
     /// The copy's name for a global of the reader's module.
-    pub(crate) fn map_global(&mut self, old: LLVMValueRef) -> Result<LLVMValueRef, CodegenError> {
+    pub(crate) fn map_global(&mut self, old: ValueRef<'r>) -> Result<ValueRef<'r>, CodegenError> {
         if let Some(&new) = self.values.get(&old) {
             return Ok(new);
         }
-        let new = match (
-            self.reader.table().index.get(&old),
-            self.reader.library().home(old),
-        ) {
-            (Some(&id), _) => self.import(id, old)?,
+        let new = match (self.source.id(old), self.source.reader.home(old)) {
+            (Some(id), _) => self.import(id, old)?,
             (None, Some(home)) => self.map_global(home)?,
             // Of another module; or an intrinsic: reading a body can add some to the
             // module (upgrades of old ones), and so can passes.
@@ -50,116 +47,130 @@ impl Extraction<'_> {
         Ok(new)
     }
 
-    fn import(&mut self, id: SymbolId, old: LLVMValueRef) -> Result<LLVMValueRef, CodegenError> {
-        let info = &self.reader.summary().symbols[id.index()];
-        let import = self.plan.import(id);
-        if let Placement::WithFunction(owner) = info.placement {
-            return self.copy_table(old, owner);
+    fn import(&mut self, id: SymbolId, old: ValueRef<'r>) -> Result<ValueRef<'r>, CodegenError> {
+        if let (Placement::WithFunction(owner), Some(table)) =
+            (self.source.info(id).placement, old.as_variable())
+        {
+            return self.copy_table(table, owner);
         }
         // Two declarations have two addresses, as far as the optimizer knows.
-        if self.optimizes() && matches!(info.kind, Kind::Alias { .. }) && self.is_ours(id, 0) {
-            self.facts.insert(id);
-            // SAFETY: a live alias.
-            return self.map_constant(unsafe { LLVMAliasGetAliasee(old) });
+        if self.optimizes()
+            && let Some(aliasee) = old.aliasee()
+            && self.is_ours(id, 0)
+        {
+            self.contents.facts.insert(id);
+            return self.map_constant(aliasee);
         }
         let kind = self.effective_kind(id, 0);
         if kind == Kind::Function || matches!(kind, Kind::Ifunc { .. }) {
-            let matrix = info.name.starts_with("llvm.matrix.");
-            self.has_matrices |= matrix;
-            self.needs_passes |= matrix || info.name.starts_with("llvm.coro.");
-            if self.optimizes() && import.defined {
-                self.facts.insert(id);
-            }
-            // What is said of a definition that was replaced is said of no other.
-            let promises = self.optimizes() && !import.replaced;
-            if let Some(known) = self.shared(&import.name) {
-                return Ok(known);
-            }
-            let new = self.declare_function(old, &import.name, promises);
-            if self.optimizes() && import.defined {
-                self.know(id, new);
-            }
-            if info.linkage == Linkage::DeclaredWeak {
-                // SAFETY: a declaration of ours.
-                unsafe { LLVMSetLinkage(new, LLVMLinkage::LLVMExternalWeakLinkage) };
-            }
-            return Ok(new);
+            return Ok(self.import_function(id, old));
         }
-        if let Some(known) = self.shared(&import.name) {
+        if let Some(known) = self.shared(&self.source.plan.import(id).name) {
             return Ok(known);
         }
-        let name = c_name(&import.name);
-        // SAFETY: live module and type.
-        let new = unsafe {
-            LLVMAddGlobal(
-                self.module.raw(),
-                LLVMGlobalGetValueType(old),
-                name.as_ptr(),
-            )
-        };
+        Ok(*self.import_data(id, old, kind))
+    }
+
+    /// Declares what is called.
+    fn import_function(&mut self, id: SymbolId, old: ValueRef<'r>) -> ValueRef<'r> {
+        let (info, import) = (self.source.info(id), self.source.plan.import(id));
+        let matrix = info.name.starts_with("llvm.matrix.");
+        self.contents.has_matrices |= matrix;
+        self.contents.needs_passes |= matrix || info.name.starts_with("llvm.coro.");
+        if self.optimizes() && import.defined {
+            self.contents.facts.insert(id);
+        }
+        // What is said of a definition that was replaced is said of no other.
+        let promises = self.optimizes() && !import.replaced;
+        if let Some(known) = self.shared(&import.name) {
+            return known;
+        }
+        let new = self.declare_function(old, &import.name, promises);
+        if self.optimizes() && import.defined {
+            self.know(id, new);
+        }
+        if info.linkage == Linkage::DeclaredWeak {
+            // SAFETY: a declaration of ours.
+            unsafe { LLVMSetLinkage(new.raw(), LLVMLinkage::LLVMExternalWeakLinkage) };
+        }
+        *new
+    }
+
+    /// Declares what is not called.
+    fn import_data(&mut self, id: SymbolId, old: ValueRef<'r>, kind: Kind) -> VariableRef<'r> {
+        let (info, import) = (self.source.info(id), self.source.plan.import(id));
+        let new = self.declare_like(old, &import.name);
         if kind == Kind::ThreadLocal {
             // SAFETY: a variable of ours. The model of the declaration must be the
             // general one: the variable lives in a module made at run time.
             unsafe {
-                LLVMSetThreadLocalMode(new, LLVMThreadLocalMode::LLVMGeneralDynamicTLSModel);
+                let general = LLVMThreadLocalMode::LLVMGeneralDynamicTLSModel;
+                LLVMSetThreadLocalMode(new.raw(), general);
             }
         } else if import.access == Access::Near {
-            mark_dso_local(new);
+            mark_dso_local(*new);
         }
         if info.linkage == Linkage::DeclaredWeak {
             // SAFETY: a declaration of ours.
-            unsafe { LLVMSetLinkage(new, LLVMLinkage::LLVMExternalWeakLinkage) };
+            unsafe { LLVMSetLinkage(new.raw(), LLVMLinkage::LLVMExternalWeakLinkage) };
         }
-        if self.optimizes() {
+        if self.optimizes()
+            && let Some(old) = old.as_variable()
+        {
             self.describe_data(id, old, new);
         }
-        Ok(new)
+        new
+    }
+
+    /// A variable of the type of `old`, a global.
+    pub(crate) fn declare_like(&self, old: ValueRef<'r>, name: &str) -> VariableRef<'r> {
+        let name = c_name(name);
+        // SAFETY: live module, and the type of a live global.
+        unsafe {
+            let ty = LLVMGlobalGetValueType(old.raw());
+            VariableRef::of(LLVMAddGlobal(self.module.raw(), ty, name.as_ptr()))
+        }
     }
 
     /// Tells the optimizer what the bound definition of a variable says: its alignment, and, of
     /// a constant, the value, which is that of all if the language promises so.
-    fn describe_data(&mut self, id: SymbolId, old: LLVMValueRef, new: LLVMValueRef) {
-        let info = &self.reader.summary().symbols[id.index()];
-        if !matches!(info.kind, Kind::Data | Kind::ThreadLocal) {
-            return;
-        }
+    fn describe_data(&mut self, id: SymbolId, old: VariableRef<'r>, new: VariableRef<'r>) {
+        let (info, import) = (self.source.info(id), self.source.plan.import(id));
         // SAFETY: both are live variables of one type.
-        unsafe {
-            LLVMSetGlobalConstant(new, LLVMIsGlobalConstant(old));
-            let import = self.plan.import(id);
+        let written_elsewhere = unsafe {
+            LLVMSetGlobalConstant(new.raw(), LLVMIsGlobalConstant(old.raw()));
             if import.defined {
-                LLVMSetUnnamedAddress(new, LLVMGetUnnamedAddress(old));
-                let align = LLVMGetAlignment(old);
-                if align != 0 {
-                    LLVMSetAlignment(new, align);
-                }
+                LLVMSetUnnamedAddress(new.raw(), LLVMGetUnnamedAddress(old.raw()));
+                copy_alignment(*old, *new);
             } else if import.replaced || !info.odr {
                 return;
             }
-            if info.constant && LLVMIsExternallyInitialized(old) == 0 {
-                let initializer = LLVMGetInitializer(old);
-                if !initializer.is_null() && is_small(initializer, &mut CONSTANT_OPERANDS.clone()) {
-                    self.constants.push((old, new));
-                    self.facts.insert(id);
-                }
-            }
+            LLVMIsExternallyInitialized(old.raw()) != 0
+        };
+        if info.constant
+            && !written_elsewhere
+            && let Some(value) = old.initializer()
+            && is_small(value, &mut CONSTANT_OPERANDS.clone())
+        {
+            self.constants.push((old, new));
+            self.contents.facts.insert(id);
         }
     }
 
     /// True if `id`, and whatever it is an alias of, are bound to what this module has.
     fn is_ours(&self, id: SymbolId, depth: u32) -> bool {
-        let base = match self.reader.summary().symbols[id.index()].kind {
+        let base = match self.source.info(id).kind {
             Kind::Alias { base, .. } => base,
             _ => Some(id),
         };
-        self.plan.import(id).defined
+        self.source.plan.import(id).defined
             && depth < 64
             && base.is_some_and(|base| base == id || self.is_ours(base, depth + 1))
     }
 
     /// Looks through aliases: what a name finally is.
     fn effective_kind(&self, id: SymbolId, depth: u32) -> Kind {
-        match self.reader.summary().symbols[id.index()].kind {
+        match self.source.info(id).kind {
             Kind::Alias {
                 base: Some(base), ..
             } if depth < 64 => self.effective_kind(base, depth + 1),
@@ -168,87 +179,86 @@ impl Extraction<'_> {
         }
     }
 
-    /// A declaration; with `promises`, it says all that `old` says of itself.
+    /// A declaration of a global that is called; with `promises`, it says all that `old` says
+    /// of itself.
     pub(crate) fn declare_function(
         &self,
-        old: LLVMValueRef,
+        old: ValueRef<'r>,
         name: &str,
         promises: bool,
-    ) -> LLVMValueRef {
-        let c = c_name(&unmangled(old, name));
-        // SAFETY: a live module; aliases and ifuncs of functions have the
-        // function's type as their value type.
-        let new =
-            unsafe { LLVMAddFunction(self.module.raw(), c.as_ptr(), LLVMGlobalGetValueType(old)) };
-        // SAFETY: a live global.
-        let is_function = unsafe { LLVMGetValueKind(old) == LLVMValueKind::LLVMFunctionValueKind };
-        if is_function {
-            // SAFETY: a live function. What an intrinsic does is told by its attributes too.
-            let intrinsic = unsafe { LLVMGetIntrinsicID(new) } != 0;
-            let all = intrinsic || promises;
-            let only = (!all).then_some(&*self.reader.kinds().of_calls);
-            copy_attributes(old, new, only);
+    ) -> FunctionRef<'r> {
+        let kinds = self.source.reader.kinds();
+        let new = self.add_function(old, name);
+        if let Some(old) = old.as_function() {
+            // What an intrinsic does is told by its attributes too.
+            let all = new.is_intrinsic() || promises;
+            copy_attributes(old, new, (!all).then_some(&*kinds.of_calls));
             // SAFETY: both are live functions.
-            unsafe { LLVMSetFunctionCallConv(new, LLVMGetFunctionCallConv(old)) };
+            unsafe { LLVMSetFunctionCallConv(new.raw(), LLVMGetFunctionCallConv(old.raw())) };
         }
-        // SAFETY: a live function.
-        if unsafe { LLVMGetIntrinsicID(new) } == 0 {
+        if !new.is_intrinsic() {
             // The call then loads its target from the GOT, which the linker makes
             // the slot itself.
-            add_function_attribute(new, self.reader.kinds().nonlazybind);
+            new.add(kinds.nonlazybind);
         }
         new
     }
 
+    /// A function of the type of `old`, a global that is called.
+    fn add_function(&self, old: ValueRef<'r>, name: &str) -> FunctionRef<'r> {
+        let name = c_name(&unmangled(old, name));
+        // SAFETY: a live module; aliases and ifuncs of functions have the function's type as
+        // their value type.
+        unsafe {
+            let ty = LLVMGlobalGetValueType(old.raw());
+            FunctionRef::of(LLVMAddFunction(self.module.raw(), name.as_ptr(), ty))
+        }
+    }
+
     pub(crate) fn define_function(
         &mut self,
-        old: LLVMValueRef,
+        old: FunctionRef<'r>,
         name: &str,
         linkage: LLVMLinkage,
-    ) -> Result<LLVMValueRef, CodegenError> {
-        if self.bodies_read.insert(old) {
-            // Named by its label only, which `read_bodies` does not look for.
-            self.reader.materialize(old, Verify::No)?;
-        }
-        let c = c_name(&unmangled(old, name));
-        // SAFETY: live module, live function, and its own type.
-        let new = unsafe {
-            let new = LLVMAddFunction(self.module.raw(), c.as_ptr(), LLVMGlobalGetValueType(old));
-            LLVMSetLinkage(new, linkage);
-            LLVMSetFunctionCallConv(new, LLVMGetFunctionCallConv(old));
-            LLVMSetUnnamedAddress(new, LLVMGetUnnamedAddress(old));
-            copy_placement(old, new);
-            let gc = LLVMGetGC(old);
+    ) -> Result<FunctionRef<'r>, CodegenError> {
+        // One that is named by its label only was not planned for, and so is not read yet.
+        self.source.reader.materialize(old, Verify::No)?;
+        let new = self.add_function(*old, name);
+        // SAFETY: live functions of one type.
+        unsafe {
+            LLVMSetLinkage(new.raw(), linkage);
+            LLVMSetFunctionCallConv(new.raw(), LLVMGetFunctionCallConv(old.raw()));
+            LLVMSetUnnamedAddress(new.raw(), LLVMGetUnnamedAddress(old.raw()));
+            copy_placement(*old, *new);
+            let gc = LLVMGetGC(old.raw());
             if !gc.is_null() {
-                LLVMSetGC(new, gc);
+                LLVMSetGC(new.raw(), gc);
             }
-            LLVMSetComdat(new, std::ptr::null_mut());
-            new
-        };
+            LLVMSetComdat(new.raw(), std::ptr::null_mut());
+        }
         if self.how.lines {
             self.defined.push((old, new));
         }
         copy_attributes(old, new, None);
-        if self.is_version {
+        if self.contents.is_version {
             remove_patchable(new);
         }
-        if has_function_attribute(old, self.reader.kinds().presplit_coroutine) {
-            self.needs_passes = true;
-            self.has_coroutines = true;
+        if old.has(self.source.reader.kinds().presplit_coroutine) {
+            self.contents.needs_passes = true;
+            self.contents.has_coroutines = true;
         }
         Ok(new)
     }
 
-    pub(crate) fn define_variable(&mut self, id: SymbolId, old: LLVMValueRef) -> LLVMValueRef {
-        let import = self.plan.import(id);
-        let name = c_name(&import.name);
-        // SAFETY: live module, live variable and its own type and properties.
-        let new = unsafe {
-            let new = LLVMAddGlobal(
-                self.module.raw(),
-                LLVMGlobalGetValueType(old),
-                name.as_ptr(),
-            );
+    pub(crate) fn define_variable(
+        &mut self,
+        id: SymbolId,
+        variable: VariableRef<'r>,
+    ) -> VariableRef<'r> {
+        let copy = self.declare_like(*variable, &self.source.plan.import(id).name);
+        let (old, new) = (variable.raw(), copy.raw());
+        // SAFETY: live variables of one type.
+        unsafe {
             let linkage = match LLVMGetLinkage(old) {
                 LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage => {
                     LLVMLinkage::LLVMExternalLinkage
@@ -270,11 +280,10 @@ impl Extraction<'_> {
             );
             LLVMSetExternallyInitialized(new, LLVMIsExternallyInitialized(old));
             LLVMSetUnnamedAddress(new, LLVMGetUnnamedAddress(old));
-            copy_placement(old, new);
-            new
-        };
-        self.values.insert(old, new);
-        new
+        }
+        copy_placement(*variable, *copy);
+        self.values.insert(*variable, *copy);
+        copy
     }
 
     /// Defines an alias, and before it those it goes through: whoever mentions one
@@ -282,37 +291,29 @@ impl Extraction<'_> {
     pub(crate) fn define_alias(
         &mut self,
         id: SymbolId,
-        old: LLVMValueRef,
+        old: ValueRef<'r>,
     ) -> Result<(), CodegenError> {
-        if self.values.contains_key(&old) {
+        let Some(aliasee) = old.aliasee().filter(|_| !self.values.contains_key(&old)) else {
             return Ok(());
-        }
+        };
         if let Kind::Alias {
             base: Some(base), ..
-        } = self.reader.summary().symbols[id.index()].kind
-            && matches!(
-                self.reader.summary().symbols[base.index()].kind,
-                Kind::Alias { .. }
-            )
-            && self.plan.import(base).defined
+        } = self.source.info(id).kind
+            && matches!(self.source.info(base).kind, Kind::Alias { .. })
+            && self.source.plan.import(base).defined
         {
-            self.define_alias(base, self.reader.table().values[base.index()])?;
+            self.define_alias(base, self.source.value(base))?;
         }
-        // SAFETY: a live alias.
-        let aliasee = self.map_constant(unsafe { LLVMAliasGetAliasee(old) })?;
-        let name = c_name(&self.plan.import(id).name);
+        let aliasee = self.map_constant(aliasee)?;
+        let name = c_name(&self.source.plan.import(id).name);
         // SAFETY: live module, constant of this module, the alias's own type.
         let new = unsafe {
-            LLVMAddAlias2(
-                self.module.raw(),
-                LLVMGlobalGetValueType(old),
-                0,
-                aliasee,
-                name.as_ptr(),
-            )
+            let ty = LLVMGlobalGetValueType(old.raw());
+            let module = self.module.raw();
+            let new = LLVMAddAlias2(module, ty, 0, aliasee.raw(), name.as_ptr());
+            LLVMSetLinkage(new, self.linkage(id));
+            ValueRef::of(new)
         };
-        // SAFETY: an alias of ours.
-        unsafe { LLVMSetLinkage(new, self.linkage(id)) };
         self.values.insert(old, new);
         Ok(())
     }
@@ -320,15 +321,15 @@ impl Extraction<'_> {
     /// Makes the data unit mention the bounds of sections that only functions use:
     /// the linker defines `__start_NAME` and `__stop_NAME` for those who ask.
     pub(crate) fn mention_section_bounds(&mut self) -> bool {
-        let symbols = &self.reader.summary().symbols;
+        let source = self.source;
         let mut mentioned = Vec::new();
-        for (index, info) in symbols.iter().enumerate() {
+        for (index, info) in source.reader.summary().symbols.iter().enumerate() {
             let asks = info.name.starts_with("__start_") || info.name.starts_with("__stop_");
             if asks && !info.linkage.is_definition() {
                 // A plain declaration: the mention must not change how it binds.
-                let old = self.reader.table().values[index];
+                let old = source.value(SymbolId(index as u32));
                 if let Ok(value) = self.map_global(old) {
-                    mentioned.push(value);
+                    mentioned.push(value.raw());
                 }
             }
         }
@@ -357,118 +358,108 @@ impl Extraction<'_> {
     pub(crate) fn copy_inline_asm(&mut self) -> bool {
         let mut length = 0;
         // SAFETY: a live module; LLVM returns pointer and length of its text.
-        let text = unsafe { LLVMGetModuleInlineAsm(self.reader.module(), &mut length) };
+        let text =
+            unsafe { LLVMGetModuleInlineAsm(self.source.reader.module().raw(), &mut length) };
         if length != 0 {
             // SAFETY: copies the text into our module.
             unsafe { LLVMSetModuleInlineAsm2(self.module.raw(), text, length) };
         }
-        self.has_asm |= length != 0;
+        self.contents.has_asm |= length != 0;
         length != 0
     }
 
     /// A constant table of labels of `owner`: a copy of its own for this unit.
     fn copy_table(
         &mut self,
-        old: LLVMValueRef,
+        old: VariableRef<'r>,
         owner: SymbolId,
-    ) -> Result<LLVMValueRef, CodegenError> {
-        let owner = self.reader.table().values[owner.index()];
+    ) -> Result<ValueRef<'r>, CodegenError> {
+        let owner = self.source.reader.function(owner)?;
         self.function_with_labels(owner)?;
-        let name = c_name(&format!("uruk.labels.{}", self.tables.len()));
-        // SAFETY: live module, live variable and its properties.
-        let new = unsafe {
-            let new = LLVMAddGlobal(
-                self.module.raw(),
-                LLVMGlobalGetValueType(old),
-                name.as_ptr(),
-            );
-            LLVMSetLinkage(new, LLVMLinkage::LLVMInternalLinkage);
-            LLVMSetGlobalConstant(new, 1);
-            let align = LLVMGetAlignment(old);
-            if align != 0 {
-                LLVMSetAlignment(new, align);
-            }
-            new
-        };
+        let new = self.declare_like(*old, &format!("uruk.labels.{}", self.tables.len()));
+        // SAFETY: a variable of ours.
+        unsafe {
+            LLVMSetLinkage(new.raw(), LLVMLinkage::LLVMInternalLinkage);
+            LLVMSetGlobalConstant(new.raw(), 1);
+        }
+        copy_alignment(*old, *new);
         if self.copied_tables.insert(old) {
             self.tables.push((old, new));
         }
-        Ok(new)
+        Ok(*new)
     }
 
     /// The copy of `old` whose labels this unit may name; made if needed.
     pub(crate) fn function_with_labels(
         &mut self,
-        old: LLVMValueRef,
-    ) -> Result<LLVMValueRef, CodegenError> {
-        if let Some(&new) = self.with_labels.get(&old) {
+        old: FunctionRef<'r>,
+    ) -> Result<FunctionRef<'r>, CodegenError> {
+        if let Some(&new) = self.with_labels.get(&*old) {
             return Ok(new);
         }
-        let name = format!("uruk.labels.of.{}", value_name(old));
+        let name = format!("uruk.labels.of.{}", old.name());
         let new = self.define_function(old, &name, LLVMLinkage::LLVMInternalLinkage)?;
-        mark_dso_local(new);
-        self.with_labels.insert(old, new);
+        mark_dso_local(*new);
+        self.with_labels.insert(*old, new);
         self.create_blocks(old, new);
         self.pending.push_back((old, new));
         Ok(new)
     }
 }
 
-pub(crate) fn add_function_attribute(function: LLVMValueRef, attribute: LLVMAttributeRef) {
-    // SAFETY: a live function and an attribute of its context.
-    unsafe { LLVMAddAttributeAtIndex(function, LLVMAttributeFunctionIndex, attribute) };
-}
-
 /// The name to give a copy so that it is emitted as `name`: for some calling
 /// conventions LLVM decorates names, unless they begin with its escape byte.
-fn unmangled(function: LLVMValueRef, name: &str) -> String {
+fn unmangled(called: ValueRef<'_>, name: &str) -> String {
     /// `fastcall`, `stdcall` and `vectorcall`, by LLVM's numbers.
     const DECORATED: [u32; 3] = [65, 64, 80];
-    // SAFETY: a live function where it is asked for its convention.
-    let decorated = unsafe {
-        LLVMGetValueKind(function) == LLVMValueKind::LLVMFunctionValueKind
-            && DECORATED.contains(&LLVMGetFunctionCallConv(function))
-    };
-    if decorated {
-        format!("\u{1}{name}")
-    } else {
-        name.to_owned()
+    // SAFETY: a live function.
+    let convention = |function: FunctionRef<'_>| unsafe { LLVMGetFunctionCallConv(function.raw()) };
+    match called.as_function().map(convention) {
+        Some(number) if DECORATED.contains(&number) => format!("\u{1}{name}"),
+        _ => name.to_owned(),
     }
 }
 
 /// `hidden` implies `dso_local`, and the flag stays when the visibility goes back:
 /// LLVM-C has no setter for it.
-pub(crate) fn mark_dso_local(global: LLVMValueRef) {
+pub(crate) fn mark_dso_local(global: ValueRef<'_>) {
+    debug_assert!(global.is_global());
     // SAFETY: a live global with external or internal linkage.
     unsafe {
-        if LLVMGetLinkage(global) == LLVMLinkage::LLVMInternalLinkage {
+        if LLVMGetLinkage(global.raw()) == LLVMLinkage::LLVMInternalLinkage {
             return;
         }
-        LLVMSetVisibility(global, LLVMVisibility::LLVMHiddenVisibility);
-        LLVMSetVisibility(global, LLVMVisibility::LLVMDefaultVisibility);
+        LLVMSetVisibility(global.raw(), LLVMVisibility::LLVMHiddenVisibility);
+        LLVMSetVisibility(global.raw(), LLVMVisibility::LLVMDefaultVisibility);
     }
 }
 
-/// Copies alignment and section.
-///
-/// # Safety
-/// Both are live globals with a body or an initializer to come.
-unsafe fn copy_placement(old: LLVMValueRef, new: LLVMValueRef) {
-    // SAFETY: by the caller's promise; a section name is null or a C string.
+/// Copies what a function or variable says of its alignment, if it says something.
+pub(crate) fn copy_alignment(old: ValueRef<'_>, new: ValueRef<'_>) {
+    // SAFETY: live functions or variables.
     unsafe {
-        let align = LLVMGetAlignment(old);
+        let align = LLVMGetAlignment(old.raw());
         if align != 0 {
-            LLVMSetAlignment(new, align);
+            LLVMSetAlignment(new.raw(), align);
         }
-        let section = LLVMGetSection(old);
+    }
+}
+
+/// Copies alignment and section of a function or variable.
+fn copy_placement(old: ValueRef<'_>, new: ValueRef<'_>) {
+    copy_alignment(old, new);
+    // SAFETY: live functions or variables; a section name is null or a C string.
+    unsafe {
+        let section = LLVMGetSection(old.raw());
         if !section.is_null() && *section != 0 {
-            LLVMSetSection(new, section);
+            LLVMSetSection(new.raw(), section);
         }
     }
 }
 
 /// Copies attributes: those of the kinds in `only`, or all.
-fn copy_attributes(old: LLVMValueRef, new: LLVMValueRef, only: Option<&[u32]>) {
+fn copy_attributes(old: FunctionRef<'_>, new: FunctionRef<'_>, only: Option<&[u32]>) {
+    let (old, new) = (old.raw(), new.raw());
     let wanted = |attribute: LLVMAttributeRef| {
         // SAFETY: a live attribute; its kind is asked for where it has one.
         only.is_none_or(|kinds| unsafe {

@@ -17,22 +17,25 @@ use std::ffi::c_char;
 use inkwell::llvm_sys::LLVMOpcode;
 use inkwell::llvm_sys::core::{
     LLVMConstInt, LLVMCountParams, LLVMGetCallSiteEnumAttribute, LLVMGetCalledFunctionType,
-    LLVMGetCalledValue, LLVMGetEnumAttributeAtIndex, LLVMGetFirstBasicBlock,
-    LLVMGetFirstInstruction, LLVMGetFunctionCallConv, LLVMGetInstructionCallConv,
-    LLVMGetInstructionOpcode, LLVMGetIntrinsicID, LLVMGetMDKindIDInContext, LLVMGetNextBasicBlock,
-    LLVMGetNextInstruction, LLVMGetNumOperands, LLVMGetNumSuccessors, LLVMGetOperand,
+    LLVMGetEnumAttributeAtIndex, LLVMGetFunctionCallConv, LLVMGetInstructionCallConv,
+    LLVMGetMDKindIDInContext, LLVMGetNumOperands, LLVMGetNumSuccessors, LLVMGetOperand,
     LLVMGetSuccessor, LLVMGlobalGetValueType, LLVMGlobalSetMetadata,
     LLVMInstructionEraseFromParent, LLVMInt32TypeInContext, LLVMInt64TypeInContext,
-    LLVMIsAFunction, LLVMLookupIntrinsicID, LLVMMDNodeInContext2, LLVMMDStringInContext2,
-    LLVMMetadataAsValue, LLVMReplaceAllUsesWith, LLVMSetMetadata, LLVMSetOperand,
-    LLVMValueAsMetadata,
+    LLVMLookupIntrinsicID, LLVMMDNodeInContext2, LLVMMDStringInContext2, LLVMMetadataAsValue,
+    LLVMReplaceAllUsesWith, LLVMSetMetadata, LLVMSetOperand, LLVMValueAsMetadata,
 };
 use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMMetadataRef, LLVMValueRef};
 
+use crate::compile::Compile;
+use crate::context::LlvmContext;
+use crate::copying::Copying;
 use crate::error::CodegenError;
-use crate::extract::Extraction;
+use crate::foreign::offered;
+use crate::handles::{FunctionRef, InstructionRef, ValueRef};
+use crate::planning::Planning;
 use crate::probe;
 use crate::profile::{Count, Refused, Site, Target, weights};
+use crate::source::Source;
 
 unsafe extern "C" {
     /// `llvm::isLegalToPromote(const CallBase &, Function *, const char **)`.
@@ -53,19 +56,20 @@ unsafe extern "C" {
     ) -> LLVMValueRef;
 }
 
-impl Extraction<'_> {
+impl<'r> Planning<'r> {
     /// Takes up the profile given for `old`, whose body was read, if it fits; the
     /// dominant targets of its indirect calls.
-    pub(crate) fn take_profile(&mut self, old: LLVMValueRef) -> Vec<LLVMValueRef> {
-        let Some(&function) = self.reader.table().index.get(&old) else {
+    pub(crate) fn take_profile(&mut self, old: FunctionRef<'r>) -> Vec<ValueRef<'r>> {
+        let Some(function) = self.source.id(*old) else {
             return Vec::new();
         };
         let Some(profile) = self.how.profiles.get(&function).cloned() else {
             return Vec::new();
         };
-        // SAFETY: a live function whose body was read and verified.
-        let found = unsafe { probe::sites(old) };
-        let sites: Vec<Site> = found.into_iter().map(|(site, _)| site).collect();
+        let sites: Vec<Site> = probe::sites(old)
+            .into_iter()
+            .map(|(site, _)| site)
+            .collect();
         if let Err(error) = profile.fits(&sites) {
             self.refused.push(Refused { function, error });
             return Vec::new();
@@ -73,98 +77,107 @@ impl Extraction<'_> {
         if profile.is_empty() {
             return Vec::new();
         }
-        let targets = profile.observed_targets();
+        let targets = profile.observed_targets().into_iter();
         self.guided.push((old, profile));
         targets
-            .into_iter()
-            .filter_map(|address| self.target(address))
+            .filter_map(|address| target(self.source, self.how, address))
             .collect()
     }
+}
 
-    /// The function at an address seen at run time, in the reader's module or a parcel.
-    fn target(&self, address: u64) -> Option<LLVMValueRef> {
-        let Some(symbol) = self.how.targets.get(&address) else {
-            return self.offered(address);
-        };
-        self.reader.table().values.get(symbol.index()).copied()
+/// The function at an address seen at run time, in the reader's module or a parcel.
+fn target<'r>(source: Source<'r>, how: &Compile, address: u64) -> Option<ValueRef<'r>> {
+    match how.targets.get(&address) {
+        Some(&symbol) => Some(*source.reader.table().function(symbol)?),
+        None => Some(*offered(source, how, address)?),
     }
+}
 
+impl<'r> Copying<'r> {
     /// Applies the profiles taken up; after the bodies were copied.
     pub(crate) fn apply_profiles(&mut self) -> Result<(), CodegenError> {
-        for (old, profile) in self.guided.clone() {
-            let Some(&new) = self.with_labels.get(&old) else {
+        for (old, profile) in std::mem::take(&mut self.guided) {
+            let Some(&new) = self.with_labels.get(&*old) else {
                 continue;
             };
-            let notes = Notes::new(self.reader.context().raw());
-            // SAFETY: a complete copy of ours. Its sites are those of the original: the
-            // copy keeps blocks and instructions in order, and probes add no sites.
-            unsafe {
-                notes.set_entries(new, profile.entries());
-                let found = probe::sites(new);
-                drop_expectations(new);
-                let mut calls = Vec::new();
-                for ((_, instruction), count) in found.into_iter().zip(profile.counts()) {
-                    match count {
-                        Count::Branch { executed, taken } => {
-                            notes.set_weights(instruction, &[taken, executed - taken]);
-                        }
-                        Count::Switch(counts) if counts.len() <= MOST_WAYS => {
-                            notes.set_weights(instruction, &per_edge(instruction, counts));
-                        }
-                        Count::Switch(_) => {}
-                        Count::Call(target) => calls.push((instruction, target)),
+            let notes = Notes::new(self.source.reader.context());
+            notes.set_entries(new, profile.entries());
+            // The copy keeps blocks and instructions in order, and probes add no sites: these
+            // are those of the original.
+            let found = probe::sites(new);
+            // SAFETY: a complete copy. The erased calls are no sites, and who asks for values
+            // of the copy from now on asks for globals and constants.
+            unsafe { drop_expectations(new) };
+            let mut calls = Vec::new();
+            for ((_, instruction), count) in found.into_iter().zip(profile.counts()) {
+                match count {
+                    Count::Branch { executed, taken } => {
+                        let counts = [taken, executed - taken];
+                        // SAFETY: a terminator with two successors.
+                        unsafe { notes.set_weights(instruction, &counts) };
                     }
-                }
-                for (call, target) in calls {
-                    self.promote(&notes, call, target)?;
+                    Count::Switch(counts) if counts.len() <= MOST_WAYS => {
+                        // SAFETY: a terminator whose distinct successors were counted.
+                        unsafe {
+                            let counts = per_edge(instruction, counts);
+                            notes.set_weights(instruction, &counts);
+                        }
+                    }
+                    Count::Switch(_) => {}
+                    Count::Call(target) => calls.push((instruction, target)),
                 }
             }
-            self.guided_functions += 1;
+            for (call, target) in calls {
+                // SAFETY: an indirect call of the copy, one site each.
+                unsafe { self.promote(&notes, call, target)? };
+            }
+            self.contents.guided_functions += 1;
         }
         Ok(())
     }
 
     /// # Safety
-    /// A live indirect call of a copy.
+    /// An indirect call of a copy, which is not used afterwards.
     unsafe fn promote(
         &mut self,
         notes: &Notes,
-        call: LLVMValueRef,
-        target: Target,
+        call: InstructionRef<'r>,
+        seen: Target,
     ) -> Result<(), CodegenError> {
-        let Some(known) = self.target(target.address) else {
+        let Some(known) = target(self.source, self.how, seen.address) else {
             return Ok(());
         };
         // Parcels are no symbols of the module.
-        let old = match self.resolve(known) {
-            Some(id) => self.reader.table().values[id.index()],
+        let old = match self.source.resolve(known) {
+            Some(id) => self.source.value(id),
             None => known,
         };
         let Some(&body) = self.with_labels.get(&old) else {
             return Ok(());
         };
-        if !target.is_dominant() {
+        if !seen.is_dominant() {
             return Ok(());
         }
         // Of the root, the body has another name than its canonical address.
-        let named = self.map_global(old)?;
+        let Some(named) = self.map_global(old)?.as_function() else {
+            return Ok(());
+        };
         // SAFETY: by the caller's promise; both are functions of this module, and the
         // callee is a call's last operand.
         unsafe {
-            if LLVMIsAFunction(named).is_null()
-                || !self.calls_alike(call, body)
-                || !is_legal_to_promote(call, named, std::ptr::null_mut())
+            if !self.calls_alike(call, body)
+                || !is_legal_to_promote(call.raw(), named.raw(), std::ptr::null_mut())
             {
                 return Ok(());
             }
-            let rest = target.calls - target.same;
-            let Some(weights) = notes.weights(&[target.same, rest]) else {
+            let rest = seen.calls - seen.same;
+            let Some(weights) = notes.weights(&[seen.same, rest]) else {
                 return Ok(());
             };
-            let direct = promote_call(call, named, weights);
-            LLVMSetOperand(direct, LLVMGetNumOperands(direct) as u32 - 1, body);
+            let direct = promote_call(call.raw(), named.raw(), weights);
+            LLVMSetOperand(direct, LLVMGetNumOperands(direct) as u32 - 1, body.raw());
         }
-        self.promoted += 1;
+        self.contents.promoted += 1;
         Ok(())
     }
 
@@ -172,8 +185,9 @@ impl Extraction<'_> {
     /// them.
     ///
     /// # Safety
-    /// A live call and a live function.
-    unsafe fn calls_alike(&self, call: LLVMValueRef, callee: LLVMValueRef) -> bool {
+    /// A call.
+    unsafe fn calls_alike(&self, call: InstructionRef<'r>, callee: FunctionRef<'r>) -> bool {
+        let (call, callee) = (call.raw(), callee.raw());
         // SAFETY: by the caller's promise; with equal types both have the same
         // parameters. Types and attributes are unique in their context.
         unsafe {
@@ -182,7 +196,7 @@ impl Extraction<'_> {
             {
                 return false;
             }
-            let kinds = &self.reader.kinds().of_calls;
+            let kinds = &self.source.reader.kinds().of_calls;
             (0..=LLVMCountParams(callee)).all(|index| {
                 kinds.iter().all(|&kind| {
                     LLVMGetCallSiteEnumAttribute(call, index, kind)
@@ -201,8 +215,9 @@ const MOST_WAYS: usize = 4;
 /// Weights of a switch's edges: where several go to one block, each gets its share.
 ///
 /// # Safety
-/// A live switch or computed goto; `counts` has an entry per distinct successor.
-unsafe fn per_edge(terminator: LLVMValueRef, counts: &[u64]) -> Vec<u64> {
+/// A switch or computed goto; `counts` has an entry per distinct successor.
+unsafe fn per_edge(terminator: InstructionRef<'_>, counts: &[u64]) -> Vec<u64> {
+    let terminator = terminator.raw();
     // SAFETY: by the caller's promise; indices are below the count.
     unsafe {
         let ways = probe::ways(terminator);
@@ -221,32 +236,23 @@ unsafe fn per_edge(terminator: LLVMValueRef, counts: &[u64]) -> Vec<u64> {
 /// replace counted weights.
 ///
 /// # Safety
-/// A live function with a well-formed body.
-unsafe fn drop_expectations(function: LLVMValueRef) {
+/// Nobody uses handles of these calls afterwards.
+unsafe fn drop_expectations(function: FunctionRef<'_>) {
     let kinds = ["llvm.expect", "llvm.expect.with.probability"].map(|name| {
         // SAFETY: pointer and length describe the name.
         unsafe { LLVMLookupIntrinsicID(name.as_ptr().cast(), name.len()) }
     });
-    // SAFETY: by the caller's promise; the next instruction is asked for before one is
-    // erased, and both intrinsics return their first argument.
-    unsafe {
-        let mut block = LLVMGetFirstBasicBlock(function);
-        while !block.is_null() {
-            let mut next = LLVMGetFirstInstruction(block);
-            while !next.is_null() {
-                let instruction = next;
-                next = LLVMGetNextInstruction(instruction);
-                if LLVMGetInstructionOpcode(instruction) != LLVMOpcode::LLVMCall {
-                    continue;
-                }
-                let callee = LLVMGetCalledValue(instruction);
-                if !LLVMIsAFunction(callee).is_null() && kinds.contains(&LLVMGetIntrinsicID(callee))
-                {
-                    LLVMReplaceAllUsesWith(instruction, LLVMGetOperand(instruction, 0));
-                    LLVMInstructionEraseFromParent(instruction);
-                }
-            }
-            block = LLVMGetNextBasicBlock(block);
+    let is_expectation = |instruction: &InstructionRef<'_>| {
+        let callee = instruction.callee().and_then(ValueRef::as_function);
+        instruction.opcode() == LLVMOpcode::LLVMCall
+            && callee.is_some_and(|callee| kinds.contains(&callee.intrinsic()))
+    };
+    let found: Vec<_> = function.instructions().filter(is_expectation).collect();
+    for call in found {
+        // SAFETY: by the caller's promise; both intrinsics return their first argument.
+        unsafe {
+            LLVMReplaceAllUsesWith(call.raw(), LLVMGetOperand(call.raw(), 0));
+            LLVMInstructionEraseFromParent(call.raw());
         }
     }
 }
@@ -258,7 +264,8 @@ struct Notes {
 }
 
 impl Notes {
-    fn new(context: LLVMContextRef) -> Notes {
+    fn new(context: &LlvmContext) -> Notes {
+        let context = context.raw();
         let name = "prof";
         // SAFETY: a live context; pointer and length describe the name.
         let kind =
@@ -266,8 +273,10 @@ impl Notes {
         Notes { context, kind }
     }
 
-    fn node(&self, name: &str, numbers: &[LLVMValueRef]) -> LLVMMetadataRef {
-        // SAFETY: a live context and constants of it; pointers and lengths fit.
+    /// # Safety
+    /// The context is live, and the numbers are constants of it.
+    unsafe fn node(&self, name: &str, numbers: &[LLVMValueRef]) -> LLVMMetadataRef {
+        // SAFETY: by the caller's promise; pointers and lengths fit.
         unsafe {
             let name = LLVMMDStringInContext2(self.context, name.as_ptr().cast(), name.len());
             let numbers = numbers.iter().map(|&number| LLVMValueAsMetadata(number));
@@ -277,36 +286,39 @@ impl Notes {
     }
 
     /// `None` if nothing was counted.
-    fn weights(&self, counts: &[u64]) -> Option<LLVMMetadataRef> {
-        // SAFETY: a live context.
-        let ty = unsafe { LLVMInt32TypeInContext(self.context) };
-        let weights = weights(counts)?.into_iter();
-        // SAFETY: a live type.
-        let weights = weights.map(|weight| unsafe { LLVMConstInt(ty, u64::from(weight), 0) });
-        Some(self.node("branch_weights", &weights.collect::<Vec<_>>()))
-    }
-
+    ///
     /// # Safety
-    /// A live terminator with as many successors as counts.
-    unsafe fn set_weights(&self, terminator: LLVMValueRef, counts: &[u64]) {
-        if let Some(weights) = self.weights(counts) {
-            // SAFETY: by the caller's promise.
-            unsafe {
-                let value = LLVMMetadataAsValue(self.context, weights);
-                LLVMSetMetadata(terminator, self.kind, value);
-            }
+    /// The context is live.
+    unsafe fn weights(&self, counts: &[u64]) -> Option<LLVMMetadataRef> {
+        let weights = weights(counts)?.into_iter();
+        // SAFETY: by the caller's promise; the constants are of the context.
+        unsafe {
+            let ty = LLVMInt32TypeInContext(self.context);
+            let weights = weights.map(|weight| LLVMConstInt(ty, u64::from(weight), 0));
+            Some(self.node("branch_weights", &weights.collect::<Vec<_>>()))
         }
     }
 
     /// # Safety
-    /// A live function.
-    unsafe fn set_entries(&self, function: LLVMValueRef, entries: u64) {
-        // SAFETY: by the caller's promise. A function that runs was entered, even if
-        // that was before it counted.
+    /// A terminator of the context with as many successors as counts.
+    unsafe fn set_weights(&self, terminator: InstructionRef<'_>, counts: &[u64]) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if let Some(weights) = self.weights(counts) {
+                let value = LLVMMetadataAsValue(self.context, weights);
+                LLVMSetMetadata(terminator.raw(), self.kind, value);
+            }
+        }
+    }
+
+    /// Notes how often a function of the context was entered.
+    fn set_entries(&self, function: FunctionRef<'_>, entries: u64) {
+        // SAFETY: a live function, so the context is live. A function that runs was entered,
+        // even if that was before it counted.
         unsafe {
             let count = LLVMConstInt(LLVMInt64TypeInContext(self.context), entries.max(1), 0);
             let node = self.node("function_entry_count", &[count]);
-            LLVMGlobalSetMetadata(function, self.kind, node);
+            LLVMGlobalSetMetadata(function.raw(), self.kind, node);
         }
     }
 }

@@ -4,12 +4,11 @@
 //! The latter is done in a process of its own for what strangers wrote: LLVM's reader crashes on some
 //! damaged input, and no check before it finds all of that.
 
-use inkwell::llvm_sys::prelude::LLVMValueRef;
-
 use crate::bitcode::Bitcode;
 use crate::error::CodegenError;
 use crate::fuzz::plan_alone;
-use crate::reader::{Reader, Verify, value_name};
+use crate::handles::FunctionRef;
+use crate::reader::{Reader, Verify};
 use crate::summary::{Placement, SymbolId};
 
 /// Reads and verifies everything in `bitcode`, and compiles it once without optimization.
@@ -19,10 +18,10 @@ use crate::summary::{Placement, SymbolId};
 /// What cannot be read, or is not valid; the first one met.
 pub fn inspect(bitcode: &Bitcode) -> Result<(), CodegenError> {
     let mut reader = Reader::new(bitcode)?;
-    let values = reader.table().values.clone();
-    for (value, body) in values.into_iter().zip(reader.table().bodies.clone()) {
-        if body.is_some() {
-            reader.materialize(value, Verify::Yes)?;
+    for index in 0..reader.table().values().len() {
+        let id = SymbolId(index as u32);
+        if let (Some(function), Some(_)) = (reader.table().function(id), reader.table().body(id)) {
+            reader.materialize(function, Verify::Yes)?;
         }
     }
     let plan = plan_alone(reader.summary());
@@ -41,16 +40,15 @@ pub fn inspect(bitcode: &Bitcode) -> Result<(), CodegenError> {
 impl Reader {
     /// Checks the bits of a body before LLVM reads them. Bodies are in the order of
     /// definitions, as are functions.
-    pub(crate) fn check_structure(&self, function: LLVMValueRef) -> Result<(), CodegenError> {
+    pub(crate) fn check_structure(
+        &self,
+        id: SymbolId,
+        function: FunctionRef<'_>,
+    ) -> Result<(), CodegenError> {
         let Some(structure) = self.structure() else {
             return Ok(());
         };
-        let body = self
-            .table()
-            .index
-            .get(&function)
-            .map(|id| self.table().bodies[id.index()]);
-        let Some(Some(index)) = body else {
+        let Some(index) = self.table().body(id) else {
             return Ok(());
         };
         let checked = structure.check_body(self.bitcode().bytes(), index as usize);
@@ -58,7 +56,7 @@ impl Reader {
             module: self.name().to_owned(),
             bit: cause.bit,
             block: cause.block,
-            message: format!("in the body of `{}`, {}", value_name(function), cause.what),
+            message: format!("in the body of `{}`, {}", function.name(), cause.what),
         })
     }
 }

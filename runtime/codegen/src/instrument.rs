@@ -29,23 +29,17 @@
 //! have neither.
 
 use inkwell::llvm_sys::core::{
-    LLVMAddFunction, LLVMBuildCall2, LLVMConstInt, LLVMCreateBuilderInContext, LLVMFunctionType,
-    LLVMGetBasicBlockTerminator, LLVMGetFirstBasicBlock, LLVMGetFirstFunction,
-    LLVMGetFirstInstruction, LLVMGetInstructionOpcode, LLVMGetIntrinsicDeclaration, LLVMGetLinkage,
-    LLVMGetNamedFunction, LLVMGetNextBasicBlock, LLVMGetNextFunction, LLVMGetPreviousInstruction,
-    LLVMGetTailCallKind, LLVMGlobalGetValueType, LLVMInt32TypeInContext, LLVMIsDeclaration,
-    LLVMLookupIntrinsicID, LLVMPointerTypeInContext, LLVMPositionBuilderBefore,
-    LLVMRemoveStringAttributeAtIndex, LLVMVoidTypeInContext,
+    LLVMAddFunction, LLVMBuildCall2, LLVMConstInt, LLVMFunctionType, LLVMGetIntrinsicDeclaration,
+    LLVMGetLinkage, LLVMGetPreviousInstruction, LLVMGetTailCallKind, LLVMGlobalGetValueType,
+    LLVMInt32TypeInContext, LLVMLookupIntrinsicID, LLVMPointerTypeInContext,
+    LLVMPositionBuilderBefore, LLVMVoidTypeInContext,
 };
-use inkwell::llvm_sys::prelude::{LLVMAttributeRef, LLVMContextRef, LLVMModuleRef, LLVMValueRef};
-use inkwell::llvm_sys::{LLVMAttributeFunctionIndex, LLVMLinkage, LLVMOpcode, LLVMTailCallKind};
+use inkwell::llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMTailCallKind};
 
-use crate::context::LlvmContext;
+use crate::context::{Builder, LlvmContext, OwnedModule};
+use crate::copying::{Copying, Unit};
 use crate::error::CodegenError;
-use crate::extract::{Builder, Extraction, Unit, has_function_attribute};
-use crate::globals::add_function_attribute;
-use crate::optimize::{set_string_attribute, string_attribute};
-use crate::reader::{c_name, value_name};
+use crate::handles::{FunctionRef, InstructionRef, ValueRef, c_name};
 
 /// Hooks that get nothing. They look at their caller's frame.
 const BARE: [&str; 8] = [
@@ -103,7 +97,7 @@ pub(crate) fn is_hook(name: &str) -> bool {
     is_addressed(name).is_some()
 }
 
-impl Extraction<'_> {
+impl<'r> Copying<'r> {
     /// Puts hooks into `new`, a copy of `old`, or notes that they are wanted once passes
     /// are done.
     ///
@@ -111,42 +105,28 @@ impl Extraction<'_> {
     /// A hook that LLVM does not know.
     pub(crate) fn instrument(
         &mut self,
-        old: LLVMValueRef,
-        new: LLVMValueRef,
+        old: FunctionRef<'r>,
+        new: FunctionRef<'r>,
     ) -> Result<(), CodegenError> {
-        // SAFETY: a live function.
-        let elsewhere = unsafe { LLVMGetLinkage(old) }
-            == LLVMLinkage::LLVMAvailableExternallyLinkage
-            || has_function_attribute(old, self.reader.kinds().naked);
+        let elsewhere = is_elsewhere(old) || old.has(self.source.reader.kinds().naked);
         for (attribute, place) in EARLY {
-            if let Some(hook) = take_string_attribute(new, attribute)
+            if let Some(hook) = take_text(new, attribute)
                 && !elsewhere
             {
                 let call = self.hook(&hook, old)?;
-                // SAFETY: a live function whose body was copied; hook and function are
-                // globals of its module.
-                unsafe {
-                    put(
-                        self.reader.context().raw(),
-                        self.module.raw(),
-                        new,
-                        call,
-                        place,
-                    )
-                };
+                put(self.source.reader.context(), self.module, new, call, place);
             }
         }
         for (attribute, [note, note_of], _) in LATE {
-            if let Some(hook) = take_string_attribute(new, attribute)
+            if let Some(hook) = take_text(new, attribute)
                 && !elsewhere
             {
                 let Hook { hook, function } = self.hook(&hook, old)?;
-                let context = self.reader.context();
-                set_string_attribute(context, new, note, &value_name(hook));
+                new.set_text(note, &hook.name());
                 if let Some(function) = function {
-                    set_string_attribute(context, new, note_of, &value_name(function));
+                    new.set_text(note_of, &function.name());
                 }
-                self.has_late_hooks = true;
+                self.contents.has_late_hooks = true;
             }
         }
         Ok(())
@@ -154,172 +134,164 @@ impl Extraction<'_> {
 
     /// The hook that the reader's module, or else the surroundings, have by that name, to be
     /// called for `old`.
-    fn hook(&mut self, name: &str, old: LLVMValueRef) -> Result<Hook, CodegenError> {
+    fn hook(&mut self, name: &str, old: FunctionRef<'r>) -> Result<Hook<'r>, CodegenError> {
         let Some(addressed) = is_addressed(name) else {
             return Err(self.unsupported(&format!("calls of `{name}` at entries or returns")));
         };
-        let c = c_name(name);
-        // SAFETY: a live module and a C string.
-        let known = unsafe { LLVMGetNamedFunction(self.reader.module(), c.as_ptr()) };
-        let hook = match known.is_null() {
-            false => self.map_global(known)?,
-            true => {
+        let reader = self.source.reader;
+        let hook = match reader.module().function(name) {
+            Some(known) => self.map_global(*known)?,
+            None => {
                 let name = name.trim_start_matches('\u{1}');
-                let lazily = self.reader.kinds().nonlazybind;
-                // SAFETY: live context and module.
-                unsafe { declared(self.reader.context().raw(), self.module.raw(), name, lazily) }
+                *declared(
+                    reader.context(),
+                    self.module,
+                    name,
+                    reader.kinds().nonlazybind,
+                )
             }
         };
         let function = match addressed {
-            true => Some(self.map_global(old)?),
+            true => Some(self.map_global(*old)?),
             false => None,
         };
         Ok(Hook { hook, function })
     }
 }
 
+/// True for a copy of a definition that is in another module.
+fn is_elsewhere(function: FunctionRef<'_>) -> bool {
+    // SAFETY: a live function.
+    let linkage = unsafe { LLVMGetLinkage(function.raw()) };
+    linkage == LLVMLinkage::LLVMAvailableExternallyLinkage
+}
+
 /// What is called, and the function whose address it gets.
 #[derive(Clone, Copy)]
-struct Hook {
-    hook: LLVMValueRef,
-    function: Option<LLVMValueRef>,
+struct Hook<'m> {
+    hook: ValueRef<'m>,
+    function: Option<ValueRef<'m>>,
 }
 
 /// Puts hooks into the functions of a unit that have notes of them. Passes are done: what is
 /// still defined gets code of its own.
-pub(crate) fn put_late(context: &LlvmContext, unit: &Unit, nonlazybind: LLVMAttributeRef) {
-    if !unit.has_late_hooks {
+pub(crate) fn put_late(context: &LlvmContext, unit: &Unit, nonlazybind: u32) {
+    if !unit.contents.has_late_hooks {
         return;
     }
-    let (context, module) = (context.raw(), unit.module.raw());
-    // SAFETY: walks the functions of a live module to the null end; what is declared
-    // meanwhile comes last, and has no body.
-    unsafe {
-        let mut function = LLVMGetFirstFunction(module);
-        while !function.is_null() {
-            let emitted = LLVMIsDeclaration(function) == 0
-                && LLVMGetLinkage(function) != LLVMLinkage::LLVMAvailableExternallyLinkage;
-            for (_, [note, note_of], place) in LATE {
-                if emitted && let Some(hook) = take_string_attribute(function, note) {
-                    let of = take_string_attribute(function, note_of);
-                    let declare = |name: &str| declared(context, module, name, nonlazybind);
-                    let hook = Hook {
-                        hook: declare(&hook),
-                        function: of.map(|of| declare(&of)),
-                    };
-                    put(context, module, function, hook, place);
-                }
+    let module = &unit.module;
+    // What is declared meanwhile comes last, and has no body.
+    let defined = module
+        .functions()
+        .filter(|it| !it.is_declaration() && !is_elsewhere(*it));
+    for function in defined {
+        for (_, [note, note_of], place) in LATE {
+            if let Some(hook) = take_text(function, note) {
+                let of = take_text(function, note_of);
+                let declare = |name: &str| *declared(context, module, name, nonlazybind);
+                let hook = Hook {
+                    hook: declare(&hook),
+                    function: of.map(|of| declare(&of)),
+                };
+                put(context, module, function, hook, place);
             }
-            function = LLVMGetNextFunction(function);
         }
     }
 }
 
 /// The function of that link name, declared if it is not there.
-///
-/// # Safety
-/// A live module of that context.
-unsafe fn declared(
-    context: LLVMContextRef,
-    module: LLVMModuleRef,
+fn declared<'m>(
+    context: &LlvmContext,
+    module: &'m OwnedModule,
     name: &str,
-    nonlazybind: LLVMAttributeRef,
-) -> LLVMValueRef {
-    // For some calling conventions names begin with LLVM's escape byte.
-    for name in [c_name(name), c_name(&format!("\u{1}{name}"))] {
-        // SAFETY: by the caller's promise, and a C string.
-        let known = unsafe { LLVMGetNamedFunction(module, name.as_ptr()) };
-        if !known.is_null() {
-            return known;
-        }
+    nonlazybind: u32,
+) -> FunctionRef<'m> {
+    if let Some(known) = module.function(name) {
+        return known;
     }
     let name = c_name(name);
-    // SAFETY: as above; a function type of the context.
+    // SAFETY: a live module and a function type of its context.
     let new = unsafe {
-        let nothing = LLVMFunctionType(
-            LLVMVoidTypeInContext(context),
-            std::ptr::null_mut(),
-            0,
-            i32::from(false),
-        );
-        LLVMAddFunction(module, name.as_ptr(), nothing)
+        let nothing = LLVMVoidTypeInContext(context.raw());
+        let ty = LLVMFunctionType(nothing, std::ptr::null_mut(), 0, i32::from(false));
+        FunctionRef::of(LLVMAddFunction(module.raw(), name.as_ptr(), ty))
     };
-    add_function_attribute(new, nonlazybind);
+    new.add(nonlazybind);
     new
 }
 
-/// Puts calls of a hook into `body`.
-///
-/// # Safety
-/// A live function with a body in a live module of that context, which has the hook too.
-unsafe fn put(
-    context: LLVMContextRef,
-    module: LLVMModuleRef,
-    body: LLVMValueRef,
-    hook: Hook,
+/// Puts calls of a hook into `body`, a function of a module of the context that has the hook
+/// too.
+fn put(
+    context: &LlvmContext,
+    module: &OwnedModule,
+    body: FunctionRef<'_>,
+    hook: Hook<'_>,
     place: Place,
 ) {
-    // SAFETY: by the caller's promise. The builder is ours: what it is told of places in the
-    // source does not reach other functions. It is positioned at instructions of the body;
-    // static allocas behind the first call are still in the entry block, which is all that
-    // makes them static.
-    unsafe {
-        let builder = Builder(LLVMCreateBuilderInContext(context));
-        let mut block = LLVMGetFirstBasicBlock(body);
-        if let Place::Entry = place {
-            let first = LLVMGetFirstInstruction(block);
-            if !first.is_null() {
-                LLVMPositionBuilderBefore(builder.0, first);
-                call(context, module, &builder, hook);
-            }
-            return;
-        }
-        while !block.is_null() {
+    let places: Vec<InstructionRef<'_>> = match place {
+        // Static allocas behind the call are still in the entry block, which is all that
+        // makes them static.
+        Place::Entry => body
+            .blocks()
+            .take(1)
+            .filter_map(|it| it.instructions().next())
+            .collect(),
+        Place::Returns => {
             // A body that is named by its labels only was not verified.
-            let end = LLVMGetBasicBlockTerminator(block);
-            if !end.is_null() && LLVMGetInstructionOpcode(end) == LLVMOpcode::LLVMRet {
-                LLVMPositionBuilderBefore(builder.0, musttail_before(end).unwrap_or(end));
-                call(context, module, &builder, hook);
-            }
-            block = LLVMGetNextBasicBlock(block);
+            let ends = body.blocks().filter_map(|block| block.terminator());
+            ends.filter(|end| end.opcode() == LLVMOpcode::LLVMRet)
+                .map(|end| musttail_before(end).unwrap_or(end))
+                .collect()
+        }
+    };
+    // The builder is ours: what it is told of places in the source does not reach other
+    // functions.
+    let builder = Builder::new(context);
+    for before in places {
+        // SAFETY: an instruction of the body.
+        unsafe {
+            LLVMPositionBuilderBefore(builder.0, before.raw());
+            call(context, module, &builder, hook);
         }
     }
 }
 
 /// The `musttail` call whose result, possibly cast, is returned: nothing may come between.
-///
-/// # Safety
-/// A live return.
-unsafe fn musttail_before(end: LLVMValueRef) -> Option<LLVMValueRef> {
-    // SAFETY: by the caller's promise; calls are asked as such.
-    unsafe {
-        let mut before = LLVMGetPreviousInstruction(end);
-        if !before.is_null() && LLVMGetInstructionOpcode(before) == LLVMOpcode::LLVMBitCast {
-            before = LLVMGetPreviousInstruction(before);
-        }
-        let must = !before.is_null()
-            && LLVMGetInstructionOpcode(before) == LLVMOpcode::LLVMCall
-            && LLVMGetTailCallKind(before) == LLVMTailCallKind::LLVMTailCallKindMustTail;
-        must.then_some(before)
+fn musttail_before(end: InstructionRef<'_>) -> Option<InstructionRef<'_>> {
+    let previous = |instruction: InstructionRef<'_>| {
+        // SAFETY: a live instruction, whose block lives as it does; null at its beginning.
+        unsafe { ValueRef::from_raw(LLVMGetPreviousInstruction(instruction.raw())) }
+    };
+    let mut before = previous(end)?.as_instruction()?;
+    if before.opcode() == LLVMOpcode::LLVMBitCast {
+        before = previous(before)?.as_instruction()?;
     }
+    let is_call = before.opcode() == LLVMOpcode::LLVMCall;
+    // SAFETY: a call is asked as such.
+    let must = is_call && unsafe { LLVMGetTailCallKind(before.raw()) } == MUST_TAIL;
+    must.then_some(before)
 }
+
+const MUST_TAIL: LLVMTailCallKind = LLVMTailCallKind::LLVMTailCallKindMustTail;
 
 /// Builds a call of a hook.
 ///
 /// # Safety
 /// The builder is in a body of the module, which is of that context and has the hook.
-unsafe fn call(context: LLVMContextRef, module: LLVMModuleRef, builder: &Builder, hook: Hook) {
+unsafe fn call(context: &LlvmContext, module: &OwnedModule, builder: &Builder, hook: Hook<'_>) {
     const RETURN_ADDRESS: &str = "llvm.returnaddress";
+    let context = context.raw();
     // SAFETY: by the caller's promise; arrays have as many entries as is said of them.
     unsafe {
         let mut arguments = Vec::new();
         if let Some(function) = hook.function {
             let id = LLVMLookupIntrinsicID(RETURN_ADDRESS.as_ptr().cast(), RETURN_ADDRESS.len());
-            let intrinsic = LLVMGetIntrinsicDeclaration(module, id, std::ptr::null_mut(), 0);
+            let intrinsic = LLVMGetIntrinsicDeclaration(module.raw(), id, std::ptr::null_mut(), 0);
             let ty = LLVMGlobalGetValueType(intrinsic);
             let mut here = LLVMConstInt(LLVMInt32TypeInContext(context), 0, 0);
             let from = LLVMBuildCall2(builder.0, ty, intrinsic, &mut here, 1, c"".as_ptr());
-            arguments.extend([function, from]);
+            arguments.extend([function.raw(), from]);
         }
         let mut types = vec![LLVMPointerTypeInContext(context, 0); arguments.len()];
         let count = arguments.len() as u32;
@@ -330,7 +302,14 @@ unsafe fn call(context: LLVMContextRef, module: LLVMModuleRef, builder: &Builder
             i32::from(false),
         );
         let arguments = arguments.as_mut_ptr();
-        LLVMBuildCall2(builder.0, ty, hook.hook, arguments, count, c"".as_ptr());
+        LLVMBuildCall2(
+            builder.0,
+            ty,
+            hook.hook.raw(),
+            arguments,
+            count,
+            c"".as_ptr(),
+        );
     }
 }
 
@@ -344,33 +323,20 @@ const PATCHABLE: [&str; 4] = [
 ];
 
 /// Has a version leave no room to be patched.
-pub(crate) fn remove_patchable(function: LLVMValueRef) {
+pub(crate) fn remove_patchable(function: FunctionRef<'_>) {
     for key in PATCHABLE {
-        remove_string_attribute(function, key);
+        function.remove_text(key);
     }
 }
 
 /// The value of a string attribute, which goes; `None` if there is none, or an empty one.
-fn take_string_attribute(function: LLVMValueRef, key: &str) -> Option<String> {
-    let value = string_attribute(function, key);
+fn take_text(function: FunctionRef<'_>, key: &str) -> Option<String> {
+    let value = function.text(key);
     if value.is_empty() {
         return None;
     }
-    remove_string_attribute(function, key);
+    function.remove_text(key);
     Some(value)
-}
-
-fn remove_string_attribute(function: LLVMValueRef, key: &str) {
-    // SAFETY: a live function; pointer and length describe the key. One that is not there is
-    // no matter.
-    unsafe {
-        LLVMRemoveStringAttributeAtIndex(
-            function,
-            LLVMAttributeFunctionIndex,
-            key.as_ptr().cast(),
-            key.len() as u32,
-        );
-    }
 }
 
 #[cfg(test)]

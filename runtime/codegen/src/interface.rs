@@ -10,30 +10,28 @@
 use std::ffi::c_uint;
 
 use inkwell::llvm_sys::core::{
-    LLVMCountParamTypes, LLVMCountStructElementTypes, LLVMDisposeMessage, LLVMGetArrayLength2,
-    LLVMGetAttributeCountAtIndex, LLVMGetAttributesAtIndex, LLVMGetBasicBlockParent,
-    LLVMGetElementType, LLVMGetEnumAttributeKind, LLVMGetEnumAttributeKindForName,
-    LLVMGetEnumAttributeValue, LLVMGetFirstUse, LLVMGetFunctionCallConv, LLVMGetInitializer,
-    LLVMGetInstructionParent, LLVMGetLinkage, LLVMGetNextUse, LLVMGetNumOperands, LLVMGetOperand,
-    LLVMGetParamTypes, LLVMGetReturnType, LLVMGetTypeAttributeValue, LLVMGetTypeKind,
-    LLVMGetUnnamedAddress, LLVMGetUser, LLVMGetValueKind, LLVMGlobalGetValueType,
-    LLVMIsFunctionVarArg, LLVMIsGlobalConstant, LLVMIsOpaqueStruct, LLVMIsPackedStruct,
-    LLVMIsStringAttribute, LLVMIsTypeAttribute, LLVMModuleCreateWithNameInContext,
-    LLVMPrintTypeToString, LLVMPrintValueToString, LLVMStructGetTypeAtIndex,
+    LLVMCountParamTypes, LLVMCountStructElementTypes, LLVMGetArrayLength2,
+    LLVMGetAttributeCountAtIndex, LLVMGetAttributesAtIndex, LLVMGetElementType,
+    LLVMGetEnumAttributeKind, LLVMGetEnumAttributeKindForName, LLVMGetEnumAttributeValue,
+    LLVMGetFunctionCallConv, LLVMGetLinkage, LLVMGetParamTypes, LLVMGetReturnType,
+    LLVMGetTypeAttributeValue, LLVMGetTypeKind, LLVMGetUnnamedAddress, LLVMIsFunctionVarArg,
+    LLVMIsOpaqueStruct, LLVMIsPackedStruct, LLVMIsStringAttribute, LLVMIsTypeAttribute,
+    LLVMPrintTypeToString, LLVMPrintValueToString, LLVMStructGetTypeAtIndex, LLVMTypeIsSized,
 };
-use inkwell::llvm_sys::prelude::{LLVMAttributeRef, LLVMTypeRef, LLVMValueRef};
+use inkwell::llvm_sys::prelude::LLVMAttributeRef;
 use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
 use inkwell::llvm_sys::{LLVMLinkage, LLVMTypeKind, LLVMUnnamedAddr, LLVMValueKind};
 use rustc_hash::FxHashSet;
 
-use crate::context::OwnedModule;
+use crate::context::{OwnedModule, take_message};
 use crate::error::CodegenError;
-use crate::extract::{OF_CALLS, has_function_attribute};
-use crate::reader::{Reader, Verify, value_name};
+use crate::handles::{FunctionRef, TypeRef, ValueRef, VariableRef};
+use crate::reader::Reader;
+use crate::source::OF_CALLS;
 use crate::summary::{Kind, SymbolId};
 
 /// The type of a variable, and its size in bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Layout {
     /// As LLVM writes it, named structs written out.
     pub ty: String,
@@ -51,39 +49,48 @@ impl Reader {
     /// How a function is called: its type, and what changes how values are passed.
     pub fn signature(&self, function: SymbolId) -> String {
         debug_assert!(self.names_as_in_file());
-        let value = self.table().values[function.index()];
-        // SAFETY: a live function and its own type; parameters fit the vector.
-        unsafe {
-            let ty = LLVMGlobalGetValueType(value);
+        let value = self.table().value(function);
+        let (Some(function), Some(ty)) = (value.as_function(), value.content_type()) else {
+            return String::new();
+        };
+        // SAFETY: a live function and its own type; parameters fit the vector, and types live
+        // as the context does.
+        let (parameters, result, open, convention) = unsafe {
+            let ty = ty.raw();
             let mut parameters = vec![std::ptr::null_mut(); LLVMCountParamTypes(ty) as usize];
             LLVMGetParamTypes(ty, parameters.as_mut_ptr());
-            let mut words: Vec<String> = Vec::new();
-            for (index, &ty) in (1..).zip(&parameters) {
-                words.push(self.type_text(ty, 0) + &self.passing(value, index));
-            }
-            if LLVMIsFunctionVarArg(ty) != 0 {
-                words.push(String::from("..."));
-            }
-            let convention = match LLVMGetFunctionCallConv(value) {
-                0 => String::new(),
-                number => format!(" cc{number}"),
-            };
-            let result = self.type_text(LLVMGetReturnType(ty), 0) + &self.passing(value, 0);
-            format!("{result} ({}){convention}", words.join(", "))
-        }
+            let parameters: Vec<_> = parameters.into_iter().map(|ty| TypeRef::of(ty)).collect();
+            (
+                parameters,
+                TypeRef::of(LLVMGetReturnType(ty)),
+                LLVMIsFunctionVarArg(ty) != 0,
+                LLVMGetFunctionCallConv(function.raw()),
+            )
+        };
+        let mut words: Vec<String> = (1..)
+            .zip(parameters)
+            .map(|(index, ty)| type_text(ty, 0) + &self.passing(function, index))
+            .collect();
+        words.extend(open.then(|| String::from("...")));
+        let convention = match convention {
+            0 => String::new(),
+            number => format!(" cc{number}"),
+        };
+        let result = type_text(result, 0) + &self.passing(function, 0);
+        format!("{result} ({}){convention}", words.join(", "))
     }
 
     /// What the attributes at `index` say about how the value is passed.
-    fn passing(&self, function: LLVMValueRef, index: c_uint) -> String {
+    fn passing(&self, function: FunctionRef<'_>, index: c_uint) -> String {
         let kinds = &self.kinds().of_calls;
         let mut text = String::new();
         // SAFETY: a live function; the buffer has room for the count; values are asked
         // for of attributes that have them.
         unsafe {
-            let count = LLVMGetAttributeCountAtIndex(function, index) as usize;
+            let count = LLVMGetAttributeCountAtIndex(function.raw(), index) as usize;
             let mut attributes: Vec<LLVMAttributeRef> = vec![std::ptr::null_mut(); count];
             if count != 0 {
-                LLVMGetAttributesAtIndex(function, index, attributes.as_mut_ptr());
+                LLVMGetAttributesAtIndex(function.raw(), index, attributes.as_mut_ptr());
             }
             for attribute in attributes {
                 if LLVMIsStringAttribute(attribute) != 0 {
@@ -95,8 +102,8 @@ impl Reader {
                 };
                 text += &format!(" {}", OF_CALLS[at]);
                 if LLVMIsTypeAttribute(attribute) != 0 {
-                    let ty = LLVMGetTypeAttributeValue(attribute);
-                    text += &format!("({})", self.type_text(ty, 0));
+                    let ty = TypeRef::of(LLVMGetTypeAttributeValue(attribute));
+                    text += &format!("({})", type_text(ty, 0));
                 } else if LLVMGetEnumAttributeValue(attribute) != 0 {
                     text += &format!("({})", LLVMGetEnumAttributeValue(attribute));
                 }
@@ -108,19 +115,23 @@ impl Reader {
     /// Type and size of a variable.
     pub fn layout(&self, variable: SymbolId) -> Layout {
         debug_assert!(self.names_as_in_file());
-        let value = self.table().values[variable.index()];
-        // SAFETY: a live variable, its own type, and the target's layout, as the module a
-        // unit is compiled in has it: the reader's may have none.
-        unsafe {
-            let ty = LLVMGlobalGetValueType(value);
-            let context = self.context().raw();
-            let unit = LLVMModuleCreateWithNameInContext(c"layout".as_ptr(), context);
-            let unit = OwnedModule::new(unit);
-            self.prepare(unit.raw());
-            Layout {
-                ty: self.type_text(ty, 0),
-                size: LLVMABISizeOfType(LLVMGetModuleDataLayout(unit.raw()), ty),
+        let Some(ty) = self.table().value(variable).content_type() else {
+            return Layout::default();
+        };
+        // The target's layout, as the module a unit is compiled in has it: the reader's may
+        // have none.
+        let unit = OwnedModule::empty(self.context(), "layout");
+        self.prepare(&unit);
+        // SAFETY: a live module with a layout, and a live type; only one with a size is asked.
+        let size = unsafe {
+            match LLVMTypeIsSized(ty.raw()) {
+                0 => 0,
+                _ => LLVMABISizeOfType(LLVMGetModuleDataLayout(unit.raw()), ty.raw()),
             }
+        };
+        Layout {
+            ty: type_text(ty, 0),
+            size,
         }
     }
 
@@ -128,10 +139,9 @@ impl Reader {
     /// declaration.
     pub fn initializer(&self, variable: SymbolId) -> Option<String> {
         debug_assert!(self.names_as_in_file());
-        let value = self.table().values[variable.index()];
-        // SAFETY: a live variable.
-        let initializer = unsafe { LLVMGetInitializer(value) };
-        (!initializer.is_null()).then(|| constant_text(initializer, 0, &mut CONSTANTS.clone()))
+        let variable = self.table().value(variable).as_variable()?;
+        let initializer = variable.initializer()?;
+        Some(constant_text(initializer, 0, &mut CONSTANTS.clone()))
     }
 
     /// Functions and variables that mention `symbol`, each once, aliases of it included.
@@ -140,43 +150,29 @@ impl Reader {
     /// # Errors
     /// An unreadable body.
     pub fn mentions(&self, symbol: SymbolId) -> Result<Vec<SymbolId>, CodegenError> {
-        for (index, info) in self.summary().symbols.iter().enumerate() {
-            if info.kind == Kind::Function && info.linkage.is_definition() {
-                self.materialize(self.table().values[index], Verify::No)?;
-            }
-        }
+        self.read_all()?;
         let mut found = FxHashSet::default();
-        self.collect(self.table().values[symbol.index()], &mut found, 0);
+        self.collect(self.table().value(symbol), &mut found, 0);
         let mut found: Vec<SymbolId> = found.into_iter().collect();
         found.sort_unstable();
         Ok(found)
     }
 
-    fn collect(&self, value: LLVMValueRef, found: &mut FxHashSet<SymbolId>, depth: u32) {
+    fn collect(&self, value: ValueRef<'_>, found: &mut FxHashSet<SymbolId>, depth: u32) {
         if depth > DEPTH {
             return;
         }
-        // SAFETY: walks the use list of a live value; users are live values.
-        unsafe {
-            let mut item = LLVMGetFirstUse(value);
-            while !item.is_null() {
-                let user = LLVMGetUser(item);
-                let owner = match LLVMGetValueKind(user) {
-                    LLVMValueKind::LLVMInstructionValueKind => {
-                        let block = LLVMGetInstructionParent(user);
-                        (!block.is_null()).then(|| LLVMGetBasicBlockParent(block))
-                    }
-                    _ => Some(user),
-                };
-                let known = owner.and_then(|owner| self.table().index.get(&owner));
-                match (known, owner) {
-                    (Some(&id), _) => {
-                        found.insert(id);
-                    }
-                    (None, Some(constant)) => self.collect(constant, found, depth + 1),
-                    (None, None) => {}
+        for user in value.users() {
+            let owner = match user.as_instruction() {
+                Some(instruction) => instruction.function().map(|function| *function),
+                None => Some(user),
+            };
+            match owner.map(|owner| (owner, self.table().id(owner))) {
+                Some((_, Some(id))) => {
+                    found.insert(id);
                 }
-                item = LLVMGetNextUse(item);
+                Some((constant, None)) => self.collect(constant, found, depth + 1),
+                None => {}
             }
         }
     }
@@ -199,14 +195,17 @@ impl Reader {
             if !info.linkage.is_definition() || !matches!(info.kind, Kind::Function | Kind::Data) {
                 continue;
             }
-            let value = self.table().values[index];
+            let value = self.table().value(SymbolId(index as u32));
             // SAFETY: a live function or variable.
-            let address = unsafe { LLVMGetUnnamedAddress(value) };
+            let address = unsafe { LLVMGetUnnamedAddress(value.raw()) };
             if address == LLVMUnnamedAddr::LLVMLocalUnnamedAddr {
                 return Some(format!("`{}` is local_unnamed_addr", info.name));
             }
-            let has = |kind| has_function_attribute(value, kind);
-            if info.kind != Kind::Function || has(self.kinds().optnone) {
+            let Some(function) = value.as_function() else {
+                continue;
+            };
+            let has = |kind| function.has(kind);
+            if has(self.kinds().optnone) {
                 continue;
             }
             let found = inferred
@@ -218,102 +217,94 @@ impl Reader {
         }
         None
     }
+}
 
-    fn type_text(&self, ty: LLVMTypeRef, depth: u32) -> String {
-        if depth > DEPTH {
-            return printed_type(ty);
-        }
-        // SAFETY: a live type; each question fits its kind.
-        unsafe {
-            match LLVMGetTypeKind(ty) {
-                LLVMTypeKind::LLVMStructTypeKind if LLVMIsOpaqueStruct(ty) == 0 => {
-                    let fields: Vec<String> = (0..LLVMCountStructElementTypes(ty))
-                        .map(|i| self.type_text(LLVMStructGetTypeAtIndex(ty, i), depth + 1))
-                        .collect();
-                    let fields = fields.join(", ");
-                    match LLVMIsPackedStruct(ty) {
-                        0 => format!("{{ {fields} }}"),
-                        _ => format!("<{{ {fields} }}>"),
-                    }
+/// A type as LLVM writes it, named structs written out.
+fn type_text(ty: TypeRef<'_>, depth: u32) -> String {
+    if depth > DEPTH {
+        return printed_type(ty);
+    }
+    let inner = |part| {
+        // SAFETY: a part of a live type, which lives as the context does.
+        type_text(unsafe { TypeRef::of(part) }, depth + 1)
+    };
+    let raw = ty.raw();
+    // SAFETY: a live type; each question fits its kind.
+    unsafe {
+        match LLVMGetTypeKind(raw) {
+            LLVMTypeKind::LLVMStructTypeKind if LLVMIsOpaqueStruct(raw) == 0 => {
+                let fields: Vec<String> = (0..LLVMCountStructElementTypes(raw))
+                    .map(|i| inner(LLVMStructGetTypeAtIndex(raw, i)))
+                    .collect();
+                let fields = fields.join(", ");
+                match LLVMIsPackedStruct(raw) {
+                    0 => format!("{{ {fields} }}"),
+                    _ => format!("<{{ {fields} }}>"),
                 }
-                LLVMTypeKind::LLVMArrayTypeKind => {
-                    let element = self.type_text(LLVMGetElementType(ty), depth + 1);
-                    format!("[{} x {element}]", LLVMGetArrayLength2(ty))
-                }
-                _ => printed_type(ty),
             }
+            LLVMTypeKind::LLVMArrayTypeKind => {
+                let element = inner(LLVMGetElementType(raw));
+                format!("[{} x {element}]", LLVMGetArrayLength2(raw))
+            }
+            _ => printed_type(ty),
         }
     }
 }
 
-fn printed_type(ty: LLVMTypeRef) -> String {
-    // SAFETY: a live type; the string is ours, and disposed of after it was copied.
-    unsafe {
-        let raw = LLVMPrintTypeToString(ty);
-        let text = std::ffi::CStr::from_ptr(raw).to_string_lossy().into_owned();
-        LLVMDisposeMessage(raw);
-        text
-    }
+/// A type as LLVM writes it.
+pub(crate) fn printed_type(ty: TypeRef<'_>) -> String {
+    // SAFETY: a live type; the string is ours.
+    unsafe { take_message(LLVMPrintTypeToString(ty.raw())) }
 }
 
-fn printed_value(value: LLVMValueRef) -> String {
-    // SAFETY: a live constant; the string is ours, and disposed of after it was copied.
-    unsafe {
-        let raw = LLVMPrintValueToString(value);
-        let text = std::ffi::CStr::from_ptr(raw).to_string_lossy().into_owned();
-        LLVMDisposeMessage(raw);
-        text
-    }
+fn printed_value(value: ValueRef<'_>) -> String {
+    // SAFETY: a live value; the string is ours.
+    unsafe { take_message(LLVMPrintValueToString(value.raw())) }
 }
 
-fn constant_text(value: LLVMValueRef, depth: u32, left: &mut u32) -> String {
+fn constant_text(value: ValueRef<'_>, depth: u32, left: &mut u32) -> String {
     *left = left.saturating_sub(1);
     let deeper = depth < DEPTH && *left != 0;
-    // SAFETY: a live constant; operands of constants are constants.
-    unsafe {
-        match LLVMGetValueKind(value) {
-            LLVMValueKind::LLVMGlobalVariableValueKind => {
-                let local = matches!(
-                    LLVMGetLinkage(value),
-                    LLVMLinkage::LLVMPrivateLinkage | LLVMLinkage::LLVMInternalLinkage
-                );
-                let initializer = LLVMGetInitializer(value);
-                if local && LLVMIsGlobalConstant(value) != 0 && !initializer.is_null() && deeper {
-                    return format!("&({})", constant_text(initializer, depth + 1, left));
-                }
-                format!("@{}", value_name(value))
-            }
-            LLVMValueKind::LLVMFunctionValueKind
-            | LLVMValueKind::LLVMGlobalAliasValueKind
-            | LLVMValueKind::LLVMGlobalIFuncValueKind => format!("@{}", value_name(value)),
-            LLVMValueKind::LLVMConstantArrayValueKind
-            | LLVMValueKind::LLVMConstantStructValueKind
-            | LLVMValueKind::LLVMConstantVectorValueKind
-                if deeper =>
-            {
-                operands(value, depth, left)
-            }
-            LLVMValueKind::LLVMConstantExprValueKind if deeper => {
-                // The expression's own text tells operation and types; local names in it
-                // are numbered by module, so they are left out.
-                let text = printed_value(value);
-                let kept: Vec<&str> = text
-                    .split([' ', ',', '(', ')'])
-                    .filter(|word| !word.starts_with('@') && !word.is_empty())
-                    .collect();
-                format!("{} {}", kept.join(" "), operands(value, depth, left))
-            }
-            _ => printed_value(value),
-        }
+    if let Some(variable) = value.as_variable()
+        && let Some(initializer) = local_constant(variable)
+        && deeper
+    {
+        return format!("&({})", constant_text(initializer, depth + 1, left));
     }
+    if value.is_global() {
+        return format!("@{}", value.name());
+    }
+    if !value.is_composite() || !deeper {
+        return printed_value(value);
+    }
+    if value.kind() != LLVMValueKind::LLVMConstantExprValueKind {
+        return parts_text(value, depth, left);
+    }
+    // The expression's own text tells operation and types; local names in it are numbered by
+    // module, so they are left out.
+    let text = printed_value(value);
+    let kept: Vec<&str> = text
+        .split([' ', ',', '(', ')'])
+        .filter(|word| !word.starts_with('@') && !word.is_empty())
+        .collect();
+    format!("{} {}", kept.join(" "), parts_text(value, depth, left))
 }
 
-/// # Safety
-/// A live constant with operands that are constants.
-unsafe fn operands(value: LLVMValueRef, depth: u32, left: &mut u32) -> String {
-    // SAFETY: by the caller's promise.
-    let each = (0..unsafe { LLVMGetNumOperands(value) }.max(0) as u32)
-        // SAFETY: an operand that is there.
-        .map(|i| constant_text(unsafe { LLVMGetOperand(value, i) }, depth + 1, left));
+fn parts_text(value: ValueRef<'_>, depth: u32, left: &mut u32) -> String {
+    let each = value
+        .parts()
+        .map(|part| constant_text(part, depth + 1, left));
     format!("[{}]", each.collect::<Vec<_>>().join(", "))
+}
+
+/// The value of a variable that is constant and of no other module's concern.
+fn local_constant(variable: VariableRef<'_>) -> Option<ValueRef<'_>> {
+    // SAFETY: a live variable.
+    let linkage = unsafe { LLVMGetLinkage(variable.raw()) };
+    let local = matches!(
+        linkage,
+        LLVMLinkage::LLVMPrivateLinkage | LLVMLinkage::LLVMInternalLinkage
+    );
+    let initializer = variable.initializer()?;
+    (local && variable.is_constant()).then_some(initializer)
 }

@@ -18,15 +18,11 @@
 //! addresses that an earlier call stored. So does a coroutine that is split here: its frame
 //! holds the addresses of its parts.
 
-use inkwell::llvm_sys::core::{
-    LLVMBasicBlockAsValue, LLVMGetCalledValue, LLVMGetFirstBasicBlock, LLVMGetFirstUse,
-    LLVMGetInitializer, LLVMGetInstructionOpcode, LLVMGetIntrinsicID, LLVMGetNextBasicBlock,
-    LLVMGetNextUse, LLVMGetOperand, LLVMGetUser, LLVMGetValueKind, LLVMIsAFunction,
-    LLVMIsGlobalConstant,
-};
-use inkwell::llvm_sys::prelude::{LLVMUseRef, LLVMValueRef};
+use inkwell::llvm_sys::core::LLVMIntrinsicGetName;
 use inkwell::llvm_sys::{LLVMOpcode, LLVMValueKind};
 use rustc_hash::FxHashSet;
+
+use crate::handles::{FunctionRef, InstructionRef, ValueRef};
 
 /// What a function does with the addresses of its labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -44,170 +40,116 @@ pub enum Labels {
 /// Values looked at before an escape is assumed.
 const WORK: usize = 100_000;
 
-/// What the labels of `function` are used for.
-///
-/// # Safety
-/// `function` is a live function with a well-formed body.
-pub(crate) unsafe fn of(function: LLVMValueRef) -> Labels {
+/// What the labels of `function`, whose body is well-formed, are used for.
+pub(crate) fn of(function: FunctionRef<'_>) -> Labels {
     let mut walk = Walk::default();
-    // SAFETY: walks the blocks of a live function and their use lists.
-    unsafe {
-        let mut block = LLVMGetFirstBasicBlock(function);
-        while !block.is_null() {
-            for user in users(LLVMBasicBlockAsValue(block)) {
-                if LLVMGetValueKind(user) == LLVMValueKind::LLVMBlockAddressValueKind {
-                    walk.add(user);
-                }
-            }
-            block = LLVMGetNextBasicBlock(block);
+    for user in function.blocks().flat_map(|block| block.value().users()) {
+        if user.kind() == LLVMValueKind::LLVMBlockAddressValueKind {
+            walk.add(user);
         }
-        if walk.seen.is_empty() {
-            return Labels::None;
-        }
-        match walk.escapes() {
-            true => Labels::Escape,
-            false => Labels::Inside,
-        }
+    }
+    if walk.seen.is_empty() {
+        return Labels::None;
+    }
+    match walk.escapes() {
+        true => Labels::Escape,
+        false => Labels::Inside,
     }
 }
 
 #[derive(Default)]
-struct Walk {
-    seen: FxHashSet<LLVMValueRef>,
-    open: Vec<LLVMValueRef>,
+struct Walk<'m> {
+    seen: FxHashSet<ValueRef<'m>>,
+    open: Vec<ValueRef<'m>>,
 }
 
-impl Walk {
-    fn add(&mut self, value: LLVMValueRef) {
+impl<'m> Walk<'m> {
+    fn add(&mut self, value: ValueRef<'m>) {
         if self.seen.insert(value) {
             self.open.push(value);
         }
     }
 
     /// Follows all that was added.
-    ///
-    /// # Safety
-    /// All added values are live.
-    unsafe fn escapes(&mut self) -> bool {
+    fn escapes(&mut self) -> bool {
         while let Some(value) = self.open.pop() {
             if self.seen.len() > WORK {
                 return true;
             }
-            // SAFETY: by the caller's promise; users of live values are live.
-            for user in unsafe { users(value) } {
-                // SAFETY: as above.
-                if unsafe { self.use_escapes(value, user) } {
-                    return true;
-                }
+            if value.users().any(|user| self.use_escapes(value, user)) {
+                return true;
             }
         }
         false
     }
 
-    /// # Safety
-    /// Both are live, and `user` uses `value`.
-    unsafe fn use_escapes(&mut self, value: LLVMValueRef, user: LLVMValueRef) -> bool {
-        // SAFETY: by the caller's promise; each question fits the kind of value.
-        unsafe {
-            match LLVMGetValueKind(user) {
-                LLVMValueKind::LLVMInstructionValueKind => {}
-                LLVMValueKind::LLVMGlobalVariableValueKind => {
-                    // A table: its loads are followed, if nobody can write to it.
-                    let table =
-                        LLVMGetInitializer(user) == value && LLVMIsGlobalConstant(user) != 0;
-                    self.add(user);
-                    return !table;
-                }
-                LLVMValueKind::LLVMConstantExprValueKind
-                | LLVMValueKind::LLVMConstantArrayValueKind
-                | LLVMValueKind::LLVMConstantStructValueKind
-                | LLVMValueKind::LLVMConstantVectorValueKind => {
-                    self.add(user);
-                    return false;
-                }
-                _ => return true,
+    /// Whether `value` escapes by being used by `user`, which is followed if that depends.
+    fn use_escapes(&mut self, value: ValueRef<'m>, user: ValueRef<'m>) -> bool {
+        if let Some(table) = user.as_variable() {
+            // A table: its loads are followed, if nobody can write to it.
+            self.add(user);
+            return table.initializer() != Some(value) || !table.is_constant();
+        }
+        if user.is_composite() {
+            self.add(user);
+            return false;
+        }
+        let Some(instruction) = user.as_instruction() else {
+            return true;
+        };
+        match instruction.opcode() {
+            LLVMOpcode::LLVMIndirectBr | LLVMOpcode::LLVMICmp => false,
+            LLVMOpcode::LLVMPHI
+            | LLVMOpcode::LLVMSelect
+            | LLVMOpcode::LLVMFreeze
+            | LLVMOpcode::LLVMBitCast
+            | LLVMOpcode::LLVMIntToPtr
+            | LLVMOpcode::LLVMPtrToInt
+            | LLVMOpcode::LLVMTrunc
+            | LLVMOpcode::LLVMSExt
+            | LLVMOpcode::LLVMZExt
+            | LLVMOpcode::LLVMAdd
+            | LLVMOpcode::LLVMSub
+            | LLVMOpcode::LLVMLoad
+            | LLVMOpcode::LLVMGetElementPtr => {
+                self.add(user);
+                false
             }
-            match LLVMGetInstructionOpcode(user) {
-                LLVMOpcode::LLVMIndirectBr | LLVMOpcode::LLVMICmp => false,
-                LLVMOpcode::LLVMPHI
-                | LLVMOpcode::LLVMSelect
-                | LLVMOpcode::LLVMFreeze
-                | LLVMOpcode::LLVMBitCast
-                | LLVMOpcode::LLVMIntToPtr
-                | LLVMOpcode::LLVMPtrToInt
-                | LLVMOpcode::LLVMTrunc
-                | LLVMOpcode::LLVMSExt
-                | LLVMOpcode::LLVMZExt
-                | LLVMOpcode::LLVMAdd
-                | LLVMOpcode::LLVMSub
-                | LLVMOpcode::LLVMLoad
-                | LLVMOpcode::LLVMGetElementPtr => {
-                    self.add(user);
-                    false
-                }
-                // What is stored is followed from the variable, if that is all there is
-                // to it; storing to a followed place adds nothing.
-                LLVMOpcode::LLVMStore => {
-                    LLVMGetOperand(user, 0) == value && !self.follow_local(LLVMGetOperand(user, 1))
-                }
-                LLVMOpcode::LLVMCall => !is_harmless(user),
-                _ => true,
+            // What is stored is followed from the variable, if that is all there is
+            // to it; storing to a followed place adds nothing.
+            LLVMOpcode::LLVMStore => {
+                let mut operands = instruction.operands().flatten();
+                let (stored, place) = (operands.next(), operands.next());
+                stored == Some(value) && !place.is_some_and(|place| self.follow_local(place))
             }
+            LLVMOpcode::LLVMCall => !is_harmless(instruction),
+            _ => true,
         }
     }
 
     /// Whether `place` is a local variable; its uses are followed then.
-    ///
-    /// # Safety
-    /// `place` is live.
-    unsafe fn follow_local(&mut self, place: LLVMValueRef) -> bool {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let local = LLVMGetValueKind(place) == LLVMValueKind::LLVMInstructionValueKind
-                && LLVMGetInstructionOpcode(place) == LLVMOpcode::LLVMAlloca;
-            if local {
-                self.add(place);
-            }
-            local
+    fn follow_local(&mut self, place: ValueRef<'m>) -> bool {
+        let instruction = place.as_instruction();
+        let local = instruction.is_some_and(|it| it.opcode() == LLVMOpcode::LLVMAlloca);
+        if local {
+            self.add(place);
         }
+        local
     }
 }
 
 /// Calls of intrinsics keep nothing: lifetimes, debug info.
-///
-/// # Safety
-/// `call` is a live call.
-unsafe fn is_harmless(call: LLVMValueRef) -> bool {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let callee = LLVMGetCalledValue(call);
-        if LLVMIsAFunction(callee).is_null() || LLVMGetIntrinsicID(callee) == 0 {
-            return false;
-        }
-        let mut length = 0;
-        let id = LLVMGetIntrinsicID(callee);
-        let name = inkwell::llvm_sys::core::LLVMIntrinsicGetName(id, &mut length);
-        let name = std::slice::from_raw_parts(name.cast::<u8>(), length);
-        name.starts_with(b"llvm.lifetime.") || name.starts_with(b"llvm.dbg.")
+fn is_harmless(call: InstructionRef<'_>) -> bool {
+    let callee = call.callee().and_then(ValueRef::as_function);
+    let id = callee.map_or(0, FunctionRef::intrinsic);
+    if id == 0 {
+        return false;
     }
-}
-
-/// The users of a value.
-///
-/// # Safety
-/// `value` is live while the iterator is used.
-unsafe fn users(value: LLVMValueRef) -> impl Iterator<Item = LLVMValueRef> {
-    // SAFETY: by the caller's promise.
-    let mut item: LLVMUseRef = unsafe { LLVMGetFirstUse(value) };
-    std::iter::from_fn(move || {
-        if item.is_null() {
-            return None;
-        }
-        // SAFETY: an item of the use list of a live value.
-        unsafe {
-            let user = LLVMGetUser(item);
-            item = LLVMGetNextUse(item);
-            Some(user)
-        }
-    })
+    let mut length = 0;
+    // SAFETY: the number of an intrinsic, whose name LLVM keeps.
+    let name = unsafe {
+        let start = LLVMIntrinsicGetName(id, &mut length);
+        std::slice::from_raw_parts(start.cast::<u8>(), length)
+    };
+    name.starts_with(b"llvm.lifetime.") || name.starts_with(b"llvm.dbg.")
 }

@@ -15,15 +15,17 @@
 //! - No input ends the process: LLVM's diagnostics are collected per context
 //!   and become [`CodegenError`]s.
 //!
-//! Reading order: [`summary`] (what a module holds, as plain data),
-//! `bitstream` and `structure` (checked before LLVM reads), `inspect` (all of it read at once),
-//! [`plan`] (how each symbol is to be reached), [`compile`] (what is asked and
-//! answered), [`reader`], `opened`, `desk`, `table`, `extract`, `globals`, `body` and `constant` (the copy),
-//! `candidates`, `survey`, `library`, `parcel` and `foreign` (bodies for other modules, and
+//! Reading order: [`summary`] (what a module holds, as plain data), `bitstream` and `structure`
+//! (checked before LLVM reads), `inspect` (all of it read at once), [`plan`] (how each symbol
+//! is to be reached), [`compile`] (what is asked and answered), [`reader`], `opened`, `desk`,
+//! `handles` (what is safe to hold), `table` and `source`, `planning`, `candidates`, `survey`
+//! and `data` (what is copied), `copying`, `globals`, `body` and `constant` (the copy),
+//! `compiling` (one compile), `library`, `parcel` and `foreign` (bodies for other modules, and
 //! from them), [`facts`], `optimize` and `passes` (tiers 2 and 3), `apart` (constants), `shape`
-//! (loops and counters), `labels`, [`profile`], `probe` and `guide` (what code counts about itself, and
-//! its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`], [`pool`] and `room`, `query`
-//! and `interface` (questions about a module), [`cancel`] and `gate`, [`fatal`].
+//! (loops and counters), `labels`, [`profile`], `probe` and `guide` (what code counts about
+//! itself, and its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`],
+//! [`pool`], `ledger` and `room`, `query` and `interface` (questions about a module),
+//! [`cancel`] and `gate`, [`fatal`].
 //!
 //! # Why
 //! A few C++ symbols of LLVM, no C++ compiler. LLVM-C cannot read one body of a lazy module,
@@ -57,18 +59,22 @@ mod bitcode;
 mod bitstream;
 mod body;
 mod candidates;
+mod compiling;
 mod constant;
 mod context;
+mod copying;
+mod data;
 mod desk;
-mod extract;
 mod foreign;
 mod gate;
 mod globals;
 mod guide;
+mod handles;
 mod inspect;
 mod instrument;
 mod interface;
 mod labels;
+mod ledger;
 mod library;
 mod lines;
 mod opened;
@@ -76,11 +82,13 @@ mod optimize;
 mod parcel;
 mod passes;
 mod pipeline;
+mod planning;
 mod probe;
 mod query;
 mod room;
 mod scan;
 mod shape;
+mod source;
 mod stored;
 mod structure;
 mod survey;

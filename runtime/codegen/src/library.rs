@@ -28,24 +28,24 @@
 //! of is recorded with them and becomes a dependence of whoever uses them.
 
 use inkwell::llvm_sys::LLVMValueKind;
-use inkwell::llvm_sys::core::{
-    LLVMGetFirstBasicBlock, LLVMGetFirstFunction, LLVMGetFirstGlobal, LLVMGetFirstInstruction,
-    LLVMGetIntrinsicID, LLVMGetNamedFunction, LLVMGetNextBasicBlock, LLVMGetNextFunction,
-    LLVMGetNextGlobal, LLVMGetNextInstruction, LLVMGetNumOperands, LLVMGetOperand,
-    LLVMGetPersonalityFn, LLVMGetValueKind, LLVMHasPersonalityFn, LLVMIsDeclaration,
-};
+use inkwell::llvm_sys::core::{LLVMGetPersonalityFn, LLVMHasPersonalityFn};
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::candidates::{Missing, Wanted};
-use crate::compile::{Compile, DependenceKind, Rare, Tier};
+use uruk_base::Tier;
+
+use crate::candidates::{Found, Missing, Wanted};
+use crate::compile::{Compile, DependenceKind, Rare};
 use crate::context::OwnedModule;
+use crate::copying::{Contents, Copying, Unit};
 use crate::error::CodegenError;
-use crate::extract::{Extraction, Unit};
+use crate::handles::{FunctionRef, ValueRef};
 use crate::instrument::is_hook;
 use crate::optimize;
 use crate::plan::ModulePlan;
-use crate::reader::{Reader, c_name, value_name};
+use crate::planning::Planning;
+use crate::reader::Reader;
+use crate::source::Source;
 use crate::summary::SymbolId;
 
 /// Instructions kept in all: some 20 MB.
@@ -60,8 +60,8 @@ const MOST_WARMED: u8 = 4;
 
 /// One simplified function.
 pub(crate) struct Entry {
-    /// Its definition on a shelf.
-    pub(crate) function: LLVMValueRef,
+    /// Its definition on a shelf, which the library keeps as long as the entry.
+    function: LLVMValueRef,
     /// Instructions after simplification.
     pub(crate) instructions: u32,
     /// What it was made of, itself included.
@@ -72,6 +72,14 @@ pub(crate) struct Entry {
     rare: Vec<SymbolId>,
     /// How often it was made again.
     remakes: u8,
+}
+
+impl Entry {
+    /// Its definition on a shelf.
+    pub(crate) fn function(&self) -> FunctionRef<'_> {
+        // SAFETY: entries are lent by their library only, which keeps the shelf.
+        unsafe { FunctionRef::of(self.function) }
+    }
 }
 
 /// Something of the module that a simplified body was made of.
@@ -88,8 +96,7 @@ pub(crate) struct Use {
 pub(crate) struct Library {
     /// `None` for what cannot be kept.
     entries: FxHashMap<SymbolId, Option<Entry>>,
-    /// Global of a shelf -> global of the reader's module.
-    homes: FxHashMap<LLVMValueRef, LLVMValueRef>,
+    homes: Homes,
     shelves: Vec<OwnedModule>,
     instructions: usize,
     /// The setting all were made with.
@@ -131,14 +138,23 @@ impl Library {
         self.entries.insert(symbol, Some(entry));
     }
 
-    /// The global of the reader's module for which one of a shelf stands.
-    pub(crate) fn home(&self, global: LLVMValueRef) -> Option<LLVMValueRef> {
-        self.homes.get(&global).copied()
+    /// The symbol of the reader's module for which a global of a shelf stands.
+    pub(crate) fn home(&self, global: ValueRef<'_>) -> Option<SymbolId> {
+        self.homes.of(global)
+    }
+
+    /// Takes up a shelf, and what is on it.
+    fn take(&mut self, shelf: Shelf) {
+        for (symbol, entry) in shelf.entries {
+            self.file(symbol, entry);
+        }
+        self.homes.0.extend(shelf.homes.0);
+        self.shelves.push(shelf.module);
     }
 
     fn forget(&mut self) {
         self.entries.clear();
-        self.homes.clear();
+        self.homes.0.clear();
         self.shelves.clear();
         self.instructions = 0;
     }
@@ -148,8 +164,26 @@ impl Library {
 struct Batch {
     unit: Unit,
     members: Vec<Member>,
-    /// Names on the shelf -> globals of the reader's module.
-    homes: FxHashMap<String, LLVMValueRef>,
+    /// Names on the shelf -> symbols of the reader's module.
+    homes: FxHashMap<String, SymbolId>,
+}
+
+/// What became of a batch: its module, entries for functions of it, and where its globals
+/// belong.
+struct Shelf {
+    module: OwnedModule,
+    entries: Vec<(SymbolId, Entry)>,
+    homes: Homes,
+}
+
+/// Global of a shelf -> symbol of the reader's module. Nothing is asked of the keys.
+#[derive(Default)]
+struct Homes(FxHashMap<LLVMValueRef, SymbolId>);
+
+impl Homes {
+    fn of(&self, global: ValueRef<'_>) -> Option<SymbolId> {
+        self.0.get(&global.raw()).copied()
+    }
 }
 
 struct Member {
@@ -188,37 +222,27 @@ impl Reader {
                 entry.remakes += 1;
             }
         }
-        if let Ok(Some((module, entries, homes))) = made {
-            for (symbol, entry) in entries {
-                library.file(symbol, entry);
-            }
-            library.homes.extend(homes);
-            library.shelves.push(module);
+        if let Ok(Some(shelf)) = made {
+            library.take(shelf);
         }
     }
 
-    #[expect(clippy::type_complexity, reason = "taken apart at once")]
     fn simplify(
         &mut self,
         plan: &ModulePlan,
         wanted: Wanted,
         how: &Compile,
         tried: &mut Vec<SymbolId>,
-    ) -> Result<
-        Option<(
-            OwnedModule,
-            Vec<(SymbolId, Entry)>,
-            FxHashMap<LLVMValueRef, LLVMValueRef>,
-        )>,
-        CodegenError,
-    > {
-        let Some(batch) = self.gather(plan, wanted, how, tried)? else {
+    ) -> Result<Option<Shelf>, CodegenError> {
+        let Some(mut batch) = self.gather(plan, wanted, how, tried)? else {
             return Ok(None);
         };
-        self.context()
-            .gate()
-            .expect(batch.unit.candidate_instructions);
-        self.run(&batch.unit, "callees", Tier::Optimized, optimize::simplify)?;
+        let instructions = batch.unit.contents.candidate_instructions;
+        self.context().gate().expect(instructions);
+        let (tier, optnone) = (Tier::Optimized, self.kinds().optnone);
+        self.run(&mut batch.unit, "callees", tier, |_, emitter, unit| {
+            optimize::simplify(emitter, unit, optnone)
+        })?;
         Ok(Some(self.shelve(plan, batch)))
     }
 
@@ -230,124 +254,155 @@ impl Reader {
         how: &Compile,
         tried: &mut Vec<SymbolId>,
     ) -> Result<Option<Batch>, CodegenError> {
-        let mut extraction = Extraction::new(self, plan, "callees", how)?;
-        let Missing {
-            found,
-            left_out,
-            rare,
-        } = extraction.missing_candidates(wanted)?;
-        if found.is_empty() {
+        let source = Source { reader: self, plan };
+        let mut planning = Planning::new(source, how);
+        let missing = planning.missing_candidates(wanted)?;
+        if missing.found.is_empty() {
             return Ok(None);
         }
-        let symbol = |old: &LLVMValueRef| self.table().index[old];
-        tried.extend(found.iter().map(|found| symbol(&found.function)));
+        tried.extend(missing.found.iter().map(|found| found.callee.id));
+        let module = source.fresh("callees");
+        let mut copying = Copying::new(source, how, "callees", &module);
         let made: FxHashSet<SymbolId> = tried.iter().copied().collect();
         let mut members = Vec::new();
-        let instructions: u32 = found.iter().map(|found| found.instructions).sum();
-        for found in found {
-            let name = extraction.define_candidate(found.function, found.wide)?;
-            let is_short = |callee: &LLVMValueRef| {
-                let symbol = symbol(callee);
-                left_out.contains(callee)
-                    || (!made.contains(&symbol) && self.library().is_short(symbol))
-            };
-            let is_rare = |callee: &&LLVMValueRef| rare.contains(*callee);
-            members.push(Member {
-                symbol: symbol(&found.function),
-                name,
-                callees: found.callees.iter().map(symbol).collect(),
-                short: found.callees.iter().any(is_short),
-                rare: found.callees.iter().filter(is_rare).map(symbol).collect(),
-            });
-            for &callee in &found.callees {
-                if !made.contains(&symbol(&callee)) {
-                    extraction.define_kept(callee)?;
+        for found in &missing.found {
+            let name = copying.define_candidate(&found.callee)?;
+            members.push(self.member(source, name, found, &missing, &made));
+            copying.contents.candidate_instructions += found.callee.instructions;
+            for callee in found
+                .callees
+                .iter()
+                .filter_map(|callee| source.id(**callee))
+            {
+                if !made.contains(&callee)
+                    && let Some(entry) = planning.kept(callee)
+                {
+                    copying.define_kept(callee, entry)?;
                 }
             }
         }
-        extraction.candidate_instructions += instructions;
-        extraction.copy_pending()?;
-        let (unit, homes) = extraction.finish_with_homes()?;
+        copying.copy_pending()?;
+        let (contents, homes) = copying.finish_with_homes()?;
         Ok(Some(Batch {
-            unit,
+            unit: Unit { module, contents },
             members,
             homes,
         }))
     }
 
-    /// What became of a batch: its module, the entries, and where globals belong.
-    fn shelve(
+    /// What is known of a member of a batch before it is simplified; `made` are the symbols of
+    /// all.
+    fn member(
+        &self,
+        source: Source<'_>,
+        name: String,
+        found: &Found<'_>,
+        missing: &Missing<'_>,
+        made: &FxHashSet<SymbolId>,
+    ) -> Member {
+        let symbol = |callee: &FunctionRef<'_>| source.id(**callee);
+        let is_short = |callee: &FunctionRef<'_>| {
+            let kept_short = symbol(callee)
+                .is_some_and(|symbol| !made.contains(&symbol) && self.library().is_short(symbol));
+            missing.left_out.contains(callee) || kept_short
+        };
+        let is_rare = |callee: &&FunctionRef<'_>| missing.rare.contains(*callee);
+        let rare = found.callees.iter().filter(is_rare);
+        Member {
+            symbol: found.callee.id,
+            name,
+            callees: found.callees.iter().filter_map(symbol).collect(),
+            short: found.callees.iter().any(is_short),
+            rare: rare.filter_map(symbol).collect(),
+        }
+    }
+
+    fn shelve(&self, plan: &ModulePlan, batch: Batch) -> Shelf {
+        let Unit { module, contents } = batch.unit;
+        let globals = globals(&module).into_iter();
+        let homes = globals.filter_map(|it| Some((it.raw(), *batch.homes.get(&it.name())?)));
+        let homes = Homes(homes.collect());
+        let common = common_uses(plan, &contents);
+        let members = batch.members.iter();
+        let by_symbol: FxHashMap<SymbolId, &Member> =
+            members.map(|member| (member.symbol, member)).collect();
+        let mut entries = Vec::new();
+        for member in &batch.members {
+            let function = module.function(&member.name);
+            let measured = function.and_then(|it| Some((it.raw(), measure(it, &homes)?)));
+            if let Some((function, instructions)) = measured {
+                let entry = Entry {
+                    function,
+                    instructions,
+                    uses: Vec::new(),
+                    short: false,
+                    rare: Vec::new(),
+                    remakes: 0,
+                };
+                let entry = self.describe(plan, member, &by_symbol, &common, entry);
+                entries.push((member.symbol, entry));
+            }
+        }
+        Shelf {
+            module,
+            entries,
+            homes,
+        }
+    }
+
+    /// Writes into an entry what the body of a member may be made of.
+    fn describe(
         &self,
         plan: &ModulePlan,
-        batch: Batch,
-    ) -> (
-        OwnedModule,
-        Vec<(SymbolId, Entry)>,
-        FxHashMap<LLVMValueRef, LLVMValueRef>,
-    ) {
-        let Batch {
-            unit,
-            members,
-            homes: names,
-        } = batch;
-        let homes: FxHashMap<_, _> = globals(&unit.module)
-            .into_iter()
-            .filter_map(|global| Some((global, *names.get(&value_name(global))?)))
-            .collect();
-        let used = |symbol, kind| Use {
+        member: &Member,
+        members: &FxHashMap<SymbolId, &Member>,
+        common: &FxHashSet<Use>,
+        entry: Entry,
+    ) -> Entry {
+        let mut uses = common.clone();
+        let (mut short, mut rare) = (false, FxHashSet::default());
+        for symbol in closure(member.symbol, members) {
+            if let Some(member) = members.get(&symbol) {
+                short |= member.short;
+                rare.extend(&member.rare);
+            } else if let Some(entry) = self.library().entry(plan, symbol) {
+                uses.extend(entry.uses.iter().copied());
+                rare.extend(&entry.rare);
+            } else {
+                // Its body was not in sight.
+                continue;
+            }
+            uses.insert(Use::of(plan, symbol, DependenceKind::Body));
+        }
+        Entry {
+            uses: uses.into_iter().collect(),
+            short,
+            rare: rare.into_iter().collect(),
+            ..entry
+        }
+    }
+}
+
+impl Use {
+    fn of(plan: &ModulePlan, symbol: SymbolId, kind: DependenceKind) -> Use {
+        Use {
             symbol,
             kind,
             defined: plan.import(symbol).defined,
-        };
-        let inlined = unit.inlined.iter().map(|&id| (id, DependenceKind::Body));
-        let facts = unit.facts.iter().map(|&id| (id, DependenceKind::Fact));
-        let common: FxHashSet<Use> = inlined
-            .chain(facts)
-            .map(|(symbol, kind)| used(symbol, kind))
-            .collect();
-        let by_symbol: FxHashMap<SymbolId, &Member> = members
-            .iter()
-            .map(|member| (member.symbol, member))
-            .collect();
-        let mut entries = Vec::new();
-        for member in &members {
-            let name = c_name(&member.name);
-            // SAFETY: a live module and a C string.
-            let function = unsafe { LLVMGetNamedFunction(unit.module.raw(), name.as_ptr()) };
-            // SAFETY: a live function where it is not null; members have bodies.
-            let body = (!function.is_null()).then(|| unsafe { measure(function, &homes) });
-            let Some(instructions) = body.flatten() else {
-                continue;
-            };
-            let mut uses = common.clone();
-            let (mut short, mut rare) = (false, FxHashSet::default());
-            for symbol in closure(member.symbol, &by_symbol) {
-                if let Some(member) = by_symbol.get(&symbol) {
-                    short |= member.short;
-                    rare.extend(&member.rare);
-                } else if let Some(entry) = self.library().entry(plan, symbol) {
-                    uses.extend(entry.uses.iter().copied());
-                    rare.extend(&entry.rare);
-                } else {
-                    // Its body was not in sight.
-                    continue;
-                }
-                uses.insert(used(symbol, DependenceKind::Body));
-            }
-            entries.push((
-                member.symbol,
-                Entry {
-                    function,
-                    instructions,
-                    uses: uses.into_iter().collect(),
-                    short,
-                    rare: rare.into_iter().collect(),
-                    remakes: 0,
-                },
-            ));
         }
-        (unit.module, entries, homes)
     }
+}
+
+/// What all members of a batch may be made of.
+fn common_uses(plan: &ModulePlan, contents: &Contents) -> FxHashSet<Use> {
+    let inlined = contents
+        .inlined
+        .iter()
+        .map(|&id| (id, DependenceKind::Body));
+    let facts = contents.facts.iter().map(|&id| (id, DependenceKind::Fact));
+    let both = inlined.chain(facts);
+    both.map(|(symbol, kind)| Use::of(plan, symbol, kind))
+        .collect()
 }
 
 /// `start` and what it calls, as far as that is in the batch, and one step beyond.
@@ -365,55 +420,32 @@ fn closure(start: SymbolId, members: &FxHashMap<SymbolId, &Member>) -> FxHashSet
 }
 
 /// The functions and variables of a module.
-pub(crate) fn globals(module: &OwnedModule) -> Vec<LLVMValueRef> {
-    let mut all = Vec::new();
-    // SAFETY: walks two lists of a live module to their null ends.
-    unsafe {
-        let mut function = LLVMGetFirstFunction(module.raw());
-        while !function.is_null() {
-            all.push(function);
-            function = LLVMGetNextFunction(function);
-        }
-        let mut variable = LLVMGetFirstGlobal(module.raw());
-        while !variable.is_null() {
-            all.push(variable);
-            variable = LLVMGetNextGlobal(variable);
-        }
-    }
-    all
+pub(crate) fn globals(module: &OwnedModule) -> Vec<ValueRef<'_>> {
+    let functions = module.functions().map(|function| *function);
+    functions
+        .chain(module.variables().map(|variable| *variable))
+        .collect()
 }
 
 /// The number of instructions of a body; `None` if there is no body, or if it mentions a
 /// global without a home.
-///
-/// # Safety
-/// A live function.
-unsafe fn measure(
-    function: LLVMValueRef,
-    homes: &FxHashMap<LLVMValueRef, LLVMValueRef>,
-) -> Option<u32> {
+fn measure(function: FunctionRef<'_>, homes: &Homes) -> Option<u32> {
+    // SAFETY: a live function, which has a personality where it is asked for it.
+    let personality = unsafe {
+        match LLVMHasPersonalityFn(function.raw()) {
+            0 => None,
+            _ => ValueRef::from_raw(LLVMGetPersonalityFn(function.raw())),
+        }
+    };
+    let is_homely = |value| is_homely(value, homes);
+    if function.is_declaration() || !personality.is_none_or(is_homely) {
+        return None;
+    }
     let mut count = 0u32;
-    // SAFETY: by the caller's promise; walks blocks, instructions and operands.
-    unsafe {
-        if LLVMIsDeclaration(function) != 0 {
+    for instruction in function.instructions() {
+        count = count.saturating_add(1);
+        if !instruction.operands().flatten().all(is_homely) {
             return None;
-        }
-        if LLVMHasPersonalityFn(function) != 0 && !is_homely(LLVMGetPersonalityFn(function), homes)
-        {
-            return None;
-        }
-        let mut block = LLVMGetFirstBasicBlock(function);
-        while !block.is_null() {
-            let mut instruction = LLVMGetFirstInstruction(block);
-            while !instruction.is_null() {
-                count = count.saturating_add(1);
-                let operands = LLVMGetNumOperands(instruction).max(0) as u32;
-                if !(0..operands).all(|i| is_homely(LLVMGetOperand(instruction, i), homes)) {
-                    return None;
-                }
-                instruction = LLVMGetNextInstruction(instruction);
-            }
-            block = LLVMGetNextBasicBlock(block);
         }
     }
     Some(count)
@@ -421,33 +453,13 @@ unsafe fn measure(
 
 /// True if all globals in `value` have homes; intrinsics need none, nor do hooks that the
 /// module does not mention (see `instrument`): their names mean the same everywhere.
-///
-/// # Safety
-/// A live value, or null.
-unsafe fn is_homely(value: LLVMValueRef, homes: &FxHashMap<LLVMValueRef, LLVMValueRef>) -> bool {
-    // SAFETY: by the caller's promise; operands of constants are constants.
-    unsafe {
-        if value.is_null() {
-            return true;
-        }
-        match LLVMGetValueKind(value) {
-            LLVMValueKind::LLVMFunctionValueKind => {
-                homes.contains_key(&value)
-                    || LLVMGetIntrinsicID(value) != 0
-                    || (LLVMIsDeclaration(value) != 0 && is_hook(&value_name(value)))
-            }
-            LLVMValueKind::LLVMGlobalVariableValueKind
-            | LLVMValueKind::LLVMGlobalAliasValueKind
-            | LLVMValueKind::LLVMGlobalIFuncValueKind => homes.contains_key(&value),
-            LLVMValueKind::LLVMBlockAddressValueKind => false,
-            LLVMValueKind::LLVMConstantExprValueKind
-            | LLVMValueKind::LLVMConstantArrayValueKind
-            | LLVMValueKind::LLVMConstantStructValueKind
-            | LLVMValueKind::LLVMConstantVectorValueKind => {
-                let count = LLVMGetNumOperands(value).max(0) as u32;
-                (0..count).all(|i| is_homely(LLVMGetOperand(value, i), homes))
-            }
-            _ => true,
-        }
+fn is_homely(value: ValueRef<'_>, homes: &Homes) -> bool {
+    if value.is_global() {
+        let needs_none = |function: FunctionRef<'_>| {
+            function.is_intrinsic() || (function.is_declaration() && is_hook(&function.name()))
+        };
+        return homes.of(value).is_some() || value.as_function().is_some_and(needs_none);
     }
+    value.kind() != LLVMValueKind::LLVMBlockAddressValueKind
+        && value.parts().all(|part| is_homely(part, homes))
 }

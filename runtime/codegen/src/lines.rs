@@ -27,9 +27,8 @@ use std::ptr::{null, null_mut};
 use std::slice::from_raw_parts;
 
 use inkwell::llvm_sys::core::{
-    LLVMGetFirstBasicBlock, LLVMGetFirstInstruction, LLVMGetInstructionOpcode,
-    LLVMGetMDNodeNumOperands, LLVMGetMDNodeOperands, LLVMGetMDString, LLVMGetNextBasicBlock,
-    LLVMGetNextInstruction, LLVMMetadataAsValue, LLVMValueAsMetadata,
+    LLVMGetMDNodeNumOperands, LLVMGetMDNodeOperands, LLVMGetMDString, LLVMMetadataAsValue,
+    LLVMValueAsMetadata,
 };
 use inkwell::llvm_sys::debuginfo::{
     LLVMCreateDIBuilder, LLVMDIBuilderCreateCompileUnit, LLVMDIBuilderCreateDebugLocation,
@@ -44,9 +43,8 @@ use inkwell::llvm_sys::debuginfo::{
 use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMDIBuilderRef, LLVMMetadataRef, LLVMValueRef};
 use rustc_hash::FxHashMap;
 
-use crate::body::is_call;
-use crate::extract::{Extraction, set_flag};
-use crate::reader::value_name;
+use crate::copying::Copying;
+use crate::handles::{FunctionRef, InstructionRef};
 
 /// The version every debugger reads, with the fewest sections.
 const DWARF_VERSION: u64 = 4;
@@ -62,45 +60,46 @@ const BLOCK_SCOPE: usize = 1;
 const DEPTH: usize = 100;
 
 /// The places of one function of the unit.
-struct Function {
-    new: LLVMValueRef,
+struct Function<'r> {
+    new: FunctionRef<'r>,
     name: String,
     file: LLVMMetadataRef,
     line: u32,
     /// With its old location; calls may have none, which is null.
-    places: Vec<(LLVMValueRef, LLVMMetadataRef)>,
+    places: Vec<(InstructionRef<'r>, LLVMMetadataRef)>,
 }
 
 /// What is known of a unit before its debug information is dropped.
 #[derive(Default)]
-pub(crate) struct Lines {
-    functions: Vec<Function>,
+pub(crate) struct Lines<'r> {
+    functions: Vec<Function<'r>>,
 }
 
-impl Extraction<'_> {
+impl<'r> Copying<'r> {
     /// Reads the places of all copied instructions, if lines are asked for.
-    pub(crate) fn take_lines(&self) -> Lines {
-        let read = |&(old, new): &(LLVMValueRef, LLVMValueRef)| read_function(old, new);
+    pub(crate) fn take_lines(&self) -> Lines<'r> {
+        let read = |&(old, new): &(FunctionRef<'r>, FunctionRef<'r>)| read_function(old, new);
         Lines {
             functions: self.defined.iter().filter_map(read).collect(),
         }
     }
 
     /// Writes them into the unit, whose own debug information is gone.
-    pub(crate) fn put_lines(&self, lines: Lines) {
+    pub(crate) fn put_lines(&self, lines: Lines<'r>) {
         let Some(first) = lines.functions.first() else {
             return;
         };
-        let (context, module) = (self.reader.context().raw(), self.module.raw());
+        let context = self.source.reader.context();
         // SAFETY: only a number.
         let version = unsafe { LLVMDebugMetadataVersion() };
-        set_flag(context, module, "Debug Info Version", u64::from(version));
-        set_flag(context, module, "Dwarf Version", DWARF_VERSION);
+        let module = self.module;
+        module.set_flag(context, "Debug Info Version", u64::from(version));
+        module.set_flag(context, "Dwarf Version", DWARF_VERSION);
         // SAFETY: a live module without a compile unit; pointers and lengths describe
         // strings, empty ones are null. The builder is finished before it is disposed,
         // and before the module is used.
         unsafe {
-            let builder = LLVMCreateDIBuilder(module);
+            let builder = LLVMCreateDIBuilder(module.raw());
             LLVMDIBuilderCreateCompileUnit(
                 builder,
                 LLVMDWARFSourceLanguage::LLVMDWARFSourceLanguageC99,
@@ -124,7 +123,7 @@ impl Extraction<'_> {
                 0,
             );
             let mut writer = Writer {
-                context,
+                context: context.raw(),
                 builder,
                 optimized: i32::from(self.optimizes()),
                 inlined: FxHashMap::default(),
@@ -159,12 +158,12 @@ struct Locations {
 impl Writer {
     /// # Safety
     /// A live builder of the unit's module, after its compile unit was made.
-    unsafe fn function(&mut self, function: &Function) {
+    unsafe fn function(&mut self, function: &Function<'_>) {
         // SAFETY: by the caller's promise; files, locations and instructions are of this
         // context, and the latter of this function.
         unsafe {
             let subprogram = self.subprogram(&function.name, function.file, function.line);
-            LLVMSetSubprogram(function.new, subprogram);
+            LLVMSetSubprogram(function.new.raw(), subprogram);
             let mut locations = Locations {
                 subprogram,
                 scopes: FxHashMap::from_iter([((subprogram, function.file), subprogram)]),
@@ -177,7 +176,7 @@ impl Writer {
                 } else {
                     self.location(&mut locations, old, DEPTH)
                 };
-                LLVMInstructionSetDebugLoc(instruction, new);
+                LLVMInstructionSetDebugLoc(instruction.raw(), new);
             }
         }
     }
@@ -309,37 +308,31 @@ unsafe fn text(value: LLVMValueRef) -> Option<String> {
 }
 
 /// The places of `new`, a copy of `old`, if `old` has any.
-fn read_function(old: LLVMValueRef, new: LLVMValueRef) -> Option<Function> {
-    // SAFETY: walks a live function. Locations belong to the context, which outlives what
-    // is read here.
-    unsafe {
-        let subprogram = LLVMGetSubprogram(old);
+fn read_function<'r>(old: FunctionRef<'r>, new: FunctionRef<'r>) -> Option<Function<'r>> {
+    // SAFETY: a live function. Locations belong to the context, which outlives what is read
+    // here.
+    let (subprogram, file) = unsafe {
+        let subprogram = LLVMGetSubprogram(old.raw());
         if subprogram.is_null() {
             return None;
         }
-        let file = LLVMDIScopeGetFile(subprogram);
-        if file.is_null() {
-            return None;
-        }
-        let mut places = Vec::new();
-        let mut block = LLVMGetFirstBasicBlock(new);
-        while !block.is_null() {
-            let mut instruction = LLVMGetFirstInstruction(block);
-            while !instruction.is_null() {
-                let location = LLVMInstructionGetDebugLoc(instruction);
-                if !location.is_null() || is_call(LLVMGetInstructionOpcode(instruction)) {
-                    places.push((instruction, location));
-                }
-                instruction = LLVMGetNextInstruction(instruction);
-            }
-            block = LLVMGetNextBasicBlock(block);
-        }
-        Some(Function {
-            new,
-            name: value_name(old),
-            file,
-            line: LLVMDISubprogramGetLine(subprogram),
-            places,
-        })
+        (subprogram, LLVMDIScopeGetFile(subprogram))
+    };
+    if file.is_null() {
+        return None;
     }
+    let place = |instruction: InstructionRef<'r>| {
+        // SAFETY: a live instruction; as above.
+        let location = unsafe { LLVMInstructionGetDebugLoc(instruction.raw()) };
+        let counts = !location.is_null() || instruction.callee().is_some();
+        counts.then_some((instruction, location))
+    };
+    Some(Function {
+        new,
+        name: old.name(),
+        file,
+        // SAFETY: a live subprogram.
+        line: unsafe { LLVMDISubprogramGetLine(subprogram) },
+        places: new.instructions().filter_map(place).collect(),
+    })
 }

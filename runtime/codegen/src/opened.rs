@@ -6,7 +6,7 @@ use std::sync::Arc;
 use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyModule};
 use inkwell::llvm_sys::bit_reader::LLVMGetBitcodeModuleInContext2;
 use inkwell::llvm_sys::core::{LLVMGetModuleInlineAsm, LLVMGetTarget};
-use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMValueRef};
+use inkwell::llvm_sys::prelude::LLVMModuleRef;
 use rustc_hash::FxHashSet;
 
 use crate::bitcode::Bitcode;
@@ -14,11 +14,11 @@ use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
 use crate::desk::Desk;
 use crate::error::CodegenError;
 use crate::foreign::Foreign;
+use crate::handles::c_name;
 use crate::library::Library;
-use crate::reader::c_name;
 use crate::scan;
 use crate::structure::Structure;
-use crate::summary::ModuleSummary;
+use crate::summary::{ModuleSummary, SymbolId};
 use crate::table::SymbolTable;
 
 /// What one reader has found out of a module for the next.
@@ -38,7 +38,7 @@ pub(crate) struct Opened {
     pub(crate) table: SymbolTable,
     pub(crate) summary: Arc<ModuleSummary>,
     /// Functions whose bodies were found valid: nothing changes them afterwards.
-    pub(crate) verified: RefCell<FxHashSet<LLVMValueRef>>,
+    pub(crate) verified: RefCell<FxHashSet<SymbolId>>,
     /// The shape of its bitcode; of what was parsed from text, with all bodies, nothing.
     pub(crate) structure: Option<Arc<Structure>>,
 }
@@ -55,7 +55,7 @@ impl Opened {
         // Bodies are verified one by one, when they are read.
         let broken = match known {
             Some(_) => None,
-            None => verify_module(module.raw()),
+            None => verify_module(&module),
         };
         match broken.or_else(|| desk.context().take_errors()) {
             Some(message) => Err(CodegenError::Load {
@@ -78,7 +78,8 @@ impl Opened {
         known: Option<&Known>,
     ) -> Result<Opened, CodegenError> {
         let always_inline = desk.kinds().always_inline;
-        let table = SymbolTable::new(&module, always_inline);
+        // SAFETY: both become fields of one `Opened`, which gives neither out.
+        let table = unsafe { SymbolTable::new(&module, always_inline) };
         let summary = known.map(|known| Arc::clone(&known.summary));
         let summary = summary.unwrap_or_else(|| {
             let mut summary = scan::summarize(&table, always_inline);
@@ -109,12 +110,12 @@ impl Opened {
 
 /// Verifies all of a module but the bodies it has not read; the verifier's message if
 /// it is broken.
-pub(crate) fn verify_module(module: LLVMModuleRef) -> Option<String> {
+pub(crate) fn verify_module(module: &OwnedModule) -> Option<String> {
     let mut message = std::ptr::null_mut();
     let action = LLVMVerifierFailureAction::LLVMReturnStatusAction;
     // SAFETY: a live module and an out pointer; the message is ours either way.
     unsafe {
-        let broken = LLVMVerifyModule(module, action, &mut message) != 0;
+        let broken = LLVMVerifyModule(module.raw(), action, &mut message) != 0;
         let message = take_message(message);
         broken.then_some(message)
     }

@@ -31,25 +31,19 @@
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
 
-use inkwell::llvm_sys::LLVMAttributeFunctionIndex;
 use inkwell::llvm_sys::LLVMLinkage;
-use inkwell::llvm_sys::core::{
-    LLVMCreateStringAttribute, LLVMDisposeMessage, LLVMGetNamedFunction,
-    LLVMGetStringAttributeAtIndex, LLVMGetStringAttributeValue, LLVMRemoveEnumAttributeAtIndex,
-    LLVMRemoveStringAttributeAtIndex, LLVMSetLinkage,
-};
-use inkwell::llvm_sys::prelude::LLVMValueRef;
+use inkwell::llvm_sys::core::{LLVMDisposeMessage, LLVMSetLinkage};
 use inkwell::llvm_sys::target_machine::{LLVMGetHostCPUFeatures, LLVMGetHostCPUName};
 
-use crate::compile::Tier;
+use uruk_base::Tier;
+
 use crate::context::LlvmContext;
+use crate::copying::{Contents, Copying, Unit};
 use crate::emit::Emitter;
-use crate::extract::{Extraction, Unit, has_function_attribute};
-use crate::gate::Gate;
-use crate::globals::add_function_attribute;
+use crate::error::Stop;
+use crate::handles::{FunctionRef, ValueRef};
 use crate::passes;
-use crate::reader::{Stop, c_name};
-use crate::summary::Linkage;
+use crate::summary::{Linkage, SymbolId};
 
 /// The CPU this process runs on.
 struct Host {
@@ -92,98 +86,52 @@ fn host() -> &'static Host {
     })
 }
 
-impl Extraction<'_> {
-    /// Sets the attributes of `new`, a definition copied from `old`, for optimizing.
-    pub(crate) fn prepare_for_optimizing(&self, old: LLVMValueRef, new: LLVMValueRef, wide: bool) {
-        let kinds = self.reader.kinds();
-        if has_function_attribute(new, kinds.optnone) {
-            for kind in [kinds.optnone, kinds.noinline] {
-                // SAFETY: a live function of ours.
-                unsafe { LLVMRemoveEnumAttributeAtIndex(new, LLVMAttributeFunctionIndex, kind) };
-            }
+impl<'r> Copying<'r> {
+    /// Sets the attributes of `new`, a definition copied from function `id`, for optimizing.
+    pub(crate) fn prepare_for_optimizing(&self, id: SymbolId, new: FunctionRef<'r>, wide: bool) {
+        let kinds = self.source.reader.kinds();
+        if new.has(kinds.optnone) {
+            new.remove(kinds.optnone);
+            new.remove(kinds.noinline);
         }
         if !wide {
-            for_host(self.reader.context(), new);
+            for_host(new);
         }
         // A loop that copies is made a call of `memcpy`, unless the function is named
         // so; the body of the program's own `memcpy` has another name here.
-        let id = self.reader.table().index[&old];
-        let info = &self.reader.summary().symbols[id.index()];
+        let info = self.source.info(id);
         if info.linkage != Linkage::Local {
-            let builtin = format!("no-builtin-{}", info.name);
-            set_string_attribute(self.reader.context(), new, &builtin, "");
+            new.set_text(&format!("no-builtin-{}", info.name), "");
         }
     }
 }
 
 /// Lets a function use all that the host's CPU has.
-pub(crate) fn for_host(context: &LlvmContext, function: LLVMValueRef) {
+pub(crate) fn for_host(function: FunctionRef<'_>) {
     let host = host();
-    let own = string_attribute(function, "target-features");
+    let own = function.text("target-features");
     let features = match host.has(&own) {
         // Each text gets tables of its own in the target machine.
         true => host.features.clone(),
         // The later of two mentions counts: what the function asks for or forbids, it gets.
         false => format!("{},{own}", host.features),
     };
-    set_string_attribute(context, function, "target-cpu", &host.cpu);
-    set_string_attribute(context, function, "target-features", &features);
-    // SAFETY: a live function; pointer and length describe the name.
-    unsafe {
-        LLVMRemoveStringAttributeAtIndex(
-            function,
-            LLVMAttributeFunctionIndex,
-            c"tune-cpu".as_ptr(),
-            "tune-cpu".len() as u32,
-        );
-    }
-}
-
-pub(crate) fn set_string_attribute(
-    context: &LlvmContext,
-    function: LLVMValueRef,
-    key: &str,
-    value: &str,
-) {
-    // SAFETY: live function and context; pointers and lengths describe the strings. An
-    // attribute of the same key is replaced.
-    unsafe {
-        let attribute = LLVMCreateStringAttribute(
-            context.raw(),
-            key.as_ptr().cast(),
-            key.len() as u32,
-            value.as_ptr().cast(),
-            value.len() as u32,
-        );
-        add_function_attribute(function, attribute);
-    }
-}
-
-/// The value of a string attribute; empty if there is none.
-pub(crate) fn string_attribute(function: LLVMValueRef, key: &str) -> String {
-    // SAFETY: a live function; LLVM returns pointer and length of what it keeps.
-    unsafe {
-        let attribute = LLVMGetStringAttributeAtIndex(
-            function,
-            LLVMAttributeFunctionIndex,
-            key.as_ptr().cast(),
-            key.len() as u32,
-        );
-        if attribute.is_null() {
-            return String::new();
-        }
-        let mut length = 0;
-        let start = LLVMGetStringAttributeValue(attribute, &mut length);
-        let bytes = std::slice::from_raw_parts(start.cast::<u8>(), length as usize);
-        String::from_utf8_lossy(bytes).into_owned()
-    }
+    function.set_text("target-cpu", &host.cpu);
+    function.set_text("target-features", &features);
+    function.remove_text("tune-cpu");
 }
 
 /// Runs the passes of `tier` on a unit.
-pub(crate) fn run(gate: &Gate, emitter: &Emitter, unit: &Unit, tier: Tier) -> Result<(), Stop> {
-    let module = unit.module.raw();
-    shield(unit);
-    if unit.has_matrices {
+pub(crate) fn run(
+    context: &LlvmContext,
+    emitter: &Emitter,
+    unit: &mut Unit,
+    tier: Tier,
+    optnone: u32,
+) -> Result<(), Stop> {
+    shield(unit, optnone);
+    let Unit { module, contents } = unit;
+    if contents.has_matrices {
         emitter.run_passes(module, "function(lower-matrix-intrinsics)")?;
     }
     let level = match tier {
@@ -191,42 +139,44 @@ pub(crate) fn run(gate: &Gate, emitter: &Emitter, unit: &Unit, tier: Tier) -> Re
         Tier::Optimized => "O2",
         Tier::Guided => "O3",
     };
-    if unit.candidates.is_empty() && (tier == Tier::Optimized || unit.has_coroutines) {
-        let passes = match unit.has_coroutines {
+    if contents.candidates.is_empty() && (tier == Tier::Optimized || contents.has_coroutines) {
+        let passes = match contents.has_coroutines {
             true => passes::whole(level),
             false => passes::optimized(),
         };
         emitter.run_passes(module, &passes)?;
     } else {
         emitter.run_passes(module, &passes::first_half(level))?;
-        if gate.look() {
+        if context.gate().look() {
             return Err(Stop::Cancelled);
         }
-        for (_, name) in &unit.candidates {
-            let name = c_name(name);
-            // SAFETY: a live module; passes may have removed the function.
-            unsafe {
-                let function = LLVMGetNamedFunction(module, name.as_ptr());
-                if !function.is_null() {
-                    LLVMSetLinkage(function, LLVMLinkage::LLVMAvailableExternallyLinkage);
-                }
-            }
+        for (_, name) in &contents.candidates {
+            // Passes may have removed the function.
+            show_only(module.function(name).as_deref());
         }
         emitter.run_passes(module, &passes::second_half(level))?;
     }
-    for &constant in &unit.constants {
-        // SAFETY: a live variable: passes keep external definitions. Its initializer
-        // was to be seen, not to be emitted again.
-        unsafe { LLVMSetLinkage(constant, LLVMLinkage::LLVMAvailableExternallyLinkage) };
+    for name in &contents.constants {
+        // Its initializer was to be seen, not to be emitted again.
+        show_only(module.variable(name).as_deref());
     }
     Ok(())
 }
 
+/// Keeps a definition for passes to look into, and from being emitted.
+fn show_only(definition: Option<&ValueRef<'_>>) {
+    if let Some(definition) = definition {
+        let linkage = LLVMLinkage::LLVMAvailableExternallyLinkage;
+        // SAFETY: a live function or variable.
+        unsafe { LLVMSetLinkage(definition.raw(), linkage) };
+    }
+}
+
 /// Simplifies functions that are to be inlined elsewhere.
-pub(crate) fn simplify(_: &LlvmContext, emitter: &mut Emitter, unit: &Unit) -> Result<(), Stop> {
-    shield(unit);
-    let module = unit.module.raw();
-    if unit.has_matrices {
+pub(crate) fn simplify(emitter: &mut Emitter, unit: &mut Unit, optnone: u32) -> Result<(), Stop> {
+    shield(unit, optnone);
+    let Unit { module, contents } = unit;
+    if contents.has_matrices {
         emitter.run_passes(module, "function(lower-matrix-intrinsics)")?;
     }
     Ok(emitter.run_passes(module, &passes::callees())?)
@@ -234,9 +184,10 @@ pub(crate) fn simplify(_: &LlvmContext, emitter: &mut Emitter, unit: &Unit) -> R
 
 /// Keeps passes from bodies that are simplified already. The verifier wants `noinline`
 /// beside `optnone`; nothing else does, and no pass verifies.
-fn shield(unit: &Unit) {
-    for &function in &unit.kept {
-        add_function_attribute(function, unit.optnone);
+fn shield(unit: &Unit, optnone: u32) {
+    let Contents { kept, .. } = &unit.contents;
+    for function in kept.iter().filter_map(|name| unit.module.function(name)) {
+        function.add(optnone);
     }
 }
 

@@ -17,25 +17,27 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use inkwell::llvm_sys::LLVMLinkage;
 use inkwell::llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
 use inkwell::llvm_sys::core::{
-    LLVMDisposeValueMetadataEntries, LLVMGetFirstBasicBlock, LLVMGetFirstInstruction,
-    LLVMGetIntrinsicID, LLVMGetMDKindIDInContext, LLVMGetNextBasicBlock, LLVMGetNextInstruction,
-    LLVMGetUnnamedAddress, LLVMGetValueKind, LLVMInstructionGetAllMetadataOtherThanDebugLoc,
-    LLVMSetMetadata, LLVMSetUnnamedAddress, LLVMValueMetadataEntriesGetKind,
+    LLVMDisposeValueMetadataEntries, LLVMGetMDKindIDInContext,
+    LLVMInstructionGetAllMetadataOtherThanDebugLoc, LLVMSetMetadata,
+    LLVMValueMetadataEntriesGetKind,
 };
-use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMValueRef};
-use inkwell::llvm_sys::{LLVMLinkage, LLVMValueKind};
+use rustc_hash::FxHashMap;
 
 use crate::candidates::Wanted;
 use crate::compile::{Compile, Dependence, DependenceKind};
-use crate::context::Buffer;
+use crate::context::{Buffer, LlvmContext};
+use crate::copying::{Copying, Unit};
 use crate::error::CodegenError;
-use crate::extract::{Extraction, Unit};
+use crate::handles::{FunctionRef, InstructionRef, ValueRef};
 use crate::instrument::is_hook;
-use crate::library::globals;
+use crate::library::{Entry, globals};
 use crate::plan::{Access, ModulePlan};
-use crate::reader::{Reader, value_name};
+use crate::planning::Planning;
+use crate::reader::Reader;
+use crate::source::Source;
 use crate::summary::{Kind, SymbolId};
 use crate::survey::scan;
 
@@ -148,142 +150,141 @@ impl Reader {
         how: &Compile,
     ) -> Result<Option<Parcel>, CodegenError> {
         let how = Compile::at(how.tier).contracting(how.contract);
-        let old = self.table().values[function.index()];
-        if Extraction::new(self, plan, "parcel", &how)?.candidate(old) != Some(old) {
+        let old = *self.function(function)?;
+        let body = Source { reader: self, plan }.candidate(old);
+        if body.map(|body| *body) != Some(old) {
             return Ok(None);
         }
         self.stock(plan, Wanted::Body(function), &how);
-        let mut extraction = Extraction::new(self, plan, "parcel", &how)?;
+        let source = Source { reader: self, plan };
         let Some(entry) = self.library().entry(plan, function) else {
             return Ok(None);
         };
-        if entry.instructions > extraction.most_kept() {
+        if entry.instructions > Planning::new(source, &how).most_kept() {
             return Ok(None);
         }
-        let name = plan.import(function).name.clone();
+        let name = &*plan.import(function).name;
+        let module = source.fresh("parcel");
+        let mut copying = Copying::new(source, &how, "parcel", &module);
         let linkage = LLVMLinkage::LLVMExternalLinkage;
-        let new = extraction.define_function(entry.function, &name, linkage)?;
-        // SAFETY: live functions.
-        unsafe { LLVMSetUnnamedAddress(new, LLVMGetUnnamedAddress(old)) };
-        extraction.values.insert(old, new);
-        extraction.with_labels.insert(old, new);
-        extraction.pending.push_back((entry.function, new));
-        extraction.copy_pending()?;
-        let split = !extraction.tables.is_empty() || !extraction.inline_copies.is_empty();
-        let (unit, homes) = extraction.finish_with_homes()?;
+        copying.define_simplified(source.value(function), entry, name, linkage)?;
+        copying.copy_pending()?;
+        let (contents, homes) = copying.finish_with_homes()?;
         // A label of the module's assembly means nothing elsewhere.
-        let local = unit.has_asm && self.summary().has_inline_asm;
-        if split || local || unit.needs_passes || unit.has_matrices {
+        let local = contents.has_asm && self.summary().has_inline_asm;
+        if contents.is_split || local || contents.needs_passes || contents.has_matrices {
             return Ok(None);
         }
-        let mut uses: Vec<Dependence> = entry
-            .uses
-            .iter()
-            .map(|used| Dependence {
-                symbol: used.symbol,
-                kind: used.kind,
-            })
-            .collect();
-        uses.extend(unit.facts.iter().map(|&symbol| Dependence {
-            symbol,
-            kind: DependenceKind::Fact,
-        }));
-        uses.sort_unstable();
-        uses.dedup_by_key(|used| used.symbol);
-        let packed = self.pack(plan, &unit, new, &homes, name, uses);
-        Ok(packed.map(|parcel| Parcel {
-            instructions: entry.instructions,
-            ..parcel
-        }))
+        let unit = Unit { module, contents };
+        let mentioned = self.mentioned(plan, &unit, &homes);
+        Ok(mentioned.and_then(|mentioned| self.pack(&unit, name, entry, mentioned)))
     }
 
-    /// Writes a unit with one function; `None` if it mentions what has no link name.
-    fn pack(
+    /// What a unit with one function mentions; `None` if that includes what has no link name.
+    fn mentioned<'u>(
         &self,
         plan: &ModulePlan,
-        unit: &Unit,
-        function: LLVMValueRef,
-        homes: &rustc_hash::FxHashMap<String, LLVMValueRef>,
-        name: Box<str>,
-        uses: Vec<Dependence>,
-    ) -> Option<Parcel> {
-        static LATEST: AtomicU64 = AtomicU64::new(0);
+        unit: &'u Unit,
+        homes: &FxHashMap<String, SymbolId>,
+    ) -> Option<Mentioned<'u>> {
         let mut near = HashSet::new();
-        let mut known: HashMap<LLVMValueRef, Box<str>> = HashMap::new();
+        let mut known: HashMap<ValueRef<'u>, Box<str>> = HashMap::new();
         for global in globals(&unit.module) {
-            // SAFETY: live globals; only functions are asked for their number.
-            let is_intrinsic = unsafe {
-                LLVMGetValueKind(global) == LLVMValueKind::LLVMFunctionValueKind
-                    && LLVMGetIntrinsicID(global) != 0
-            };
-            if is_intrinsic {
+            if global.as_function().is_some_and(FunctionRef::is_intrinsic) {
                 continue;
             }
-            let text: Box<str> = value_name(global).into();
+            let text: Box<str> = global.name().into();
             if is_hook(&text) && !homes.contains_key(&*text) {
                 known.insert(global, text);
                 continue;
             }
-            let id = self.table().index.get(homes.get(&*text)?)?;
-            let import = plan.import(*id);
+            let id = *homes.get(&*text)?;
+            let import = plan.import(id);
             let thread_local = self.summary().symbols[id.index()].kind == Kind::ThreadLocal;
             if import.access == Access::Near && !thread_local {
                 near.insert(text.clone());
             }
             known.insert(global, text);
         }
+        Some(Mentioned { near, known })
+    }
+
+    /// Writes a unit with one function.
+    fn pack(
+        &self,
+        unit: &Unit,
+        name: &str,
+        entry: &Entry,
+        mentioned: Mentioned<'_>,
+    ) -> Option<Parcel> {
+        static LATEST: AtomicU64 = AtomicU64::new(0);
+        let Mentioned { near, known } = mentioned;
+        let function = unit.module.function(name)?;
         let callees = scan(function).callees;
         let callees = callees.iter().filter_map(|callee| known.get(callee));
-        let callees = callees.filter(|callee| **callee != name).cloned().collect();
-        // SAFETY: a complete function of the context.
-        unsafe { strip(self.context().raw(), function) };
+        let callees = callees
+            .filter(|callee| &***callee != name)
+            .cloned()
+            .collect();
+        strip(self.context(), function);
         // SAFETY: a live module, all of whose values are its own; the buffer is ours.
         let buffer = unsafe { Buffer::from_raw(LLVMWriteBitcodeToMemoryBuffer(unit.module.raw())) };
         Some(Parcel {
             // Relaxed: only its being unique counts.
             number: LATEST.fetch_add(1, Ordering::Relaxed),
             bitcode: buffer.bytes().into(),
-            instructions: 0,
-            mentions: known.into_values().filter(|text| *text != name).collect(),
+            instructions: entry.instructions,
+            mentions: known.into_values().filter(|text| **text != *name).collect(),
             near,
             callees,
-            uses,
-            has_assembly: unit.has_asm,
-            name,
+            uses: uses(unit, entry),
+            has_assembly: unit.contents.has_asm,
+            name: name.into(),
         })
     }
 }
 
-/// Removes the metadata of instructions that does not travel.
-///
-/// # Safety
-/// A live function with a well-formed body, of that context.
-unsafe fn strip(context: LLVMContextRef, function: LLVMValueRef) {
-    let kept = METADATA.map(|name| {
-        // SAFETY: a live context; pointer and length describe the name.
-        unsafe { LLVMGetMDKindIDInContext(context, name.as_ptr().cast(), name.len() as u32) }
+/// The globals that a unit with one function mentions, with their link names, and which of
+/// these are names of data near it.
+struct Mentioned<'u> {
+    near: HashSet<Box<str>>,
+    known: HashMap<ValueRef<'u>, Box<str>>,
+}
+
+/// What a unit made of the simplified body `entry` was made of.
+fn uses(unit: &Unit, entry: &Entry) -> Vec<Dependence> {
+    let body = entry.uses.iter().map(|used| Dependence {
+        symbol: used.symbol,
+        kind: used.kind,
     });
-    // SAFETY: by the caller's promise; walks blocks and instructions.
-    unsafe {
-        let mut block = LLVMGetFirstBasicBlock(function);
-        while !block.is_null() {
-            let mut instruction = LLVMGetFirstInstruction(block);
-            while !instruction.is_null() {
-                strip_instruction(instruction, &kept);
-                instruction = LLVMGetNextInstruction(instruction);
-            }
-            block = LLVMGetNextBasicBlock(block);
-        }
+    let facts = unit.contents.facts.iter().map(|&symbol| Dependence {
+        symbol,
+        kind: DependenceKind::Fact,
+    });
+    let mut uses: Vec<Dependence> = body.chain(facts).collect();
+    uses.sort_unstable();
+    uses.dedup_by_key(|used| used.symbol);
+    uses
+}
+
+/// Removes the metadata of instructions of a complete function that does not travel.
+fn strip(context: &LlvmContext, function: FunctionRef<'_>) {
+    let kept = METADATA.map(|name| {
+        let (start, length) = (name.as_ptr().cast(), name.len() as u32);
+        // SAFETY: a live context; pointer and length describe the name.
+        unsafe { LLVMGetMDKindIDInContext(context.raw(), start, length) }
+    });
+    for instruction in function.instructions() {
+        strip_instruction(instruction, &kept);
     }
 }
 
-/// # Safety
-/// A live instruction.
-unsafe fn strip_instruction(instruction: LLVMValueRef, kept: &[u32]) {
+fn strip_instruction(instruction: InstructionRef<'_>, kept: &[u32]) {
     let mut count = 0;
-    // SAFETY: by the caller's promise; the entries are a copy of ours, as many as counted,
-    // and are disposed once.
+    // SAFETY: a live instruction; the entries are a copy of ours, as many as counted, and are
+    // disposed once.
     unsafe {
+        let instruction = instruction.raw();
         let entries = LLVMInstructionGetAllMetadataOtherThanDebugLoc(instruction, &mut count);
         if entries.is_null() {
             return;

@@ -74,9 +74,11 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    /// Builds the pipeline of `machine`, which must outlive it. `None` if the machine
-    /// emits no objects.
-    pub(crate) fn new(machine: LLVMTargetMachineRef) -> Option<Pipeline> {
+    /// Builds the pipeline of `machine`. `None` if the machine emits no objects.
+    ///
+    /// # Safety
+    /// The machine is live, and outlives the pipeline.
+    pub(crate) unsafe fn new(machine: LLVMTargetMachineRef) -> Option<Pipeline> {
         let vector = Box::into_raw(Box::new(Vector {
             begin: null_mut(),
             size: 0,
@@ -116,9 +118,13 @@ impl Pipeline {
     }
 
     /// Emits a module, which the passes change.
-    pub(crate) fn emit(&mut self, module: LLVMModuleRef) -> Vec<u8> {
-        // SAFETY: live vector, passes and module of the pipeline's context; `begin`
-        // and `size` describe what the passes wrote.
+    ///
+    /// # Safety
+    /// The module is live, of the context that the pipeline has served so far, and used by
+    /// nobody else meanwhile.
+    pub(crate) unsafe fn emit(&mut self, module: LLVMModuleRef) -> Vec<u8> {
+        // SAFETY: by the caller's promise; live vector and passes; `begin` and `size` describe
+        // what the passes wrote.
         unsafe {
             (*self.vector).size = 0;
             LLVMRunPassManager(self.passes, module);

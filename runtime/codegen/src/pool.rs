@@ -7,14 +7,13 @@
 //! session, those of a small module as desks at which it is open.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, PoisonError};
-
-use uruk_base::locks::{Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use crate::bitcode::Bitcode;
 use crate::desk::{Desk, SMALL};
 use crate::error::CodegenError;
 use crate::fatal;
+use crate::ledger::Ledger;
 use crate::opened::Known;
 use crate::reader::Reader;
 use crate::room::ReadingRoom;
@@ -30,31 +29,6 @@ pub struct ReaderPool {
     limit: usize,
     ledger: Arc<Ledger>,
     room: Arc<ReadingRoom>,
-}
-
-/// How many readers exist: those that are lent, and those of large modules that wait.
-pub(crate) struct Ledger {
-    live: Mutex<usize>,
-    returned: Condvar,
-}
-
-impl Ledger {
-    fn lock(&self) -> MutexGuard<'_, usize> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A reader is no more.
-    pub(crate) fn write_off(&self) {
-        *self.lock() -= 1;
-        self.returned.notify_one();
-    }
-
-    /// A reader that is counted waits for its next use. Whoever looked for one before waits
-    /// by now.
-    fn tell(&self) {
-        drop(self.lock());
-        self.returned.notify_one();
-    }
 }
 
 /// What a text about the module may be made of.
@@ -112,10 +86,7 @@ impl ReaderPool {
             summary: Arc::clone(reader.summary()),
             structure: reader.structure().filter(|_| !shared).cloned(),
         };
-        let ledger = Arc::new(Ledger {
-            live: Mutex::new(usize::from(!shared)),
-            returned: Condvar::new(),
-        });
+        let ledger = Arc::new(Ledger::new(usize::from(!shared)));
         match shared {
             true => room.keep_desk(reader.leave()),
             false => room.keep_reader(&ledger, reader),
@@ -186,11 +157,7 @@ impl ReaderPool {
                 *live += 1;
                 return None;
             }
-            live = self
-                .ledger
-                .returned
-                .wait(live)
-                .unwrap_or_else(PoisonError::into_inner);
+            live = self.ledger.wait(live);
         }
     }
 

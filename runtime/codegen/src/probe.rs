@@ -8,65 +8,47 @@
 use inkwell::llvm_sys::core::{
     LLVMAddGlobal, LLVMAddIncoming, LLVMArrayType2, LLVMBuildAdd, LLVMBuildICmp, LLVMBuildLoad2,
     LLVMBuildPhi, LLVMBuildPtrToInt, LLVMBuildStore, LLVMBuildZExt, LLVMConstInBoundsGEP2,
-    LLVMConstInt, LLVMCreateBuilderInContext, LLVMGetBasicBlockTerminator, LLVMGetCalledValue,
-    LLVMGetCondition, LLVMGetEnumAttributeKindForName, LLVMGetFirstBasicBlock,
-    LLVMGetFirstInstruction, LLVMGetInstructionOpcode, LLVMGetInstructionParent,
-    LLVMGetNextBasicBlock, LLVMGetNextInstruction, LLVMGetNumSuccessors, LLVMGetSuccessor,
-    LLVMInt64TypeInContext, LLVMIsAInlineAsm, LLVMIsConditional, LLVMIsConstant,
-    LLVMPositionBuilderBefore, LLVMRemoveEnumAttributeAtIndex, LLVMSetAlignment, LLVMSetLinkage,
-    LLVMSetVisibility,
+    LLVMConstInt, LLVMGetBasicBlockTerminator, LLVMGetCalledValue, LLVMGetCondition,
+    LLVMGetEnumAttributeKindForName, LLVMGetFirstBasicBlock, LLVMGetFirstInstruction,
+    LLVMGetInstructionOpcode, LLVMGetInstructionParent, LLVMGetNextBasicBlock,
+    LLVMGetNextInstruction, LLVMGetNumSuccessors, LLVMGetSuccessor, LLVMInt64TypeInContext,
+    LLVMIsAInlineAsm, LLVMIsConditional, LLVMIsConstant, LLVMPositionBuilderBefore,
+    LLVMSetAlignment, LLVMSetLinkage, LLVMSetVisibility,
 };
-use inkwell::llvm_sys::prelude::{
-    LLVMBasicBlockRef, LLVMContextRef, LLVMModuleRef, LLVMTypeRef, LLVMValueRef,
-};
-use inkwell::llvm_sys::{
-    LLVMAttributeFunctionIndex, LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMVisibility,
-};
+use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMModuleRef, LLVMTypeRef, LLVMValueRef};
+use inkwell::llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMVisibility};
 use rustc_hash::FxHashMap;
 
-use crate::body::is_call;
-use crate::extract::Builder;
+use crate::context::{Builder, LlvmContext, OwnedModule};
+use crate::handles::{FunctionRef, InstructionRef, c_name};
 use crate::profile::{PROBES, Probes, Site};
-use crate::reader::c_name;
 
 /// The sites of a body in layout order, each with its instruction.
-///
-/// # Safety
-/// `function` is a live function with a well-formed body.
-pub(crate) unsafe fn sites(function: LLVMValueRef) -> Vec<(Site, LLVMValueRef)> {
-    let mut found = Vec::new();
-    // SAFETY: walks blocks and instructions of a live function.
-    unsafe {
-        let mut block = LLVMGetFirstBasicBlock(function);
-        while !block.is_null() {
-            let mut instruction = LLVMGetFirstInstruction(block);
-            while !instruction.is_null() {
-                found.extend(site(instruction).map(|site| (site, instruction)));
-                instruction = LLVMGetNextInstruction(instruction);
-            }
-            block = LLVMGetNextBasicBlock(block);
-        }
-    }
-    found
+pub(crate) fn sites(function: FunctionRef<'_>) -> Vec<(Site, InstructionRef<'_>)> {
+    let instructions = function.instructions();
+    instructions
+        .filter_map(|instruction| Some((site(instruction)?, instruction)))
+        .collect()
 }
 
-/// # Safety
-/// A live instruction.
-unsafe fn site(instruction: LLVMValueRef) -> Option<Site> {
-    // SAFETY: by the caller's promise; each question fits the opcode.
-    unsafe {
-        match LLVMGetInstructionOpcode(instruction) {
-            LLVMOpcode::LLVMBr => (LLVMIsConditional(instruction) != 0).then_some(Site::Branch),
-            LLVMOpcode::LLVMSwitch | LLVMOpcode::LLVMIndirectBr => {
-                let ways = ways(instruction).len() as u32;
-                Some(Site::Switch { ways })
-            }
-            opcode if is_call(opcode) => {
-                let callee = LLVMGetCalledValue(instruction);
-                let direct = LLVMIsConstant(callee) != 0 || !LLVMIsAInlineAsm(callee).is_null();
-                (!direct).then_some(Site::Call)
-            }
-            _ => None,
+fn site(instruction: InstructionRef<'_>) -> Option<Site> {
+    match instruction.opcode() {
+        LLVMOpcode::LLVMBr => {
+            // SAFETY: a live branch.
+            let conditional = unsafe { LLVMIsConditional(instruction.raw()) } != 0;
+            conditional.then_some(Site::Branch)
+        }
+        LLVMOpcode::LLVMSwitch | LLVMOpcode::LLVMIndirectBr => {
+            // SAFETY: a live terminator.
+            let ways = unsafe { ways(instruction.raw()) }.len() as u32;
+            Some(Site::Switch { ways })
+        }
+        _ => {
+            let callee = instruction.callee()?.raw();
+            // SAFETY: a live value.
+            let direct =
+                unsafe { LLVMIsConstant(callee) != 0 || !LLVMIsAInlineAsm(callee).is_null() };
+            (!direct).then_some(Site::Call)
         }
     }
 }
@@ -97,39 +79,38 @@ pub(crate) unsafe fn ways(terminator: LLVMValueRef) -> Vec<(LLVMBasicBlockRef, u
 /// too many.
 ///
 /// # Safety
-/// A live context and module of it, and a function of that module with a well-formed
-/// body that is neither naked nor a coroutine to be split.
+/// All is of one context, and the function has a well-formed body that is neither naked nor a
+/// coroutine to be split.
 pub(crate) unsafe fn insert(
-    context: LLVMContextRef,
-    module: LLVMModuleRef,
-    body: LLVMValueRef,
+    context: &LlvmContext,
+    module: &OwnedModule,
+    body: FunctionRef<'_>,
 ) -> Option<Probes> {
-    // SAFETY: by the caller's promise.
-    let found = unsafe { sites(body) };
+    let found = sites(body);
     let probes = Probes::of(found.iter().map(|&(site, _)| site).collect())?;
-    // SAFETY: as above; the builder is ours. Probes are put before instructions of
-    // `body`, and sites stay what they are.
+    // SAFETY: by the caller's promise; the builder is ours. Probes are put before instructions
+    // of `body`, and sites stay what they are.
     unsafe {
-        let word = LLVMInt64TypeInContext(context);
+        let word = LLVMInt64TypeInContext(context.raw());
         let writer = Writer {
-            builder: Builder(LLVMCreateBuilderInContext(context)),
+            builder: Builder::new(context),
             word,
-            words: declare(module, word, probes.words()),
+            words: declare(module.raw(), word, probes.words()),
         };
-        let entry = LLVMGetFirstInstruction(LLVMGetFirstBasicBlock(body));
+        let entry = LLVMGetFirstInstruction(LLVMGetFirstBasicBlock(body.raw()));
         let one = LLVMConstInt(word, 1, 0);
         LLVMPositionBuilderBefore(writer.builder.0, entry);
         writer.add(0, one);
-        let edges = edges(body);
+        let edges = edges(body.raw());
         for ((_, instruction), (site, first)) in found.into_iter().zip(probes.places()) {
             match site {
-                Site::Branch => writer.count_branch(instruction, first),
-                Site::Switch { .. } => writer.count_switch(instruction, first, &edges),
-                Site::Call => writer.count_call(instruction, first),
+                Site::Branch => writer.count_branch(instruction.raw(), first),
+                Site::Switch { .. } => writer.count_switch(instruction.raw(), first, &edges),
+                Site::Call => writer.count_call(instruction.raw(), first),
             }
         }
-        forget_purity(body);
     }
+    forget_purity(body);
     Some(probes)
 }
 
@@ -152,16 +133,10 @@ unsafe fn declare(module: LLVMModuleRef, word: LLVMTypeRef, words: u32) -> LLVMV
 }
 
 /// Drops the claims of a function that counting breaks.
-///
-/// # Safety
-/// A live function.
-unsafe fn forget_purity(body: LLVMValueRef) {
+fn forget_purity(body: FunctionRef<'_>) {
     for name in ["memory", "speculatable"] {
-        // SAFETY: by the caller's promise; pointer and length describe the name.
-        unsafe {
-            let kind = LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len());
-            LLVMRemoveEnumAttributeAtIndex(body, LLVMAttributeFunctionIndex, kind);
-        }
+        // SAFETY: pointer and length describe the name.
+        body.remove(unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) });
     }
 }
 

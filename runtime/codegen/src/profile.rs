@@ -29,7 +29,7 @@ use crate::summary::SymbolId;
 pub const PROBES: &str = "uruk.probes";
 
 /// Words beyond which a body is not probed: half a megabyte.
-pub(crate) const MOST_WORDS: u32 = 1 << 16;
+const MOST_WORDS: u32 = 1 << 16;
 
 /// Calls below which an indirect call is not judged.
 const LEAST_CALLS: u64 = 64;

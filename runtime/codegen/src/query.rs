@@ -3,18 +3,14 @@
 
 use std::sync::Arc;
 
-use inkwell::llvm_sys::LLVMValueKind;
-use inkwell::llvm_sys::core::{
-    LLVMDisposeMessage, LLVMGetBasicBlockParent, LLVMGetFirstUse, LLVMGetInstructionParent,
-    LLVMGetNextUse, LLVMGetUser, LLVMGetValueKind, LLVMGlobalGetValueType, LLVMPrintTypeToString,
-};
-use inkwell::llvm_sys::prelude::{LLVMTypeRef, LLVMValueRef};
 use rustc_hash::FxHashMap;
 
 use crate::error::CodegenError;
-use crate::reader::{Reader, Verify, value_name};
+use crate::handles::{TypeRef, ValueRef};
+use crate::interface::printed_type;
+use crate::reader::{Reader, Verify};
 use crate::shape;
-use crate::summary::{Kind, SymbolId};
+use crate::summary::SymbolId;
 
 /// The size of a function before optimization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,16 +34,9 @@ impl Reader {
     /// # Errors
     /// An unreadable or invalid body.
     pub fn measure(&mut self, function: SymbolId) -> Result<Measure, CodegenError> {
-        let value = self.table().values[function.index()];
-        self.materialize(value, Verify::Yes)?;
-        // SAFETY: a live function whose body was read and verified.
-        let shape = unsafe { shape::measure(value) };
-        Ok(Measure {
-            instructions: shape.instructions,
-            loops: shape.loops(),
-            nested: shape.nested,
-            calls: shape.calls,
-        })
+        let function = self.function(function)?;
+        self.materialize(function, Verify::Yes)?;
+        Ok(shape::measure(function).measure)
     }
 
     /// The types of all symbols, by number, as LLVM writes them: `i32 (ptr, double)`. Each
@@ -55,22 +44,14 @@ impl Reader {
     /// [names structs as their files do](crate::ReaderPool::faithful).
     pub fn types(&self) -> Vec<Arc<str>> {
         debug_assert!(self.names_as_in_file());
-        let mut written: FxHashMap<LLVMTypeRef, Arc<str>> = FxHashMap::default();
-        let text = |value: &LLVMValueRef| {
-            // SAFETY: a live global.
-            let ty = unsafe { LLVMGlobalGetValueType(*value) };
-            let text = written.entry(ty).or_insert_with(|| {
-                // SAFETY: a live type; the string is ours and disposed after copying.
-                unsafe {
-                    let raw = LLVMPrintTypeToString(ty);
-                    let text = std::ffi::CStr::from_ptr(raw).to_string_lossy().into();
-                    LLVMDisposeMessage(raw);
-                    text
-                }
-            });
-            Arc::clone(text)
-        };
-        self.table().values.iter().map(text).collect()
+        let mut written: FxHashMap<TypeRef<'_>, Arc<str>> = FxHashMap::default();
+        let mut types = Vec::new();
+        // A global has a type.
+        for ty in self.table().values().filter_map(ValueRef::content_type) {
+            let text = written.entry(ty).or_insert_with(|| printed_type(ty).into());
+            types.push(Arc::clone(text));
+        }
+        types
     }
 
     /// For each of `symbols`, names of functions and variables that mention it;
@@ -79,54 +60,50 @@ impl Reader {
     /// # Errors
     /// An unreadable body.
     pub fn users(&mut self, symbols: &[SymbolId]) -> Result<Vec<Vec<String>>, CodegenError> {
-        for (index, info) in self.summary().symbols.iter().enumerate() {
-            if info.kind == Kind::Function && info.linkage.is_definition() {
-                self.materialize(self.table().values[index], Verify::No)?;
-            }
-        }
+        self.read_all()?;
         Ok(symbols
             .iter()
             .map(|symbol| {
                 let mut users = Vec::new();
-                collect(self.table().values[symbol.index()], &mut users, 0);
+                collect(self.table().value(*symbol), &mut users, 0);
                 users
             })
             .collect())
     }
+
+    /// Reads every body; what is not valid is read all the same.
+    pub(crate) fn read_all(&self) -> Result<(), CodegenError> {
+        for (index, info) in self.summary().symbols.iter().enumerate() {
+            let function = self.table().function(SymbolId(index as u32));
+            if let Some(function) = function
+                && info.linkage.is_definition()
+            {
+                self.materialize(function, Verify::No)?;
+            }
+        }
+        Ok(())
+    }
 }
 
-fn collect(value: LLVMValueRef, users: &mut Vec<String>, depth: u32) {
+fn collect(value: ValueRef<'_>, users: &mut Vec<String>, depth: u32) {
     // Constants nest a few levels deep at most.
     if depth > 16 {
         return;
     }
-    // SAFETY: walks the use list of a live value; users are live values.
-    unsafe {
-        let mut item = LLVMGetFirstUse(value);
-        while !item.is_null() && users.len() < USERS_SHOWN {
-            let user = LLVMGetUser(item);
-            let name = match LLVMGetValueKind(user) {
-                LLVMValueKind::LLVMInstructionValueKind => {
-                    let block = LLVMGetInstructionParent(user);
-                    if block.is_null() {
-                        String::new()
-                    } else {
-                        value_name(LLVMGetBasicBlockParent(block))
-                    }
-                }
-                LLVMValueKind::LLVMGlobalVariableValueKind
-                | LLVMValueKind::LLVMGlobalAliasValueKind
-                | LLVMValueKind::LLVMGlobalIFuncValueKind
-                | LLVMValueKind::LLVMFunctionValueKind => value_name(user),
-                _ => {
-                    collect(user, users, depth + 1);
-                    String::new()
-                }
-            };
-            if !name.is_empty() && !users.contains(&name) {
-                users.push(name);
+    for user in value.users() {
+        if users.len() >= USERS_SHOWN {
+            return;
+        }
+        let name = match user.as_instruction() {
+            Some(instruction) => instruction.function().map_or(String::new(), |it| it.name()),
+            None if user.is_global() => user.name(),
+            None => {
+                collect(user, users, depth + 1);
+                String::new()
             }
-            item = LLVMGetNextUse(item);
+        };
+        if !name.is_empty() && !users.contains(&name) {
+            users.push(name);
         }
     }
 }

@@ -2,32 +2,35 @@
 //! on demand.
 //!
 //! A reader belongs to one thread at a time. Its module is never modified: units
-//! are copied out of it (see `extract`), so it serves any number of compiles at
+//! are copied out of it (see `copying`), so it serves any number of compiles at
 //! any tier. What a compile leaves behind in the context (types, constants) is
 //! bounded by recycling readers in [`ReaderPool`](crate::ReaderPool), and desks.
 
-use std::ffi::CString;
 use std::sync::Arc;
 
 use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
-use inkwell::llvm_sys::core::LLVMGetValueName2;
 use inkwell::llvm_sys::error::LLVMErrorRef;
-use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMValueRef};
+use inkwell::llvm_sys::prelude::LLVMValueRef;
+
+use uruk_base::Tier;
 
 use crate::apart;
 use crate::bitcode::{self, Bitcode};
-use crate::compile::{Compile, Tier};
-use crate::context::{LlvmContext, take_error};
+use crate::compile::Compile;
+use crate::context::{LlvmContext, OwnedModule, take_error};
+use crate::copying::{Copying, Unit};
+use crate::data::DataPlan;
 use crate::desk::Desk;
 use crate::emit::Emitter;
-use crate::error::CodegenError;
-use crate::extract::{AttributeKinds, Extraction, Unit};
+use crate::error::{CodegenError, Stop};
 use crate::foreign::Foreign;
+use crate::handles::{FunctionRef, ValueRef};
 use crate::instrument;
 use crate::library::Library;
 use crate::opened::{Known, Opened, check_target, verify_module};
 use crate::optimize;
 use crate::plan::ModulePlan;
+use crate::source::{AttributeKinds, Source};
 use crate::structure::Structure;
 use crate::summary::{ModuleSummary, SymbolId};
 use crate::table::SymbolTable;
@@ -42,25 +45,11 @@ unsafe extern "C" {
 }
 
 /// Whether a body is checked after reading. It is, wherever it can be: see
-/// `Extraction::read_bodies`.
+/// `Planning::read_bodies`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verify {
     Yes,
     No,
-}
-
-/// Why work on a unit was not done.
-pub(crate) enum Stop {
-    /// LLVM's message.
-    Failed(String),
-    /// Nobody wants it.
-    Cancelled,
-}
-
-impl From<String> for Stop {
-    fn from(message: String) -> Stop {
-        Stop::Failed(message)
-    }
 }
 
 /// A lazily read module, and the desk it is open at.
@@ -115,7 +104,7 @@ impl Reader {
         let context = desk.context();
         let module = bitcode::parse(context, name, text)?;
         check_target(&module, name)?;
-        let invalid = verify_module(module.raw()).is_some();
+        let invalid = verify_module(&module).is_some();
         if context.take_errors().is_some() || invalid {
             return Ok(None);
         }
@@ -203,27 +192,32 @@ impl Reader {
         name: &str,
         everything: bool,
     ) -> Result<Option<Vec<u8>>, CodegenError> {
-        let mut extraction = Extraction::new(self, plan, name, &Compile::baseline())?;
-        if !extraction.add_data(everything)? {
+        let how = Compile::baseline();
+        let source = Source { reader: self, plan };
+        let chosen = DataPlan::of(source, everything)?;
+        let module = source.fresh(name);
+        let mut copying = Copying::new(source, &how, name, &module);
+        if !copying.data(&chosen)? {
             return Ok(None);
         }
-        let unit = extraction.finish()?;
-        self.emit(&unit, name, Tier::Baseline).map(Some)
+        let contents = copying.finish()?;
+        let mut unit = Unit { module, contents };
+        self.emit(&mut unit, name, Tier::Baseline).map(Some)
     }
 
     /// Runs the passes of `tier` on a unit, and emits it.
     pub(crate) fn emit(
         &mut self,
-        unit: &Unit,
+        unit: &mut Unit,
         name: &str,
         tier: Tier,
     ) -> Result<Vec<u8>, CodegenError> {
         self.desk.note_unit();
-        let nonlazybind = self.kinds().nonlazybind;
+        let (nonlazybind, optnone) = (self.kinds().nonlazybind, self.kinds().optnone);
         self.run(unit, name, tier, |context, emitter, unit| {
             let gate = context.gate();
-            if unit.needs_passes || tier > Tier::Baseline {
-                optimize::run(gate, emitter, unit, tier)?;
+            if unit.contents.needs_passes || tier > Tier::Baseline {
+                optimize::run(context, emitter, unit, tier, optnone)?;
             }
             instrument::put_late(context, unit, nonlazybind);
             if gate.look() {
@@ -237,14 +231,12 @@ impl Reader {
     pub(crate) fn transform(
         &mut self,
         transform: &Transform,
-        unit: &Unit,
+        unit: &mut Unit,
         name: &str,
         tier: Tier,
     ) -> Result<(), CodegenError> {
-        let module = unit.module.raw();
-        // SAFETY: a live module of this reader's own.
-        let done = unsafe { transform.apply(module, name, tier) };
-        let broken = done.err().or_else(|| verify_module(module));
+        let done = transform.apply(&mut unit.module, name, tier);
+        let broken = done.err().or_else(|| verify_module(&unit.module));
         broken.map_or(Ok(()), |message| {
             Err(CodegenError::Transform {
                 module: self.name().to_owned(),
@@ -289,10 +281,10 @@ impl Reader {
     /// Lets `work` be done on a unit with the emitter of `tier`.
     pub(crate) fn run<T>(
         &mut self,
-        unit: &Unit,
+        unit: &mut Unit,
         name: &str,
         tier: Tier,
-        work: impl FnOnce(&LlvmContext, &mut Emitter, &Unit) -> Result<T, Stop>,
+        work: impl FnOnce(&LlvmContext, &mut Emitter, &mut Unit) -> Result<T, Stop>,
     ) -> Result<T, CodegenError> {
         self.proceed(name)?;
         let module = self.opened.bitcode.name();
@@ -309,7 +301,7 @@ impl Reader {
         // Emission that was left in the middle may have met references to labels of functions
         // that it did not come to, which it calls errors.
         let left = done.is_ok() && context.gate().is_cancelled();
-        let whole = !(unit.has_asm || left) || emitter.renew();
+        let whole = !(unit.contents.has_asm || left) || emitter.renew();
         // Emission always says it succeeded; an error in the context counts.
         let error = context.take_errors();
         self.desk.note_sound(whole && (error.is_none() || left));
@@ -323,8 +315,8 @@ impl Reader {
     }
 
     /// Runs passes on a unit that will not be emitted.
-    pub(crate) fn run_passes(&self, unit: &Unit, passes: &str) -> Result<(), CodegenError> {
-        let done = self.desk.run_passes(unit.module.raw(), passes);
+    pub(crate) fn run_passes(&self, unit: &mut Unit, passes: &str) -> Result<(), CodegenError> {
+        let done = self.desk.run_passes(&mut unit.module, passes);
         done.map_err(|message| CodegenError::Emit {
             module: self.name().to_owned(),
             unit: String::from("facts"),
@@ -341,23 +333,27 @@ impl Reader {
     /// Reads one body, and verifies it once.
     pub(crate) fn materialize(
         &self,
-        function: LLVMValueRef,
+        function: FunctionRef<'_>,
         verify: Verify,
     ) -> Result<(), CodegenError> {
-        if self.opened.verified.borrow().contains(&function) {
+        let Some(id) = self.table().id(*function) else {
+            // Of a module that was read as a whole.
+            return Ok(());
+        };
+        if self.opened.verified.borrow().contains(&id) {
             return Ok(());
         }
-        self.proceed(&value_name(function))?;
+        self.proceed(&function.name())?;
         let fail = |message| CodegenError::Body {
             module: self.name().to_owned(),
-            function: value_name(function),
+            function: function.name(),
             message,
         };
-        self.check_structure(function)?;
+        self.check_structure(id, function)?;
         let mut error: LLVMErrorRef = std::ptr::null_mut();
         // SAFETY: `function` is a live function of the lazy module; `error` is the
         // place for the returned `llvm::Error`, a single pointer.
-        unsafe { llvm_materialize(&mut error, function) };
+        unsafe { llvm_materialize(&mut error, function.raw()) };
         // SAFETY: ours since the call.
         if let Some(message) = unsafe { take_error(error) } {
             return Err(fail(message));
@@ -365,8 +361,9 @@ impl Reader {
         // SAFETY: a live function with its body read.
         let broken = verify == Verify::Yes
             && unsafe {
-                LLVMVerifyFunction(function, LLVMVerifierFailureAction::LLVMReturnStatusAction)
-            } != 0;
+                let action = LLVMVerifierFailureAction::LLVMReturnStatusAction;
+                LLVMVerifyFunction(function.raw(), action) != 0
+            };
         if broken {
             return Err(fail(format!(
                 "its body is not valid IR: {}",
@@ -376,7 +373,7 @@ impl Reader {
         match self.context().take_errors() {
             None => {
                 if verify == Verify::Yes {
-                    self.opened.verified.borrow_mut().insert(function);
+                    self.opened.verified.borrow_mut().insert(id);
                 }
                 Ok(())
             }
@@ -405,8 +402,8 @@ impl Reader {
         &mut self.opened.foreign
     }
 
-    pub(crate) fn module(&self) -> LLVMModuleRef {
-        self.opened.module.raw()
+    pub(crate) fn module(&self) -> &OwnedModule {
+        &self.opened.module
     }
 
     pub(crate) fn context(&self) -> &LlvmContext {
@@ -417,32 +414,31 @@ impl Reader {
         &self.opened.table
     }
 
+    /// The function of that number.
+    pub(crate) fn function(&self, id: SymbolId) -> Result<FunctionRef<'_>, CodegenError> {
+        let function = self.table().function(id);
+        function.ok_or_else(|| CodegenError::NoFunction {
+            module: self.name().to_owned(),
+            number: id.0,
+        })
+    }
+
     pub(crate) fn kinds(&self) -> &AttributeKinds {
         self.desk.kinds()
     }
 
     /// Gives a fresh module the target's triple and layout.
-    pub(crate) fn prepare(&self, module: LLVMModuleRef) {
+    pub(crate) fn prepare(&self, module: &OwnedModule) {
         self.desk.prepare(module);
+    }
+
+    /// The global for which one of a shelf, see `library`, stands.
+    pub(crate) fn home(&self, global: ValueRef<'_>) -> Option<ValueRef<'_>> {
+        let id = self.library().home(global)?;
+        Some(self.table().value(id))
     }
 
     pub(crate) fn name(&self) -> &str {
         self.opened.bitcode.name()
     }
-}
-
-/// The name of a value; the escape byte that suppresses mangling is dropped.
-pub(crate) fn value_name(value: LLVMValueRef) -> String {
-    let mut length = 0;
-    // SAFETY: a live value; LLVM returns pointer and length of its name.
-    let bytes = unsafe {
-        let start = LLVMGetValueName2(value, &mut length);
-        std::slice::from_raw_parts(start.cast::<u8>(), length)
-    };
-    let bytes = bytes.strip_prefix(b"\x01").unwrap_or(bytes);
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-pub(crate) fn c_name(name: &str) -> CString {
-    CString::new(name.replace('\0', "?")).unwrap_or_default()
 }

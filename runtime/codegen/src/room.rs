@@ -20,7 +20,7 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use crate::bitcode::Bitcode;
 use crate::desk::Desk;
 use crate::error::CodegenError;
-use crate::pool::Ledger;
+use crate::ledger::Ledger;
 use crate::reader::Reader;
 
 /// Readers of large modules: some 100 MB, which is what a program of that many files takes.

@@ -14,17 +14,14 @@ use inkwell::llvm_sys::comdat::{
     LLVMComdatSelectionKind, LLVMGetComdat, LLVMGetComdatSelectionKind,
 };
 use inkwell::llvm_sys::core::{
-    LLVMAliasGetAliasee, LLVMConstIntGetZExtValue, LLVMGetAggregateElement,
-    LLVMGetBlockAddressFunction, LLVMGetGC, LLVMGetGlobalIFuncResolver, LLVMGetInitializer,
-    LLVMGetLinkage, LLVMGetNumOperands, LLVMGetOperand, LLVMGetValueKind, LLVMGetVisibility,
-    LLVMHasPrefixData, LLVMIsDeclaration, LLVMIsGlobalConstant, LLVMIsThreadLocal,
+    LLVMConstIntGetZExtValue, LLVMGetAggregateElement, LLVMGetBlockAddressFunction, LLVMGetGC,
+    LLVMGetGlobalIFuncResolver, LLVMGetLinkage, LLVMGetNumOperands, LLVMGetVisibility,
+    LLVMHasPrefixData, LLVMIsDeclaration, LLVMIsThreadLocal,
 };
-use inkwell::llvm_sys::prelude::LLVMValueRef;
 use inkwell::llvm_sys::{LLVMLinkage, LLVMValueKind, LLVMVisibility};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::extract::has_function_attribute;
-use crate::reader::value_name;
+use crate::handles::{FunctionRef, ValueRef, VariableRef};
 use crate::summary::{Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo};
 use crate::table::SymbolTable;
 
@@ -32,14 +29,9 @@ use crate::table::SymbolTable;
 pub(crate) fn summarize(table: &SymbolTable, always_inline: u32) -> ModuleSummary {
     let mut summary = ModuleSummary::default();
     let mut groups = FxHashMap::default();
-    for &value in &table.values {
-        let info = describe(
-            table,
-            value,
-            always_inline,
-            &mut groups,
-            &mut summary.comdats,
-        );
+    for value in table.values() {
+        let mut info = describe(table, value, always_inline);
+        info.comdat = comdat_group(value, &info, &mut groups, &mut summary.comdats);
         summary.symbols.push(info);
     }
     place_label_tables(table, &mut summary);
@@ -49,111 +41,82 @@ pub(crate) fn summarize(table: &SymbolTable, always_inline: u32) -> ModuleSummar
 
 /// True if code generation lists the function's return addresses in tables of its module, or
 /// keeps its frames in a list that starts in the module, for a garbage collector.
-///
-/// # Safety
-/// A live function.
-unsafe fn is_in_tables(function: LLVMValueRef) -> bool {
-    // SAFETY: by the caller's promise; the collector's name is null or a C string.
+fn is_in_tables(function: FunctionRef<'_>) -> bool {
+    // SAFETY: a live function; the collector's name is null or a C string.
     unsafe {
-        let collector = LLVMGetGC(function);
+        let collector = LLVMGetGC(function.raw());
         !collector.is_null()
             && [c"erlang", c"ocaml", c"shadow-stack"].contains(&CStr::from_ptr(collector))
     }
 }
 
-fn describe(
-    table: &SymbolTable,
-    value: LLVMValueRef,
-    always_inline: u32,
-    groups: &mut FxHashMap<usize, u32>,
-    comdats: &mut Vec<String>,
-) -> SymbolInfo {
-    let name = value_name(value);
-    // SAFETY: `value` is a live global of the reader's module, here and below.
-    let kind_of = unsafe { LLVMGetValueKind(value) };
+/// All that is told of one symbol without looking at others, but its group.
+fn describe(table: &SymbolTable, value: ValueRef<'_>, always_inline: u32) -> SymbolInfo {
+    let name = value.name();
+    let function = value.as_function();
+    let (kind, placement) = kind_and_place(table, value);
+    // SAFETY: a live global, here and below.
+    let declared = unsafe { LLVMIsDeclaration(value.raw()) } != 0;
     let mut linkage = linkage_of(value);
-    let mut inline = false;
-    let mut constant = false;
-    let (kind, mut placement) = match kind_of {
-        LLVMValueKind::LLVMFunctionValueKind => {
-            inline = has_function_attribute(value, always_inline);
-            // SAFETY: a function.
-            let split = unsafe { LLVMHasPrefixData(value) == 0 && !is_in_tables(value) };
-            (
-                Kind::Function,
-                if split {
-                    Placement::Own
-                } else {
-                    Placement::DataUnit
-                },
-            )
-        }
-        LLVMValueKind::LLVMGlobalAliasValueKind => {
-            // SAFETY: an alias.
-            let aliasee = unsafe { LLVMAliasGetAliasee(value) };
-            let base = base_symbol(table, aliasee);
-            let exact = base.is_some_and(|b| table.values[b.index()] == aliasee);
-            (Kind::Alias { base, exact }, Placement::DataUnit)
-        }
-        LLVMValueKind::LLVMGlobalIFuncValueKind => {
-            // SAFETY: an ifunc.
-            let resolver = unsafe { LLVMGetGlobalIFuncResolver(value) };
-            (
-                Kind::Ifunc {
-                    resolver: base_symbol(table, resolver),
-                },
-                Placement::None,
-            )
-        }
-        _ => {
-            // SAFETY: a global variable.
-            constant = unsafe { LLVMIsGlobalConstant(value) } != 0;
-            // SAFETY: a global variable.
-            let thread_local = unsafe { LLVMIsThreadLocal(value) } != 0;
-            let kind = if thread_local {
-                Kind::ThreadLocal
-            } else {
-                Kind::Data
-            };
-            (kind, Placement::DataUnit)
-        }
-    };
-    // SAFETY: a live global.
-    let declared = unsafe { LLVMIsDeclaration(value) } != 0;
     if declared && linkage.is_definition() {
         linkage = Linkage::Declared;
     }
-    if name.starts_with("llvm.") && linkage != Linkage::Local {
-        linkage = if linkage == Linkage::Appending {
-            linkage
-        } else {
-            Linkage::Declared
-        };
+    let reserved = name.starts_with("llvm.");
+    if reserved && !matches!(linkage, Linkage::Local | Linkage::Appending) {
+        linkage = Linkage::Declared;
     }
-    if !linkage.is_definition() {
-        placement = Placement::None;
-    }
-    let comdat = comdat_group(value, &name, linkage, groups, comdats);
-    // SAFETY: a live global.
-    let visibility = unsafe { LLVMGetVisibility(value) };
-    let hidden = linkage == Linkage::Local || visibility == LLVMVisibility::LLVMHiddenVisibility;
+    // SAFETY: see above.
+    let visibility = unsafe { LLVMGetVisibility(value.raw()) };
     SymbolInfo {
         name,
         kind,
         linkage,
-        placement,
-        hidden,
+        placement: match linkage.is_definition() {
+            true => placement,
+            false => Placement::None,
+        },
+        hidden: linkage == Linkage::Local || visibility == LLVMVisibility::LLVMHiddenVisibility,
         odr: is_odr(value),
-        comdat,
+        comdat: None,
         used: false,
-        constant,
-        always_inline: inline,
+        constant: value.as_variable().is_some_and(VariableRef::is_constant),
+        always_inline: function.is_some_and(|function| function.has(always_inline)),
     }
 }
 
-fn linkage_of(value: LLVMValueRef) -> Linkage {
+/// What a global is, and where it is compiled if it is defined.
+fn kind_and_place(table: &SymbolTable, value: ValueRef<'_>) -> (Kind, Placement) {
+    if let Some(function) = value.as_function() {
+        // SAFETY: a live function.
+        let prefixed = unsafe { LLVMHasPrefixData(function.raw()) } != 0;
+        let place = match prefixed || is_in_tables(function) {
+            true => Placement::DataUnit,
+            false => Placement::Own,
+        };
+        return (Kind::Function, place);
+    }
+    if let Some(aliasee) = value.aliasee() {
+        let base = base_symbol(table, Some(aliasee));
+        let exact = base.is_some_and(|base| table.value(base) == aliasee);
+        return (Kind::Alias { base, exact }, Placement::DataUnit);
+    }
+    if value.kind() == LLVMValueKind::LLVMGlobalIFuncValueKind {
+        // SAFETY: a live ifunc, whose resolver lives as it does.
+        let resolver = unsafe { ValueRef::from_raw(LLVMGetGlobalIFuncResolver(value.raw())) };
+        let resolver = base_symbol(table, resolver);
+        return (Kind::Ifunc { resolver }, Placement::None);
+    }
+    // SAFETY: a live variable, which is what is left.
+    let kind = match unsafe { LLVMIsThreadLocal(value.raw()) } {
+        0 => Kind::Data,
+        _ => Kind::ThreadLocal,
+    };
+    (kind, Placement::DataUnit)
+}
+
+fn linkage_of(value: ValueRef<'_>) -> Linkage {
     // SAFETY: a live global.
-    match unsafe { LLVMGetLinkage(value) } {
+    match unsafe { LLVMGetLinkage(value.raw()) } {
         LLVMLinkage::LLVMExternalLinkage
         | LLVMLinkage::LLVMDLLImportLinkage
         | LLVMLinkage::LLVMDLLExportLinkage
@@ -174,9 +137,9 @@ fn linkage_of(value: LLVMValueRef) -> Linkage {
     }
 }
 
-fn is_odr(value: LLVMValueRef) -> bool {
+fn is_odr(value: ValueRef<'_>) -> bool {
     // SAFETY: a live global.
-    let linkage = unsafe { LLVMGetLinkage(value) };
+    let linkage = unsafe { LLVMGetLinkage(value.raw()) };
     matches!(
         linkage,
         LLVMLinkage::LLVMLinkOnceODRLinkage
@@ -189,15 +152,14 @@ fn is_odr(value: LLVMValueRef) -> bool {
 /// constructor group's name is no symbol; the least member name identifies a
 /// group across modules equally well.
 fn comdat_group(
-    value: LLVMValueRef,
-    name: &str,
-    linkage: Linkage,
+    value: ValueRef<'_>,
+    info: &SymbolInfo,
     groups: &mut FxHashMap<usize, u32>,
     comdats: &mut Vec<String>,
 ) -> Option<u32> {
     // SAFETY: a live global object; aliases and ifuncs answer null.
-    let group = unsafe { LLVMGetComdat(value) };
-    if group.is_null() || !linkage.is_definition() {
+    let group = unsafe { LLVMGetComdat(value.raw()) };
+    if group.is_null() || !info.linkage.is_definition() {
         return None;
     }
     // SAFETY: a live group. One of this kind only keeps its sections together.
@@ -210,28 +172,24 @@ fn comdat_group(
         (comdats.len() - 1) as u32
     });
     let key = &mut comdats[index as usize];
-    if linkage != Linkage::Local && (key.is_empty() || name < key.as_str()) {
-        *key = name.to_owned();
+    if info.linkage != Linkage::Local && (key.is_empty() || info.name < *key) {
+        key.clone_from(&info.name);
     }
     Some(index)
 }
 
 /// The global an address constant is based on, through casts, offsets and aliases.
-fn base_symbol(table: &SymbolTable, mut value: LLVMValueRef) -> Option<SymbolId> {
+fn base_symbol(table: &SymbolTable, value: Option<ValueRef<'_>>) -> Option<SymbolId> {
+    let mut value = value?;
     // Chains are short; the bound is against cyclic aliases in bad input.
     for _ in 0..64 {
-        if value.is_null() {
-            return None;
-        }
-        if let Some(&id) = table.index.get(&value) {
+        if let Some(id) = table.id(value) {
             return Some(id);
         }
-        // SAFETY: a live constant.
-        if unsafe { LLVMGetValueKind(value) } != LLVMValueKind::LLVMConstantExprValueKind {
+        if value.kind() != LLVMValueKind::LLVMConstantExprValueKind {
             return None;
         }
-        // SAFETY: constant expressions have at least one operand.
-        value = unsafe { LLVMGetOperand(value, 0) };
+        value = value.parts().next()?;
     }
     None
 }
@@ -239,20 +197,16 @@ fn base_symbol(table: &SymbolTable, mut value: LLVMValueRef) -> Option<SymbolId>
 /// Finds initializers that hold label addresses and says where they, and the
 /// functions the labels are in, must be compiled.
 fn place_label_tables(table: &SymbolTable, summary: &mut ModuleSummary) {
-    for index in 0..table.values.len() {
+    for (index, value) in table.values().enumerate() {
         let info = &summary.symbols[index];
         if !matches!(info.kind, Kind::Data | Kind::ThreadLocal) || !info.linkage.is_definition() {
             continue;
         }
-        // SAFETY: a defined global variable.
-        let initializer = unsafe { LLVMGetInitializer(table.values[index]) };
         let mut functions = FxHashSet::default();
-        label_functions(
-            table,
-            initializer,
-            &mut functions,
-            &mut FxHashSet::default(),
-        );
+        if let Some(initializer) = value.as_variable().and_then(VariableRef::initializer) {
+            let mut seen = FxHashSet::default();
+            label_functions(table, initializer, &mut functions, &mut seen);
+        }
         let Some(&first) = functions.iter().next() else {
             continue;
         };
@@ -274,61 +228,36 @@ fn place_label_tables(table: &SymbolTable, summary: &mut ModuleSummary) {
     }
 }
 
-fn label_functions(
+fn label_functions<'m>(
     table: &SymbolTable,
-    constant: LLVMValueRef,
+    constant: ValueRef<'m>,
     found: &mut FxHashSet<SymbolId>,
-    seen: &mut FxHashSet<LLVMValueRef>,
+    seen: &mut FxHashSet<ValueRef<'m>>,
 ) {
-    if constant.is_null() {
-        return;
-    }
-    // SAFETY: a live constant, here and below.
-    match unsafe { LLVMGetValueKind(constant) } {
-        LLVMValueKind::LLVMBlockAddressValueKind => {
-            // SAFETY: a block address.
-            let function = unsafe { LLVMGetBlockAddressFunction(constant) };
-            found.extend(table.index.get(&function));
+    if constant.kind() == LLVMValueKind::LLVMBlockAddressValueKind {
+        // SAFETY: a live block address; its function lives as it does.
+        let function = unsafe { ValueRef::of(LLVMGetBlockAddressFunction(constant.raw())) };
+        found.extend(table.id(function));
+    } else if constant.is_composite() && seen.insert(constant) {
+        for part in constant.parts() {
+            label_functions(table, part, found, seen);
         }
-        LLVMValueKind::LLVMConstantExprValueKind
-        | LLVMValueKind::LLVMConstantArrayValueKind
-        | LLVMValueKind::LLVMConstantStructValueKind
-        | LLVMValueKind::LLVMConstantVectorValueKind => {
-            if !seen.insert(constant) {
-                return;
-            }
-            // SAFETY: a constant with operands.
-            let count = unsafe { LLVMGetNumOperands(constant) };
-            for operand in 0..count.max(0) as u32 {
-                // SAFETY: `operand` is below the count.
-                label_functions(
-                    table,
-                    unsafe { LLVMGetOperand(constant, operand) },
-                    found,
-                    seen,
-                );
-            }
-        }
-        _ => {}
     }
 }
 
 fn read_llvm_tables(table: &SymbolTable, summary: &mut ModuleSummary) {
-    for index in 0..table.values.len() {
+    for (index, value) in table.values().enumerate() {
         if summary.symbols[index].linkage != Linkage::Appending {
             continue;
         }
-        // SAFETY: appending globals always have an initializer.
-        let initializer = unsafe { LLVMGetInitializer(table.values[index]) };
-        if initializer.is_null() {
+        let Some(initializer) = value.as_variable().and_then(VariableRef::initializer) else {
             continue;
-        }
+        };
         // SAFETY: a live constant.
-        let count = unsafe { LLVMGetNumOperands(initializer) }.max(0) as u32;
+        let count = unsafe { LLVMGetNumOperands(initializer.raw()) }.max(0) as u32;
         let name = summary.symbols[index].name.clone();
         for entry in 0..count {
-            // SAFETY: `entry` is below the number of elements.
-            let element = unsafe { LLVMGetAggregateElement(initializer, entry) };
+            let element = element(initializer, entry);
             match name.as_str() {
                 "llvm.used" | "llvm.compiler.used" => {
                     if let Some(id) = base_symbol(table, element) {
@@ -343,20 +272,18 @@ fn read_llvm_tables(table: &SymbolTable, summary: &mut ModuleSummary) {
     }
 }
 
-fn structor(table: &SymbolTable, element: LLVMValueRef) -> Option<Structor> {
-    if element.is_null() {
-        return None;
-    }
-    // SAFETY: elements of the table are `{ i32, ptr, ptr }` structs; a missing
-    // element answers null, and the verifier has checked the type.
-    let [priority, function, key] =
-        [0, 1, 2].map(|i| unsafe { LLVMGetAggregateElement(element, i) });
-    if priority.is_null() {
-        return None;
-    }
+/// An element of a constant, if it has that many.
+fn element<'m>(constant: ValueRef<'m>, index: u32) -> Option<ValueRef<'m>> {
+    // SAFETY: a live constant, whose elements live as it does; null beyond them.
+    unsafe { ValueRef::from_raw(LLVMGetAggregateElement(constant.raw(), index)) }
+}
+
+/// Elements of the tables are `{ i32, ptr, ptr }` structs, which the verifier has checked.
+fn structor(table: &SymbolTable, entry: Option<ValueRef<'_>>) -> Option<Structor> {
+    let [priority, function, key] = [0, 1, 2].map(|index| element(entry?, index));
     Some(Structor {
         // SAFETY: an i32 constant.
-        priority: unsafe { LLVMConstIntGetZExtValue(priority) } as u32,
+        priority: unsafe { LLVMConstIntGetZExtValue(priority?.raw()) } as u32,
         function: base_symbol(table, function)?,
         key: base_symbol(table, key),
     })

@@ -11,54 +11,47 @@ use inkwell::llvm_sys::LLVMLinkage;
 use inkwell::llvm_sys::LLVMVisibility;
 use inkwell::llvm_sys::core::{
     LLVMAddGlobal, LLVMArrayType2, LLVMBuildAdd, LLVMBuildLoad2, LLVMBuildStore,
-    LLVMConstInBoundsGEP2, LLVMConstInt, LLVMCreateBuilderInContext, LLVMGetBasicBlockTerminator,
-    LLVMGetCalledValue, LLVMGetFirstBasicBlock, LLVMGetFirstInstruction, LLVMGetInstructionOpcode,
-    LLVMGetIntrinsicID, LLVMGetNamedGlobal, LLVMGetNextBasicBlock, LLVMGetNextInstruction,
-    LLVMGetNumSuccessors, LLVMGetSuccessor, LLVMInt32TypeInContext, LLVMIsAFunction,
-    LLVMPositionBuilderBefore, LLVMSetAlignment, LLVMSetLinkage, LLVMSetVisibility,
+    LLVMConstInBoundsGEP2, LLVMConstInt, LLVMGetNumSuccessors, LLVMGetSuccessor,
+    LLVMInt32TypeInContext, LLVMPositionBuilderBefore, LLVMSetAlignment, LLVMSetLinkage,
+    LLVMSetVisibility,
 };
-use inkwell::llvm_sys::prelude::{
-    LLVMBasicBlockRef, LLVMContextRef, LLVMModuleRef, LLVMTypeRef, LLVMValueRef,
-};
+use inkwell::llvm_sys::prelude::LLVMTypeRef;
 use rustc_hash::FxHashMap;
 
-use crate::body::is_call;
 use crate::compile::COUNTERS;
-use crate::extract::{Builder, has_function_attribute};
-use crate::reader::{Reader, c_name};
+use crate::context::{Builder, LlvmContext, OwnedModule};
+use crate::handles::{BlockRef, FunctionRef, InstructionRef, ValueRef, VariableRef, c_name};
+use crate::query::Measure;
+use crate::reader::Reader;
 
 /// Blocks looked at, times loops, to find out whether loops nest. Beyond that, two
 /// loops count as nested.
 const NESTING_WORK: usize = 50_000;
 
 /// What the walk found.
-pub(crate) struct Shape {
-    /// Instructions, phis included.
-    pub(crate) instructions: u32,
-    /// True if a loop lies inside another.
-    pub(crate) nested: bool,
-    /// Calls of named functions, intrinsics left out.
-    pub(crate) calls: u32,
+pub(crate) struct Shape<'m> {
+    /// Phis are instructions too.
+    pub(crate) measure: Measure,
     /// Blocks that a back edge leaves from, each once.
-    latches: Vec<LLVMBasicBlockRef>,
-    heads: usize,
+    latches: Vec<BlockRef<'m>>,
 }
 
-/// Successors by block index, and the blocks.
+/// Successors by block index.
 struct Graph {
-    blocks: Vec<LLVMBasicBlockRef>,
     /// Successors of block `i` are `edges[starts[i]..starts[i + 1]]`.
     starts: Vec<usize>,
     edges: Vec<u32>,
 }
 
-/// Measures a body.
-///
-/// # Safety
-/// `function` is a live function with a well-formed body.
-pub(crate) unsafe fn measure(function: LLVMValueRef) -> Shape {
-    // SAFETY: by the caller's promise.
-    let (graph, instructions, calls) = unsafe { read_graph(function) };
+/// Measures a well-formed body.
+pub(crate) fn measure(function: FunctionRef<'_>) -> Shape<'_> {
+    let (mut instructions, mut calls) = (0u32, 0u32);
+    for instruction in function.instructions() {
+        instructions = instructions.saturating_add(1);
+        calls += u32::from(is_named_call(instruction));
+    }
+    let blocks: Vec<BlockRef<'_>> = function.blocks().collect();
+    let graph = read_graph(&blocks);
     let back = back_edges(&graph);
     let mut latches: Vec<u32> = back.iter().map(|&(latch, _)| latch).collect();
     latches.sort_unstable();
@@ -67,56 +60,52 @@ pub(crate) unsafe fn measure(function: LLVMValueRef) -> Shape {
     heads.sort_unstable();
     heads.dedup();
     Shape {
-        instructions,
-        nested: heads.len() > 1 && has_nested_loop(&graph, &back, &heads),
-        calls,
+        measure: Measure {
+            instructions,
+            loops: u32::try_from(heads.len()).unwrap_or(u32::MAX),
+            nested: heads.len() > 1 && has_nested_loop(&graph, &back, &heads),
+            calls,
+        },
         latches: latches
             .iter()
-            .map(|&latch| graph.blocks[latch as usize])
+            .map(|&latch| blocks[latch as usize])
             .collect(),
-        heads: heads.len(),
     }
 }
 
-impl Shape {
-    /// Number of loops.
-    pub(crate) fn loops(&self) -> u32 {
-        u32::try_from(self.heads).unwrap_or(u32::MAX)
-    }
+/// True if counters may be put into `body`: not into a naked function, which is assembly
+/// only, nor into a coroutine that is still to be split.
+pub(crate) fn is_countable(reader: &Reader, body: FunctionRef<'_>) -> bool {
+    let kinds = reader.kinds();
+    !body.has(kinds.naked) && !body.has(kinds.presplit_coroutine)
+}
 
-    /// True if counters may be put into `body`: not into a naked function, which is
-    /// assembly only, nor into a coroutine that is still to be split.
-    pub(crate) fn countable(&self, reader: &Reader, body: LLVMValueRef) -> bool {
-        let kinds = reader.kinds();
-        !has_function_attribute(body, kinds.naked)
-            && !has_function_attribute(body, kinds.presplit_coroutine)
-    }
-
+impl<'m> Shape<'m> {
     /// Makes `body` count its entries and its back edges. A block that leaves through
     /// a back edge or elsewhere counts both: one increment per iteration is what the
     /// policy needs, and splitting the edge would cost a jump.
     /// Without `loops` entries only: an increment per iteration is in the way of passes.
     pub(crate) fn count(
         &self,
-        context: LLVMContextRef,
-        module: LLVMModuleRef,
-        body: LLVMValueRef,
+        context: &LlvmContext,
+        module: &'m OwnedModule,
+        body: FunctionRef<'m>,
         loops: bool,
     ) {
-        // SAFETY: live context and module; the builder is ours, and is positioned at
-        // instructions of `body`. Static allocas behind the increment are still in
-        // the entry block, which is all that makes them static.
-        unsafe {
-            let builder = Builder(LLVMCreateBuilderInContext(context));
-            let word = LLVMInt32TypeInContext(context);
-            let counters = counters(module, word);
-            let entry = LLVMGetFirstInstruction(LLVMGetFirstBasicBlock(body));
-            increment(&builder, word, counters, 0, entry);
-            let latches: &[_] = if loops { &self.latches } else { &[] };
-            for &latch in latches {
-                let end = LLVMGetBasicBlockTerminator(latch);
-                increment(&builder, word, counters, 1, end);
-            }
+        let builder = Builder::new(context);
+        // SAFETY: a live context.
+        let word = unsafe { LLVMInt32TypeInContext(context.raw()) };
+        // SAFETY: a type of the module's context.
+        let counters = unsafe { counters(module, word) };
+        let entry = body.instructions().next();
+        let latches: &[_] = if loops { &self.latches } else { &[] };
+        let ends = latches.iter().filter_map(|latch| latch.terminator());
+        let places = entry.map(|at| (0, at)).into_iter();
+        for (index, before) in places.chain(ends.map(|at| (1, at))) {
+            // SAFETY: all of one context, and a place in the body that is no phi: its first
+            // instruction, or a terminator. Static allocas behind the increment are still in
+            // the entry block, which is all that makes them static.
+            unsafe { increment(&builder, word, *counters, index, before) };
         }
     }
 }
@@ -125,103 +114,75 @@ impl Shape {
 /// program counter.
 ///
 /// # Safety
-/// A live module, and a type of its context.
-unsafe fn counters(module: LLVMModuleRef, word: LLVMTypeRef) -> LLVMValueRef {
+/// A type of the module's context.
+unsafe fn counters(module: &OwnedModule, word: LLVMTypeRef) -> VariableRef<'_> {
+    if let Some(known) = module.variable(COUNTERS) {
+        return known;
+    }
     let name = c_name(COUNTERS);
-    // SAFETY: by the caller's promise; the name is a C string.
+    // SAFETY: by the caller's promise; the name is a C string, and what is made the module's.
     unsafe {
-        let known = LLVMGetNamedGlobal(module, name.as_ptr());
-        if !known.is_null() {
-            return known;
-        }
-        let global = LLVMAddGlobal(module, LLVMArrayType2(word, 2), name.as_ptr());
+        let global = LLVMAddGlobal(module.raw(), LLVMArrayType2(word, 2), name.as_ptr());
         LLVMSetLinkage(global, LLVMLinkage::LLVMExternalLinkage);
         LLVMSetVisibility(global, LLVMVisibility::LLVMHiddenVisibility);
         LLVMSetAlignment(global, 4);
-        global
+        VariableRef::of(global)
     }
 }
 
 /// # Safety
-/// All of one context; `before` is a live instruction that is no phi.
+/// All of one context; `before` is no phi.
 unsafe fn increment(
     builder: &Builder,
     word: LLVMTypeRef,
-    counters: LLVMValueRef,
+    counters: ValueRef<'_>,
     index: u64,
-    before: LLVMValueRef,
+    before: InstructionRef<'_>,
 ) {
     // SAFETY: by the caller's promise; `index` is within the pair.
     unsafe {
-        LLVMPositionBuilderBefore(builder.0, before);
+        LLVMPositionBuilderBefore(builder.0, before.raw());
         let mut offset = LLVMConstInt(word, index, 0);
-        let place = LLVMConstInBoundsGEP2(word, counters, &mut offset, 1);
+        let place = LLVMConstInBoundsGEP2(word, counters.raw(), &mut offset, 1);
         let old = LLVMBuildLoad2(builder.0, word, place, c"".as_ptr());
         let new = LLVMBuildAdd(builder.0, old, LLVMConstInt(word, 1, 0), c"".as_ptr());
         LLVMBuildStore(builder.0, new, place);
     }
 }
 
-/// # Safety
-/// As [`measure`].
-unsafe fn read_graph(function: LLVMValueRef) -> (Graph, u32, u32) {
-    let mut blocks = Vec::new();
-    let (mut instructions, mut calls) = (0u32, 0u32);
-    // SAFETY: walks the blocks and instructions of a live function.
-    unsafe {
-        let mut block = LLVMGetFirstBasicBlock(function);
-        while !block.is_null() {
-            blocks.push(block);
-            let mut instruction = LLVMGetFirstInstruction(block);
-            while !instruction.is_null() {
-                instructions = instructions.saturating_add(1);
-                calls += u32::from(is_named_call(instruction));
-                instruction = LLVMGetNextInstruction(instruction);
-            }
-            block = LLVMGetNextBasicBlock(block);
-        }
-    }
+fn read_graph(blocks: &[BlockRef<'_>]) -> Graph {
     let (mut starts, mut edges) = (vec![0], Vec::new());
-    if blocks.len() > 1 {
-        let index: FxHashMap<_, u32> = blocks.iter().copied().zip(0..).collect();
-        for &block in &blocks {
-            // SAFETY: every block of a well-formed body has a terminator.
-            unsafe {
-                let end = LLVMGetBasicBlockTerminator(block);
-                edges.extend(
-                    (0..LLVMGetNumSuccessors(end)).map(|i| index[&LLVMGetSuccessor(end, i)]),
-                );
-            }
-            starts.push(edges.len());
-        }
-    } else {
+    if blocks.len() <= 1 {
         starts.push(0);
+        return Graph { starts, edges };
     }
-    let graph = Graph {
-        blocks,
-        starts,
-        edges,
-    };
-    (graph, instructions, calls)
+    let numbers = blocks.iter().map(|block| block.raw()).zip(0..);
+    let index: FxHashMap<_, u32> = numbers.collect();
+    for block in blocks {
+        if let Some(end) = block.terminator() {
+            // SAFETY: a live terminator, and successors below their count.
+            edges.extend(unsafe {
+                let successors = 0..LLVMGetNumSuccessors(end.raw());
+                successors.map(|i| index[&LLVMGetSuccessor(end.raw(), i)])
+            });
+        }
+        starts.push(edges.len());
+    }
+    Graph { starts, edges }
 }
 
 /// Whether `instruction` calls a function by its name that is no intrinsic.
-///
-/// # Safety
-/// A live instruction.
-unsafe fn is_named_call(instruction: LLVMValueRef) -> bool {
-    // SAFETY: by the caller's promise; a call has a called value, and only a function
-    // is asked for its number among the intrinsics.
-    unsafe {
-        if !is_call(LLVMGetInstructionOpcode(instruction)) {
-            return false;
-        }
-        let called = LLVMGetCalledValue(instruction);
-        !LLVMIsAFunction(called).is_null() && LLVMGetIntrinsicID(called) == 0
-    }
+fn is_named_call(instruction: InstructionRef<'_>) -> bool {
+    let callee = instruction.callee().and_then(ValueRef::as_function);
+    callee.is_some_and(|callee| !callee.is_intrinsic())
 }
 
 impl Graph {
+    /// Number of blocks.
+    fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
     fn successors(&self, block: u32) -> &[u32] {
         let block = block as usize;
         &self.edges[self.starts[block]..self.starts[block + 1]]
@@ -240,7 +201,7 @@ fn back_edges(graph: &Graph) -> Vec<(u32, u32)> {
     if graph.edges.is_empty() {
         return found;
     }
-    let mut state = vec![State::New; graph.blocks.len()];
+    let mut state = vec![State::New; graph.len()];
     let mut stack = vec![(0u32, 0usize)];
     state[0] = State::Open;
     while let Some((block, next)) = stack.last_mut() {
@@ -265,17 +226,17 @@ fn back_edges(graph: &Graph) -> Vec<(u32, u32)> {
 
 /// True if the blocks of some loop hold the head of another.
 fn has_nested_loop(graph: &Graph, back: &[(u32, u32)], heads: &[u32]) -> bool {
-    if heads.len() * graph.blocks.len() > NESTING_WORK {
+    if heads.len() * graph.len() > NESTING_WORK {
         return true;
     }
-    let mut predecessors = vec![Vec::new(); graph.blocks.len()];
-    for block in 0..graph.blocks.len() as u32 {
+    let mut predecessors = vec![Vec::new(); graph.len()];
+    for block in 0..graph.len() as u32 {
         for &to in graph.successors(block) {
             predecessors[to as usize].push(block);
         }
     }
     heads.iter().any(|&head| {
-        let mut inside = vec![false; graph.blocks.len()];
+        let mut inside = vec![false; graph.len()];
         inside[head as usize] = true;
         let latches = back.iter().filter(|&&(_, to)| to == head);
         let mut work: Vec<u32> = latches.map(|&(latch, _)| latch).collect();
@@ -301,11 +262,7 @@ mod tests {
             edges.extend_from_slice(list);
             starts.push(edges.len());
         }
-        Graph {
-            blocks: vec![std::ptr::null_mut(); successors.len()],
-            starts,
-            edges,
-        }
+        Graph { starts, edges }
     }
 
     /// Back edges, and whether loops nest.

@@ -3,7 +3,9 @@
 //! What guided a compile, or was taken from other modules, means nothing in another run: such
 //! results are not stored. Bytes that are not what was written are no result.
 
-use crate::compile::{Compile, Compiled, Counters, Dependence, DependenceKind, Tier};
+use uruk_base::Tier;
+
+use crate::compile::{Compile, Compiled, Counters, Dependence, DependenceKind};
 use crate::labels::Labels;
 use crate::plan::ModulePlan;
 use crate::reader::Reader;

@@ -4,10 +4,11 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use inkwell::llvm_sys::prelude::LLVMModuleRef;
 use inkwell::module::Module;
 
-use crate::compile::Tier;
+use uruk_base::Tier;
+
+use crate::context::OwnedModule;
 
 /// What a transform is to change: the module of one function's body.
 #[derive(Debug)]
@@ -43,17 +44,14 @@ impl Transform {
     }
 
     /// Makes the change; what it says is wrong, if it fails.
-    ///
-    /// # Safety
-    /// `module` is live, and used by nobody else meanwhile.
-    pub(crate) unsafe fn apply(
+    pub(crate) fn apply(
         &self,
-        module: LLVMModuleRef,
+        module: &mut OwnedModule,
         function: &str,
         tier: Tier,
     ) -> Result<(), String> {
-        // SAFETY: by the caller's promise; it is lent, so not disposed of here.
-        let module = ManuallyDrop::new(unsafe { Module::new(module) });
+        // SAFETY: a live module, ours alone meanwhile; it is lent, so not disposed of here.
+        let module = ManuallyDrop::new(unsafe { Module::new(module.raw()) });
         (self.0)(&IrUnit {
             module: &module,
             function,

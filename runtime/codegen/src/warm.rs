@@ -18,10 +18,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use inkwell::llvm_sys::core::LLVMGetNamedFunction;
+use uruk_base::Tier;
 
 use crate::bitcode;
-use crate::compile::Tier;
 use crate::context::{LlvmContext, OwnedModule};
 use crate::emit::{Emitter, Machine};
 use crate::error::CodegenError;
@@ -81,18 +80,16 @@ fn compile(
     emitter: &mut Emitter,
     wanted: impl Fn() -> bool,
 ) -> Result<Result<(), String>, CodegenError> {
-    let module: OwnedModule = bitcode::parse(context, NAME, TEXT)?;
-    emitter.prepare(module.raw());
-    // SAFETY: a live module and a C string.
-    let function = unsafe { LLVMGetNamedFunction(module.raw(), c"warm".as_ptr()) };
-    if !function.is_null() {
-        optimize::for_host(context, function);
+    let mut module: OwnedModule = bitcode::parse(context, NAME, TEXT)?;
+    emitter.prepare(&module);
+    if let Some(function) = module.function(NAME) {
+        optimize::for_host(function);
     }
-    if let Err(message) = emitter.run_passes(module.raw(), &passes::optimized()) {
+    if let Err(message) = emitter.run_passes(&mut module, &passes::optimized()) {
         return Ok(Err(message));
     }
     if !wanted() {
-        emitter.emit(context.gate(), module.raw());
+        emitter.emit(context.gate(), &mut module);
     }
     Ok(Ok(()))
 }

@@ -2,17 +2,16 @@
 
 mod compare;
 mod libraries;
+mod run;
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use uruk::{
-    CodegenError, EXIT_FAILURE, Error, Freed, HeapConfig, Jit, JitBuilder, Mode, PolicyConfig,
-    Program, ProgramOptions, ReclaimConfig, SamplingChoice, StatsFormat, Tier, Tiers, ToolSettings,
-    Untrusted, needs_low_addresses,
+    CodegenError, EXIT_FAILURE, Error, Freed, PolicyConfig, ReclaimConfig, SamplingChoice, Tier,
+    Tiers,
 };
 
 /// A lazy JIT runtime with hot patching for LLVM IR.
@@ -283,7 +282,7 @@ pub fn main() -> i32 {
         return 0;
     }
     match cli.command {
-        Some(Command::Run(run)) => run_program(*run),
+        Some(Command::Run(run)) => run::run_program(*run),
         Some(Command::Compare(compare)) => compare::main(&compare),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Cli::command(), "uruk", &mut std::io::stdout());
@@ -303,114 +302,6 @@ fn print_manual() -> i32 {
     match rendered.and_then(|()| std::io::Write::write_all(&mut std::io::stdout(), &page)) {
         Ok(()) => 0,
         Err(error) => fail(&error),
-    }
-}
-
-fn run_program(run: Run) -> i32 {
-    let mut policy = PolicyConfig::default();
-    let mut reclaim = ReclaimConfig::default();
-    for setting in &run.set {
-        if let Err(message) = set(&mut policy, &mut reclaim, setting) {
-            eprintln!(
-                "uruk: --set: {message}\n  tip: `uruk run --print-config` lists the settings"
-            );
-            return USAGE;
-        }
-    }
-    if run.print_config {
-        let builder = Jit::builder().policy(policy);
-        let builder = match run.jobs {
-            Some(jobs) => builder.jobs(jobs as usize),
-            None => builder,
-        };
-        print_config(&builder.effective_policy(), &reclaim);
-        return 0;
-    }
-    init_tracing(run.verbose);
-    let (shared, files) = run.libraries();
-    // Said now, not when the run that they are about is over.
-    for file in run.trace.iter().chain(&run.report).chain(&run.record) {
-        let opened = File::options().append(true).create(true).open(file);
-        if let Err(error) = opened {
-            eprintln!("uruk: {} cannot be written: {error}", file.display());
-            return EXIT_FAILURE;
-        }
-    }
-    for file in run.watch.iter().filter(|file| !file.exists()) {
-        eprintln!("uruk: --watch: {} does not exist yet", file.display());
-    }
-    let options = ProgramOptions {
-        mode: if run.eager { Mode::Eager } else { Mode::Lazy },
-        entry: run.entry,
-        stats: run.stats.map(|choice| match choice {
-            StatsChoice::Table => StatsFormat::Table,
-            StatsChoice::Json => StatsFormat::Json,
-        }),
-        trace: run.trace,
-        report: run.report,
-        dump_asm: run.dump_asm,
-        preempt_libraries: !run.no_preempt,
-    };
-    let mut tools = ToolSettings::default();
-    tools.perf_map = run.perf_map;
-    tools.jitdump = run.jitdump;
-    tools.gdb = run.gdb;
-    let mut heap = HeapConfig::default();
-    heap.freed = run.freed.into();
-    crate::memory::spare();
-    let mut inputs = files.iter().chain(&run.watch);
-    let low = run.low_addresses || inputs.any(|file| needs_low_addresses(file));
-    let mut builder = Jit::builder()
-        .heap(heap)
-        .low_addresses(low)
-        .tiers(run.tiers.into())
-        .sampling(run.sampling.into())
-        .policy(policy)
-        .reclaim(reclaim)
-        .tools(tools)
-        .modules_apart(run.modules_apart)
-        .contract(run.fp_contract == ContractChoice::Fast);
-    if let Some(jobs) = run.jobs {
-        builder = builder.jobs(jobs as usize);
-    }
-    if run.untrusted {
-        builder = builder.untrusted(Untrusted::default());
-    }
-    let load = |builder: JitBuilder| {
-        let jit = builder.build()?;
-        if let Some(file) = &run.record {
-            let recorded = File::create(file).and_then(|out| jit.record_policy(out));
-            if let Err(error) = recorded {
-                eprintln!("uruk: --record: {error}");
-            }
-        }
-        for library in &shared {
-            jit.add_library(library)?;
-        }
-        Program::load(&jit, &files, options.clone()).map(|program| (jit, program))
-    };
-    let loaded = load(builder.clone()).or_else(|error| match error.wants_static_data() {
-        // Nothing has run. Not at once, because more room for data is less for code.
-        Some(bytes) => load(builder.static_data(bytes)),
-        None => Err(error),
-    });
-    let program = loaded.and_then(|(jit, program)| {
-        if !run.watch.is_empty() {
-            jit.watch(&run.watch)?;
-        }
-        Ok(program)
-    });
-    match program {
-        // SAFETY: running the program is what the caller of the command asked for;
-        // it may do whatever a native one may.
-        Ok(program) => unsafe { program.run(&run.args) },
-        Err(error) => {
-            let status = fail(&error);
-            if let Some(tip) = tip(&error, &files) {
-                eprintln!("  tip: {tip}");
-            }
-            status
-        }
     }
 }
 

@@ -206,69 +206,102 @@ impl Fixer<'_, '_> {
         symbol: SymbolId,
         field: &Field<'_>,
     ) -> Result<Linear, Problem> {
-        let plan = &self.placed.laid.plan;
-        let entry = plan.entry(symbol);
         let got = self.placed.linear(self.placed.laid.homes.got);
-        let word = |number: Option<u32>| {
-            number
-                .map(|number| self.placed.got_word(number))
-                .ok_or(Problem::NotPlanned)
-        };
+        let entry = self.placed.laid.plan.entry(symbol);
         Ok(match rule.expression {
             Expression::Absolute => self.address(symbol)?,
             Expression::Relative | Expression::Branch => {
-                let (place, target) = (field.place()?, self.address(symbol)?);
-                let direct = target.minus(place);
-                if rule.takes(direct.plus(field.addend as u64).value) {
-                    return Ok(direct);
-                }
-                // The entry stands for the start of the function only.
-                let whole = match section.class {
-                    _ if rule.expression == Expression::Branch => true,
-                    Class::Text => field.addend == -4 && relax::is_branch(section.data, field.at),
-                    Class::EhFrame => field.addend == 0,
-                    _ => false,
-                };
-                let plt = if whole {
-                    self.placed.plt_entry(symbol)
-                } else {
-                    None
-                };
-                plt.map_or(direct, |entry| entry.minus(place))
+                self.distance(rule, section, symbol, field)?
             }
             Expression::Word => {
                 self.address(symbol)?;
-                word(entry.and_then(|e| e.word))?.minus(field.place()?)
+                self.word(entry.and_then(|e| e.word))?.minus(field.place()?)
             }
             Expression::WordFromGot => {
                 self.address(symbol)?;
-                word(entry.and_then(|e| e.word))?.minus(got)
+                self.word(entry.and_then(|e| e.word))?.minus(got)
             }
             Expression::Got => got.minus(field.place()?),
             Expression::FromGot | Expression::BranchFromGot => self.address(symbol)?.minus(got),
             Expression::Size => Linear::fixed(self.graph.symbols[symbol.index()].size),
-            Expression::ModuleOffset => Linear::fixed(self.thread_local(symbol)?.pair?.1),
-            Expression::ThreadOffset => {
-                Linear::fixed(self.thread_local(symbol)?.thread_offset? as u64)
-            }
-            Expression::ModuleAndOffsetWords => {
-                self.thread_local(symbol)?.pair?;
-                word(entry.and_then(|e| e.pair))?.minus(field.place()?)
-            }
-            Expression::ModuleWords => {
-                self.placed.at.tls.ok_or(Problem::NoTlsPlace)?;
-                word(plan.module_pair)?.minus(field.place()?)
-            }
-            Expression::ThreadOffsetWord => {
-                self.thread_local(symbol)?.thread_offset?;
-                word(entry.and_then(|e| e.thread_offset))?.minus(field.place()?)
-            }
+            Expression::ModuleOffset
+            | Expression::ThreadOffset
+            | Expression::ModuleAndOffsetWords
+            | Expression::ModuleWords
+            | Expression::ThreadOffsetWord => self.thread_local_value(rule, symbol, field)?,
             Expression::Nothing
             | Expression::RelaxableWord
             | Expression::Descriptor
             | Expression::DescriptorCall
             | Expression::Module
             | Expression::DynamicOnly => return Err(Problem::DynamicOnly),
+        })
+    }
+
+    /// The word of the GOT of that number.
+    fn word(&self, number: Option<u32>) -> Result<Linear, Problem> {
+        number
+            .map(|number| self.placed.got_word(number))
+            .ok_or(Problem::NotPlanned)
+    }
+
+    /// From the place to the symbol: to its entry in the PLT where it is itself too far away,
+    /// and the entry will do.
+    fn distance(
+        &self,
+        rule: &Rule,
+        section: &Section<'_>,
+        symbol: SymbolId,
+        field: &Field<'_>,
+    ) -> Result<Linear, Problem> {
+        let (place, target) = (field.place()?, self.address(symbol)?);
+        let direct = target.minus(place);
+        if rule.takes(direct.plus(field.addend as u64).value) {
+            return Ok(direct);
+        }
+        // The entry stands for the start of the function only.
+        let whole = match section.class {
+            _ if rule.expression == Expression::Branch => true,
+            Class::Text => field.addend == -4 && relax::is_branch(section.data, field.at),
+            Class::EhFrame => field.addend == 0,
+            _ => false,
+        };
+        let plt = if whole {
+            self.placed.plt_entry(symbol)
+        } else {
+            None
+        };
+        Ok(plt.map_or(direct, |entry| entry.minus(place)))
+    }
+
+    /// As [`Self::value`], of the expressions about thread-locals.
+    fn thread_local_value(
+        &self,
+        rule: &Rule,
+        symbol: SymbolId,
+        field: &Field<'_>,
+    ) -> Result<Linear, Problem> {
+        let plan = &self.placed.laid.plan;
+        let entry = plan.entry(symbol);
+        Ok(match rule.expression {
+            Expression::ModuleOffset => Linear::fixed(self.thread_local(symbol)?.pair?.1),
+            Expression::ThreadOffset => {
+                Linear::fixed(self.thread_local(symbol)?.thread_offset? as u64)
+            }
+            Expression::ModuleAndOffsetWords => {
+                self.thread_local(symbol)?.pair?;
+                self.word(entry.and_then(|e| e.pair))?.minus(field.place()?)
+            }
+            Expression::ModuleWords => {
+                self.placed.at.tls.ok_or(Problem::NoTlsPlace)?;
+                self.word(plan.module_pair)?.minus(field.place()?)
+            }
+            Expression::ThreadOffsetWord => {
+                self.thread_local(symbol)?.thread_offset?;
+                self.word(entry.and_then(|e| e.thread_offset))?
+                    .minus(field.place()?)
+            }
+            _ => return Err(Problem::DynamicOnly),
         })
     }
 
@@ -312,7 +345,7 @@ impl Fixer<'_, '_> {
         match form {
             Form::Call | Form::Jump => {
                 let slot = self.external(symbol).and_then(|resolved| resolved.slot);
-                if let Some(slot) = slot.map(Linear::fixed).or(ifunc)
+                if let Some(slot) = slot.map(|slot| Linear::fixed(slot.0)).or(ifunc)
                     && rule.takes(through(slot).value)
                 {
                     return field.put(rule, through(slot));

@@ -300,10 +300,8 @@ impl Fixer<'_, '_> {
     fn within(&self, recorder: &mut Recorder) {
         let (base, size) = (self.placed.at.code, self.placed.laid.code.end);
         for resolved in self.externals.iter().flatten() {
-            for address in [Some(resolved.address), resolved.slot]
-                .into_iter()
-                .flatten()
-            {
+            let slot = resolved.slot.map(|slot| slot.0);
+            for address in [Some(resolved.address), slot].into_iter().flatten() {
                 if address.wrapping_sub(base) < size {
                     recorder.forbid(Immovable::External { address });
                 }

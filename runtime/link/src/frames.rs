@@ -60,18 +60,12 @@ pub(crate) fn split(
             return Err(fail("length is out of bounds"));
         }
         let distance = word(data, at + 4).ok_or_else(|| fail("record is cut short"))?;
-        let cie = if distance == 0 {
-            None
-        } else {
-            let start = ((at + 4) as u64).checked_sub(u64::from(distance));
-            let found = start.and_then(|start| {
-                records[first..]
-                    .binary_search_by_key(&start, |record| record.start)
-                    .ok()
-            });
-            match found {
-                Some(found) if records[first + found].cie.is_none() => Some(first + found),
-                _ => return Err(fail("has no CIE")),
+        let cie = match distance {
+            0 => None,
+            distance => {
+                let start = ((at + 4) as u64).checked_sub(u64::from(distance));
+                let found = start.and_then(|start| cie_at(&records[first..], start));
+                Some(first + found.ok_or_else(|| fail("has no CIE"))?)
             }
         };
         let begin = next;
@@ -99,6 +93,14 @@ pub(crate) fn split(
         });
     }
     Ok(())
+}
+
+/// Which of a section's records, which are in order, is the CIE that starts there.
+fn cie_at(records: &[Record], start: u64) -> Option<usize> {
+    let found = records
+        .binary_search_by_key(&start, |record| record.start)
+        .ok()?;
+    records[found].cie.is_none().then_some(found)
 }
 
 fn word(data: &[u8], at: usize) -> Option<u32> {

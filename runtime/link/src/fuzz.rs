@@ -5,7 +5,7 @@ use object::LittleEndian;
 
 use crate::error::LinkError;
 use crate::graph::Graph;
-use crate::layout::{LayoutOptions, Segment};
+use crate::layout::{Laid, LayoutOptions, Segment};
 use crate::linked::Linked;
 use crate::moves::relocate;
 use crate::object::Object;
@@ -53,6 +53,34 @@ fn is_tame(graph: &Graph<'_>) -> bool {
         && relocations.all(|relocation| small(relocation.r_addend.get(LittleEndian)))
 }
 
+/// Drops some definitions, and looks at those that are wanted before.
+fn thin_out(graph: &mut Graph<'_>) {
+    for undefined in graph.undefined().take(8) {
+        assert!(
+            !undefined.needed_by().is_empty(),
+            "listed, and nobody needs it"
+        );
+    }
+    graph.prune(|name| name.len() % 2 == 0);
+    let first = graph.definitions().next().map(|definition| definition.name);
+    if let Some(name) = first {
+        graph.discard(name);
+    }
+}
+
+/// Fills the constants that lie apart; their addresses.
+fn fill_apart(laid: &Laid<'_>) -> Result<Vec<u64>, LinkError> {
+    let mut apart = Vec::new();
+    for (number, constant) in laid.constants().iter().enumerate() {
+        let address = 0x5000_0000 + 0x100_0000 * number as u64;
+        let targets = vec![0x4000_0000; constant.references.len()];
+        let bytes = laid.fill(constant, address, &targets)?;
+        assert_eq!(bytes.len(), constant.bytes.len(), "a constant grew");
+        apart.push(address);
+    }
+    Ok(apart)
+}
+
 fn link_objects(files: &[&[u8]], prune: bool, code: u64) -> Result<(Linked, bool), LinkError> {
     let mut objects = Vec::with_capacity(files.len());
     for bytes in files {
@@ -60,17 +88,7 @@ fn link_objects(files: &[&[u8]], prune: bool, code: u64) -> Result<(Linked, bool
     }
     let mut graph = Graph::new(objects)?;
     if prune {
-        for undefined in graph.undefined().take(8) {
-            assert!(
-                !undefined.needed_by().is_empty(),
-                "listed, and nobody needs it"
-            );
-        }
-        graph.prune(|name| name.len() % 2 == 0);
-        let first = graph.definitions().next().map(|definition| definition.name);
-        if let Some(name) = first {
-            graph.discard(name);
-        }
+        thin_out(&mut graph);
     }
     let tame = is_tame(&graph);
     // A damaged alignment must not cost gigabytes.
@@ -93,14 +111,7 @@ fn link_objects(files: &[&[u8]], prune: bool, code: u64) -> Result<(Linked, bool
         read_write: 0x3000_0000,
         tls: Some(tls),
     };
-    let mut apart = Vec::new();
-    for (number, constant) in laid.constants().iter().enumerate() {
-        let address = 0x5000_0000 + 0x100_0000 * number as u64;
-        let targets = vec![0x4000_0000; constant.references.len()];
-        let bytes = laid.fill(constant, address, &targets)?;
-        assert_eq!(bytes.len(), constant.bytes.len(), "a constant grew");
-        apart.push(address);
-    }
+    let apart = fill_apart(&laid)?;
     let placed = laid.place_with(at, apart)?;
     let definitions = placed.definitions().count();
     assert!(

@@ -376,6 +376,42 @@ impl ObjectInfo {
     }
 }
 
+/// Where the tables of one object begin in those of the graph.
+struct First {
+    object: u32,
+    section: u32,
+    symbol: u32,
+    group: u32,
+}
+
+impl First {
+    /// Appends the tables of that object, ids moved up.
+    fn append<'d>(&self, object: Object<'d>, graph: &mut Graph<'d>) {
+        let moved = |id: SectionId| SectionId(id.0 + self.section);
+        let sections = object.sections.into_iter().map(|section| Section {
+            object: self.object,
+            link: section.link.map(moved),
+            group: section.group.map(|group| group + self.group),
+            ..section
+        });
+        graph.sections.extend(sections);
+        let symbols = object.symbols.into_iter().map(|symbol| Symbol {
+            origin: match symbol.origin {
+                Origin::Section(id) => Origin::Section(moved(id)),
+                origin => origin,
+            },
+            canonical: SymbolId(symbol.canonical.0 + self.symbol),
+            ..symbol
+        });
+        graph.symbols.extend(symbols);
+        let groups = object.groups.into_iter().map(|group| Group {
+            members: group.members.iter().map(|&id| moved(id)).collect(),
+            ..group
+        });
+        graph.groups.extend(groups);
+    }
+}
+
 /// Puts the tables of all objects into one; ids of later objects move up.
 fn join(objects: Vec<Object<'_>>) -> Result<Graph<'_>, LinkError> {
     let mut graph = Graph {
@@ -388,7 +424,7 @@ fn join(objects: Vec<Object<'_>>) -> Result<Graph<'_>, LinkError> {
         preempted: Vec::new(),
         names: None,
     };
-    for (number, object) in objects.into_iter().enumerate() {
+    for (number, mut object) in objects.into_iter().enumerate() {
         let too_many = LinkError::WrongKind {
             object: "image".into(),
             what: "more than 2^32 sections, symbols or objects",
@@ -405,7 +441,7 @@ fn join(objects: Vec<Object<'_>>) -> Result<Graph<'_>, LinkError> {
         let first_symbol = graph.symbols.len() as u32;
         let first_group = graph.groups.len() as u32;
         graph.objects.push(ObjectInfo {
-            name: object.name,
+            name: std::mem::take(&mut object.name),
             first_section,
             first_symbol,
             symbol_count: object.symbols.len() as u32,
@@ -416,31 +452,13 @@ fn join(objects: Vec<Object<'_>>) -> Result<Graph<'_>, LinkError> {
             graph.groups = object.groups;
             continue;
         }
-        let moved = |id: SectionId| SectionId(id.0 + first_section);
-        graph
-            .sections
-            .extend(object.sections.into_iter().map(|section| Section {
-                object: number,
-                link: section.link.map(moved),
-                group: section.group.map(|group| group + first_group),
-                ..section
-            }));
-        graph
-            .symbols
-            .extend(object.symbols.into_iter().map(|symbol| Symbol {
-                origin: match symbol.origin {
-                    Origin::Section(id) => Origin::Section(moved(id)),
-                    origin => origin,
-                },
-                canonical: SymbolId(symbol.canonical.0 + first_symbol),
-                ..symbol
-            }));
-        graph
-            .groups
-            .extend(object.groups.into_iter().map(|group| Group {
-                members: group.members.iter().map(|&id| moved(id)).collect(),
-                ..group
-            }));
+        let first = First {
+            object: number,
+            section: first_section,
+            symbol: first_symbol,
+            group: first_group,
+        };
+        first.append(object, &mut graph);
     }
     // A name of no one is not a reference.
     if let Some(first) = graph.symbols.first_mut() {

@@ -263,52 +263,18 @@ impl<'n, 'd> Parser<'n, 'd> {
             return Err(self.symbol_error(index, "", "name is not UTF-8"));
         };
         let fail = |what| Err(self.symbol_error(index, name, what));
-        let kind = symbol.st_type();
-        let shndx = symbol.st_shndx(LE);
-        let value = symbol.st_value(LE);
-        let mut canonical_kind = match kind {
-            elf::STT_TLS => Kind::Tls,
-            elf::STT_GNU_IFUNC => Kind::Ifunc,
-            elf::STT_FUNC => Kind::Function,
+        let origin = self.origin(index, name, symbol, table)?;
+        let kind = match (origin, symbol.st_type()) {
+            (Origin::Absolute, _) => Kind::Absolute,
+            (_, elf::STT_TLS) => Kind::Tls,
+            (_, elf::STT_GNU_IFUNC) => Kind::Ifunc,
+            (_, elf::STT_FUNC) => Kind::Function,
             _ => Kind::Data,
         };
-        let origin = match shndx {
-            elf::SHN_UNDEF => Origin::Undefined,
-            // A file's name is no symbol anyone can refer to.
-            elf::SHN_ABS if kind == elf::STT_FILE => Origin::Undefined,
-            elf::SHN_ABS => {
-                canonical_kind = Kind::Absolute;
-                Origin::Absolute
-            }
-            elf::SHN_COMMON | LARGE_COMMON => {
-                if kind == elf::STT_TLS || symbol.st_bind() == elf::STB_LOCAL {
-                    return fail("common, but thread-local or local");
-                }
-                self.alignment(name, value)?;
-                Origin::Common
-            }
-            elf::SHN_XINDEX => match table.shndx(LE, object::SymbolIndex(index)) {
-                Some(section) => Origin::Section(SectionId(section)),
-                None => return fail("extended section index is missing"),
-            },
-            section if section.is_special() => return fail("reserved section index"),
-            section => Origin::Section(SectionId(u32::from(section.0))),
+        let kind = match origin {
+            Origin::Section(id) => self.kind_in(id, index, name, symbol.st_value(LE), kind)?,
+            _ => kind,
         };
-        if let Origin::Section(id) = origin {
-            let Some(section) = self.sections.get(id.index()) else {
-                return fail("section does not exist");
-            };
-            if section.class != Class::Dropped && value > section.size {
-                return fail("lies beyond its section");
-            }
-            match (section.class, canonical_kind) {
-                (Class::TlsData | Class::TlsZeroFill, _) => canonical_kind = Kind::Tls,
-                (Class::Text, Kind::Data) => canonical_kind = Kind::Function,
-                (Class::Dropped, _) => {}
-                (_, Kind::Tls) => return fail("thread-local, but its section is not"),
-                _ => {}
-            }
-        }
         let bind = match symbol.st_bind() {
             elf::STB_LOCAL => Bind::Local,
             elf::STB_GLOBAL => Bind::Strong,
@@ -319,15 +285,71 @@ impl<'n, 'd> Parser<'n, 'd> {
         let visibility = symbol.st_visibility();
         Ok(Symbol {
             name,
-            value,
+            value: symbol.st_value(LE),
             size: symbol.st_size(LE),
             origin,
             bind,
-            kind: canonical_kind,
-            callable: kind == elf::STT_FUNC,
+            kind,
+            callable: symbol.st_type() == elf::STT_FUNC,
             hidden: visibility == elf::STV_HIDDEN || visibility == elf::STV_INTERNAL,
             canonical: SymbolId(index as u32),
         })
+    }
+
+    /// Where a symbol is defined.
+    fn origin(
+        &self,
+        index: usize,
+        name: &str,
+        symbol: &'d elf::Sym64<LittleEndian>,
+        table: &SymbolTable<'d, Header>,
+    ) -> Result<Origin, LinkError> {
+        let fail = |what| Err(self.symbol_error(index, name, what));
+        let kind = symbol.st_type();
+        Ok(match symbol.st_shndx(LE) {
+            elf::SHN_UNDEF => Origin::Undefined,
+            // A file's name is no symbol anyone can refer to.
+            elf::SHN_ABS if kind == elf::STT_FILE => Origin::Undefined,
+            elf::SHN_ABS => Origin::Absolute,
+            elf::SHN_COMMON | LARGE_COMMON => {
+                if kind == elf::STT_TLS || symbol.st_bind() == elf::STB_LOCAL {
+                    return fail("common, but thread-local or local");
+                }
+                self.alignment(name, symbol.st_value(LE))?;
+                Origin::Common
+            }
+            elf::SHN_XINDEX => match table.shndx(LE, object::SymbolIndex(index)) {
+                Some(section) => Origin::Section(SectionId(section)),
+                None => return fail("extended section index is missing"),
+            },
+            section if section.is_special() => return fail("reserved section index"),
+            section => Origin::Section(SectionId(u32::from(section.0))),
+        })
+    }
+
+    /// What a symbol is that says it is a `kind` and lies at offset `value` of a section.
+    fn kind_in(
+        &self,
+        id: SectionId,
+        index: usize,
+        name: &str,
+        value: u64,
+        kind: Kind,
+    ) -> Result<Kind, LinkError> {
+        let fail = |what| Err(self.symbol_error(index, name, what));
+        let Some(section) = self.sections.get(id.index()) else {
+            return fail("section does not exist");
+        };
+        if section.class != Class::Dropped && value > section.size {
+            return fail("lies beyond its section");
+        }
+        match (section.class, kind) {
+            (Class::TlsData | Class::TlsZeroFill, _) => Ok(Kind::Tls),
+            (Class::Text, Kind::Data) => Ok(Kind::Function),
+            (Class::Dropped, _) => Ok(kind),
+            (_, Kind::Tls) => fail("thread-local, but its section is not"),
+            _ => Ok(kind),
+        }
     }
 
     fn group(

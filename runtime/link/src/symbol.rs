@@ -1,6 +1,7 @@
 //! Symbols: what the tables of the objects say, and what an image offers.
 
 use crate::section::SectionId;
+use uruk_base::{SlotAddress, StubAddress};
 
 /// Index of a symbol in the image's table: the object's first symbol plus the
 /// symbol's index in the file.
@@ -133,7 +134,7 @@ pub struct Resolved {
     pub address: u64,
     /// Address of an 8-byte word near the image that always holds where to
     /// call it: indirect calls go straight through that word.
-    pub slot: Option<u64>,
+    pub slot: Option<SlotAddress>,
     /// For a thread-local: its module's id and its offset in the module, as
     /// `__tls_get_addr` takes them.
     pub tls: Option<(u64, u64)>,
@@ -150,10 +151,10 @@ impl Resolved {
         }
     }
 
-    /// A function with a stub at `address` and the word its callers jump through.
-    pub fn stub(address: u64, slot: u64) -> Resolved {
+    /// A function with a stub, and the word its callers jump through.
+    pub fn stub(stub: StubAddress, slot: SlotAddress) -> Resolved {
         Resolved {
-            address,
+            address: stub.0,
             slot: Some(slot),
             ..Resolved::default()
         }

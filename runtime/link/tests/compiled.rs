@@ -3,6 +3,7 @@
 mod support;
 
 use support::{FAR, NEAR, World, compile};
+use uruk_base::{SlotAddress, StubAddress};
 use uruk_link::{Hint, Resolved};
 
 const C: &str = r#"
@@ -91,7 +92,7 @@ fn models() -> Vec<Vec<&'static str>> {
 /// Externals in reach, with a slot for functions.
 fn near() -> World {
     let mut world = World {
-        otherwise: Some(Resolved::stub(NEAR, NEAR + 0x800)),
+        otherwise: Some(Resolved::stub(StubAddress(NEAR), SlotAddress(NEAR + 0x800))),
         ..World::default()
     };
     world

@@ -6,10 +6,11 @@ mod support;
 use object::{SectionKind, elf};
 use support::write::{SectionId, Writer};
 use support::{FAR, NEAR, World, compile};
+use uruk_base::{SlotAddress, StubAddress};
 use uruk_link::{Immovable, Resolved, Segment};
 
 fn world() -> World {
-    let stub = Resolved::stub(NEAR, NEAR + 0x800);
+    let stub = Resolved::stub(StubAddress(NEAR), SlotAddress(NEAR + 0x800));
     let mut world = World {
         otherwise: Some(stub),
         ..World::default()
@@ -129,7 +130,10 @@ fn each_reason_against_moving_is_found() {
         assert_eq!(linked.immovable, Some(wanted));
     }
     let inside = support::CODE + 3;
-    let world = world().external("target", Resolved::stub(NEAR, inside));
+    let world = world().external(
+        "target",
+        Resolved::stub(StubAddress(NEAR), SlotAddress(inside)),
+    );
     let bytes = field(".text", SectionKind::Text, R_X86_64_PLT32, "target", -4);
     let linked = world.link_only(&[&bytes]).expect("links").linked;
     let wanted = Immovable::External { address: inside };
@@ -318,7 +322,10 @@ fn generated_objects_move_to_what_a_link_there_gives() {
     let (mut movable, mut reasons) = (0, std::collections::BTreeSet::new());
     for n in 0..600 {
         let bytes = generated(&mut random, n % 4 == 0);
-        let world = world().external("other", Resolved::stub(NEAR, NEAR + 0x40));
+        let world = world().external(
+            "other",
+            Resolved::stub(StubAddress(NEAR), SlotAddress(NEAR + 0x40)),
+        );
         let linked = world.link_only(&[&bytes]);
         if let Err(error) = &linked {
             panic!("{error}");

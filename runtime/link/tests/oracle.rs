@@ -4,6 +4,7 @@ mod support;
 
 use object::{Object as _, ObjectSection as _};
 use support::{NEAR, World, compile};
+use uruk_base::{SlotAddress, StubAddress};
 use uruk_link::Resolved;
 
 const SOURCE: &str = r#"
@@ -28,7 +29,7 @@ int choose(int x) {
 "#;
 
 fn near() -> World {
-    let stub = Resolved::stub(NEAR, NEAR + 0x800);
+    let stub = Resolved::stub(StubAddress(NEAR), SlotAddress(NEAR + 0x800));
     let world = World {
         otherwise: Some(stub),
         ..World::default()

@@ -6,6 +6,7 @@ use object::elf;
 use object::{SectionKind, write::SectionId};
 use support::write::Writer;
 use support::{CODE, NEAR, READ_WRITE, World};
+use uruk_base::{SlotAddress, StubAddress};
 use uruk_link::{Graph, Linked, Object, Resolved};
 
 const STUB: u64 = NEAR + 0x100;
@@ -28,7 +29,7 @@ fn link(bytes: &[u8], yields: &[&str]) -> (Linked, Vec<(String, u64)>, Vec<Strin
     let places = places.map(|(place, at)| (place.definition.name.to_owned(), at));
     let places = places.collect();
     let linked = placed.fix_up(|name, _| match name {
-        "f" => Some(Resolved::stub(STUB, SLOT)),
+        "f" => Some(Resolved::stub(StubAddress(STUB), SlotAddress(SLOT))),
         "v" => Some(Resolved::at(OLD)),
         _ => None,
     });

@@ -5,6 +5,7 @@ mod support;
 use object::{SectionKind, elf};
 use support::write::Writer;
 use support::{CODE, FAR, Image, MODULE, NEAR, READ_WRITE, STATIC_OFFSET, World};
+use uruk_base::{SlotAddress, StubAddress};
 use uruk_link::{LinkError, Problem, Resolved};
 
 /// An object with one field in data, against the external `target`.
@@ -269,7 +270,10 @@ fn relaxable_accesses_do_without_the_word_where_they_can() {
         let image = world(FAR).link(&[&bytes]).expect("far");
         assert_eq!(rewritten(&image), far);
         let slot = NEAR + 0x40;
-        let stub = World::default().external("target", Resolved::stub(NEAR, slot));
+        let stub = World::default().external(
+            "target",
+            Resolved::stub(StubAddress(NEAR), SlotAddress(slot)),
+        );
         stub.link(&[&bytes]).expect("with a slot");
         let absent = World::default().link(&[&weak_version(before, after, kind)]);
         absent.expect("a weak one that is absent is null");

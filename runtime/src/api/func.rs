@@ -107,7 +107,7 @@ impl<F> Clone for Func<F> {
 impl<F> Func<F> {
     /// A handle of a function whose type was compared already.
     pub(crate) fn new(jit: Jit, id: FunctionId) -> Func<F> {
-        let slot = jit.core().stubs.slot_address(id) as *const AtomicU64;
+        let slot = jit.core().stubs.slot_address(id).0 as *const AtomicU64;
         Func {
             jit,
             id,
@@ -118,7 +118,7 @@ impl<F> Func<F> {
 
     /// The function's address for its whole life, to be passed to C code.
     pub fn address(&self) -> u64 {
-        self.jit.core().stubs.stub_address(self.id)
+        self.jit.core().stubs.stub_address(self.id).0
     }
 
     pub(crate) fn entry(&self) -> u64 {

@@ -64,7 +64,7 @@ impl Core {
 
     pub(crate) fn address_of_meaning(&self, meaning: Definition) -> Option<u64> {
         match meaning {
-            Definition::Function { id } => Some(self.stubs.stub_address(id)),
+            Definition::Function { id } => Some(self.stubs.stub_address(id).0),
             Definition::Address(address) => Some(address),
             Definition::Tls { module, offset } => crate::guest::tls::address(module, offset),
         }

@@ -18,27 +18,7 @@ use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 
-/// The numbers of the ELF specification, as its fields hold them.
-mod elf {
-    pub(super) const DT_NEEDED: u64 = 1;
-    pub(super) const DT_STRTAB: u64 = 5;
-    pub(super) const DT_SYMTAB: u64 = 6;
-    pub(super) const DT_GNU_HASH: u64 = 0x6fff_fef5;
-    pub(super) const DT_VERSYM: u64 = 0x6fff_fff0;
-    pub(super) const SHN_UNDEF: u16 = 0;
-    pub(super) const SHN_ABS: u16 = 0xfff1;
-    pub(super) const STB_GLOBAL: u8 = 1;
-    pub(super) const STB_WEAK: u8 = 2;
-    pub(super) const STB_GNU_UNIQUE: u8 = 10;
-    pub(super) const STT_NOTYPE: u8 = 0;
-    pub(super) const STT_OBJECT: u8 = 1;
-    pub(super) const STT_FUNC: u8 = 2;
-    pub(super) const STT_COMMON: u8 = 5;
-    pub(super) const STT_TLS: u8 = 6;
-    pub(super) const STT_GNU_IFUNC: u8 = 10;
-}
-
-use self::elf::{
+use crate::guest::elf::{
     DT_GNU_HASH, DT_NEEDED, DT_STRTAB, DT_SYMTAB, DT_VERSYM, SHN_ABS, SHN_UNDEF, STB_GLOBAL,
     STB_GNU_UNIQUE, STB_WEAK, STT_COMMON, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT, STT_TLS,
 };

@@ -10,6 +10,7 @@
 
 mod context;
 mod dl;
+mod elf;
 mod executable;
 pub(crate) mod exit;
 mod exports;

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, PoisonError};
 
-use uruk_base::FunctionId;
 use uruk_base::locks::MutexGuard;
+use uruk_base::{EntryAddress, FunctionId};
 use uruk_session::Dylib;
 
 use crate::core::Core;
@@ -116,7 +116,7 @@ impl Hooks {
         for &(id, resolver) in &self.ifuncs {
             // SAFETY: duty 1.
             let chosen = unsafe { uruk_stubs::call_ptr(resolver) };
-            core.stubs.publish(id, chosen);
+            core.stubs.publish(id, EntryAddress(chosen));
         }
         for &(word, resolver) in &self.ifunc_words {
             // SAFETY: duties 1 and 2; `word` is 8 aligned bytes of the image's data.

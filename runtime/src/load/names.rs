@@ -205,7 +205,7 @@ impl Names {
     /// What the session is to know a definition as.
     pub(crate) fn known_as(&self, definition: Definition) -> u64 {
         match definition {
-            Definition::Function { id } => self.stubs.stub_address(id),
+            Definition::Function { id } => self.stubs.stub_address(id).0,
             Definition::Address(address) => address,
             Definition::Tls { module, offset } => {
                 self.note_thread_local(ThreadLocal { module, offset })

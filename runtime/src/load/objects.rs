@@ -27,7 +27,7 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_link::{Graph, Kind as LinkKind, Object, Place};
 use uruk_session::{Dylib, DylibId, Tracker};
-use uruk_tiering::{Entry, Purpose, VersionError};
+use uruk_tiering::{EntryAddress, Purpose, VersionError};
 
 use crate::api::error::Error;
 use crate::core::{Body, Core, static_name};
@@ -341,9 +341,11 @@ impl Core {
             .request(version, Tier::Baseline, Purpose::First)
             .map_err(refused)?;
         versions.start(ticket).map_err(refused)?;
-        versions.ready(ticket, Entry(entry)).map_err(refused)?;
         versions
-            .publish(ticket, |entry| self.stubs.publish(id, entry.0))
+            .ready(ticket, EntryAddress(entry))
+            .map_err(refused)?;
+        versions
+            .publish(ticket, |entry| self.stubs.publish(id, entry))
             .map_err(refused)?;
         Ok(())
     }

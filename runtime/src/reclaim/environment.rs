@@ -14,7 +14,7 @@ use uruk_reclaim::{
     MayHold, Memory, Missing, Nanos, Pin, ScanAnswer, Silence, Space, Span, Swing, ThreadId,
 };
 use uruk_roots::{How, Why};
-use uruk_tiering::{Entry, FunctionVersions};
+use uruk_tiering::{EntryAddress, FunctionVersions};
 
 use crate::api::error::Error;
 use crate::core::Core;
@@ -282,8 +282,8 @@ impl Environment for Work<'_> {
                 function, version, ..
             } = *to.shape;
             let function = function?;
-            let (before, after) = (Entry(from.entry()), Entry(to.entry()));
-            let store = |entry: Entry| core.stubs.publish(function, entry.0);
+            let (before, after) = (EntryAddress(from.entry()), EntryAddress(to.entry()));
+            let store = |entry: EntryAddress| core.stubs.publish(function, entry);
             let moved = versions?.moved(version, before, after, store);
             // Else it may be one that a rollback goes back to.
             let replacing = &core.replacing;

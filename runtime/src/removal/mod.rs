@@ -349,7 +349,11 @@ impl Core {
                 return Some(Arc::clone(&function.module.life));
             }
             // Of an object, or what a resolver chose.
-            let at = self.stubs.entry(id).filter(|&at| self.heap.contains(at))?;
+            let at = self
+                .stubs
+                .entry(id)
+                .map(u64::from)
+                .filter(|&at| self.heap.contains(at))?;
             match self.stubs.function_at(at) {
                 Some(chosen) => id = chosen,
                 None => return Some(Arc::clone(self.owners.find(at)?.life())),

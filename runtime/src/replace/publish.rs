@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_stubs::{Gate, ReadyGate};
-use uruk_tiering::{CommitError, Committed, Entry, FirstCode, Next, Stage};
+use uruk_tiering::{CommitError, Committed, EntryAddress, FirstCode, Next, Stage};
 
 use crate::api::error::Error;
 use crate::core::Core;
@@ -231,9 +231,9 @@ impl Core {
     }
 
     /// Puts an entry into a slot, or the trampoline.
-    fn store(&self, id: FunctionId, entry: Option<Entry>) -> bool {
+    fn store(&self, id: FunctionId, entry: Option<EntryAddress>) -> bool {
         match entry {
-            Some(entry) => self.stubs.publish(id, entry.0),
+            Some(entry) => self.stubs.publish(id, entry),
             None => {
                 // Whoever waits already is answered with code of the new body.
                 self.stubs.unpublish(id);
@@ -259,14 +259,14 @@ impl Core {
                 let next = Next::Code {
                     version: request.version,
                     tier: request.tier,
-                    entry: Entry(built.entry),
+                    entry: EntryAddress(built.entry),
                 };
                 self.file(request, built, depends);
                 (next, Some(News::Made(request.tier, Box::new(made))))
             }
             What::Object(code) => {
                 let version = self.tiers.versions.ids.next();
-                let entry = Entry(code.range.start);
+                let entry = EntryAddress(code.range.start);
                 self.objects.file(version, id, code);
                 let tier = Tier::Baseline;
                 let next = Next::Code {

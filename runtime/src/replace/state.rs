@@ -26,7 +26,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use uruk_base::locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use uruk_base::{FunctionId, VersionId};
 use uruk_session::{Dylib, DylibId, SessionError, Tracker};
-use uruk_tiering::{Entry, Kept};
+use uruk_tiering::{EntryAddress, Kept};
 
 use crate::api::tracker::Tracked;
 use crate::core::{Body, Core, Module};
@@ -80,7 +80,7 @@ impl Old {
     }
 
     /// As [`Replacing::moved`].
-    fn moved(&mut self, version: VersionId, from: Entry, to: Entry) -> bool {
+    fn moved(&mut self, version: VersionId, from: EntryAddress, to: EntryAddress) -> bool {
         let Some(kept) = &mut self.kept else {
             return false;
         };
@@ -300,7 +300,13 @@ impl Replacing {
 
     /// Says that the code of a version that is kept for a rollback lies elsewhere. False, and
     /// nothing changed, if none is kept at `from`: it is being rolled back, for example.
-    pub(crate) fn moved(&self, id: FunctionId, version: VersionId, from: Entry, to: Entry) -> bool {
+    pub(crate) fn moved(
+        &self,
+        id: FunctionId,
+        version: VersionId,
+        from: EntryAddress,
+        to: EntryAddress,
+    ) -> bool {
         let mut history = lock(&self.history);
         let kept = history.sets.iter_mut().flat_map(|set| &mut set.before);
         let mut olds = kept

@@ -457,7 +457,7 @@ impl Core {
     /// Goes back to the version before `version`.
     fn revert(self: &Arc<Self>, id: FunctionId, version: VersionId) {
         let versions = self.tiers.versions.of(id);
-        match versions.revert(version, |entry| self.stubs.publish(id, entry.0)) {
+        match versions.revert(version, |entry| self.stubs.publish(id, entry)) {
             Ok(reverted) => {
                 let at = self.events.now();
                 self.retire_version(id, reverted.retired);

@@ -114,7 +114,7 @@ impl Unit for Stubs {
         let Some(core) = self.core.upgrade() else {
             return responsibility.fail(SessionError::Ended);
         };
-        let address = |stub: &Stub| core.stubs.stub_address(stub.id);
+        let address = |stub: &Stub| core.stubs.stub_address(stub.id).0;
         let stubs = self.stubs.iter();
         let addresses: Vec<_> = stubs
             .map(|(symbol, stub)| (*symbol, address(stub)))

@@ -180,7 +180,7 @@ impl Core {
             // It was replaced meanwhile, or something it depends on.
             first.version = self.tiers.versions.ids.next();
         };
-        match (made, self.stubs.entry(id)) {
+        match (made, self.stubs.entry(id).map(u64::from)) {
             (Ok(made), entry) => {
                 self.tiers.on_compiled(self.events.now(), id, tier, &made);
                 Ok(entry.unwrap_or(made.entry))

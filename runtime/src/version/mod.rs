@@ -41,7 +41,9 @@ use std::time::Duration;
 
 use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_codegen::{Cancellation, Compile};
-use uruk_tiering::{Entry, Facts, FunctionVersions, Publication, Purpose, Ticket, VersionError};
+use uruk_tiering::{
+    EntryAddress, Facts, FunctionVersions, Publication, Purpose, Ticket, VersionError,
+};
 
 use crate::api::error::{Error, Refusal};
 use crate::core::{Body, Core};
@@ -160,7 +162,7 @@ impl Core {
         let epoch = self.replacing.epoch();
         let how = self.plan(&request, how);
         let (request, built) = self.build_once_or_for_good(request, how)?;
-        if let Err(cause) = versions.ready(ticket, Entry(built.entry)) {
+        if let Err(cause) = versions.ready(ticket, EntryAddress(built.entry)) {
             self.discard(request.function, built);
             return Err(refused(cause));
         }

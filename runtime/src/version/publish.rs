@@ -39,7 +39,7 @@ impl Core {
             let publishing = self.replacing.publish();
             let fresh = publishing.is_fresh(epoch, &depends);
             made.publication = versions
-                .publish(ticket, |entry| fresh && self.stubs.publish(id, entry.0))
+                .publish(ticket, |entry| fresh && self.stubs.publish(id, entry))
                 .inspect_err(|_| self.retire_version(id, version))
                 .map_err(self.refused(id))?;
             if !fresh && made.publication == Publication::Dropped(Late::Refused) {

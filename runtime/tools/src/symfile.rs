@@ -145,26 +145,12 @@ fn write(
     writer.write_shstrtab();
     writer.write_null_section_header();
     let sh_name = writer.section_name_offset(Some(text_name));
-    writer.write_section_header(&SectionHeader {
-        sh_name,
-        sh_type: elf::SHT_NOBITS,
-        sh_flags: elf::SHF_ALLOC | elf::SHF_EXECINSTR,
-        sh_addr: range.start,
-        sh_size: range.end - range.start,
-        sh_addralign: 1,
-        ..SectionHeader::default()
-    });
+    writer.write_section_header(&text_header(sh_name, &range));
     if let Some((frames, name, sh_offset)) = frames {
         let sh_name = writer.section_name_offset(Some(name));
         writer.write_section_header(&SectionHeader {
-            sh_name,
-            sh_type: elf::SHT_PROGBITS,
-            sh_flags: elf::SHF_ALLOC,
-            sh_addr: frames.address,
             sh_offset,
-            sh_size: frames.bytes.len() as u64,
-            sh_addralign: 8,
-            ..SectionHeader::default()
+            ..frames_header(sh_name, &frames)
         });
     }
     // All symbols but the null one are global.
@@ -172,6 +158,32 @@ fn write(
     writer.write_strtab_section_header();
     writer.write_shstrtab_section_header();
     Ok(())
+}
+
+/// The header of the code, none of which is in the file.
+fn text_header(sh_name: u32, range: &std::ops::Range<u64>) -> SectionHeader {
+    SectionHeader {
+        sh_name,
+        sh_type: elf::SHT_NOBITS,
+        sh_flags: elf::SHF_ALLOC | elf::SHF_EXECINSTR,
+        sh_addr: range.start,
+        sh_size: range.end - range.start,
+        sh_addralign: 1,
+        ..SectionHeader::default()
+    }
+}
+
+/// The header of the unwind rows, but for where in the file they are.
+fn frames_header(sh_name: u32, frames: &Frames<'_>) -> SectionHeader {
+    SectionHeader {
+        sh_name,
+        sh_type: elf::SHT_PROGBITS,
+        sh_flags: elf::SHF_ALLOC,
+        sh_addr: frames.address,
+        sh_size: frames.bytes.len() as u64,
+        sh_addralign: 8,
+        ..SectionHeader::default()
+    }
 }
 
 fn function(text: SectionIndex, name: u32, symbol: &Symbol<'_>) -> Sym {

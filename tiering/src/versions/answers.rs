@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::ids::{Entry, Generation, Tier, VersionId};
+use crate::ids::{EntryAddress, Generation, Tier, VersionId};
 use crate::version::{IllegalStep, VersionState};
 
 use super::Purpose;
@@ -130,7 +130,7 @@ pub struct VersionView {
     /// The body it is of.
     pub generation: Generation,
     /// Its code; `None` before it is ready.
-    pub entry: Option<Entry>,
+    pub entry: Option<EntryAddress>,
     /// Why it was asked for.
     pub purpose: Purpose,
 }

@@ -1,6 +1,6 @@
 //! Code that moved: the same version at another address.
 
-use crate::ids::{Entry, VersionId};
+use crate::ids::{EntryAddress, VersionId};
 
 use super::FunctionVersions;
 
@@ -13,9 +13,9 @@ impl FunctionVersions {
     pub fn moved(
         &self,
         version: VersionId,
-        from: Entry,
-        to: Entry,
-        store: impl FnOnce(Entry) -> bool,
+        from: EntryAddress,
+        to: EntryAddress,
+        store: impl FnOnce(EntryAddress) -> bool,
     ) -> bool {
         let mut versions = self.0.lock();
         if versions.staged {

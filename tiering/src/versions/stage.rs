@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::ids::{Entry, Generation, Tier, VersionId};
+use crate::ids::{EntryAddress, Generation, Tier, VersionId};
 use crate::version::{Event, VersionState};
 
 use super::{FunctionVersions, Purpose, Ticket, VersionView, Versions};
@@ -48,7 +48,7 @@ pub enum Next {
         /// How it was compiled.
         tier: Tier,
         /// Where it is.
-        entry: Entry,
+        entry: EntryAddress,
     },
     /// What an earlier commit of this function took out of the slot: a rollback. The
     /// version keeps its number, because its code is the same.
@@ -79,7 +79,7 @@ impl Kept {
     }
 
     /// Its code lies elsewhere now.
-    pub fn moved(&mut self, entry: Entry) {
+    pub fn moved(&mut self, entry: EntryAddress) {
         self.view.entry = Some(entry);
     }
 }
@@ -164,7 +164,7 @@ impl Stage {
     pub fn commit(
         mut self,
         next: Next,
-        store: impl FnOnce(Option<Entry>) -> bool,
+        store: impl FnOnce(Option<EntryAddress>) -> bool,
     ) -> Result<Committed, CommitError> {
         let mut versions = self.versions.0.lock();
         let outcome = next
@@ -257,7 +257,7 @@ impl Versions {
     fn commit(
         &mut self,
         mut next: Option<VersionView>,
-        store: impl FnOnce(Option<Entry>) -> bool,
+        store: impl FnOnce(Option<EntryAddress>) -> bool,
     ) -> Result<Done, CommitError> {
         let restored = next.is_some_and(|version| version.state == VersionState::Retired);
         if let Some(version) = &mut next {

@@ -16,23 +16,24 @@
 //! busy machine; a unit's own instruction costs 30 to 40.
 
 use inkwell::llvm_sys::core::{
-    LLVMCountParams, LLVMGetAttributeCountAtIndex, LLVMGetAttributesAtIndex, LLVMGetCalledValue,
+    LLVMCountParams, LLVMGetAttributeCountAtIndex, LLVMGetAttributesAtIndex,
     LLVMGetEnumAttributeAtIndex, LLVMGetEnumAttributeKind, LLVMGetEnumAttributeValue,
-    LLVMGetFirstBasicBlock, LLVMGetFirstInstruction, LLVMGetFirstUse, LLVMGetInstructionOpcode,
-    LLVMGetNamedFunction, LLVMGetNextBasicBlock, LLVMGetNextInstruction, LLVMGetParam,
-    LLVMIsDeclaration, LLVMIsStringAttribute, LLVMRemoveEnumAttributeAtIndex,
+    LLVMGetFirstUse, LLVMGetParam, LLVMIsStringAttribute,
 };
-use inkwell::llvm_sys::prelude::LLVMValueRef;
 use inkwell::llvm_sys::{LLVMAttributeFunctionIndex, LLVMLinkage, LLVMOpcode};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use uruk_base::Tier;
+
 use super::{Fact, FactStore, Summary, kinds};
-use crate::body::is_call;
-use crate::compile::{Compile, Knowledge, Tier};
+use crate::compile::{Compile, Knowledge};
+use crate::copying::{Copying, Unit};
 use crate::error::CodegenError;
-use crate::extract::{Extraction, has_function_attribute};
+use crate::handles::{FunctionRef, ValueRef};
 use crate::plan::ModulePlan;
-use crate::reader::{Reader, c_name};
+use crate::planning::Planning;
+use crate::reader::Reader;
+use crate::source::Source;
 use crate::summary::{Kind, Placement, SymbolId};
 
 const PASSES: &str = "inferattrs,function(mem2reg),cgscc(function-attrs)";
@@ -45,17 +46,17 @@ const MOST: u32 = 20_000;
 const LARGE: u32 = 4_000;
 
 /// What one body is to the walk.
-struct Node {
-    old: LLVMValueRef,
+struct Node<'r> {
+    old: FunctionRef<'r>,
     callees: Vec<SymbolId>,
 }
 
 /// The part of the call graph that one inference looks at.
 #[derive(Default)]
-struct Graph {
+struct Graph<'r> {
     /// In the order of the walk: callees first, but in cycles.
     order: Vec<SymbolId>,
-    nodes: FxHashMap<SymbolId, Node>,
+    nodes: FxHashMap<SymbolId, Node<'r>>,
     /// Not read, for want of budget.
     cut: FxHashSet<SymbolId>,
     used: u32,
@@ -71,24 +72,25 @@ pub(crate) fn infer(reader: &Reader, plan: &ModulePlan, root: SymbolId, how: &Co
     let generation = store.generation();
     let mut how_facts = Compile::at(Tier::Optimized).contracting(how.contract);
     how_facts.facts = Knowledge::Known(store.clone());
-    let Ok(mut unit) = Extraction::new(reader, plan, "facts", &how_facts) else {
+    let source = Source { reader, plan };
+    let mut planning = Planning::new(source, &how_facts);
+    let Ok(old) = reader.function(root) else {
         return;
     };
-    let old = reader.table().values[root.index()];
-    if unit.read_bodies(old).is_err() {
+    if planning.read_bodies(old).is_err() {
         return;
     }
-    let (instructions, callees) = unit.survey(old);
+    let (instructions, callees) = planning.survey(old);
     let budget = instructions.saturating_mul(FACTOR).clamp(LEAST, MOST);
     let mut graph = Graph::default();
     for callee in callees {
-        unit.walk(callee, budget, store, &mut graph);
+        planning.walk(callee, budget, store, &mut graph);
     }
     let chosen = graph.complete();
     if chosen.is_empty() {
         return;
     }
-    let found = unit.infer_chosen(&graph, &chosen).unwrap_or_else(|_| {
+    let found = infer_chosen(source, &how_facts, &graph, &chosen).unwrap_or_else(|_| {
         // Not tried again.
         let nothing = |&id: &SymbolId| (id, Summary::default());
         chosen.iter().map(nothing).collect()
@@ -101,7 +103,7 @@ pub(crate) fn infer(reader: &Reader, plan: &ModulePlan, root: SymbolId, how: &Co
     store.keep(generation, graph.used, found);
 }
 
-impl Graph {
+impl Graph<'_> {
     /// Those of which all callees are known or in sight; all, if there is none.
     fn complete(&self) -> Vec<SymbolId> {
         let mut lacking = self.cut.clone();
@@ -126,9 +128,9 @@ impl Graph {
     }
 }
 
-impl Extraction<'_> {
+impl<'r> Planning<'r> {
     /// Reads what `start` reaches, depth first.
-    fn walk(&mut self, start: SymbolId, budget: u32, store: &FactStore, graph: &mut Graph) {
+    fn walk(&mut self, start: SymbolId, budget: u32, store: &FactStore, graph: &mut Graph<'r>) {
         let mut path = Vec::new();
         path.extend(self.enter(start, budget, store, graph));
         while let Some((id, next)) = path.last_mut() {
@@ -150,7 +152,7 @@ impl Extraction<'_> {
         id: SymbolId,
         budget: u32,
         store: &FactStore,
-        graph: &mut Graph,
+        graph: &mut Graph<'r>,
     ) -> Option<(SymbolId, usize)> {
         if graph.nodes.contains_key(&id)
             || graph.cut.contains(&id)
@@ -163,7 +165,7 @@ impl Extraction<'_> {
             graph.cut.insert(id);
             return None;
         }
-        let old = self.reader.table().values[id.index()];
+        let old = self.source.reader.table().function(id)?;
         self.read_bodies(old).ok()?;
         let (instructions, callees) = self.survey(old);
         graph.used = graph.used.saturating_add(instructions.min(LARGE));
@@ -177,22 +179,28 @@ impl Extraction<'_> {
     /// True if calls of `id` reach the body that this module has, and LLVM may infer
     /// from it.
     fn has_exact_body(&self, id: SymbolId) -> bool {
-        let info = &self.reader.summary().symbols[id.index()];
-        let kinds = self.reader.kinds();
-        let old = self.reader.table().values[id.index()];
-        let has = |kind| has_function_attribute(old, kind);
+        let info = self.source.info(id);
+        let kinds = self.source.reader.kinds();
+        let is_plain = |old: FunctionRef<'r>| {
+            !old.has(kinds.naked)
+                && !old.has(kinds.returns_twice)
+                && !old.has(kinds.presplit_coroutine)
+        };
         info.kind == Kind::Function
             && info.placement == Placement::Own
-            && self.plan.import(id).defined
-            && !has(kinds.naked)
-            && !has(kinds.returns_twice)
-            && !has(kinds.presplit_coroutine)
+            && self.source.plan.import(id).defined
+            && self
+                .source
+                .reader
+                .table()
+                .function(id)
+                .is_some_and(is_plain)
     }
 
     /// Instructions of a body that was read, and the functions it calls by name, each
     /// once: through aliases, with these, and with what copies of `alwaysinline` bodies
     /// that are not bound call.
-    fn survey(&self, function: LLVMValueRef) -> (u32, Vec<SymbolId>) {
+    fn survey(&self, function: FunctionRef<'r>) -> (u32, Vec<SymbolId>) {
         let mut instructions = 0u32;
         let mut callees = Vec::new();
         let mut bodies = vec![function];
@@ -201,81 +209,80 @@ impl Extraction<'_> {
             if !seen.insert(body) {
                 continue;
             }
-            for_each_instruction(body, |instruction, opcode| {
+            for instruction in body.instructions() {
                 instructions = instructions.saturating_add(1);
+                let opcode = instruction.opcode();
                 if opcode == LLVMOpcode::LLVMIndirectBr || opcode == LLVMOpcode::LLVMCallBr {
                     instructions = instructions.saturating_add(LARGE);
                 }
-                if !is_call(opcode) {
-                    return;
+                if let Some(callee) = instruction.callee() {
+                    bodies.extend(self.note_callee(callee, &mut callees));
                 }
-                // SAFETY: a live call.
-                let callee = unsafe { LLVMGetCalledValue(instruction) };
-                let (Some(&named), Some(id)) =
-                    (self.reader.table().index.get(&callee), self.resolve(callee))
-                else {
-                    return;
-                };
-                for id in [named, id] {
-                    if self.plan.import(id).defined && !callees.contains(&id) {
-                        callees.push(id);
-                    }
-                }
-                let info = &self.reader.summary().symbols[id.index()];
-                let target = self.reader.table().values[id.index()];
-                // SAFETY: a live global.
-                let declared = unsafe { LLVMIsDeclaration(target) } != 0;
-                if info.always_inline && !self.plan.import(id).defined && !declared {
-                    callees.push(id);
-                    bodies.push(target);
-                }
-            });
+            }
         }
         (instructions, callees)
     }
 
-    /// Copies the chosen bodies, has LLVM infer, and reads what it found.
-    fn infer_chosen(
-        mut self,
-        graph: &Graph,
-        chosen: &[SymbolId],
-    ) -> Result<Vec<(SymbolId, Summary)>, CodegenError> {
-        let kinds = self.reader.kinds();
-        for id in chosen {
-            let old = graph.nodes[id].old;
-            let name = self.plan.import(*id).name.to_string();
-            let new = self.define_function(old, &name, LLVMLinkage::LLVMExternalLinkage)?;
-            for kind in [kinds.optnone, kinds.noinline] {
-                // SAFETY: a live function of ours.
-                unsafe { LLVMRemoveEnumAttributeAtIndex(new, LLVMAttributeFunctionIndex, kind) };
+    /// Notes what a call names; the body that comes along with it, if it is not bound.
+    fn note_callee(
+        &self,
+        callee: ValueRef<'r>,
+        callees: &mut Vec<SymbolId>,
+    ) -> Option<FunctionRef<'r>> {
+        let source = self.source;
+        let (named, id) = (source.id(callee)?, source.resolve(callee)?);
+        for id in [named, id] {
+            if source.plan.import(id).defined && !callees.contains(&id) {
+                callees.push(id);
             }
-            self.values.insert(old, new);
-            self.with_labels.insert(old, new);
-            self.pending.push_back((old, new));
         }
-        self.copy_pending()?;
-        // Values of constants are no matter here.
-        self.constants.clear();
-        let (reader, plan) = (self.reader, self.plan);
-        let unit = self.finish()?;
-        reader.run_passes(&unit, PASSES)?;
-        let summarize = |id: &SymbolId| {
-            let name = c_name(&plan.import(*id).name);
-            // SAFETY: a live module; these passes remove no function.
-            let new = unsafe { LLVMGetNamedFunction(unit.module.raw(), name.as_ptr()) };
-            let node = &graph.nodes[id];
-            let summary = match new.is_null() {
-                true => Summary::default(),
-                false => summarize(node, new),
-            };
-            (*id, summary)
-        };
-        Ok(chosen.iter().map(summarize).collect())
+        let comes_along = source.info(id).always_inline && !source.plan.import(id).defined;
+        let target = source.reader.table().function(id).filter(|_| comes_along)?;
+        if target.is_declaration() {
+            return None;
+        }
+        callees.push(id);
+        Some(target)
     }
 }
 
+/// Copies the chosen bodies, has LLVM infer, and reads what it found.
+fn infer_chosen(
+    source: Source<'_>,
+    how: &Compile,
+    graph: &Graph<'_>,
+    chosen: &[SymbolId],
+) -> Result<Vec<(SymbolId, Summary)>, CodegenError> {
+    let kinds = source.reader.kinds();
+    let module = source.fresh("facts");
+    let mut copying = Copying::new(source, how, "facts", &module);
+    for id in chosen {
+        let old = graph.nodes[id].old;
+        let name = &*source.plan.import(*id).name;
+        let new = copying.define_function(old, name, LLVMLinkage::LLVMExternalLinkage)?;
+        new.remove(kinds.optnone);
+        new.remove(kinds.noinline);
+        copying.stands_for(*old, new);
+        copying.pending.push_back((old, new));
+    }
+    copying.copy_pending()?;
+    // Values of constants are no matter here.
+    copying.constants.clear();
+    let contents = copying.finish()?;
+    let mut unit = Unit { module, contents };
+    source.reader.run_passes(&mut unit, PASSES)?;
+    let summarize = |id: &SymbolId| {
+        // These passes remove no function.
+        let new = unit.module.function(&source.plan.import(*id).name);
+        let summary = new.map_or_else(Summary::default, |new| summarize(&graph.nodes[id], new));
+        (*id, summary)
+    };
+    Ok(chosen.iter().map(summarize).collect())
+}
+
 /// What `new` has that the function it was copied from has not.
-fn summarize(node: &Node, new: LLVMValueRef) -> Summary {
+fn summarize(node: &Node<'_>, new: FunctionRef<'_>) -> Summary {
+    let (old, new) = (node.old.raw(), new.raw());
     let kinds = kinds();
     let mut summary = Summary {
         rests_on: node.callees.clone(),
@@ -299,7 +306,7 @@ fn summarize(node: &Node, new: LLVMValueRef) -> Summary {
                 }
                 let kind = LLVMGetEnumAttributeKind(attribute);
                 if kinds.inferred.contains(&kind)
-                    && LLVMGetEnumAttributeAtIndex(node.old, place, kind) != attribute
+                    && LLVMGetEnumAttributeAtIndex(old, place, kind) != attribute
                 {
                     let value = LLVMGetEnumAttributeValue(attribute);
                     summary.facts.push(Fact { place, kind, value });
@@ -317,20 +324,4 @@ fn summarize(node: &Node, new: LLVMValueRef) -> Summary {
         }
     }
     summary
-}
-
-/// Calls `see` with each instruction of a body that was read, and its opcode.
-fn for_each_instruction(function: LLVMValueRef, mut see: impl FnMut(LLVMValueRef, LLVMOpcode)) {
-    // SAFETY: walks blocks and instructions of a live function.
-    unsafe {
-        let mut block = LLVMGetFirstBasicBlock(function);
-        while !block.is_null() {
-            let mut instruction = LLVMGetFirstInstruction(block);
-            while !instruction.is_null() {
-                see(instruction, LLVMGetInstructionOpcode(instruction));
-                instruction = LLVMGetNextInstruction(instruction);
-            }
-            block = LLVMGetNextBasicBlock(block);
-        }
-    }
 }

@@ -6,15 +6,19 @@ use std::sync::Arc;
 use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyModule};
 use inkwell::llvm_sys::core::LLVMPrintModuleToString;
 
+use uruk_base::Tier;
+
 use crate::bitcode::Bitcode;
 use crate::candidates::Wanted;
-use crate::compile::{Compile, Counters, Tier};
+use crate::compile::{Compile, Counters};
 use crate::context::take_message;
-use crate::extract::Extraction;
+use crate::copying::{Copying, Unit};
 use crate::fuzz::plan_alone;
+use crate::planning::Planning;
 use crate::probe;
 use crate::profile::{Probes, Profile, ProfileError, Site};
 use crate::reader::Reader;
+use crate::source::Source;
 use crate::summary::SymbolId;
 
 const IR: &str = "
@@ -57,16 +61,24 @@ fn unit(reader: &mut Reader, how: &Compile, function: &str) -> (String, Option<P
     let function = id(reader, function);
     reader.stock(&plan, Wanted::CalleesOf(function), how);
     let reader = &*reader;
-    let mut extraction = Extraction::new(reader, &plan, "unit", how).expect("prepared");
-    let body = extraction.add_function(function).expect("copied");
-    let (context, module) = (reader.context().raw(), extraction.module.raw());
+    let source = Source {
+        reader,
+        plan: &plan,
+    };
+    let planned = Planning::new(source, how)
+        .function(function)
+        .expect("planned");
+    let module = source.fresh("unit");
+    let mut copying = Copying::new(source, how, "unit", &module);
+    let body = copying.function(planned).expect("copied");
     let probes = match how.counters {
         // SAFETY: a live copy of an ordinary function.
-        Counters::Full => unsafe { probe::insert(context, module, body) },
+        Counters::Full => unsafe { probe::insert(reader.context(), &module, body) },
         _ => None,
     };
-    extraction.apply_profiles().expect("applied");
-    let unit = extraction.finish().expect("finished");
+    copying.apply_profiles().expect("applied");
+    let contents = copying.finish().expect("finished");
+    let unit = Unit { module, contents };
     let action = LLVMVerifierFailureAction::LLVMReturnStatusAction;
     // SAFETY: a live module; no message is asked for.
     let broken = unsafe { LLVMVerifyModule(unit.module.raw(), action, std::ptr::null_mut()) };
@@ -75,9 +87,9 @@ fn unit(reader: &mut Reader, how: &Compile, function: &str) -> (String, Option<P
     assert_eq!(broken, 0, "not valid IR: {text}");
     let outcome = format!(
         "{} guided, {} promoted, {} refused",
-        unit.guided_functions,
-        unit.promoted,
-        unit.refused.len()
+        unit.contents.guided_functions,
+        unit.contents.promoted,
+        unit.contents.refused.len()
     );
     (text, probes, outcome)
 }

@@ -212,7 +212,7 @@ impl<'d> Oracle<'_, 'd> {
                 address,
                 slot: Some(slot),
                 ..
-            }) => Meaning::Stub(address, slot),
+            }) => Meaning::Stub(address, slot.0),
             Some(Resolved { address, .. }) => Meaning::At(address),
         };
         (meaning, name)

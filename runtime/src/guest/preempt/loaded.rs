@@ -10,30 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ops::Range;
 
-/// The numbers of the ELF specification, as its fields hold them.
-mod elf {
-    pub(super) const DT_NEEDED: u64 = 1;
-    pub(super) const DT_PLTRELSZ: u64 = 2;
-    pub(super) const DT_STRTAB: u64 = 5;
-    pub(super) const DT_SYMTAB: u64 = 6;
-    pub(super) const DT_RELA: u64 = 7;
-    pub(super) const DT_RELASZ: u64 = 8;
-    pub(super) const DT_SONAME: u64 = 14;
-    pub(super) const DT_SYMBOLIC: u64 = 16;
-    pub(super) const DT_JMPREL: u64 = 23;
-    pub(super) const DT_FLAGS: u64 = 30;
-    pub(super) const DF_SYMBOLIC: u64 = 2;
-    pub(super) const R_64: u32 = 1;
-    pub(super) const R_GLOB_DAT: u32 = 6;
-    pub(super) const R_JUMP_SLOT: u32 = 7;
-    pub(super) const SHN_UNDEF: u16 = 0;
-    pub(super) const STB_LOCAL: u8 = 0;
-    pub(super) const STB_GNU_UNIQUE: u8 = 10;
-    pub(super) const STT_TLS: u8 = 6;
-    pub(super) const STV_PROTECTED: u8 = 3;
-}
-
-use self::elf::{
+use crate::guest::elf::{
     DF_SYMBOLIC, DT_FLAGS, DT_JMPREL, DT_NEEDED, DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_SONAME,
     DT_STRTAB, DT_SYMBOLIC, DT_SYMTAB, R_64, R_GLOB_DAT, R_JUMP_SLOT, SHN_UNDEF, STB_GNU_UNIQUE,
     STB_LOCAL, STT_TLS, STV_PROTECTED,

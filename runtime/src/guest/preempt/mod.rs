@@ -138,7 +138,7 @@ impl Exported {
         }
         let names = found.into_iter().filter_map(|(name, meaning)| {
             let address = match core.names.find_own(&core.main, &name)? {
-                Definition::Function { id } => core.stubs.stub_address(id),
+                Definition::Function { id } => core.stubs.stub_address(id).0,
                 Definition::Address(address) => address,
                 Definition::Tls { .. } => return None,
             };

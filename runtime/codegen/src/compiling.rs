@@ -1,0 +1,186 @@
+//! One compile, from the question to the answer: callees are looked at and simplified, the body
+//! is copied and counts, passes run on the copy, and it is emitted.
+
+use uruk_base::Tier;
+
+use crate::candidates::Wanted;
+use crate::compile::{Compile, Compiled, Counters, Dependence, DependenceKind};
+use crate::copying::{Contents, Copying, Unit};
+use crate::error::CodegenError;
+use crate::facts;
+use crate::handles::FunctionRef;
+use crate::labels::{self, Labels};
+use crate::plan::ModulePlan;
+use crate::planning::Planning;
+use crate::probe;
+use crate::profile::Probes;
+use crate::query::Measure;
+use crate::reader::Reader;
+use crate::shape;
+use crate::source::Source;
+use crate::summary::SymbolId;
+
+impl Reader {
+    /// Compiles one function as `how` says.
+    ///
+    /// # Errors
+    /// An unreadable or invalid body, a construct that cannot be extracted, an
+    /// error reported by LLVM; that it was cancelled, after which the reader is as good as
+    /// before.
+    pub fn compile(
+        &mut self,
+        plan: &ModulePlan,
+        function: SymbolId,
+        how: &Compile,
+    ) -> Result<Compiled, CodegenError> {
+        self.watched(how, |reader| {
+            let (result, copied) = reader.try_compile(plan, function, how);
+            match result {
+                // The error may lie in what was copied along.
+                Err(cause) if copied && !cause.is_cancelled() => {
+                    let mut how = how.clone();
+                    how.alone = true;
+                    reader.try_compile(plan, function, &how).0
+                }
+                result => result,
+            }
+        })
+    }
+
+    /// The result, and whether callees were copied along.
+    fn try_compile(
+        &mut self,
+        plan: &ModulePlan,
+        function: SymbolId,
+        how: &Compile,
+    ) -> (Result<Compiled, CodegenError>, bool) {
+        let copies = how.tier > Tier::Baseline && !how.alone;
+        if copies {
+            facts::infer(self, plan, function, how);
+            self.stock(plan, Wanted::CalleesOf(function), how);
+            self.unpack(&how.offers);
+        }
+        let mut copied = copies;
+        let result = self.proceed(&plan.import(function).name).and_then(|()| {
+            let (unit, found) = self.copy(plan, function, how)?;
+            copied &= !unit.contents.candidates.is_empty() || !unit.contents.kept.is_empty();
+            self.finish(plan, function, how, unit, found)
+        });
+        (result, copied)
+    }
+
+    /// Copies one function, with what is planned for it, and has it count.
+    fn copy(
+        &self,
+        plan: &ModulePlan,
+        function: SymbolId,
+        how: &Compile,
+    ) -> Result<(Unit, Found), CodegenError> {
+        let source = Source { reader: self, plan };
+        let name = &*plan.import(function).name;
+        let planned = Planning::new(source, how).function(function)?;
+        let module = source.fresh(name);
+        let mut copying = Copying::new(source, how, name, &module);
+        let body = copying.function(planned)?;
+        let shape = shape::measure(body);
+        let countable = shape::is_countable(self, body);
+        let counts = countable && how.counters == Counters::Entry;
+        if counts {
+            shape.count(self.context(), &module, body, how.tier == Tier::Baseline);
+        }
+        let probes = match how.counters {
+            // SAFETY: the complete copy of a body that was verified, and found countable.
+            Counters::Full if countable => unsafe { probe::insert(self.context(), &module, body) },
+            _ => None,
+        };
+        copying.apply_profiles()?;
+        copying.drop_dead_arguments();
+        let contents = copying.finish()?;
+        let found = Found {
+            measure: shape.measure,
+            labels: self.labels(body),
+            counts,
+            probes,
+        };
+        Ok((Unit { module, contents }, found))
+    }
+
+    /// Where the labels of a complete copy go, before any pass has run.
+    fn labels(&self, body: FunctionRef<'_>) -> Labels {
+        match body.has(self.kinds().presplit_coroutine) {
+            // A coroutine's frame holds addresses of its parts.
+            true => Labels::Escape,
+            false => labels::of(body),
+        }
+    }
+
+    /// Has a copied function changed by the embedder, optimized and emitted.
+    fn finish(
+        &mut self,
+        plan: &ModulePlan,
+        function: SymbolId,
+        how: &Compile,
+        mut unit: Unit,
+        found: Found,
+    ) -> Result<Compiled, CodegenError> {
+        let name = &*plan.import(function).name;
+        if let Some(transform) = &how.transform {
+            self.transform(transform, &mut unit, name, how.tier)?;
+        }
+        let Measure {
+            instructions,
+            loops,
+            nested,
+            calls,
+        } = found.measure;
+        let unit_instructions = instructions + unit.contents.candidate_instructions;
+        self.context().gate().expect(unit_instructions);
+        let object = self.emit(&mut unit, name, how.tier)?;
+        let contents = unit.contents;
+        Ok(Compiled {
+            object,
+            instructions,
+            unit_instructions,
+            loops,
+            nested,
+            labels: found.labels,
+            calls,
+            counts: found.counts,
+            probes: found.probes,
+            guided: contents.guided_functions,
+            promoted: contents.promoted,
+            depends: depends(&contents, function),
+            refused: contents.refused,
+            taken: contents.taken,
+        })
+    }
+}
+
+/// What is found out about a function while it is copied.
+struct Found {
+    measure: Measure,
+    labels: Labels,
+    counts: bool,
+    probes: Option<Probes>,
+}
+
+fn depends(contents: &Contents, function: SymbolId) -> Vec<Dependence> {
+    let candidates = contents.candidates.iter().map(|(symbol, _)| *symbol);
+    let bodies = candidates
+        .chain(contents.inlined.iter().copied())
+        .map(|symbol| Dependence {
+            symbol,
+            kind: DependenceKind::Body,
+        });
+    let facts = contents.facts.iter().map(|&symbol| Dependence {
+        symbol,
+        kind: DependenceKind::Fact,
+    });
+    let mut all: Vec<Dependence> = bodies
+        .chain(facts)
+        .filter(|dependence| dependence.symbol != function)
+        .collect();
+    all.sort_unstable();
+    all.dedup_by_key(|dependence| dependence.symbol);
+    all
+}

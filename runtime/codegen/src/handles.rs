@@ -1,0 +1,421 @@
+//! Handles of what LLVM keeps in a module or a context, bound to its life.
+//!
+//! A handle with the life `'m` proves that whatever keeps what it names is borrowed, so neither
+//! disposed of nor changed by passes, for `'m`; and its type proves the kind, which LLVM-C does
+//! not check. So the questions here are safe. Handles are made where raw references come from
+//! LLVM (`unsafe fn of`), and are raw again ([`ValueRef::raw`] and the like) inside the `unsafe`
+//! blocks that call it.
+//!
+//! # Invariants
+//! - Passes, and emission, take the module for themselves (`&mut OwnedModule`): they erase what
+//!   handles name. Whoever erases a single value is `unsafe` and says which handles are left.
+//! - What is kept beside the module it is of (`table`, `library`, `foreign`) is kept raw, by
+//!   its owner alone, who gives out handles that borrow both.
+//!
+//! # Why
+//! Not inkwell's values: their life is that of a context, which outlives the modules read at
+//! it, and their constructors panic on kinds of values that inkwell does not know.
+
+use std::ffi::CString;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::slice::from_raw_parts;
+
+use inkwell::llvm_sys::core::{
+    LLVMAddAttributeAtIndex, LLVMAliasGetAliasee, LLVMBasicBlockAsValue, LLVMCreateEnumAttribute,
+    LLVMCreateStringAttribute, LLVMGetBasicBlockParent, LLVMGetBasicBlockTerminator,
+    LLVMGetCalledValue, LLVMGetEnumAttributeAtIndex, LLVMGetFirstBasicBlock,
+    LLVMGetFirstInstruction, LLVMGetFirstUse, LLVMGetGlobalParent, LLVMGetInitializer,
+    LLVMGetInstructionOpcode, LLVMGetInstructionParent, LLVMGetIntrinsicID, LLVMGetModuleContext,
+    LLVMGetNextBasicBlock, LLVMGetNextInstruction, LLVMGetNextUse, LLVMGetNumOperands,
+    LLVMGetOperand, LLVMGetStringAttributeAtIndex, LLVMGetStringAttributeValue, LLVMGetUser,
+    LLVMGetValueKind, LLVMGetValueName2, LLVMGlobalGetValueType, LLVMIsAFunction,
+    LLVMIsAGlobalVariable, LLVMIsAInstruction, LLVMIsDeclaration, LLVMIsGlobalConstant,
+    LLVMRemoveEnumAttributeAtIndex, LLVMRemoveStringAttributeAtIndex,
+};
+use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMTypeRef, LLVMUseRef, LLVMValueRef};
+use inkwell::llvm_sys::{LLVMAttributeFunctionIndex, LLVMOpcode, LLVMValueKind};
+
+/// A kind of handle over a raw reference, and what a raw reference must be to make one.
+macro_rules! handle {
+    ($(#[$doc:meta])* $name:ident($raw:ty): $duty:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(transparent)]
+        pub(crate) struct $name<'m> {
+            raw: $raw,
+            life: PhantomData<&'m ()>,
+        }
+
+        impl $name<'_> {
+            /// # Safety
+            #[doc = $duty]
+            pub(crate) unsafe fn of(raw: $raw) -> Self {
+                debug_assert!(!raw.is_null());
+                let life = PhantomData;
+                $name { raw, life }
+            }
+
+            /// For calls of LLVM.
+            pub(crate) fn raw(self) -> $raw {
+                self.raw
+            }
+        }
+    };
+}
+
+handle! {
+    /// Any value: of a module, or a constant of its context.
+    ValueRef(LLVMValueRef): "A value that lives for the handle's life."
+}
+handle! {
+    /// A function, defined or declared.
+    FunctionRef(LLVMValueRef): "A function that lives for the handle's life."
+}
+handle! {
+    /// A variable, defined or declared.
+    VariableRef(LLVMValueRef): "A global variable that lives for the handle's life."
+}
+handle! {
+    /// An instruction.
+    InstructionRef(LLVMValueRef): "An instruction that lives for the handle's life."
+}
+handle! {
+    /// A block of a function.
+    BlockRef(LLVMBasicBlockRef): "A block that lives for the handle's life."
+}
+handle! {
+    /// A type; of the context, which outlives all modules.
+    TypeRef(LLVMTypeRef): "A type of a context that lives for the handle's life."
+}
+
+/// What is a value besides.
+macro_rules! is_value {
+    ($name:ident) => {
+        impl<'m> Deref for $name<'m> {
+            type Target = ValueRef<'m>;
+
+            fn deref(&self) -> &ValueRef<'m> {
+                // SAFETY: both are the same raw reference and nothing else.
+                unsafe { &*std::ptr::from_ref(self).cast::<ValueRef<'m>>() }
+            }
+        }
+    };
+}
+
+is_value!(FunctionRef);
+is_value!(VariableRef);
+is_value!(InstructionRef);
+
+impl<'m> ValueRef<'m> {
+    /// A value that may not be there.
+    ///
+    /// # Safety
+    /// Null, or as [`ValueRef::of`].
+    pub(crate) unsafe fn from_raw(raw: LLVMValueRef) -> Option<ValueRef<'m>> {
+        // SAFETY: by the caller's promise.
+        (!raw.is_null()).then(|| unsafe { ValueRef::of(raw) })
+    }
+
+    /// What it is; LLVM-C shows constant kinds it has no name for as instructions.
+    pub(crate) fn kind(self) -> LLVMValueKind {
+        // SAFETY: a live value.
+        unsafe { LLVMGetValueKind(self.raw) }
+    }
+
+    /// Its name; the escape byte that suppresses mangling is dropped.
+    pub(crate) fn name(self) -> String {
+        let mut length = 0;
+        // SAFETY: a live value; LLVM returns pointer and length of its name.
+        let bytes = unsafe {
+            let start = LLVMGetValueName2(self.raw, &mut length);
+            from_raw_parts(start.cast::<u8>(), length)
+        };
+        let bytes = bytes.strip_prefix(b"\x01").unwrap_or(bytes);
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+
+    pub(crate) fn as_function(self) -> Option<FunctionRef<'m>> {
+        // SAFETY: a live value, which lives on as what it is found to be; here and below.
+        unsafe { (!LLVMIsAFunction(self.raw).is_null()).then(|| FunctionRef::of(self.raw)) }
+    }
+
+    pub(crate) fn as_variable(self) -> Option<VariableRef<'m>> {
+        // SAFETY: see above.
+        unsafe { (!LLVMIsAGlobalVariable(self.raw).is_null()).then(|| VariableRef::of(self.raw)) }
+    }
+
+    pub(crate) fn as_instruction(self) -> Option<InstructionRef<'m>> {
+        // SAFETY: see above.
+        unsafe { (!LLVMIsAInstruction(self.raw).is_null()).then(|| InstructionRef::of(self.raw)) }
+    }
+
+    /// What it is an alias of.
+    pub(crate) fn aliasee(self) -> Option<ValueRef<'m>> {
+        let is_alias = self.kind() == LLVMValueKind::LLVMGlobalAliasValueKind;
+        // SAFETY: a live alias, whose aliasee lives as it does.
+        is_alias.then(|| unsafe { ValueRef::of(LLVMAliasGetAliasee(self.raw)) })
+    }
+
+    /// True if it is a function, a variable, an alias or an ifunc.
+    pub(crate) fn is_global(self) -> bool {
+        matches!(
+            self.kind(),
+            LLVMValueKind::LLVMFunctionValueKind
+                | LLVMValueKind::LLVMGlobalVariableValueKind
+                | LLVMValueKind::LLVMGlobalAliasValueKind
+                | LLVMValueKind::LLVMGlobalIFuncValueKind
+        )
+    }
+
+    /// The type of what a global stands for.
+    pub(crate) fn content_type(self) -> Option<TypeRef<'m>> {
+        // SAFETY: a live global has such a type.
+        (self.is_global()).then(|| unsafe { TypeRef::of(LLVMGlobalGetValueType(self.raw)) })
+    }
+
+    /// True for constants that are made of others.
+    pub(crate) fn is_composite(self) -> bool {
+        matches!(
+            self.kind(),
+            LLVMValueKind::LLVMConstantExprValueKind
+                | LLVMValueKind::LLVMConstantArrayValueKind
+                | LLVMValueKind::LLVMConstantStructValueKind
+                | LLVMValueKind::LLVMConstantVectorValueKind
+        )
+    }
+
+    /// What a constant is made of; nothing, if it is not made of others.
+    pub(crate) fn parts(self) -> impl ExactSizeIterator<Item = ValueRef<'m>> {
+        let count = match self.is_composite() {
+            // SAFETY: a constant with operands.
+            true => unsafe { LLVMGetNumOperands(self.raw) }.max(0) as u32,
+            false => 0,
+        };
+        // SAFETY: the index is below the count; operands of constants are constants.
+        (0..count).map(move |index| unsafe { ValueRef::of(LLVMGetOperand(self.raw, index)) })
+    }
+
+    /// Who uses it, once for each use.
+    pub(crate) fn users(self) -> impl Iterator<Item = ValueRef<'m>> {
+        // SAFETY: walks the use list of a live value to its null end.
+        let mut item: LLVMUseRef = unsafe { LLVMGetFirstUse(self.raw) };
+        std::iter::from_fn(move || {
+            if item.is_null() {
+                return None;
+            }
+            // SAFETY: an item of the list; users of a live value are live.
+            unsafe {
+                let user = ValueRef::of(LLVMGetUser(item));
+                item = LLVMGetNextUse(item);
+                Some(user)
+            }
+        })
+    }
+}
+
+impl<'m> FunctionRef<'m> {
+    /// True for one without a body; a body that was not read yet is one.
+    pub(crate) fn is_declaration(self) -> bool {
+        // SAFETY: a live function, here and below.
+        unsafe { LLVMIsDeclaration(self.raw) != 0 }
+    }
+
+    /// True for LLVM's own.
+    pub(crate) fn is_intrinsic(self) -> bool {
+        self.intrinsic() != 0
+    }
+
+    /// Its number among LLVM's own; 0 if it is none of them.
+    pub(crate) fn intrinsic(self) -> u32 {
+        // SAFETY: see above.
+        unsafe { LLVMGetIntrinsicID(self.raw) }
+    }
+
+    /// Its blocks, of a body that was read.
+    pub(crate) fn blocks(self) -> impl Iterator<Item = BlockRef<'m>> {
+        // SAFETY: walks the blocks of a live function to the null end.
+        let mut next = unsafe { LLVMGetFirstBasicBlock(self.raw) };
+        std::iter::from_fn(move || {
+            if next.is_null() {
+                return None;
+            }
+            // SAFETY: a block of a live function.
+            unsafe {
+                let block = BlockRef::of(next);
+                next = LLVMGetNextBasicBlock(next);
+                Some(block)
+            }
+        })
+    }
+
+    /// Its instructions, block by block.
+    pub(crate) fn instructions(self) -> impl Iterator<Item = InstructionRef<'m>> {
+        self.blocks().flat_map(BlockRef::instructions)
+    }
+
+    /// True if it has the enum attribute `kind`.
+    pub(crate) fn has(self, kind: u32) -> bool {
+        // SAFETY: a live function.
+        let attribute =
+            unsafe { LLVMGetEnumAttributeAtIndex(self.raw, LLVMAttributeFunctionIndex, kind) };
+        !attribute.is_null()
+    }
+
+    /// Gives it the attribute `kind`, one that has no value.
+    pub(crate) fn add(self, kind: u32) {
+        // SAFETY: a live function, of a module, and an attribute of its context.
+        unsafe {
+            let context = LLVMGetModuleContext(LLVMGetGlobalParent(self.raw));
+            let attribute = LLVMCreateEnumAttribute(context, kind, 0);
+            LLVMAddAttributeAtIndex(self.raw, LLVMAttributeFunctionIndex, attribute);
+        }
+    }
+
+    /// Takes the attribute `kind` away, if it has it.
+    pub(crate) fn remove(self, kind: u32) {
+        // SAFETY: a live function; an attribute that is not there is no matter.
+        unsafe { LLVMRemoveEnumAttributeAtIndex(self.raw, LLVMAttributeFunctionIndex, kind) };
+    }
+
+    /// Gives it a string attribute; one of the same key is replaced.
+    pub(crate) fn set_text(self, key: &str, value: &str) {
+        // SAFETY: a live function, of a module, and its context; pointers and lengths describe
+        // the strings.
+        unsafe {
+            let attribute = LLVMCreateStringAttribute(
+                LLVMGetModuleContext(LLVMGetGlobalParent(self.raw)),
+                key.as_ptr().cast(),
+                key.len() as u32,
+                value.as_ptr().cast(),
+                value.len() as u32,
+            );
+            LLVMAddAttributeAtIndex(self.raw, LLVMAttributeFunctionIndex, attribute);
+        }
+    }
+
+    /// The value of a string attribute; empty if there is none.
+    pub(crate) fn text(self, key: &str) -> String {
+        // SAFETY: a live function; LLVM returns pointer and length of what it keeps.
+        unsafe {
+            let attribute = LLVMGetStringAttributeAtIndex(
+                self.raw,
+                LLVMAttributeFunctionIndex,
+                key.as_ptr().cast(),
+                key.len() as u32,
+            );
+            if attribute.is_null() {
+                return String::new();
+            }
+            let mut length = 0;
+            let start = LLVMGetStringAttributeValue(attribute, &mut length);
+            let bytes = from_raw_parts(start.cast::<u8>(), length as usize);
+            String::from_utf8_lossy(bytes).into_owned()
+        }
+    }
+
+    /// Takes a string attribute away, if it has it.
+    pub(crate) fn remove_text(self, key: &str) {
+        // SAFETY: a live function; pointer and length describe the key. One that is not there
+        // is no matter.
+        unsafe {
+            LLVMRemoveStringAttributeAtIndex(
+                self.raw,
+                LLVMAttributeFunctionIndex,
+                key.as_ptr().cast(),
+                key.len() as u32,
+            );
+        }
+    }
+}
+
+impl<'m> VariableRef<'m> {
+    /// Its value at start; `None` for a declaration.
+    pub(crate) fn initializer(self) -> Option<ValueRef<'m>> {
+        // SAFETY: a live variable, whose initializer lives as it does.
+        unsafe { ValueRef::from_raw(LLVMGetInitializer(self.raw)) }
+    }
+
+    /// True if nothing may write to it.
+    pub(crate) fn is_constant(self) -> bool {
+        // SAFETY: a live variable.
+        unsafe { LLVMIsGlobalConstant(self.raw) != 0 }
+    }
+}
+
+impl<'m> BlockRef<'m> {
+    /// The block as a value: what branches and labels mention.
+    pub(crate) fn value(self) -> ValueRef<'m> {
+        // SAFETY: a live block.
+        unsafe { ValueRef::of(LLVMBasicBlockAsValue(self.raw)) }
+    }
+
+    /// Its instructions.
+    pub(crate) fn instructions(self) -> impl Iterator<Item = InstructionRef<'m>> {
+        // SAFETY: walks the instructions of a live block to the null end.
+        let mut next = unsafe { LLVMGetFirstInstruction(self.raw) };
+        std::iter::from_fn(move || {
+            if next.is_null() {
+                return None;
+            }
+            // SAFETY: an instruction of a live block.
+            unsafe {
+                let instruction = InstructionRef::of(next);
+                next = LLVMGetNextInstruction(next);
+                Some(instruction)
+            }
+        })
+    }
+
+    /// What it ends with; `None` in a body that was not verified and lacks it.
+    pub(crate) fn terminator(self) -> Option<InstructionRef<'m>> {
+        // SAFETY: a live block, whose instructions are live.
+        unsafe {
+            let end = LLVMGetBasicBlockTerminator(self.raw);
+            (!end.is_null()).then(|| InstructionRef::of(end))
+        }
+    }
+}
+
+impl<'m> InstructionRef<'m> {
+    pub(crate) fn opcode(self) -> LLVMOpcode {
+        // SAFETY: a live instruction, here and below.
+        unsafe { LLVMGetInstructionOpcode(self.raw) }
+    }
+
+    /// What it calls, if it is a call.
+    pub(crate) fn callee(self) -> Option<ValueRef<'m>> {
+        // SAFETY: a call has a callee.
+        is_call(self.opcode()).then(|| unsafe { ValueRef::of(LLVMGetCalledValue(self.raw)) })
+    }
+
+    /// Its operands; a few kinds of instructions have empty ones.
+    pub(crate) fn operands(self) -> impl ExactSizeIterator<Item = Option<ValueRef<'m>>> {
+        // SAFETY: see above.
+        let count = unsafe { LLVMGetNumOperands(self.raw) }.max(0) as u32;
+        // SAFETY: the index is below the count; operands of a live instruction are live.
+        (0..count).map(move |index| unsafe { ValueRef::from_raw(LLVMGetOperand(self.raw, index)) })
+    }
+
+    /// The function it is in, if it is in one.
+    pub(crate) fn function(self) -> Option<FunctionRef<'m>> {
+        // SAFETY: see above; an instruction's block and function live as it does.
+        unsafe {
+            let block = LLVMGetInstructionParent(self.raw);
+            (!block.is_null()).then(|| FunctionRef::of(LLVMGetBasicBlockParent(block)))
+        }
+    }
+}
+
+/// True for instructions that have a callee.
+pub(crate) fn is_call(opcode: LLVMOpcode) -> bool {
+    matches!(
+        opcode,
+        LLVMOpcode::LLVMCall | LLVMOpcode::LLVMInvoke | LLVMOpcode::LLVMCallBr
+    )
+}
+
+/// A name for LLVM, which ends names at the first zero byte.
+pub(crate) fn c_name(name: &str) -> CString {
+    CString::new(name.replace('\0', "?")).unwrap_or_default()
+}

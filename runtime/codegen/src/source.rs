@@ -1,0 +1,142 @@
+//! What copying begins from: a module as its reader has it, with what its names mean.
+
+use inkwell::llvm_sys::core::LLVMGetEnumAttributeKindForName;
+
+use crate::context::OwnedModule;
+use crate::handles::{FunctionRef, ValueRef};
+use crate::plan::ModulePlan;
+use crate::reader::Reader;
+use crate::summary::{Kind, Linkage, Placement, SymbolId, SymbolInfo};
+
+/// Attributes of a declaration that change how it is called. The others only help
+/// optimizers, and each costs a microsecond to copy.
+pub(crate) const OF_CALLS: [&str; 18] = [
+    "alignstack",
+    "byref",
+    "byval",
+    "convergent",
+    "inalloca",
+    "inreg",
+    "naked",
+    "nest",
+    "nobuiltin",
+    "noreturn",
+    "preallocated",
+    "returns_twice",
+    "signext",
+    "sret",
+    "swiftasync",
+    "swifterror",
+    "swiftself",
+    "zeroext",
+];
+
+/// Kind numbers of the attributes extraction looks at; fixed for the process.
+pub(crate) struct AttributeKinds {
+    pub(crate) always_inline: u32,
+    pub(crate) presplit_coroutine: u32,
+    pub(crate) naked: u32,
+    pub(crate) noinline: u32,
+    pub(crate) optnone: u32,
+    /// A stack protector whatever the frame holds.
+    pub(crate) protect_all: u32,
+    pub(crate) returns_twice: u32,
+    pub(crate) nonlazybind: u32,
+    /// What a caller must know of a callee: how values are passed, and that a call may
+    /// return twice.
+    pub(crate) of_calls: Vec<u32>,
+}
+
+impl AttributeKinds {
+    pub(crate) fn new() -> AttributeKinds {
+        let kind = |name: &str| {
+            // SAFETY: pointer and length describe `name`.
+            unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) }
+        };
+        AttributeKinds {
+            always_inline: kind("alwaysinline"),
+            presplit_coroutine: kind("presplitcoroutine"),
+            naked: kind("naked"),
+            noinline: kind("noinline"),
+            optnone: kind("optnone"),
+            protect_all: kind("sspreq"),
+            returns_twice: kind("returns_twice"),
+            nonlazybind: kind("nonlazybind"),
+            of_calls: OF_CALLS.iter().map(|name| kind(name)).collect(),
+        }
+    }
+}
+
+/// A module and its plan. Only ever read.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'r> {
+    pub(crate) reader: &'r Reader,
+    pub(crate) plan: &'r ModulePlan,
+}
+
+impl<'r> Source<'r> {
+    /// The global of that number.
+    pub(crate) fn value(self, id: SymbolId) -> ValueRef<'r> {
+        self.reader.table().value(id)
+    }
+
+    /// The number of a global of the module.
+    pub(crate) fn id(self, value: ValueRef<'_>) -> Option<SymbolId> {
+        self.reader.table().id(value)
+    }
+
+    /// What the module says of a symbol.
+    pub(crate) fn info(self, id: SymbolId) -> &'r SymbolInfo {
+        &self.reader.summary().symbols[id.index()]
+    }
+
+    /// An empty module for the target, to copy into.
+    pub(crate) fn fresh(self, name: &str) -> OwnedModule {
+        let module = OwnedModule::empty(self.reader.context(), name);
+        self.reader.prepare(&module);
+        module.set_flag(self.reader.context(), "RtLibUseGOT", 1);
+        module
+    }
+
+    /// True for an `alwaysinline` function whose body this module has.
+    pub(crate) fn is_inline_body(self, function: ValueRef<'_>) -> bool {
+        let copied = |id: SymbolId| self.info(id).always_inline && !self.plan.import(id).replaced;
+        self.id(function).is_some_and(copied)
+            && (function.as_function()).is_some_and(|function| !function.is_declaration())
+    }
+
+    /// The symbol a direct callee names, looking through aliases whose definition is
+    /// the bound one.
+    pub(crate) fn resolve(self, callee: ValueRef<'_>) -> Option<SymbolId> {
+        let mut id = self.id(callee)?;
+        for _ in 0..64 {
+            match self.info(id).kind {
+                Kind::Alias {
+                    base: Some(base),
+                    exact: true,
+                } if self.plan.import(id).defined => id = base,
+                _ => return Some(id),
+            }
+        }
+        None
+    }
+
+    /// The function a direct call of `callee` reaches, if its body may be copied.
+    pub(crate) fn candidate(self, callee: ValueRef<'_>) -> Option<FunctionRef<'r>> {
+        let id = self.resolve(callee)?;
+        let info = self.info(id);
+        let copyable = info.kind == Kind::Function
+            && info.placement == Placement::Own
+            && !info.always_inline
+            && !self.plan.import(id).replaced
+            && (self.plan.import(id).defined || info.linkage == Linkage::Available);
+        let old = self.reader.table().function(id).filter(|_| copyable)?;
+        let kinds = self.reader.kinds();
+        let inlinable = (!old.has(kinds.noinline) || old.has(kinds.optnone))
+            && (!old.has(kinds.optnone) || !old.has(kinds.protect_all))
+            && !old.has(kinds.naked)
+            && !old.has(kinds.returns_twice)
+            && !old.has(kinds.presplit_coroutine);
+        inlinable.then_some(old)
+    }
+}

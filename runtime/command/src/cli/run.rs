@@ -1,0 +1,146 @@
+//! `uruk run`: from the command line to the program, whose end is that of the command.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use uruk::{
+    EXIT_FAILURE, Error, HeapConfig, Jit, JitBuilder, Mode, PolicyConfig, Program, ProgramOptions,
+    ReclaimConfig, StatsFormat, ToolSettings, Untrusted, needs_low_addresses,
+};
+
+use super::{ContractChoice, Run, StatsChoice, USAGE, fail, init_tracing, print_config, set, tip};
+
+pub(super) fn run_program(run: Run) -> i32 {
+    let mut policy = PolicyConfig::default();
+    let mut reclaim = ReclaimConfig::default();
+    for setting in &run.set {
+        if let Err(message) = set(&mut policy, &mut reclaim, setting) {
+            eprintln!(
+                "uruk: --set: {message}\n  tip: `uruk run --print-config` lists the settings"
+            );
+            return USAGE;
+        }
+    }
+    if run.print_config {
+        let builder = Jit::builder().policy(policy);
+        let builder = match run.jobs {
+            Some(jobs) => builder.jobs(jobs as usize),
+            None => builder,
+        };
+        print_config(&builder.effective_policy(), &reclaim);
+        return 0;
+    }
+    init_tracing(run.verbose);
+    if !can_write(&run) {
+        return EXIT_FAILURE;
+    }
+    for file in run.watch.iter().filter(|file| !file.exists()) {
+        eprintln!("uruk: --watch: {} does not exist yet", file.display());
+    }
+    let (shared, files) = run.libraries();
+    crate::memory::spare();
+    let builder = builder(&run, &files, policy, reclaim);
+    match load(&run, &shared, &files, &builder) {
+        // SAFETY: running the program is what the caller of the command asked for;
+        // it may do whatever a native one may.
+        Ok(program) => unsafe { program.run(&run.args) },
+        Err(error) => {
+            let status = fail(&error);
+            if let Some(tip) = tip(&error, &files) {
+                eprintln!("  tip: {tip}");
+            }
+            status
+        }
+    }
+}
+
+/// Whether what is to be written at the end can be. Said now, not when the run that it is about
+/// is over.
+fn can_write(run: &Run) -> bool {
+    for file in run.trace.iter().chain(&run.report).chain(&run.record) {
+        let opened = File::options().append(true).create(true).open(file);
+        if let Err(error) = opened {
+            eprintln!("uruk: {} cannot be written: {error}", file.display());
+            return false;
+        }
+    }
+    true
+}
+
+/// The session that the command line describes.
+fn builder(
+    run: &Run,
+    files: &[PathBuf],
+    policy: PolicyConfig,
+    reclaim: ReclaimConfig,
+) -> JitBuilder {
+    let mut tools = ToolSettings::default();
+    tools.perf_map = run.perf_map;
+    tools.jitdump = run.jitdump.clone();
+    tools.gdb = run.gdb;
+    let mut heap = HeapConfig::default();
+    heap.freed = run.freed.into();
+    let mut inputs = files.iter().chain(&run.watch);
+    let low = run.low_addresses || inputs.any(|file| needs_low_addresses(file));
+    let mut builder = Jit::builder()
+        .heap(heap)
+        .low_addresses(low)
+        .tiers(run.tiers.into())
+        .sampling(run.sampling.into())
+        .policy(policy)
+        .reclaim(reclaim)
+        .tools(tools)
+        .modules_apart(run.modules_apart)
+        .contract(run.fp_contract == ContractChoice::Fast);
+    if let Some(jobs) = run.jobs {
+        builder = builder.jobs(jobs as usize);
+    }
+    if run.untrusted {
+        builder = builder.untrusted(Untrusted::default());
+    }
+    builder
+}
+
+/// Loads the program; once more, with room for its static data, if it wants that.
+fn load(
+    run: &Run,
+    shared: &[String],
+    files: &[PathBuf],
+    builder: &JitBuilder,
+) -> Result<Program, Error> {
+    let options = ProgramOptions {
+        mode: if run.eager { Mode::Eager } else { Mode::Lazy },
+        entry: run.entry.clone(),
+        stats: run.stats.map(|choice| match choice {
+            StatsChoice::Table => StatsFormat::Table,
+            StatsChoice::Json => StatsFormat::Json,
+        }),
+        trace: run.trace.clone(),
+        report: run.report.clone(),
+        dump_asm: run.dump_asm.clone(),
+        preempt_libraries: !run.no_preempt,
+    };
+    let attempt = |builder: JitBuilder| {
+        let jit = builder.build()?;
+        if let Some(file) = &run.record {
+            let recorded = File::create(file).and_then(|out| jit.record_policy(out));
+            if let Err(error) = recorded {
+                eprintln!("uruk: --record: {error}");
+            }
+        }
+        for library in shared {
+            jit.add_library(library)?;
+        }
+        Program::load(&jit, files, options.clone()).map(|program| (jit, program))
+    };
+    let loaded = attempt(builder.clone()).or_else(|error| match error.wants_static_data() {
+        // Nothing has run. Not at once, because more room for data is less for code.
+        Some(bytes) => attempt(builder.clone().static_data(bytes)),
+        None => Err(error),
+    });
+    let (jit, program) = loaded?;
+    if !run.watch.is_empty() {
+        jit.watch(&run.watch)?;
+    }
+    Ok(program)
+}
