@@ -30,6 +30,7 @@ use crate::tiers::jobs::{Job, Jobs};
 use crate::tiers::warmth::Turn;
 use crate::tiers::{Control, clock, nanos, process_time};
 use crate::told::event::Event;
+use crate::units::UnitBody;
 use crate::version::calls;
 use crate::version::{Made, Request};
 
@@ -344,6 +345,10 @@ impl Core {
 
     /// The text of a panic in the compile.
     fn do_job(self: &Arc<Self>, job: Job) -> Option<String> {
+        if let Some(unit) = self.unit_of(job.request.function) {
+            self.hand_over(job, unit);
+            return None;
+        }
         let Job {
             request, queued, ..
         } = job;
@@ -364,7 +369,29 @@ impl Core {
             Ok(Step::Now(request)) => (request, self.make(request, Some(queued), &cancel)),
             Err(cause) => (request, Err(cause)),
         };
-        let interrupted = self.tiers.jobs().ended(&cancel);
+        self.end_job(job, request, result, before)
+    }
+
+    /// A job of which a unit makes the code; on a thread for code of embedders.
+    pub(crate) fn do_job_of_unit(self: &Arc<Self>, job: Job, unit: &UnitBody) {
+        let before = thread_time();
+        let (request, queued) = (job.request, job.queued);
+        let result = self.make_better(request, unit, Some(queued), &job.cancel);
+        if let Err(cause) = &result {
+            self.report_unit(request.function, cause);
+        }
+        self.end_job(job, request, result, before);
+    }
+
+    /// The end of a job, that was begun at `before` by this thread's clock; the text of a panic.
+    fn end_job(
+        self: &Arc<Self>,
+        job: Job,
+        request: Request,
+        result: Result<Made, Error>,
+        before: Duration,
+    ) -> Option<String> {
+        let interrupted = self.tiers.jobs().ended(&job.cancel);
         if interrupted && matches!(&result, Err(cause) if cause.is_cancelled()) {
             self.put_again(request, job);
             return None;
@@ -463,7 +490,8 @@ impl Core {
                 self.retire_version(id, reverted.retired);
                 let restored = reverted.restored;
                 let tier = self.tier_of(id, restored).unwrap_or(Tier::Baseline);
-                let counts = tier == Tier::Baseline && self.tiers.is_auto();
+                let of_ir = self.function(id).is_some();
+                let counts = tier == Tier::Baseline && self.tiers.is_auto() && of_ir;
                 let mut control = self.tiers.control();
                 control.watch(id, counts, self.tiers.counts.now(id));
                 let controller = &mut control.controller;

@@ -130,7 +130,7 @@ impl Jobs {
 /// The tokens of all versions under way, also of first calls. Those of threads that LLVM
 /// took down stay: some words each.
 #[derive(Default)]
-pub(crate) struct UnderWay(Mutex<Vec<(VersionId, Cancellation)>>);
+pub(crate) struct UnderWay(Mutex<Vec<(FunctionId, VersionId, Cancellation)>>);
 
 /// A version is under way as long as this lives.
 pub(crate) struct Entered<'a> {
@@ -140,18 +140,19 @@ pub(crate) struct Entered<'a> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        self.list.lock().retain(|one| one.0 != self.version);
+        self.list.lock().retain(|one| one.1 != self.version);
     }
 }
 
 impl UnderWay {
-    fn lock(&self) -> MutexGuard<'_, Vec<(VersionId, Cancellation)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(FunctionId, VersionId, Cancellation)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A compile of `version` begins, which ends early with `cancel`.
-    pub(crate) fn enter(&self, version: VersionId, cancel: &Cancellation) -> Entered<'_> {
-        self.lock().push((version, cancel.clone()));
+    /// A version begins to be made, which ends early with `cancel`.
+    pub(crate) fn enter(&self, request: &Request, cancel: &Cancellation) -> Entered<'_> {
+        let (function, version) = (request.function, request.version);
+        self.lock().push((function, version, cancel.clone()));
         Entered {
             list: self,
             version,
@@ -163,16 +164,21 @@ impl UnderWay {
         if versions.is_empty() {
             return;
         }
-        for (version, cancel) in &*self.lock() {
+        for (_, version, cancel) in &*self.lock() {
             if versions.contains(version) {
                 cancel.cancel();
             }
         }
     }
 
-    /// In the child of a fork: nobody compiles anything.
-    pub(crate) fn after_fork_child(&self) {
-        self.lock().clear();
+    /// In the child of a fork: nobody compiles anything. What units were asked for, whose code
+    /// runs without a pass: nobody will make it.
+    #[must_use]
+    pub(crate) fn after_fork_child(&self) -> Vec<(FunctionId, VersionId)> {
+        let lost = std::mem::take(&mut *self.lock());
+        lost.into_iter()
+            .map(|(function, version, _)| (function, version))
+            .collect()
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) mod background;
 pub(crate) mod counts;
 mod diary;
 pub(crate) mod guided;
-mod jobs;
+pub(crate) mod jobs;
 pub(crate) mod sampling;
 mod warmth;
 
@@ -421,7 +421,9 @@ impl TierState {
     /// In the child of a fork: no thread of ours is left, nothing under way will end.
     pub(crate) fn after_fork_child(&self) {
         *self.jobs() = Jobs::default();
-        self.under_way.after_fork_child();
+        for (function, version) in self.under_way.after_fork_child() {
+            self.versions.of(function).cancel(version);
+        }
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.asleep_until.store(u64::MAX, Ordering::Relaxed);
         self.control().controller.abandon();
