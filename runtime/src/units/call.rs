@@ -94,7 +94,9 @@ impl Core {
         // Another thread may be here for the same function: it stays there until one has
         // published it.
         let code = linked().get(&id).cloned();
-        let range = code.as_ref().map_or(entry..entry, |code| code.range.clone());
+        let range = code
+            .as_ref()
+            .map_or(entry..entry, |code| code.range.clone());
         let made = made(version, &range, started.elapsed());
         self.file_unit(id, &made, range.clone());
         let is_ours = code.is_some();

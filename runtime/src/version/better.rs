@@ -160,6 +160,7 @@ impl Asked {
 
     /// Has the version jump to an address.
     pub(crate) fn jump(&self, address: u64, kept: Kept) -> Result<(), Error> {
+        let _pass = gate::enter();
         // `jmp [rip]`, and the address behind it.
         let mut bytes = vec![0xff, 0x25, 0, 0, 0, 0];
         bytes.extend(address.to_le_bytes());
@@ -288,7 +289,10 @@ impl Core {
         let object = changed.as_deref().unwrap_or(bytes);
         let mut graph = Graph::new(vec![Object::parse(name, object)?])?;
         self.layers.link(name, &mut graph)?;
-        if !graph.places().any(|p| p.definition.name == own && is_function(&p)) {
+        if !graph
+            .places()
+            .any(|p| p.definition.name == own && is_function(&p))
+        {
             return Err(lacks(own));
         }
         graph.preempt(|definition| {
@@ -316,7 +320,9 @@ impl Core {
         let placed = laid.place(drafts.placement(None))?;
         let extents = extents(&placed);
         let body = extents.iter().find(|(name, _)| &**name == own);
-        let body = body.map(|(_, body)| body.clone()).ok_or_else(|| lacks(own))?;
+        let body = body
+            .map(|(_, body)| body.clone())
+            .ok_or_else(|| lacks(own))?;
         let (stub, slot) = (
             self.stubs.stub_address(asked.request.function),
             self.stubs.slot_address(asked.request.function),
