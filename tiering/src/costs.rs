@@ -160,8 +160,11 @@ impl Costs {
         dot(&self.0[tier.index()].learned, &features(facts))
     }
 
+    /// A compile took so long; zero if it was no compile of ours, of which nothing is learned.
     pub(crate) fn learn(&mut self, tier: Tier, facts: &Facts, took: Nanos) {
-        self.0[tier.index()].learn(facts, took.as_f64());
+        if took > Nanos::ZERO {
+            self.0[tier.index()].learn(facts, took.as_f64());
+        }
     }
 
     /// What a function of typical size takes, over what it was thought to.

@@ -143,7 +143,7 @@ impl Improvement {
     }
 
     /// The function, as its unit knows it.
-    pub fn symbol(&self) -> Symbol {
+    pub fn function(&self) -> Symbol {
         self.asked().unit.own
     }
 

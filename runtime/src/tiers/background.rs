@@ -23,27 +23,17 @@ use crate::core::Core;
 use crate::fork::panics;
 use crate::fork::{self, gate};
 use crate::load::room::REST;
-#[cfg(doc)]
-use crate::tiers::Tiers;
 use crate::tiers::guided::Step;
 use crate::tiers::jobs::{Job, Jobs};
 use crate::tiers::warmth::Turn;
 use crate::tiers::{Control, clock, nanos, process_time};
 use crate::told::event::Event;
-use crate::units::UnitBody;
 use crate::version::calls;
 use crate::version::{Made, Request};
 
 /// Niceness of background workers: the program, and first calls, go before them; beside
 /// a thread of the program on the same processor they still get a quarter of it.
 const NICENESS: i32 = 5;
-
-/// Functions that change their tier before a first call, where they are churned.
-const CHURNED_EACH: usize = 4;
-
-/// Functions with code from which on only one does: a program of a thousand functions
-/// is to end within seconds, too.
-const CHURNED_GENTLY: usize = 64;
 
 /// How long the controller does nothing after it panicked.
 const AFTER_PANIC: Duration = Duration::from_millis(100);
@@ -247,22 +237,6 @@ impl Core {
         Ok(())
     }
 
-    /// Moves the next functions in turn to another tier, under [`Tiers::Churn`].
-    pub(crate) fn churn(self: &Arc<Self>) -> Result<(), Error> {
-        let gently = self.tiers.churned_functions() >= CHURNED_GENTLY;
-        for _ in 0..if gently { 1 } else { CHURNED_EACH } {
-            let Some((id, tier)) = self.tiers.next_churned() else {
-                break;
-            };
-            match self.compile_at(id, self.tiers.versions.ids.next(), tier) {
-                // Another worker has its turn at the same function.
-                Ok(()) | Err(Error::Version { .. }) => {}
-                Err(cause) => return Err(cause),
-            }
-        }
-        Ok(())
-    }
-
     /// Has a first worker ready before there is a job: a program that runs for longer than
     /// the first interval between looks will have one, and its hot function need not wait
     /// for a thread to start, nor for LLVM's first compile at tier 2 if there are loops.
@@ -369,27 +343,17 @@ impl Core {
             Ok(Step::Now(request)) => (request, self.make(request, Some(queued), &cancel)),
             Err(cause) => (request, Err(cause)),
         };
-        self.end_job(job, request, result, before)
+        let spent = thread_time().saturating_sub(before);
+        self.end_job(job, request, result, spent)
     }
 
-    /// A job of which a unit makes the code; on a thread for code of embedders.
-    pub(crate) fn do_job_of_unit(self: &Arc<Self>, job: Job, unit: &UnitBody) {
-        let before = thread_time();
-        let (request, queued) = (job.request, job.queued);
-        let result = self.make_better(request, unit, Some(queued), &job.cancel);
-        if let Err(cause) = &result {
-            self.report_unit(request.function, cause);
-        }
-        self.end_job(job, request, result, before);
-    }
-
-    /// The end of a job, that was begun at `before` by this thread's clock; the text of a panic.
-    fn end_job(
+    /// The end of a job that took so much processor time; the text of a panic.
+    pub(crate) fn end_job(
         self: &Arc<Self>,
         job: Job,
         request: Request,
         result: Result<Made, Error>,
-        before: Duration,
+        spent: Duration,
     ) -> Option<String> {
         let interrupted = self.tiers.jobs().ended(&job.cancel);
         if interrupted && matches!(&result, Err(cause) if cause.is_cancelled()) {
@@ -399,7 +363,6 @@ impl Core {
         let panic = result.as_ref().err().and_then(Error::panic);
         let panic = panic.map(str::to_owned);
         let decided = self.tiers.profiles.decided(request.version);
-        let spent = thread_time().saturating_sub(before);
         let compile = nanos(spent + decided.spent);
         let (outcome, runs) = self.outcome(request, result, compile);
         self.job_ended(decided.version, outcome, runs);

@@ -16,6 +16,7 @@
 //! end-to-end case also runs that way, the same every time.
 
 pub(crate) mod background;
+mod churn;
 pub(crate) mod counts;
 mod diary;
 pub(crate) mod guided;

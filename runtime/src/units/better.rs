@@ -9,6 +9,7 @@
 //! How it is made is `version::better`'s.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing::warn;
 use uruk_base::{FunctionId, Tier};
@@ -74,7 +75,13 @@ impl Core {
         let core = Arc::clone(self);
         self.hands.start(move || {
             let _pass = gate::enter();
-            core.do_job_of_unit(job, &unit);
+            let (request, queued) = (job.request, job.queued);
+            let result = core.make_better(request, &unit, Some(queued), &job.cancel);
+            if let Err(cause) = &result {
+                core.report_unit(request.function, cause);
+            }
+            // What compilers of others take tells nothing of ours.
+            core.end_job(job, request, result, Duration::ZERO);
         });
     }
 

@@ -115,6 +115,9 @@ impl Core {
         }
         let at = self.events.now();
         if body.improver.is_some() && self.tiers.is_auto() {
+            // What compilers of others take tells nothing of ours.
+            let compiling = Duration::ZERO;
+            let made = Made { compiling, ..made };
             self.tiers.on_compiled(at, id, Tier::Baseline, &made);
         }
         self.events.tell(|| Event::Published {

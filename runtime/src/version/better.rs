@@ -15,17 +15,22 @@
 //! is defined already is that ([`Core::link_better`]).
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use uruk_base::FunctionId;
-use uruk_base::locks::Mutex;
+use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_codegen::{Cancellation, Compiled};
-use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Object, Placed, Resolved};
+use uruk_heap::Sealed;
+use uruk_link::{
+    Graph, Hint, Kind as LinkKind, LayoutOptions, Linked, Object, Place, Placed, Resolved,
+};
 use uruk_session::{
-    DependenceGroup, Flags, Interface, Resource, Responsibility, SessionError, Symbol, Unit,
+    DependenceGroup, DylibId, Flags, Interface, Resource, Responsibility, SessionError, Symbol,
+    Unit,
 };
 use uruk_tiering::{Late, VersionError};
 
@@ -85,7 +90,7 @@ impl Unit for BetterUnit {
 }
 
 impl Asked {
-    fn lock(&self) -> uruk_base::locks::MutexGuard<'_, Option<Responsibility>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Responsibility>> {
         let held = self.responsibility.lock();
         held.unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,6 +102,11 @@ impl Asked {
     fn refused(&self, cause: Refusal) -> Error {
         let function = self.function();
         Error::Version { function, cause }
+    }
+
+    /// The object has what only whole images have.
+    fn of_an_image(&self, construct: &'static str) -> Error {
+        self.refused(Refusal::Construct { construct })
     }
 
     fn cancelled(&self) -> Error {
@@ -195,11 +205,7 @@ impl Asked {
     }
 
     /// Ends the responsibility with code that is there.
-    fn emit(
-        &self,
-        built: Built,
-        dependences: Vec<(uruk_session::DylibId, Symbol)>,
-    ) -> Result<(), Error> {
+    fn emit(&self, built: Built, dependences: Dependences) -> Result<(), Error> {
         let responsibility = self.lock().take();
         let Some(responsibility) = responsibility else {
             self.core.discard(self.request.function, built);
@@ -219,7 +225,7 @@ impl Asked {
         })
     }
 
-    fn outcome(&self) -> uruk_base::locks::MutexGuard<'_, Option<Result<Built, Error>>> {
+    fn outcome(&self) -> MutexGuard<'_, Option<Result<Built, Error>>> {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -279,28 +285,19 @@ impl Core {
         name: &str,
         bytes: &[u8],
         kept: Kept,
-    ) -> Result<(Built, Vec<(uruk_session::DylibId, Symbol)>), Error> {
-        let UnitBody { dylib, .. } = &asked.unit;
+    ) -> Result<(Built, Dependences), Error> {
+        let dylib = &asked.unit.dylib;
         let own = asked.own_name();
         let changed = match self.layers.changes_objects() {
             true => Some(self.layers.object(name, bytes.to_vec())?),
             false => None,
         };
         let object = changed.as_deref().unwrap_or(bytes);
-        let mut graph = Graph::new(vec![Object::parse(name, object)?])?;
-        self.layers.link(name, &mut graph)?;
-        if !graph
-            .places()
-            .any(|p| p.definition.name == own && is_function(&p))
-        {
-            return Err(lacks(own));
-        }
-        graph.preempt(|definition| {
-            definition.name == own || self.names.is_own(dylib, definition.name)
-        });
+        let graph = self.graph_of(asked, name, object)?;
         let session = self.names.session();
         let needed = graph.undefined().filter(|needed| needed.name != own);
-        let found = self.resolved(dylib, needed.map(|it| session.intern(it.name)).collect())?;
+        let needed = needed.map(|needed| session.intern(needed.name));
+        let found = self.resolved(dylib, needed.collect())?;
         let is_stub = |name: &str| name == own || self.names.is_ready_function(dylib, name);
         let options = LayoutOptions {
             merge_read_only: true,
@@ -312,42 +309,35 @@ impl Core {
             false => Hint::Unknown,
         })?;
         if laid.tls().is_some() {
-            return Err(asked.refused(Refusal::Construct {
-                construct: "thread-locals",
-            }));
+            return Err(asked.of_an_image("thread-locals"));
         }
         let mut drafts = self.allocate(&laid)?;
         let placed = laid.place(drafts.placement(None))?;
         let extents = extents(&placed);
         let body = extents.iter().find(|(name, _)| &**name == own);
-        let body = body
-            .map(|(_, body)| body.clone())
-            .ok_or_else(|| lacks(own))?;
-        let (stub, slot) = (
-            self.stubs.stub_address(asked.request.function),
-            self.stubs.slot_address(asked.request.function),
-        );
+        let body = body.map(|(_, body)| body.clone());
+        let body = body.ok_or_else(|| lacks(own))?;
+        let id = asked.request.function;
         let mut uses = Uses::default();
         let linked = placed.fix_up(|name, need| {
             let resolved = match name == own {
-                true => Resolved::stub(stub, slot),
+                true => Resolved::stub(self.stubs.stub_address(id), self.stubs.slot_address(id)),
                 false => self.resolve_found(&found, name, need)?,
             };
             self.note_use(&resolved, &mut uses);
             Some(resolved)
         })?;
         let arrays = [&linked.preinit, &linked.init, &linked.fini];
-        let construct = match arrays.iter().any(|list| !list.is_empty()) {
-            true => Some("constructors or destructors"),
-            false => (!linked.ifuncs.is_empty()).then_some("ifuncs"),
-        };
-        if let Some(construct) = construct {
-            return Err(asked.refused(Refusal::Construct { construct }));
+        if arrays.iter().any(|list| !list.is_empty()) {
+            return Err(asked.of_an_image("constructors or destructors"));
+        }
+        if !linked.ifuncs.is_empty() {
+            return Err(asked.of_an_image("ifuncs"));
         }
         let code = drafts.code_range();
-        for (function, range) in &extents {
+        for (function, range) in extents {
             let stacks = &self.reclaim.stacks;
-            stacks.note_function(function, &linked, code.start, range.clone());
+            stacks.note_function(&function, &linked, code.start, range);
         }
         drafts.write(&linked)?;
         let (memory, data) = split(drafts.seal()?);
@@ -360,9 +350,44 @@ impl Core {
             linked: &linked,
             symbol: own,
         })?;
-        let movable = linked.immovable.is_none() && !linked.escapes && !self.tools.pins_code();
         let rest = Rest::new(data, None, uses).with_kept(kept);
-        let built = Built {
+        let built = self.built(asked, memory, body, linked, rest);
+        Ok((built, found.dependences()))
+    }
+
+    /// An object whose references to its function, and to whatever its function's dylib defines, go
+    /// there.
+    fn graph_of<'o>(
+        &self,
+        asked: &Asked,
+        name: &str,
+        object: &'o [u8],
+    ) -> Result<Graph<'o>, Error> {
+        let own = asked.own_name();
+        let dylib = &asked.unit.dylib;
+        let mut graph = Graph::new(vec![Object::parse(name, object)?])?;
+        self.layers.link(name, &mut graph)?;
+        let is_own = |place: Place<'_>| place.definition.name == own && is_function(&place);
+        if !graph.places().any(is_own) {
+            return Err(lacks(own));
+        }
+        graph.preempt(|definition| {
+            definition.name == own || self.names.is_own(dylib, definition.name)
+        });
+        Ok(graph)
+    }
+
+    /// Code that was linked, as a version.
+    fn built(
+        &self,
+        asked: &Asked,
+        memory: Sealed,
+        body: Range<u64>,
+        linked: Linked,
+        rest: Rest,
+    ) -> Built {
+        let movable = linked.immovable.is_none() && !linked.escapes && !self.tools.pins_code();
+        Built {
             unit: None,
             entry: body.start,
             body_end: body.end,
@@ -382,10 +407,12 @@ impl Core {
             foreign: Vec::new(),
             compiled: Compiled::default(),
             escapes: linked.escapes,
-        };
-        Ok((built, found.dependences()))
+        }
     }
 }
+
+/// What a version waits for.
+type Dependences = Vec<(DylibId, Symbol)>;
 
 fn lacks(own: &str) -> Error {
     Error::MissingSymbols {
@@ -397,7 +424,7 @@ fn lacks(own: &str) -> Error {
 }
 
 /// The functions of an image, and where they lie.
-fn extents(placed: &Placed<'_>) -> Vec<(Box<str>, std::ops::Range<u64>)> {
+fn extents(placed: &Placed<'_>) -> Vec<(Box<str>, Range<u64>)> {
     let yielding = placed.preempted().map(|(place, at)| (place.definition, at));
     let all = placed.definitions().chain(yielding);
     let functions = all.filter(|(definition, _)| definition.kind == LinkKind::Function);

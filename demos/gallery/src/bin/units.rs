@@ -153,6 +153,10 @@ impl Assembly {
     }
 
     /// Leaves the formula's value in a register. Those before it are in use.
+    #[expect(
+        clippy::useless_conversion,
+        reason = "the assembler takes anything for a register"
+    )]
     fn put_into(&mut self, number: usize, formula: &Formula) -> Option<()> {
         let to = *REGISTERS.get(number)?;
         match formula {
