@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `TierState::control` | the controller is told or asked something | `Counts`, `Versions` |
 //! | `TierState::jobs` | a job is put or taken | nothing |
-//! | `TierState::under_way` | a version is begun, ended or cancelled | nothing |
+//! | `TierState::under_way` | a version is begun, asked for, ended or cancelled | nothing |
 //! | `TierState::churned` | a function is put or taken | nothing |
 //!
 //! # Why

@@ -256,7 +256,8 @@ impl Core {
             return Err(Error::Version { function, cause });
         }
         let outcome = Outcome::default();
-        let built = self.materialize_version(id, &outcome, |symbol| {
+        let built = self.materialize_version(id, &outcome, |symbol, tracker| {
+            self.tiers.under_way.asks(request.version, tracker);
             BetterUnit(Arc::new(Asked {
                 core: Arc::clone(self),
                 request,
@@ -269,8 +270,12 @@ impl Core {
                 asking: Mutex::new(None),
                 is_asking: AtomicBool::new(false),
             }))
-        })?;
-        Ok((request, built))
+        });
+        match built {
+            // The wait was ended.
+            Err(_) if cancel.is_cancelled() => Err(self.cancelled(id)),
+            built => Ok((request, built?)),
+        }
     }
 
     /// Whether the code of a function is still that unit's.

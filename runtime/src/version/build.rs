@@ -135,7 +135,7 @@ impl Core {
     /// together is removed together. The body need not be the function's own yet.
     pub(crate) fn build_body(self: &Arc<Self>, body: BodyOf, how: Compile) -> Result<Built, Error> {
         let outcome = Outcome::default();
-        self.materialize_version(body.id, &outcome, |symbol| BodyUnit {
+        self.materialize_version(body.id, &outcome, |symbol, _| BodyUnit {
             core: Arc::clone(self),
             name: body.plan.import(body.function.symbol).name.clone(),
             body,
@@ -150,7 +150,7 @@ impl Core {
         self: &Arc<Self>,
         function: FunctionId,
         outcome: &Outcome,
-        unit: impl FnOnce(Symbol) -> U,
+        unit: impl FnOnce(Symbol, &Tracker) -> U,
     ) -> Result<Built, Error> {
         let versions = &self.tiers.versions;
         let number = versions.take_number();
@@ -171,12 +171,12 @@ impl Core {
         function: FunctionId,
         number: usize,
         outcome: &Outcome,
-        unit: impl FnOnce(Symbol) -> U,
+        unit: impl FnOnce(Symbol, &Tracker) -> U,
     ) -> Result<(Built, Tracker), Error> {
         let symbol = format!("{BODY_PREFIX}{number}");
         let symbol = self.names.session().intern(&symbol);
         let tracker = self.names.bodies.create_tracker()?;
-        tracker.define(unit(symbol))?;
+        tracker.define(unit(symbol, &tracker))?;
         let found = self.names.bodies.lookup(symbol);
         let built = outcome
             .lock()
@@ -185,8 +185,9 @@ impl Core {
         match (found, built) {
             (Ok(_), Some(Ok(built))) => Ok((built, tracker)),
             (found, built) => {
-                // The definition goes, so that a later call can try again.
-                tracker.remove()?;
+                // The definition goes, so that a later call can try again; unless whoever cancelled
+                // the version was first.
+                let _ = tracker.remove();
                 let cause = match built {
                     Some(Err(cause)) => Some(cause),
                     // What it depends on failed after it was linked.
