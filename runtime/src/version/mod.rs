@@ -13,7 +13,8 @@
 //! | file | [`mod@file`], [`records`], [`blocks`] | known to samples, reclaim and statistics |
 //! | publish | [`publish`] | in the slot, or too late |
 //!
-//! Who asks: [`calls`] for first calls, `tiers` for better versions, `replace` for new bodies.
+//! Who asks: [`calls`] for first calls, `tiers` for better versions, `replace` for new bodies,
+//! `units` for better code of units' functions.
 //! A version is undone by `reclaim`, in the opposite order.
 //!
 //! Who may store into a slot is decided by `uruk_tiering`'s [`FunctionVersions`], under

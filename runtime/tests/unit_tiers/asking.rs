@@ -207,7 +207,8 @@ fn tools_are_told_of_better_code() {
         .unwrap();
     jit.compile_at("f", Tier::Optimized).unwrap();
     assert_eq!(function(&jit).call(0), 2);
-    let map = format!("/tmp/perf-{}.map", std::process::id());
+    let map = format!("perf-{}.map", std::process::id());
+    let map = std::path::Path::new("/tmp").join(map);
     let text = std::fs::read_to_string(&map).unwrap();
     assert!(text.lines().any(|line| line.ends_with(" f")), "{text}");
     std::fs::remove_file(map).unwrap();
