@@ -273,4 +273,17 @@ mod tests {
         }
         assert!(costs.expect(Tier::Guided, &facts(0, 0, 0)) > 0.0);
     }
+
+    #[test]
+    fn what_others_compile_teaches_nothing() {
+        let mut costs = Costs::new(&Config::default());
+        let facts = Facts {
+            instructions: 50,
+            ..Facts::default()
+        };
+        let before = costs.expect(Tier::Optimized, &facts);
+        costs.learn(Tier::Optimized, &facts, Nanos::ZERO);
+        assert_eq!(costs.expect(Tier::Optimized, &facts), before);
+        assert_eq!(costs.factor(Tier::Optimized).observed, 0);
+    }
 }

@@ -78,7 +78,8 @@ pub trait Unit: Send + 'static {
     }
 
     /// Who makes better code of the unit's functions that have stubs, once they are hot; none
-    /// does unless this says so. Asked once, when the unit is defined.
+    /// does unless this says so. Asked once, when the unit is defined; not of units that parts
+    /// are given back to.
     ///
     /// What [`Responsibility::link`] links for such a unit is freed when better code has taken
     /// its place, unless an address of what it has of its own can be kept; see

@@ -200,7 +200,12 @@ fn improvers_call_what_has_no_code_yet() {
 #[test]
 fn tools_are_told_of_better_code() {
     let mut tools = uruk::ToolSettings::default();
+    let folder = format!("uruk-unit-tiers-{}", std::process::id());
+    let folder = std::env::temp_dir().join(folder);
+    std::fs::create_dir_all(&folder).unwrap();
     tools.perf_map = true;
+    tools.jitdump = Some(folder.clone());
+    tools.gdb = true;
     let jit = Jit::builder().tools(tools).build().unwrap();
     jit.main()
         .define(formula(&jit, counting("f", 1), by_tier))
@@ -212,4 +217,10 @@ fn tools_are_told_of_better_code() {
     let text = std::fs::read_to_string(&map).unwrap();
     assert!(text.lines().any(|line| line.ends_with(" f")), "{text}");
     std::fs::remove_file(map).unwrap();
+    let dump = folder.join(format!("jit-{}.dump", std::process::id()));
+    let bytes = std::fs::read(dump).unwrap();
+    // Its name, and the first of its bytes.
+    let record = b"f\0\xb8\x02\0\0\0\x48";
+    assert!(bytes.windows(record.len()).any(|part| part == record));
+    std::fs::remove_dir_all(folder).unwrap();
 }

@@ -271,6 +271,10 @@ fn many_threads_make_and_call_a_function() {
                 }
             })
         });
+        // Code moves meanwhile.
+        while making.iter().any(|thread| !thread.is_finished()) {
+            jit.reclaim(ReclaimKind::Evacuate, PATIENCE);
+        }
         for thread in making {
             thread.join().unwrap();
         }

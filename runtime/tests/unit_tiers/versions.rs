@@ -173,3 +173,24 @@ fn objects_that_are_no_version_are_refused() {
     jit.compile_at("f", Tier::Guided).unwrap_err();
     assert_eq!(function(&jit).call(0), 1);
 }
+
+#[test]
+fn better_code_goes_with_its_function() {
+    let jit = Jit::new().unwrap();
+    for round in 0..3 {
+        let tracker = jit.main().create_tracker().unwrap();
+        tracker
+            .define(formula(&jit, counting("f", 1), by_tier))
+            .unwrap();
+        jit.compile_at("f", Tier::Optimized).unwrap();
+        assert_eq!(function(&jit).call(0), 2, "round {round}");
+        let before = jit.stats().memory.freed;
+        // SAFETY: nobody calls it.
+        unsafe { tracker.remove().unwrap() };
+        assert!(jit.lookup("f").is_err());
+        // Its own code and the better one.
+        until("the end of its code", || {
+            jit.reclaim(ReclaimKind::Sweep, PATIENCE) && jit.stats().memory.freed == before + 2
+        });
+    }
+}
