@@ -56,6 +56,7 @@ pub use crate::api::dylib::Dylib;
 pub use crate::api::error::{Error, Missing, Refusal};
 pub use crate::api::func::{Func, FuncOnlyThread, Signature, Value};
 pub use crate::api::generator::{Ask, Generator, GeneratorId, LookupKind, Need};
+pub use crate::api::improve::{Improvement, Improver};
 pub use crate::api::jit::{Jit, WeakJit};
 pub use crate::api::layers::{
     DirectoryCache, IrUnit, LinkGraph, LinkPass, ObjectCache, ObjectTransform, Transform,

@@ -160,8 +160,11 @@ impl Costs {
         dot(&self.0[tier.index()].learned, &features(facts))
     }
 
+    /// A compile took so long; zero if it was no compile of ours, of which nothing is learned.
     pub(crate) fn learn(&mut self, tier: Tier, facts: &Facts, took: Nanos) {
-        self.0[tier.index()].learn(facts, took.as_f64());
+        if took > Nanos::ZERO {
+            self.0[tier.index()].learn(facts, took.as_f64());
+        }
     }
 
     /// What a function of typical size takes, over what it was thought to.
@@ -269,5 +272,18 @@ mod tests {
             costs.learn(Tier::Guided, &facts(0, 0, 0), Nanos(1));
         }
         assert!(costs.expect(Tier::Guided, &facts(0, 0, 0)) > 0.0);
+    }
+
+    #[test]
+    fn what_others_compile_teaches_nothing() {
+        let mut costs = Costs::new(&Config::default());
+        let facts = Facts {
+            instructions: 50,
+            ..Facts::default()
+        };
+        let before = costs.expect(Tier::Optimized, &facts);
+        costs.learn(Tier::Optimized, &facts, Nanos::ZERO);
+        assert_eq!(costs.expect(Tier::Optimized, &facts), before);
+        assert_eq!(costs.factor(Tier::Optimized).observed, 0);
     }
 }

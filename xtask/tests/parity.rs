@@ -8,7 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Types whose every public function is in the table.
-const HANDLES: [&str; 6] = ["Jit", "Dylib", "Tracker", "Responsibility", "Ask", "Lookup"];
+const HANDLES: [&str; 7] = [
+    "Jit",
+    "Dylib",
+    "Tracker",
+    "Responsibility",
+    "Improvement",
+    "Ask",
+    "Lookup",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

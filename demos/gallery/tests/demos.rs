@@ -196,3 +196,21 @@ fn formulas_are_units() {
     assert_eq!((nineteen, h, f), ("19", "51", "-1"), "{text}");
     assert!(wrong.starts_with("error: "), "{wrong}");
 }
+
+#[test]
+fn hot_formulas_get_faster() {
+    let formula = "(x + 1 - 2 * 3) * (x - (2 + f(x)) * (3 - x * (x + f(x + 7) * 5))) - g(x) * x";
+    let lines =
+        format!("f(x) = x * x\ng(x) = 9 - 8\nh(x) = {formula}\nh(5)\nhot h(5)\nh(5)\nh(-3)\n");
+    let text = run(env!("CARGO_BIN_EXE_units"), &[], lines.as_bytes());
+    let answers: Vec<&str> = text.lines().filter(|line| !line.starts_with('>')).collect();
+    let [slow, hot, fast, other] = answers[..] else {
+        panic!("{text}")
+    };
+    // x = 5: f(12) = 144, f(5) = 25. x = -3: f(4) = 16, f(-3) = 9.
+    let of =
+        |x: i64, f: i64, later: i64| (x + 1 - 6) * (x - (2 + f) * (3 - x * (x + later * 5))) - x;
+    let [five, three] = [of(5, 25, 144), of(-3, 9, 16)].map(|it| it.to_string());
+    assert_eq!((slow, fast, other), (&*five, &*five, &*three), "{text}");
+    assert!(hot.contains("tier 2: "), "{text}");
+}

@@ -238,8 +238,8 @@ pub struct Dependence {
     pub kind: DependenceKind,
 }
 
-/// A compiled function.
-#[derive(Debug, Clone)]
+/// A compiled function. The default says nothing of one: it was compiled elsewhere.
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Compiled {
     /// A relocatable ELF object that defines the body under

@@ -224,7 +224,9 @@ impl Dylib {
         calls::compile_now(self.jit.core(), self.id_of(name)?, None)
     }
 
-    /// Compiles a function at a tier now and publishes the version, over whatever runs.
+    /// Compiles a function at a tier now and publishes the version, over whatever runs. A
+    /// unit's function is materialized before, and its unit asked for better code, on this thread
+    /// ([`Improver`](crate::Improver)).
     /// The policy may move it on later; see [`Dylib::pin`]. Who does so faster than code
     /// can be reclaimed is held up for 2 ms each time, after the publication.
     ///
@@ -250,7 +252,7 @@ impl Dylib {
     }
 
     /// The tier of the version that calls of a function reach; `None` before the first, and
-    /// for functions of object files and of units.
+    /// for functions of object files. The code that units make for first calls is tier 1's.
     ///
     /// # Errors
     /// [`Error::MissingSymbols`], [`Error::NotAFunction`].
@@ -258,7 +260,7 @@ impl Dylib {
         let id = self.id_of(name)?;
         let _busy = gate::enter();
         let core = self.jit.core();
-        if let Some(Body::Object(_) | Body::Unit(_)) = core.body(id) {
+        if let Some(Body::Object(_)) = core.body(id) {
             return Ok(None);
         }
         let versions = core.tiers.versions.of(id);

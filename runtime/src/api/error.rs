@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use uruk_base::Tier;
 use uruk_codegen::CodegenError;
 use uruk_heap::{HeapError, Pool};
 use uruk_link::LinkError;
@@ -231,6 +232,21 @@ pub enum Refusal {
     FromObject {
         /// The file.
         file: String,
+    },
+    /// The function's unit has no better code, or never has.
+    #[error("its unit has no code for tier {}", .tier.number())]
+    Declined {
+        /// The tier that was asked for.
+        tier: Tier,
+    },
+    /// The function's unit dropped the question for better code.
+    #[error("its unit did not answer")]
+    Unanswered,
+    /// The object with better code has what only whole images have.
+    #[error("its object has {construct}, which a version of one function cannot have")]
+    Construct {
+        /// What.
+        construct: &'static str,
     },
     /// The addresses of its labels may be in the program's memory.
     #[error("the function keeps its first version: addresses of its labels may be stored")]

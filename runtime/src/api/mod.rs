@@ -11,6 +11,7 @@
 //! | [`symbols`], [`lookup`] | what else a dylib holds, and how it is asked |
 //! | [`layers`] | what is done to code on its way |
 //! | [`unit`], [`generator`] | definitions of an embedder's own making |
+//! | [`improve`] | better code for them |
 //! | [`func`] | a function that is called with types |
 //! | [`error`] | what all of them fail with |
 
@@ -19,6 +20,7 @@ pub(crate) mod dylib;
 pub(crate) mod error;
 pub(crate) mod func;
 pub(crate) mod generator;
+pub(crate) mod improve;
 pub(crate) mod jit;
 pub(crate) mod layers;
 pub(crate) mod lookup;

@@ -9,6 +9,7 @@ use uruk_session::SessionError;
 
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
+use crate::api::improve::Improver;
 use crate::api::jit::{Jit, WeakJit};
 use crate::api::tracker::Tracker;
 use crate::fork::gate;
@@ -74,6 +75,17 @@ pub trait Unit: Send + 'static {
     /// unit is dropped because nothing of it is left.
     fn discard(&mut self, dylib: &Dylib, symbol: Symbol) {
         let _ = (dylib, symbol);
+    }
+
+    /// Who makes better code of the unit's functions that have stubs, once they are hot; none
+    /// does unless this says so. Asked once, when the unit is defined; not of units that parts
+    /// are given back to.
+    ///
+    /// What [`Responsibility::link`] links for such a unit is freed when better code has taken
+    /// its place, unless an address of what it has of its own can be kept; see
+    /// [`Improvement::link`](crate::Improvement::link), whose rules then hold there, too.
+    fn improver(&self) -> Option<Arc<dyn Improver>> {
+        None
     }
 }
 

@@ -373,7 +373,10 @@ impl Core {
         if functions.len() <= index {
             functions.resize(index + 1, None);
         }
-        functions[index] = Some(body);
+        let before = functions[index].replace(body);
+        drop(functions);
+        // It may be the last to know something of an embedder's.
+        drop(before);
     }
 
     /// What is compiled for stub `id`; `None` also for functions of object files.

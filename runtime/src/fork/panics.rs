@@ -6,6 +6,7 @@
 //! | one compile ([`Core::make_as`](crate::core::Core)) | the version fails, callers get the failure, the event has the panic's text |
 //! | a worker, around that | it ends, another takes its place: LLVM's objects of the thread may be half changed |
 //! | a thread that an embedder waits for | its error |
+//! | an embedder's improver | its version fails, whoever asked or the reporter has the text |
 //! | the controller of tiers | it goes on, [`LIMIT`] times |
 //! | the thread that reclaims | it frees nothing any more: what it knows may be wrong |
 //!

@@ -27,7 +27,7 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_link::{Graph, Kind as LinkKind, Object, Place};
 use uruk_session::{Dylib, DylibId, Tracker};
-use uruk_tiering::{EntryAddress, Purpose, VersionError};
+use uruk_tiering::{EntryAddress, Publication, Purpose, VersionError};
 
 use crate::api::error::Error;
 use crate::core::{Body, Core, static_name};
@@ -322,7 +322,7 @@ impl Core {
         let version = self.tiers.versions.ids.next();
         let entry = code.range.start;
         self.objects.file(version, id, code);
-        self.publish_first(id, version, entry)
+        self.publish_first(id, version, entry).map(drop)
     }
 
     /// Makes an address what calls reach, for the first time: of what is not compiled here.
@@ -331,7 +331,7 @@ impl Core {
         id: FunctionId,
         version: VersionId,
         entry: u64,
-    ) -> Result<(), Error> {
+    ) -> Result<Publication, Error> {
         let versions = self.tiers.versions.of(id);
         let refused = |cause: VersionError| Error::Version {
             function: self.name_of(id),
@@ -346,8 +346,7 @@ impl Core {
             .map_err(refused)?;
         versions
             .publish(ticket, |entry| self.stubs.publish(id, entry))
-            .map_err(refused)?;
-        Ok(())
+            .map_err(refused)
     }
 }
 

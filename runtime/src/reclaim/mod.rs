@@ -157,9 +157,14 @@ impl Core {
     /// Retires a version by its number, if it is still known.
     pub(crate) fn retire_version(self: &Arc<Self>, id: FunctionId, version: VersionId) {
         let found = self.tiers.versions.take(id, version);
+        let found = match found {
+            Some(found) if found.escapes => self.tiers.versions.keep(id, found),
+            found => found,
+        };
         if let Some(found) = found {
             self.retire(found);
-        } else if let Some(code) = self.objects.take(version) {
+        }
+        if let Some(code) = self.objects.take(version) {
             // The last one of an object retires its memory.
             drop(code);
             self.start_reclaim();

@@ -356,7 +356,14 @@ impl Core {
                 .filter(|&at| self.heap.contains(at))?;
             match self.stubs.function_at(at) {
                 Some(chosen) => id = chosen,
-                None => return Some(Arc::clone(self.owners.find(at)?.life())),
+                None => {
+                    return match (self.owners.find(at), self.body(id)) {
+                        (Some(holding), _) => Some(Arc::clone(holding.life())),
+                        // A better version, whose memory is its own.
+                        (None, Some(Body::Unit(unit))) => Some(unit.life),
+                        (None, _) => None,
+                    };
+                }
             }
         }
         None
@@ -405,7 +412,8 @@ impl Core {
         let built = {
             let mut records = self.tiers.versions.lock();
             let record = records.remove(&id.index());
-            record.map(|record| record.built).unwrap_or_default()
+            let all = record.map(|record| record.built.into_iter().chain(record.staying));
+            all.map(Iterator::collect::<Vec<_>>).unwrap_or_default()
         };
         self.tiers.versions.fixed().remove(&id.index());
         for version in built {

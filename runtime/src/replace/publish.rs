@@ -281,9 +281,12 @@ impl Core {
                     return (Next::Unbound, None);
                 };
                 let (version, tier) = (kept.version(), kept.view().tier);
-                let counts = tier == Tier::Baseline && self.tiers.counts_at_baseline();
+                let counts = tier == Tier::Baseline
+                    && self.tiers.counts_at_baseline()
+                    && self.function(id).is_some();
                 self.tiers.profiles.forget(id);
-                if self.objects.has(version) {
+                let improves = self.unit_of(id).is_some_and(|unit| unit.improver.is_some());
+                if self.objects.has(version) && !improves {
                     return (Next::Restored(kept), None);
                 }
                 (

@@ -23,8 +23,6 @@ use crate::core::Core;
 use crate::fork::panics;
 use crate::fork::{self, gate};
 use crate::load::room::REST;
-#[cfg(doc)]
-use crate::tiers::Tiers;
 use crate::tiers::guided::Step;
 use crate::tiers::jobs::{Job, Jobs};
 use crate::tiers::warmth::Turn;
@@ -36,13 +34,6 @@ use crate::version::{Made, Request};
 /// Niceness of background workers: the program, and first calls, go before them; beside
 /// a thread of the program on the same processor they still get a quarter of it.
 const NICENESS: i32 = 5;
-
-/// Functions that change their tier before a first call, where they are churned.
-const CHURNED_EACH: usize = 4;
-
-/// Functions with code from which on only one does: a program of a thousand functions
-/// is to end within seconds, too.
-const CHURNED_GENTLY: usize = 64;
 
 /// How long the controller does nothing after it panicked.
 const AFTER_PANIC: Duration = Duration::from_millis(100);
@@ -246,22 +237,6 @@ impl Core {
         Ok(())
     }
 
-    /// Moves the next functions in turn to another tier, under [`Tiers::Churn`].
-    pub(crate) fn churn(self: &Arc<Self>) -> Result<(), Error> {
-        let gently = self.tiers.churned_functions() >= CHURNED_GENTLY;
-        for _ in 0..if gently { 1 } else { CHURNED_EACH } {
-            let Some((id, tier)) = self.tiers.next_churned() else {
-                break;
-            };
-            match self.compile_at(id, self.tiers.versions.ids.next(), tier) {
-                // Another worker has its turn at the same function.
-                Ok(()) | Err(Error::Version { .. }) => {}
-                Err(cause) => return Err(cause),
-            }
-        }
-        Ok(())
-    }
-
     /// Has a first worker ready before there is a job: a program that runs for longer than
     /// the first interval between looks will have one, and its hot function need not wait
     /// for a thread to start, nor for LLVM's first compile at tier 2 if there are loops.
@@ -344,6 +319,10 @@ impl Core {
 
     /// The text of a panic in the compile.
     fn do_job(self: &Arc<Self>, job: Job) -> Option<String> {
+        if let Some(unit) = self.unit_of(job.request.function) {
+            self.hand_over(job, unit);
+            return None;
+        }
         let Job {
             request, queued, ..
         } = job;
@@ -364,7 +343,19 @@ impl Core {
             Ok(Step::Now(request)) => (request, self.make(request, Some(queued), &cancel)),
             Err(cause) => (request, Err(cause)),
         };
-        let interrupted = self.tiers.jobs().ended(&cancel);
+        let spent = thread_time().saturating_sub(before);
+        self.end_job(job, request, result, spent)
+    }
+
+    /// The end of a job that took so much processor time; the text of a panic.
+    pub(crate) fn end_job(
+        self: &Arc<Self>,
+        job: Job,
+        request: Request,
+        result: Result<Made, Error>,
+        spent: Duration,
+    ) -> Option<String> {
+        let interrupted = self.tiers.jobs().ended(&job.cancel);
         if interrupted && matches!(&result, Err(cause) if cause.is_cancelled()) {
             self.put_again(request, job);
             return None;
@@ -372,7 +363,6 @@ impl Core {
         let panic = result.as_ref().err().and_then(Error::panic);
         let panic = panic.map(str::to_owned);
         let decided = self.tiers.profiles.decided(request.version);
-        let spent = thread_time().saturating_sub(before);
         let compile = nanos(spent + decided.spent);
         let (outcome, runs) = self.outcome(request, result, compile);
         self.job_ended(decided.version, outcome, runs);
@@ -463,7 +453,8 @@ impl Core {
                 self.retire_version(id, reverted.retired);
                 let restored = reverted.restored;
                 let tier = self.tier_of(id, restored).unwrap_or(Tier::Baseline);
-                let counts = tier == Tier::Baseline && self.tiers.is_auto();
+                let of_ir = self.function(id).is_some();
+                let counts = tier == Tier::Baseline && self.tiers.is_auto() && of_ir;
                 let mut control = self.tiers.control();
                 control.watch(id, counts, self.tiers.counts.now(id));
                 let controller = &mut control.controller;

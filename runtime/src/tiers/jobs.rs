@@ -15,6 +15,9 @@
 //! A fork waits for the job it could interrupt a second time, so that a program which
 //! forks all the time gets better code all the same, for twice the price at most.
 //!
+//! Whoever waits for what a unit was asked for is woken, whatever the unit does; its answer finds
+//! nobody then.
+//!
 //! A token is set before the function's versions are told, and what a cancelled compile has
 //! ready is late then: whichever comes first, nothing is published afterwards.
 //!
@@ -32,6 +35,7 @@ use std::time::Duration;
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, VersionId};
 use uruk_codegen::{Cancellation, CodegenError};
+use uruk_session::Tracker;
 use uruk_tiering::Outcome;
 
 use crate::api::error::Error;
@@ -130,7 +134,17 @@ impl Jobs {
 /// The tokens of all versions under way, also of first calls. Those of threads that LLVM
 /// took down stay: some words each.
 #[derive(Default)]
-pub(crate) struct UnderWay(Mutex<Vec<(VersionId, Cancellation)>>);
+pub(crate) struct UnderWay(Mutex<Vec<Going>>);
+
+/// A version under way.
+struct Going {
+    function: FunctionId,
+    version: VersionId,
+    cancel: Cancellation,
+    /// What a unit is asked for: whoever made the question waits for an embedder's code, which
+    /// may look at no token.
+    asked: Option<Tracker>,
+}
 
 /// A version is under way as long as this lives.
 pub(crate) struct Entered<'a> {
@@ -140,39 +154,71 @@ pub(crate) struct Entered<'a> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        self.list.lock().retain(|one| one.0 != self.version);
+        let gone = {
+            let mut list = self.list.lock();
+            let gone = list.iter().position(|one| one.version == self.version);
+            gone.map(|at| list.swap_remove(at))
+        };
+        // A handle of the session's goes without the lock.
+        drop(gone);
     }
 }
 
 impl UnderWay {
-    fn lock(&self) -> MutexGuard<'_, Vec<(VersionId, Cancellation)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Going>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A compile of `version` begins, which ends early with `cancel`.
-    pub(crate) fn enter(&self, version: VersionId, cancel: &Cancellation) -> Entered<'_> {
-        self.lock().push((version, cancel.clone()));
+    /// A version begins to be made, which ends early with `cancel`.
+    pub(crate) fn enter(&self, request: &Request, cancel: &Cancellation) -> Entered<'_> {
+        let (function, version) = (request.function, request.version);
+        self.lock().push(Going {
+            function,
+            version,
+            cancel: cancel.clone(),
+            asked: None,
+        });
         Entered {
             list: self,
             version,
         }
     }
 
-    /// Ends the compiles of `versions`.
+    /// A unit is asked for `version`, which is under `tracker`.
+    pub(crate) fn asks(&self, version: VersionId, tracker: &Tracker) {
+        let mut list = self.lock();
+        let mut going = list.iter_mut();
+        if let Some(one) = going.find(|one| one.version == version) {
+            one.asked = Some(tracker.clone());
+        }
+    }
+
+    /// Ends the compiles of `versions`, and the waits for what units were asked for.
     pub(crate) fn cancel(&self, versions: &[VersionId]) {
         if versions.is_empty() {
             return;
         }
-        for (version, cancel) in &*self.lock() {
-            if versions.contains(version) {
-                cancel.cancel();
+        let mut asked = Vec::new();
+        for one in &*self.lock() {
+            if versions.contains(&one.version) {
+                one.cancel.cancel();
+                asked.extend(one.asked.clone());
             }
+        }
+        for tracker in asked {
+            // It fails only if it is gone already.
+            let _ = tracker.remove();
         }
     }
 
-    /// In the child of a fork: nobody compiles anything.
-    pub(crate) fn after_fork_child(&self) {
-        self.lock().clear();
+    /// In the child of a fork: nobody compiles anything. What units were asked for, whose code
+    /// runs without a pass: nobody will make it.
+    #[must_use]
+    pub(crate) fn after_fork_child(&self) -> Vec<(FunctionId, VersionId)> {
+        let lost = std::mem::take(&mut *self.lock());
+        lost.into_iter()
+            .map(|one| (one.function, one.version))
+            .collect()
     }
 }
 
@@ -220,6 +266,7 @@ impl Core {
     /// Ends what the controller asked for as `version`, as early as that is possible.
     pub(crate) fn cancel(self: &Arc<Self>, function: FunctionId, version: VersionId) {
         let waited = self.tiers.jobs().cancel(version);
+        self.tiers.under_way.cancel(&[version]);
         if let Some(id) = self.stubs.function(function.0) {
             // One that is ready by now is late, and dropped.
             self.tiers.versions.of(id).cancel(version);

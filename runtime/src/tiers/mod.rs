@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `TierState::control` | the controller is told or asked something | `Counts`, `Versions` |
 //! | `TierState::jobs` | a job is put or taken | nothing |
-//! | `TierState::under_way` | a version is begun, ended or cancelled | nothing |
+//! | `TierState::under_way` | a version is begun, asked for, ended or cancelled | nothing |
 //! | `TierState::churned` | a function is put or taken | nothing |
 //!
 //! # Why
@@ -16,10 +16,11 @@
 //! end-to-end case also runs that way, the same every time.
 
 pub(crate) mod background;
+mod churn;
 pub(crate) mod counts;
 mod diary;
 pub(crate) mod guided;
-mod jobs;
+pub(crate) mod jobs;
 pub(crate) mod sampling;
 mod warmth;
 
@@ -421,7 +422,9 @@ impl TierState {
     /// In the child of a fork: no thread of ours is left, nothing under way will end.
     pub(crate) fn after_fork_child(&self) {
         *self.jobs() = Jobs::default();
-        self.under_way.after_fork_child();
+        for (function, version) in self.under_way.after_fork_child() {
+            self.versions.of(function).cancel(version);
+        }
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.asleep_until.store(u64::MAX, Ordering::Relaxed);
         self.control().controller.abandon();

@@ -2,11 +2,16 @@
 
 use std::collections::HashMap;
 use std::ffi::CStr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use uruk_session::{Dylib, Flags, Interface, Symbol};
 
+use crate::api::improve::{Improvement, Improver};
+use crate::api::jit::{Jit, WeakJit};
 use crate::core::Core;
+use crate::fork::gate;
+use crate::removal::life::Life;
 
 /// What stands behind a stub whose code a unit makes.
 #[derive(Clone)]
@@ -18,6 +23,43 @@ pub(crate) struct UnitBody {
     pub(crate) own: Symbol,
     /// The name people know, kept for ever.
     pub(crate) name: &'static CStr,
+    /// Who makes better code of it.
+    pub(crate) improver: Option<Arc<Improving>>,
+    /// Of the stub.
+    pub(crate) life: Arc<Life>,
+}
+
+/// Who makes better code of a unit's functions.
+pub(crate) struct Improving {
+    jit: WeakJit,
+    /// `None` at its end.
+    improver: Option<Arc<dyn Improver>>,
+}
+
+impl Improving {
+    pub(super) fn new(jit: WeakJit, improver: Arc<dyn Improver>) -> Arc<Improving> {
+        let improver = Some(improver);
+        Arc::new(Improving { jit, improver })
+    }
+
+    pub(crate) fn jit(&self) -> Option<Jit> {
+        self.jit.upgrade()
+    }
+
+    /// Asks; without a pass.
+    pub(crate) fn improve(&self, improvement: Improvement) {
+        if let Some(improver) = &self.improver {
+            improver.improve(improvement);
+        }
+    }
+}
+
+impl Drop for Improving {
+    fn drop(&mut self) {
+        // It is the embedder's.
+        let improver = self.improver.take();
+        gate::outside(|| drop(improver));
+    }
 }
 
 /// Marks names of bodies; the number of their unit, a point and the name follow.

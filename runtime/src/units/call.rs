@@ -1,15 +1,25 @@
 //! A first call of a unit's function: its body is looked up, and published once it is ready.
 
+use std::ops::Range;
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use tracing::error;
-use uruk_base::FunctionId;
+use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_session::{Lookup, Visibility};
+use uruk_tiering::{Facts, Late, Publication};
 
 use super::bodies::UnitBody;
 use crate::api::error::Error;
 use crate::core::{Body, Core};
 use crate::fork::gate;
+use crate::told::event::Event;
+use crate::version::Made;
+use crate::version::records::Version;
+
+/// Bytes of code that are taken for an instruction of a unit's own language, by which the policy
+/// expects what better code costs.
+const INSTRUCTION: u64 = 4;
 
 /// Has the unit of a function materialize its body now, on this thread, unless it has code.
 pub(crate) fn compile_now(core: &Arc<Core>, id: FunctionId, body: &UnitBody) -> Result<(), Error> {
@@ -50,25 +60,17 @@ impl Core {
 
     /// Looks a body up and publishes it. Under a pass.
     fn materialize_body(self: &Arc<Self>, id: FunctionId, body: &UnitBody) -> Result<(), Error> {
+        let started = Instant::now();
         let lookup = Lookup::new([(body.dylib.clone(), Visibility::All)]).symbol(body.symbol);
         let found = self.names.session().lookup(lookup)?;
         // A required symbol without an address was an error.
         let Some(address) = found.address(body.symbol) else {
             return Ok(());
         };
-        if self.stubs.entry(id).is_some() {
+        if self.stubs.entry(id).is_some() || self.publish_fixed(id, body) {
             return Ok(());
         }
-        let linked = {
-            let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
-            linked.remove(&id)
-        };
-        let published = match linked {
-            // It stays its unit's: whoever removes it finds by which name it comes back.
-            Some(code) => self.publish_object(id, code),
-            None => self.publish_first(id, self.tiers.versions.ids.next(), address),
-        };
-        match published {
+        match self.publish_unit(id, body, address, started) {
             // Whoever came first has published code; it will do.
             Err(Error::Version { cause, .. })
                 if cause.is_late() && self.stubs.entry(id).is_some() =>
@@ -77,5 +79,93 @@ impl Core {
             }
             published => published,
         }
+    }
+
+    /// Makes the code that a unit made for its function's first call what calls reach.
+    fn publish_unit(
+        self: &Arc<Self>,
+        id: FunctionId,
+        body: &UnitBody,
+        entry: u64,
+        started: Instant,
+    ) -> Result<(), Error> {
+        let version = self.tiers.versions.ids.next();
+        let linked = || self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may be here for the same function: it stays there until one has
+        // published it.
+        let code = linked().get(&id).cloned();
+        let range = code
+            .as_ref()
+            .map_or(entry..entry, |code| code.range.clone());
+        let made = made(version, &range, started.elapsed());
+        self.file_unit(id, &made, range.clone());
+        let is_ours = code.is_some();
+        if let Some(code) = code {
+            self.objects.file(version, id, code);
+        }
+        // It stays its unit's: whoever removes it finds by which name it comes back.
+        let publication = self.publish_first(id, version, entry);
+        if !matches!(publication, Ok(Publication::Published { .. })) {
+            self.retire_version(id, version);
+            return publication.map(drop);
+        }
+        drop(linked().remove(&id));
+        if is_ours {
+            self.tiers.sampling.add_code(range, id, version);
+        }
+        let at = self.events.now();
+        if body.improver.is_some() && self.tiers.is_auto() {
+            // What compilers of others take tells nothing of ours.
+            let compiling = Duration::ZERO;
+            let made = Made { compiling, ..made };
+            self.tiers.on_compiled(at, id, Tier::Baseline, &made);
+        }
+        self.events.tell(|| Event::Published {
+            id,
+            function: self.name_of(id),
+            version: version.0,
+            tier: Tier::Baseline,
+            replaced: None,
+            at,
+        });
+        Ok(())
+    }
+
+    /// Files a unit's own code before it can run. Its memory is its object's, or its maker's.
+    fn file_unit(&self, id: FunctionId, made: &Made, code: Range<u64>) {
+        let mut records = self.tiers.versions.lock();
+        let record = records.entry(id.index()).or_default();
+        record.built.push(Version {
+            id: made.version,
+            tier: Tier::Baseline,
+            entry: made.entry,
+            body_end: code.end,
+            bytes: code.end - code.start,
+            code,
+            time: made.compiling,
+            samples: 0,
+            depends: Arc::default(),
+            bodies: Arc::default(),
+            unit: None,
+            escapes: false,
+        });
+    }
+}
+
+/// What there is to say of a unit's own code.
+fn made(version: VersionId, code: &Range<u64>, compiling: Duration) -> Made {
+    let size = code.end - code.start;
+    Made {
+        version,
+        entry: code.start,
+        compiling,
+        linking: Duration::ZERO,
+        facts: Facts {
+            instructions: u32::try_from(size / INSTRUCTION).unwrap_or(u32::MAX),
+            ..Facts::default()
+        },
+        counts: false,
+        words: None,
+        publication: Publication::Dropped(Late::GivenUp),
     }
 }

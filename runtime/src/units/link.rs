@@ -106,7 +106,14 @@ impl Core {
             }
             self.resolve_found(&found, name, need)
         };
-        let linked = self.finish_image(&tracker, &image, placed, Stay::Always, true, resolve)?;
+        // Whoever makes better code said that nothing else leads into this.
+        let improves = |id: &FunctionId| self.unit_of(*id).is_some_and(|it| it.improver.is_some());
+        let stay = match promised.functions.values().any(improves) {
+            true => Stay::IfHeld,
+            false => Stay::Always,
+        };
+        let named = !names.is_empty();
+        let linked = self.finish_image(&tracker, &image, placed, stay, named, resolve)?;
         self.keep_linked(&promised, linked.bodies, &linked.holding);
         self.note_hooks(&image, &linked.started);
         let symbols = responsibility.symbols().iter().map(|(symbol, _)| *symbol);

@@ -13,6 +13,7 @@
 //! | [`code`] | bytes of embedders as objects |
 //! | [`bodies`] | names of bodies, and what stands behind such a stub |
 //! | [`call`] | a first call, from the body's name to the slot |
+//! | [`better`] | who has a unit asked for better code, and what comes of it |
 //! | [`hands`] | threads on which code of embedders runs that nobody waits on |
 //! | [`link`] | objects that a unit makes its definitions of |
 //! | [`object`], [`archive`] | units of our own: objects that are linked when they are asked for, archives of them |
@@ -26,6 +27,7 @@
 
 mod adapter;
 mod archive;
+mod better;
 mod bodies;
 mod call;
 mod code;
@@ -41,10 +43,12 @@ use crate::api::error::Error;
 use crate::api::jit::WeakJit;
 use crate::api::unit::{Given, Unit};
 use crate::core::{Body, Core, static_name};
+use crate::fork::gate;
 use crate::removal::life::Life;
 
 pub use self::archive::Members;
-pub(crate) use self::bodies::{BodyNames, UnitBody, shown};
+pub(crate) use self::better::improve_now;
+pub(crate) use self::bodies::{BodyNames, Improving, UnitBody, shown};
 pub(crate) use self::call::compile_now;
 pub use self::code::{Code, Reference};
 pub use self::object::LazyObject;
@@ -87,6 +91,11 @@ impl Core {
             .collect();
         let names = Arc::new(BodyNames::new(self, &callable));
         let interface = names.interface(interface);
+        let improver = match callable.is_empty() {
+            true => None,
+            false => gate::outside(|| unit.improver()),
+        };
+        let improver = improver.map(|improver| Improving::new(jit.clone(), improver));
         let adapter = Adapter::new(self, jit, unit, interface, Arc::clone(&names));
         if callable.is_empty() {
             tracker.define(adapter)?;
@@ -107,6 +116,8 @@ impl Core {
                 symbol: names.body(symbol),
                 own: symbol,
                 name: static_name(name),
+                improver: improver.clone(),
+                life: Arc::clone(&life),
             };
             stubs.add(symbol, flags, id, names.body(symbol));
             self.set_body(id, Body::Unit(body));

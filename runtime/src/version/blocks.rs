@@ -23,6 +23,7 @@ use uruk_unwind::Row;
 use crate::guest::tls;
 use crate::removal::Uses;
 use crate::tiers::guided::Words;
+use crate::version::better::Kept;
 use crate::version::constants::Constants;
 
 /// The code of one version, as it was linked.
@@ -54,6 +55,8 @@ pub(crate) struct Rest {
     _thread_locals: Option<tls::Owned>,
     /// Kept for the code that refers to them, should the module go before it.
     _constants: Option<Arc<Constants>>,
+    /// Kept for the code on its maker's wish.
+    _kept: Option<Kept>,
 }
 
 impl Rest {
@@ -64,12 +67,19 @@ impl Rest {
             _uses: uses,
             _thread_locals: None,
             _constants: None,
+            _kept: None,
         }
     }
 
     /// The same, with the thread-locals of its code.
     pub(crate) fn with_thread_locals(mut self, thread_locals: Option<tls::Owned>) -> Rest {
         self._thread_locals = thread_locals;
+        self
+    }
+
+    /// The same, with what whoever made its code wants kept.
+    pub(crate) fn with_kept(mut self, kept: Kept) -> Rest {
+        self._kept = Some(kept);
         self
     }
 

@@ -31,9 +31,11 @@ struct BodyUnit {
     body: BodyOf,
     how: Compile,
     symbol: Symbol,
-    /// What became of it: the session carries neither our results nor our errors.
-    outcome: Arc<Mutex<Option<Result<Built, Error>>>>,
+    outcome: Outcome,
 }
+
+/// What became of a version: the session carries neither our results nor our errors.
+pub(super) type Outcome = Arc<Mutex<Option<Result<Built, Error>>>>;
 
 /// What the unit of a version is removed by.
 #[derive(Debug)]
@@ -60,6 +62,8 @@ pub(crate) struct Built {
     pub(crate) compiled: Compiled,
     /// Functions of other modules it took bodies from, and what those were made of.
     pub(crate) foreign: Vec<FunctionId>,
+    /// The program may keep addresses of what it has of its own.
+    pub(crate) escapes: bool,
 }
 
 impl Unit for BodyUnit {
@@ -130,9 +134,27 @@ impl Core {
     /// Has the session materialize a body under a tracker of its own: what is compiled
     /// together is removed together. The body need not be the function's own yet.
     pub(crate) fn build_body(self: &Arc<Self>, body: BodyOf, how: Compile) -> Result<Built, Error> {
+        let outcome = Outcome::default();
+        self.materialize_version(body.id, &outcome, |symbol, _| BodyUnit {
+            core: Arc::clone(self),
+            name: body.plan.import(body.function.symbol).name.clone(),
+            body,
+            how,
+            symbol,
+            outcome: Arc::clone(&outcome),
+        })
+    }
+
+    /// Has the session materialize a version, whose unit says by `outcome` what became of it.
+    pub(super) fn materialize_version<U: Unit + 'static>(
+        self: &Arc<Self>,
+        function: FunctionId,
+        outcome: &Outcome,
+        unit: impl FnOnce(Symbol, &Tracker) -> U,
+    ) -> Result<Built, Error> {
         let versions = &self.tiers.versions;
         let number = versions.take_number();
-        match self.build_unit(body, number, how) {
+        match self.materialize_unit(function, number, outcome, unit) {
             Ok((mut built, tracker)) => {
                 built.unit = Some(BodyTracker { tracker, number });
                 Ok(built)
@@ -144,26 +166,17 @@ impl Core {
         }
     }
 
-    fn build_unit(
+    fn materialize_unit<U: Unit + 'static>(
         self: &Arc<Self>,
-        body: BodyOf,
+        function: FunctionId,
         number: usize,
-        how: Compile,
+        outcome: &Outcome,
+        unit: impl FnOnce(Symbol, &Tracker) -> U,
     ) -> Result<(Built, Tracker), Error> {
-        let link_name = &body.plan.import(body.function.symbol).name;
         let symbol = format!("{BODY_PREFIX}{number}");
         let symbol = self.names.session().intern(&symbol);
-        let outcome = Arc::new(Mutex::new(None));
-        let unit = BodyUnit {
-            core: Arc::clone(self),
-            name: link_name.clone(),
-            body,
-            how,
-            symbol,
-            outcome: Arc::clone(&outcome),
-        };
         let tracker = self.names.bodies.create_tracker()?;
-        tracker.define(unit)?;
+        tracker.define(unit(symbol, &tracker))?;
         let found = self.names.bodies.lookup(symbol);
         let built = outcome
             .lock()
@@ -172,11 +185,17 @@ impl Core {
         match (found, built) {
             (Ok(_), Some(Ok(built))) => Ok((built, tracker)),
             (found, built) => {
-                // The definition goes, so that a later call can try again.
-                tracker.remove()?;
+                // The definition goes, so that a later call can try again; unless whoever cancelled
+                // the version was first.
+                let _ = tracker.remove();
                 let cause = match built {
                     Some(Err(cause)) => Some(cause),
-                    _ => found.err().map(Error::Session),
+                    // What it depends on failed after it was linked.
+                    Some(Ok(built)) => {
+                        self.discard(function, built);
+                        found.err().map(Error::Session)
+                    }
+                    None => found.err().map(Error::Session),
                 };
                 Err(cause.unwrap_or_else(|| {
                     Error::Session(SessionError::Panicked {

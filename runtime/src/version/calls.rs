@@ -200,13 +200,15 @@ pub(crate) fn compile_now(
     id: FunctionId,
     tier: Option<Tier>,
 ) -> Result<(), Error> {
-    if tier.is_none()
-        && let Some(Body::Unit(unit)) = {
-            let _pass = gate::enter();
-            core.body(id)
-        }
-    {
-        return units::compile_now(core, id, &unit);
+    let unit = {
+        let _pass = gate::enter();
+        core.unit_of(id)
+    };
+    if let Some(unit) = unit {
+        return match tier {
+            None => units::compile_now(core, id, &unit),
+            Some(tier) => units::improve_now(core, id, &unit, tier),
+        };
     }
     let version = core.tiers.versions.ids.next();
     let request = Request {

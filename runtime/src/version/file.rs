@@ -74,6 +74,7 @@ impl Core {
             depends,
             bodies,
             unit: built.unit,
+            escapes: built.escapes,
         });
     }
 }

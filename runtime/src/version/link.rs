@@ -129,6 +129,8 @@ impl Core {
                 rest: Arc::new(rest),
             },
             foreign: crossing.depends(&compiled.taken),
+            // Constants stay with their module, and functions have stubs.
+            escapes: false,
             compiled,
         })
     }

@@ -6,19 +6,22 @@
 //! | plan | [`plan`] | a body, bound; settings, with what is known of its surroundings |
 //! | offers | [`offers`], [`rare`] | bodies of other modules that may be inlined |
 //! | compile | [`build`] | an object |
+//! | or ask | [`better`] | an object that a unit made, linked |
 //! | link | [`link`], [`drafts`], [`constants`] | bytes for their place |
 //! | seal | [`link`] | code in its place, that can be executed |
 //! | findable | [`findable`] | known to the unwinder, backtraces and tools |
 //! | file | [`mod@file`], [`records`], [`blocks`] | known to samples, reclaim and statistics |
 //! | publish | [`publish`] | in the slot, or too late |
 //!
-//! Who asks: [`calls`] for first calls, `tiers` for better versions, `replace` for new bodies.
+//! Who asks: [`calls`] for first calls, `tiers` for better versions, `replace` for new bodies,
+//! `units` for better code of units' functions.
 //! A version is undone by `reclaim`, in the opposite order.
 //!
 //! Who may store into a slot is decided by `uruk_tiering`'s [`FunctionVersions`], under
 //! the lock of that function, inside which is only the slot. What a publication leaves
 //! without use is retired.
 
+pub(crate) mod better;
 pub(crate) mod blocks;
 pub(crate) mod bodies;
 pub(crate) mod build;
@@ -49,6 +52,8 @@ use crate::api::error::{Error, Refusal};
 use crate::core::{Body, Core};
 use crate::fork::panics;
 use crate::tiers::guided::Words;
+use crate::units::UnitBody;
+use build::Built;
 pub(crate) use offers::Parcels;
 pub(crate) use plan::BodyOf;
 use publish::Filed;
@@ -106,7 +111,6 @@ impl Core {
         queued: Option<Duration>,
         cancel: &Cancellation,
     ) -> Result<Made, Error> {
-        let versions = self.tiers.versions.of(request.function);
         let refused = |cause: Refusal| {
             let function = self.name_of(request.function);
             Error::Version { function, cause }
@@ -124,34 +128,66 @@ impl Core {
             self.tell_dropped(request);
             return Err(refused(Refusal::FirstStays));
         }
-        let _entered = self.tiers.under_way.enter(request.version, cancel);
+        let how = how.cancelled_by(cancel);
+        self.make_with(request, queued, cancel, || {
+            let how = self.plan(&request, how);
+            self.build_once_or_for_good(request, how)
+        })
+    }
+
+    /// As [`Core::make`], of a function whose code `unit` makes. On a thread for code of
+    /// embedders.
+    ///
+    /// # Errors
+    /// As there; what the unit says.
+    pub(crate) fn make_better(
+        self: &Arc<Self>,
+        request: Request,
+        unit: &UnitBody,
+        queued: Option<Duration>,
+        cancel: &Cancellation,
+    ) -> Result<Made, Error> {
+        self.make_with(request, queued, cancel, || {
+            self.build_better(request, unit, cancel)
+        })
+    }
+
+    /// The walk, with a way to build.
+    fn make_with(
+        self: &Arc<Self>,
+        request: Request,
+        queued: Option<Duration>,
+        cancel: &Cancellation,
+        build: impl FnOnce() -> Result<(Request, Built), Error>,
+    ) -> Result<Made, Error> {
+        let versions = self.tiers.versions.of(request.function);
+        let refused = self.refused(request.function);
+        let _entered = self.tiers.under_way.enter(&request, cancel);
         let ticket = versions
             .request(request.version, request.tier, request.purpose)
-            .map_err(|cause| refused(cause.into()))?;
-        let how = how.cancelled_by(cancel);
-        panics::caught(|| self.make_requested(request, how, &versions, ticket, queued)).inspect_err(
-            |cause| {
-                match cause.is_cancelled() {
-                    true => versions.cancel(request.version),
-                    false => versions.fail(request.version),
-                };
-                match cause {
-                    cause if cause.is_cancelled() => self.tell_cancelled(request),
-                    Error::Version { cause, .. } if cause.is_late() => self.tell_dropped(request),
-                    cause => {
-                        // A listener may be what panics.
-                        panics::contained(|| self.tell_failed(request, cause));
-                    }
+            .map_err(refused)?;
+        let made = || self.make_requested(request, build, &versions, ticket, queued);
+        panics::caught(made).inspect_err(|cause| {
+            match cause.is_cancelled() {
+                true => versions.cancel(request.version),
+                false => versions.fail(request.version),
+            };
+            match cause {
+                cause if cause.is_cancelled() => self.tell_cancelled(request),
+                Error::Version { cause, .. } if cause.is_late() => self.tell_dropped(request),
+                cause => {
+                    // A listener may be what panics.
+                    panics::contained(|| self.tell_failed(request, cause));
                 }
-            },
-        )
+            }
+        })
     }
 
     /// The walk of a version that its function's state lets in.
     fn make_requested(
         self: &Arc<Self>,
         request: Request,
-        how: Compile,
+        build: impl FnOnce() -> Result<(Request, Built), Error>,
         versions: &FunctionVersions,
         ticket: Ticket,
         queued: Option<Duration>,
@@ -160,8 +196,7 @@ impl Core {
         versions.start(ticket).map_err(&refused)?;
         let started = self.events.now();
         let epoch = self.replacing.epoch();
-        let how = self.plan(&request, how);
-        let (request, built) = self.build_once_or_for_good(request, how)?;
+        let (request, built) = build()?;
         if let Err(cause) = versions.ready(ticket, EntryAddress(built.entry)) {
             self.discard(request.function, built);
             return Err(refused(cause));

@@ -40,6 +40,8 @@ pub(crate) struct Version {
     pub(crate) bodies: Arc<[FunctionId]>,
     /// What it is removed by.
     pub(crate) unit: Option<BodyTracker>,
+    /// The program may keep addresses of what it has of its own.
+    pub(crate) escapes: bool,
 }
 
 /// Where a version lies.
@@ -57,6 +59,8 @@ pub(crate) struct Record {
     pub(crate) versions: Arc<FunctionVersions>,
     /// Those that were compiled, oldest first.
     pub(crate) built: Vec<Version>,
+    /// Those that nothing calls any more, and that stay until the function goes.
+    pub(crate) staying: Vec<Version>,
     /// Those that are retired, by tier.
     pub(crate) past: Past,
 }
@@ -138,6 +142,18 @@ impl Versions {
         let taken = record.built.remove(at);
         record.past.add(&taken);
         Some(taken)
+    }
+
+    /// Keeps a version that was taken out until `function` goes; gives it back if it is gone.
+    pub(crate) fn keep(&self, function: FunctionId, version: Version) -> Option<Version> {
+        let mut records = self.lock();
+        match records.get_mut(&function.index()) {
+            Some(record) => {
+                record.staying.push(version);
+                None
+            }
+            None => Some(version),
+        }
     }
 
     /// Versions lie elsewhere now.

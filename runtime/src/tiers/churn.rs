@@ -1,0 +1,35 @@
+//! Running functions that are moved through all tiers before each first call, for tests
+//! ([`Tiers::Churn`]). Functions of units stay where they are: a worker that asked one would wait
+//! for code that may wait for a worker.
+
+use std::sync::Arc;
+
+use crate::api::error::Error;
+use crate::core::Core;
+#[cfg(doc)]
+use crate::tiers::Tiers;
+
+/// Functions that change their tier before a first call, where they are churned.
+const CHURNED_EACH: usize = 4;
+
+/// Functions with code from which on only one does: a program of a thousand functions
+/// is to end within seconds, too.
+const CHURNED_GENTLY: usize = 64;
+
+impl Core {
+    /// Moves the next functions in turn to another tier, under [`Tiers::Churn`].
+    pub(crate) fn churn(self: &Arc<Self>) -> Result<(), Error> {
+        let gently = self.tiers.churned_functions() >= CHURNED_GENTLY;
+        for _ in 0..if gently { 1 } else { CHURNED_EACH } {
+            let Some((id, tier)) = self.tiers.next_churned() else {
+                break;
+            };
+            match self.compile_at(id, self.tiers.versions.ids.next(), tier) {
+                // Another worker has its turn at the same function.
+                Ok(()) | Err(Error::Version { .. }) => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! Who has a unit asked for better code of its functions, and what comes of it.
+//!
+//! | who | when | on which thread |
+//! |---|---|---|
+//! | the policy, a pin | a background worker has its turn | one for code of embedders |
+//! | a first call, where tiers are fixed | the unit's own code is ready, and not published | the one that materialized it |
+//! | an embedder | at once, after the unit's own code | the embedder's |
+//!
+//! How it is made is `version::better`'s.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::warn;
+use uruk_base::{FunctionId, Tier};
+use uruk_codegen::Cancellation;
+use uruk_session::SessionError;
+use uruk_tiering::{Publication, Purpose};
+
+use super::bodies::UnitBody;
+use super::call;
+use crate::api::error::{Error, Refusal};
+use crate::core::{Body, Core};
+use crate::fork::gate;
+use crate::tiers::jobs::Job;
+use crate::version::Request;
+
+/// Has the unit of a function make code for a tier now, on this thread, over whatever runs.
+pub(crate) fn improve_now(
+    core: &Arc<Core>,
+    id: FunctionId,
+    unit: &UnitBody,
+    tier: Tier,
+) -> Result<(), Error> {
+    call::compile_now(core, id, unit)?;
+    let _pass = gate::enter();
+    let published = core.tiers.versions.of(id).published();
+    if tier == Tier::Baseline && published.is_some_and(|version| version.tier == tier) {
+        return Ok(());
+    }
+    if unit.improver.is_none() {
+        let function = core.name_of(id);
+        let cause = Refusal::Declined { tier };
+        return Err(Error::Version { function, cause });
+    }
+    let request = Request {
+        function: id,
+        version: core.tiers.versions.ids.next(),
+        tier,
+        purpose: Purpose::Change,
+    };
+    let made = match core.make_better(request, unit, None, &Cancellation::new()) {
+        // It was replaced or removed meanwhile, as if right after.
+        Err(cause) if cause.is_cancelled() => return Ok(()),
+        made => made?,
+    };
+    if let Publication::Published { .. } = made.publication {
+        let now = core.events.now();
+        core.tiers.on_published(now, id, tier, &made);
+    }
+    Ok(())
+}
+
+impl Core {
+    /// The unit that makes the code of a function, if one does.
+    pub(crate) fn unit_of(&self, id: FunctionId) -> Option<UnitBody> {
+        match self.body(id) {
+            Some(Body::Unit(unit)) => Some(unit),
+            _ => None,
+        }
+    }
+
+    /// Does a job whose code a unit makes on a thread for code of embedders.
+    pub(crate) fn hand_over(self: &Arc<Self>, job: Job, unit: UnitBody) {
+        let core = Arc::clone(self);
+        self.hands.start(move || {
+            let _pass = gate::enter();
+            let (request, queued) = (job.request, job.queued);
+            let result = core.make_better(request, &unit, Some(queued), &job.cancel);
+            if let Err(cause) = &result {
+                core.report_unit(request.function, cause);
+            }
+            // What compilers of others take tells nothing of ours.
+            core.end_job(job, request, result, Duration::ZERO);
+        });
+    }
+
+    /// Publishes code of the tier at which everything is to run as the first there is; whether
+    /// some was published.
+    pub(super) fn publish_fixed(self: &Arc<Self>, id: FunctionId, unit: &UnitBody) -> bool {
+        let tier = self.tiers.first();
+        if tier == Tier::Baseline || unit.improver.is_none() {
+            return false;
+        }
+        let request = Request {
+            function: id,
+            version: self.tiers.versions.ids.next(),
+            tier,
+            purpose: Purpose::First,
+        };
+        let made = self.make_better(request, unit, None, &Cancellation::new());
+        if let Err(cause) = &made {
+            self.report_unit(id, cause);
+        }
+        self.stubs.entry(id).is_some()
+    }
+
+    /// Reports that a unit could not make better code, for which nobody waits.
+    pub(crate) fn report_unit(&self, id: FunctionId, cause: &Error) {
+        let function = self.name_of(id);
+        match cause {
+            Error::Version { cause, .. } if cause.is_late() => {}
+            Error::Version {
+                cause: Refusal::Declined { .. },
+                ..
+            } => {}
+            Error::Heap(_) => {}
+            cause if cause.is_cancelled() => {}
+            cause => {
+                warn!(function, %cause, "no better code; the function runs on as it is");
+                let error = SessionError::unit(function, cause.clone());
+                gate::outside(|| self.names.session().report(&error));
+            }
+        }
+    }
+}

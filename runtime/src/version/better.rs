@@ -1,0 +1,495 @@
+//! Better code of a unit's function: asked of its unit, linked as a version like any other.
+//!
+//! The question is a unit of the session ([`BetterUnit`]) as a compile of IR is: under a tracker
+//! of its own, and ready when the graph says that what the code depends on is. Whoever made the
+//! question waits for that, and goes on with what came of it ([`Asked`]).
+//!
+//! | who | does |
+//! |---|---|
+//! | a thread for code of embedders, or of the embedder's | has the session look the version's symbol up ([`Core::build_better`]) |
+//! | the same, or another one of its kind | asks the improver |
+//! | whoever has the question | links, and ends the responsibility, once |
+//!
+//! The object's memory is the version's own: it may move, and goes with it, unless the program can
+//! keep an address of what it has besides the function. So it defines nothing for others, and what
+//! is defined already is that ([`Core::link_better`]).
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use uruk_base::FunctionId;
+use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_codegen::{Cancellation, Compiled};
+use uruk_heap::Sealed;
+use uruk_link::{
+    Graph, Hint, Kind as LinkKind, LayoutOptions, Linked, Object, Place, Placed, Resolved,
+};
+use uruk_session::{
+    DependenceGroup, DylibId, Flags, Interface, Resource, Responsibility, SessionError, Symbol,
+    Unit,
+};
+use uruk_tiering::{Late, VersionError};
+
+use super::Request;
+use super::blocks::{Code, Rest, split};
+use super::build::{Built, Outcome};
+use super::findable::NewCode;
+use crate::api::error::{Error, Missing, Refusal};
+use crate::api::improve::Improvement;
+use crate::core::{Body, Core};
+use crate::fork::{gate, panics};
+use crate::load::objects::is_function;
+use crate::removal::Uses;
+use crate::units::hands::{self, Hands};
+use crate::units::{self, UnitBody};
+
+/// A question for better code, and its answer.
+pub(crate) struct Asked {
+    core: Arc<Core>,
+    pub(crate) request: Request,
+    pub(crate) unit: UnitBody,
+    pub(crate) cancel: Cancellation,
+    /// Stands for the version in the session.
+    symbol: Symbol,
+    since: Instant,
+    /// `None` before the question, and once it was answered.
+    responsibility: Mutex<Option<Responsibility>>,
+    outcome: Outcome,
+    /// The thread on which the improver is asked, and whether it still is: a panic there is told
+    /// with its text. Relaxed: of account on that thread only.
+    asking: Mutex<Option<ThreadId>>,
+    is_asking: AtomicBool,
+}
+
+/// A question as the session sees it.
+struct BetterUnit(Arc<Asked>);
+
+impl Unit for BetterUnit {
+    fn name(&self) -> &str {
+        self.0.unit.name.to_str().unwrap_or("?")
+    }
+
+    fn interface(&self) -> Interface {
+        let flags = Flags::EXPORTED.with(Flags::CALLABLE);
+        [(self.0.symbol, flags)].into_iter().collect()
+    }
+
+    fn materialize(self: Box<Self>, responsibility: Responsibility) {
+        let BetterUnit(asked) = *self;
+        *asked.lock() = Some(responsibility);
+        let core = Arc::clone(&asked.core);
+        match hands::is_worker() {
+            true => core.hands.start(move || asked.ask()),
+            false => gate::outside(move || asked.ask()),
+        }
+    }
+}
+
+impl Asked {
+    fn lock(&self) -> MutexGuard<'_, Option<Responsibility>> {
+        let held = self.responsibility.lock();
+        held.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn function(&self) -> &'static str {
+        self.core.name_of(self.request.function)
+    }
+
+    fn refused(&self, cause: Refusal) -> Error {
+        let function = self.function();
+        Error::Version { function, cause }
+    }
+
+    /// The object has what only whole images have.
+    fn of_an_image(&self, construct: &'static str) -> Error {
+        self.refused(Refusal::Construct { construct })
+    }
+
+    fn cancelled(&self) -> Error {
+        self.core.cancelled(self.request.function)
+    }
+
+    /// Asks the improver, without a pass.
+    fn ask(self: Arc<Self>) {
+        let jit = self.unit.improver.as_ref().and_then(|it| it.jit());
+        let Some((jit, improver)) = jit.zip(self.unit.improver.as_ref()) else {
+            return self.fail(Error::Session(SessionError::Ended));
+        };
+        let improvement = {
+            let _pass = gate::enter();
+            let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+            *asking = Some(std::thread::current().id());
+            self.is_asking.store(true, Ordering::Relaxed);
+            Improvement::new(jit, Arc::clone(&self))
+        };
+        let asked = panics::caught(|| {
+            improver.improve(improvement);
+            Ok(())
+        });
+        self.is_asking.store(false, Ordering::Relaxed);
+        if let Err(panic) = asked {
+            self.fail(panic);
+        }
+    }
+
+    /// The question was dropped.
+    pub(crate) fn dropped(&self) {
+        let asking = {
+            let _pass = gate::enter();
+            let thread = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+            *thread == Some(std::thread::current().id()) && self.is_asking.load(Ordering::Relaxed)
+        };
+        // Else whoever asks tells the panic.
+        if !(asking && std::thread::panicking()) {
+            let _pass = gate::enter();
+            self.fail(self.refused(Refusal::Unanswered));
+        }
+    }
+
+    /// There is no better code.
+    pub(crate) fn decline(&self) {
+        let _pass = gate::enter();
+        let tier = self.request.tier;
+        self.fail(self.refused(Refusal::Declined { tier }));
+    }
+
+    /// Better code cannot be made.
+    pub(crate) fn fail(&self, error: Error) {
+        let _pass = gate::enter();
+        let Some(responsibility) = self.lock().take() else {
+            return;
+        };
+        let text = error.to_string();
+        *self.outcome() = Some(Err(error));
+        responsibility.fail(SessionError::unit(self.function(), text));
+    }
+
+    /// Has the version jump to an address.
+    pub(crate) fn jump(&self, address: u64, kept: Kept) -> Result<(), Error> {
+        let _pass = gate::enter();
+        // `jmp [rip]`, and the address behind it.
+        let mut bytes = vec![0xff, 0x25, 0, 0, 0, 0];
+        bytes.extend(address.to_le_bytes());
+        let mut code = units::Code::new();
+        code.function(self.own_name(), &bytes);
+        self.link(self.function(), &code.finish()?, kept)
+    }
+
+    fn own_name(&self) -> &str {
+        self.unit.dylib.session().name(self.unit.own)
+    }
+
+    /// Links the object that has the better code.
+    pub(crate) fn link(&self, name: &str, bytes: &[u8], kept: Kept) -> Result<(), Error> {
+        let _pass = gate::enter();
+        if self.cancel.is_cancelled() {
+            self.fail(self.cancelled());
+            return Err(self.cancelled());
+        }
+        let compiling = self.since.elapsed();
+        let linking = Instant::now();
+        match self.core.link_better(self, name, bytes, kept) {
+            Ok((mut built, dependences)) => {
+                (built.compiling, built.linking) = (compiling, linking.elapsed());
+                self.emit(built, dependences)
+            }
+            Err(error) => {
+                self.fail(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends the responsibility with code that is there.
+    fn emit(&self, built: Built, dependences: Dependences) -> Result<(), Error> {
+        let responsibility = self.lock().take();
+        let Some(responsibility) = responsibility else {
+            self.core.discard(self.request.function, built);
+            return Err(self.cancelled());
+        };
+        let entry = built.entry;
+        *self.outcome() = Some(Ok(built));
+        let group = DependenceGroup {
+            symbols: vec![self.symbol],
+            dependences,
+        };
+        let resolved = responsibility.resolve(&[(self.symbol, entry)]);
+        let told = resolved.and_then(|()| responsibility.emit(&[group]));
+        told.map_err(|cause| {
+            self.give_up();
+            Error::Session(cause)
+        })
+    }
+
+    fn outcome(&self) -> MutexGuard<'_, Option<Result<Built, Error>>> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Retires code that was made for nobody.
+    fn give_up(&self) {
+        let outcome = self.outcome().take();
+        if let Some(Ok(built)) = outcome {
+            self.core.discard(self.request.function, built);
+        }
+    }
+}
+
+impl Core {
+    /// Asks the unit of a function for better code, and waits until it is ready. Under a pass, on
+    /// a thread for code of embedders.
+    pub(super) fn build_better(
+        self: &Arc<Self>,
+        request: Request,
+        unit: &UnitBody,
+        cancel: &Cancellation,
+    ) -> Result<(Request, Built), Error> {
+        let id = request.function;
+        // Nobody replaces it from here on without being noticed.
+        if !self.is_of_unit(id, unit) {
+            let function = self.name_of(id);
+            let late = VersionError::Late(Late::Replaced);
+            let cause = Refusal::State(late);
+            return Err(Error::Version { function, cause });
+        }
+        let outcome = Outcome::default();
+        let built = self.materialize_version(id, &outcome, |symbol, tracker| {
+            self.tiers.under_way.asks(request.version, tracker);
+            BetterUnit(Arc::new(Asked {
+                core: Arc::clone(self),
+                request,
+                unit: unit.clone(),
+                cancel: cancel.clone(),
+                symbol,
+                since: Instant::now(),
+                responsibility: Mutex::new(None),
+                outcome: Arc::clone(&outcome),
+                asking: Mutex::new(None),
+                is_asking: AtomicBool::new(false),
+            }))
+        });
+        match built {
+            // The wait was ended.
+            Err(_) if cancel.is_cancelled() => Err(self.cancelled(id)),
+            built => Ok((request, built?)),
+        }
+    }
+
+    /// Whether the code of a function is still that unit's.
+    pub(crate) fn is_of_unit(&self, id: FunctionId, unit: &UnitBody) -> bool {
+        matches!(self.body(id), Some(Body::Unit(own)) if own.symbol == unit.symbol)
+    }
+
+    /// Links an object with better code of a function, and makes it findable; what it depends on.
+    fn link_better(
+        &self,
+        asked: &Asked,
+        name: &str,
+        bytes: &[u8],
+        kept: Kept,
+    ) -> Result<(Built, Dependences), Error> {
+        let dylib = &asked.unit.dylib;
+        let own = asked.own_name();
+        let changed = match self.layers.changes_objects() {
+            true => Some(self.layers.object(name, bytes.to_vec())?),
+            false => None,
+        };
+        let object = changed.as_deref().unwrap_or(bytes);
+        let graph = self.graph_of(asked, name, object)?;
+        let session = self.names.session();
+        let needed = graph.undefined().filter(|needed| needed.name != own);
+        let needed = needed.map(|needed| session.intern(needed.name));
+        let found = self.resolved(dylib, needed.collect())?;
+        let is_stub = |name: &str| name == own || self.names.is_ready_function(dylib, name);
+        let options = LayoutOptions {
+            merge_read_only: true,
+            ..LayoutOptions::default()
+        };
+        let laid = graph.layout_with(&options, |name| match is_stub(name) {
+            // Stubs and slots are in the reservation.
+            true => Hint::Near,
+            false => Hint::Unknown,
+        })?;
+        if laid.tls().is_some() {
+            return Err(asked.of_an_image("thread-locals"));
+        }
+        let mut drafts = self.allocate(&laid)?;
+        let placed = laid.place(drafts.placement(None))?;
+        let extents = extents(&placed);
+        let body = extents.iter().find(|(name, _)| &**name == own);
+        let body = body.map(|(_, body)| body.clone());
+        let body = body.ok_or_else(|| lacks(own))?;
+        let id = asked.request.function;
+        let mut uses = Uses::default();
+        let linked = placed.fix_up(|name, need| {
+            let resolved = match name == own {
+                true => Resolved::stub(self.stubs.stub_address(id), self.stubs.slot_address(id)),
+                false => self.resolve_found(&found, name, need)?,
+            };
+            self.note_use(&resolved, &mut uses);
+            Some(resolved)
+        })?;
+        let arrays = [&linked.preinit, &linked.init, &linked.fini];
+        if arrays.iter().any(|list| !list.is_empty()) {
+            return Err(asked.of_an_image("constructors or destructors"));
+        }
+        if !linked.ifuncs.is_empty() {
+            return Err(asked.of_an_image("ifuncs"));
+        }
+        let code = drafts.code_range();
+        for (function, range) in extents {
+            let stacks = &self.reclaim.stacks;
+            stacks.note_function(&function, &linked, code.start, range);
+        }
+        drafts.write(&linked)?;
+        let (memory, data) = split(drafts.seal()?);
+        let memory = memory.ok_or_else(|| lacks(own))?;
+        self.make_findable(&NewCode {
+            name: asked.unit.name,
+            body: body.clone(),
+            code,
+            object,
+            linked: &linked,
+            symbol: own,
+        })?;
+        let rest = Rest::new(data, None, uses).with_kept(kept);
+        let built = self.built(asked, memory, body, linked, rest);
+        Ok((built, found.dependences()))
+    }
+
+    /// An object whose references to its function, and to whatever its function's dylib defines, go
+    /// there.
+    fn graph_of<'o>(
+        &self,
+        asked: &Asked,
+        name: &str,
+        object: &'o [u8],
+    ) -> Result<Graph<'o>, Error> {
+        let own = asked.own_name();
+        let dylib = &asked.unit.dylib;
+        let mut graph = Graph::new(vec![Object::parse(name, object)?])?;
+        self.layers.link(name, &mut graph)?;
+        let is_own = |place: Place<'_>| place.definition.name == own && is_function(&place);
+        if !graph.places().any(is_own) {
+            return Err(lacks(own));
+        }
+        graph.preempt(|definition| {
+            definition.name == own || self.names.is_own(dylib, definition.name)
+        });
+        Ok(graph)
+    }
+
+    /// Code that was linked, as a version.
+    fn built(
+        &self,
+        asked: &Asked,
+        memory: Sealed,
+        body: Range<u64>,
+        linked: Linked,
+        rest: Rest,
+    ) -> Built {
+        let movable = linked.immovable.is_none() && !linked.escapes && !self.tools.pins_code();
+        Built {
+            unit: None,
+            entry: body.start,
+            body_end: body.end,
+            bytes: linked.code.len() as u64,
+            compiling: Duration::ZERO,
+            linking: Duration::ZERO,
+            words: None,
+            code: Code {
+                memory,
+                entry: body.start,
+                body_end: body.end,
+                rows: linked.fdes,
+                name: asked.unit.name,
+                moves: movable.then_some(linked.moves),
+                rest: Arc::new(rest),
+            },
+            foreign: Vec::new(),
+            compiled: Compiled::default(),
+            escapes: linked.escapes,
+        }
+    }
+}
+
+/// What a version waits for.
+type Dependences = Vec<(DylibId, Symbol)>;
+
+fn lacks(own: &str) -> Error {
+    Error::MissingSymbols {
+        missing: vec![Missing {
+            symbol: own.to_owned(),
+            needed_by: vec![String::from("who asked for a better version of it")],
+        }],
+    }
+}
+
+/// The functions of an image, and where they lie.
+fn extents(placed: &Placed<'_>) -> Vec<(Box<str>, Range<u64>)> {
+    let yielding = placed.preempted().map(|(place, at)| (place.definition, at));
+    let all = placed.definitions().chain(yielding);
+    let functions = all.filter(|(definition, _)| definition.kind == LinkKind::Function);
+    functions
+        .map(|(it, at)| (Box::from(it.name), at..at + it.size.max(1)))
+        .collect()
+}
+
+/// What is kept for as long as code may be run. Released on a thread for code of embedders, for
+/// it goes where none may run.
+pub(crate) struct Kept {
+    hands: Arc<Hands>,
+    /// Locked by nobody but who has it for himself: it makes the rest shareable.
+    resources: Mutex<Vec<Box<dyn Resource>>>,
+}
+
+impl Kept {
+    /// Nothing yet.
+    pub(crate) fn new(core: &Core) -> Kept {
+        Kept {
+            hands: Arc::clone(&core.hands),
+            resources: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, resource: Box<dyn Resource>) {
+        let _pass = gate::enter();
+        let held = self.resources.lock();
+        held.unwrap_or_else(PoisonError::into_inner).push(resource);
+    }
+
+    /// All there is, for the code it is for.
+    pub(crate) fn take(&mut self) -> Kept {
+        Kept {
+            hands: Arc::clone(&self.hands),
+            resources: std::mem::take(&mut self.resources),
+        }
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kept")
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let resources = std::mem::take(&mut self.resources).into_inner();
+        let resources = resources.unwrap_or_else(PoisonError::into_inner);
+        if resources.is_empty() {
+            return;
+        }
+        let _pass = gate::enter();
+        self.hands.start(move || {
+            // Those attached last go first.
+            let all = resources.into_iter().rev();
+            all.for_each(|resource| {
+                let _ = panics::contained(|| resource.release());
+            });
+        });
+    }
+}
