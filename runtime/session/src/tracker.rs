@@ -25,6 +25,11 @@ impl TrackerKey {
     pub(crate) const fn new(number: u64) -> Self {
         Self(number)
     }
+
+    /// The number, by which people tell trackers apart.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
 }
 
 /// Something that belongs to definitions and is let go with them.

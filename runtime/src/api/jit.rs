@@ -16,6 +16,7 @@ use crate::api::func::{Func, Signature};
 use crate::core::Core;
 use crate::fork::gate;
 use crate::reclaim::RegisteredStack;
+use crate::told::memory::MemoryReport;
 #[cfg(doc)]
 use crate::told::stats::MemoryStats;
 use crate::told::stats::Stats;
@@ -338,6 +339,24 @@ impl Jit {
     pub fn stats(&self) -> Stats {
         let _busy = gate::enter();
         self.shared.core.stats()
+    }
+
+    /// What the session's memory is used for, by dylib, tracker, tier and purpose.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "@table = global [1000 x i32] zeroinitializer
+    ///   define i32 @one() { ret i32 1 }")?;
+    /// jit.compile("one")?;
+    /// let memory = jit.memory();
+    /// let by_dylib: u64 = memory.by_dylib().iter().map(|(_, bytes)| bytes).sum();
+    /// assert_eq!(by_dylib, memory.total());
+    /// assert!(memory.of(uruk::MemoryPurpose::Zeroed) >= 4000);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    pub fn memory(&self) -> MemoryReport {
+        let _busy = gate::enter();
+        self.shared.core.memory_report()
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {

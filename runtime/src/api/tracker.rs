@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use uruk_codegen::Bitcode;
+use uruk_session::TrackerKey;
 
 use crate::api::dylib::Dylib;
 use crate::api::error::{Error, Missing};
@@ -200,6 +201,11 @@ impl Tracker {
     /// The dylib whose definitions are under it.
     pub fn dylib(&self) -> Dylib {
         self.jit.dylib_of(&self.tracker.dylib())
+    }
+
+    /// What it is called in [`MemoryReport`](crate::MemoryReport)s.
+    pub fn key(&self) -> TrackerKey {
+        self.tracker.key()
     }
 
     /// Whether it was removed, or transferred to another.

@@ -42,6 +42,7 @@ use crate::removal::removed::Removed;
 use crate::replace::{Locals, Replacing};
 use crate::tiers::{TierSettings, TierState};
 use crate::told::event::Events;
+use crate::told::holdings::Modules;
 use crate::told::stats::Counters;
 use crate::told::tools::Tools;
 use crate::units::UnitBody;
@@ -232,6 +233,8 @@ pub(crate) struct Core {
     /// Counts images: local names carry the number of theirs.
     pub(crate) images: AtomicU64,
     pub(crate) functions: RwLock<Vec<Option<Body>>>,
+    /// Modules that were read.
+    pub(crate) modules: Modules,
     pub(crate) objects: Objects,
     /// Counts units with stubs.
     pub(crate) units: AtomicU64,
@@ -324,6 +327,7 @@ impl Core {
             images: AtomicU64::new(0),
             untrusted: OnceLock::new(),
             functions: RwLock::default(),
+            modules: Modules::default(),
             objects: Objects::default(),
             units: AtomicU64::new(0),
             linked: Mutex::default(),

@@ -18,7 +18,7 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use uruk_base::locks::RwLock;
 use uruk_base::{FunctionId, VersionId};
-use uruk_heap::Sealed;
+use uruk_heap::{Pool, Sealed};
 use uruk_link::Resolved;
 use uruk_reclaim::Fixed;
 use uruk_session::{Dylib, Resource, Tracker};
@@ -51,6 +51,7 @@ pub(crate) struct Holding {
     /// Its code, if it has any; that holds the data, too.
     code: Option<VersionId>,
     life: Arc<Life>,
+    sizes: Sizes,
     /// Goes before the memory it lies in, which may be another handle's next.
     _handle: Option<Handle>,
     _rest: Arc<Rest>,
@@ -62,9 +63,24 @@ pub(crate) struct Parts {
     pub(crate) memory: Vec<Sealed>,
     /// What it was linked against.
     pub(crate) uses: Uses,
+    /// Bytes of its data that begin as zeros, and of its unwind records.
+    pub(crate) zeros: usize,
+    pub(crate) unwind: usize,
     pub(crate) thread_locals: ThreadLocals,
     /// A handle that lies in the memory.
     pub(crate) handle: Option<Handle>,
+}
+
+/// Bytes that an image takes of the heap.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sizes {
+    pub(crate) code: usize,
+    pub(crate) read_only: usize,
+    pub(crate) read_write: usize,
+    /// Of the read-write ones, those that begin as zeros.
+    pub(crate) zeros: usize,
+    /// Of all, those of unwind records.
+    pub(crate) unwind: usize,
 }
 
 /// The thread-locals of an image, if it has any.
@@ -94,6 +110,11 @@ impl Holding {
     /// What its code is called in the table of code.
     pub(crate) fn code(&self) -> Option<VersionId> {
         self.code
+    }
+
+    /// What it takes.
+    pub(crate) fn sizes(&self) -> Sizes {
+        self.sizes
     }
 
     /// Of its image.
@@ -137,6 +158,16 @@ impl Owners {
         let (_, (end, holding)) = owners.range(..=address).next_back()?;
         // One past the end of a variable is an address of it, too.
         (address <= *end).then(|| holding.upgrade()).flatten()
+    }
+
+    /// All that are held, each once.
+    pub(crate) fn all(&self) -> Vec<Arc<Holding>> {
+        let owners = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = owners.values().filter_map(|(_, h)| h.upgrade()).collect();
+        drop(owners);
+        all.sort_unstable_by_key(Arc::as_ptr);
+        all.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        all
     }
 
     /// Of the image that thread-locals are of.
@@ -222,9 +253,23 @@ impl Core {
         let Parts {
             memory,
             uses,
+            zeros,
+            unwind,
             thread_locals,
             handle,
         } = parts;
+        let mut sizes = Sizes {
+            zeros,
+            unwind,
+            ..Sizes::default()
+        };
+        for memory in &memory {
+            *match memory.pool() {
+                Pool::Code => &mut sizes.code,
+                Pool::ReadOnly => &mut sizes.read_only,
+                Pool::ReadWrite => &mut sizes.read_write,
+            } += memory.held();
+        }
         let range = |memory: &Sealed| {
             let start = memory.address();
             start..start + memory.len() as u64
@@ -243,6 +288,7 @@ impl Core {
                 body_end: 0,
                 rows: Vec::new(),
                 name: c"",
+                unwind: 0,
                 moves: None,
                 rest: Arc::clone(&rest),
             };
@@ -263,6 +309,7 @@ impl Core {
             thread_locals,
             code: version,
             life: Arc::clone(&image.life),
+            sizes,
             _handle: handle,
             _rest: rest,
         });

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use uruk_report::Recording;
 
 use crate::core::Core;
+use crate::told::memory::MemoryReport;
 use crate::version::build::Built;
 
 /// Functions in the list of the hottest.
@@ -183,14 +184,20 @@ pub struct TierStats {
 
 impl Stats {
     /// The statistics as text, ending with a newline.
-    pub(crate) fn render(&self, format: StatsFormat, recording: &Recording) -> String {
+    pub(crate) fn render(
+        &self,
+        format: StatsFormat,
+        recording: &Recording,
+        memory: &MemoryReport,
+    ) -> String {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let compile = ms(self.data_time + self.emit_time + self.link_time);
         match format {
             StatsFormat::Json => format!(
                 "{{\"functions\":{},\"compiled\":{},\"failed\":{},\"cancelled\":{},\"compile_ms\":{compile:.3},\
                  \"load_ms\":{:.3},\"data_ms\":{:.3},\"emit_ms\":{:.3},\"link_ms\":{:.3},\
-                 \"code_bytes\":{},\"wall_ms\":{:.3},\"memory\":{},\"run\":{}}}\n",
+                 \"code_bytes\":{},\"wall_ms\":{:.3},\"memory\":{},\"uses\":{},\
+                 \"run\":{}}}\n",
                 self.functions,
                 self.compiled,
                 self.failed,
@@ -202,6 +209,7 @@ impl Stats {
                 self.code_bytes,
                 ms(self.wall_time),
                 self.memory.json(),
+                memory.json(),
                 uruk_report::text::json(recording, HOTTEST).trim_end(),
             ),
             StatsFormat::Table => format!(
@@ -215,7 +223,7 @@ impl Stats {
                  \x20 functions             {:>10.1} ms\n\
                  \x20 linking               {:>10.1} ms\n\
                  load time                {:>10.1} ms\n\
-                 code                     {:>10} bytes\n{}\n{}",
+                 code                     {:>10} bytes\n{}{}\n{}",
                 self.functions,
                 self.compiled,
                 self.functions.saturating_sub(self.compiled + self.failed),
@@ -227,6 +235,7 @@ impl Stats {
                 ms(self.load_time),
                 self.code_bytes,
                 self.memory.table(),
+                memory.table(),
                 uruk_report::text::run(recording, HOTTEST),
             ),
         }
@@ -373,12 +382,13 @@ mod tests {
         counters.functions.store(10, Ordering::Relaxed);
         counters.compiled.store(4, Ordering::Relaxed);
         let stats = counters.snapshot();
-        let json = stats.render(StatsFormat::Json, &Recording::default());
+        let memory = MemoryReport::default();
+        let json = stats.render(StatsFormat::Json, &Recording::default(), &memory);
         assert!(
             json.starts_with("{\"functions\":10,\"compiled\":4,"),
             "{json}"
         );
-        let table = stats.render(StatsFormat::Table, &Recording::default());
+        let table = stats.render(StatsFormat::Table, &Recording::default(), &memory);
         assert!(
             table.contains("never needed                   6"),
             "{table}"
