@@ -2,6 +2,7 @@
 
 mod compare;
 mod libraries;
+mod settings;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -112,6 +113,10 @@ struct Run {
     /// What becomes of freed code: used again, filled with traps, or closed.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = FreedChoice::Reuse, hide = true)]
     freed: FreedChoice,
+    /// Bytes of code that functions may have, as `64M`: beyond, the code that was not called for
+    /// longest goes, and is compiled again by its next call.
+    #[arg(long, value_name = "SIZE", value_parser = settings::size)]
+    code_budget: Option<u64>,
     /// Print all settings with their meaning, and end.
     #[arg(long)]
     print_config: bool,
@@ -310,7 +315,7 @@ fn run_program(run: Run) -> i32 {
     let mut policy = PolicyConfig::default();
     let mut reclaim = ReclaimConfig::default();
     for setting in &run.set {
-        if let Err(message) = set(&mut policy, &mut reclaim, setting) {
+        if let Err(message) = settings::set(&mut policy, &mut reclaim, setting) {
             eprintln!(
                 "uruk: --set: {message}\n  tip: `uruk run --print-config` lists the settings"
             );
@@ -323,7 +328,7 @@ fn run_program(run: Run) -> i32 {
             Some(jobs) => builder.jobs(jobs as usize),
             None => builder,
         };
-        print_config(&builder.effective_policy(), &reclaim);
+        settings::print(&builder.effective_policy(), &reclaim);
         return 0;
     }
     init_tracing(run.verbose);
@@ -372,6 +377,9 @@ fn run_program(run: Run) -> i32 {
         .contract(run.fp_contract == ContractChoice::Fast);
     if let Some(jobs) = run.jobs {
         builder = builder.jobs(jobs as usize);
+    }
+    if let Some(bytes) = run.code_budget {
+        builder = builder.code_budget(bytes);
     }
     if run.untrusted {
         builder = builder.untrusted(Untrusted::default());
@@ -431,41 +439,6 @@ fn tip(error: &Error, files: &[PathBuf]) -> Option<&'static str> {
         }
         Error::NoEntry { .. } => Some("`--entry NAME` starts at another function"),
         _ => None,
-    }
-}
-
-/// Before the names of settings of reclaim; others are the tiering policy's.
-const RECLAIM: &str = "reclaim.";
-
-fn print_config(policy: &PolicyConfig, reclaim: &ReclaimConfig) {
-    print!("{policy}");
-    for line in reclaim.to_string().lines() {
-        match line.starts_with('#') {
-            true => println!("{line}"),
-            false => println!("{RECLAIM}{line}"),
-        }
-    }
-}
-
-fn set(
-    policy: &mut PolicyConfig,
-    reclaim: &mut ReclaimConfig,
-    setting: &str,
-) -> Result<(), String> {
-    let Some((name, value)) = setting.split_once('=') else {
-        return Err(format!("`{setting}` is not NAME=VALUE"));
-    };
-    if ["jobs", "cpus"].contains(&name.trim()) {
-        return Err(format!(
-            "`{}` follows from --jobs and this machine",
-            name.trim()
-        ));
-    }
-    match name.trim().strip_prefix(RECLAIM) {
-        Some(name) => reclaim
-            .set(name, value)
-            .map_err(|e| format!("reclaim: {e}")),
-        None => policy.set(name.trim(), value).map_err(|e| e.to_string()),
     }
 }
 

@@ -492,6 +492,6 @@ impl Dylib {
         aliases: impl IntoIterator<Item = Alias>,
     ) -> Result<(), SessionError> {
         let source = self.session.own(source)?;
-        crate::alias::define(&self.session, &self.shared, source, seen, aliases)
+        crate::alias::define(&self.session, &self.shared, None, source, seen, aliases)
     }
 }

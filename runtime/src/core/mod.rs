@@ -40,6 +40,7 @@ use crate::removal::Owners;
 use crate::removal::life::Life;
 use crate::removal::removed::Removed;
 use crate::replace::{Locals, Replacing};
+use crate::tiers::eviction::Eviction;
 use crate::tiers::{TierSettings, TierState};
 use crate::told::event::Events;
 use crate::told::holdings::Modules;
@@ -253,6 +254,7 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     pub(crate) events: Events,
     pub(crate) tiers: TierState,
+    pub(crate) eviction: Eviction,
     pub(crate) replacing: Replacing,
     pub(crate) tools: Tools,
     pub(crate) owners: Arc<Owners>,
@@ -340,6 +342,7 @@ impl Core {
             bodies: RwLock::default(),
             counters: Counters::default(),
             events: Events::default(),
+            eviction: Eviction::new(tiers.code_budget),
             tiers: TierState::new(tiers, code),
             replacing: Replacing::default(),
             tools,

@@ -18,7 +18,7 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use uruk_base::locks::RwLock;
 use uruk_base::{FunctionId, VersionId};
-use uruk_heap::{Pool, Sealed};
+use uruk_heap::Sealed;
 use uruk_link::Resolved;
 use uruk_reclaim::Fixed;
 use uruk_session::{Dylib, Resource, Tracker};
@@ -35,6 +35,7 @@ use crate::load::image::Image;
 use crate::load::own::Handle;
 use crate::reclaim::Notes;
 use crate::removal::life::Life;
+use crate::told::holdings::Sizes;
 use crate::version::blocks::{Code, Piece, Rest, split};
 
 /// How often an input is bound anew because others that were added meanwhile had its names first.
@@ -69,18 +70,6 @@ pub(crate) struct Parts {
     pub(crate) thread_locals: ThreadLocals,
     /// A handle that lies in the memory.
     pub(crate) handle: Option<Handle>,
-}
-
-/// Bytes that an image takes of the heap.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Sizes {
-    pub(crate) code: usize,
-    pub(crate) read_only: usize,
-    pub(crate) read_write: usize,
-    /// Of the read-write ones, those that begin as zeros.
-    pub(crate) zeros: usize,
-    /// Of all, those of unwind records.
-    pub(crate) unwind: usize,
 }
 
 /// The thread-locals of an image, if it has any.
@@ -258,18 +247,7 @@ impl Core {
             thread_locals,
             handle,
         } = parts;
-        let mut sizes = Sizes {
-            zeros,
-            unwind,
-            ..Sizes::default()
-        };
-        for memory in &memory {
-            *match memory.pool() {
-                Pool::Code => &mut sizes.code,
-                Pool::ReadOnly => &mut sizes.read_only,
-                Pool::ReadWrite => &mut sizes.read_write,
-            } += memory.held();
-        }
+        let sizes = Sizes::of(&memory, zeros, unwind);
         let range = |memory: &Sealed| {
             let start = memory.address();
             start..start + memory.len() as u64

@@ -18,6 +18,7 @@
 pub(crate) mod background;
 pub(crate) mod counts;
 mod diary;
+pub(crate) mod eviction;
 pub(crate) mod guided;
 mod jobs;
 pub(crate) mod sampling;
@@ -69,6 +70,8 @@ pub(crate) struct TierSettings {
     /// Whether nothing is inlined across modules.
     pub(crate) apart: bool,
     pub(crate) policy: Config,
+    /// Bytes of code of functions, beyond which cold code goes.
+    pub(crate) code_budget: Option<u64>,
     pub(crate) sampling: Choice,
     pub(crate) sizes: Sizes,
     pub(crate) rates: Settings,
@@ -142,6 +145,11 @@ impl Watched {
         if let Some((moved, _)) = self.list.get(at) {
             self.places.insert(moved.index(), at);
         }
+    }
+
+    /// The counts last seen of a function that is watched.
+    fn seen(&self, id: FunctionId) -> Option<Count> {
+        Some(self.list[*self.places.get(&id.index())?].1)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

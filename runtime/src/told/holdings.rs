@@ -20,7 +20,7 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use uruk_base::locks::Mutex;
 use uruk_base::{FunctionId, Tier, VersionId};
-use uruk_heap::PAGE;
+use uruk_heap::{PAGE, Pool, Sealed};
 
 use crate::core::{Body, Core, Module};
 use crate::removal::life::Life;
@@ -29,6 +29,37 @@ use crate::version::constants::Constants;
 
 /// Bytes of a stub and its slot.
 const STUB: u64 = 32;
+
+/// Bytes that an image takes of the heap.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sizes {
+    code: usize,
+    read_only: usize,
+    read_write: usize,
+    /// Of the read-write ones, those that begin as zeros.
+    zeros: usize,
+    /// Of all, those of unwind records.
+    unwind: usize,
+}
+
+impl Sizes {
+    /// Of an image in `memory`.
+    pub(crate) fn of(memory: &[Sealed], zeros: usize, unwind: usize) -> Sizes {
+        let mut sizes = Sizes {
+            zeros,
+            unwind,
+            ..Sizes::default()
+        };
+        for memory in memory {
+            *match memory.pool() {
+                Pool::Code => &mut sizes.code,
+                Pool::ReadOnly => &mut sizes.read_only,
+                Pool::ReadWrite => &mut sizes.read_write,
+            } += memory.held();
+        }
+        sizes
+    }
+}
 
 /// The modules of a session.
 #[derive(Default)]

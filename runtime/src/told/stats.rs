@@ -95,6 +95,7 @@ impl Counters {
             queued: 0,
             samples: (0, 0),
             memory: MemoryStats::default(),
+            evictions: EvictionStats::default(),
             wall_time: self.started.elapsed(),
         }
     }
@@ -134,6 +135,8 @@ pub struct Stats {
     pub samples: (u64, u64),
     /// What became of the memory of code.
     pub memory: MemoryStats,
+    /// Code that went because it was not used.
+    pub evictions: EvictionStats,
     /// Since the session was made.
     pub wall_time: Duration,
 }
@@ -168,6 +171,22 @@ pub struct MemoryStats {
     pub silent: Vec<(i32, String)>,
 }
 
+/// Evictions of code; see [`JitBuilder::code_budget`](crate::JitBuilder::code_budget).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EvictionStats {
+    /// The budget in bytes, if there is one.
+    pub budget: Option<u64>,
+    /// How often it was looked which code is used.
+    pub looks: u64,
+    /// Functions whose code went, each as often as it did.
+    pub evicted: u64,
+    /// Bytes of that code.
+    pub evicted_bytes: u64,
+    /// Of those, how often one was compiled again because it was called.
+    pub returned: u64,
+}
+
 /// What was compiled at one tier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -196,7 +215,7 @@ impl Stats {
             StatsFormat::Json => format!(
                 "{{\"functions\":{},\"compiled\":{},\"failed\":{},\"cancelled\":{},\"compile_ms\":{compile:.3},\
                  \"load_ms\":{:.3},\"data_ms\":{:.3},\"emit_ms\":{:.3},\"link_ms\":{:.3},\
-                 \"code_bytes\":{},\"wall_ms\":{:.3},\"memory\":{},\"uses\":{},\
+                 \"code_bytes\":{},\"wall_ms\":{:.3},\"memory\":{},\"uses\":{},\"evicted\":{},\"evicted_bytes\":{},\"returned\":{},\
                  \"run\":{}}}\n",
                 self.functions,
                 self.compiled,
@@ -210,6 +229,9 @@ impl Stats {
                 ms(self.wall_time),
                 self.memory.json(),
                 memory.json(),
+                self.evictions.evicted,
+                self.evictions.evicted_bytes,
+                self.evictions.returned,
                 uruk_report::text::json(recording, HOTTEST).trim_end(),
             ),
             StatsFormat::Table => format!(
@@ -234,7 +256,7 @@ impl Stats {
                 ms(self.link_time),
                 ms(self.load_time),
                 self.code_bytes,
-                self.memory.table(),
+                self.memory.table() + &self.evictions.table(),
                 memory.table(),
                 uruk_report::text::run(recording, HOTTEST),
             ),
@@ -269,6 +291,7 @@ impl Core {
             }
         }
         stats.memory = self.memory_stats();
+        stats.evictions = self.eviction.stats();
         stats.queued = self.tiers.queue_length() as u64;
         if let Some(summary) = self.tiers.sampling.summary() {
             stats.samples = (summary.drained.samples, summary.drained.lost);
@@ -331,6 +354,19 @@ impl MemoryStats {
             text += &format!("  not looked at         thread {thread}: {why}\n");
         }
         text
+    }
+}
+
+impl EvictionStats {
+    /// Lines of the table, each with its newline; none without evictions.
+    fn table(&self) -> String {
+        match self.evicted {
+            0 => String::new(),
+            _ => format!(
+                "evicted code             {:>10} bytes of {} functions, {} compiled again\n",
+                self.evicted_bytes, self.evicted, self.returned,
+            ),
+        }
     }
 }
 
