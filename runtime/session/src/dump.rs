@@ -1,9 +1,11 @@
 //! The symbol tables as values and as text, for people who look for what went wrong.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::dylib::{DylibId, Visibility};
+use crate::error::SessionError;
 use crate::flags::{Flags, SymbolState};
 use crate::session::Session;
 use crate::state::{DylibState, State};
@@ -79,7 +81,7 @@ impl State {
                 state: entry.state,
                 address: placed.then_some(entry.address),
                 tracker: entry.tracker,
-                error: entry.error.as_ref().map(ToString::to_string),
+                error: entry.error.as_deref().map(with_causes),
             }
         });
         let order = dylib.link_order.iter();
@@ -93,6 +95,14 @@ impl State {
             symbols: symbols.collect(),
         }
     }
+}
+
+/// An error with what it came from.
+fn with_causes(error: &SessionError) -> String {
+    let first: &dyn Error = error;
+    let chain = std::iter::successors(Some(first), |error| error.source());
+    let texts: Vec<String> = chain.map(ToString::to_string).collect();
+    texts.join(": ")
 }
 
 impl fmt::Display for Dump {
