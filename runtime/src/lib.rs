@@ -79,7 +79,8 @@ pub use crate::reclaim::RegisteredStack;
 pub use crate::replace::{Activation, Level, ReplaceError, Replaced, Replacement};
 pub use crate::tiers::Tiers;
 pub use crate::told::event::{Event, Hit, Listener, Tier};
-pub use crate::told::stats::{MemoryStats, Stats, StatsFormat, TierStats};
+pub use crate::told::memory::{MemoryOwner, MemoryPurpose, MemoryReport, MemoryRow};
+pub use crate::told::stats::{EvictionStats, MemoryStats, Stats, StatsFormat, TierStats};
 pub use crate::told::tools::ToolSettings;
 pub use crate::units::{Code, LazyObject, Members, Reference};
 pub use crate::version::failed::{FailedCall, FailedCallHandler, FailureHandler};
@@ -92,7 +93,7 @@ pub use uruk_profiler::{
     Choice as SamplingChoice, Settings as SamplingSettings, Sizes as SamplingSizes,
 };
 pub use uruk_reclaim::{Config as ReclaimConfig, Kind as ReclaimKind, Stacks};
-pub use uruk_session::{Names, SessionError};
+pub use uruk_session::{Dump, DylibDump, Names, SessionError, SymbolDump, TrackerKey};
 pub use uruk_tiering::Config as PolicyConfig;
 pub use uruk_unwind::{DwarfEhBases, find_fde};
 

@@ -301,3 +301,57 @@ fn a_removed_unit_comes_back_under_the_same_stub() {
         .unwrap();
     assert_eq!(call(&jit, "g"), 8);
 }
+
+extern "C" fn lost() -> i64 {
+    -1
+}
+
+/// What callers that were compiled before, and linked, find when a linked function is undefined.
+#[test]
+fn an_undefined_function_that_was_linked_is_not_called_again() {
+    let builder = Jit::builder().on_failed_call(Arc::new(|_| lost as *const ()));
+    let jit = builder.build().unwrap();
+    let main = jit.main();
+    static FACTOR: AtomicU64 = AtomicU64::new(6);
+    main.define(TestUnit::at(&jit, &[("factor", FACTOR.as_ptr() as u64)]))
+        .unwrap();
+    main.define(TestUnit::at(&jit, &[("seven()", address(seven))]))
+        .unwrap();
+    let times = || {
+        TestUnit::new(&jit, &["times()"], |responsibility| {
+            responsibility.link("times.o", object()).unwrap();
+        })
+    };
+    main.define(times()).unwrap();
+    jit.add_ir(
+        "m",
+        "declare i64 @times()
+         define i64 @caller() { %a = call i64 @times() ret i64 %a }",
+    )
+    .unwrap();
+    let symbol = [jit.intern("times")];
+    let undefine = || {
+        // SAFETY: nobody is inside, and there is no data.
+        unsafe { main.undefine(&symbol) }.unwrap();
+    };
+    for called in [true, false] {
+        // Else it has its address, and was not called.
+        let stub = jit.lookup("times").unwrap();
+        if called {
+            assert_eq!(call(&jit, "caller"), 42);
+        }
+        undefine();
+        // The C library has one, too.
+        assert_ne!(jit.lookup("times").ok(), Some(stub));
+        assert_eq!(call(&jit, "caller"), -1);
+        main.define(TestUnit::at(&jit, &[("times()", address(eight))]))
+            .unwrap();
+        assert_eq!(call(&jit, "caller"), 8);
+        assert_eq!(call(&jit, "times"), 8);
+        undefine();
+        main.define(times()).unwrap();
+        assert_eq!(call(&jit, "caller"), 42);
+        undefine();
+        main.define(times()).unwrap();
+    }
+}

@@ -42,7 +42,7 @@
 //! # Map, in reading order
 //! `error`, `function`: words. `state`: the state of a function, all legal steps.
 //! `cell`: the 16 bytes shared with machine code. `requests`: from guests to the
-//! service. `shared`: the runtime's changes. `guest`: the guest's side. `kept`, `spots`,
+//! service. `shared`: the runtime's changes; `resting`: which functions are called. `guest`: the guest's side. `kept`, `spots`,
 //! `gate`: one instant for a set. `image`,
 //! `vector`, `resolver`, `cfi`: machine code and its frame descriptions. `place`:
 //! where they go. `table`: everything together. `call`: from Rust into guest code. `sync`, `futex`,
@@ -81,6 +81,7 @@ mod place;
 mod requests;
 #[cfg(not(loom))]
 mod resolver;
+mod resting;
 mod shared;
 #[cfg(all(test, not(loom)))]
 mod snapshot;

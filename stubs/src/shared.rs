@@ -77,10 +77,11 @@ impl Shared {
         let offset = entry.wrapping_sub(self.heap_base);
         let near = offset < self.heap_size;
         let kind = self.change(function, |cell, word| {
-            let unasked = word.step(Step::Settle(Kind::Prepared)).is_some();
+            let unasked = word.kind() != Kind::Bound;
+            let unasked = unasked && word.step(Step::Settle(Kind::Prepared)).is_some();
             if unasked && near && !word.queued() {
-                // Relaxed: `settle` publishes it.
-                cell.next.store(offset as u32, Ordering::Relaxed);
+                // `settle` publishes it. Release; partner: the acquire in `entry`.
+                cell.next.store(offset as u32, Ordering::Release);
                 return Kind::Prepared;
             }
             if word.step(Step::Settle(Kind::Bound)).is_none() {
@@ -148,7 +149,8 @@ impl Shared {
         self.cells.get(function).step(Step::Revive).is_some()
     }
 
-    /// The published code; `None` while there is none. Behind a closed gate too.
+    /// The published code, or what was prepared; `None` while there is none. Behind a closed
+    /// gate too.
     ///
     /// It does not wait: a handler may have interrupted who closes or opens a gate. Those
     /// store the code where it goes before they take it away from where it was, and say
@@ -168,6 +170,15 @@ impl Shared {
         };
         loop {
             let word = cell.word();
+            if word.kind() == Kind::Prepared {
+                // Acquire; partner: the releases in `prepare` and `rest`: who reads a later one
+                // finds a later word behind it.
+                let offset = cell.next.load(Ordering::Acquire);
+                if cell.word() == word {
+                    return Some(self.heap_base + u64::from(offset));
+                }
+                continue;
+            }
             if word.kind() != Kind::Bound {
                 return None;
             }
@@ -226,7 +237,7 @@ impl Shared {
 
     /// One change of a function by the runtime: sets *busy*, lets `f` store what
     /// it wants and say the kind, settles, wakes. Gives the kind that was set.
-    fn change(&self, function: FunctionId, f: impl FnOnce(&Cell, Word) -> Kind) -> Kind {
+    pub(crate) fn change(&self, function: FunctionId, f: impl FnOnce(&Cell, Word) -> Kind) -> Kind {
         let cell = self.cells.get(function);
         let Some(before) = cell.acquire() else {
             panic!("{function} is not allocated in this table");

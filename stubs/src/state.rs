@@ -7,6 +7,7 @@
 //!    |  ^ |                     \             |  ^-----+
 //!    |  | +-> Prepared -> Bound  +-> Failed <-+ (no: a failed tier-up changes
 //!    |  |     (the guest binds)       |          nothing)
+//!    |  |     (Bound -> Prepared: it rests)
 //!    |  +--- unpublish: Bound, Prepared, Failed
 //!    +-----> Quarantined: from all but Vacant, until recycled, or revived for the same name
 //! ```
@@ -214,7 +215,7 @@ fn settles(from: Kind, to: Kind) -> bool {
         (Unbound | Requested, Failed) => true,
         (Unbound | Failed, Prepared) => true,
         (Prepared | Failed, Unbound) => true,
-        (Bound, Unbound) => true,
+        (Bound, Unbound | Prepared) => true,
         _ => false,
     }
 }

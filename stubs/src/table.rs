@@ -268,7 +268,7 @@ impl StubTable {
         revived
     }
 
-    /// The published code; `None` while there is none. Behind a closed
+    /// The published or prepared code; `None` while there is none. Behind a closed
     /// [gate](StubTable::close_gate) it is what the gate keeps.
     pub fn entry(&self, function: FunctionId) -> Option<EntryAddress> {
         self.shared().entry(function).map(EntryAddress)

@@ -95,6 +95,45 @@ fn taking_back_asks_again() {
     assert_eq!(call(&table, f), 4);
 }
 
+/// Code that rests is found in its slot again by the first call, and only by a call.
+#[test]
+fn who_rests_was_not_called() {
+    let _watchdog = watchdog();
+    let (heap, table) = table();
+    let [f, g] = [(); 2].map(|()| table.allocate().unwrap());
+    let entry = returns(&heap, 4);
+    assert!(!table.rest(f), "it has no code");
+    assert!(table.publish(f, entry));
+    assert!(!table.rests(f));
+    for _ in 0..3 {
+        assert!(table.rest(f));
+        assert!(table.rest(f), "it rests already");
+        assert!(table.rests(f));
+        assert_eq!(table.entry(f), Some(entry));
+        assert_eq!(call(&table, f), 4);
+        assert!(!table.rests(f));
+        assert_eq!(call(&table, f), 4);
+    }
+    // Other code takes its place; a gate keeps it; it is taken away.
+    let other = returns(&heap, 5);
+    assert!(table.rest(f) && table.publish(f, other));
+    assert_eq!((table.rests(f), call(&table, f)), (false, 5));
+    assert!(table.rest(f));
+    let gate = table.close_gate(&[f]).unwrap();
+    assert!(table.rests(f));
+    gate.open(&[]).unwrap();
+    assert_eq!((table.entry(f), call(&table, f)), (Some(other), 5));
+    let gate = table.close_gate(&[f]).unwrap();
+    assert!(!table.rest(f), "the gate keeps it");
+    gate.open(&[]).unwrap();
+    assert!(table.rest(f) && table.unpublish(f));
+    assert_eq!((table.rests(f), table.entry(f)), (false, None));
+    // Outside of the heap it cannot be remembered.
+    assert!(table.publish(g, answer as *const () as usize as u64));
+    assert!(!table.rest(g));
+    assert_eq!(call(&table, g), 99);
+}
+
 /// Code outside of the heap cannot be remembered in the cell.
 #[test]
 fn preparing_far_code_publishes() {

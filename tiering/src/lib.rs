@@ -44,7 +44,7 @@
 //! The modules in reading order: `ids` names things; `version` is the life of one
 //! version, `versions` that of a function's; `config` lists the settings; `policy` is the
 //! formulas, `learn` and `costs` the numbers in them that are learned, `activity` what is kept for a
-//! function; `queue` orders candidates; `polls` says when to look again; `controller`
+//! function; `cold` says whose code goes when there is too much; `queue` orders candidates; `polls` says when to look again; `controller`
 //! ties them together and `stats` shows it; `stream` is the text form of its inputs and
 //! `simulator` a machine without hardware to try it on.
 
@@ -56,6 +56,7 @@
 )]
 
 mod activity;
+mod cold;
 mod config;
 mod controller;
 mod costs;
@@ -71,6 +72,7 @@ mod sync;
 mod version;
 mod versions;
 
+pub use cold::{Cold, Resident, TIMES};
 pub use config::{Config, SettingError};
 pub use controller::{Controller, Decision, FirstCode, FunctionView, Outcome, Reason};
 pub use ids::{EntryAddress, FunctionId, Generation, Nanos, Tier, VersionId, VersionIds};
@@ -79,7 +81,7 @@ pub use policy::Facts;
 pub use stats::{Learned, Stats};
 pub use version::{Event, IllegalStep, VersionState};
 pub use versions::{
-    CommitError, Committed, Counts, FunctionVersions, IN_FLIGHT_LIMIT, Kept, Late, Next,
+    CommitError, Committed, Counts, Evicted, FunctionVersions, IN_FLIGHT_LIMIT, Kept, Late, Next,
     Publication, Purpose, RevertError, Reverted, Snapshot, Stage, StageError, Ticket, VersionError,
     VersionView,
 };

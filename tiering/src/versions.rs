@@ -38,7 +38,7 @@ mod moved;
 mod stage;
 
 pub use answers::{
-    Counts, Late, Publication, RevertError, Reverted, Snapshot, VersionError, VersionView,
+    Counts, Evicted, Late, Publication, RevertError, Reverted, Snapshot, VersionError, VersionView,
 };
 pub use stage::{CommitError, Committed, Kept, Next, Stage, StageError};
 
@@ -258,6 +258,24 @@ impl FunctionVersions {
         versions.published?;
         store();
         versions.supersede(None).0
+    }
+
+    /// As [`withdraw`](FunctionVersions::withdraw), of a function that nobody is compiling or
+    /// replacing, and with the version to go back to: both are of use only to those who are in
+    /// them. `store` returns false if the slot keeps its code. The next call asks for a
+    /// `First` of the same body.
+    pub fn evict(&self, store: impl FnOnce() -> bool) -> Option<Evicted> {
+        let mut versions = self.0.lock();
+        let published = versions.published?;
+        if versions.staged || !versions.in_flight.is_empty() || !store() {
+            return None;
+        }
+        let (_, released) = versions.supersede(None);
+        versions.fallback = None;
+        Some(Evicted {
+            version: published.id,
+            released,
+        })
     }
 
     /// Gives up the version to go back to, so that its code can be freed.

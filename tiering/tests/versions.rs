@@ -367,6 +367,52 @@ fn code_can_be_withdrawn() {
 }
 
 #[test]
+fn code_is_evicted_unless_somebody_is_at_it() {
+    let mut case = Case::new();
+    let evict = |case: &mut Case, stays: bool| {
+        let slot = &mut case.slot;
+        case.versions.evict(|| {
+            if !stays {
+                *slot = SLOT_TRAMPOLINE;
+            }
+            !stays
+        })
+    };
+    assert_eq!(evict(&mut case, false), None, "nothing there");
+    let first = case.first(1);
+    case.make(first);
+    case.publish(first);
+    let change = case.change(2);
+    assert_eq!(evict(&mut case, false), None, "a better one is under way");
+    case.make(change);
+    case.publish(change);
+    let stage = case.versions.stage().unwrap();
+    assert_eq!(evict(&mut case, false), None, "it is being replaced");
+    assert!(stage.abandon().is_empty());
+    assert_eq!(evict(&mut case, true), None, "the slot refuses");
+    assert_eq!(case.slot, 32);
+    let gone = evict(&mut case, false).unwrap();
+    assert_eq!(
+        (gone.version, gone.released),
+        (VersionId(2), Some(VersionId(1)))
+    );
+    assert_eq!(case.slot, SLOT_TRAMPOLINE);
+    let snapshot = case.versions.snapshot();
+    assert_eq!((snapshot.published, snapshot.fallback), (None, None));
+    // The next call has code of the same body made, and it goes up again.
+    let again = case.first(3);
+    case.make(again);
+    assert!(matches!(
+        case.publish(again),
+        Publication::Published { retired: None, .. }
+    ));
+    let change = case.change(4);
+    case.make(change);
+    case.publish(change);
+    assert_eq!(case.slot, 64);
+}
+
+#[test]
 fn wrong_calls_are_refused() {
     let case = Case::new();
     let first = case.first(1);

@@ -3,6 +3,7 @@
 mod compare;
 mod libraries;
 mod run;
+mod settings;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -111,6 +112,10 @@ struct Run {
     /// What becomes of freed code: used again, filled with traps, or closed.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = FreedChoice::Reuse, hide = true)]
     freed: FreedChoice,
+    /// Bytes of code that functions may have, as `64M`: beyond, the code that was not called for
+    /// longest goes, and is compiled again by its next call.
+    #[arg(long, value_name = "SIZE", value_parser = settings::size)]
+    code_budget: Option<u64>,
     /// Print all settings with their meaning, and end.
     #[arg(long)]
     print_config: bool,
@@ -322,41 +327,6 @@ fn tip(error: &Error, files: &[PathBuf]) -> Option<&'static str> {
         }
         Error::NoEntry { .. } => Some("`--entry NAME` starts at another function"),
         _ => None,
-    }
-}
-
-/// Before the names of settings of reclaim; others are the tiering policy's.
-const RECLAIM: &str = "reclaim.";
-
-fn print_config(policy: &PolicyConfig, reclaim: &ReclaimConfig) {
-    print!("{policy}");
-    for line in reclaim.to_string().lines() {
-        match line.starts_with('#') {
-            true => println!("{line}"),
-            false => println!("{RECLAIM}{line}"),
-        }
-    }
-}
-
-fn set(
-    policy: &mut PolicyConfig,
-    reclaim: &mut ReclaimConfig,
-    setting: &str,
-) -> Result<(), String> {
-    let Some((name, value)) = setting.split_once('=') else {
-        return Err(format!("`{setting}` is not NAME=VALUE"));
-    };
-    if ["jobs", "cpus"].contains(&name.trim()) {
-        return Err(format!(
-            "`{}` follows from --jobs and this machine",
-            name.trim()
-        ));
-    }
-    match name.trim().strip_prefix(RECLAIM) {
-        Some(name) => reclaim
-            .set(name, value)
-            .map_err(|e| format!("reclaim: {e}")),
-        None => policy.set(name.trim(), value).map_err(|e| e.to_string()),
     }
 }
 

@@ -262,6 +262,11 @@ impl Sealed {
         self.block.size == 0
     }
 
+    /// Bytes that it takes: what was asked for, rounded up. The heap's counts are sums of these.
+    pub fn held(&self) -> usize {
+        self.block.held
+    }
+
     /// The pool it came from.
     pub fn pool(&self) -> Pool {
         self.block.pool

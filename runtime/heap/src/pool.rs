@@ -57,6 +57,9 @@ pub struct PoolStats {
     pub free: usize,
     /// Bytes of the pool.
     pub capacity: usize,
+    /// Bytes from the first to the last that was ever handed out; in the pool of constants
+    /// they all take memory of the system.
+    pub touched: usize,
     /// The most that `used + retired` ever was.
     pub peak: usize,
 }
@@ -172,6 +175,7 @@ impl PoolState {
             wasted: self.wasted,
             free: self.free.bytes(),
             capacity: self.capacity(),
+            touched: self.touched(),
             peak: self.peak,
         }
     }

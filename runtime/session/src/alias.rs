@@ -20,6 +20,7 @@ use crate::responsibility::{DependenceGroup, Responsibility};
 use crate::session::{Session, WeakSession};
 use crate::state::{NumberMap, NumberSet, Owner, Place, State};
 use crate::symbol::Symbol;
+use crate::tracker::TrackerKey;
 use crate::unit::{Interface, Unit};
 
 /// One alias.
@@ -98,6 +99,7 @@ impl Aliases {
 pub(crate) fn define(
     session: &Session,
     shared: &Arc<DylibShared>,
+    tracker: Option<TrackerKey>,
     source: Source,
     aliases: impl IntoIterator<Item = Alias>,
 ) -> Result<(), SessionError> {
@@ -109,7 +111,7 @@ pub(crate) fn define(
         aliases: aliases.iter().map(|alias| (alias.name, *alias)).collect(),
     };
     session.change(|state, effects| {
-        let unit = state.define(shared, None, Box::new(unit), interface, effects)?;
+        let unit = state.define(shared, tracker, Box::new(unit), interface, effects)?;
         for alias in aliases {
             let place = (shared.id, alias.name);
             if state
@@ -327,7 +329,7 @@ impl Generator for ReexportGenerator {
                         flags: flags.without(Flags::WEAK.with(Flags::COMMON)),
                     });
                     let (session, dylib) = (ask.session().clone(), ask.dylib());
-                    define(&session, dylib.shared(), source, aliases)
+                    define(&session, dylib.shared(), None, source, aliases)
                 });
                 ask.finish(answer);
             });

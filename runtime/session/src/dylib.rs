@@ -493,6 +493,6 @@ impl Dylib {
     ) -> Result<(), SessionError> {
         self.session.own(source)?;
         let source = Source::new(&source.shared, seen);
-        crate::alias::define(&self.session, &self.shared, source, aliases)
+        crate::alias::define(&self.session, &self.shared, None, source, aliases)
     }
 }

@@ -31,6 +31,7 @@
 
 mod alias;
 mod chunked;
+mod dump;
 mod dylib;
 mod effects;
 mod error;
@@ -55,6 +56,7 @@ mod tracker;
 mod unit;
 
 pub use alias::{Alias, ReexportGenerator};
+pub use dump::{Dump, DylibDump, SymbolDump};
 pub use dylib::{Dylib, DylibId, Visibility};
 pub use error::{Names, SessionError};
 pub use flags::{Flags, SymbolState};

@@ -8,7 +8,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::dylib::{Dylib, DylibId, DylibShared};
+use crate::alias::{self, Alias};
+use crate::dylib::{Dylib, DylibId, DylibShared, Visibility};
 use crate::error::SessionError;
 use crate::session::Session;
 use crate::symbol::Symbol;
@@ -24,6 +25,11 @@ impl TrackerKey {
 
     pub(crate) const fn new(number: u64) -> Self {
         Self(number)
+    }
+
+    /// The number, by which people tell trackers apart.
+    pub const fn number(self) -> u64 {
+        self.0
     }
 }
 
@@ -129,6 +135,28 @@ impl Tracker {
         handle
             .session
             .define(&handle.shared, Some(handle.key), Box::new(unit))
+    }
+
+    /// As [`Dylib::reexport`], under this tracker; of its own dylib, as [`Dylib::alias`].
+    ///
+    /// # Errors
+    /// As there, and `TrackerDefunct`.
+    pub fn reexport(
+        &self,
+        source: &Dylib,
+        seen: Visibility,
+        aliases: impl IntoIterator<Item = Alias>,
+    ) -> Result<(), SessionError> {
+        let Handle {
+            session,
+            shared,
+            key,
+            ..
+        } = &*self.0;
+        session.own(source)?;
+        let source = alias::Source::new(source.shared(), seen);
+        alias::define(session, shared, Some(*key), source, aliases)
+            .map_err(|error| shared.named(error))
     }
 
     /// Keeps something until the definitions are removed.

@@ -69,6 +69,30 @@ impl JitBuilder {
         self
     }
 
+    /// Bytes of code that functions may have. Beyond, code that was not used for longest goes,
+    /// until a fifth of the budget is free; the next call of such a function compiles it again.
+    /// Counted is code of IR functions that calls reach: not code of object files and units, and
+    /// not what was replaced and is not free yet ([`Jit::memory`]). Pinned functions, and those whose
+    /// labels' addresses the program may have, keep theirs. See [`EvictionStats`].
+    ///
+    /// ```
+    /// let jit = uruk::Jit::builder().code_budget(64 << 20).build()?;
+    /// jit.add_ir("m", "define i32 @one() { ret i32 1 }")?;
+    /// // SAFETY: `one` is the function above.
+    /// let one = unsafe { jit.function::<extern "C" fn() -> i32>("one")? };
+    /// assert_eq!(one.call(), 1);
+    /// assert!(jit.evict("one")?);
+    /// assert_eq!((jit.main().tier("one")?, one.call()), (None, 1));
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// [`EvictionStats`]: crate::EvictionStats
+    #[must_use]
+    pub fn code_budget(mut self, bytes: u64) -> JitBuilder {
+        self.tiers.code_budget = Some(bytes);
+        self
+    }
+
     /// Settings of code memory.
     #[must_use]
     pub fn heap(mut self, heap: HeapConfig) -> JitBuilder {

@@ -251,6 +251,19 @@ impl Dylib {
         Ok(())
     }
 
+    /// Takes the code of a function away, which its next call compiles again, at the tier of
+    /// first code. Who is inside finishes there. False if it stays: it has none, cannot be made
+    /// again ([`JitBuilder::code_budget`](crate::JitBuilder::code_budget) says which), or is being
+    /// compiled or replaced.
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`].
+    pub fn evict(&self, name: &str) -> Result<bool, Error> {
+        let id = self.id_of(name)?;
+        let _busy = gate::enter();
+        Ok(self.jit.core().evict_one(id))
+    }
+
     /// The tier of the version that calls of a function reach; `None` before the first, and
     /// for functions of object files. The code that units make for first calls is tier 1's.
     ///

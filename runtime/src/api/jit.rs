@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use uruk_base::Tier;
 use uruk_reclaim::Kind as ReclaimKind;
+use uruk_session::Dump;
 
 use crate::api::builder::JitBuilder;
 use crate::api::dylib::Dylib;
@@ -16,6 +17,7 @@ use crate::api::func::{Func, Signature};
 use crate::core::Core;
 use crate::fork::gate;
 use crate::reclaim::RegisteredStack;
+use crate::told::memory::MemoryReport;
 #[cfg(doc)]
 use crate::told::stats::MemoryStats;
 use crate::told::stats::Stats;
@@ -338,6 +340,59 @@ impl Jit {
     pub fn stats(&self) -> Stats {
         let _busy = gate::enter();
         self.shared.core.stats()
+    }
+
+    /// [`Dylib::evict`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn evict(&self, name: &str) -> Result<bool, Error> {
+        self.main().evict(name)
+    }
+
+    /// Evicts code of functions until no more than `most` bytes are left, what was not used for
+    /// longest first; how many bytes went. See [`JitBuilder::code_budget`].
+    pub fn evict_cold(&self, most: u64) -> u64 {
+        let _busy = gate::enter();
+        self.shared.core.evict_down_to(most)
+    }
+
+    /// What the dylibs hold at this moment, for people: link orders, and symbols with their flags,
+    /// states, addresses and trackers.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "define i32 @one() { ret i32 1 }")?;
+    /// jit.lookup("one")?;
+    /// assert!(jit.dump().to_string().contains("  one: Ready {exported, callable} at 0x"));
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    pub fn dump(&self) -> Dump {
+        let _busy = gate::enter();
+        let core = &self.shared.core;
+        let mut dump = core.names.session().dump();
+        // What versions are called among us.
+        let bodies = core.names.bodies.id();
+        dump.dylibs.retain(|dylib| dylib.id != bodies);
+        dump
+    }
+
+    /// What the session's memory is used for, by dylib, tracker, tier and purpose.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "@table = global [1000 x i32] zeroinitializer
+    ///   define i32 @one() { ret i32 1 }")?;
+    /// jit.compile("one")?;
+    /// let memory = jit.memory();
+    /// let by_dylib: u64 = memory.by_dylib().iter().map(|(_, bytes)| bytes).sum();
+    /// assert_eq!(by_dylib, memory.total());
+    /// assert!(memory.of(uruk::MemoryPurpose::Zeroed) >= 4000);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    pub fn memory(&self) -> MemoryReport {
+        let _busy = gate::enter();
+        self.shared.core.memory_report()
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use uruk_codegen::Bitcode;
+use uruk_session::{AbsoluteSymbols, Alias, SessionError, TrackerKey};
 
 use crate::api::dylib::Dylib;
 use crate::api::error::{Error, Missing};
 use crate::api::jit::Jit;
-use crate::api::unit::Resource;
+use crate::api::lookup::Visibility;
+use crate::api::unit::{Flags, Resource, Symbol};
 use crate::core::Core;
 use crate::fork::gate;
 use crate::load::Source;
@@ -129,42 +131,98 @@ impl Dylib {
     /// [`Error::DylibInUse`], [`Error::MainDylib`], or that it was removed before; nothing is
     /// changed then, unless a handler made others search it: handlers are not run again.
     pub unsafe fn remove(&self, removal: Removal) -> Result<(), Error> {
-        let core = self.jit.core();
+        // SAFETY: by the caller's promise.
+        unsafe { self.jit.remove_dylibs(std::slice::from_ref(self), removal) }
+    }
+}
+
+impl Jit {
+    /// Removes several dylibs in one step, in this order: all of them, or none. They may search
+    /// each other.
+    ///
+    /// ```
+    /// use uruk::Removal;
+    ///
+    /// let jit = uruk::Jit::new()?;
+    /// let [one, two] = [jit.create_dylib("one")?, jit.create_dylib("two")?];
+    /// one.add_to_link_order(&two)?;
+    /// two.add_to_link_order(&one)?;
+    /// // SAFETY: nothing of them is used.
+    /// unsafe {
+    ///     assert!(one.remove(Removal::Refused).is_err());
+    ///     jit.remove_dylibs(&[one, two], Removal::Refused)?;
+    /// }
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// As [`Tracker::remove`].
+    ///
+    /// # Errors
+    /// As [`Dylib::remove`], of each; a dylib that searches another one and is removed with it does
+    /// not count. `ForeignDylib` of one of another session.
+    pub unsafe fn remove_dylibs(&self, dylibs: &[Dylib], removal: Removal) -> Result<(), Error> {
+        let core = self.core();
+        let mut removed: Vec<uruk_session::Dylib> = Vec::with_capacity(dylibs.len());
+        for dylib in dylibs {
+            if !Arc::ptr_eq(core, dylib.jit.core()) {
+                let dylib = dylib.name().into();
+                return Err(SessionError::ForeignDylib { dylib }.into());
+            }
+            if !removed.contains(&dylib.dylib) {
+                removed.push(dylib.dylib.clone());
+            }
+        }
         {
             let _pass = gate::enter();
-            self.searching(removal)?;
+            searching(core, &removed, removal)?;
         }
-        let left = leave(core, || core.names.lives.of(&self.dylib));
+        let lives = &core.names.lives;
+        let left = leave(core, || removed.iter().flat_map(|d| lives.of(d)).collect());
         let _pass = gate::enter();
-        // A handler may have changed who searches it.
-        let searching = self.searching(removal).inspect_err(|_| {
+        // A handler may have changed who searches them.
+        let searching = searching(core, &removed, removal).inspect_err(|_| {
             left.iter().for_each(|image| image.reopen());
         })?;
-        let removed = std::slice::from_ref(&self.dylib);
-        core.names.session().remove_dylibs(removed)?;
-        core.removed.forget_dylib(&self.dylib);
-        for other in searching {
+        core.names.session().remove_dylibs(&removed)?;
+        for dylib in &removed {
+            core.removed.forget_dylib(dylib);
+        }
+        for (other, dylib) in searching {
             // It may have been removed meanwhile.
-            let _ = other.remove_from_link_order(&self.dylib);
+            let _ = other.remove_from_link_order(&dylib);
         }
         Ok(())
     }
+}
 
-    /// The dylibs that search it, if it may be removed.
-    fn searching(&self, removal: Removal) -> Result<Vec<uruk_session::Dylib>, Error> {
-        let core = self.jit.core();
-        if self.dylib == core.main {
+/// The dylibs that search those that are to be removed and stay themselves, each with what it
+/// searches; if all may be removed.
+fn searching(
+    core: &Core,
+    removed: &[uruk_session::Dylib],
+    removal: Removal,
+) -> Result<Vec<(uruk_session::Dylib, uruk_session::Dylib)>, Error> {
+    let mut all = Vec::new();
+    for dylib in removed {
+        if *dylib == core.main {
             return Err(Error::MainDylib);
         }
-        let searching = core.names.searching(&self.dylib);
+        if dylib.is_defunct() {
+            let dylib = dylib.name().into();
+            return Err(SessionError::DylibDefunct { dylib }.into());
+        }
+        let mut searching = core.names.searching(dylib);
+        searching.retain(|other| !removed.contains(other));
         if removal == Removal::Refused && !searching.is_empty() {
             return Err(Error::DylibInUse {
-                dylib: self.dylib.name().to_owned(),
+                dylib: dylib.name().to_owned(),
                 by: searching.iter().map(|d| d.name().to_owned()).collect(),
             });
         }
-        Ok(searching)
+        all.extend(searching.into_iter().map(|other| (other, dylib.clone())));
     }
+    Ok(all)
 }
 
 /// Runs what images registered that are about to be removed; and what those registered that a
@@ -200,6 +258,11 @@ impl Tracker {
     /// The dylib whose definitions are under it.
     pub fn dylib(&self) -> Dylib {
         self.jit.dylib_of(&self.tracker.dylib())
+    }
+
+    /// What it is called in [`MemoryReport`](crate::MemoryReport)s.
+    pub fn key(&self) -> TrackerKey {
+        self.tracker.key()
     }
 
     /// Whether it was removed, or transferred to another.
@@ -263,6 +326,49 @@ impl Tracker {
     /// As there, and that the tracker was removed.
     pub fn add_file(&self, path: &Path) -> Result<(), Error> {
         self.add(Source::read(path)?)
+    }
+
+    /// [`Dylib::alias`], under this tracker.
+    ///
+    /// # Errors
+    /// As there, and that the tracker was removed.
+    pub fn alias(&self, aliases: impl IntoIterator<Item = Alias>) -> Result<(), Error> {
+        self.reexport(&self.dylib(), Visibility::All, aliases)
+    }
+
+    /// [`Dylib::reexport`], under this tracker.
+    ///
+    /// # Errors
+    /// As there, and that the tracker was removed.
+    pub fn reexport(
+        &self,
+        source: &Dylib,
+        seen: Visibility,
+        aliases: impl IntoIterator<Item = Alias>,
+    ) -> Result<(), Error> {
+        let aliases: Vec<Alias> = aliases.into_iter().collect();
+        let _pass = gate::enter();
+        self.tracker.reexport(&source.dylib, seen, aliases)?;
+        self.jit.core().retry_failed();
+        Ok(())
+    }
+
+    /// [`Dylib::define_addresses`], under this tracker.
+    ///
+    /// # Safety
+    /// As there, until the tracker is removed.
+    ///
+    /// # Errors
+    /// As there, and that the tracker was removed.
+    pub unsafe fn define_addresses(
+        &self,
+        symbols: impl IntoIterator<Item = (Symbol, u64, Flags)>,
+    ) -> Result<(), Error> {
+        let symbols = AbsoluteSymbols::new(symbols);
+        let _pass = gate::enter();
+        self.tracker.tracker.define(symbols)?;
+        self.jit.core().retry_failed();
+        Ok(())
     }
 
     /// Removes what is under the tracker: names first, then calls go to the failure
@@ -332,7 +438,7 @@ impl Tracker {
         }
         let _pass = gate::enter();
         if self.tracker.is_defunct() {
-            return Err(uruk_session::SessionError::TrackerDefunct {
+            return Err(SessionError::TrackerDefunct {
                 dylib: self.tracker.dylib().name().into(),
             }
             .into());

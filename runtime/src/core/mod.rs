@@ -40,8 +40,10 @@ use crate::removal::Owners;
 use crate::removal::life::Life;
 use crate::removal::removed::Removed;
 use crate::replace::{Locals, Replacing};
+use crate::tiers::eviction::Eviction;
 use crate::tiers::{TierSettings, TierState};
 use crate::told::event::Events;
+use crate::told::holdings::Modules;
 use crate::told::stats::Counters;
 use crate::told::tools::Tools;
 use crate::units::UnitBody;
@@ -232,6 +234,8 @@ pub(crate) struct Core {
     /// Counts images: local names carry the number of theirs.
     pub(crate) images: AtomicU64,
     pub(crate) functions: RwLock<Vec<Option<Body>>>,
+    /// Modules that were read.
+    pub(crate) modules: Modules,
     pub(crate) objects: Objects,
     /// Counts units with stubs.
     pub(crate) units: AtomicU64,
@@ -250,6 +254,7 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     pub(crate) events: Events,
     pub(crate) tiers: TierState,
+    pub(crate) eviction: Eviction,
     pub(crate) replacing: Replacing,
     pub(crate) tools: Tools,
     pub(crate) owners: Arc<Owners>,
@@ -324,6 +329,7 @@ impl Core {
             images: AtomicU64::new(0),
             untrusted: OnceLock::new(),
             functions: RwLock::default(),
+            modules: Modules::default(),
             objects: Objects::default(),
             units: AtomicU64::new(0),
             linked: Mutex::default(),
@@ -336,6 +342,7 @@ impl Core {
             bodies: RwLock::default(),
             counters: Counters::default(),
             events: Events::default(),
+            eviction: Eviction::new(tiers.code_budget),
             tiers: TierState::new(tiers, code),
             replacing: Replacing::default(),
             tools,

@@ -264,7 +264,9 @@ impl Outputs {
             return;
         };
         if let Some(format) = self.stats {
-            let text = core.stats().render(format, &recording);
+            let text = core
+                .stats()
+                .render(format, &recording, &core.memory_report());
             // A closed standard error is no reason to change the exit status.
             let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
         }

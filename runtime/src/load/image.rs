@@ -326,6 +326,7 @@ impl Core {
         entries.extend(linked.fdes.iter().map(|row| row.start));
         stacks.note_code(|| names_of_files(image), &linked.code, starts.code, entries);
         drafts.write(&linked)?;
+        let zeros = drafts.zeros();
         let memory = drafts.seal()?;
         self.register_rows(&linked.fdes, c"")?;
         let arrays = [&linked.preinit, &linked.init, &linked.fini];
@@ -340,6 +341,8 @@ impl Core {
         let parts = Parts {
             memory,
             uses,
+            zeros,
+            unwind: linked.eh_frame.as_ref().map_or(0, |records| records.size),
             thread_locals,
             handle: None,
         };

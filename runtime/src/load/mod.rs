@@ -182,7 +182,9 @@ impl Core {
             Source::Archive(_) => return Ok(()),
         };
         module.life = Arc::clone(&image.life);
-        image.modules.push((file, Arc::new(module)));
+        let module = Arc::new(module);
+        self.modules.note(&module);
+        image.modules.push((file, module));
         Ok(())
     }
 

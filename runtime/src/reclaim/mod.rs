@@ -40,7 +40,7 @@ use crate::core::Core;
 use crate::fork::gate;
 use crate::fork::panics;
 use crate::tiers::clock;
-use crate::version::blocks::{Piece, Table};
+use crate::version::blocks::{Piece, Table, View};
 use crate::version::build::Built;
 use crate::version::records::Version;
 
@@ -397,6 +397,22 @@ impl Core {
         let mut state = self.reclaim.state();
         self.read_notes(&mut state, self.reclaim_now_time());
         state.hands.code_of(version)
+    }
+
+    /// What `each` makes of each block of code, retired and not yet freed ones too, told the
+    /// block that calls of its version reach.
+    pub(crate) fn of_all_code<T>(
+        &self,
+        mut each: impl FnMut(BlockId, Option<BlockId>, View<'_>) -> T,
+    ) -> Vec<T> {
+        let mut state = self.reclaim.state();
+        self.read_notes(&mut state, self.reclaim_now_time());
+        let table = &state.hands.table;
+        let all = table.iter().map(|(id, view)| {
+            let live = table.live(view.shape.version).map(|(id, _)| id);
+            each(id, live, view)
+        });
+        all.collect()
     }
 
     /// All code there is, also retired and not yet freed, of functions that `wanted` wants

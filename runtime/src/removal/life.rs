@@ -351,6 +351,16 @@ impl Lives {
         }
     }
 
+    /// Which tracker each image is under, by the number of its life.
+    pub(crate) fn trackers(&self) -> HashMap<u64, (DylibId, TrackerKey)> {
+        let table = self.lock();
+        let under = table.trackers.iter().flat_map(|(&tracker, under)| {
+            let images = under.images.iter().filter_map(Weak::upgrade);
+            images.map(move |life| (life.number(), (under.dylib, tracker)))
+        });
+        under.collect()
+    }
+
     /// All images that were not removed.
     pub(crate) fn all(&self) -> Vec<Arc<Life>> {
         self.find(|_| true)

@@ -35,6 +35,7 @@ use crate::load::image::Image;
 use crate::load::own::Handle;
 use crate::reclaim::Notes;
 use crate::removal::life::Life;
+use crate::told::holdings::Sizes;
 use crate::version::blocks::{Code, Piece, Rest, split};
 
 /// How often an input is bound anew because others that were added meanwhile had its names first.
@@ -51,6 +52,7 @@ pub(crate) struct Holding {
     /// Its code, if it has any; that holds the data, too.
     code: Option<VersionId>,
     life: Arc<Life>,
+    sizes: Sizes,
     /// Goes before the memory it lies in, which may be another handle's next.
     _handle: Option<Handle>,
     _rest: Arc<Rest>,
@@ -62,6 +64,9 @@ pub(crate) struct Parts {
     pub(crate) memory: Vec<Sealed>,
     /// What it was linked against.
     pub(crate) uses: Uses,
+    /// Bytes of its data that begin as zeros, and of its unwind records.
+    pub(crate) zeros: usize,
+    pub(crate) unwind: usize,
     pub(crate) thread_locals: ThreadLocals,
     /// A handle that lies in the memory.
     pub(crate) handle: Option<Handle>,
@@ -94,6 +99,11 @@ impl Holding {
     /// What its code is called in the table of code.
     pub(crate) fn code(&self) -> Option<VersionId> {
         self.code
+    }
+
+    /// What it takes.
+    pub(crate) fn sizes(&self) -> Sizes {
+        self.sizes
     }
 
     /// Of its image.
@@ -137,6 +147,16 @@ impl Owners {
         let (_, (end, holding)) = owners.range(..=address).next_back()?;
         // One past the end of a variable is an address of it, too.
         (address <= *end).then(|| holding.upgrade()).flatten()
+    }
+
+    /// All that are held, each once.
+    pub(crate) fn all(&self) -> Vec<Arc<Holding>> {
+        let owners = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = owners.values().filter_map(|(_, h)| h.upgrade()).collect();
+        drop(owners);
+        all.sort_unstable_by_key(Arc::as_ptr);
+        all.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        all
     }
 
     /// Of the image that thread-locals are of.
@@ -222,9 +242,12 @@ impl Core {
         let Parts {
             memory,
             uses,
+            zeros,
+            unwind,
             thread_locals,
             handle,
         } = parts;
+        let sizes = Sizes::of(&memory, zeros, unwind);
         let range = |memory: &Sealed| {
             let start = memory.address();
             start..start + memory.len() as u64
@@ -243,6 +266,7 @@ impl Core {
                 body_end: 0,
                 rows: Vec::new(),
                 name: c"",
+                unwind: 0,
                 moves: None,
                 rest: Arc::clone(&rest),
             };
@@ -263,6 +287,7 @@ impl Core {
             thread_locals,
             code: version,
             life: Arc::clone(&image.life),
+            sizes,
             _handle: handle,
             _rest: rest,
         });

@@ -201,6 +201,7 @@ impl Core {
                 self.retire_version(id, version);
             }
             drop(garbage.old);
+            self.keep_budget();
             self.start_reclaim();
             return Ok(Done {
                 set: Set {

@@ -154,6 +154,7 @@ impl Core {
         module.set_plan(Arc::new(planned.plan.clone()));
         module.labels = labels::inherited(&planned.old);
         let module = Arc::new(module);
+        self.modules.note(&module);
         self.check_members(&module, &planned, allowed.signatures)?;
         self.check_kept(&module, &planned)?;
         let members = planned.members.iter();

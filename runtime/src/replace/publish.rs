@@ -261,6 +261,7 @@ impl Core {
                     tier: request.tier,
                     entry: EntryAddress(built.entry),
                 };
+                self.note_code(id, built.bytes);
                 self.file(request, built, depends);
                 (next, Some(News::Made(request.tier, Box::new(made))))
             }

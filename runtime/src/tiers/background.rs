@@ -212,7 +212,8 @@ impl Core {
         version: VersionId,
         tier: Tier,
     ) -> Result<(), Error> {
-        let purpose = match self.stubs.entry(id) {
+        let published = self.tiers.versions.of(id).published();
+        let purpose = match published {
             Some(_) => Purpose::Change,
             None => Purpose::First,
         };

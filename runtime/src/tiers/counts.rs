@@ -80,6 +80,17 @@ impl Counts {
         seen[0].1
     }
 
+    /// Has a function count from zero. Code of it that still runs may bring some of what it
+    /// counted back.
+    pub(crate) fn clear(&self, id: FunctionId) {
+        let chunks = self.lock();
+        let (chunk, offset) = place(id);
+        if let Some(held) = chunks.get(chunk).and_then(Option::as_ref) {
+            // Both words are one; the offset is a multiple of their size, within the chunk.
+            let _ = held.store_word(offset, 0);
+        }
+    }
+
     /// Brings `seen` up to date and calls `each` with what was added, where anything
     /// was.
     pub(crate) fn read(

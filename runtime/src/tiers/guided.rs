@@ -66,6 +66,11 @@ impl Words {
         self.memory.0.as_ref().map_or(0, Sealed::address)
     }
 
+    /// Bytes that they take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory.0.as_ref().map_or(0, Sealed::held)
+    }
+
     fn read(&self) -> Vec<u64> {
         let words = self.address() as *const AtomicU64;
         (0..self.probes.words() as usize)

@@ -19,6 +19,7 @@ pub(crate) mod background;
 mod churn;
 pub(crate) mod counts;
 mod diary;
+pub(crate) mod eviction;
 pub(crate) mod guided;
 pub(crate) mod jobs;
 pub(crate) mod sampling;
@@ -70,6 +71,8 @@ pub(crate) struct TierSettings {
     /// Whether nothing is inlined across modules.
     pub(crate) apart: bool,
     pub(crate) policy: Config,
+    /// Bytes of code of functions, beyond which cold code goes.
+    pub(crate) code_budget: Option<u64>,
     pub(crate) sampling: Choice,
     pub(crate) sizes: Sizes,
     pub(crate) rates: Settings,
@@ -143,6 +146,11 @@ impl Watched {
         if let Some((moved, _)) = self.list.get(at) {
             self.places.insert(moved.index(), at);
         }
+    }
+
+    /// The counts last seen of a function that is watched.
+    fn seen(&self, id: FunctionId) -> Option<Count> {
+        Some(self.list[*self.places.get(&id.index())?].1)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -126,6 +126,19 @@ pub enum Event {
         /// When.
         at: Duration,
     },
+    /// Code of a function went because it was not used; its next call compiles it again.
+    Evicted {
+        /// The function.
+        id: FunctionId,
+        /// Its name.
+        function: &'static str,
+        /// The version that went.
+        version: u64,
+        /// Bytes of its code.
+        bytes: u64,
+        /// When.
+        at: Duration,
+    },
     /// Sampling began, or could not.
     Sampling {
         /// The source in use; `None` if there is none.

@@ -89,6 +89,9 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
             recorder.noted(nanos(*at), Some(*id), "went back to the version before");
             recorder.published(nanos(*at), *id, version, *tier);
         }
+        Event::Evicted { id, at, .. } => {
+            recorder.noted(nanos(*at), Some(*id), "was not used: its code is evicted");
+        }
         Event::Failed {
             id,
             function,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use uruk_report::Recording;
 
 use crate::core::Core;
+use crate::told::memory::MemoryReport;
 use crate::version::build::Built;
 
 /// Functions in the list of the hottest.
@@ -94,6 +95,7 @@ impl Counters {
             queued: 0,
             samples: (0, 0),
             memory: MemoryStats::default(),
+            evictions: EvictionStats::default(),
             wall_time: self.started.elapsed(),
         }
     }
@@ -133,6 +135,8 @@ pub struct Stats {
     pub samples: (u64, u64),
     /// What became of the memory of code.
     pub memory: MemoryStats,
+    /// Code that went because it was not used.
+    pub evictions: EvictionStats,
     /// Since the session was made.
     pub wall_time: Duration,
 }
@@ -167,6 +171,22 @@ pub struct MemoryStats {
     pub silent: Vec<(i32, String)>,
 }
 
+/// Evictions of code; see [`JitBuilder::code_budget`](crate::JitBuilder::code_budget).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EvictionStats {
+    /// The budget in bytes, if there is one.
+    pub budget: Option<u64>,
+    /// How often it was looked which code is used.
+    pub looks: u64,
+    /// Functions whose code went, each as often as it did.
+    pub evicted: u64,
+    /// Bytes of that code.
+    pub evicted_bytes: u64,
+    /// Of those, how often one was compiled again because it was called.
+    pub returned: u64,
+}
+
 /// What was compiled at one tier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -183,14 +203,20 @@ pub struct TierStats {
 
 impl Stats {
     /// The statistics as text, ending with a newline.
-    pub(crate) fn render(&self, format: StatsFormat, recording: &Recording) -> String {
+    pub(crate) fn render(
+        &self,
+        format: StatsFormat,
+        recording: &Recording,
+        memory: &MemoryReport,
+    ) -> String {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let compile = ms(self.data_time + self.emit_time + self.link_time);
         match format {
             StatsFormat::Json => format!(
                 "{{\"functions\":{},\"compiled\":{},\"failed\":{},\"cancelled\":{},\"compile_ms\":{compile:.3},\
                  \"load_ms\":{:.3},\"data_ms\":{:.3},\"emit_ms\":{:.3},\"link_ms\":{:.3},\
-                 \"code_bytes\":{},\"wall_ms\":{:.3},\"memory\":{},\"run\":{}}}\n",
+                 \"code_bytes\":{},\"wall_ms\":{:.3},\"memory\":{},\"uses\":{},\"evicted\":{},\"evicted_bytes\":{},\"returned\":{},\
+                 \"run\":{}}}\n",
                 self.functions,
                 self.compiled,
                 self.failed,
@@ -202,6 +228,10 @@ impl Stats {
                 self.code_bytes,
                 ms(self.wall_time),
                 self.memory.json(),
+                memory.json(),
+                self.evictions.evicted,
+                self.evictions.evicted_bytes,
+                self.evictions.returned,
                 uruk_report::text::json(recording, HOTTEST).trim_end(),
             ),
             StatsFormat::Table => format!(
@@ -215,7 +245,7 @@ impl Stats {
                  \x20 functions             {:>10.1} ms\n\
                  \x20 linking               {:>10.1} ms\n\
                  load time                {:>10.1} ms\n\
-                 code                     {:>10} bytes\n{}\n{}",
+                 code                     {:>10} bytes\n{}{}\n{}",
                 self.functions,
                 self.compiled,
                 self.functions.saturating_sub(self.compiled + self.failed),
@@ -226,7 +256,8 @@ impl Stats {
                 ms(self.link_time),
                 ms(self.load_time),
                 self.code_bytes,
-                self.memory.table(),
+                self.memory.table() + &self.evictions.table(),
+                memory.table(),
                 uruk_report::text::run(recording, HOTTEST),
             ),
         }
@@ -260,6 +291,7 @@ impl Core {
             }
         }
         stats.memory = self.memory_stats();
+        stats.evictions = self.eviction.stats();
         stats.queued = self.tiers.queue_length() as u64;
         if let Some(summary) = self.tiers.sampling.summary() {
             stats.samples = (summary.drained.samples, summary.drained.lost);
@@ -325,6 +357,19 @@ impl MemoryStats {
     }
 }
 
+impl EvictionStats {
+    /// Lines of the table, each with its newline; none without evictions.
+    fn table(&self) -> String {
+        match self.evicted {
+            0 => String::new(),
+            _ => format!(
+                "evicted code             {:>10} bytes of {} functions, {} compiled again\n",
+                self.evicted_bytes, self.evicted, self.returned,
+            ),
+        }
+    }
+}
+
 impl Core {
     fn memory_stats(&self) -> MemoryStats {
         let code = self.reclaim_stats();
@@ -373,12 +418,13 @@ mod tests {
         counters.functions.store(10, Ordering::Relaxed);
         counters.compiled.store(4, Ordering::Relaxed);
         let stats = counters.snapshot();
-        let json = stats.render(StatsFormat::Json, &Recording::default());
+        let memory = MemoryReport::default();
+        let json = stats.render(StatsFormat::Json, &Recording::default(), &memory);
         assert!(
             json.starts_with("{\"functions\":10,\"compiled\":4,"),
             "{json}"
         );
-        let table = stats.render(StatsFormat::Table, &Recording::default());
+        let table = stats.render(StatsFormat::Table, &Recording::default(), &memory);
         assert!(
             table.contains("never needed                   6"),
             "{table}"

@@ -404,6 +404,7 @@ impl Core {
                 memory,
                 entry: body.start,
                 body_end: body.end,
+                unwind: linked.eh_frame.as_ref().map_or(0, |records| records.size),
                 rows: linked.fdes,
                 name: asked.unit.name,
                 moves: movable.then_some(linked.moves),

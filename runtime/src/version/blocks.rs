@@ -38,6 +38,8 @@ pub(crate) struct Code {
     pub(crate) rows: Vec<FdeRow>,
     /// Name of all of its rows.
     pub(crate) name: &'static CStr,
+    /// Bytes of its unwind records.
+    pub(crate) unwind: usize,
     /// How it is moved, if it can be.
     pub(crate) moves: Option<Moves>,
     pub(crate) rest: Arc<Rest>,
@@ -48,13 +50,13 @@ pub(crate) struct Code {
 pub(crate) struct Rest {
     data: Vec<Sealed>,
     /// Kept for the code that counts in them.
-    _words: Option<Words>,
+    words: Option<Words>,
     /// Kept for the code that was linked against it.
     _uses: Uses,
     /// Kept for the code that uses them.
     _thread_locals: Option<tls::Owned>,
     /// Kept for the code that refers to them, should the module go before it.
-    _constants: Option<Arc<Constants>>,
+    constants: Option<Arc<Constants>>,
     /// Kept for the code on its maker's wish.
     _kept: Option<Kept>,
 }
@@ -63,12 +65,23 @@ impl Rest {
     pub(crate) fn new(data: Vec<Sealed>, words: Option<Words>, uses: Uses) -> Rest {
         Rest {
             data,
-            _words: words,
+            words,
             _uses: uses,
             _thread_locals: None,
-            _constants: None,
+            constants: None,
             _kept: None,
         }
+    }
+
+    /// Bytes of its data.
+    pub(crate) fn bytes(&self) -> usize {
+        let words = self.words.as_ref().map_or(0, Words::bytes);
+        words + self.data.iter().map(Sealed::held).sum::<usize>()
+    }
+
+    /// The constants its code refers to.
+    pub(crate) fn constants(&self) -> Option<&Arc<Constants>> {
+        self.constants.as_ref()
     }
 
     /// The same, with the thread-locals of its code.
@@ -85,7 +98,7 @@ impl Rest {
 
     /// The same, with the constants its code refers to.
     pub(crate) fn with_constants(mut self, constants: Option<Arc<Constants>>) -> Rest {
-        self._constants = constants;
+        self.constants = constants;
         self
     }
 }
@@ -136,6 +149,8 @@ pub(crate) struct Shape {
     pub(crate) moves: Option<Moves>,
     pub(crate) name: &'static CStr,
     pub(crate) depends: Arc<[FunctionId]>,
+    /// Bytes of its unwind records.
+    pub(crate) unwind: usize,
     entry: u64,
     body_end: u64,
     first: Option<FdeRow>,
@@ -145,7 +160,7 @@ pub(crate) struct Shape {
     /// The block that calls reach.
     live: BlockId,
     /// Goes with the last of its blocks.
-    _rest: Arc<Rest>,
+    rest: Arc<Rest>,
 }
 
 /// One block.
@@ -159,6 +174,13 @@ struct Held {
 pub(crate) struct View<'t> {
     pub(crate) memory: &'t Sealed,
     pub(crate) shape: &'t Shape,
+}
+
+impl Shape {
+    /// What it needs besides its code.
+    pub(crate) fn rest(&self) -> &Arc<Rest> {
+        &self.rest
+    }
 }
 
 impl View<'_> {
@@ -221,13 +243,14 @@ impl Table {
             moves: code.moves.clone(),
             name: code.name,
             depends: piece.depends,
+            unwind: code.unwind,
             entry: code.entry.wrapping_sub(at),
             body_end: code.body_end.wrapping_sub(at),
             first: rows.next(),
             others: rows.collect(),
             blocks: 1,
             live: BlockId(0),
-            _rest: code.rest,
+            rest: code.rest,
         });
         let id = self.held.add(Held {
             memory: code.memory,

@@ -106,7 +106,20 @@ impl Drop for Constants {
     }
 }
 
+impl Constants {
+    /// Bytes that they take.
+    pub(crate) fn bytes(&self) -> usize {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.values().map(|held| held.memory.held()).sum()
+    }
+}
+
 impl Shared {
+    /// The constants, as long as somebody holds them.
+    pub(crate) fn weak(&self) -> Weak<Constants> {
+        Arc::downgrade(&self.get())
+    }
+
     /// The constants, for the tracker of the image to hold from now on.
     pub(crate) fn hand_over(&self) -> Arc<Constants> {
         let mut holder = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,6 +12,8 @@ use crate::guest::tls;
 /// One allocation per segment that has any bytes.
 pub(crate) struct Drafts {
     segments: [Option<Draft>; 3],
+    /// Bytes of the read-write segment that begin as zeros.
+    zeros: usize,
 }
 
 const SEGMENTS: [(Segment, Pool); 3] = [
@@ -31,7 +33,8 @@ impl Core {
                 *held = Some(self.heap.allocate(pool, size, shape.align)?);
             }
         }
-        Ok(Drafts { segments })
+        let zeros = laid.segment(Segment::ReadWrite).zero_fill;
+        Ok(Drafts { segments, zeros })
     }
 }
 
@@ -55,6 +58,11 @@ impl Drafts {
             read_write,
             tls,
         }
+    }
+
+    /// Bytes of the read-write segment that begin as zeros.
+    pub(crate) fn zeros(&self) -> usize {
+        self.zeros
     }
 
     /// The range of the code segment.

@@ -125,6 +125,7 @@ impl Core {
                 body_end,
                 rows: linked.fdes,
                 name: function.name,
+                unwind: linked.eh_frame.as_ref().map_or(0, |records| records.size),
                 moves: movable.then_some(linked.moves),
                 rest: Arc::new(rest),
             },

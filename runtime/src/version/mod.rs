@@ -201,7 +201,8 @@ impl Core {
             self.discard(request.function, built);
             return Err(refused(cause));
         }
-        let first = request.purpose == Purpose::First;
+        let returned = self.note_code(request.function, built.bytes);
+        let first = request.purpose == Purpose::First && !returned;
         self.counters.add_compile(first, &built);
         self.tell_compiled(request, &built, queued, started);
         let made = self.made(request, &built);

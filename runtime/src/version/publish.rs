@@ -56,6 +56,7 @@ impl Core {
                     self.reclaim.notes.superseded(id, version);
                     self.start_reclaim();
                 }
+                self.keep_budget();
             }
             Publication::Dropped(_) => self.retire_version(id, version),
             // Whoever replaces the function cancels it, or opens its way.

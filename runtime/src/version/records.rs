@@ -170,6 +170,17 @@ impl Versions {
         }
     }
 
+    /// What `each` makes of the version that calls of a function reach, given its index.
+    pub(crate) fn all_published<T>(&self, each: impl Fn(u32, &Version) -> Option<T>) -> Vec<T> {
+        let records = self.lock();
+        let all = records.iter().filter_map(|(&index, record)| {
+            let published = record.versions.published()?;
+            let version = record.built.iter().find(|v| v.id == published.id)?;
+            each(index, version)
+        });
+        all.collect()
+    }
+
     /// Samples by version.
     pub(crate) fn heat(&self) -> Vec<(uruk_reclaim::VersionId, u64)> {
         let records = self.lock();

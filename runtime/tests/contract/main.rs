@@ -35,4 +35,5 @@ mod lookups;
 mod names_and_flags;
 mod responsibility;
 mod runtime;
+mod tables;
 mod trackers;

@@ -127,6 +127,47 @@ fn prepared_code_is_whole() {
     });
 }
 
+/// Code is made to rest while it is called, and again.
+#[test]
+fn resting_code_is_called() {
+    model(|| {
+        let shared = bound(1);
+        let f = function(0);
+        let first = call(&shared, f);
+        let second = call(&shared, f);
+        shared.rest(f);
+        if shared.cells.get(f).word().kind() == Kind::Prepared {
+            shared.rest(f);
+        }
+        for caller in [first, second] {
+            assert!(matches!(caller.join().unwrap(), Outcome::Code(at) if at == code(f)));
+        }
+        assert_eq!(shared.entry(f), Some(code(f)));
+    });
+}
+
+/// Code that rests is taken away while it is called: who called asks.
+#[test]
+fn resting_code_is_taken_away() {
+    model(|| {
+        let shared = bound(1);
+        let f = function(0);
+        assert!(shared.rest(f));
+        let caller = call(&shared, f);
+        assert!(shared.unpublish(f));
+        if let Some(asked) = shared.requests.next(&shared.cells) {
+            shared.publish(asked, code(f) + 1);
+        } else if shared.cells.get(f).word().kind() == Kind::Unbound {
+            shared.publish(f, code(f) + 1);
+        }
+        while shared.cells.get(f).word().kind() == Kind::Requested {
+            shared.publish(f, code(f) + 1);
+        }
+        let at = caller.join().unwrap();
+        assert!(matches!(at, Outcome::Code(at) if at == code(f) || at == code(f) + 1));
+    });
+}
+
 /// A gate closes before code, and opens to new code.
 fn replaced(run: fn(&Memory)) {
     model(move || {

@@ -54,6 +54,15 @@ pub enum VersionError {
     Late(#[from] Late),
 }
 
+/// What an eviction took out of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evicted {
+    /// Was in the slot.
+    pub version: VersionId,
+    /// Was kept to go back to.
+    pub released: Option<VersionId>,
+}
+
 /// What became of a version that was to be published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Publication {

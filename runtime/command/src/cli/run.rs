@@ -8,13 +8,13 @@ use uruk::{
     ReclaimConfig, StatsFormat, ToolSettings, Untrusted, needs_low_addresses,
 };
 
-use super::{ContractChoice, Run, StatsChoice, USAGE, fail, init_tracing, print_config, set, tip};
+use super::{ContractChoice, Run, StatsChoice, USAGE, fail, init_tracing, settings, tip};
 
 pub(super) fn run_program(run: Run) -> i32 {
     let mut policy = PolicyConfig::default();
     let mut reclaim = ReclaimConfig::default();
     for setting in &run.set {
-        if let Err(message) = set(&mut policy, &mut reclaim, setting) {
+        if let Err(message) = settings::set(&mut policy, &mut reclaim, setting) {
             eprintln!(
                 "uruk: --set: {message}\n  tip: `uruk run --print-config` lists the settings"
             );
@@ -27,7 +27,7 @@ pub(super) fn run_program(run: Run) -> i32 {
             Some(jobs) => builder.jobs(jobs as usize),
             None => builder,
         };
-        print_config(&builder.effective_policy(), &reclaim);
+        settings::print(&builder.effective_policy(), &reclaim);
         return 0;
     }
     init_tracing(run.verbose);
@@ -94,6 +94,9 @@ fn builder(
         .contract(run.fp_contract == ContractChoice::Fast);
     if let Some(jobs) = run.jobs {
         builder = builder.jobs(jobs as usize);
+    }
+    if let Some(bytes) = run.code_budget {
+        builder = builder.code_budget(bytes);
     }
     if run.untrusted {
         builder = builder.untrusted(Untrusted::default());

@@ -1,0 +1,147 @@
+//! The symbol tables as values and as text, for people who look for what went wrong.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::dylib::{DylibId, Visibility};
+use crate::error::SessionError;
+use crate::flags::{Flags, SymbolState};
+use crate::session::Session;
+use crate::state::{DylibState, State};
+use crate::tracker::TrackerKey;
+
+/// What a session's dylibs hold at one moment; its text has a line for each symbol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Dump {
+    /// In the order in which they were made.
+    pub dylibs: Vec<DylibDump>,
+}
+
+/// One dylib.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DylibDump {
+    /// Its number.
+    pub id: DylibId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it searches after itself.
+    pub link_order: Vec<(Arc<str>, Visibility)>,
+    /// How many generators it asks for what it lacks.
+    pub generators: usize,
+    /// Sorted by name.
+    pub symbols: Vec<SymbolDump>,
+}
+
+/// One symbol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SymbolDump {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its flags.
+    pub flags: Flags,
+    /// How far it has come.
+    pub state: SymbolState,
+    /// Its address, from [`SymbolState::Resolved`] on.
+    pub address: Option<u64>,
+    /// What it is removed by.
+    pub tracker: TrackerKey,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+impl Session {
+    /// What all dylibs hold.
+    pub fn dump(&self) -> Dump {
+        let state = self.lock();
+        let dylibs = state.dylibs.iter().flatten();
+        let mut dylibs: Vec<_> = dylibs.map(|dylib| state.dump_of(dylib)).collect();
+        drop(state);
+        for dylib in &mut dylibs {
+            dylib.symbols.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+        Dump { dylibs }
+    }
+}
+
+impl State {
+    fn dump_of(&self, dylib: &DylibState) -> DylibDump {
+        let symbols = dylib.symbols.iter().map(|(symbol, entry)| {
+            let placed = !matches!(
+                entry.state,
+                SymbolState::NeverSearched | SymbolState::Materializing | SymbolState::Failed
+            );
+            let placed = placed && !entry.flags.contains(Flags::SIDE_EFFECTS_ONLY);
+            SymbolDump {
+                name: self.pool.name(*symbol).into(),
+                flags: entry.flags,
+                state: entry.state,
+                address: placed.then_some(entry.address),
+                tracker: entry.tracker,
+                error: entry.error.as_deref().map(with_causes),
+            }
+        });
+        let order = dylib.link_order.iter();
+        DylibDump {
+            id: dylib.shared.id,
+            name: Arc::clone(&dylib.shared.name),
+            link_order: order
+                .map(|(id, seen)| (self.dylib_name(*id), *seen))
+                .collect(),
+            generators: dylib.generators.len(),
+            symbols: symbols.collect(),
+        }
+    }
+}
+
+/// An error with what it came from.
+fn with_causes(error: &SessionError) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text += &format!(": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+impl fmt::Display for Dump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.dylibs
+            .iter()
+            .try_for_each(|dylib| write!(f, "{dylib}"))
+    }
+}
+
+impl fmt::Display for DylibDump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "dylib {} (#{})", self.name, self.id.index())?;
+        for (name, seen) in &self.link_order {
+            match seen {
+                Visibility::Exported => writeln!(f, "  searches {name}")?,
+                Visibility::All => writeln!(f, "  searches {name}, hidden symbols too")?,
+            }
+        }
+        if self.generators != 0 {
+            writeln!(f, "  generators: {}", self.generators)?;
+        }
+        self.symbols.iter().try_for_each(|s| writeln!(f, "  {s}"))
+    }
+}
+
+impl fmt::Display for SymbolDump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?} {:?}", self.name, self.state, self.flags)?;
+        if let Some(address) = self.address {
+            write!(f, " at {address:#x}")?;
+        }
+        write!(f, ", tracker {}", self.tracker.number())?;
+        match &self.error {
+            Some(error) => write!(f, ": {error}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Who holds what of a session's memory: the walk behind [`MemoryReport`].
+//!
+//! | memory | found by | whose |
+//! |---|---|---|
+//! | versions | the table of code | their function's |
+//! | images: data, code of object files | [`Owners`](crate::removal::Owners) | their tracker's |
+//! | constants that LLVM made, bitcode | [`Modules`] | their module's image's |
+//! | stubs | the table of functions | their function's |
+//!
+//! The heap counts what was handed out, by pool. What nobody of the above holds is the runtime's own
+//! or just being linked; pages that are held beyond what was handed out are unused. So everything is
+//! in some row, and in one only.
+//!
+//! Locks are taken one after the other, so that a report that is made while others compile may put
+//! what moves meanwhile into a wrong row; its sums are the same total nevertheless. A session at rest
+//! is told exactly.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError, Weak};
+
+use uruk_base::locks::Mutex;
+use uruk_base::{FunctionId, Tier, VersionId};
+use uruk_heap::{PAGE, Pool, Sealed};
+
+use crate::core::{Body, Core, Module};
+use crate::removal::life::Life;
+use crate::told::memory::{Ledger, MemoryOwner, MemoryPurpose, MemoryReport};
+use crate::version::constants::Constants;
+
+/// Bytes of a stub and its slot.
+const STUB: u64 = 32;
+
+/// Bytes that an image takes of the heap.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sizes {
+    code: usize,
+    read_only: usize,
+    read_write: usize,
+    /// Of the read-write ones, those that begin as zeros.
+    zeros: usize,
+    /// Of all, those of unwind records.
+    unwind: usize,
+}
+
+impl Sizes {
+    /// Of an image in `memory`.
+    pub(crate) fn of(memory: &[Sealed], zeros: usize, unwind: usize) -> Sizes {
+        let mut sizes = Sizes {
+            zeros,
+            unwind,
+            ..Sizes::default()
+        };
+        for memory in memory {
+            *match memory.pool() {
+                Pool::Code => &mut sizes.code,
+                Pool::ReadOnly => &mut sizes.read_only,
+                Pool::ReadWrite => &mut sizes.read_write,
+            } += memory.held();
+        }
+        sizes
+    }
+}
+
+/// The modules of a session.
+#[derive(Default)]
+pub(crate) struct Modules(Mutex<Vec<Read>>);
+
+/// A module, and what outlives it as long as its image or versions do.
+struct Read {
+    module: Weak<Module>,
+    life: Weak<Life>,
+    constants: Weak<Constants>,
+}
+
+impl Modules {
+    /// Notes a module that was read.
+    pub(crate) fn note(&self, module: &Arc<Module>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() == all.capacity() {
+            all.retain(Read::is_there);
+            let len = all.len();
+            all.reserve(len + 1);
+        }
+        all.push(Read {
+            module: Arc::downgrade(module),
+            life: Arc::downgrade(&module.life),
+            constants: module.constants.weak(),
+        });
+    }
+}
+
+impl Read {
+    fn is_there(&self) -> bool {
+        self.module.strong_count() + self.constants.strong_count() != 0
+    }
+}
+
+/// A block of the table of code.
+struct Block {
+    function: Option<FunctionId>,
+    version: VersionId,
+    /// Calls of its version reach it, if any do.
+    live: bool,
+    bytes: u64,
+    unwind: u64,
+    /// Of its data, with the first block of a version.
+    data: u64,
+    /// Constants it refers to: which, and how many bytes.
+    constants: Option<(*const Constants, u64)>,
+}
+
+/// Who owns what.
+struct Owners {
+    images: HashMap<u64, MemoryOwner>,
+}
+
+impl Owners {
+    fn of(&self, life: &Arc<Life>) -> Option<&MemoryOwner> {
+        let own = self.images.get(&life.number());
+        own.or_else(|| self.images.get(&life.root().number()))
+    }
+}
+
+/// What was found, and how much of the heap that is.
+struct Walk {
+    ledger: Ledger,
+    found: u64,
+    constants: HashSet<*const Constants>,
+}
+
+impl Walk {
+    fn add(
+        &mut self,
+        owner: Option<&MemoryOwner>,
+        tier: Option<Tier>,
+        purpose: MemoryPurpose,
+        bytes: u64,
+    ) {
+        self.found += bytes;
+        self.ledger.add(owner, tier, purpose, bytes);
+    }
+
+    /// Adds what is somebody's, or waits because it is nobody's any more.
+    fn add_owned(&mut self, owner: Option<&MemoryOwner>, purpose: MemoryPurpose, bytes: u64) {
+        let purpose = owner.map_or(MemoryPurpose::Waiting, |_| purpose);
+        self.add(owner, None, purpose, bytes);
+    }
+}
+
+impl Core {
+    /// What the memory of the session is used for. Under a pass.
+    pub(crate) fn memory_report(&self) -> MemoryReport {
+        let owners = self.owners_of_images();
+        let mut walk = Walk {
+            ledger: Ledger::default(),
+            found: 0,
+            constants: HashSet::new(),
+        };
+        let bitcode = self.walk_modules(&owners, &mut walk);
+        self.walk_images(&owners, &mut walk);
+        self.walk_code(&owners, &mut walk);
+        let Walk {
+            mut ledger, found, ..
+        } = walk;
+        let stubs = self.walk_stubs(&owners, &mut ledger);
+        let heap = self.heap.stats();
+        let code = heap.code.sum();
+        let (constants, data) = (heap.read_only, heap.read_write);
+        let used = (code.used + constants.used + data.used) as u64;
+        let retired = code.retired + constants.retired + data.retired;
+        let pages = code.resident + constants.touched.next_multiple_of(PAGE);
+        let pages = pages + data.used + data.retired + data.wasted;
+        let unused = pages.saturating_sub(retired) as u64;
+        let unused = unused.saturating_sub(used.max(found));
+        let stub_pages = 2 * (heap.stub_pages * PAGE) as u64;
+        for (purpose, bytes) in [
+            (MemoryPurpose::Waiting, retired as u64),
+            (MemoryPurpose::Runtime, used.saturating_sub(found)),
+            (MemoryPurpose::Unused, unused),
+            (MemoryPurpose::Stubs, stub_pages.saturating_sub(stubs)),
+        ] {
+            ledger.add(None, None, purpose, bytes);
+        }
+        let rows = ledger.rows();
+        let total: u64 = rows.iter().map(|row| row.bytes).sum();
+        MemoryReport {
+            reserved: total - bitcode,
+            reservation: self.heap.base()..self.heap.base() + self.heap.size() as u64,
+            rows,
+            resident: resident(),
+        }
+    }
+
+    fn owners_of_images(&self) -> Owners {
+        let session = self.names.session();
+        let mut names = HashMap::new();
+        let images = self.names.lives.trackers().into_iter();
+        let images = images.filter_map(|(life, (dylib, tracker))| {
+            let name = names.entry(dylib).or_insert_with(|| {
+                let dylib = session.dylib_by_id(dylib)?;
+                Some(Arc::<str>::from(dylib.name()))
+            });
+            let name = Arc::clone(name.as_ref()?);
+            let owner = MemoryOwner {
+                dylib,
+                name,
+                tracker,
+            };
+            Some((life, owner))
+        });
+        let images = images.collect();
+        Owners { images }
+    }
+
+    /// Bitcode and constants of modules; bytes of bitcode.
+    fn walk_modules(&self, owners: &Owners, walk: &mut Walk) -> u64 {
+        let all: Vec<_> = {
+            let held = self.modules.0.lock();
+            let held = held.unwrap_or_else(PoisonError::into_inner);
+            let read = held.iter().map(|read| {
+                let module = read.module.upgrade();
+                (module, read.life.upgrade(), read.constants.upgrade())
+            });
+            read.collect()
+        };
+        let mut bitcode = 0;
+        for (module, life, constants) in all {
+            let owner = life.and_then(|life| owners.of(&life));
+            if let Some(module) = module {
+                let bytes = module.readers.bitcode().bytes().len() as u64;
+                bitcode += bytes;
+                let purpose = owner.map_or(MemoryPurpose::Waiting, |_| MemoryPurpose::Bitcode);
+                walk.ledger.add(owner, None, purpose, bytes);
+            }
+            if let Some(constants) = constants
+                && walk.constants.insert(Arc::as_ptr(&constants))
+            {
+                walk.add_owned(owner, MemoryPurpose::ReadOnly, constants.bytes() as u64);
+            }
+        }
+        bitcode
+    }
+
+    fn walk_images(&self, owners: &Owners, walk: &mut Walk) {
+        for holding in self.owners.all() {
+            let sizes = holding.sizes();
+            let owner = owners.of(holding.life());
+            // Records lie with the constants, where there are any.
+            let in_code = match sizes.read_only {
+                0 => sizes.unwind.min(sizes.code),
+                _ => 0,
+            };
+            let in_constants = sizes.unwind.min(sizes.read_only);
+            let zeros = sizes.zeros.min(sizes.read_write);
+            for (purpose, bytes) in [
+                (MemoryPurpose::Code, sizes.code - in_code),
+                (MemoryPurpose::ReadOnly, sizes.read_only - in_constants),
+                (MemoryPurpose::Unwind, in_code + in_constants),
+                (MemoryPurpose::Data, sizes.read_write - zeros),
+                (MemoryPurpose::Zeroed, zeros),
+            ] {
+                walk.add_owned(owner, purpose, bytes as u64);
+            }
+        }
+    }
+
+    fn walk_code(&self, owners: &Owners, walk: &mut Walk) {
+        let blocks = self.blocks_of_code();
+        let tiers = self.tiers_of_versions();
+        for block in blocks {
+            let of_image = block.function.is_none();
+            if of_image && block.live {
+                // Told with its image.
+                continue;
+            }
+            let (tier, published) = tiers.get(&block.version).copied().unzip();
+            let life = block.function.and_then(|id| self.life_of(id));
+            let owner = life.as_ref().and_then(|life| owners.of(life));
+            let runs = block.live && published == Some(true) && owner.is_some();
+            let purposes = match runs {
+                true => [
+                    MemoryPurpose::Code,
+                    MemoryPurpose::Unwind,
+                    MemoryPurpose::Data,
+                ],
+                false => [MemoryPurpose::Waiting; 3],
+            };
+            let unwind = block.unwind.min(block.bytes);
+            let bytes = [block.bytes - unwind, unwind, block.data];
+            for (purpose, bytes) in purposes.into_iter().zip(bytes) {
+                walk.add(owner, tier, purpose, bytes);
+            }
+            if let Some((constants, bytes)) = block.constants
+                && walk.constants.insert(constants)
+            {
+                walk.add(owner, tier, MemoryPurpose::Waiting, bytes);
+            }
+        }
+    }
+
+    /// The tier of each version that is on file, and whether calls reach it.
+    fn tiers_of_versions(&self) -> HashMap<VersionId, (Tier, bool)> {
+        let records = self.tiers.versions.lock();
+        let versions = records.values().flat_map(|record| {
+            let published = record.versions.published().map(|version| version.id);
+            let built = record.built.iter();
+            built.map(move |v| (v.id, (v.tier, published == Some(v.id))))
+        });
+        versions.collect()
+    }
+
+    /// Stubs that are functions'; their bytes.
+    fn walk_stubs(&self, owners: &Owners, ledger: &mut Ledger) -> u64 {
+        let bodies: Vec<(FunctionId, Body)> = {
+            let functions = self.functions.read();
+            let functions = functions.unwrap_or_else(PoisonError::into_inner);
+            let all = functions.iter().enumerate();
+            all.filter_map(|(index, body)| {
+                let id = self.stubs.function(u32::try_from(index).ok()?)?;
+                Some((id, body.clone()?))
+            })
+            .collect()
+        };
+        for (id, body) in &bodies {
+            let life = self.life_of(*id);
+            let owner = life.as_ref().and_then(|life| owners.of(life)).cloned();
+            let owner = owner.or_else(|| match body {
+                Body::Unit(unit) => Some(MemoryOwner {
+                    dylib: unit.dylib.id(),
+                    name: unit.dylib.name().into(),
+                    tracker: self.names.session().tracker_of(&unit.dylib, unit.own)?,
+                }),
+                _ => None,
+            });
+            ledger.add(owner.as_ref(), None, MemoryPurpose::Stubs, STUB);
+        }
+        bodies.len() as u64 * STUB
+    }
+}
+
+impl Core {
+    /// All blocks of the table of code, with what their versions hold.
+    fn blocks_of_code(&self) -> Vec<Block> {
+        let mut seen = HashSet::new();
+        self.of_all_code(|id, live, view| {
+            let shape = view.shape;
+            let rest = shape.rest();
+            let first = seen.insert(Arc::as_ptr(rest));
+            // The data of an image is told with it, as long as anybody owns it.
+            let counted = first && (shape.function.is_some() || live != Some(id));
+            Block {
+                function: shape.function,
+                version: shape.version,
+                live: live == Some(id),
+                bytes: view.memory.held() as u64,
+                unwind: shape.unwind as u64,
+                data: if counted { rest.bytes() as u64 } else { 0 },
+                constants: rest
+                    .constants()
+                    .map(|held| (Arc::as_ptr(held), held.bytes() as u64)),
+            }
+        })
+    }
+}
+
+/// Resident memory of the process.
+fn resident() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * PAGE as u64)
+}
