@@ -59,6 +59,7 @@ mod activity;
 mod config;
 mod controller;
 mod costs;
+pub mod foresight;
 mod ids;
 mod learn;
 pub mod policy;

@@ -22,8 +22,8 @@
 //! `candidates`, `survey`, `library`, `parcel` and `foreign` (bodies for other modules, and
 //! from them), [`facts`], `optimize` and `passes` (tiers 2 and 3), `apart` (constants), `shape`
 //! (loops and counters), `labels`, [`profile`], `probe` and `guide` (what code counts about itself, and
-//! its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`], [`pool`] and `room`, `query`
-//! and `interface` (questions about a module), [`cancel`] and `gate`, [`fatal`].
+//! its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`], [`pool`] and `room`, `query`,
+//! `sketch` and `interface` (questions about a module), [`cancel`] and `gate`, [`fatal`].
 //!
 //! # Why
 //! A few C++ symbols of LLVM, no C++ compiler. LLVM-C cannot read one body of a lazy module,
@@ -81,6 +81,7 @@ mod query;
 mod room;
 mod scan;
 mod shape;
+mod sketch;
 mod stored;
 mod structure;
 mod survey;
@@ -107,6 +108,7 @@ pub use profile::{Count, PROBES, Probes, Profile, ProfileError, Refused, Site, T
 pub use query::Measure;
 pub use reader::Reader;
 pub use room::ReadingRoom;
+pub use sketch::Sketch;
 pub use stored::Key;
 pub use summary::{
     BODY_PREFIX, Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo,

@@ -59,6 +59,14 @@ struct Run {
     /// again, but for half of the CPUs at most, compile better versions.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     jobs: Option<u32>,
+    /// Compile nothing before it is called. By default, processors without work compile what
+    /// is likely to be called next while the program starts.
+    #[arg(long)]
+    no_speculate: bool,
+    /// Keep the order of first calls in a file at the end, and compile ahead in the order that
+    /// is there at the beginning.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["no_speculate", "eager"])]
+    first_calls: Option<PathBuf>,
     /// The files may have been damaged, or made to do harm to LLVM: a process apart reads
     /// them first, and what it crashes or hangs on is refused. What the program does when it
     /// runs is not looked at.
@@ -329,7 +337,13 @@ fn run_program(run: Run) -> i32 {
     init_tracing(run.verbose);
     let (shared, files) = run.libraries();
     // Said now, not when the run that they are about is over.
-    for file in run.trace.iter().chain(&run.report).chain(&run.record) {
+    for file in run
+        .trace
+        .iter()
+        .chain(&run.report)
+        .chain(&run.record)
+        .chain(&run.first_calls)
+    {
         let opened = File::options().append(true).create(true).open(file);
         if let Err(error) = opened {
             eprintln!("uruk: {} cannot be written: {error}", file.display());
@@ -348,6 +362,7 @@ fn run_program(run: Run) -> i32 {
         }),
         trace: run.trace,
         report: run.report,
+        first_calls: run.first_calls,
         dump_asm: run.dump_asm,
         preempt_libraries: !run.no_preempt,
     };
@@ -369,6 +384,7 @@ fn run_program(run: Run) -> i32 {
         .reclaim(reclaim)
         .tools(tools)
         .modules_apart(run.modules_apart)
+        .speculate(!run.no_speculate)
         .contract(run.fp_contract == ContractChoice::Fast);
     if let Some(jobs) = run.jobs {
         builder = builder.jobs(jobs as usize);

@@ -40,7 +40,8 @@ use crate::removal::Owners;
 use crate::removal::life::Life;
 use crate::removal::removed::Removed;
 use crate::replace::{Locals, Replacing};
-use crate::tiers::{TierSettings, TierState};
+use crate::speculation::Speculation;
+use crate::tiers::{TierSettings, TierState, Tiers};
 use crate::told::event::Events;
 use crate::told::stats::Counters;
 use crate::told::tools::Tools;
@@ -250,6 +251,7 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     pub(crate) events: Events,
     pub(crate) tiers: TierState,
+    pub(crate) speculation: Speculation,
     pub(crate) replacing: Replacing,
     pub(crate) tools: Tools,
     pub(crate) owners: Arc<Owners>,
@@ -291,8 +293,11 @@ impl Core {
         reclaim: uruk_reclaim::Config,
         reporter: Option<Reporter>,
         layers: Layers,
+        speculate: bool,
     ) -> Result<Arc<Core>, Error> {
         let heap = Heap::new(config)?;
+        let speculate = speculate && tiers.tiers != Tiers::Churn;
+        let cpus = tiers.policy.cpus as usize;
         let region = uruk_unwind::register_region(heap.base(), heap.size())?;
         let region = Arc::new(region);
         let for_stubs = Arc::clone(&region);
@@ -336,6 +341,7 @@ impl Core {
             bodies: RwLock::default(),
             counters: Counters::default(),
             events: Events::default(),
+            speculation: Speculation::new(speculate, jobs, cpus),
             tiers: TierState::new(tiers, code),
             replacing: Replacing::default(),
             tools,
@@ -355,7 +361,7 @@ impl Core {
 
     /// Readers a module may have: nobody waits for one of another kind of worker.
     pub(crate) fn readers(&self) -> usize {
-        self.jobs + self.tiers.background_jobs()
+        self.jobs + self.tiers.background_jobs() + self.speculation.threads()
     }
 
     /// Records what stub `id` stands for.

@@ -235,6 +235,7 @@ impl Core {
         tier: Tier,
     ) -> Result<Code, Error> {
         let request = Request {
+            ahead: false,
             function: body.id,
             version: self.tiers.versions.ids.next(),
             tier,

@@ -195,6 +195,7 @@ impl Core {
             } => match self.stubs.function(function.0) {
                 Some(id) => {
                     let request = Request {
+                        ahead: false,
                         function: id,
                         version,
                         tier,
@@ -221,11 +222,12 @@ impl Core {
         version: VersionId,
         tier: Tier,
     ) -> Result<(), Error> {
-        let purpose = match self.stubs.entry(id) {
-            Some(_) => Purpose::Change,
-            None => Purpose::First,
+        let purpose = match self.stubs.has_code(id) {
+            true => Purpose::Change,
+            false => Purpose::First,
         };
         let request = Request {
+            ahead: false,
             function: id,
             version,
             tier,
@@ -483,7 +485,7 @@ impl Core {
 }
 
 /// Processor time of the calling thread.
-fn thread_time() -> Duration {
+pub(crate) fn thread_time() -> Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 

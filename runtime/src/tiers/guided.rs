@@ -222,6 +222,7 @@ impl Core {
             return Ok(Step::Now(request));
         }
         let counting = Request {
+            ahead: false,
             tier: Tier::Optimized,
             ..request
         };
@@ -234,6 +235,7 @@ impl Core {
             });
         }
         let guided = Request {
+            ahead: false,
             version: self.tiers.versions.ids.next(),
             purpose: Purpose::Change,
             ..request

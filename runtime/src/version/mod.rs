@@ -58,6 +58,8 @@ pub(crate) struct Request {
     pub(crate) version: VersionId,
     pub(crate) tier: Tier,
     pub(crate) purpose: Purpose,
+    /// Nobody called yet: the first call stores it, and tells what is wrong with it.
+    pub(crate) ahead: bool,
 }
 
 /// What a compile came to.
@@ -136,6 +138,8 @@ impl Core {
                 match cause {
                     cause if cause.is_cancelled() => self.tell_cancelled(request),
                     Error::Version { cause, .. } if cause.is_late() => self.tell_dropped(request),
+                    // Who calls is told.
+                    _ if request.ahead => {}
                     cause => {
                         // A listener may be what panics.
                         panics::contained(|| self.tell_failed(request, cause));
