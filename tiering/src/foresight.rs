@@ -42,9 +42,9 @@ const DEPTH: u32 = 3;
 /// Functions on the chain: a longer one loses its beginning.
 const CHAIN: usize = 24;
 /// Guesses that may be outstanding whatever became of others.
-const LEAD: usize = 64;
-/// Guesses that may be outstanding, as a share of all.
-const SHARE: f32 = 0.3;
+const LEAD: usize = 40;
+/// Of so many guesses, one more may be outstanding.
+const EACH: usize = 5;
 /// Blocks of all bodies that are kept: some 5 MB.
 const MOST_BLOCKS: usize = 200_000;
 
@@ -181,7 +181,7 @@ impl Foresight {
     pub fn may_guess(&self) -> bool {
         let (made, true_ones) = self.guesses;
         let outstanding = made - true_ones;
-        outstanding < LEAD.max((made as f32 * SHARE) as usize)
+        outstanding < LEAD + made / EACH
     }
 
     /// The best guess, which counts as begun; `None` if there is none, or it may not be made.

@@ -165,8 +165,10 @@ impl Speculation {
         if state.over || state.mail.len() >= MOST_MAIL {
             return;
         }
+        // What was called is looked at with its body, which comes next.
+        let called = matches!(mail, Mail::Called(_));
         state.mail.push(mail);
-        if let Some(worker) = state.idle.pop() {
+        if !called && let Some(worker) = state.idle.pop() {
             worker.unpark();
         }
     }

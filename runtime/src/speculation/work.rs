@@ -28,7 +28,7 @@ const ENOUGH: f64 = 0.6;
 const LOOK: Duration = Duration::from_millis(10);
 
 /// How long a worker rests that had to wait for a processor: at first, and at most.
-const REST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(160));
+const REST: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(320));
 
 /// What a worker does next; it reads on a thread of its own only.
 enum Turn {
@@ -57,41 +57,51 @@ fn add(core: &Arc<Core>, number: usize) {
     }
 }
 
+/// What a worker had of a processor, and how long it rests.
+struct Pace {
+    had: Duration,
+    took: Duration,
+    rest: Duration,
+}
+
+impl Pace {
+    /// Does some work, and says how long to rest after it.
+    fn keep<R>(&mut self, work: impl FnOnce() -> R) -> (R, Option<Duration>) {
+        let (before, start) = (thread_time(), Instant::now());
+        let result = work();
+        self.had += thread_time().saturating_sub(before);
+        self.took += start.elapsed();
+        if self.took < LOOK {
+            return (result, None);
+        }
+        let enough = self.had >= self.took.mul_f64(ENOUGH);
+        (self.had, self.took) = Default::default();
+        if enough {
+            self.rest = REST.0;
+            return (result, None);
+        }
+        let rest = self.rest;
+        self.rest = (rest * 2).min(REST.1);
+        (result, Some(rest))
+    }
+}
+
 /// The life of a thread that compiles ahead.
 fn work(core: &Arc<Core>) {
     {
         let _pass = gate::enter();
         calls::widen_heap();
     }
-    let mut rest = REST.0;
-    let (mut had, mut took) = (Duration::ZERO, Duration::ZERO);
+    let mut pace = Pace {
+        had: Duration::ZERO,
+        took: Duration::ZERO,
+        rest: REST.0,
+    };
     while !core.is_stopping() {
         let pass = gate::enter();
-        match core.next_ahead(false) {
-            Turn::Compile(id, cancel) => {
-                let (before, start) = (thread_time(), Instant::now());
-                if let Some(panic) = core.compile_ahead(id, &cancel, replace) {
-                    // LLVM's objects of this thread may be half changed.
-                    return replace(core, &panic);
-                }
-                drop(pass);
-                had += thread_time().saturating_sub(before);
-                took += start.elapsed();
-                if took >= LOOK {
-                    if had < took.mul_f64(ENOUGH) {
-                        std::thread::park_timeout(rest);
-                        rest = (rest * 2).min(REST.1);
-                    } else {
-                        rest = REST.0;
-                    }
-                    (had, took) = Default::default();
-                }
-            }
-            Turn::Read(module) => {
-                if let Some(panic) = core.read_ahead(&module) {
-                    return replace(core, &panic);
-                }
-            }
+        let (panic, rest) = match core.next_ahead(false) {
+            Turn::Compile(id, cancel) => pace.keep(|| core.compile_ahead(id, &cancel, replace)),
+            Turn::Read(module) => pace.keep(|| core.read_ahead(&module)),
             Turn::Wait => {
                 drop(pass);
                 // Whoever ends the session before this thread lined up does not wake it.
@@ -103,7 +113,16 @@ fn work(core: &Arc<Core>) {
                 let me = std::thread::current().id();
                 let idle = &mut core.speculation.lock().idle;
                 idle.retain(|idle| idle.id() != me);
+                continue;
             }
+        };
+        if let Some(panic) = panic {
+            // LLVM's objects of this thread may be half changed.
+            return replace(core, &panic);
+        }
+        drop(pass);
+        if let Some(rest) = rest {
+            std::thread::park_timeout(rest);
         }
     }
 }
@@ -327,6 +346,12 @@ impl Core {
         flight.joined = Some(self.events.now());
         state.stats.joined += 1;
         state.mail.push(Mail::Called(id));
+        // Nobody else may take up what the caller leaves of a processor.
+        if state.helping + 1 >= self.jobs
+            && let Some(worker) = state.idle.pop()
+        {
+            worker.unpark();
+        }
         true
     }
 

@@ -66,7 +66,6 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) version: VersionId,
-    pub(crate) entry: u64,
     pub(crate) compiling: Duration,
     pub(crate) linking: Duration,
     pub(crate) facts: Facts,
