@@ -26,6 +26,7 @@
 //! | `load` | files to an image: read, bind, link what is not compiled function by function |
 //! | `version` | one version of a function, from the wish to the slot; first calls |
 //! | `tiers` | better versions: counts, samples, jobs |
+//! | `speculation` | first calls that are seen coming |
 //! | `replace` | new bodies for functions that run |
 //! | `reclaim` | dead code to free memory |
 //! | `removal` | what a tracker held, given back |
@@ -46,6 +47,7 @@ mod load;
 mod reclaim;
 mod removal;
 mod replace;
+mod speculation;
 mod tiers;
 mod told;
 mod units;
@@ -77,6 +79,7 @@ pub use crate::load::room::needs_low_addresses;
 pub use crate::load::untrusted::{Rejection, Untrusted};
 pub use crate::reclaim::RegisteredStack;
 pub use crate::replace::{Activation, Level, ReplaceError, Replaced, Replacement};
+pub use crate::speculation::AheadStats;
 pub use crate::tiers::Tiers;
 pub use crate::told::event::{Event, Hit, Listener, Tier};
 pub use crate::told::memory::{MemoryOwner, MemoryPurpose, MemoryReport, MemoryRow};

@@ -60,6 +60,7 @@ mod cold;
 mod config;
 mod controller;
 mod costs;
+pub mod foresight;
 mod ids;
 mod learn;
 pub mod policy;

@@ -24,7 +24,7 @@
 //! from them), [`facts`], `optimize` and `passes` (tiers 2 and 3), `apart` (constants), `shape`
 //! (loops and counters), `labels`, [`profile`], `probe` and `guide` (what code counts about
 //! itself, and its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`],
-//! [`pool`], `ledger` and `room`, `query` and `interface` (questions about a module),
+//! [`pool`], `ledger` and `room`, `query`, `sketch` and `interface` (questions about a module),
 //! [`cancel`] and `gate`, [`fatal`].
 //!
 //! # Why
@@ -88,6 +88,7 @@ mod query;
 mod room;
 mod scan;
 mod shape;
+mod sketch;
 mod source;
 mod stored;
 mod structure;
@@ -115,6 +116,7 @@ pub use profile::{Count, PROBES, Probes, Profile, ProfileError, Refused, Site, T
 pub use query::Measure;
 pub use reader::Reader;
 pub use room::ReadingRoom;
+pub use sketch::Sketch;
 pub use stored::Key;
 pub use summary::{
     BODY_PREFIX, Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo,

@@ -126,6 +126,33 @@ impl ReaderPool {
         self.lend(Names::OfFile)
     }
 
+    /// Makes another reader of a large module, unless there are `count`, for who comes next: to
+    /// read the symbol table takes longer than to compile a function.
+    ///
+    /// # Errors
+    /// As [`Reader::new`].
+    pub fn prepare(&self, count: usize) -> Result<(), CodegenError> {
+        fatal::enter();
+        {
+            let mut live = self.ledger.lock();
+            if self.bitcode.bytes().len() <= SMALL || *live >= count.min(self.limit) {
+                return Ok(());
+            }
+            *live += 1;
+        }
+        match self.make(Names::Any) {
+            Ok(reader) => {
+                self.room.keep_reader(&self.ledger, reader);
+                self.ledger.tell();
+                Ok(())
+            }
+            Err(error) => {
+                self.ledger.write_off();
+                Err(error)
+            }
+        }
+    }
+
     fn lend(&self, names: Names) -> Result<Lent, CodegenError> {
         fatal::enter();
         let reader = match self.idle_or_right_to_make() {

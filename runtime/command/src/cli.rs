@@ -59,6 +59,14 @@ struct Run {
     /// again, but for half of the CPUs at most, compile better versions.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     jobs: Option<u32>,
+    /// Compile nothing before it is called. By default, processors without work compile what
+    /// is likely to be called next while the program starts.
+    #[arg(long)]
+    no_speculate: bool,
+    /// Keep the order of first calls in a file at the end, and compile ahead in the order that
+    /// is there at the beginning.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["no_speculate", "eager"])]
+    first_calls: Option<PathBuf>,
     /// The files may have been damaged, or made to do harm to LLVM: a process apart reads
     /// them first, and what it crashes or hangs on is refused. What the program does when it
     /// runs is not looked at.

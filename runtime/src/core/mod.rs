@@ -40,8 +40,9 @@ use crate::removal::Owners;
 use crate::removal::life::Life;
 use crate::removal::removed::Removed;
 use crate::replace::{Locals, Replacing};
+use crate::speculation::Speculation;
 use crate::tiers::eviction::Eviction;
-use crate::tiers::{TierSettings, TierState};
+use crate::tiers::{TierSettings, TierState, Tiers};
 use crate::told::event::Events;
 use crate::told::holdings::Modules;
 use crate::told::stats::Counters;
@@ -255,6 +256,7 @@ pub(crate) struct Core {
     pub(crate) events: Events,
     pub(crate) tiers: TierState,
     pub(crate) eviction: Eviction,
+    pub(crate) speculation: Speculation,
     pub(crate) replacing: Replacing,
     pub(crate) tools: Tools,
     pub(crate) owners: Arc<Owners>,
@@ -296,8 +298,11 @@ impl Core {
         reclaim: uruk_reclaim::Config,
         reporter: Option<Reporter>,
         layers: Layers,
+        speculate: bool,
     ) -> Result<Arc<Core>, Error> {
         let heap = Heap::new(config)?;
+        let speculate = speculate && tiers.tiers != Tiers::Churn;
+        let cpus = tiers.policy.cpus as usize;
         let region = uruk_unwind::register_region(heap.base(), heap.size())?;
         let region = Arc::new(region);
         let for_stubs = Arc::clone(&region);
@@ -343,6 +348,7 @@ impl Core {
             counters: Counters::default(),
             events: Events::default(),
             eviction: Eviction::new(tiers.code_budget),
+            speculation: Speculation::new(speculate, jobs, cpus),
             tiers: TierState::new(tiers, code),
             replacing: Replacing::default(),
             tools,
@@ -362,7 +368,7 @@ impl Core {
 
     /// Readers a module may have: nobody waits for one of another kind of worker.
     pub(crate) fn readers(&self) -> usize {
-        self.jobs + self.tiers.background_jobs()
+        self.jobs + self.tiers.background_jobs() + self.speculation.threads()
     }
 
     /// Records what stub `id` stands for.

@@ -15,6 +15,7 @@ use crate::api::error::Error;
 use crate::fork::{self, Member, gate};
 use crate::guest::threads;
 use crate::load::room;
+use crate::speculation::work;
 use crate::tiers::background;
 use crate::version::calls;
 
@@ -39,6 +40,7 @@ impl Core {
         }
         fork::join(this);
         calls::spawn(self, room::threads(self.jobs))?;
+        work::start(self);
         background::start(self)
     }
 
@@ -52,6 +54,7 @@ impl Core {
             let _pass = gate::enter();
             self.hands.stop();
             self.tiers.stop();
+            self.speculation.close();
             self.stop_reclaim();
         }
         // The last handle may have been a listener's, on a worker.
@@ -69,10 +72,12 @@ impl Member for Core {
     fn wind_down(&self) {
         self.tiers.pause(true);
         self.tiers.drop_jobs();
+        self.speculation.close();
     }
 
     fn interrupt(&self) {
         self.interrupt_jobs();
+        self.speculation.interrupt();
     }
 
     fn before_fork(&self) {
@@ -101,6 +106,7 @@ impl Member for Core {
         self.stubs.after_fork_child();
         self.names.session().pool().after_fork_child();
         self.tiers.after_fork_child();
+        self.speculation.after_fork_child();
         self.reclaim.after_fork_child();
         self.replacing.after_fork_child();
         self.events.after_fork_child();

@@ -47,6 +47,10 @@ pub struct ProgramOptions {
     pub trace: Option<PathBuf>,
     /// Where a page about the run is written to at the end.
     pub report: Option<PathBuf>,
+    /// Where the order of first calls is kept: of a former run, which is expected of this one,
+    /// and at the end of this one. Of use where the session
+    /// [speculates](crate::JitBuilder::speculate).
+    pub first_calls: Option<PathBuf>,
     /// Functions whose disassembly is printed on standard error once compiled.
     pub dump_asm: Vec<String>,
     /// Whether names that the program exports count for the shared libraries of the process,
@@ -64,6 +68,7 @@ impl Default for ProgramOptions {
             stats: None,
             trace: None,
             report: None,
+            first_calls: None,
             dump_asm: Vec::new(),
             preempt_libraries: false,
         }
@@ -96,6 +101,7 @@ struct Outputs {
     stats: Option<StatsFormat>,
     trace: Option<PathBuf>,
     report: Option<PathBuf>,
+    first_calls: Option<PathBuf>,
 }
 
 /// How long the end of a run waits for workers before statistics are written.
@@ -132,6 +138,10 @@ impl Program {
         })?;
         if let Some(id) = core.stubs.function_at(entry) {
             core.tiers.set_entry_point(id);
+            core.speculation.leave(id);
+        }
+        if let Some(file) = &options.first_calls {
+            core.expect_from(file);
         }
         for name in &options.dump_asm {
             if !image.is_function(name) {
@@ -171,6 +181,7 @@ impl Program {
             stats: self.options.stats,
             trace: self.options.trace,
             report: self.options.report,
+            first_calls: self.options.first_calls,
         };
         if outputs.stats.is_some() || outputs.trace.is_some() || outputs.report.is_some() {
             let args = args.iter().map(|arg| arg.to_string_lossy().into_owned());
@@ -252,6 +263,12 @@ impl Outputs {
         }
         if let Err(cause) = core.end_policy_record() {
             eprintln!("uruk: the record of the policy's inputs is not whole: {cause}");
+        }
+        if let Some(file) = &self.first_calls {
+            let _busy = gate::enter();
+            if let Err(cause) = core.keep_order(file) {
+                eprintln!("uruk: {}: {cause}", file.display());
+            }
         }
         // The end of a run waits for nobody if nobody is to be told of it.
         if core.events.recorder().is_none() {

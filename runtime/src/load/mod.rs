@@ -150,6 +150,10 @@ impl Core {
             sources = archives.next(&image)?;
         }
         let image = self.bind(tracker, image, &object_symbols, mode)?;
+        if mode == Mode::Lazy {
+            self.speculation
+                .read(image.modules.iter().map(|(_, module)| module));
+        }
         Counters::add_time(&self.counters.load_ns, start);
         info!(
             modules = image.modules.len(),

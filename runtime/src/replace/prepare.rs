@@ -236,6 +236,7 @@ impl Core {
         tier: Tier,
     ) -> Result<Code, Error> {
         let request = Request {
+            ahead: false,
             function: body.id,
             version: self.tiers.versions.ids.next(),
             tier,

@@ -143,6 +143,7 @@ impl Core {
         for change in &changes {
             let old = self.body(change.id);
             self.set_body(change.id, change.body.clone());
+            self.speculation.forget(change.id);
             before.extend(old.map(|body| (change.id, body)));
         }
         for (module, plan) in plans {

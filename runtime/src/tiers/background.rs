@@ -186,6 +186,7 @@ impl Core {
             } => match self.stubs.function(function.0) {
                 Some(id) => {
                     let request = Request {
+                        ahead: false,
                         function: id,
                         version,
                         tier,
@@ -218,6 +219,7 @@ impl Core {
             None => Purpose::First,
         };
         let request = Request {
+            ahead: false,
             function: id,
             version,
             tier,
@@ -475,7 +477,7 @@ impl Core {
 }
 
 /// Processor time of the calling thread.
-fn thread_time() -> Duration {
+pub(crate) fn thread_time() -> Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 

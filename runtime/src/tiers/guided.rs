@@ -227,6 +227,7 @@ impl Core {
             return Ok(Step::Now(request));
         }
         let counting = Request {
+            ahead: false,
             tier: Tier::Optimized,
             ..request
         };
@@ -239,6 +240,7 @@ impl Core {
             });
         }
         let guided = Request {
+            ahead: false,
             version: self.tiers.versions.ids.next(),
             purpose: Purpose::Change,
             ..request

@@ -313,6 +313,7 @@ mod tests {
     fn job(function: FunctionId, number: u64) -> Job {
         Job {
             request: Request {
+                ahead: false,
                 function,
                 version: VersionId(number + 100),
                 tier: Tier::Optimized,

@@ -7,6 +7,7 @@ use uruk_report::Recording;
 
 use crate::core::Core;
 use crate::told::memory::MemoryReport;
+use crate::speculation::AheadStats;
 use crate::version::build::Built;
 
 /// Functions in the list of the hottest.
@@ -94,6 +95,7 @@ impl Counters {
             retired_bytes: 0,
             queued: 0,
             samples: (0, 0),
+            ahead: AheadStats::default(),
             memory: MemoryStats::default(),
             evictions: EvictionStats::default(),
             wall_time: self.started.elapsed(),
@@ -133,6 +135,8 @@ pub struct Stats {
     pub queued: u64,
     /// Samples taken, and samples lost.
     pub samples: (u64, u64),
+    /// What was compiled before it was called.
+    pub ahead: AheadStats,
     /// What became of the memory of code.
     pub memory: MemoryStats,
     /// Code that went because it was not used.
@@ -215,7 +219,7 @@ impl Stats {
             StatsFormat::Json => format!(
                 "{{\"functions\":{},\"compiled\":{},\"failed\":{},\"cancelled\":{},\"compile_ms\":{compile:.3},\
                  \"load_ms\":{:.3},\"data_ms\":{:.3},\"emit_ms\":{:.3},\"link_ms\":{:.3},\
-                 \"code_bytes\":{},\"wall_ms\":{:.3},\"memory\":{},\"uses\":{},\"evicted\":{},\"evicted_bytes\":{},\"returned\":{},\
+                 \"code_bytes\":{},\"wall_ms\":{:.3},\"ahead\":{},\"memory\":{},\"uses\":{},\"evicted\":{},\"evicted_bytes\":{},\"returned\":{},\
                  \"run\":{}}}\n",
                 self.functions,
                 self.compiled,
@@ -227,6 +231,7 @@ impl Stats {
                 ms(self.link_time),
                 self.code_bytes,
                 ms(self.wall_time),
+                self.ahead.json(),
                 self.memory.json(),
                 memory.json(),
                 self.evictions.evicted,
@@ -245,10 +250,10 @@ impl Stats {
                  \x20 functions             {:>10.1} ms\n\
                  \x20 linking               {:>10.1} ms\n\
                  load time                {:>10.1} ms\n\
-                 code                     {:>10} bytes\n{}{}\n{}",
+                 code                     {:>10} bytes\n{}{}{}\n{}",
                 self.functions,
                 self.compiled,
-                self.functions.saturating_sub(self.compiled + self.failed),
+                (self.functions + self.ahead.wasted()).saturating_sub(self.compiled + self.failed),
                 self.failed,
                 self.cancelled,
                 ms(self.data_time),
@@ -256,6 +261,7 @@ impl Stats {
                 ms(self.link_time),
                 ms(self.load_time),
                 self.code_bytes,
+                self.ahead.table(),
                 self.memory.table() + &self.evictions.table(),
                 memory.table(),
                 uruk_report::text::run(recording, HOTTEST),
@@ -290,6 +296,8 @@ impl Core {
                 }
             }
         }
+        self.learn_first_calls();
+        stats.ahead = self.speculation.stats();
         stats.memory = self.memory_stats();
         stats.evictions = self.eviction.stats();
         stats.queued = self.tiers.queue_length() as u64;
@@ -297,6 +305,38 @@ impl Core {
             stats.samples = (summary.drained.samples, summary.drained.lost);
         }
         stats
+    }
+}
+
+impl AheadStats {
+    /// Compiles for nothing, so far.
+    pub(crate) fn wasted(&self) -> u64 {
+        self.compiled.saturating_sub(self.called)
+    }
+
+    fn json(&self) -> String {
+        format!(
+            "{{\"compiled\":{},\"called\":{},\"joined\":{},\"failed\":{}}}",
+            self.compiled, self.called, self.joined, self.failed,
+        )
+    }
+
+    /// Lines of the table, each with its newline.
+    fn table(&self) -> String {
+        if *self == AheadStats::default() {
+            return String::new();
+        }
+        let share = self.wasted() as f64 * 100.0 / self.compiled.max(1) as f64;
+        format!(
+            "compiled ahead           {:>10}\n\
+             \x20 called while compiled {:>10}\n\
+             \x20 called after          {:>10}\n\
+             \x20 not called            {:>10} = {share:.0} %\n",
+            self.compiled,
+            self.joined,
+            self.called.saturating_sub(self.joined),
+            self.wasted(),
+        )
     }
 }
 

@@ -48,6 +48,7 @@ pub(crate) fn improve_now(
         version: core.tiers.versions.ids.next(),
         tier,
         purpose: Purpose::Change,
+        ahead: false,
     };
     let made = match core.make_better(request, unit, None, &Cancellation::new()) {
         // It was replaced or removed meanwhile, as if right after.
@@ -97,6 +98,7 @@ impl Core {
             version: self.tiers.versions.ids.next(),
             tier,
             purpose: Purpose::First,
+            ahead: false,
         };
         let made = self.make_better(request, unit, None, &Cancellation::new());
         if let Err(cause) = &made {

@@ -138,7 +138,7 @@ impl Core {
         record.built.push(Version {
             id: made.version,
             tier: Tier::Baseline,
-            entry: made.entry,
+            entry: code.start,
             body_end: code.end,
             bytes: code.end - code.start,
             code,
@@ -157,7 +157,6 @@ fn made(version: VersionId, code: &Range<u64>, compiling: Duration) -> Made {
     let size = code.end - code.start;
     Made {
         version,
-        entry: code.start,
         compiling,
         linking: Duration::ZERO,
         facts: Facts {

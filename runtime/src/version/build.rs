@@ -254,6 +254,13 @@ impl Core {
     fn compile(&self, body: &BodyOf, how: &Compile) -> Result<Compiled, Error> {
         let function = &body.function;
         let mut reader = function.module.readers.reader()?;
+        if self.speculation.wants(body.id)
+            && let Ok(sketch) = reader.sketch(function.symbol)
+        {
+            let module = &function.module;
+            self.speculation
+                .sketched(body.id, module, &body.plan, sketch);
+        }
         let mut how = how.clone();
         how.transform.clone_from(&self.layers.ir);
         let key = self.layers.cache.is_some() && how.is_storable();

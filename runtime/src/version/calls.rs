@@ -79,7 +79,11 @@ fn serve(core: &Arc<Core>, first: bool) {
         match core.stubs.wait_request(patience) {
             Some(id) => {
                 let _busy = gate::enter();
-                if let Some(panic) = answer(core, id) {
+                let panic = match core.join_ahead(id) {
+                    true => core.help_ahead(id, replace_worker),
+                    false => answer(core, id, replace_worker),
+                };
+                if let Some(panic) = panic {
                     replace_worker(core, &panic);
                     return;
                 }
@@ -108,7 +112,12 @@ fn replace_worker(core: &Arc<Core>, message: &str) {
 }
 
 /// Answers a first call, under a pass; the text of a panic, which leaves this thread in doubt.
-fn answer(core: &Arc<Core>, id: FunctionId) -> Option<String> {
+/// `lost` has another thread take the place of this one.
+pub(crate) fn answer(
+    core: &Arc<Core>,
+    id: FunctionId,
+    lost: fn(&Arc<Core>, &str),
+) -> Option<String> {
     widen_heap();
     let version = core.tiers.versions.ids.next();
     let on_fatal = {
@@ -116,7 +125,7 @@ fn answer(core: &Arc<Core>, id: FunctionId) -> Option<String> {
         move |message: &str| {
             core.tiers.versions.of(id).fail(version);
             core.fail(id, &core.fatal(id, message));
-            replace_worker(&core, message);
+            lost(&core, message);
             leave_lost();
         }
     };
@@ -125,6 +134,7 @@ fn answer(core: &Arc<Core>, id: FunctionId) -> Option<String> {
         if core.stubs.entry(id).is_some() {
             return None;
         }
+        core.speculation.called(id);
         if let Some(Body::Unit(unit)) = core.body(id) {
             core.answer_from_unit(id, unit);
             return None;
@@ -150,12 +160,12 @@ fn answer(core: &Arc<Core>, id: FunctionId) -> Option<String> {
 
 impl Core {
     /// Compiles the first version of `id` and publishes it, unless better code is there
-    /// by then; the entry that calls go to.
+    /// by then.
     pub(crate) fn make_first(
         self: &Arc<Self>,
         id: FunctionId,
         version: VersionId,
-    ) -> Result<u64, Error> {
+    ) -> Result<(), Error> {
         let mut tier = self.tiers.first();
         if self.tiers.is_entry_point(id) {
             // Nobody comes back to see a better version: it is worth looking first.
@@ -166,6 +176,7 @@ impl Core {
             version,
             tier,
             purpose: Purpose::First,
+            ahead: false,
         };
         let made = loop {
             let made = self.make(first, None, &Cancellation::new());
@@ -174,20 +185,20 @@ impl Core {
                 Err(Error::Version { cause, .. }) => cause.is_late(),
                 Err(cause) => cause.is_cancelled(),
             };
-            if !outdated || self.stubs.entry(id).is_some() || self.is_stopping() {
+            if !outdated || self.stubs.has_code(id) || self.is_stopping() {
                 break made;
             }
             // It was replaced meanwhile, or something it depends on.
             first.version = self.tiers.versions.ids.next();
         };
-        match (made, self.stubs.entry(id).map(u64::from)) {
-            (Ok(made), entry) => {
+        match (made, self.stubs.has_code(id)) {
+            (Ok(made), _) => {
                 self.tiers.on_compiled(self.events.now(), id, tier, &made);
-                Ok(entry.unwrap_or(made.entry))
+                Ok(())
             }
-            // Whoever came first has published code; it will do.
-            (Err(Error::Version { cause, .. }), Some(entry)) if cause.is_late() => Ok(entry),
-            (Err(cause), Some(entry)) if cause.is_cancelled() => Ok(entry),
+            // Whoever came first has published code, or prepared it; it will do.
+            (Err(Error::Version { cause, .. }), true) if cause.is_late() => Ok(()),
+            (Err(cause), true) if cause.is_cancelled() => Ok(()),
             (Err(cause), _) => Err(cause),
         }
     }
@@ -216,6 +227,7 @@ pub(crate) fn compile_now(
         version,
         tier: tier.unwrap_or(core.tiers.first()),
         purpose: Purpose::First,
+        ahead: false,
     };
     let lost = {
         let core = Arc::clone(core);
@@ -230,7 +242,7 @@ pub(crate) fn compile_now(
     let core = Arc::clone(core);
     sacrificial("uruk-now", lost, move || match tier {
         Some(tier) => core.compile_at(id, version, tier),
-        None if core.stubs.entry(id).is_some() => Ok(()),
-        None => core.make_first(id, version).map(drop),
+        None if core.stubs.has_code(id) => Ok(()),
+        None => core.make_first(id, version),
     })
 }

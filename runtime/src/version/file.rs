@@ -18,7 +18,6 @@ impl Core {
     pub(crate) fn made(&self, request: Request, built: &Built) -> Made {
         Made {
             version: request.version,
-            entry: built.entry,
             compiling: built.compiling,
             linking: built.linking,
             facts: Facts {

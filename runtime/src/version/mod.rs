@@ -65,13 +65,14 @@ pub(crate) struct Request {
     pub(crate) version: VersionId,
     pub(crate) tier: Tier,
     pub(crate) purpose: Purpose,
+    /// Nobody called yet: the first call stores it, and tells what is wrong with it.
+    pub(crate) ahead: bool,
 }
 
 /// What a compile came to.
 #[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) version: VersionId,
-    pub(crate) entry: u64,
     pub(crate) compiling: Duration,
     pub(crate) linking: Duration,
     pub(crate) facts: Facts,
@@ -175,6 +176,8 @@ impl Core {
             match cause {
                 cause if cause.is_cancelled() => self.tell_cancelled(request),
                 Error::Version { cause, .. } if cause.is_late() => self.tell_dropped(request),
+                // Who calls is told.
+                _ if request.ahead => {}
                 cause => {
                     // A listener may be what panics.
                     panics::contained(|| self.tell_failed(request, cause));

@@ -38,8 +38,12 @@ impl Core {
             // Nothing is replaced between this look and the store.
             let publishing = self.replacing.publish();
             let fresh = publishing.is_fresh(epoch, &depends);
+            let store = |entry| match request.ahead {
+                true => self.stubs.prepare(id, entry),
+                false => self.stubs.publish(id, entry),
+            };
             made.publication = versions
-                .publish(ticket, |entry| fresh && self.stubs.publish(id, entry))
+                .publish(ticket, |entry| fresh && store(entry))
                 .inspect_err(|_| self.retire_version(id, version))
                 .map_err(self.refused(id))?;
             if !fresh && made.publication == Publication::Dropped(Late::Refused) {

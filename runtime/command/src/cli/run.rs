@@ -57,7 +57,8 @@ pub(super) fn run_program(run: Run) -> i32 {
 /// Whether what is to be written at the end can be. Said now, not when the run that it is about
 /// is over.
 fn can_write(run: &Run) -> bool {
-    for file in run.trace.iter().chain(&run.report).chain(&run.record) {
+    let files = run.trace.iter().chain(&run.report).chain(&run.record);
+    for file in files.chain(&run.first_calls) {
         let opened = File::options().append(true).create(true).open(file);
         if let Err(error) = opened {
             eprintln!("uruk: {} cannot be written: {error}", file.display());
@@ -91,6 +92,7 @@ fn builder(
         .reclaim(reclaim)
         .tools(tools)
         .modules_apart(run.modules_apart)
+        .speculate(!run.no_speculate)
         .contract(run.fp_contract == ContractChoice::Fast);
     if let Some(jobs) = run.jobs {
         builder = builder.jobs(jobs as usize);
@@ -120,6 +122,7 @@ fn load(
         }),
         trace: run.trace.clone(),
         report: run.report.clone(),
+        first_calls: run.first_calls.clone(),
         dump_asm: run.dump_asm.clone(),
         preempt_libraries: !run.no_preempt,
     };

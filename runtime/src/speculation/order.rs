@@ -1,0 +1,83 @@
+//! First calls in the order of a former run, or as an embedder expects them.
+//!
+//! A file of an order has one name a line, as the linker sees it. It is a hint: a name that
+//! means nothing is passed over, and a program that goes another way is compiled as if there were
+//! no order, but for what was compiled for nothing.
+
+use std::path::Path;
+
+use uruk_base::FunctionId;
+use uruk_session::Dylib as Table;
+
+use crate::api::dylib::Dylib;
+use crate::api::jit::Jit;
+use crate::core::Core;
+use crate::fork::gate;
+
+impl Core {
+    /// First calls of functions of `dylib` and what it searches are expected in this order.
+    fn expect<'a>(&self, dylib: &Table, names: impl Iterator<Item = &'a str>) {
+        let function = |name: &str| {
+            let symbol = self.names.session().intern(name);
+            self.stubs.function_at(dylib.ready_in_order(symbol)?)
+        };
+        let entry = |id: &FunctionId| self.tiers.is_entry_point(*id);
+        let functions: Vec<_> = names.filter_map(function).filter(|id| !entry(id)).collect();
+        self.speculation.expect(functions);
+    }
+
+    /// The link names of functions called so far, in the order of their first calls as far as
+    /// that was seen.
+    fn first_calls(&self) -> Vec<String> {
+        self.learn_first_calls();
+        let name = |id: &FunctionId| {
+            let function = self.function(*id)?;
+            let plan = function.module.plan();
+            Some(plan.import(function.symbol).name.to_string())
+        };
+        self.speculation.order().iter().filter_map(name).collect()
+    }
+
+    /// Expects the order that is kept in a file, if there is one.
+    pub(crate) fn expect_from(&self, file: &Path) {
+        if let Ok(text) = std::fs::read_to_string(file) {
+            self.expect(&self.main, text.lines());
+        }
+    }
+
+    /// Keeps the order of this run in a file.
+    pub(crate) fn keep_order(&self, file: &Path) -> std::io::Result<()> {
+        let mut text = self.first_calls().join("\n");
+        text.push('\n');
+        std::fs::write(file, text)
+    }
+}
+
+impl Jit {
+    /// As [`Dylib::expect`], of [main](Jit::main).
+    pub fn expect(&self, functions: &[&str]) {
+        self.main().expect(functions);
+    }
+
+    /// The functions that were called so far, by the names they are linked by, in the order of
+    /// their first calls: what another session of the same program may [expect](Jit::expect).
+    /// Empty unless the session [speculates](crate::JitBuilder::speculate). Several that were
+    /// compiled ahead and called within the time of a compile are in the order in which they
+    /// were expected.
+    pub fn first_calls(&self) -> Vec<String> {
+        let _pass = gate::enter();
+        self.core().first_calls()
+    }
+}
+
+impl Dylib {
+    /// Says which functions will be called for the first time, in this order: a session that
+    /// [speculates](crate::JitBuilder::speculate) compiles them ahead of their calls, before
+    /// what it would guess itself. What is known already, has no body, or is not defined yet
+    /// is passed over.
+    pub fn expect(&self, functions: &[&str]) {
+        let _pass = gate::enter();
+        let core = self.jit().core();
+        core.expect(&self.dylib, functions.iter().copied());
+    }
+}

@@ -1,0 +1,249 @@
+//! Which functions are about to be called for the first time.
+//!
+//! A program that starts calls hundreds of functions once. All but a few of these calls stand in
+//! the body of a function that was called before, so who knows the bodies of what was compiled
+//! knows the candidates; the question is which come, and which come next. [`Foresight`] follows
+//! the program by its first calls: each says where the caller stands in its body, and its
+//! caller in turn, and so what may come after that ([`course`]).
+//!
+//! ```text
+//! main ── open ──> parse ──> next     the chain: each stands at a call of the one after it
+//!   │       └ close  └ reduce         candidates: what may come after where each of them stands,
+//!   └ print              └ ...        and what these call, if their bodies are known
+//! ```
+//!
+//! # Invariants
+//! - A function is proposed once, until it is [forgotten](Foresight::forget).
+//! - Nothing here says that a call will come. Guesses cost time, so how many may be
+//!   outstanding is bounded by how many of the earlier ones came true ([`Foresight::may_guess`]).
+//! - Bodies kept are bounded ([`MOST_BLOCKS`]).
+//!
+//! # Why
+//! By the callees of what was compiled alone, with any weights that can be read off a body, half
+//! of the guesses were wrong for sqlite (611 functions of 2,647 run in a trivial query) where
+//! a chain makes it a quarter at the same speed: branches that were passed are no candidates.
+//! The chances of branches were fitted to the first calls of sqlite and Lua.
+
+mod course;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+pub use course::{Course, Sketch};
+
+use crate::ids::FunctionId;
+
+/// The least chance of a candidate.
+const LEAST: f32 = 0.25;
+/// What each return on the way to a call leaves of its chance.
+const RETURN: f32 = 0.95;
+/// Calls between one on the chain and a candidate.
+const DEPTH: u32 = 3;
+/// Functions on the chain: a longer one loses its beginning.
+const CHAIN: usize = 24;
+/// Guesses that may be outstanding whatever became of others.
+const LEAD: usize = 40;
+/// Of so many guesses, one more may be outstanding.
+const EACH: usize = 5;
+/// Blocks of all bodies that are kept: some 5 MB.
+const MOST_BLOCKS: usize = 200_000;
+
+/// A function that runs, as far as is known.
+#[derive(Debug)]
+struct Level {
+    function: FunctionId,
+    /// The call it stands at; `None` at its entry.
+    at: Option<usize>,
+    ahead: Vec<(FunctionId, f32)>,
+}
+
+/// What is known of one function.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// Somebody compiles it, or did.
+    begun: bool,
+    called: bool,
+    guessed: bool,
+}
+
+/// Follows a program; see the module.
+#[derive(Debug, Default)]
+pub struct Foresight {
+    courses: HashMap<FunctionId, Arc<Course>>,
+    blocks: usize,
+    known: HashMap<FunctionId, Known>,
+    chain: Vec<Level>,
+    /// First calls in the order that is expected.
+    expected: VecDeque<FunctionId>,
+    /// Guesses so far, and those that came true.
+    guesses: (usize, usize),
+}
+
+impl Foresight {
+    /// Whether the body of `function` is known.
+    pub fn knows(&self, function: FunctionId) -> bool {
+        self.courses.contains_key(&function)
+    }
+
+    /// Takes the body of a function.
+    pub fn add(&mut self, function: FunctionId, course: Course) {
+        if self.blocks + course.blocks() > MOST_BLOCKS {
+            return;
+        }
+        self.blocks += course.blocks();
+        for level in &mut self.chain {
+            if level.function == function && level.at.is_none() {
+                level.ahead = course.ahead().to_vec();
+            }
+        }
+        if let Some(old) = self.courses.insert(function, Arc::new(course)) {
+            self.blocks -= old.blocks();
+        }
+    }
+
+    /// First calls are expected in this order, after what was expected before.
+    pub fn expect(&mut self, functions: impl IntoIterator<Item = FunctionId>) {
+        self.expected.extend(functions);
+    }
+
+    /// Somebody compiles `function`, or did: it is no candidate.
+    pub fn begun(&mut self, function: FunctionId) {
+        self.known.entry(function).or_default().begun = true;
+    }
+
+    /// `function` is called for the first time.
+    pub fn called(&mut self, function: FunctionId) {
+        let known = self.known.entry(function).or_default();
+        known.begun = true;
+        if std::mem::replace(&mut known.called, true) {
+            return;
+        }
+        if known.guessed {
+            self.guesses.1 += 1;
+        }
+        let calls = |level: &Level| {
+            let course = self.courses.get(&level.function)?;
+            let at = course.find(function, level.at)?;
+            Some((at, Arc::clone(course)))
+        };
+        let levels = self.chain.iter().enumerate().rev();
+        let mut callers = levels.filter_map(|(place, level)| Some((place, calls(level)?)));
+        // Without one it was called through a pointer by whoever runs.
+        if let Some((place, (at, course))) = callers.next() {
+            self.chain.truncate(place + 1);
+            let level = &mut self.chain[place];
+            level.at = Some(at);
+            level.ahead = course.chances(level.at);
+        }
+        if self.chain.len() >= CHAIN {
+            self.chain.remove(0);
+        }
+        let course = self.courses.get(&function);
+        self.chain.push(Level {
+            function,
+            at: None,
+            ahead: course.map_or_else(Vec::new, |course| course.ahead().to_vec()),
+        });
+    }
+
+    /// The function is another one, or none: what was known of it does not hold.
+    pub fn forget(&mut self, function: FunctionId) {
+        if let Some(course) = self.courses.remove(&function) {
+            self.blocks -= course.blocks();
+        }
+        if self
+            .known
+            .remove(&function)
+            .is_some_and(|known| known.guessed && !known.called)
+        {
+            // It can come true no more, nor turn out wrong.
+            self.guesses.0 -= 1;
+        }
+        self.chain.retain(|level| level.function != function);
+        self.expected.retain(|expected| *expected != function);
+    }
+
+    /// What was guessed was not compiled: it says nothing, and is not guessed again.
+    pub fn unguess(&mut self, function: FunctionId) {
+        let known = self.known.entry(function).or_default();
+        if std::mem::take(&mut known.guessed) {
+            self.guesses.0 -= 1;
+            self.guesses.1 -= usize::from(known.called);
+        }
+    }
+
+    /// Guesses so far, and how many of those were called.
+    pub fn guesses(&self) -> (usize, usize) {
+        self.guesses
+    }
+
+    /// Whether enough guesses came true for another one.
+    pub fn may_guess(&self) -> bool {
+        let (made, true_ones) = self.guesses;
+        let outstanding = made - true_ones;
+        outstanding < LEAD + made / EACH
+    }
+
+    /// The best guess, which counts as begun; `None` if there is none, or it may not be made.
+    pub fn guess(&mut self) -> Option<FunctionId> {
+        if !self.may_guess() {
+            return None;
+        }
+        let next = self.next_expected().or_else(|| self.likeliest())?;
+        let known = self.known.entry(next).or_default();
+        known.begun = true;
+        known.guessed = true;
+        self.guesses.0 += 1;
+        Some(next)
+    }
+
+    fn is_begun(&self, function: FunctionId) -> bool {
+        self.known.get(&function).is_some_and(|known| known.begun)
+    }
+
+    fn next_expected(&mut self) -> Option<FunctionId> {
+        while let Some(next) = self.expected.pop_front() {
+            if !self.is_begun(next) {
+                return Some(next);
+            }
+        }
+        None
+    }
+
+    fn likeliest(&self) -> Option<FunctionId> {
+        let mut best: Option<(FunctionId, f32)> = None;
+        let mut reach = 1.0;
+        for level in self.chain.iter().rev() {
+            self.look(&level.ahead, reach, DEPTH, &mut best);
+            reach *= RETURN;
+        }
+        best.map(|(function, _)| function)
+    }
+
+    /// Looks among calls that may come, with chance `reach` of coming to any of them at all.
+    fn look(
+        &self,
+        ahead: &[(FunctionId, f32)],
+        reach: f32,
+        depth: u32,
+        best: &mut Option<(FunctionId, f32)>,
+    ) {
+        for &(function, chance) in ahead {
+            let chance = chance * reach;
+            let least = best.map_or(LEAST, |(_, best)| best);
+            // What is no better itself leads to nothing better.
+            if chance < least || best.is_some_and(|(_, best)| chance == best) {
+                continue;
+            }
+            let known = self.known.get(&function).copied().unwrap_or_default();
+            if !known.begun {
+                *best = Some((function, chance));
+            } else if !known.called
+                && depth > 0
+                && let Some(course) = self.courses.get(&function)
+            {
+                self.look(course.ahead(), chance, depth - 1, best);
+            }
+        }
+    }
+}
