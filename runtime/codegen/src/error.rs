@@ -58,7 +58,7 @@ pub enum CodegenError {
     NoFunction {
         /// Name of the input.
         module: String,
-        /// Number of the symbol, which may be one the module does not have.
+        /// Number of the symbol.
         number: u32,
     },
     /// The embedder's transform failed, or left what is no valid IR.

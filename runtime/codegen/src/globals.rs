@@ -147,8 +147,10 @@ impl<'r> Copying<'r> {
             }
             LLVMIsExternallyInitialized(old.raw()) != 0
         };
+        // The unit knows it by its name from then on.
         if info.constant
             && !written_elsewhere
+            && !import.name.is_empty()
             && let Some(value) = old.initializer()
             && is_small(value, &mut CONSTANT_OPERANDS.clone())
         {

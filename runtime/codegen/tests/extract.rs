@@ -319,3 +319,35 @@ fn whole_modules_compile_and_report_errors() {
     let bad = "module asm \"not an instruction\"\ndefine void @f() { ret void }";
     assert!(matches!(compile(bad), Err(CodegenError::Emit { .. })));
 }
+
+#[test]
+fn what_is_no_function_is_refused() {
+    let mut reader = reader("@data = global i32 1 define void @f() { ret void }");
+    let plan = plan(&reader);
+    let data = id(&reader, "data");
+    let how = Compile::at(Tier::Optimized);
+    let answers = [
+        reader.compile_function(&plan, data).map(drop),
+        reader.compile(&plan, data, &how).map(drop),
+        reader.measure(data).map(drop),
+        reader.wanted(&plan, data, &how).map(drop),
+        reader.parcel(&plan, data, &how).map(drop),
+    ];
+    for answer in answers {
+        assert!(
+            matches!(answer, Err(CodegenError::NoFunction { number: 1, .. })),
+            "{answer:?}"
+        );
+    }
+    assert_eq!(reader.signature(data), "");
+}
+
+/// LLVM-C shows this constant as an instruction.
+#[test]
+fn users_are_found_through_a_no_cfi_constant() {
+    let mut reader = reader("declare void @far() define ptr @f() { ret ptr no_cfi @far }");
+    let far = id(&reader, "far");
+    assert_eq!(reader.users(&[far]).expect("readable"), [["f"]]);
+    let f = id(&reader, "f");
+    assert_eq!(reader.mentions(far).expect("readable"), [f]);
+}
