@@ -99,10 +99,13 @@ impl State {
 
 /// An error with what it came from.
 fn with_causes(error: &SessionError) -> String {
-    let first: &dyn Error = error;
-    let chain = std::iter::successors(Some(first), |error| error.source());
-    let texts: Vec<String> = chain.map(ToString::to_string).collect();
-    texts.join(": ")
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text += &format!(": {cause}");
+        source = cause.source();
+    }
+    text
 }
 
 impl fmt::Display for Dump {
