@@ -6,7 +6,7 @@
 //! | `target` | the same | whoever set *busy* | allocate, unpublish: the trampoline | relaxed: it leads to the state word, whatever that is |
 //! | `state` | all | all, by `Word::step` | always | compare-exchange, acquire and release |
 //! | `next` | list owner | guest that requests | *queued* | relaxed; the list's head publishes it |
-//! | `next` | guest that binds; who asks for the entry | who prepares, or has code rest | *busy*, kind Prepared | release, so that who asks and reads it also reads the word of who stores it |
+//! | `next` | guest that binds; who asks for the entry | who prepares, or has code rest | *busy*, kind Prepared | relaxed; the state word publishes it |
 //! | `next` | allocation | recycle | Vacant | relaxed; the free list's head publishes it |
 
 use crate::state::{Step, Word};

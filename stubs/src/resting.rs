@@ -43,15 +43,13 @@ impl Shared {
             if word.kind() != Kind::Bound || word.gated() || word.queued() {
                 return word.kind();
             }
-            // Relaxed: only who set *busy* stores here.
+            // Relaxed, all three: only who set *busy* stores here, and `settle` publishes it.
             let entry = cell.target.load(Ordering::Relaxed);
             let offset = entry.wrapping_sub(self.heap_base);
             if offset >= self.heap_size {
                 return Kind::Bound;
             }
-            // Release; partner: the acquire in `entry`.
-            cell.next.store(offset as u32, Ordering::Release);
-            // Relaxed: `settle` publishes it.
+            cell.next.store(offset as u32, Ordering::Relaxed);
             cell.target.store(trampoline, Ordering::Relaxed);
             Kind::Prepared
         }) == Kind::Prepared

@@ -10,7 +10,7 @@ use crate::kept::Kept;
 use crate::requests::{Requests, TaggedList};
 use crate::spots::Spots;
 use crate::state::{Kind, Step, Word};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, spin};
 use uruk_base::FunctionId;
 
 /// The part of a table that guests reach.
@@ -80,8 +80,8 @@ impl Shared {
             let unasked = word.kind() != Kind::Bound;
             let unasked = unasked && word.step(Step::Settle(Kind::Prepared)).is_some();
             if unasked && near && !word.queued() {
-                // `settle` publishes it. Release; partner: the acquire in `entry`.
-                cell.next.store(offset as u32, Ordering::Release);
+                // Relaxed: `settle` publishes it.
+                cell.next.store(offset as u32, Ordering::Relaxed);
                 return Kind::Prepared;
             }
             if word.step(Step::Settle(Kind::Bound)).is_none() {
@@ -152,7 +152,7 @@ impl Shared {
     /// The published code, or what was prepared; `None` while there is none. Behind a closed
     /// gate too.
     ///
-    /// It does not wait: a handler may have interrupted who closes or opens a gate. Those
+    /// It does not wait for gates: a handler may have interrupted who closes or opens one. Those
     /// store the code where it goes before they take it away from where it was, and say
     /// so with both stores. So who looks in both places finds it in one of them, unless
     /// it went there and back meanwhile; who looks twice, unless a gate closed in
@@ -168,15 +168,15 @@ impl Shared {
             let kept = self.kept.word(function)?.load(Ordering::Acquire);
             (kept != 0).then_some(kept)
         };
+        let mut turn = 0;
         loop {
             let word = cell.word();
             if word.kind() == Kind::Prepared {
-                // Acquire; partner: the releases in `prepare` and `rest`: who reads a later one
-                // finds a later word behind it.
-                let offset = cell.next.load(Ordering::Acquire);
-                if cell.word() == word {
-                    return Some(self.heap_base + u64::from(offset));
+                match self.prepared(cell, word) {
+                    Some(entry) => return Some(entry),
+                    None => spin(turn),
                 }
+                turn += 1;
                 continue;
             }
             if word.kind() != Kind::Bound {
@@ -187,6 +187,16 @@ impl Shared {
                 return found;
             }
         }
+    }
+
+    /// The code of a function that is prepared, unless somebody is changing it.
+    fn prepared(&self, cell: &Cell, word: Word) -> Option<u64> {
+        // As a guest does that binds it, but that it stays where it is.
+        cell.try_step(word, Step::Acquire)?;
+        // Relaxed: published by the state word that said Prepared.
+        let entry = self.heap_base + u64::from(cell.next.load(Ordering::Relaxed));
+        self.settle(cell, Kind::Prepared);
+        Some(entry)
     }
 
     /// Takes over a function in the child of a `fork`: no gate, nobody waits, no

@@ -217,10 +217,13 @@ impl MemoryReport {
     }
 }
 
+/// What rows are told apart by.
+type Key = (Option<MemoryOwner>, Option<Tier>, MemoryPurpose);
+
 /// Rows that are being added up.
 #[derive(Default)]
 pub(super) struct Ledger {
-    sums: BTreeMap<(Option<MemoryOwner>, Option<u8>, MemoryPurpose), (Option<Tier>, u64)>,
+    sums: BTreeMap<Key, u64>,
 }
 
 impl Ledger {
@@ -232,14 +235,14 @@ impl Ledger {
         bytes: u64,
     ) {
         if bytes != 0 {
-            let key = (owner.cloned(), tier.map(Tier::number), purpose);
-            self.sums.entry(key).or_insert((tier, 0)).1 += bytes;
+            let key = (owner.cloned(), tier, purpose);
+            *self.sums.entry(key).or_default() += bytes;
         }
     }
 
     pub(super) fn rows(self) -> Vec<MemoryRow> {
         let sums = self.sums.into_iter();
-        sums.map(|((owner, _, purpose), (tier, bytes))| MemoryRow {
+        sums.map(|((owner, tier, purpose), bytes)| MemoryRow {
             owner,
             tier,
             purpose,
