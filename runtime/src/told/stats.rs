@@ -265,7 +265,7 @@ impl Core {
                 }
             }
         }
-        self.learn_first_calls();
+        self.see_called();
         stats.ahead = self.speculation.stats();
         stats.memory = self.memory_stats();
         stats.queued = self.tiers.queue_length() as u64;
