@@ -2,10 +2,10 @@
 
 mod compare;
 mod libraries;
+mod log;
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
@@ -334,7 +334,7 @@ fn run_program(run: Run) -> i32 {
         print_config(&builder.effective_policy(), &reclaim);
         return 0;
     }
-    init_tracing(run.verbose);
+    log::init(run.verbose);
     let (shared, files) = run.libraries();
     // Said now, not when the run that they are about is over.
     for file in run
@@ -493,20 +493,4 @@ fn fail(error: &dyn std::error::Error) -> i32 {
         source = cause.source();
     }
     EXIT_FAILURE
-}
-
-fn init_tracing(verbose: u8) {
-    let level = match verbose {
-        0 => return,
-        1 => "info",
-        2 => "debug",
-        _ => "trace",
-    };
-    tracing_subscriber::fmt()
-        .with_env_filter(format!(
-            "uruk={level},uruk_codegen={level},uruk_session={level}"
-        ))
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
 }
