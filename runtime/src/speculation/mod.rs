@@ -340,7 +340,7 @@ impl JitBuilder {
     /// under [`Tiers::Churn`](crate::Tiers). Off by default.
     #[must_use]
     pub fn speculate(mut self, speculate: bool) -> JitBuilder {
-        self.speculate = speculate;
+        self.tiers.speculate = speculate;
         self
     }
 }

@@ -68,6 +68,8 @@ pub(crate) struct TierSettings {
     pub(crate) contract: bool,
     /// Whether nothing is inlined across modules.
     pub(crate) apart: bool,
+    /// Whether functions are compiled ahead of their calls.
+    pub(crate) speculate: bool,
     pub(crate) policy: Config,
     pub(crate) sampling: Choice,
     pub(crate) sizes: Sizes,

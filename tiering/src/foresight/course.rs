@@ -83,7 +83,7 @@ impl Course {
         }
         for block in (0..count).rev() {
             let successors = order.successors(block as u32);
-            let mut all = successors.len() > 0;
+            let mut all = !successors.is_empty();
             for &(to, _) in successors {
                 all &= ends[to as usize] && forward(block as u32, to);
             }
