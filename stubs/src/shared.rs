@@ -267,3 +267,12 @@ impl Shared {
         }
     }
 }
+
+#[cfg(not(loom))]
+impl crate::table::StubTable {
+    /// True if there is code: published, or [prepared](StubTable::prepare) for the first call.
+    pub fn has_code(&self, function: FunctionId) -> bool {
+        let kind = self.shared().cells.get(function).word().kind();
+        matches!(kind, Kind::Bound | Kind::Prepared)
+    }
+}

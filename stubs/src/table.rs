@@ -27,7 +27,6 @@ use crate::guest::FailureHandler;
 use crate::image;
 use crate::place;
 use crate::shared::Shared;
-use crate::state::Kind;
 use crate::sync::{AtomicU32, Ordering, spin};
 
 /// Stub pages that are committed at once: as many as there are, within these.
@@ -273,12 +272,6 @@ impl StubTable {
     /// [gate](StubTable::close_gate) it is what the gate keeps.
     pub fn entry(&self, function: FunctionId) -> Option<EntryAddress> {
         self.shared().entry(function).map(EntryAddress)
-    }
-
-    /// True if there is code: published, or [prepared](StubTable::prepare) for the first call.
-    pub fn has_code(&self, function: FunctionId) -> bool {
-        let kind = self.shared().cells.get(function).word().kind();
-        matches!(kind, Kind::Bound | Kind::Prepared)
     }
 
     /// The next function that callers wait for. Each first call gives one

@@ -2,18 +2,15 @@
 
 mod compare;
 mod libraries;
+mod log;
 mod run;
 mod settings;
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use uruk::{
-    CodegenError, EXIT_FAILURE, Error, Freed, PolicyConfig, ReclaimConfig, SamplingChoice, Tier,
-    Tiers,
-};
+use uruk::{CodegenError, EXIT_FAILURE, Error, Freed, SamplingChoice, Tier, Tiers};
 
 /// A lazy JIT runtime with hot patching for LLVM IR.
 #[derive(Parser)]
@@ -346,20 +343,4 @@ fn fail(error: &dyn std::error::Error) -> i32 {
         source = cause.source();
     }
     EXIT_FAILURE
-}
-
-fn init_tracing(verbose: u8) {
-    let level = match verbose {
-        0 => return,
-        1 => "info",
-        2 => "debug",
-        _ => "trace",
-    };
-    tracing_subscriber::fmt()
-        .with_env_filter(format!(
-            "uruk={level},uruk_codegen={level},uruk_session={level}"
-        ))
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
 }

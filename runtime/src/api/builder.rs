@@ -38,7 +38,6 @@ pub struct JitBuilder {
     listeners: Vec<Listener>,
     replacements_kept: Option<usize>,
     reporter: Option<Reporter>,
-    pub(crate) speculate: bool,
     pub(crate) layers: Layers,
     pub(crate) untrusted: Option<crate::load::untrusted::Untrusted>,
 }
@@ -258,7 +257,6 @@ impl JitBuilder {
             self.reclaim,
             reporter,
             self.layers,
-            self.speculate,
         )?;
         core.distrust(self.untrusted);
         if let Some(count) = self.replacements_kept {

@@ -298,10 +298,9 @@ impl Core {
         reclaim: uruk_reclaim::Config,
         reporter: Option<Reporter>,
         layers: Layers,
-        speculate: bool,
     ) -> Result<Arc<Core>, Error> {
         let heap = Heap::new(config)?;
-        let speculate = speculate && tiers.tiers != Tiers::Churn;
+        let speculate = tiers.speculate && tiers.tiers != Tiers::Churn;
         let cpus = tiers.policy.cpus as usize;
         let region = uruk_unwind::register_region(heap.base(), heap.size())?;
         let region = Arc::new(region);

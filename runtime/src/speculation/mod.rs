@@ -28,7 +28,8 @@
 //! - A failure is the first call's to tell: one ahead is dropped, and the call compiles again.
 //! - Resolvers, constructors and `main` itself are not guessed; the order of anything that runs
 //!   is the program's.
-//! - Callees are found among names that are ready. Linking what was compiled looks names up as
+//! - Callees are what names mean where that can be known without asking an embedder: names of the
+//!   module itself, and such as are ready. Linking what was compiled looks names up as
 //!   any compile does, and so may have units of an embedder's materialized: that is why a session
 //!   guesses only if it is told to ([`JitBuilder::speculate`]).
 //!
@@ -132,6 +133,16 @@ pub(crate) struct Speculation {
     state: Mutex<State>,
 }
 
+impl State {
+    /// A first call was seen.
+    fn called(&mut self, function: FunctionId) {
+        self.foresight.called(function);
+        if self.order.len() < MOST_ORDER {
+            self.order.push(function);
+        }
+    }
+}
+
 impl Speculation {
     /// Of a session with that many compile workers on so many processors.
     pub(crate) fn new(wanted: bool, jobs: usize, cpus: usize) -> Speculation {
@@ -159,7 +170,14 @@ impl Speculation {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes a worker that waits, if there is one.
+    /// Has a worker look again.
+    fn wake(&self) {
+        if let Some(worker) = self.lock().idle.pop() {
+            worker.unpark();
+        }
+    }
+
+    /// Tells a worker, and wakes one that waits, if there is one.
     fn put(&self, mail: Mail) {
         let mut state = self.lock();
         if state.over || state.mail.len() >= MOST_MAIL {
@@ -322,7 +340,7 @@ impl JitBuilder {
     /// under [`Tiers::Churn`](crate::Tiers). Off by default.
     #[must_use]
     pub fn speculate(mut self, speculate: bool) -> JitBuilder {
-        self.speculate = speculate;
+        self.tiers.speculate = speculate;
         self
     }
 }

@@ -13,13 +13,14 @@ use crate::api::dylib::Dylib;
 use crate::api::jit::Jit;
 use crate::core::Core;
 use crate::fork::gate;
+use crate::load::names::Definition;
 
 impl Core {
     /// First calls of functions of `dylib` and what it searches are expected in this order.
     fn expect<'a>(&self, dylib: &Table, names: impl Iterator<Item = &'a str>) {
-        let function = |name: &str| {
-            let symbol = self.names.session().intern(name);
-            self.stubs.function_at(dylib.ready_in_order(symbol)?)
+        let function = |name: &str| match self.names.find(dylib, name)? {
+            Definition::Function { id } => Some(id),
+            _ => None,
         };
         let entry = |id: &FunctionId| self.tiers.is_entry_point(*id);
         let functions: Vec<_> = names.filter_map(function).filter(|id| !entry(id)).collect();
@@ -30,6 +31,7 @@ impl Core {
     /// that was seen.
     fn first_calls(&self) -> Vec<String> {
         self.learn_first_calls();
+        self.speculation.wake();
         let name = |id: &FunctionId| {
             let function = self.function(*id)?;
             let plan = function.module.plan();
@@ -73,8 +75,8 @@ impl Jit {
 impl Dylib {
     /// Says which functions will be called for the first time, in this order: a session that
     /// [speculates](crate::JitBuilder::speculate) compiles them ahead of their calls, before
-    /// what it would guess itself. What is known already, has no body, or is not defined yet
-    /// is passed over.
+    /// what it would guess itself. They are looked up now; what has no body, was called before,
+    /// or is not defined yet is passed over.
     pub fn expect(&self, functions: &[&str]) {
         let _pass = gate::enter();
         let core = self.jit().core();

@@ -17,6 +17,7 @@ use super::{Flight, Mail, Sketched};
 use crate::api::error::Error;
 use crate::core::{Body, Core, Module};
 use crate::fork::{self, gate, panics, thread};
+use crate::load::names::Definition;
 use crate::tiers::background::thread_time;
 use crate::told::event::Event;
 use crate::version::{Made, Request, calls};
@@ -171,21 +172,10 @@ impl Core {
         Turn::Wait
     }
 
-    /// Learns which first calls came since, and what they may lead to.
+    /// Learns which first calls came since, and what they may lead to. Whoever is no worker has
+    /// one look at it.
     pub(crate) fn learn_first_calls(&self) {
-        if self.speculation.threads() == 0 {
-            return;
-        }
-        let (mail, prepared) = {
-            let mut state = self.speculation.lock();
-            (
-                std::mem::take(&mut state.mail),
-                std::mem::take(&mut state.prepared),
-            )
-        };
-        let (called, prepared): (Vec<_>, Vec<_>) = prepared
-            .into_iter()
-            .partition(|&id| self.stubs.entry(id).is_some());
+        let mail = std::mem::take(&mut self.speculation.lock().mail);
         let mut bodies = Vec::new();
         let mut asked = Vec::new();
         for one in mail {
@@ -194,27 +184,41 @@ impl Core {
                 Mail::Body(body) => bodies.push((body.function, self.course(&body))),
             }
         }
+        // What found its code ready was called before what did not.
+        self.see_called();
         let mut state = self.speculation.lock();
-        state.prepared.extend(prepared);
         for (id, course) in bodies {
             state.foresight.add(id, course);
         }
-        state.stats.called += called.len() as u64;
-        // What found its code ready was called before what did not.
-        for id in called.into_iter().chain(asked) {
-            state.foresight.called(id);
-            if state.order.len() < super::MOST_ORDER {
-                state.order.push(id);
-            }
+        for id in asked {
+            state.called(id);
         }
     }
 
-    /// The callees of a body by what their names mean now, as far as that is ready.
+    /// Looks what was called of what was compiled ahead.
+    pub(crate) fn see_called(&self) {
+        let mut state = self.speculation.lock();
+        let is_called = |id: &mut FunctionId| self.stubs.entry(*id).is_some();
+        let called: Vec<FunctionId> = state.prepared.extract_if(.., is_called).collect();
+        state.stats.called += called.len() as u64;
+        for id in called {
+            state.called(id);
+        }
+    }
+
+    /// The callees of a body by what their names mean now.
     fn course(&self, body: &Sketched) -> Course {
         let dylib = &body.module.dylib;
         let find = |symbol| {
-            let name = &body.plan.import(symbol).name;
-            let symbol = self.names.session().intern(name);
+            let import = body.plan.import(symbol);
+            // What is not the module's own may be an embedder's to define, who is not asked.
+            if import.defined || self.is_program() {
+                return match self.names.find(dylib, &import.name)? {
+                    Definition::Function { id } => Some(id),
+                    _ => None,
+                };
+            }
+            let symbol = self.names.session().intern(&import.name);
             self.stubs.function_at(dylib.ready_in_order(symbol)?)
         };
         let calls = body.sketch.calls.iter();

@@ -70,6 +70,8 @@ pub(crate) struct TierSettings {
     pub(crate) contract: bool,
     /// Whether nothing is inlined across modules.
     pub(crate) apart: bool,
+    /// Whether functions are compiled ahead of their calls.
+    pub(crate) speculate: bool,
     pub(crate) policy: Config,
     /// Bytes of code of functions, beyond which cold code goes.
     pub(crate) code_budget: Option<u64>,

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use uruk_report::Recording;
 
 use crate::core::Core;
-use crate::told::memory::MemoryReport;
 use crate::speculation::AheadStats;
+use crate::told::memory::MemoryReport;
 use crate::version::build::Built;
 
 /// Functions in the list of the hottest.
@@ -296,7 +296,7 @@ impl Core {
                 }
             }
         }
-        self.learn_first_calls();
+        self.see_called();
         stats.ahead = self.speculation.stats();
         stats.memory = self.memory_stats();
         stats.evictions = self.eviction.stats();

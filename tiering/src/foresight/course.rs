@@ -75,7 +75,6 @@ impl Course {
         let order = Order::new(sketch);
         let count = order.blocks.len();
         let forward = |from: u32, to: u32| to > from;
-        let loops = order.loops();
         let mut ends = vec![false; count];
         for &end in &sketch.ends {
             if let Some(&at) = order.places.get(end as usize).filter(|&&at| at != NONE) {
@@ -84,43 +83,13 @@ impl Course {
         }
         for block in (0..count).rev() {
             let successors = order.successors(block as u32);
-            let mut all = successors.len() > 0;
+            let mut all = !successors.is_empty();
             for &(to, _) in successors {
                 all &= ends[to as usize] && forward(block as u32, to);
             }
             ends[block] |= all;
         }
-        let mut starts = vec![0];
-        let mut edges = Vec::new();
-        for block in 0..count as u32 {
-            let all = order.successors(block);
-            let head = loops.innermost[block as usize];
-            let leaves = |to: u32| head != NONE && !loops.contains(head, to);
-            let leaving = all.iter().filter(|edge| leaves(edge.0)).count();
-            let top = block == head || all.iter().any(|edge| edge.0 == head);
-            let bad = |to: u32| ends[to as usize] && forward(block, to);
-            let some_bad =
-                all.iter().any(|edge| bad(edge.0)) && !all.iter().all(|edge| bad(edge.0));
-            for &(to, share) in all {
-                if !forward(block, to) {
-                    continue;
-                }
-                let (mut chance, mut of) = (share, None);
-                if bad(to) && some_bad {
-                    chance = BAD;
-                } else if leaving > 0 && leaving < all.len() {
-                    (chance, of) = match (leaves(to), top) {
-                        (true, true) => (1.0, Some(head)),
-                        (true, false) => (LEAVE, None),
-                        (false, _) => (STAY, None),
-                    };
-                } else if some_bad && all.len() == 2 {
-                    chance = 1.0 - BAD;
-                }
-                edges.push(Edge { to, chance, of });
-            }
-            starts.push(edges.len() as u32);
-        }
+        let (starts, edges) = edges(&order, &ends);
         let places = &order.places;
         let place = |block: u32| places.get(block as usize).copied().unwrap_or(NONE);
         let calls = sketch
@@ -199,6 +168,43 @@ impl Course {
         }
         ahead
     }
+}
+
+/// The edges forwards, with their chances; `ends` are blocks that lead to an end of the program.
+fn edges(order: &Order, ends: &[bool]) -> (Vec<u32>, Vec<Edge>) {
+    let loops = order.loops();
+    let forward = |from: u32, to: u32| to > from;
+    let mut starts = vec![0];
+    let mut edges = Vec::new();
+    for block in 0..order.blocks.len() as u32 {
+        let all = order.successors(block);
+        let head = loops.innermost[block as usize];
+        let leaves = |to: u32| head != NONE && !loops.contains(head, to);
+        let leaving = all.iter().filter(|edge| leaves(edge.0)).count();
+        let top = block == head || all.iter().any(|edge| edge.0 == head);
+        let bad = |to: u32| ends[to as usize] && forward(block, to);
+        let some_bad = all.iter().any(|edge| bad(edge.0)) && !all.iter().all(|edge| bad(edge.0));
+        for &(to, share) in all {
+            if !forward(block, to) {
+                continue;
+            }
+            let (mut chance, mut of) = (share, None);
+            if bad(to) && some_bad {
+                chance = BAD;
+            } else if leaving > 0 && leaving < all.len() {
+                (chance, of) = match (leaves(to), top) {
+                    (true, true) => (1.0, Some(head)),
+                    (true, false) => (LEAVE, None),
+                    (false, _) => (STAY, None),
+                };
+            } else if some_bad && all.len() == 2 {
+                chance = 1.0 - BAD;
+            }
+            edges.push(Edge { to, chance, of });
+        }
+        starts.push(edges.len() as u32);
+    }
+    (starts, edges)
 }
 
 /// Blocks that can be reached, in reverse postorder.

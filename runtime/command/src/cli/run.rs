@@ -8,7 +8,7 @@ use uruk::{
     ReclaimConfig, StatsFormat, ToolSettings, Untrusted, needs_low_addresses,
 };
 
-use super::{ContractChoice, Run, StatsChoice, USAGE, fail, init_tracing, settings, tip};
+use super::{ContractChoice, Run, StatsChoice, USAGE, fail, log, settings, tip};
 
 pub(super) fn run_program(run: Run) -> i32 {
     let mut policy = PolicyConfig::default();
@@ -30,7 +30,7 @@ pub(super) fn run_program(run: Run) -> i32 {
         settings::print(&builder.effective_policy(), &reclaim);
         return 0;
     }
-    init_tracing(run.verbose);
+    log::init(run.verbose);
     if !can_write(&run) {
         return EXIT_FAILURE;
     }

@@ -1,0 +1,20 @@
+//! What is logged on standard error.
+
+use std::io::IsTerminal;
+
+/// Logs from now on as `-v` was given so often.
+pub(super) fn init(verbose: u8) {
+    let level = match verbose {
+        0 => return,
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(format!(
+            "uruk={level},uruk_codegen={level},uruk_session={level}"
+        ))
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+}
