@@ -101,7 +101,7 @@ fn who_rests_was_not_called() {
     let _watchdog = watchdog();
     let (heap, table) = table();
     let [f, g] = [(); 2].map(|()| table.allocate().unwrap());
-    let entry = returns(&heap, 4);
+    let entry = EntryAddress(returns(&heap, 4));
     assert!(!table.rest(f), "it has no code");
     assert!(table.publish(f, entry));
     assert!(!table.rests(f));
@@ -115,7 +115,7 @@ fn who_rests_was_not_called() {
         assert_eq!(call(&table, f), 4);
     }
     // Other code takes its place; a gate keeps it; it is taken away.
-    let other = returns(&heap, 5);
+    let other = EntryAddress(returns(&heap, 5));
     assert!(table.rest(f) && table.publish(f, other));
     assert_eq!((table.rests(f), call(&table, f)), (false, 5));
     assert!(table.rest(f));
@@ -129,7 +129,7 @@ fn who_rests_was_not_called() {
     assert!(table.rest(f) && table.unpublish(f));
     assert_eq!((table.rests(f), table.entry(f)), (false, None));
     // Outside of the heap it cannot be remembered.
-    assert!(table.publish(g, answer as *const () as usize as u64));
+    assert!(table.publish(g, EntryAddress(answer as *const () as usize as u64)));
     assert!(!table.rest(g));
     assert_eq!(call(&table, g), 99);
 }
