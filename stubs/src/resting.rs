@@ -27,7 +27,7 @@ impl StubTable {
     }
 
     /// Whether a function has code that was not called since it was made to
-    /// [rest](StubTable::rest).
+    /// [rest](StubTable::rest), or was [prepared](StubTable::prepare).
     pub fn rests(&self, function: FunctionId) -> bool {
         self.shared().cells.get(function).word().kind() == Kind::Prepared
     }

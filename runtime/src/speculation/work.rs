@@ -198,7 +198,11 @@ impl Core {
     /// Looks what was called of what was compiled ahead.
     pub(crate) fn see_called(&self) {
         let mut state = self.speculation.lock();
-        let is_called = |id: &mut FunctionId| self.stubs.entry(*id).is_some();
+        // The first call takes it out of its rest.
+        let is_called = |id: &mut FunctionId| {
+            let has_code = self.stubs.entry(*id).is_some();
+            has_code && !self.stubs.rests(*id)
+        };
         let called: Vec<FunctionId> = state.prepared.extract_if(.., is_called).collect();
         state.stats.called += called.len() as u64;
         for id in called {
