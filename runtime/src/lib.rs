@@ -61,7 +61,8 @@ pub use crate::api::generator::{Ask, Generator, GeneratorId, LookupKind, Need};
 pub use crate::api::improve::{Improvement, Improver};
 pub use crate::api::jit::{Jit, WeakJit};
 pub use crate::api::layers::{
-    DirectoryCache, IrUnit, LinkGraph, LinkPass, ObjectCache, ObjectTransform, Transform,
+    ChoosePart, DirectoryCache, IrUnit, LinkGraph, LinkPass, ObjectCache, ObjectTransform,
+    Partition, Transform,
 };
 pub use crate::api::lookup::{
     DylibId, Found, Lookup, LookupFuture, LookupResult, Required, StillMissing, SymbolState,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use uruk::{DirectoryCache, Error, Jit, ObjectCache, Tier, Tiers, Transform};
+use uruk::{DirectoryCache, Error, Jit, ObjectCache, Partition, Tier, Tiers, Transform};
 
 fn call(jit: &Jit, name: &str) -> i64 {
     // SAFETY: functions of the tests, which take nothing and return a number.
@@ -209,4 +209,54 @@ fn compiled_functions_are_kept_over_sessions() {
     run(on_disk, 7);
     assert_eq!(files(), kept);
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+const THREE: &str = "define i64 @f() { ret i64 1 }
+    define internal i64 @g() { ret i64 2 }
+    define i64 @h() { %v = call i64 @g() %w = add i64 %v, 1 ret i64 %w }";
+
+/// Calls `f`, and waits until as many functions are compiled.
+fn compiled_with(partition: Partition, count: u64) -> Jit {
+    let jit = Jit::builder().tiers(Tiers::Fixed(Tier::Baseline));
+    let jit = jit.partition(partition).build().unwrap();
+    jit.add_ir("three", THREE).unwrap();
+    assert_eq!(call(&jit, "f"), 1);
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    while jit.stats().compiled < count {
+        assert!(
+            std::time::Instant::now() < patience,
+            "{count} are not compiled"
+        );
+        std::thread::yield_now();
+    }
+    jit
+}
+
+#[test]
+fn a_module_is_compiled_together_if_asked() {
+    let jit = compiled_with(Partition::Module, 3);
+    assert_eq!(call(&jit, "h"), 3);
+    assert_eq!(jit.stats().compiled, 3);
+}
+
+#[test]
+fn an_embedder_says_what_is_compiled_together() {
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let told = Arc::clone(&asked);
+    let jit = compiled_with(
+        Partition::Own(Arc::new(move |module, function| {
+            told.lock().unwrap().push(format!("{module} {function}"));
+            match function {
+                "f" => vec!["h".into(), "nobody".into(), "f".into()],
+                _ => Vec::new(),
+            }
+        })),
+        2,
+    );
+    assert_eq!(*asked.lock().unwrap(), ["three f"]);
+    // `h` is ready, `g` is compiled by its call.
+    assert_eq!(call(&jit, "h"), 3);
+    assert_eq!(jit.stats().compiled, 3);
+    let alone = compiled_with(Partition::Function, 1);
+    assert_eq!(alone.stats().compiled, 1);
 }

@@ -7,6 +7,8 @@
 //! | [`LinkPass`] | an object's symbols and references | before it gets its place |
 //! | [`ObjectCache`] | compiled functions as bytes, by what they were made of | in place of a compile, and after one |
 //!
+//! | [`Partition`] | the names of a module and of a function of it | after the function's first compile |
+//!
 //! All run on threads that compile or link, where LLVM may be in use and signals are blocked: they
 //! do not call JIT'd code, wait for a compile, or use the session.
 
@@ -84,9 +86,38 @@ impl ObjectCache for DirectoryCache {
     }
 }
 
+/// Given a module's name and that of a function of it, the functions of the module that belong to
+/// it.
+pub type ChoosePart = Arc<dyn Fn(&str, &str) -> Vec<String> + Send + Sync>;
+
+/// Which functions of a module are compiled together, when one of them is called for the first
+/// time. Each stays a version of its own: it moves up, is replaced and freed alone.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub enum Partition {
+    /// Each by its own first call.
+    #[default]
+    Function,
+    /// All functions of a module.
+    Module,
+    /// Those that the embedder names.
+    Own(ChoosePart),
+}
+
+impl fmt::Debug for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Partition::Function => "Function",
+            Partition::Module => "Module",
+            Partition::Own(_) => "Own",
+        })
+    }
+}
+
 /// The layers of a session.
 #[derive(Clone, Default)]
 pub(crate) struct Layers {
+    pub(crate) partition: Partition,
     pub(crate) ir: Option<Transform>,
     objects: Vec<ObjectTransform>,
     links: Vec<LinkPass>,
@@ -160,6 +191,13 @@ impl JitBuilder {
     #[must_use]
     pub fn link_pass(mut self, pass: LinkPass) -> JitBuilder {
         self.layers.links.push(pass);
+        self
+    }
+
+    /// Which functions are compiled together. Who calls the first does not wait for the others.
+    #[must_use]
+    pub fn partition(mut self, partition: Partition) -> JitBuilder {
+        self.layers.partition = partition;
         self
     }
 

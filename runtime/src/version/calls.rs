@@ -78,12 +78,16 @@ fn serve(core: &Arc<Core>, first: bool) {
     while !core.is_stopping() {
         match core.stubs.wait_request(patience) {
             Some(id) => {
-                let _busy = gate::enter();
-                let panic = match core.join_ahead(id) {
-                    true => core.help_ahead(id, replace_worker),
-                    false => answer(core, id, replace_worker),
+                let panic = {
+                    let _busy = gate::enter();
+                    match core.join_ahead(id) {
+                        true => core.help_ahead(id, replace_worker),
+                        false => answer(core, id, replace_worker),
+                    }
                 };
+                let panic = panic.or_else(|| core.make_together(id, replace_worker));
                 if let Some(panic) = panic {
+                    let _busy = gate::enter();
                     replace_worker(core, &panic);
                     return;
                 }

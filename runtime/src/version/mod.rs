@@ -38,6 +38,7 @@ mod publish;
 mod rare;
 pub(crate) mod records;
 mod telling;
+mod together;
 
 use std::sync::Arc;
 use std::time::Duration;

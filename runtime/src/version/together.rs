@@ -1,0 +1,120 @@
+//! Functions that an embedder wants compiled together: [`Partition`].
+//!
+//! Each is a version of its own, so that each can move up, be replaced and be freed alone. Who
+//! calls the first goes on as soon as that is compiled; the worker goes on with the others, whose
+//! code is *prepared*: their first calls store it into their slots. A failure is dropped: the first
+//! call compiles again, and tells it.
+
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError};
+
+use tracing::debug;
+use uruk_base::FunctionId;
+use uruk_codegen::{Cancellation, fatal};
+use uruk_tiering::{Publication, Purpose};
+
+use crate::api::error::Error;
+use crate::api::layers::Partition;
+use crate::core::{Body, Core, Function};
+use crate::fork::gate::{self, leave_lost};
+use crate::fork::panics;
+use crate::version::Request;
+
+impl Core {
+    /// Compiles what belongs to the part that `id` is in; the text of a panic. On a worker, without
+    /// a pass. `lost` has another thread take the place of this one.
+    pub(crate) fn make_together(
+        self: &Arc<Self>,
+        id: FunctionId,
+        lost: fn(&Arc<Core>, &str),
+    ) -> Option<String> {
+        if matches!(self.layers.partition, Partition::Function) {
+            return None;
+        }
+        let part = {
+            let _pass = gate::enter();
+            self.part_of(id)
+        };
+        part.into_iter().find_map(|other| {
+            // One for each: a fork waits for no more than one of them.
+            let _pass = gate::enter();
+            match self.is_stopping() || self.stubs.entry(other).is_some() {
+                true => None,
+                false => self.prepare_first(other, lost),
+            }
+        })
+    }
+
+    /// The other functions of a function's part, by the module's order.
+    fn part_of(&self, id: FunctionId) -> Vec<FunctionId> {
+        let Some(own) = self.function(id) else {
+            return Vec::new();
+        };
+        let name = |function: &Function| {
+            let plan = function.module.plan();
+            plan.import(function.symbol).name.to_string()
+        };
+        let chosen: Option<HashSet<String>> = match &self.layers.partition {
+            Partition::Function => return Vec::new(),
+            Partition::Module => None,
+            Partition::Own(choose) => {
+                let module = own.module.readers.bitcode().name();
+                Some(choose(module, &name(&own)).into_iter().collect())
+            }
+        };
+        let functions = self
+            .functions
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let bodies = functions.iter().zip(0..);
+        let others = bodies.filter(|(body, _)| match body {
+            Some(Body::Module(function)) => {
+                let is_chosen = |names: &HashSet<String>| names.contains(&name(function));
+                Arc::ptr_eq(&function.module, &own.module) && chosen.as_ref().is_none_or(is_chosen)
+            }
+            _ => false,
+        });
+        let others = others.filter_map(|(_, index)| self.stubs.function(index));
+        others
+            .filter(|other| *other != id && !self.tiers.is_entry_point(*other))
+            .collect()
+    }
+
+    /// Compiles a function for its first call, which is still to come. Under a pass.
+    fn prepare_first(
+        self: &Arc<Self>,
+        id: FunctionId,
+        lost: fn(&Arc<Core>, &str),
+    ) -> Option<String> {
+        let request = Request {
+            function: id,
+            version: self.tiers.versions.ids.next(),
+            tier: self.tiers.first(),
+            purpose: Purpose::First,
+            ahead: true,
+        };
+        let on_fatal = {
+            let core = Arc::clone(self);
+            move |message: &str| {
+                core.tiers.versions.of(id).fail(request.version);
+                lost(&core, message);
+                leave_lost();
+            }
+        };
+        let made = fatal::guard(on_fatal, || {
+            panics::caught(|| self.make(request, None, &Cancellation::new()))
+        });
+        match &made {
+            Ok(made) if matches!(made.publication, Publication::Published { .. }) => {
+                let now = self.events.now();
+                self.tiers.on_compiled(now, id, request.tier, made);
+            }
+            Ok(_) => {}
+            Err(cause) => debug!(function = self.name_of(id), %cause, "not compiled together"),
+        }
+        made.err()
+            .as_ref()
+            .and_then(Error::panic)
+            .map(str::to_owned)
+    }
+}
