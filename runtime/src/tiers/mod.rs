@@ -10,10 +10,6 @@
 //! | `TierState::jobs` | a job is put or taken | nothing |
 //! | `TierState::under_way` | a version is begun, asked for, ended or cancelled | nothing |
 //! | `TierState::churned` | a function is put or taken | nothing |
-//!
-//! # Why
-//! `Tiers::Churn` moves running functions through all tiers before each first call: every
-//! end-to-end case also runs that way, the same every time.
 
 pub(crate) mod background;
 mod churn;

@@ -8,6 +8,7 @@
 //! with `URUK_MODEL_SEED=N cargo test -p uruk --test model`.
 
 mod answers;
+mod asking;
 mod changes;
 mod compare;
 mod ops;
