@@ -7,8 +7,11 @@ fn id(number: u32) -> FunctionId {
     FunctionId(number)
 }
 
-/// A body of blocks: what each calls, and where it leads with which chance.
-fn course(blocks: &[(&[u32], &[(u32, f32)])], ends: &[u32]) -> Course {
+/// What a block calls, and where it leads with which chance.
+type Block<'a> = (&'a [u32], &'a [(u32, f32)]);
+
+/// A body of blocks.
+fn course(blocks: &[Block<'_>], ends: &[u32]) -> Course {
     let mut sketch = Sketch::default();
     sketch.starts.push(0);
     for (number, (calls, edges)) in (0..).zip(blocks) {
@@ -60,7 +63,7 @@ fn what_a_guess_calls_comes_before_what_follows_it() {
 #[test]
 fn branches_that_were_passed_are_no_candidates() {
     // 1 or 2, then 3 and 4.
-    let blocks: [(&[u32], &[(u32, f32)]); 4] = [
+    let blocks: [Block<'_>; 4] = [
         (&[], &[(1, 0.5), (2, 0.5)]),
         (&[1], &[(3, 1.0)]),
         (&[2], &[(3, 1.0)]),
@@ -78,7 +81,7 @@ fn branches_that_were_passed_are_no_candidates() {
 #[test]
 fn a_loop_is_left_and_what_ends_the_program_is_not_expected() {
     // A loop that calls 1; 2 in it before an end of the program; then 3.
-    let blocks: [(&[u32], &[(u32, f32)]); 5] = [
+    let blocks: [Block<'_>; 5] = [
         (&[], &[(1, 1.0)]),
         (&[], &[(2, 0.5), (4, 0.5)]),
         (&[1], &[(1, 0.5), (3, 0.5)]),

@@ -105,7 +105,10 @@ impl System {
             None => self.dylibs[dylib].define(unit),
             Some(tracker) => match self.tracker(tracker, rules) {
                 Some(tracker) => tracker.define(unit),
-                None => return Ok(rules.units[label].told.push("drop".into())),
+                None => {
+                    rules.units[label].told.push("drop".into());
+                    return Ok(());
+                }
             },
         };
         let tracker = tracker.unwrap_or(rules.dylibs[dylib].default);
