@@ -1,6 +1,7 @@
 //! What a dylib asks for symbols that it does not have.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use uruk::{
@@ -328,4 +329,53 @@ fn the_process_and_its_libraries_are_found_where_a_filter_allows() {
     assert!(found(&library, "cos") && !found(&library, "tan"));
     let error = library.add_library(Path::new("no such library"), |_| true);
     assert!(matches!(error, Err(Error::Library { .. })));
+}
+
+#[test]
+fn globals_of_the_host_are_asked_for_lazily_and_a_modules_weak_copy_yields_to_them() {
+    static COUNTER: AtomicI64 = AtomicI64::new(40);
+    static INTERNAL: AtomicI64 = AtomicI64::new(2);
+    let jit = Jit::new().unwrap();
+    let host = jit.create_bare_dylib("the globals").unwrap();
+    let asked = Log::default();
+    let log = asked.clone();
+    let table = move |ask: &Ask| {
+        let found = ask.missing().iter().filter_map(|(symbol, _)| {
+            let name = ask.jit().name_of(*symbol);
+            log.push(name);
+            let global = match name {
+                "counter" => &COUNTER,
+                "host::internal" => &INTERNAL,
+                _ => return None,
+            };
+            let address = std::ptr::from_ref(global) as u64;
+            Some((*symbol, address, Flags::EXPORTED))
+        });
+        let found: Vec<_> = found.collect();
+        // SAFETY: statics, which modules take for numbers of that size.
+        unsafe { ask.dylib().define_addresses(found) }
+    };
+    host.add_generator(table).unwrap();
+    jit.main().add_to_link_order(&host).unwrap();
+    assert!(asked.all().is_empty());
+    let ir = r#"
+        @counter = weak global i64 7
+        @own = weak global i64 100
+        @"host::internal" = external global i64
+        define i64 @sum() {
+            %c = load i64, ptr @counter
+            %d = add i64 %c, 1
+            store i64 %d, ptr @counter
+            %i = load i64, ptr @"host::internal"
+            %o = load i64, ptr @own
+            %s = add i64 %c, %i
+            %t = add i64 %s, %o
+            ret i64 %t
+        }"#;
+    jit.add_ir("m", ir).unwrap();
+    assert_eq!(call(&jit, "sum"), 40 + 2 + 100);
+    assert_eq!(COUNTER.load(Ordering::Relaxed), 41);
+    assert!(!asked.all().contains(&"never".to_owned()));
+    let never = jit.lookup("never");
+    assert!(never.is_err() && asked.all().contains(&"never".to_owned()));
 }
