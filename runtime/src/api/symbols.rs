@@ -137,11 +137,7 @@ impl Dylib {
     /// # Errors
     /// As [`Dylib::define`]; a lookup in a circle of aliases ends in `AliasCycle`.
     pub fn alias(&self, aliases: impl IntoIterator<Item = Alias>) -> Result<(), Error> {
-        let aliases: Vec<Alias> = aliases.into_iter().collect();
-        let _pass = gate::enter();
-        self.dylib.alias(aliases)?;
-        self.jit.core().retry_failed();
-        Ok(())
+        self.reexport(self, Visibility::All, aliases)
     }
 
     /// Defines names for symbols of `source`, as [`Dylib::alias`] does for its own.
