@@ -44,6 +44,7 @@ mod fork;
 pub mod fuzz;
 mod guest;
 mod load;
+mod loops;
 mod reclaim;
 mod removal;
 mod replace;

@@ -32,6 +32,7 @@ use crate::stats::{Learned, Stats};
 use crate::stream::Input;
 
 mod diary;
+mod loops;
 mod pages;
 mod results;
 mod steer;

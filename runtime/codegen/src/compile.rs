@@ -16,6 +16,8 @@ use std::sync::Arc;
 pub use uruk_base::Tier;
 
 use crate::cancel::Cancellation;
+use crate::continuation::build::Start;
+use crate::continuation::offer::Heads;
 use crate::facts::FactStore;
 use crate::foreign::Offer;
 use crate::labels::Labels;
@@ -27,6 +29,11 @@ use crate::transform::Transform;
 /// back edges taken. Units refer to it as a hidden symbol they do not define; whoever
 /// links them gives every unit words of its own.
 pub const COUNTERS: &str = "uruk.counters";
+
+/// Name of the words of a version's loops: for each that is counted a pointer to a
+/// continuation, null until one is offered, then for each an `i32` that goes up at every pass of
+/// its head. [`Heads::places`] says where. Below zero the pointer is looked at.
+pub const LOOPS: &str = "uruk.loops";
 
 /// What a version counts while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -103,6 +110,11 @@ pub struct Compile {
     pub tier: Tier,
     /// What the code counts.
     pub counters: Counters,
+    /// At tier 1, with counters: whether loops can be left for continuations, see
+    /// [`Compiled::heads`].
+    pub leaves: bool,
+    /// The version is a continuation, that starts at this head of a loop; above tier 1.
+    pub start: Option<Start>,
     /// Allow a multiplication and an addition to be fused, which changes results.
     pub contract: bool,
     /// Copy no callees along but `alwaysinline` ones: for another try after a compile
@@ -137,6 +149,8 @@ impl Compile {
         Compile {
             tier,
             counters: Counters::None,
+            leaves: false,
+            start: None,
             contract: false,
             alone: false,
             profiles: Arc::default(),
@@ -261,6 +275,8 @@ pub struct Compiled {
     /// True if the code increments [`COUNTERS`]. Coroutines and naked functions do
     /// not, whatever was asked.
     pub counts: bool,
+    /// The loops that can be left, whose words are [`LOOPS`], and why others cannot.
+    pub heads: Heads,
     /// What the code counts in [`PROBES`](crate::PROBES), if [`Counters::Full`] was
     /// asked for. Coroutines, naked functions and huge ones have no probes.
     pub probes: Option<Probes>,

@@ -5,6 +5,9 @@ use uruk_base::Tier;
 
 use crate::candidates::Wanted;
 use crate::compile::{Compile, Compiled, Counters, Dependence, DependenceKind};
+use crate::context::OwnedModule;
+use crate::continuation::offer::Heads;
+use crate::continuation;
 use crate::copying::{Contents, Copying, Unit};
 use crate::error::CodegenError;
 use crate::facts;
@@ -16,7 +19,7 @@ use crate::probe;
 use crate::profile::Probes;
 use crate::query::Measure;
 use crate::reader::Reader;
-use crate::shape;
+use crate::shape::{self, Shape};
 use crate::source::Source;
 use crate::summary::SymbolId;
 
@@ -84,9 +87,12 @@ impl Reader {
         let body = copying.function(planned)?;
         let shape = shape::measure(body);
         let countable = shape::is_countable(self, body);
-        let counts = countable && how.counters == Counters::Entry;
+        let counts = countable && how.counters == Counters::Entry && how.start.is_none();
+        let mut heads = Heads::default();
         if counts {
-            shape.count(self.context(), &module, body, how.tier == Tier::Baseline);
+            let (counted, latches) = self.open_loops(&module, body, &shape, how);
+            heads = counted;
+            shape.count(self.context(), &module, body, &latches);
         }
         let probes = match how.counters {
             // SAFETY: the complete copy of a body that was verified, and found countable.
@@ -100,9 +106,37 @@ impl Reader {
             measure: shape.measure,
             labels: self.labels(body),
             counts,
+            heads,
             probes,
         };
+        if let Some(start) = how.start {
+            let (context, kinds) = (self.context(), self.kinds());
+            continuation::build::replace(context, &module, kinds, body, &shape, start, name)
+                .map_err(|reason| CodegenError::NoContinuation {
+                    module: self.name().to_owned(),
+                    unit: name.to_owned(),
+                    reason,
+                })?;
+        }
         Ok((Unit { module, contents }, found))
+    }
+
+    /// Has a body of tier 1 leave its loops, if it is to; what of them is counted at their
+    /// heads, and the latches of others.
+    fn open_loops(
+        &self,
+        module: &OwnedModule,
+        body: FunctionRef<'_>,
+        shape: &Shape<'_>,
+        how: &Compile,
+    ) -> (Heads, Vec<u32>) {
+        match how.tier {
+            Tier::Baseline if how.leaves => {
+                continuation::offer::insert(self.context(), module, self.kinds(), body, shape)
+            }
+            Tier::Baseline => (Heads::default(), shape.latches().to_vec()),
+            _ => Default::default(),
+        }
     }
 
     /// Where the labels of a complete copy go, before any pass has run.
@@ -146,6 +180,7 @@ impl Reader {
             labels: found.labels,
             calls,
             counts: found.counts,
+            heads: found.heads,
             probes: found.probes,
             guided: contents.guided_functions,
             promoted: contents.promoted,
@@ -161,6 +196,7 @@ struct Found {
     measure: Measure,
     labels: Labels,
     counts: bool,
+    heads: Heads,
     probes: Option<Probes>,
 }
 

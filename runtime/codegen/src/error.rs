@@ -1,5 +1,7 @@
 //! What can go wrong between bitcode and object, with the operands.
 
+use crate::continuation::reasons::Reason;
+
 /// An error of loading, extracting or emitting. The session stays usable.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -90,6 +92,16 @@ pub enum CodegenError {
         unit: String,
         /// The construct.
         construct: String,
+    },
+    /// A function cannot be gone on with at the head of that loop.
+    #[error("{module}: `{unit}` has no continuation there: {reason}")]
+    NoContinuation {
+        /// Name of the input.
+        module: String,
+        /// The function.
+        unit: String,
+        /// Why.
+        reason: Reason,
     },
     /// LLVM reported an error it does not return from; the thread was given up.
     #[error("{module}: `{unit}`: fatal error in LLVM: {message}")]

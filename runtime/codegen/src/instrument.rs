@@ -200,7 +200,7 @@ pub(crate) fn put_late(context: &LlvmContext, unit: &Unit, nonlazybind: u32) {
 }
 
 /// The function of that link name, declared if it is not there.
-fn declared<'m>(
+pub(crate) fn declared<'m>(
     context: &LlvmContext,
     module: &'m OwnedModule,
     name: &str,

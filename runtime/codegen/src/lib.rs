@@ -21,8 +21,8 @@
 //! `handles` (what is safe to hold), `table` and `source`, `planning`, `candidates`, `survey`
 //! and `data` (what is copied), `copying`, `globals`, `body` and `constant` (the copy),
 //! `compiling` (one compile), `library`, `parcel` and `foreign` (bodies for other modules, and
-//! from them), [`facts`], `optimize` and `passes` (tiers 2 and 3), `apart` (constants), `shape`
-//! (loops and counters), `labels`, [`profile`], `probe` and `guide` (what code counts about
+//! from them), [`facts`], `optimize` and `passes` (tiers 2 and 3), `apart` (constants), `flow`
+//! and `shape` (loops and counters), `continuation` (versions that start in the middle), `labels`, [`profile`], `probe` and `guide` (what code counts about
 //! itself, and its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`],
 //! [`pool`], `ledger` and `room`, `query`, `sketch` and `interface` (questions about a module),
 //! [`cancel`] and `gate`, [`fatal`].
@@ -62,9 +62,11 @@ mod candidates;
 mod compiling;
 mod constant;
 mod context;
+mod continuation;
 mod copying;
 mod data;
 mod desk;
+mod flow;
 mod foreign;
 mod gate;
 mod globals;
@@ -100,8 +102,11 @@ pub use apart::{APART, is_shared, stays_with_code};
 pub use bitcode::Bitcode;
 pub use cancel::Cancellation;
 pub use compile::{
-    COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Knowledge, Rare, Tier,
+    COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Knowledge, LOOPS, Rare, Tier,
 };
+pub use continuation::build::Start;
+pub use continuation::offer::{Head, Heads};
+pub use continuation::reasons::Reason;
 pub use emit::{host_cpu, llvm_version};
 pub use error::CodegenError;
 pub use facts::{FactStats, FactStore};

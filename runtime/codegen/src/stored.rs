@@ -6,13 +6,15 @@
 use uruk_base::Tier;
 
 use crate::compile::{Compile, Compiled, Counters, Dependence, DependenceKind};
+use crate::continuation::offer::{Head, Heads};
+use crate::continuation::reasons::Reason;
 use crate::labels::Labels;
 use crate::plan::ModulePlan;
 use crate::reader::Reader;
 use crate::summary::SymbolId;
 
 /// Changes with what is written.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const HASH: usize = blake3::OUT_LEN;
 
 /// Names what a compile makes: equal for equal inputs, whichever process asks.
@@ -48,10 +50,51 @@ impl Reader {
             u8::from(how.contract),
             u8::from(how.alone),
             u8::from(how.lines),
+            u8::from(how.leaves),
         ];
         text(&flags);
+        if let Some(start) = how.start {
+            text(&start.block.to_le_bytes());
+            text(&start.fingerprint.to_le_bytes());
+        }
         text(plan.digest());
         *hash.finalize().as_bytes()
+    }
+}
+
+impl Heads {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend((self.counted.len() as u32).to_le_bytes());
+        for head in &self.counted {
+            bytes.extend(head.block.to_le_bytes());
+            bytes.extend(head.around.unwrap_or(u32::MAX).to_le_bytes());
+            bytes.extend(head.fingerprint.to_le_bytes());
+        }
+        bytes.extend((self.refused.len() as u32).to_le_bytes());
+        for (reason, count) in &self.refused {
+            let place = Reason::ALL.iter().position(|it| it == reason);
+            bytes.push(place.unwrap_or_default() as u8);
+            bytes.extend(count.to_le_bytes());
+        }
+    }
+
+    fn read<'b>(take: &mut impl FnMut(usize) -> Option<&'b [u8]>) -> Option<Heads> {
+        fn number(bytes: &[u8]) -> Option<u32> {
+            Some(u32::from_le_bytes(bytes.try_into().ok()?))
+        }
+        let mut heads = Heads::default();
+        for _ in 0..number(take(4)?)? {
+            heads.counted.push(Head {
+                block: number(take(4)?)?,
+                around: Some(number(take(4)?)?).filter(|it| *it != u32::MAX),
+                fingerprint: u64::from_le_bytes(take(8)?.try_into().ok()?),
+            });
+        }
+        for _ in 0..number(take(4)?)? {
+            let reason = *Reason::ALL.get(usize::from(*take(1)?.first()?))?;
+            heads.refused.push((reason, number(take(4)?)?));
+        }
+        Some(heads)
     }
 }
 
@@ -77,6 +120,7 @@ impl Compiled {
             bytes.extend(number.to_le_bytes());
         }
         bytes.extend([u8::from(self.nested), labels, u8::from(self.counts)]);
+        self.heads.write(&mut bytes);
         bytes.extend((self.depends.len() as u32).to_le_bytes());
         for dependence in &self.depends {
             bytes.extend(dependence.symbol.0.to_le_bytes());
@@ -118,6 +162,7 @@ impl Compiled {
             2 => Labels::Escape,
             _ => return None,
         };
+        let heads = Heads::read(&mut take)?;
         let count = number(take(4)?)?;
         let mut depends = Vec::new();
         for _ in 0..count {
@@ -137,6 +182,7 @@ impl Compiled {
             labels,
             calls,
             counts: counts != 0,
+            heads,
             probes: None,
             guided: 0,
             promoted: 0,

@@ -35,6 +35,7 @@ use crate::load::names::{Definition, Name, Names};
 use crate::load::objects::{ObjectBody, ObjectCode, Objects};
 use crate::load::untrusted::Untrusted;
 use crate::load::waiting::Waiting;
+use crate::loops::{Continuations, Origin};
 use crate::reclaim::Reclaim;
 use crate::removal::Owners;
 use crate::removal::life::Life;
@@ -202,6 +203,8 @@ pub(crate) struct Function {
     pub(crate) symbol: SymbolId,
     /// The name people know, kept for ever: unwind rows point at it.
     pub(crate) name: &'static CStr,
+    /// Where it starts, if it is a continuation.
+    pub(crate) origin: Option<Arc<Origin>>,
 }
 
 /// Where a function's code comes from.
@@ -256,6 +259,7 @@ pub(crate) struct Core {
     pub(crate) events: Events,
     pub(crate) tiers: TierState,
     pub(crate) eviction: Eviction,
+    pub(crate) continuations: Continuations,
     pub(crate) speculation: Speculation,
     pub(crate) replacing: Replacing,
     pub(crate) tools: Tools,
@@ -347,6 +351,7 @@ impl Core {
             counters: Counters::default(),
             events: Events::default(),
             eviction: Eviction::new(tiers.code_budget),
+            continuations: Continuations::default(),
             speculation: Speculation::new(speculate, jobs, cpus),
             tiers: TierState::new(tiers, code),
             replacing: Replacing::default(),

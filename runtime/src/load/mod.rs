@@ -333,6 +333,7 @@ impl Core {
                     module: Arc::clone(module),
                     symbol,
                     name,
+                    origin: None,
                 },
             );
             let definition = Definition::Function { id };

@@ -288,7 +288,12 @@ fn run(core: &Arc<Core>) {
     while !core.is_stopping() {
         let step = {
             let _pass = gate::enter();
-            panics::caught(|| Ok(core.step())).unwrap_or_else(|cause| {
+            let stepped = || {
+                let step = core.step();
+                core.remove_ended();
+                Ok(step)
+            };
+            panics::caught(stepped).unwrap_or_else(|cause| {
                 error!(%cause, "reclaiming panicked: code stays from now on");
                 core.reclaim.broken.store(true, Ordering::Relaxed);
                 Step::Idle { until: None }

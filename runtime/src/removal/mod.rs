@@ -25,7 +25,7 @@ use uruk_session::{Dylib, Resource, Tracker};
 use uruk_tiering::Next;
 
 use crate::api::error::Error;
-use crate::core::{Body, Core};
+use crate::core::{Body, Core, Function};
 use crate::fork::gate;
 use crate::guest::program::Mode;
 use crate::guest::tls;
@@ -424,6 +424,7 @@ impl Core {
             }
         };
         self.tiers.forget(id);
+        self.continuations.close(id);
         self.speculation.forget(id);
         // The body before the record: who asks for a version under the next record finds none,
         // or the one that comes after.
@@ -459,6 +460,10 @@ impl Core {
             }
         };
         match body {
+            // It never had a name.
+            Some(Body::Module(Function {
+                origin: Some(_), ..
+            })) => {}
             Some(Body::Module(function)) => {
                 let plan = function.module.plan();
                 file(&function.module.dylib, &plan.import(function.symbol).name);

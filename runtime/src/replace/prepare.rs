@@ -182,6 +182,7 @@ impl Core {
                 module: Arc::clone(&module),
                 symbol,
                 name,
+                origin: None,
             };
             let code = self.prepare_code(BodyOf {
                 id,
@@ -454,6 +455,7 @@ impl Core {
                 module: Arc::clone(module),
                 symbol,
                 name: static_name(link_name),
+                origin: None,
             };
             self.set_function(id, function);
             let name = Name::strong(link_name.clone(), Definition::Function { id });

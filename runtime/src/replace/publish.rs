@@ -308,6 +308,7 @@ impl Core {
     ) {
         let now = self.events.now();
         self.tiers.profiles.forget(id);
+        self.continuations.close(id);
         let mut control = self.tiers.control();
         control.controller.replaced(id);
         let (version, tier) = match news {

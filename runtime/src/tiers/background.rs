@@ -16,6 +16,7 @@ use tracing::{debug, error, info, warn};
 use uruk_base::locks::MutexGuard;
 use uruk_base::{FunctionId, Nanos, Tier, VersionId};
 use uruk_codegen::{Cancellation, Counters, fatal};
+use uruk_reclaim::IdMap;
 use uruk_tiering::{Decision, Outcome, Publication, Purpose};
 
 use crate::api::error::Error;
@@ -150,15 +151,22 @@ impl Core {
                 watched,
                 entries: totals,
                 processor,
+                looked,
             } = &mut *control;
             let used = process_time();
             let before = std::mem::replace(processor, used);
             controller.on_processor_time(now, nanos(used.saturating_sub(before)));
+            let between = now - std::mem::replace(looked, now);
+            let mut counted: IdMap<u32, (FunctionId, u64, u64)> = IdMap::default();
             self.tiers.counts.read(watched.list(), |id, added| {
                 let (entries, loops) = (u64::from(added.entries), u64::from(added.loops));
                 *totals.entry(id).or_default() += entries;
-                controller.on_counters(now, id, entries, loops);
+                counted.insert(id.index(), (id, entries, loops));
             });
+            self.watch_loops(controller, Duration::from_nanos(between.0), &mut counted);
+            for (id, entries, loops) in counted.into_values() {
+                controller.on_counters(now, id, entries, loops);
+            }
             while let Some(decision) = controller.next(now) {
                 decisions.push(decision);
             }
@@ -185,12 +193,18 @@ impl Core {
                 ..
             } => match self.stubs.function(function.0) {
                 Some(id) => {
+                    let continues = self.function(id).is_some_and(|it| it.origin.is_some());
+                    let runs = self.tiers.versions.of(id).published().is_some();
                     let request = Request {
                         ahead: false,
                         function: id,
                         version,
                         tier,
-                        purpose: Purpose::Change,
+                        // Nobody called a continuation before it was offered.
+                        purpose: match continues && !runs {
+                            true => Purpose::First,
+                            false => Purpose::Change,
+                        },
                     };
                     self.put_job(request, version, counters);
                 }
@@ -368,7 +382,12 @@ impl Core {
         let decided = self.tiers.profiles.decided(request.version);
         let compile = nanos(spent + decided.spent);
         let (outcome, runs) = self.outcome(request, result, compile);
+        let published = runs.is_some();
+        let failed = matches!(outcome, Outcome::Failed { .. });
         self.job_ended(decided.version, outcome, runs);
+        if published || failed {
+            self.continuation_made(request.function, published);
+        }
         panic
     }
 

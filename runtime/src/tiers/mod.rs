@@ -56,6 +56,10 @@ pub enum Tiers {
     /// compiled at tier 2, then 3, then 1 again. Slow, and the same every time in a
     /// program of one thread.
     Churn,
+    /// For tests likewise: at tier 1 when first called; each loop is left for a continuation at
+    /// tier 2 after so many passes of its head. A number above 50 seeds one from 1 to 50
+    /// for each loop.
+    Leave(u32),
 }
 
 /// Settings of [`TierState`].
@@ -104,6 +108,8 @@ pub(crate) struct Control {
     pub(crate) entries: HashMap<FunctionId, u64>,
     /// Processor time of the process that the controller knows of.
     pub(crate) processor: Duration,
+    /// When the counters were last looked at.
+    pub(crate) looked: Nanos,
 }
 
 impl Control {
@@ -177,6 +183,7 @@ impl TierState {
                 watched: Watched::default(),
                 entries: HashMap::new(),
                 processor: process_time(),
+                looked: Nanos::ZERO,
             }),
             jobs: Mutex::default(),
             under_way: UnderWay::default(),
@@ -208,7 +215,7 @@ impl TierState {
     /// The tier of a function's first version.
     pub(crate) fn first(&self) -> Tier {
         match self.settings.tiers {
-            Tiers::Auto | Tiers::Churn => Tier::Baseline,
+            Tiers::Auto | Tiers::Churn | Tiers::Leave(_) => Tier::Baseline,
             Tiers::Fixed(tier) => tier,
         }
     }
@@ -217,19 +224,36 @@ impl TierState {
     pub(crate) fn only(&self, tier: Tier) -> Tier {
         match self.settings.tiers {
             Tiers::Auto => tier.max(Tier::Optimized),
-            Tiers::Fixed(_) | Tiers::Churn => tier,
+            Tiers::Fixed(_) | Tiers::Churn | Tiers::Leave(_) => tier,
         }
     }
 
     /// The settings of a compile at `tier`.
     pub(crate) fn how(&self, tier: Tier) -> Compile {
         let counters = match (self.settings.tiers, tier) {
-            (Tiers::Auto | Tiers::Churn, Tier::Baseline) => Counters::Entry,
+            (Tiers::Auto | Tiers::Churn | Tiers::Leave(_), Tier::Baseline) => Counters::Entry,
             _ => Counters::None,
         };
-        Compile::at(tier)
+        let mut how = Compile::at(tier)
             .counting(counters)
-            .contracting(self.settings.contract)
+            .contracting(self.settings.contract);
+        how.leaves = matches!(self.settings.tiers, Tiers::Auto | Tiers::Leave(_));
+        how
+    }
+
+    /// After how many passes a loop is left, if it is left in any case.
+    pub(crate) fn leaves_after(&self) -> Option<impl Fn(FunctionId, usize) -> u32 + use<>> {
+        let Tiers::Leave(passes) = self.settings.tiers else {
+            return None;
+        };
+        Some(move |id: FunctionId, place: usize| match passes {
+            0..=50 => passes,
+            seed => {
+                let mixed = (u64::from(seed) << 32 | u64::from(id.index())) ^ (place as u64) << 20;
+                let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                (mixed >> 40) as u32 % 50 + 1
+            }
+        })
     }
 
     /// True if code of tier 1 counts.
@@ -260,7 +284,7 @@ impl TierState {
         match self.settings.tiers {
             Tiers::Auto => self.control().controller.start_tier(id, facts),
             Tiers::Fixed(tier) => tier,
-            Tiers::Churn => Tier::Baseline,
+            Tiers::Churn | Tiers::Leave(_) => Tier::Baseline,
         }
     }
 
@@ -393,6 +417,7 @@ impl TierState {
             Tiers::Auto => String::from("auto"),
             Tiers::Fixed(tier) => tier.number().to_string(),
             Tiers::Churn => String::from("churn"),
+            Tiers::Leave(passes) => format!("leave {passes}"),
         }
     }
 

@@ -108,7 +108,7 @@ impl Sampling {
     pub(crate) fn new(settings: &TierSettings, code: Range<u64>) -> Sampling {
         let choice = match settings.tiers {
             Tiers::Auto => settings.sampling,
-            Tiers::Fixed(_) | Tiers::Churn => Choice::Off,
+            Tiers::Fixed(_) | Tiers::Churn | Tiers::Leave(_) => Choice::Off,
         };
         Sampling {
             choice,

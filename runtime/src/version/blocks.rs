@@ -21,6 +21,7 @@ use uruk_reclaim::{BlockId, Fixed, IdMap, Slots};
 use uruk_unwind::Row;
 
 use crate::guest::tls;
+use crate::loops::words::Loops;
 use crate::removal::Uses;
 use crate::tiers::guided::Words;
 use crate::version::better::Kept;
@@ -51,6 +52,8 @@ pub(crate) struct Rest {
     data: Vec<Sealed>,
     /// Kept for the code that counts in them.
     words: Option<Words>,
+    /// Kept for the code that counts in them and looks for continuations there.
+    loops: Option<Arc<Loops>>,
     /// Kept for the code that was linked against it.
     _uses: Uses,
     /// Kept for the code that uses them.
@@ -66,6 +69,7 @@ impl Rest {
         Rest {
             data,
             words,
+            loops: None,
             _uses: uses,
             _thread_locals: None,
             constants: None,
@@ -76,7 +80,8 @@ impl Rest {
     /// Bytes of its data.
     pub(crate) fn bytes(&self) -> usize {
         let words = self.words.as_ref().map_or(0, Words::bytes);
-        words + self.data.iter().map(Sealed::held).sum::<usize>()
+        let loops = self.loops.as_ref().map_or(0, |loops| loops.bytes());
+        words + loops + self.data.iter().map(Sealed::held).sum::<usize>()
     }
 
     /// The constants its code refers to.
@@ -93,6 +98,12 @@ impl Rest {
     /// The same, with what whoever made its code wants kept.
     pub(crate) fn with_kept(mut self, kept: Kept) -> Rest {
         self._kept = Some(kept);
+        self
+    }
+
+    /// The same, with the words of its loops.
+    pub(crate) fn with_loops(mut self, loops: Option<Arc<Loops>>) -> Rest {
+        self.loops = loops;
         self
     }
 

@@ -236,7 +236,7 @@ impl Core {
 
     /// Compiles and links a body; nothing can reach it yet.
     fn build_with(
-        &self,
+        self: &Arc<Self>,
         start: Instant,
         body: &BodyOf,
         how: &Compile,
@@ -263,6 +263,9 @@ impl Core {
         }
         let mut how = how.clone();
         how.transform.clone_from(&self.layers.ir);
+        // What an embedder changes lives in no frame that we know.
+        how.leaves &= self.layers.ir.is_none();
+        how.start = function.origin.as_ref().map(|origin| origin.start);
         let key = self.layers.cache.is_some() && how.is_storable();
         let key = key.then(|| reader.key(&body.plan, function.symbol, &how));
         if let Some(known) = key.and_then(|key| self.layers.cached(&key)) {

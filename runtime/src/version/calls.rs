@@ -175,6 +175,9 @@ impl Core {
             // Nobody comes back to see a better version: it is worth looking first.
             tier = self.tiers.start_tier(id, &self.facts(id)?);
         }
+        if self.function(id).is_some_and(|it| it.origin.is_some()) {
+            tier = tier.max(Tier::Optimized);
+        }
         let mut first = Request {
             function: id,
             version,

@@ -9,8 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use uruk_base::FunctionId;
-use uruk_codegen::{APART, BODY_PREFIX, COUNTERS, Compiled, Labels, PROBES};
+use uruk_codegen::{APART, BODY_PREFIX, COUNTERS, Compiled, LOOPS, Labels, PROBES};
 use uruk_heap::Pool;
 use uruk_link::{Graph, LayoutOptions, Linked, Object, Resolved};
 
@@ -21,6 +20,7 @@ use super::offers::Crossing;
 use super::plan::BodyOf;
 use crate::api::error::Error;
 use crate::core::Core;
+use crate::loops::words::Loops;
 use crate::removal::Uses;
 use crate::tiers::guided::Words;
 
@@ -28,6 +28,8 @@ use crate::tiers::guided::Words;
 struct Counting {
     /// Of its entries and back edges, where baseline code counts them.
     counters: Option<u64>,
+    /// Of its loops.
+    loops: Option<Arc<Loops>>,
     /// Of its probes.
     words: Option<Words>,
 }
@@ -35,7 +37,7 @@ struct Counting {
 impl Core {
     /// Links what was compiled for a body, and makes it findable.
     pub(super) fn link(
-        &self,
+        self: &Arc<Self>,
         of: &BodyOf,
         mut compiled: Compiled,
         crossing: &Crossing,
@@ -68,7 +70,7 @@ impl Core {
             .definitions()
             .find(|(d, _)| d.name == symbol)
             .map(|(d, address)| address..address + d.size);
-        let counting = self.counting(of.id, &compiled)?;
+        let counting = self.counting(of, &compiled)?;
         let linked = placed.fix_up(|name, need| match (name, &counting) {
             (
                 COUNTERS,
@@ -82,6 +84,12 @@ impl Core {
                     words: Some(words), ..
                 },
             ) => Some(Resolved::at(words.address())),
+            (
+                LOOPS,
+                Counting {
+                    loops: Some(loops), ..
+                },
+            ) => Some(Resolved::at(loops.address())),
             _ => {
                 let resolved = find(name, need)?;
                 self.note_use(&resolved, &mut uses);
@@ -111,6 +119,7 @@ impl Core {
             && !self.tools.pins_code();
         let words = counting.words;
         let rest = Rest::new(data, words.clone(), uses).with_constants(constants.held);
+        let rest = rest.with_loops(counting.loops);
         Ok(Built {
             unit: None,
             entry,
@@ -136,9 +145,9 @@ impl Core {
         })
     }
 
-    fn counting(&self, id: FunctionId, compiled: &Compiled) -> Result<Counting, Error> {
+    fn counting(self: &Arc<Self>, of: &BodyOf, compiled: &Compiled) -> Result<Counting, Error> {
         let counters = match compiled.counts {
-            true => Some(self.tiers.counts.address(&self.heap, id)?),
+            true => Some(self.tiers.counts.address(&self.heap, of.id)?),
             false => None,
         };
         let words = match &compiled.probes {
@@ -151,7 +160,11 @@ impl Core {
             }
             None => None,
         };
-        Ok(Counting { counters, words })
+        Ok(Counting {
+            counters,
+            loops: self.loops_of(of, compiled)?,
+            words,
+        })
     }
 }
 

@@ -86,7 +86,7 @@ fn builder(
     let mut builder = Jit::builder()
         .heap(heap)
         .low_addresses(low)
-        .tiers(run.tiers.into())
+        .tiers(run.leave_loops.map_or(run.tiers.into(), uruk::Tiers::Leave))
         .sampling(run.sampling.into())
         .policy(policy)
         .reclaim(reclaim)

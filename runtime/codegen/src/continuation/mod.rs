@@ -1,0 +1,37 @@
+//! Continuations: versions of a function that start at the head of one of its loops, for a
+//! loop that runs on while better code for it is there.
+//!
+//! Code of tier 1 counts at the heads of loops. A count below zero says that a continuation is
+//! offered: the code then calls it with what lives across the head, and returns what it
+//! returns. A frame never changes its kind: exceptions, unwinding, backtraces, `longjmp` and
+//! the end of a thread meet two ordinary frames.
+//!
+//! | file | does |
+//! |---|---|
+//! | [`frame`] | what lives across each head, found by the same reading of one body at both ends |
+//! | [`reasons`] | what cannot be left in the middle |
+//! | [`offer`] | the count, and the call, in code of tier 1 |
+//! | [`build`] | the version that starts at a head |
+//!
+//! What crosses:
+//!
+//! | in the frame | crosses as | is in the continuation |
+//! |---|---|---|
+//! | a value in the middle of its life | itself; in memory if it is no integer, pointer or float, as the two ends have different features of the CPU | an argument |
+//! | a scalar `alloca` whose address never leaves | what it holds | an `alloca` of its own, so a register |
+//! | another such `alloca`, up to [`frame::COPIED_BYTES`] | its address | a copy |
+//! | any other `alloca` | its address; it stays in the old frame | a pointer, `noalias` if nothing else can point there |
+//! | a saved stack pointer | nothing | the continuation's own: what is on the old stack stays there until both frames end |
+//! | an `alloca` that is not alive at the head | nothing | an `alloca` of its own |
+//!
+//! # Why
+//! - No machine frame is read or written: a map of registers and slots would bind tier 1 to one
+//!   code generator. HotSpot and V8 migrate frames, because their baseline is an interpreter
+//!   or shares its frame layout.
+//! - The sign of the count is the question: a loop that goes on pays a compare and a branch
+//!   that is never taken beside the increment that the policy reads anyway.
+
+pub(crate) mod build;
+pub(crate) mod frame;
+pub(crate) mod offer;
+pub(crate) mod reasons;

@@ -1,0 +1,348 @@
+//! Counts at the heads of loops, and the way out, in code of tier 1.
+//!
+//! ```text
+//! before                      after
+//! head:  phis                 count: phis
+//!        rest                        loops.count[k] += 1
+//!                                    if it is negative: ask
+//!                             head:  rest
+//!                             ask:   f = loops.slot[k]; if it is null: loops.count[k] &= MAX; head
+//!                                    return f(what lives across)
+//! ```
+//!
+//! The head keeps its block, so no phi of others changes; the new block takes its phis and all
+//! edges to it.
+
+use inkwell::llvm_sys::core::{
+    LLVMAddGlobal, LLVMAppendBasicBlockInContext, LLVMArrayType2, LLVMBuildAdd, LLVMBuildAlloca,
+    LLVMBuildAnd, LLVMBuildBr, LLVMBuildCall2, LLVMBuildCondBr, LLVMBuildICmp, LLVMBuildIsNull,
+    LLVMBuildLoad2, LLVMBuildRet, LLVMBuildRetVoid, LLVMBuildStore, LLVMConstInBoundsGEP2,
+    LLVMConstInt, LLVMFunctionType, LLVMGetReturnType, LLVMGetTypeKind, LLVMGlobalGetValueType,
+    LLVMGetFirstInstruction, LLVMGetInstructionOpcode, LLVMGetNumSuccessors, LLVMGetSuccessor,
+    LLVMInsertIntoBuilder, LLVMInstructionRemoveFromParent, LLVMInt8TypeInContext,
+    LLVMInt32TypeInContext, LLVMMoveBasicBlockBefore, LLVMPointerTypeInContext,
+    LLVMPositionBuilderAtEnd, LLVMPositionBuilderBefore, LLVMSetAlignment, LLVMSetLinkage,
+    LLVMSetSuccessor, LLVMSetVisibility, LLVMSetVolatile,
+};
+use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMTypeRef, LLVMValueRef};
+use inkwell::llvm_sys::{
+    LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMTypeKind, LLVMVisibility,
+};
+
+use super::frame::{Crossing, Frame, Kind};
+use super::reasons::{Forbidden, Reason};
+use crate::compile::LOOPS;
+use crate::context::{Builder, LlvmContext, OwnedModule};
+use crate::flow::around;
+use crate::handles::{BlockRef, FunctionRef, c_name};
+use crate::shape::Shape;
+use crate::source::AttributeKinds;
+
+/// Heads of one function at which a continuation may be offered.
+const MOST_HEADS: usize = 64;
+
+/// Variables that cross, over all heads of a function.
+const MOST_CROSSING: usize = 512;
+
+/// A loop of a version, as whoever offers continuations sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Head {
+    /// The number of its first block.
+    pub block: u32,
+    /// The least of the loops around it that are counted, by its place among them.
+    pub around: Option<u32>,
+    /// What stands for the body and for what crosses: a continuation has the same.
+    pub fingerprint: u64,
+}
+
+/// The loops of a version.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Heads {
+    /// Those that are counted, in the order of their words.
+    pub counted: Vec<Head>,
+    /// Why others are not, with their number.
+    pub refused: Vec<(Reason, u32)>,
+}
+
+impl Heads {
+    /// Bytes of the words of so many loops: slots, then counts.
+    pub const fn bytes(loops: usize) -> usize {
+        loops * 12
+    }
+
+    /// The offset of a loop's slot, and that of its count.
+    pub const fn places(loop_: usize, of: usize) -> (usize, usize) {
+        (loop_ * 8, of * 8 + loop_ * 4)
+    }
+
+    fn refuse(&mut self, reason: Reason, loops: usize) {
+        let loops = u32::try_from(loops).unwrap_or(u32::MAX);
+        match self.refused.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, count)) => *count += loops,
+            None if loops != 0 => self.refused.push((reason, loops)),
+            None => {}
+        }
+    }
+}
+
+/// Makes `body` count at the heads of its loops, and leave them; the latches of the other loops
+/// are given back.
+pub(crate) fn insert(
+    context: &LlvmContext,
+    module: &OwnedModule,
+    kinds: &AttributeKinds,
+    body: FunctionRef<'_>,
+    shape: &Shape<'_>,
+) -> (Heads, Vec<u32>) {
+    let mut heads = Heads::default();
+    let all = shape.latches().to_vec();
+    let Some(loops) = &shape.loops else {
+        heads.refuse(Reason::TooLarge, shape.measure.loops as usize);
+        return (heads, all);
+    };
+    if loops.is_empty() {
+        return (heads, all);
+    }
+    let flow = &shape.flow;
+    let read = Forbidden::of(kinds, body, flow)
+        .and_then(|forbidden| Ok((forbidden, Frame::of(module, body, flow)?)));
+    let (forbidden, frame) = match read {
+        Ok(read) => read,
+        Err(reason) => {
+            heads.refuse(reason, loops.len());
+            return (heads, all);
+        }
+    };
+    // Outer loops first: of an inner one there may be too many.
+    let mut order: Vec<usize> = (0..loops.len()).collect();
+    order.sort_by_key(|&it| around(loops, it).len());
+    let (mut chosen, mut crossing) = (Vec::new(), 0);
+    for index in order {
+        if let Some(reason) = forbidden.at(flow, &loops[index]) {
+            heads.refuse(reason, 1);
+            continue;
+        }
+        let what = frame.crossing(loops[index].head);
+        if chosen.len() == MOST_HEADS || crossing + what.variables.len() > MOST_CROSSING {
+            heads.refuse(Reason::TooLarge, 1);
+            continue;
+        }
+        crossing += what.variables.len();
+        chosen.push((index, what));
+    }
+    if chosen.is_empty() {
+        return (heads, all);
+    }
+    let place = |index: usize| chosen.iter().position(|(it, _)| *it == index);
+    for (index, what) in &chosen {
+        let outer = around(loops, *index).into_iter().find_map(place);
+        heads.counted.push(Head {
+            block: loops[*index].head,
+            around: outer.map(|it| it as u32),
+            fingerprint: what.fingerprint,
+        });
+    }
+    let counted: Vec<u32> = heads.counted.iter().map(|it| it.block).collect();
+    // SAFETY: a live context and module.
+    let writer = unsafe { Writer::new(context, module, body, chosen.len()) };
+    let predecessors = flow.graph.predecessors();
+    for (place, (index, what)) in chosen.iter().enumerate() {
+        let head = loops[*index].head as usize;
+        let before = predecessors[head].iter();
+        let before: Vec<_> = before.map(|&it| flow.blocks[it as usize]).collect();
+        // SAFETY: a head of the body, with what was found to live across it, and its place.
+        unsafe { writer.open(&frame, flow.blocks[head].raw(), &before, what, place) };
+    }
+    debug_assert!(super::build::is_valid(body), "loops that are no valid IR");
+    let others = loops.iter().filter(|it| !counted.contains(&it.head));
+    let mut latches: Vec<u32> = others.flat_map(|it| it.latches.iter().copied()).collect();
+    latches.sort_unstable();
+    latches.dedup();
+    (heads, latches)
+}
+
+/// The type of a continuation of `of` with what crosses.
+///
+/// # Safety
+/// A function of the context, and a frame of its body.
+pub(crate) unsafe fn continuation_type(
+    context: &LlvmContext,
+    of: FunctionRef<'_>,
+    frame: &Frame<'_>,
+    what: &Crossing,
+) -> LLVMTypeRef {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let pointer = LLVMPointerTypeInContext(context.raw(), 0);
+        let mut types: Vec<LLVMTypeRef> = what
+            .variables
+            .iter()
+            .map(|&it| {
+                let variable = frame.variables[it as usize];
+                match variable.kind {
+                    Kind::Value | Kind::Scalar => variable.ty.raw(),
+                    Kind::Stored | Kind::Bytes(_) | Kind::Kept { .. } => pointer,
+                }
+            })
+            .collect();
+        let returns = LLVMGetReturnType(LLVMGlobalGetValueType(of.raw()));
+        LLVMFunctionType(returns, types.as_mut_ptr(), types.len() as u32, 0)
+    }
+}
+
+struct Writer<'a, 'm> {
+    context: &'a LlvmContext,
+    body: FunctionRef<'m>,
+    builder: Builder,
+    /// The words of the loops, and how many loops there are.
+    words: LLVMValueRef,
+    loops: usize,
+}
+
+impl<'a, 'm> Writer<'a, 'm> {
+    /// # Safety
+    /// A body in a module of the context.
+    unsafe fn new(
+        context: &'a LlvmContext,
+        module: &OwnedModule,
+        body: FunctionRef<'m>,
+        loops: usize,
+    ) -> Writer<'a, 'm> {
+        let name = c_name(LOOPS);
+        // SAFETY: by the caller's promise; the name is a C string.
+        let words = unsafe {
+            let byte = LLVMInt8TypeInContext(context.raw());
+            let ty = LLVMArrayType2(byte, Heads::bytes(loops) as u64);
+            let words = LLVMAddGlobal(module.raw(), ty, name.as_ptr());
+            LLVMSetLinkage(words, LLVMLinkage::LLVMExternalLinkage);
+            // Reached relative to the program counter.
+            LLVMSetVisibility(words, LLVMVisibility::LLVMHiddenVisibility);
+            LLVMSetAlignment(words, 8);
+            words
+        };
+        Writer {
+            context,
+            body,
+            builder: Builder::new(context),
+            words,
+            loops,
+        }
+    }
+
+    /// # Safety
+    /// An offset within the words.
+    unsafe fn word(&self, offset: usize) -> LLVMValueRef {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let byte = LLVMInt8TypeInContext(self.context.raw());
+            let word = LLVMInt32TypeInContext(self.context.raw());
+            let mut offset = LLVMConstInt(word, offset as u64, 0);
+            LLVMConstInBoundsGEP2(byte, self.words, &mut offset, 1)
+        }
+    }
+
+    /// # Safety
+    /// A head of the body, the blocks that lead there, what crosses, and its place among the
+    /// loops.
+    unsafe fn open(
+        &self,
+        frame: &Frame<'m>,
+        head: LLVMBasicBlockRef,
+        before: &[BlockRef<'m>],
+        what: &Crossing,
+        place: usize,
+    ) {
+        let name = c"".as_ptr();
+        let builder = self.builder.0;
+        let (slot, count) = Heads::places(place, self.loops);
+        // SAFETY: all of one function. The new block takes the head's phis and the edges to
+        // it, so that each phi has the edges it had; the head has one edge from the new block
+        // and one from the way out.
+        unsafe {
+            let context = self.context.raw();
+            let append = || LLVMAppendBasicBlockInContext(context, self.body.raw(), name);
+            let (counting, asking, leaving) = (append(), append(), append());
+            LLVMMoveBasicBlockBefore(counting, head);
+            for end in before.iter().filter_map(|it| it.terminator()) {
+                for index in 0..LLVMGetNumSuccessors(end.raw()) {
+                    if LLVMGetSuccessor(end.raw(), index) == head {
+                        LLVMSetSuccessor(end.raw(), index, counting);
+                    }
+                }
+            }
+            LLVMPositionBuilderAtEnd(builder, counting);
+            loop {
+                let first = LLVMGetFirstInstruction(head);
+                if LLVMGetInstructionOpcode(first) != LLVMOpcode::LLVMPHI {
+                    break;
+                }
+                LLVMInstructionRemoveFromParent(first);
+                LLVMInsertIntoBuilder(builder, first);
+            }
+            let word = LLVMInt32TypeInContext(context);
+            let old = LLVMBuildLoad2(builder, word, self.word(count), name);
+            LLVMSetAlignment(old, 4);
+            let new = LLVMBuildAdd(builder, old, LLVMConstInt(word, 1, 0), name);
+            LLVMSetAlignment(LLVMBuildStore(builder, new, self.word(count)), 4);
+            let less = LLVMIntPredicate::LLVMIntSLT;
+            let asked = LLVMBuildICmp(builder, less, new, LLVMConstInt(word, 0, 0), name);
+            LLVMBuildCondBr(builder, asked, asking, head);
+
+            LLVMPositionBuilderAtEnd(builder, asking);
+            let pointer = LLVMPointerTypeInContext(context, 0);
+            let offered = LLVMBuildLoad2(builder, pointer, self.word(slot), name);
+            LLVMSetAlignment(offered, 8);
+            // Read once: somebody else writes it.
+            LLVMSetVolatile(offered, 1);
+            let none = LLVMBuildIsNull(builder, offered, name);
+            let positive = LLVMBuildAnd(builder, new, LLVMConstInt(word, 0x7fff_ffff, 0), name);
+            let refused = append();
+            LLVMBuildCondBr(builder, none, refused, leaving);
+            LLVMPositionBuilderAtEnd(builder, refused);
+            LLVMSetAlignment(LLVMBuildStore(builder, positive, self.word(count)), 4);
+            LLVMBuildBr(builder, head);
+
+            LLVMPositionBuilderAtEnd(builder, leaving);
+            let mut arguments: Vec<LLVMValueRef> =
+                what.variables.iter().map(|&it| self.pass(frame, it)).collect();
+            let ty = continuation_type(self.context, self.body, frame, what);
+            let amount = arguments.len() as u32;
+            let result =
+                LLVMBuildCall2(builder, ty, offered, arguments.as_mut_ptr(), amount, name);
+            match LLVMGetTypeKind(LLVMGetReturnType(ty)) {
+                LLVMTypeKind::LLVMVoidTypeKind => LLVMBuildRetVoid(builder),
+                _ => LLVMBuildRet(builder, result),
+            };
+        }
+    }
+
+    /// What is passed for a variable, where the builder is.
+    ///
+    /// # Safety
+    /// The builder is at the end of a block where the variable lives.
+    unsafe fn pass(&self, frame: &Frame<'m>, variable: u32) -> LLVMValueRef {
+        let variable = frame.variables[variable as usize];
+        let name = c"".as_ptr();
+        // SAFETY: by the caller's promise; what is passed through memory gets room of its own
+        // in the entry block.
+        unsafe {
+            match variable.kind {
+                Kind::Value | Kind::Bytes(_) | Kind::Kept { .. } => variable.value.raw(),
+                Kind::Scalar => {
+                    let ty = variable.ty.raw();
+                    LLVMBuildLoad2(self.builder.0, ty, variable.value.raw(), name)
+                }
+                Kind::Stored => {
+                    let apart = Builder::new(self.context);
+                    let first = self.body.instructions().next();
+                    if let Some(first) = first {
+                        LLVMPositionBuilderBefore(apart.0, first.raw());
+                    }
+                    let room = LLVMBuildAlloca(apart.0, variable.ty.raw(), name);
+                    LLVMBuildStore(self.builder.0, variable.value.raw(), room);
+                    room
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! What cannot be left in the middle, and why.
+//!
+//! | reason | what would go wrong |
+//! |---|---|
+//! | [`Reason::Arguments`] | `va_start` behind the head would look for arguments in the wrong frame |
+//! | [`Reason::FrameAddress`] | the address of a frame, or of a return address, would be the continuation's |
+//! | [`Reason::SavedStack`] | going back to a stack pointer that is not seen to be saved in this frame |
+//! | [`Reason::Labels`] | an address of a label means a place in the old code |
+//! | [`Reason::TailCall`] | a `musttail` call gives its frame up, which would now be two |
+//! | [`Reason::Coroutine`] | its frame is not on the stack yet |
+//! | [`Reason::Type`] | tokens, and vectors of unknown size, cannot be kept in memory |
+//! | [`Reason::Entry`] | the head is a landing pad, or no head in the loop's own right |
+//! | [`Reason::TooLarge`] | the analysis would take too long |
+//! | [`Reason::Other`] | `asm goto`, collectors of garbage, funclets, functions that return twice |
+//! | [`Reason::Changed`] | an embedder changes what is compiled |
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use inkwell::llvm_sys::core::{
+    LLVMGetEnumAttributeKindForName, LLVMGetGC, LLVMGetInstructionParent, LLVMGetTailCallKind, LLVMIsAInlineAsm,
+    LLVMLookupIntrinsicID, LLVMGetCallSiteEnumAttribute, LLVMGetNumArgOperands,
+};
+use inkwell::llvm_sys::{LLVMOpcode, LLVMTailCallKind, LLVMValueKind};
+
+use super::frame::is_static;
+use crate::flow::{Flow, Loop};
+use crate::handles::{FunctionRef, InstructionRef, ValueRef};
+use crate::source::AttributeKinds;
+
+/// Why a loop cannot be left for a continuation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// Variable arguments are looked for behind the head.
+    Arguments,
+    /// The function asks for the address of its frame.
+    FrameAddress,
+    /// The stack pointer is set to something that is not seen to be this frame's.
+    SavedStack,
+    /// Addresses of labels.
+    Labels,
+    /// A `musttail` call behind the head.
+    TailCall,
+    /// The function is a coroutine that is not split yet.
+    Coroutine,
+    /// Something lives across that cannot be stored.
+    Type,
+    /// The head is a landing pad, or the loop is entered beside it.
+    Entry,
+    /// Too many values times blocks, or too much would cross.
+    TooLarge,
+    /// A construct that nobody has needed in a loop that runs for long.
+    Other,
+    /// The embedder changes code before it is optimized.
+    Changed,
+}
+
+impl Reason {
+    /// All of them, in the order of the table.
+    pub const ALL: [Reason; 11] = [
+        Reason::Arguments,
+        Reason::FrameAddress,
+        Reason::SavedStack,
+        Reason::Labels,
+        Reason::TailCall,
+        Reason::Coroutine,
+        Reason::Type,
+        Reason::Entry,
+        Reason::TooLarge,
+        Reason::Other,
+        Reason::Changed,
+    ];
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::Arguments => "variable arguments",
+            Reason::FrameAddress => "frame address",
+            Reason::SavedStack => "saved stack",
+            Reason::Labels => "labels",
+            Reason::TailCall => "tail call",
+            Reason::Coroutine => "coroutine",
+            Reason::Type => "type",
+            Reason::Entry => "entry",
+            Reason::TooLarge => "too large",
+            Reason::Other => "other",
+            Reason::Changed => "changed code",
+        })
+    }
+}
+
+/// What an intrinsic is to this.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Meaning {
+    pub(crate) lifetime_start: bool,
+    pub(crate) lifetime_end: bool,
+    pub(crate) stack_save: bool,
+    pub(crate) stack_restore: bool,
+    /// Copies or sets memory, and keeps no address.
+    pub(crate) memory: bool,
+    pub(crate) arguments: bool,
+    pub(crate) frame: bool,
+    pub(crate) other: bool,
+}
+
+/// True if an instruction calls an intrinsic that means what is asked for.
+pub(crate) fn is_intrinsic(
+    instruction: InstructionRef<'_>,
+    is: impl FnOnce(&Meaning) -> bool,
+) -> bool {
+    let callee = instruction.callee().and_then(ValueRef::as_function);
+    let id = callee.map_or(0, FunctionRef::intrinsic);
+    let mut known = meanings().iter();
+    id != 0
+        && known
+            .find(|(known, _)| *known == id)
+            .is_some_and(|(_, meaning)| is(meaning))
+}
+
+fn meanings() -> &'static [(u32, Meaning)] {
+    static MEANINGS: OnceLock<Vec<(u32, Meaning)>> = OnceLock::new();
+    let none = Meaning::default;
+    MEANINGS.get_or_init(|| {
+        let frame = Meaning {
+            frame: true,
+            ..none()
+        };
+        let memory = Meaning {
+            memory: true,
+            ..none()
+        };
+        let other = Meaning {
+            other: true,
+            ..none()
+        };
+        let table = [
+            (
+                "llvm.lifetime.start",
+                Meaning {
+                    lifetime_start: true,
+                    ..none()
+                },
+            ),
+            (
+                "llvm.lifetime.end",
+                Meaning {
+                    lifetime_end: true,
+                    ..none()
+                },
+            ),
+            (
+                "llvm.stacksave",
+                Meaning {
+                    stack_save: true,
+                    ..none()
+                },
+            ),
+            (
+                "llvm.stackrestore",
+                Meaning {
+                    stack_restore: true,
+                    ..none()
+                },
+            ),
+            (
+                "llvm.va_start",
+                Meaning {
+                    arguments: true,
+                    ..none()
+                },
+            ),
+            ("llvm.memcpy", memory),
+            ("llvm.memcpy.inline", memory),
+            ("llvm.memmove", memory),
+            ("llvm.memset", memory),
+            ("llvm.memset.inline", memory),
+            ("llvm.frameaddress", frame),
+            ("llvm.returnaddress", frame),
+            ("llvm.addressofreturnaddress", frame),
+            ("llvm.sponentry", frame),
+            ("llvm.eh.dwarf.cfa", frame),
+            ("llvm.eh.return.i32", frame),
+            ("llvm.eh.return.i64", frame),
+            ("llvm.eh.unwind.init", frame),
+            ("llvm.read_register", frame),
+            ("llvm.read_volatile_register", frame),
+            ("llvm.write_register", frame),
+            ("llvm.get.dynamic.area.offset", frame),
+            ("llvm.stackguard", frame),
+            ("llvm.localescape", other),
+            ("llvm.localrecover", other),
+            ("llvm.eh.sjlj.setjmp", other),
+            ("llvm.eh.sjlj.longjmp", other),
+            ("llvm.eh.sjlj.callsite", other),
+            ("llvm.eh.sjlj.functioncontext", other),
+            ("llvm.eh.sjlj.lsda", other),
+            ("llvm.call.preallocated.setup", other),
+            ("llvm.gcroot", other),
+            ("llvm.experimental.deoptimize", other),
+            ("llvm.experimental.gc.statepoint", other),
+            ("llvm.swift.async.context.addr", other),
+        ];
+        let id = |name: &str| {
+            // SAFETY: pointer and length describe the name.
+            unsafe { LLVMLookupIntrinsicID(name.as_ptr().cast(), name.len()) }
+        };
+        let known = table.into_iter().map(|(name, meaning)| (id(name), meaning));
+        known.filter(|(id, _)| *id != 0).collect()
+    })
+}
+
+/// What of a body forbids to leave it in the middle, at all or at some heads.
+pub(crate) struct Forbidden {
+    /// Blocks behind which no head may be, with the reason.
+    blocks: Vec<(u32, Reason)>,
+}
+
+impl Forbidden {
+    /// Of a body.
+    ///
+    /// # Errors
+    /// Why no head of it can be left.
+    pub(crate) fn of(
+        kinds: &AttributeKinds,
+        function: FunctionRef<'_>,
+        flow: &Flow<'_>,
+    ) -> Result<Forbidden, Reason> {
+        if function.has(kinds.presplit_coroutine) {
+            return Err(Reason::Coroutine);
+        }
+        // SAFETY: a live function.
+        let collected = unsafe { !LLVMGetGC(function.raw()).is_null() };
+        if collected || function.has(kinds.naked) || function.has(kinds.returns_twice) {
+            return Err(Reason::Other);
+        }
+        let mut blocks = Vec::new();
+        for (block, index) in flow.blocks.iter().zip(0u32..) {
+            let named = block.value().users().any(|user| {
+                let kind = user.kind();
+                kind == LLVMValueKind::LLVMBlockAddressValueKind
+            });
+            if named {
+                return Err(Reason::Labels);
+            }
+            for instruction in block.instructions() {
+                if let Some(reason) = forbids(instruction)? {
+                    blocks.push((index, reason));
+                }
+            }
+        }
+        Ok(Forbidden { blocks })
+    }
+
+    /// Why the head of a loop cannot be left, if it cannot.
+    pub(crate) fn at(&self, flow: &Flow<'_>, of: &Loop) -> Option<Reason> {
+        let head = flow.blocks[of.head as usize];
+        let behind = head
+            .instructions()
+            .find(|it| it.opcode() != LLVMOpcode::LLVMPHI);
+        let is_pad = behind.is_none_or(|it| {
+            matches!(
+                it.opcode(),
+                LLVMOpcode::LLVMLandingPad
+                    | LLVMOpcode::LLVMCatchPad
+                    | LLVMOpcode::LLVMCleanupPad
+                    | LLVMOpcode::LLVMCatchSwitch
+            )
+        });
+        if of.irreducible || is_pad {
+            return Some(Reason::Entry);
+        }
+        if self.blocks.is_empty() {
+            return None;
+        }
+        let mut reached = vec![false; flow.blocks.len()];
+        let mut work = vec![of.head];
+        while let Some(block) = work.pop() {
+            if !std::mem::replace(&mut reached[block as usize], true) {
+                work.extend(flow.graph.successors(block));
+            }
+        }
+        let mut found = self.blocks.iter();
+        found
+            .find(|(block, _)| reached[*block as usize])
+            .map(|(_, reason)| *reason)
+    }
+}
+
+/// Why nothing before an instruction can be left for a continuation that would have it.
+///
+/// # Errors
+/// Why nothing of the body can be.
+fn forbids(instruction: InstructionRef<'_>) -> Result<Option<Reason>, Reason> {
+    match instruction.opcode() {
+        LLVMOpcode::LLVMIndirectBr => Err(Reason::Labels),
+        LLVMOpcode::LLVMCallBr
+        | LLVMOpcode::LLVMCatchSwitch
+        | LLVMOpcode::LLVMCatchPad
+        | LLVMOpcode::LLVMCleanupPad
+        | LLVMOpcode::LLVMCatchRet
+        | LLVMOpcode::LLVMCleanupRet => Err(Reason::Other),
+        LLVMOpcode::LLVMCall | LLVMOpcode::LLVMInvoke => {
+            if is_intrinsic(instruction, |it| it.frame) {
+                return Err(Reason::FrameAddress);
+            }
+            if is_intrinsic(instruction, |it| it.other) || passes_specially(instruction) {
+                return Err(Reason::Other);
+            }
+            if is_intrinsic(instruction, |it| it.stack_restore) && !is_own_stack(instruction) {
+                return Err(Reason::SavedStack);
+            }
+            // SAFETY: a call.
+            let must = instruction.opcode() == LLVMOpcode::LLVMCall
+                && unsafe { LLVMGetTailCallKind(instruction.raw()) }
+                    == LLVMTailCallKind::LLVMTailCallKindMustTail;
+            if must {
+                return Ok(Some(Reason::TailCall));
+            }
+            let arguments = is_intrinsic(instruction, |it| it.arguments);
+            Ok(arguments.then_some(Reason::Arguments))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// True if a stack pointer is gone back to that this body saved: a result of `stacksave`, or
+/// what an `alloca` holds. That the latter holds nothing else is seen by its uses.
+fn is_own_stack(restore: InstructionRef<'_>) -> bool {
+    let saved = restore.operands().next().flatten();
+    let Some(saved) = saved.and_then(ValueRef::as_instruction) else {
+        return false;
+    };
+    if saved.opcode() == LLVMOpcode::LLVMLoad {
+        let from = saved.operands().next().flatten();
+        let from = from.and_then(ValueRef::as_instruction);
+        return from.is_some_and(|it| {
+            is_static(it)
+                && is_in_entry(it)
+                && it.users().all(|user| {
+                    user.as_instruction()
+                        .is_some_and(|user| is_stack_access(user, *it))
+                })
+        });
+    }
+    is_intrinsic(saved, |it| it.stack_save)
+}
+
+fn is_in_entry(instruction: InstructionRef<'_>) -> bool {
+    let entry = instruction.function().and_then(|it| it.blocks().next());
+    // SAFETY: a live instruction.
+    let block = unsafe { LLVMGetInstructionParent(instruction.raw()) };
+    entry.is_some_and(|entry| entry.raw() == block)
+}
+
+/// True for a load of an `alloca` that serves to go back, a store of a saved stack pointer, and
+/// markers.
+fn is_stack_access(user: InstructionRef<'_>, alloca: ValueRef<'_>) -> bool {
+    match user.opcode() {
+        LLVMOpcode::LLVMLoad => user.users().all(|it| {
+            let it = it.as_instruction();
+            it.is_some_and(|it| is_intrinsic(it, |it| it.stack_restore))
+        }),
+        LLVMOpcode::LLVMStore => {
+            let value = user.operands().next().flatten();
+            let value = value.filter(|it| *it != alloca);
+            let value = value.and_then(ValueRef::as_instruction);
+            value.is_some_and(|it| is_intrinsic(it, |it| it.stack_save))
+        }
+        _ => is_intrinsic(user, |it| it.lifetime_start || it.lifetime_end),
+    }
+}
+
+/// True for a call with arguments that are no values: what a `swifterror` or `inalloca`
+/// argument is made of must stay what it is.
+fn passes_specially(call: InstructionRef<'_>) -> bool {
+    static KINDS: OnceLock<[u32; 3]> = OnceLock::new();
+    let kinds = KINDS.get_or_init(|| {
+        ["swifterror", "inalloca", "preallocated"].map(|name| {
+            // SAFETY: pointer and length describe the name.
+            unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) }
+        })
+    });
+    // SAFETY: a call, and arguments below their count.
+    unsafe {
+        let is_asm = call
+            .callee()
+            .is_some_and(|it| !LLVMIsAInlineAsm(it.raw()).is_null());
+        !is_asm
+            && (1..=LLVMGetNumArgOperands(call.raw())).any(|index| {
+                let has = |kind: &u32| {
+                    !LLVMGetCallSiteEnumAttribute(call.raw(), index, *kind).is_null()
+                };
+                kinds.iter().any(has)
+            })
+    }
+}

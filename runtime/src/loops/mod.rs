@@ -1,0 +1,100 @@
+//! Loops that run on while better code for them is there: continuations, and who gets one.
+//!
+//! Code of tier 1 counts at the heads of its loops, and leaves them for whatever is offered
+//! there (`uruk_codegen`, which makes both ends). A continuation is a function without a name:
+//! it has a stub, versions, samples, a place in reclaim and in every tool, as others have. What
+//! a version of tier 1 is offered is the address of that stub.
+//!
+//! | file | does |
+//! |---|---|
+//! | [`words`] | the words of one version's loops: counts, and what is offered |
+//! | [`offer`] | a loop's continuation: made, offered, and taken back |
+//! | [`watch`] | which loop is to be left, by the counts |
+//!
+//! # Life
+//! A version of tier 1 holds the words of its loops until it is freed, when no frame of it is
+//! left; then its continuations are removed. So a frame that has read what it is offered can
+//! call it however late, and a frame of a continuation has one of tier 1 below it.
+//! When a function is replaced or removed, its loops are closed: nothing is offered any more.
+//!
+//! | lock | held while | inside it |
+//! |---|---|---|
+//! | `Loops::state` | a continuation is noted, offered or taken back | nothing |
+//! | `Continuations::watched` | loops are looked at | `Loops::state` |
+//! | `Ended` | ids are put or taken | nothing |
+
+pub(crate) mod offer;
+pub(crate) mod watch;
+pub(crate) mod words;
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, PoisonError, Weak};
+
+use uruk_base::FunctionId;
+use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_codegen::{Reason, Start};
+
+use watch::Watched;
+use words::Loops;
+
+/// Where a continuation starts, and whose it is.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub(crate) loops: Weak<Loops>,
+    /// The loop's place among those of its version.
+    pub(crate) place: usize,
+    pub(crate) start: Start,
+}
+
+/// Functions whose last caller is gone.
+pub(crate) type Ended = Mutex<Vec<FunctionId>>;
+
+/// What a session knows of continuations.
+#[derive(Default)]
+pub(crate) struct Continuations {
+    watched: Mutex<Vec<Watched>>,
+    ended: Arc<Ended>,
+    /// Stubs of those that were removed.
+    free: Mutex<Vec<FunctionId>>,
+    /// Loops that cannot be left, by reason.
+    refused: Mutex<HashMap<Reason, u64>>,
+    /// Continuations that were offered.
+    pub(crate) offered: AtomicU64,
+}
+
+impl Continuations {
+    fn watched(&self) -> MutexGuard<'_, Vec<Watched>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing of what runs of a function now is offered anything from here on.
+    pub(crate) fn close(&self, function: FunctionId) {
+        for watched in &mut *self.watched() {
+            if watched.function == function
+                && let Some(loops) = watched.loops.upgrade()
+            {
+                loops.close();
+            }
+        }
+    }
+
+    /// Counts loops that cannot be left.
+    pub(crate) fn refuse(&self, refused: &[(Reason, u32)]) {
+        if refused.is_empty() {
+            return;
+        }
+        let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        for &(reason, loops) in refused {
+            *all.entry(reason).or_default() += u64::from(loops);
+        }
+    }
+
+    /// Loops that cannot be left, by reason, the most frequent first.
+    pub(crate) fn refused(&self) -> Vec<(Reason, u64)> {
+        let all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = all.iter().map(|(&reason, &loops)| (reason, loops)).collect();
+        all.sort_unstable_by_key(|&(reason, loops)| (std::cmp::Reverse(loops), reason));
+        all
+    }
+}

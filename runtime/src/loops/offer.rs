@@ -1,0 +1,136 @@
+//! Continuations as functions of the session: made, offered, and removed.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use tracing::debug;
+use uruk_base::FunctionId;
+use uruk_codegen::{Compiled, Start};
+
+use super::Origin;
+use super::watch::Watched;
+use super::words::Loops;
+use crate::api::error::Error;
+use crate::core::{Core, Function, static_name};
+use crate::version::BodyOf;
+
+impl Core {
+    /// The words of the loops of a version that is being linked.
+    ///
+    /// # Errors
+    /// No room.
+    pub(crate) fn loops_of(
+        self: &Arc<Self>,
+        of: &BodyOf,
+        compiled: &Compiled,
+    ) -> Result<Option<Arc<Loops>>, Error> {
+        self.continuations.refuse(&compiled.heads.refused);
+        let heads = &compiled.heads.counted;
+        if heads.is_empty() {
+            return Ok(None);
+        }
+        let ended = &self.continuations.ended;
+        let loops = Loops::new(&self.heap, of.id, &of.function, heads, ended)?;
+        if let Some(passes) = self.tiers.leaves_after() {
+            for place in 0..heads.len() {
+                let continuation = self.continuation(&loops, place)?;
+                if let Some(continuation) = continuation {
+                    loops.offer(place, self.stubs.stub_address(continuation));
+                    loops.ask_after(place, passes(of.id, place));
+                }
+            }
+        }
+        self.continuations
+            .watched()
+            .push(Watched::new(&loops, compiled));
+        Ok(Some(loops))
+    }
+
+    /// The function that goes on at the head of a loop, made if there is none; `None` if nothing
+    /// is offered any more.
+    ///
+    /// # Errors
+    /// No room for a stub.
+    pub(crate) fn continuation(
+        self: &Arc<Self>,
+        loops: &Arc<Loops>,
+        place: usize,
+    ) -> Result<Option<FunctionId>, Error> {
+        if let Some(known) = loops.continuation(place) {
+            return Ok(Some(known));
+        }
+        let Some(function) = loops.of.upgrade() else {
+            return Ok(None);
+        };
+        let free = {
+            let free = &self.continuations.free;
+            free.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        };
+        let id = match free.filter(|id| self.stubs.revive(*id)) {
+            Some(id) => id,
+            None => self.stubs.allocate()?,
+        };
+        let name = format!("{}@loop{}", function.name.to_string_lossy(), place + 1);
+        let head = &loops.heads[place];
+        let origin = Origin {
+            loops: Arc::downgrade(loops),
+            place,
+            start: Start {
+                block: head.block,
+                fingerprint: head.fingerprint,
+            },
+        };
+        self.set_function(
+            id,
+            Function {
+                name: static_name(&name),
+                origin: Some(Arc::new(origin)),
+                ..function
+            },
+        );
+        if loops.note(place, id) {
+            return Ok(Some(id));
+        }
+        // Somebody was first, or the loops were closed.
+        self.remove_continuation(id);
+        Ok(loops.continuation(place))
+    }
+
+    /// Offers a continuation, if `id` is one that was published, to who is in the loop; or notes
+    /// that there is none.
+    pub(crate) fn continuation_made(self: &Arc<Self>, id: FunctionId, published: bool) {
+        let origin = self.function(id).and_then(|function| function.origin);
+        let Some(origin) = origin else { return };
+        let Some(loops) = origin.loops.upgrade() else {
+            return;
+        };
+        if !published {
+            return loops.fail(origin.place);
+        }
+        if loops.offer(origin.place, self.stubs.stub_address(id)) {
+            debug!(function = self.name_of(id), "offered");
+            self.continuations.offered.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Removes the continuations that nobody can call any more.
+    pub(crate) fn remove_ended(self: &Arc<Self>) {
+        let ended = {
+            let ended = &self.continuations.ended;
+            std::mem::take(&mut *ended.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        for id in ended {
+            self.remove_continuation(id);
+        }
+    }
+
+    fn remove_continuation(self: &Arc<Self>, id: FunctionId) {
+        self.remove_function(id);
+        let mut free = self
+            .continuations
+            .free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        free.push(id);
+    }
+}

@@ -1,0 +1,197 @@
+//! Which loop is to be left, by the counts.
+//!
+//! A frame that goes on for long shows as a version whose loops are passed while it is not
+//! entered. Between two looks of the controller's thread
+//!
+//! ```text
+//! busy   = time for which heads were passed at every look, and the function was not entered
+//! share  = min(1, passes * time of a pass / time between the looks)
+//! ```
+//!
+//! and a continuation is made when the policy finds it worth its compile
+//! (`Controller::is_worth`), for the outermost loop around the most passed one that itself
+//! comes round at least every [`ROUND`]: the further out, the more of the nest is the
+//! optimizer's. While one is made, or offered, the passes are not told to the controller: they
+//! are no reason to compile the function itself, which may never be called again. If it is
+//! offered for [`PATIENCE`] and the loop inside it goes on here, the next loop further in is
+//! tried.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use uruk_base::{FunctionId, Tier};
+use uruk_codegen::Compiled;
+use uruk_reclaim::IdMap;
+use uruk_tiering::{Controller, Facts};
+
+use super::words::Loops;
+use crate::core::Core;
+use crate::tiers::nanos;
+
+/// A head that is passed less often is not waited for.
+const ROUND: Duration = Duration::from_millis(4);
+
+/// How long an offer waits for somebody to come by before one further in is made.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// The loops of a version, and what was last seen of them.
+pub(super) struct Watched {
+    pub(super) function: FunctionId,
+    pub(super) loops: Weak<Loops>,
+    facts: Facts,
+    /// Counts, by loop, last seen.
+    seen: Box<[u32]>,
+    /// Passes since it is busy, by loop.
+    passes: Box<[u64]>,
+    busy: Duration,
+    /// The loop whose continuation was last asked for, and for how long the version went on
+    /// since it was offered.
+    asked: Option<(usize, Duration)>,
+}
+
+/// What one look at a version's loops found.
+struct Look {
+    passes: u64,
+    between: Duration,
+    entered: bool,
+}
+
+impl Watched {
+    pub(super) fn new(loops: &Arc<Loops>, compiled: &Compiled) -> Watched {
+        let count = loops.heads.len();
+        Watched {
+            function: loops.function,
+            loops: Arc::downgrade(loops),
+            facts: Facts {
+                instructions: compiled.instructions,
+                loops: compiled.loops,
+                nested: compiled.nested,
+                calls: compiled.calls,
+                entry_point: false,
+            },
+            seen: (0..count).map(|place| loops.count(place)).collect(),
+            passes: vec![0; count].into(),
+            busy: Duration::ZERO,
+            asked: None,
+        }
+    }
+
+    /// Reads the counts; passes since the last time.
+    fn read(&mut self, loops: &Loops) -> u64 {
+        let mut all = 0;
+        for (place, (seen, passes)) in self.seen.iter_mut().zip(&mut self.passes).enumerate() {
+            let now = loops.count(place);
+            let added = u64::from(now.wrapping_sub(*seen) & (u32::MAX >> 1));
+            *seen = now;
+            *passes += added;
+            all += added;
+        }
+        all
+    }
+
+    /// Whether the version is in a loop for long, as far as one look can tell.
+    fn note(&mut self, look: &Look) {
+        if look.passes == 0 || look.entered {
+            self.busy = Duration::ZERO;
+            self.passes.fill(0);
+            self.asked = None;
+            return;
+        }
+        self.busy += look.between;
+        if let Some((_, waited)) = &mut self.asked {
+            *waited += look.between;
+        }
+    }
+
+    /// The loop to be left: the outermost around the most passed one that comes round often
+    /// enough, further in than one that was offered in vain.
+    fn choose(&self, loops: &Loops) -> Option<usize> {
+        let most = (0..self.passes.len()).max_by_key(|&place| self.passes[place])?;
+        let mut nest = vec![most];
+        while let Some(outer) = loops.heads[nest[nest.len() - 1]].around {
+            nest.push(outer as usize);
+        }
+        let least = (self.busy.as_nanos() / ROUND.as_nanos()).max(1) as u64;
+        let tried = self.asked.map(|(place, _)| place);
+        let begin = tried.and_then(|tried| nest.iter().position(|&place| place == tried));
+        nest.truncate(begin.unwrap_or(nest.len()));
+        nest.into_iter().rev().find(|&place| self.passes[place] >= least)
+    }
+
+    /// True while a continuation is made, or waits for somebody to come by.
+    fn waits(&self, loops: &Loops) -> bool {
+        self.asked.is_some_and(|(place, waited)| {
+            !loops.has_failed(place) && (!loops.is_offered(place) || waited < PATIENCE)
+        })
+    }
+}
+
+impl Core {
+    /// Looks at the loops of all versions, and asks for the continuations that are worth it;
+    /// adds the passes that the controller is to hear of to `added`, by function.
+    pub(crate) fn watch_loops(
+        self: &Arc<Self>,
+        controller: &mut Controller,
+        between: Duration,
+        added: &mut IdMap<u32, (FunctionId, u64, u64)>,
+    ) {
+        let now = nanos(self.events.now());
+        let mut wanted = Vec::new();
+        self.continuations.watched().retain_mut(|watched| {
+            let Some(loops) = watched.loops.upgrade() else {
+                return false;
+            };
+            let passes = watched.read(&loops);
+            let id = watched.function;
+            let entries = added.get(&id.index()).map_or(0, |&(_, entries, _)| entries);
+            if let Some((place, waited)) = &mut watched.asked
+                && !loops.is_offered(*place)
+            {
+                // It is not waiting for anybody yet.
+                *waited = Duration::ZERO;
+            }
+            watched.note(&Look {
+                passes,
+                between,
+                entered: entries != 0,
+            });
+            if passes == 0 {
+                return true;
+            }
+            if let Some((place, _)) = watched.asked
+                && loops.is_offered(place)
+            {
+                // Guest code may have stored a count over the sign.
+                loops.ask(place);
+            }
+            let mut left = watched.waits(&loops);
+            if !left && watched.busy > Duration::ZERO && !loops.is_closed() {
+                let time = controller.time_of(&watched.facts, passes);
+                let share = (time.as_f64() / nanos(between).as_f64().max(1.0)).min(1.0);
+                let busy = nanos(watched.busy);
+                if controller.is_worth(now, &watched.facts, busy, share)
+                    && let Some(place) = watched.choose(&loops)
+                {
+                    watched.asked = Some((place, Duration::ZERO));
+                    wanted.push((Arc::clone(&loops), place, watched.facts));
+                    left = true;
+                }
+            }
+            if !left {
+                let entry = added.entry(id.index()).or_insert((id, 0, 0));
+                entry.2 += passes;
+            }
+            true
+        });
+        for (loops, place, facts) in wanted {
+            match self.continuation(&loops, place) {
+                Ok(Some(id)) => {
+                    controller.continuation(id, &facts);
+                    controller.request(id, Tier::Optimized);
+                }
+                Ok(None) => {}
+                Err(cause) => tracing::info!(%cause, "no continuation"),
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The words of the loops of one version of tier 1: what is offered at each, and how often its
+//! head was passed.
+//!
+//! | what | writer | ordering |
+//! |---|---|---|
+//! | a slot | `offer`, `close` | release; guest code reads it plainly, once |
+//! | a count | guest code, without atomics | relaxed |
+//! | the sign of a count | `ask`, in a race with guest code that may undo it: asked again | relaxed |
+//!
+//! Counts go up to 2^31 and begin again; the sign asks guest code to look at the slot.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, Weak};
+
+use uruk_base::FunctionId;
+use uruk_base::StubAddress;
+use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_codegen::{Head, Heads};
+use uruk_heap::{Heap, HeapError, Pool, Sealed};
+
+use super::Ended;
+use crate::core::Function;
+use crate::fork::gate;
+
+/// The sign of a count.
+const ASKED: u32 = 1 << 31;
+
+/// The loops of one version.
+#[derive(Debug)]
+pub(crate) struct Loops {
+    pub(crate) function: FunctionId,
+    /// What the continuations are made from: whoever makes one needs the module to be there.
+    pub(crate) of: WeakFunction,
+    pub(crate) heads: Vec<Head>,
+    memory: Option<Sealed>,
+    state: Mutex<State>,
+    ended: Arc<Ended>,
+}
+
+/// A function that does not keep its module.
+#[derive(Debug)]
+pub(crate) struct WeakFunction {
+    module: Weak<crate::core::Module>,
+    symbol: uruk_codegen::SymbolId,
+    name: &'static std::ffi::CStr,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By loop.
+    continuations: Vec<Option<FunctionId>>,
+    /// Loops whose continuation could not be made.
+    failed: Vec<usize>,
+    closed: bool,
+}
+
+impl WeakFunction {
+    fn of(function: &Function) -> WeakFunction {
+        WeakFunction {
+            module: Arc::downgrade(&function.module),
+            symbol: function.symbol,
+            name: function.name,
+        }
+    }
+
+    /// The function, if its module is there.
+    pub(crate) fn upgrade(&self) -> Option<Function> {
+        Some(Function {
+            module: self.module.upgrade()?,
+            symbol: self.symbol,
+            name: self.name,
+            origin: None,
+        })
+    }
+}
+
+impl Loops {
+    /// Words for the loops of a version of `function`.
+    ///
+    /// # Errors
+    /// No room.
+    pub(crate) fn new(
+        heap: &Heap,
+        id: FunctionId,
+        function: &Function,
+        heads: &[Head],
+        ended: &Arc<Ended>,
+    ) -> Result<Arc<Loops>, HeapError> {
+        let bytes = Heads::bytes(heads.len());
+        let draft = heap.allocate(Pool::ReadWrite, bytes, align_of::<u64>())?;
+        Ok(Arc::new(Loops {
+            function: id,
+            of: WeakFunction::of(function),
+            heads: heads.to_vec(),
+            memory: Some(draft.seal()?),
+            state: Mutex::new(State {
+                continuations: vec![None; heads.len()],
+                ..State::default()
+            }),
+            ended: Arc::clone(ended),
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.memory.as_ref().map_or(0, Sealed::address)
+    }
+
+    /// Bytes that they take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory.as_ref().map_or(0, Sealed::held)
+    }
+
+    fn slot(&self, place: usize) -> &AtomicU64 {
+        debug_assert!(place < self.heads.len());
+        let (slot, _) = Heads::places(place, self.heads.len());
+        // SAFETY: within the memory, which was allocated for so many loops and lives as long as
+        // `self`; aligned to 8. Guest code only reads it.
+        unsafe { &*((self.address() + slot as u64) as *const AtomicU64) }
+    }
+
+    fn word(&self, place: usize) -> &AtomicU32 {
+        debug_assert!(place < self.heads.len());
+        let (_, count) = Heads::places(place, self.heads.len());
+        // SAFETY: as above, aligned to 4; guest code writes it with plain stores of its size.
+        unsafe { &*((self.address() + count as u64) as *const AtomicU32) }
+    }
+
+    /// How often the head of a loop was passed, modulo 2^31.
+    pub(crate) fn count(&self, place: usize) -> u32 {
+        self.word(place).load(Ordering::Relaxed) & !ASKED
+    }
+
+    /// The continuation of a loop, if one was made.
+    pub(crate) fn continuation(&self, place: usize) -> Option<FunctionId> {
+        self.state().continuations.get(place).copied().flatten()
+    }
+
+    /// Notes the continuation of a loop; false if there is one, or none is wanted any more.
+    pub(crate) fn note(&self, place: usize, continuation: FunctionId) -> bool {
+        let mut state = self.state();
+        let closed = state.closed;
+        match state.continuations.get_mut(place) {
+            Some(free @ None) if !closed => {
+                *free = Some(continuation);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Notes that the continuation of a loop cannot be made.
+    pub(crate) fn fail(&self, place: usize) {
+        self.state().failed.push(place);
+    }
+
+    pub(crate) fn has_failed(&self, place: usize) -> bool {
+        self.state().failed.contains(&place)
+    }
+
+    /// Offers a continuation at the head of a loop; false if nothing is offered any more.
+    pub(crate) fn offer(&self, place: usize, stub: StubAddress) -> bool {
+        let state = self.state();
+        if state.closed {
+            return false;
+        }
+        self.slot(place).store(stub.0, Ordering::Release);
+        drop(state);
+        self.ask(place);
+        true
+    }
+
+    /// True if something is offered at the head of a loop.
+    pub(crate) fn is_offered(&self, place: usize) -> bool {
+        self.slot(place).load(Ordering::Relaxed) != 0
+    }
+
+    /// Has guest code look at the slot at its next pass. It may be storing a count it read
+    /// before: whoever wants to be sure asks again.
+    pub(crate) fn ask(&self, place: usize) {
+        self.word(place).fetch_or(ASKED, Ordering::Relaxed);
+    }
+
+    /// Has guest code look at the slot after so many passes.
+    pub(crate) fn ask_after(&self, place: usize, passes: u32) {
+        let begin = ASKED.wrapping_sub(passes.max(1));
+        self.word(place).store(begin, Ordering::Relaxed);
+    }
+
+    /// Nothing is offered any more.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        for place in 0..self.heads.len() {
+            self.slot(place).store(0, Ordering::Release);
+        }
+    }
+
+    /// True if nothing is offered any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state().closed
+    }
+}
+
+impl Drop for Loops {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            // SAFETY: the code that counts in it holds `self` until it is freed, and it is
+            // freed when no thread can be in it.
+            unsafe { memory.release() };
+        }
+        let _pass = gate::enter();
+        let continuations = std::mem::take(&mut self.state().continuations);
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.extend(continuations.into_iter().flatten());
+    }
+}

@@ -1,0 +1,45 @@
+//! Loops that are entered once and run on: whether a continuation is worth its compile.
+
+use crate::ids::{FunctionId, Nanos, Tier};
+use crate::policy::{self, Facts, Prospect, cost_weight};
+
+use super::Controller;
+use crate::activity::Wish;
+
+impl Controller {
+    /// The time at tier 1 that so many passes of a function's loops stand for.
+    pub fn time_of(&self, facts: &Facts, passes: u64) -> Nanos {
+        let common = self.calibration.common().value;
+        let time = policy::event_time(facts, &self.config) * common;
+        Nanos::from_f64(time * passes as f64)
+    }
+
+    /// Whether a version at tier 2 that starts in the middle of a function is worth its compile:
+    /// one activation of the function has been `busy` for so long, and occupies `share`
+    /// processors. The formula is the one of all promotions (`policy`).
+    pub fn is_worth(&self, now: Nanos, facts: &Facts, busy: Nanos, share: f64) -> bool {
+        let config = &self.config;
+        if self.paused || config.max_tier < Tier::Optimized {
+            return false;
+        }
+        let load = self.load.at(now, config.window) + self.outstanding.len() as f64;
+        let prospect = Prospect {
+            remaining: policy::remaining(busy.as_f64() * share, share, config),
+            speedup: self.speedups.expect(Tier::Baseline, Tier::Optimized),
+            cost: self.costs.expect(Tier::Optimized, facts),
+            weight: cost_weight(load, share, config),
+            pressure: 1.0,
+            reluctance: 0,
+        };
+        prospect.score() >= 1.0
+    }
+
+    /// A function is a continuation, of a function of these facts: it has no other tier than the
+    /// one it is requested at.
+    pub fn continuation(&mut self, function: FunctionId, facts: &Facts) {
+        if let Some(activity) = self.functions.make(function) {
+            activity.set_facts(facts);
+            activity.wish = Wish::Pinned(Tier::Optimized);
+        }
+    }
+}
