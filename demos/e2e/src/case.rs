@@ -293,11 +293,13 @@ impl Case {
         }
         match flavor.to_string().as_str() {
             // Moving once is enough of it: where code is optimized too, if possible.
-            "O0" if self.flavors.len() > 2 => [&Mode::LOADING[..], &[Mode::Tiered]].concat(),
+            "O0" if self.flavors.len() > 2 => {
+                [&Mode::LOADING[..], &[Mode::Tiered, Mode::Leaving]].concat()
+            }
             "O0" => Mode::ALL.to_vec(),
-            "O2" => Mode::LOADING.to_vec(),
-            "O1-no-passes" => [&[Mode::Lazy][..], &Mode::CHANGING].concat(),
-            _ => vec![Mode::Lazy],
+            "O2" => [&Mode::LOADING[..], &[Mode::Leaving]].concat(),
+            "O1-no-passes" => [&[Mode::Lazy, Mode::Leaving][..], &Mode::CHANGING].concat(),
+            _ => vec![Mode::Lazy, Mode::Leaving],
         }
     }
 

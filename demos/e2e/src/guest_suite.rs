@@ -132,7 +132,7 @@ fn modes(budget: &Budget, name: &str, run: &Run) -> Vec<Mode> {
         vec![Mode::Lazy]
     };
     if budget.tiered.contains(&name) {
-        modes.push(Mode::Tiered);
+        modes.extend([Mode::Tiered, Mode::Leaving]);
         let moving = budget.moving.contains(&run.name);
         modes.extend(moving.then_some(Mode::Moving));
     }

@@ -27,6 +27,9 @@ pub enum Mode {
     /// As tiered; whatever lives moves to other addresses all the time, and what was
     /// left is closed at once: who executes freed code dies of it.
     Moving,
+    /// Each when it is first called; every loop is left for a continuation at one of its first
+    /// passes, the same every time.
+    Leaving,
 }
 
 /// The command under test.
@@ -40,7 +43,13 @@ impl Mode {
     pub const LOADING: [Self; 2] = [Self::Lazy, Self::Eager];
 
     /// All modes.
-    pub const ALL: [Self; 4] = [Self::Lazy, Self::Eager, Self::Tiered, Self::Moving];
+    pub const ALL: [Self; 5] = [
+        Self::Lazy,
+        Self::Eager,
+        Self::Tiered,
+        Self::Moving,
+        Self::Leaving,
+    ];
 
     /// The ways in which functions get code again and again.
     pub const CHANGING: [Self; 2] = [Self::Tiered, Self::Moving];
@@ -52,6 +61,7 @@ impl Mode {
             Self::Eager => "eager",
             Self::Tiered => "tiered",
             Self::Moving => "moving",
+            Self::Leaving => "leaving",
         }
     }
 
@@ -61,6 +71,7 @@ impl Mode {
             Self::Lazy => &["--lazy"],
             Self::Eager => &["--eager"],
             Self::Tiered => &["--lazy", "--tiers=churn"],
+            Self::Leaving => &["--lazy", "--leave-loops=1000"],
             Self::Moving => &[
                 "--lazy",
                 "--tiers=churn",

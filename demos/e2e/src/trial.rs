@@ -279,7 +279,7 @@ impl Reference {
             &built.parts
         };
         let limit = match mode {
-            Mode::Tiered | Mode::Moving => plan.limit * TIERED_FACTOR,
+            Mode::Tiered | Mode::Moving | Mode::Leaving => plan.limit * TIERED_FACTOR,
             _ => plan.limit,
         };
         let mut args = plan.args.clone();

@@ -109,6 +109,10 @@ impl Reader {
             heads,
             probes,
         };
+        debug_assert!(
+            found.heads.counted.is_empty() || continuation::build::is_valid(body),
+            "loops that are no valid IR"
+        );
         if let Some(start) = how.start {
             let (context, kinds) = (self.context(), self.kinds());
             continuation::build::replace(context, &module, kinds, body, &shape, start, name)

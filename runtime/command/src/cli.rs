@@ -91,9 +91,9 @@ struct Run {
     /// called.
     #[arg(long, value_name = "TIERS", value_enum, default_value_t = TiersChoice::Auto)]
     tiers: TiersChoice,
-    /// Tier 1, and every loop is left for a continuation after so many passes; a number
-    /// above 50 seeds one from 1 to 50 for each.
-    #[arg(long, hide = true, value_name = "PASSES", conflicts_with = "tiers")]
+    /// Tier 1, unless another is asked for, and every loop is left for a continuation after so
+    /// many passes; a number above 50 seeds one from 1 to 50 for each.
+    #[arg(long, hide = true, value_name = "PASSES")]
     leave_loops: Option<u32>,
     /// Let a multiplication and an addition be fused at tiers 2 and 3, which changes
     /// floating-point results.

@@ -125,6 +125,10 @@ pub(crate) fn replace(
         let mut made = Making::begin(context, module, body, &frame, &what, &regions);
         made.fill(&what);
         let made = made.function;
+        let subprogram = LLVMGetSubprogram(body.raw());
+        if !subprogram.is_null() {
+            LLVMSetSubprogram(made.raw(), subprogram);
+        }
         if !is_valid(made) {
             // Nothing that LLVM says of it is of use to anybody but us.
             debug_assert!(false, "a continuation that is no valid IR");
@@ -137,7 +141,7 @@ pub(crate) fn replace(
 }
 
 /// What LLVM's verifier says of a function that was made here.
-pub(super) fn is_valid(made: FunctionRef<'_>) -> bool {
+pub(crate) fn is_valid(made: FunctionRef<'_>) -> bool {
     let action = match cfg!(debug_assertions) {
         true => LLVMVerifierFailureAction::LLVMPrintMessageAction,
         false => LLVMVerifierFailureAction::LLVMReturnStatusAction,
@@ -162,10 +166,6 @@ unsafe fn rename(
     // SAFETY: by the caller's promise; what still mentions the body means the function, from
     // its beginning.
     unsafe {
-        let subprogram = LLVMGetSubprogram(body.raw());
-        if !subprogram.is_null() {
-            LLVMSetSubprogram(made.raw(), subprogram);
-        }
         if !LLVMGetFirstUse(body.raw()).is_null() {
             let whole = crate::instrument::declared(context, module, own, kinds.nonlazybind);
             LLVMReplaceAllUsesWith(body.raw(), whole.raw());

@@ -153,7 +153,6 @@ pub(crate) fn insert(
         // SAFETY: a head of the body, with what was found to live across it, and its place.
         unsafe { writer.open(&frame, flow.blocks[head].raw(), &before, what, place) };
     }
-    debug_assert!(super::build::is_valid(body), "loops that are no valid IR");
     let others = loops.iter().filter(|it| !counted.contains(&it.head));
     let mut latches: Vec<u32> = others.flat_map(|it| it.latches.iter().copied()).collect();
     latches.sort_unstable();

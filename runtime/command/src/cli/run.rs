@@ -8,7 +8,7 @@ use uruk::{
     ReclaimConfig, StatsFormat, ToolSettings, Untrusted, needs_low_addresses,
 };
 
-use super::{ContractChoice, Run, StatsChoice, USAGE, fail, log, settings, tip};
+use super::{ContractChoice, Run, StatsChoice, TiersChoice, USAGE, fail, log, settings, tip};
 
 pub(super) fn run_program(run: Run) -> i32 {
     let mut policy = PolicyConfig::default();
@@ -86,7 +86,10 @@ fn builder(
     let mut builder = Jit::builder()
         .heap(heap)
         .low_addresses(low)
-        .tiers(run.leave_loops.map_or(run.tiers.into(), uruk::Tiers::Leave))
+        .tiers(match (run.tiers, run.leave_loops) {
+            (TiersChoice::Auto, Some(passes)) => uruk::Tiers::Leave(passes),
+            (choice, _) => choice.into(),
+        })
         .sampling(run.sampling.into())
         .policy(policy)
         .reclaim(reclaim)
