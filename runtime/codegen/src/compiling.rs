@@ -18,6 +18,7 @@ use crate::query::Measure;
 use crate::reader::Reader;
 use crate::shape;
 use crate::source::Source;
+use crate::stacks;
 use crate::summary::SymbolId;
 
 impl Reader {
@@ -135,6 +136,7 @@ impl Reader {
         } = found.measure;
         let unit_instructions = instructions + unit.contents.candidate_instructions;
         self.context().gate().expect(unit_instructions);
+        let keeps_stack = how.transform.is_none() && stacks::keeps_stack(&unit);
         let object = self.emit(&mut unit, name, how.tier)?;
         let contents = unit.contents;
         Ok(Compiled {
@@ -145,6 +147,7 @@ impl Reader {
             nested,
             labels: found.labels,
             calls,
+            keeps_stack,
             counts: found.counts,
             probes: found.probes,
             guided: contents.guided_functions,

@@ -22,7 +22,7 @@
 //! and `data` (what is copied), `copying`, `globals`, `body` and `constant` (the copy),
 //! `compiling` (one compile), `library`, `parcel` and `foreign` (bodies for other modules, and
 //! from them), [`facts`], `optimize` and `passes` (tiers 2 and 3), `apart` (constants), `shape`
-//! (loops and counters), `labels`, [`profile`], `probe` and `guide` (what code counts about
+//! (loops and counters), `labels`, `stacks`, [`profile`], `probe` and `guide` (what code counts about
 //! itself, and its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`],
 //! [`pool`], `ledger` and `room`, `query`, `sketch` and `interface` (questions about a module),
 //! [`cancel`] and `gate`, [`fatal`].
@@ -90,6 +90,7 @@ mod scan;
 mod shape;
 mod sketch;
 mod source;
+mod stacks;
 mod stored;
 mod structure;
 mod survey;

@@ -12,7 +12,7 @@ use crate::reader::Reader;
 use crate::summary::SymbolId;
 
 /// Changes with what is written.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const HASH: usize = blake3::OUT_LEN;
 
 /// Names what a compile makes: equal for equal inputs, whichever process asks.
@@ -76,7 +76,12 @@ impl Compiled {
         ] {
             bytes.extend(number.to_le_bytes());
         }
-        bytes.extend([u8::from(self.nested), labels, u8::from(self.counts)]);
+        bytes.extend([
+            u8::from(self.nested),
+            labels,
+            u8::from(self.counts),
+            u8::from(self.keeps_stack),
+        ]);
         bytes.extend((self.depends.len() as u32).to_le_bytes());
         for dependence in &self.depends {
             bytes.extend(dependence.symbol.0.to_le_bytes());
@@ -109,7 +114,7 @@ impl Compiled {
             *place = number(take(4)?)?;
         }
         let [instructions, unit_instructions, loops, calls] = numbers;
-        let &[nested, labels, counts] = take(3)? else {
+        let &[nested, labels, counts, keeps_stack] = take(4)? else {
             return None;
         };
         let labels = match labels {
@@ -136,6 +141,7 @@ impl Compiled {
             nested: nested != 0,
             labels,
             calls,
+            keeps_stack: keeps_stack != 0,
             counts: counts != 0,
             probes: None,
             guided: 0,

@@ -171,6 +171,9 @@ pub struct MemoryStats {
     pub time: Duration,
     /// Who may still return into retired code: function and thread.
     pub pins: Vec<(String, i32)>,
+    /// Versions of functions in whose instructions a switch of stacks was looked for: of those
+    /// compiled here, only what has assembly or the like in it.
+    pub decoded: u64,
     /// Threads that could not be looked at by the last scan, and why.
     pub silent: Vec<(i32, String)>,
 }
@@ -441,6 +444,7 @@ impl Core {
             longest_handshake: Duration::from_nanos(code.longest_handshake.0),
             time: Duration::from_nanos(code.spent.0),
             pins: pins.collect(),
+            decoded: self.reclaim.stacks.decoded(),
             silent: silent
                 .map(|missing| (missing.thread.0, missing.why.to_string()))
                 .collect(),

@@ -91,8 +91,10 @@ impl Core {
         let sized = sized.ok_or_else(nothing)?;
         let entry = sized.start;
         let code = drafts.code_range();
-        let stacks = &self.reclaim.stacks;
-        stacks.note_function(link_name, &linked, code.start, sized);
+        if !compiled.keeps_stack || self.layers.changes_code() {
+            let stacks = &self.reclaim.stacks;
+            stacks.note_function(link_name, &linked, code.start, sized);
+        }
         drafts.write(&linked)?;
         let (memory, data) = split(drafts.seal()?);
         let memory = memory.ok_or_else(nothing)?;
