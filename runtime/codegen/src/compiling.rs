@@ -2,6 +2,7 @@
 //! is copied and counts, passes run on the copy, and it is emitted.
 
 use uruk_base::Tier;
+use uruk_base::parts::{self, Part};
 
 use crate::candidates::Wanted;
 use crate::compile::{Compile, Compiled, Counters, Dependence, DependenceKind};
@@ -57,6 +58,7 @@ impl Reader {
     ) -> (Result<Compiled, CodegenError>, bool) {
         let copies = how.tier > Tier::Baseline && !how.alone;
         if copies {
+            let _optimizing = parts::enter(Part::Optimizing);
             facts::infer(self, plan, function, how);
             self.stock(plan, Wanted::CalleesOf(function), how);
             self.unpack(&how.offers);
@@ -77,6 +79,7 @@ impl Reader {
         function: SymbolId,
         how: &Compile,
     ) -> Result<(Unit, Found), CodegenError> {
+        let _copying = parts::enter(Part::Copying);
         let source = Source { reader: self, plan };
         let name = &*plan.import(function).name;
         let planned = Planning::new(source, how).function(function)?;

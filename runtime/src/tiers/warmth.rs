@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use tracing::warn;
+use uruk_base::Part;
 use uruk_codegen::{fatal, warm};
 
 use crate::core::Core;
@@ -97,6 +98,7 @@ impl Core {
         fatal::guard(on_fatal, || {
             let wanted = || self.is_stopping() || !self.tiers.jobs().waiting.is_empty();
             let panic = panics::contained(|| {
+                let _warming = self.counters.parts.enter(Part::Warming);
                 if let Err(cause) = warm::warm_up(wanted) {
                     warn!(%cause, "a first compile at tier 2 failed");
                 }
