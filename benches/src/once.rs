@@ -34,13 +34,16 @@ struct Speed {
     wall: f64,
 }
 
+/// One contender's speed in a program, if it ran.
+type OfProgram = (&'static str, Option<Speed>);
+
 /// Rows of each program that was asked for, then means and least ones.
 ///
 /// # Errors
 /// A program cannot be built, or a command cannot be started.
 pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    let mut speeds: Vec<(String, Vec<(&str, Option<Speed>)>)> = Vec::new();
+    let mut speeds: Vec<(String, Vec<OfProgram>)> = Vec::new();
     for once in bench.once() {
         let title = format!("once {}", once.name());
         let contenders = contest::hold_all(bench, &title, contenders(bench, once)?)?;
@@ -106,7 +109,7 @@ fn compare(program: &str, ours: &Contender, native: &Contender) -> Row {
 }
 
 /// The geometric mean of one contender's speeds, and the least of them.
-fn totals(name: &str, speeds: &[(&str, Option<Speed>)]) -> Vec<Row> {
+fn totals(name: &str, speeds: &[OfProgram]) -> Vec<Row> {
     let known = || {
         speeds
             .iter()
