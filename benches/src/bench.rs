@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use uruk_guests::{Cache, Flavor, Guest, Level, Toolchain, Workload};
+use uruk_guests::{Cache, Flavor, Guest, Level, Once, Toolchain, Workload};
 
 use crate::process::Runner;
 
@@ -70,10 +70,21 @@ impl Bench {
 
     /// What is repeated within one process, as far as it was asked for.
     pub fn workloads(&self) -> Vec<Workload> {
-        let named = |name: String| self.only_workloads.iter().any(|part| name.contains(part));
         let mut all = Workload::all();
-        all.retain(|one| self.only_workloads.is_empty() || named(one.name()));
+        all.retain(|one| self.is_asked_for(&one.name()));
         all
+    }
+
+    /// Programs whose loops are entered once, as far as they were asked for.
+    pub fn once(&self) -> Vec<Once> {
+        let mut all = Once::all();
+        all.retain(|one| self.is_asked_for(one.name()));
+        all
+    }
+
+    fn is_asked_for(&self, name: &str) -> bool {
+        let mut parts = self.only_workloads.iter();
+        self.only_workloads.is_empty() || parts.any(|part| name.contains(part))
     }
 
     /// `full`, or a part of it in a quick run; at least one.
@@ -145,7 +156,7 @@ fn build_uruk(target: &Path) -> Result<PathBuf> {
             "--release",
             "--quiet",
             "-p",
-            "uruk",
+            "uruk-command",
             "--manifest-path",
         ])
         .arg(manifest)

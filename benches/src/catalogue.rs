@@ -7,7 +7,7 @@ use crate::findings::Findings;
 use crate::programs::Subject;
 use crate::reclaim::{callers, delay, evacuation, removal, replacement};
 use crate::tiers::{overhead, promotion, publication, steady, waiting, whole_run};
-use crate::{first_call, generated, linking, programs, session, stubs};
+use crate::{first_call, generated, linking, once, programs, session, stubs};
 
 type Measure = dyn Fn(&Bench) -> Result<Findings>;
 
@@ -68,6 +68,7 @@ pub fn all() -> Vec<Experiment> {
         Experiment::new("other bitcode", steady::measure_other_bitcode),
         Experiment::new("fixed tiers", steady::measure_fixed_tiers),
         Experiment::new("whole run", whole_run::measure),
+        Experiment::new("loops entered once", once::measure),
         Experiment::new("time to tier 2", promotion::measure),
         Experiment::new("publication", publication::measure),
         Experiment::new("waiting", waiting::measure),

@@ -103,9 +103,47 @@ pub fn hold(
     key: Option<&str>,
     mut contenders: Vec<Contender>,
 ) -> Result<Vec<Contender>> {
+    let expected = first_runs(bench, title, &mut contenders)?;
+    let needed = [Side::Ours, Side::Peer].map(|side| match (side, key) {
+        (Side::Peer, Some(key)) => Some(key.to_owned()),
+        (Side::Ours, _) => contenders
+            .iter()
+            .find(|one| one.side == side)
+            .map(|one| one.name.clone()),
+        _ => fastest(&contenders, side).map(|one| one.name.clone()),
+    });
+    let cheap_ms = bench.repeat_budget.as_secs_f64() * 1e3 * CHEAP;
+    let repeated: Vec<usize> = (0..contenders.len())
+        .filter(|&index| {
+            let one = &contenders[index];
+            let needed = needed.iter().flatten().any(|name| *name == one.name);
+            one.is_in() && (needed || one.wall[0] < cheap_ms)
+        })
+        .collect();
+    repeat(bench, &mut contenders, &repeated, expected.as_ref())?;
+    Ok(contenders)
+}
+
+/// As [`hold`], but everyone is repeated who does as the reference did.
+///
+/// # Errors
+/// A command cannot be started.
+pub fn hold_all(
+    bench: &Bench,
+    title: &str,
+    mut contenders: Vec<Contender>,
+) -> Result<Vec<Contender>> {
+    let expected = first_runs(bench, title, &mut contenders)?;
+    let all: Vec<usize> = (0..contenders.len()).collect();
+    repeat(bench, &mut contenders, &all, expected.as_ref())?;
+    Ok(contenders)
+}
+
+/// Runs everyone once; the reference's run.
+fn first_runs(bench: &Bench, title: &str, contenders: &mut [Contender]) -> Result<Option<Run>> {
     let mut expected: Option<Run> = None;
     let mut best_peer = f64::INFINITY;
-    for contender in &mut contenders {
+    for contender in contenders {
         let limit = match contender.side {
             Side::Peer => peer_limit(best_peer, bench.patience),
             _ => FIRST_LIMIT,
@@ -125,24 +163,7 @@ pub fn hold(
             best_peer = best_peer.min(run.wall_ms);
         }
     }
-    let needed = [Side::Ours, Side::Peer].map(|side| match (side, key) {
-        (Side::Peer, Some(key)) => Some(key.to_owned()),
-        (Side::Ours, _) => contenders
-            .iter()
-            .find(|one| one.side == side)
-            .map(|one| one.name.clone()),
-        _ => fastest(&contenders, side).map(|one| one.name.clone()),
-    });
-    let cheap_ms = bench.repeat_budget.as_secs_f64() * 1e3 * CHEAP;
-    let repeated: Vec<usize> = (0..contenders.len())
-        .filter(|&index| {
-            let one = &contenders[index];
-            let needed = needed.iter().flatten().any(|name| *name == one.name);
-            one.is_in() && (needed || one.wall[0] < cheap_ms)
-        })
-        .collect();
-    repeat(bench, &mut contenders, &repeated, expected.as_ref())?;
-    Ok(contenders)
+    Ok(expected)
 }
 
 /// The contender of least processor time on one side.

@@ -10,7 +10,7 @@
 //!
 //! Reading order: `sample`, `row` and `findings` (data), `report` (text); `clock`,
 //! `process`, `contest` (how time is taken); `bench` (surroundings), `catalogue` (what
-//! there is); `programs`, `generated`, `first_call`, `session`, `linking`, `stubs`,
+//! there is); `programs`, `once`, `generated`, `first_call`, `session`, `linking`, `stubs`,
 //! `tiers`, `reclaim` (the experiments), `tiny_object` and `orc` (what they need). `session` has
 //! its peer in C++, which it compiles: `benches/orc`.
 
@@ -22,6 +22,7 @@ mod findings;
 mod first_call;
 mod generated;
 mod linking;
+mod once;
 mod orc;
 mod process;
 mod programs;
@@ -54,8 +55,8 @@ struct Arguments {
     /// Only the experiments whose name contains this; may be repeated.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Of what is repeated within one process, only what has this in its name; may be
-    /// repeated.
+    /// Of what is repeated within one process, and of loops entered once, only what has
+    /// this in its name; may be repeated.
     #[arg(long, value_name = "NAME")]
     workload: Vec<String>,
     /// Print the experiments' names and stop.
@@ -113,7 +114,7 @@ fn main() -> Result<()> {
         );
     }
     let bench = Bench::new(arguments.quick, arguments.workload)?;
-    if bench.workloads().is_empty() {
+    if bench.workloads().is_empty() && bench.once().is_empty() {
         bail!(
             "no workload has {} in its name",
             bench.only_workloads.join(" or ")

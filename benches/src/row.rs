@@ -23,6 +23,8 @@ pub enum Unit {
     Kilobytes,
     /// Iterations in a second of processor time, all threads counted.
     IterationsPerSecond,
+    /// Runs of a program in a second of processor time, all threads counted.
+    RunsPerSecond,
     /// A ratio; more is better.
     Times,
     /// Per cent.
@@ -42,6 +44,7 @@ impl Unit {
             Unit::Bytes => "bytes",
             Unit::Kilobytes => "KB",
             Unit::IterationsPerSecond => "it/s cpu",
+            Unit::RunsPerSecond => "runs/s cpu",
             Unit::Times => "x",
             Unit::PerCent => "%",
         }

@@ -211,7 +211,10 @@ pub(crate) unsafe extern "C-unwind" fn resolve(shared: *const Shared, return_add
     let shared = unsafe { &*shared };
     let function = shared.cells.by_return_address(return_address);
     shared.attend();
-    match shared.resolve(function, crate::sys::thread_id) {
+    let begun = shared.waits.begin();
+    let outcome = shared.resolve(function, crate::sys::thread_id);
+    shared.waits.end(begun);
+    match outcome {
         Outcome::Code(entry) => entry,
         Outcome::Failed => {
             // Partner: the release in `set_failure_handler`.

@@ -94,6 +94,8 @@ mod sys;
 mod table;
 #[cfg(not(loom))]
 mod vector;
+#[cfg(not(loom))]
+mod waits;
 
 #[cfg(not(loom))]
 pub use call::{call_init, call_main, call_ptr, call_void, call_with};

@@ -17,6 +17,7 @@ use crate::shared::Shared;
 use crate::spots::Spots;
 use crate::sync::{AtomicU32, AtomicU64};
 use crate::vector::VectorState;
+use crate::waits::Waits;
 
 /// Puts the shared part into the heap's writable data.
 pub(crate) fn shared(heap: &Heap, region: &StubRegion) -> Result<NonNull<Shared>, StubError> {
@@ -42,6 +43,7 @@ pub(crate) fn shared(heap: &Heap, region: &StubRegion) -> Result<NonNull<Shared>
         failure_handler: AtomicU64::new(handler as *const () as usize as u64),
         failure_context: AtomicU64::new(0),
         attendance: AtomicU64::new(0),
+        waits: Waits::default(),
         heap_base: heap.base(),
         heap_size: heap.size() as u64,
     };

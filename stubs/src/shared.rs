@@ -11,6 +11,8 @@ use crate::requests::{Requests, TaggedList};
 use crate::spots::Spots;
 use crate::state::{Kind, Step, Word};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, spin};
+#[cfg(not(loom))]
+use crate::waits::Waits;
 use uruk_base::FunctionId;
 
 /// The part of a table that guests reach.
@@ -42,6 +44,9 @@ pub(crate) struct Shared {
     /// Whom to ask, before anything is waited for, whether the service is there: an
     /// `extern "C" fn()`, or zero. Release in `set_attendance`, acquire in the guest.
     pub(crate) attendance: AtomicU64,
+    /// How long guests waited.
+    #[cfg(not(loom))]
+    pub(crate) waits: Waits,
     /// First address of the heap; prepared entries are offsets from it.
     pub(crate) heap_base: u64,
     /// Size of the heap's reservation.

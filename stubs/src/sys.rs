@@ -84,6 +84,18 @@ pub(crate) fn thread_id() -> u32 {
     id as u32
 }
 
+/// Nanoseconds of the monotonic clock. The one function of libc's here: it reads the clock without
+/// a system call, and fails, which alone stores `errno`, for no clock that every Linux has.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a live place for the result; safe in a signal handler (POSIX).
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// Writes to standard error, as much as fits in one call.
 pub(crate) fn write_error(text: &[u8]) {
     let args = [2, text.as_ptr().expose_provenance(), text.len(), 0];

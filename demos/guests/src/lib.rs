@@ -16,6 +16,7 @@
 //! - [`native`]: the peers, compiled straight from the sources;
 //! - [`guest`]: the guest programs and the ways to run them;
 //! - [`kernel`]: small programs of our own, in C and in Rust;
+//! - [`once`]: programs of our own whose loops are entered once;
 //! - [`workload`]: what is repeated within one process to see it warm up;
 //! - [`execute`]: one process, with a time limit.
 
@@ -30,6 +31,7 @@ pub mod flavor;
 pub mod guest;
 pub mod kernel;
 pub mod native;
+pub mod once;
 pub mod sources;
 pub mod toolchain;
 pub mod workload;
@@ -41,5 +43,6 @@ pub use flavor::{Flavor, Level, Pic};
 pub use guest::{Guest, Run};
 pub use kernel::{Kernel, Tongue};
 pub use native::Native;
+pub use once::Once;
 pub use toolchain::Toolchain;
 pub use workload::Workload;

@@ -35,6 +35,14 @@ impl Native {
         rustc: Self::BEST.rustc,
     };
 
+    /// Everything for this processor, as it is typed: a product is added without rounding in
+    /// between where the source has both in one expression.
+    pub const TYPED: Self = Self {
+        name: "-O3 -march=native as typed",
+        clang: &["-O3", "-march=native"],
+        rustc: Self::BEST.rustc,
+    };
+
     /// What most people type.
     pub const PLAIN: Self = Self {
         name: "-O3",

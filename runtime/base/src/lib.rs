@@ -5,6 +5,7 @@
 //! | [`address`] | addresses of functions: stubs, slots, entries |
 //! | [`ids`] | functions, versions, tiers |
 //! | [`nanos`] | times |
+//! | [`parts`] | where time goes |
 //! | [`settings`](mod@settings) | tables of settings |
 //! | [`locks`] | locks that no fork finds held |
 
@@ -15,8 +16,10 @@ pub mod address;
 pub mod ids;
 pub mod locks;
 pub mod nanos;
+pub mod parts;
 pub mod settings;
 
 pub use address::{EntryAddress, SlotAddress, StubAddress};
 pub use ids::{FunctionId, Tier, VersionId};
 pub use nanos::Nanos;
+pub use parts::Part;

@@ -272,6 +272,9 @@ pub struct Compiled {
     pub labels: Labels,
     /// Calls of named functions in it, intrinsics left out.
     pub calls: u32,
+    /// True if nothing that went into the code can load the stack pointer from elsewhere; not
+    /// known where an embedder changed the IR.
+    pub keeps_stack: bool,
     /// True if the code increments [`COUNTERS`]. Coroutines and naked functions do
     /// not, whatever was asked.
     pub counts: bool,

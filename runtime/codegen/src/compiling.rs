@@ -2,6 +2,7 @@
 //! is copied and counts, passes run on the copy, and it is emitted.
 
 use uruk_base::Tier;
+use uruk_base::parts::{self, Part};
 
 use crate::candidates::Wanted;
 use crate::compile::{Compile, Compiled, Counters, Dependence, DependenceKind};
@@ -21,6 +22,7 @@ use crate::query::Measure;
 use crate::reader::Reader;
 use crate::shape::{self, Shape};
 use crate::source::Source;
+use crate::stacks;
 use crate::summary::SymbolId;
 
 impl Reader {
@@ -59,6 +61,7 @@ impl Reader {
     ) -> (Result<Compiled, CodegenError>, bool) {
         let copies = how.tier > Tier::Baseline && !how.alone;
         if copies {
+            let _optimizing = parts::enter(Part::Optimizing);
             facts::infer(self, plan, function, how);
             self.stock(plan, Wanted::CalleesOf(function), how);
             self.unpack(&how.offers);
@@ -79,6 +82,7 @@ impl Reader {
         function: SymbolId,
         how: &Compile,
     ) -> Result<(Unit, Found), CodegenError> {
+        let _copying = parts::enter(Part::Copying);
         let source = Source { reader: self, plan };
         let name = &*plan.import(function).name;
         let planned = Planning::new(source, how).function(function)?;
@@ -173,6 +177,7 @@ impl Reader {
         } = found.measure;
         let unit_instructions = instructions + unit.contents.candidate_instructions;
         self.context().gate().expect(unit_instructions);
+        let keeps_stack = how.transform.is_none() && stacks::keeps_stack(&unit);
         let object = self.emit(&mut unit, name, how.tier)?;
         let contents = unit.contents;
         Ok(Compiled {
@@ -183,6 +188,7 @@ impl Reader {
             nested,
             labels: found.labels,
             calls,
+            keeps_stack,
             counts: found.counts,
             heads: found.heads,
             probes: found.probes,

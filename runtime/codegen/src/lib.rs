@@ -22,7 +22,8 @@
 //! and `data` (what is copied), `copying`, `globals`, `body` and `constant` (the copy),
 //! `compiling` (one compile), `library`, `parcel` and `foreign` (bodies for other modules, and
 //! from them), [`facts`], `optimize` and `passes` (tiers 2 and 3), `apart` (constants), `flow`
-//! and `shape` (loops and counters), `continuation` (versions that start in the middle), `labels`, [`profile`], `probe` and `guide` (what code counts about
+//! and `shape` (loops and counters), `continuation` (versions that start in the middle),
+//! `labels`, `stacks`, [`profile`], `probe` and `guide` (what code counts about
 //! itself, and its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`],
 //! [`pool`], `ledger` and `room`, `query`, `sketch` and `interface` (questions about a module),
 //! [`cancel`] and `gate`, [`fatal`].
@@ -92,6 +93,7 @@ mod scan;
 mod shape;
 mod sketch;
 mod source;
+mod stacks;
 mod stored;
 mod structure;
 mod survey;

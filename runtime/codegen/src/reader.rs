@@ -13,6 +13,7 @@ use inkwell::llvm_sys::error::LLVMErrorRef;
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 
 use uruk_base::Tier;
+use uruk_base::parts::{self, Part};
 
 use crate::apart;
 use crate::bitcode::{self, Bitcode};
@@ -217,12 +218,14 @@ impl Reader {
         self.run(unit, name, tier, |context, emitter, unit| {
             let gate = context.gate();
             if unit.contents.needs_passes || tier > Tier::Baseline {
+                let _optimizing = parts::enter(Part::Optimizing);
                 optimize::run(context, emitter, unit, tier, optnone)?;
             }
             instrument::put_late(context, unit, nonlazybind);
             if gate.look() {
                 return Err(Stop::Cancelled);
             }
+            let _emitting = parts::enter(Part::Emitting);
             Ok(apart::emit(gate, emitter, unit))
         })
     }
@@ -343,6 +346,7 @@ impl Reader {
         if self.opened.verified.borrow().contains(&id) {
             return Ok(());
         }
+        let _materializing = parts::enter(Part::Materializing);
         self.proceed(&function.name())?;
         let fail = |message| CodegenError::Body {
             module: self.name().to_owned(),

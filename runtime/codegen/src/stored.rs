@@ -119,7 +119,12 @@ impl Compiled {
         ] {
             bytes.extend(number.to_le_bytes());
         }
-        bytes.extend([u8::from(self.nested), labels, u8::from(self.counts)]);
+        bytes.extend([
+            u8::from(self.nested),
+            labels,
+            u8::from(self.counts),
+            u8::from(self.keeps_stack),
+        ]);
         self.heads.write(&mut bytes);
         bytes.extend((self.depends.len() as u32).to_le_bytes());
         for dependence in &self.depends {
@@ -153,7 +158,7 @@ impl Compiled {
             *place = number(take(4)?)?;
         }
         let [instructions, unit_instructions, loops, calls] = numbers;
-        let &[nested, labels, counts] = take(3)? else {
+        let &[nested, labels, counts, keeps_stack] = take(4)? else {
             return None;
         };
         let labels = match labels {
@@ -181,6 +186,7 @@ impl Compiled {
             nested: nested != 0,
             labels,
             calls,
+            keeps_stack: keeps_stack != 0,
             counts: counts != 0,
             heads,
             probes: None,

@@ -351,3 +351,77 @@ fn users_are_found_through_a_no_cfi_constant() {
     let f = id(&reader, "f");
     assert_eq!(reader.mentions(far).expect("readable"), [f]);
 }
+
+#[test]
+fn what_may_lead_to_another_stack_is_known_by_its_ir() {
+    let functions = [
+        (
+            "plain",
+            "define i64 @plain(i64 %x) { %y = mul i64 %x, 3 ret i64 %y }",
+            true,
+        ),
+        (
+            "array",
+            "declare void @use(ptr)
+             define void @array(i64 %n) { %a = alloca i8, i64 %n call void @use(ptr %a) ret void }",
+            true,
+        ),
+        (
+            "assembly",
+            "define void @assembly(ptr %to) {
+               call void asm sideeffect \"mov $0, %rsp\", \"r\"(ptr %to) ret void }",
+            false,
+        ),
+        (
+            "through_callee",
+            "define internal void @inner(ptr %to) alwaysinline {
+               call void asm sideeffect \"mov $0, %rsp\", \"r\"(ptr %to) ret void }
+             define void @through_callee(ptr %to) { call void @inner(ptr %to) ret void }",
+            false,
+        ),
+        (
+            "restored",
+            "declare void @llvm.stackrestore.p0(ptr)
+             define void @restored(ptr %to) { call void @llvm.stackrestore.p0(ptr %to) ret void }",
+            false,
+        ),
+        (
+            "written",
+            "declare void @llvm.write_register.i64(metadata, i64)
+             define void @written(i64 %to) {
+               call void @llvm.write_register.i64(metadata !0, i64 %to) ret void }
+             !0 = !{!\"rsp\"}",
+            false,
+        ),
+        (
+            "jumps",
+            "declare void @llvm.eh.sjlj.longjmp(ptr)
+             define void @jumps(ptr %to) {
+               call void @llvm.eh.sjlj.longjmp(ptr %to) unreachable }",
+            false,
+        ),
+        (
+            "returns",
+            "declare void @llvm.eh.return.i64(i64, ptr)
+             declare void @llvm.eh.unwind.init()
+             define void @returns(i64 %by, ptr %to) {
+               call void @llvm.eh.unwind.init()
+               call void @llvm.eh.return.i64(i64 %by, ptr %to) unreachable }",
+            false,
+        ),
+        (
+            "begins",
+            "define void @begins() prologue i32 -1869574000 { ret void }",
+            false,
+        ),
+    ];
+    for (name, ir, keeps) in functions {
+        for tier in [Tier::Baseline, Tier::Optimized] {
+            let mut reader = reader(ir);
+            let (plan, function) = (plan(&reader), id(&reader, name));
+            let compiled = reader.compile(&plan, function, &Compile::at(tier));
+            let compiled = compiled.unwrap_or_else(|cause| panic!("{name}: {cause:?}"));
+            assert_eq!(compiled.keeps_stack, keeps, "{name} at {tier:?}");
+        }
+    }
+}

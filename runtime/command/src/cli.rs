@@ -72,7 +72,8 @@ struct Run {
     /// The function to start at.
     #[arg(long, value_name = "NAME", default_value = "main")]
     entry: String,
-    /// Print a table about the run on standard error when the program ends.
+    /// Print a table about the run, and where its time went, on standard error when the program
+    /// ends.
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     stats: Option<StatsChoice>,
     /// Write a timeline of compiles, publications and samples to a file, in Chrome's

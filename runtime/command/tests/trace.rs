@@ -107,6 +107,41 @@ fn what_a_run_is_said_to_have_done_is_what_it_did() {
     assert!(moved_up, "nothing moves up, or nothing is sampled");
 }
 
+/// Checks that the parts of a run's processor time are there, and are all of it.
+fn check_parts(parts: &Value) {
+    let ms = |name: &str, clock: &str| {
+        let time = parts[name][clock].as_f64();
+        time.unwrap_or_else(|| panic!("{name}: {parts}"))
+    };
+    let once = [
+        "setup",
+        "reading",
+        "planning",
+        "materializing",
+        "copying",
+        "emitting",
+        "linking",
+        "publishing",
+    ];
+    for name in once {
+        assert!(ms(name, "wall_ms") > 0.0, "{name}: {parts}");
+    }
+    assert!(ms("waiting", "wall_ms") > 0.0, "{parts}");
+    let members = parts.as_object().unwrap().keys();
+    let shares = members.filter(|name| !["process", "waiting"].contains(&name.as_str()));
+    let (shares, all): (Vec<f64>, f64) = (
+        shares.map(|name| ms(name, "cpu_ms")).collect(),
+        ms("process", "cpu_ms"),
+    );
+    // Each is rounded to thousandths.
+    let rounding = 0.0005 * (shares.len() + 1) as f64;
+    assert!(
+        (shares.iter().sum::<f64>() - all).abs() <= rounding,
+        "{parts}"
+    );
+    assert!(ms("before", "cpu_ms") > 0.0 && all > 0.0, "{parts}");
+}
+
 /// Checks what is said of a run of [`source`]. False: it was too short for anything to move up,
 /// or to be sampled.
 fn what_a_run_did(calls: u64) -> bool {
@@ -124,6 +159,7 @@ fn what_a_run_did(calls: u64) -> bool {
     std::fs::remove_dir_all(&folder).unwrap();
 
     let stats: Value = serde_json::from_slice(&output.stderr).unwrap();
+    check_parts(&stats["parts"]);
     let run = &stats["run"];
     let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{stats}"));
     assert_eq!((number(&run["defined"]), number(&run["compiled"])), (2, 2));

@@ -2,7 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
+use uruk_base::Part;
+use uruk_base::parts::Spent;
 use uruk_heap::{BackingChoice, HeapConfig};
 use uruk_profiler::{Choice as SamplingChoice, Sizes as SamplingSizes};
 use uruk_reclaim::Config as ReclaimConfig;
@@ -16,7 +19,8 @@ use crate::core::Core;
 use crate::fork::{self, gate};
 use crate::guest::unwinding;
 use crate::load::room;
-use crate::tiers::{TierSettings, Tiers};
+use crate::tiers::background::thread_time;
+use crate::tiers::{TierSettings, Tiers, process_time};
 #[cfg(doc)]
 use crate::told::event::Event;
 use crate::told::event::Listener;
@@ -37,6 +41,7 @@ pub struct JitBuilder {
     reclaim: ReclaimConfig,
     listeners: Vec<Listener>,
     replacements_kept: Option<usize>,
+    time_parts: bool,
     reporter: Option<Reporter>,
     pub(crate) layers: Layers,
     pub(crate) untrusted: Option<crate::load::untrusted::Untrusted>,
@@ -196,6 +201,27 @@ impl JitBuilder {
         self
     }
 
+    /// Measures where time goes, for [`Stats::parts`]. Off by default: it takes a look at the
+    /// clock for each part of a compile, and two at the thread's processor time for each compile.
+    ///
+    /// ```
+    /// use uruk::{Jit, Part};
+    ///
+    /// let jit = Jit::builder().time_parts(true).build()?;
+    /// jit.add_ir("m", "define i32 @one() { ret i32 1 }")?;
+    /// jit.compile("one")?;
+    /// let parts = jit.stats().parts.expect("measured");
+    /// assert!(parts.of(Part::Emitting).cpu <= parts.process);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// [`Stats::parts`]: crate::Stats::parts
+    #[must_use]
+    pub fn time_parts(mut self, time: bool) -> JitBuilder {
+        self.time_parts = time;
+        self
+    }
+
     /// Who is told of errors of the session that nobody waits for: a unit that failed unasked, a
     /// panic in a unit. By default they are logged.
     #[must_use]
@@ -229,6 +255,9 @@ impl JitBuilder {
     /// # Errors
     /// No address space ([`Error::Room`] where it is limited), no permission for executable memory, no thread.
     pub fn build(self) -> Result<Jit, Error> {
+        let before = self
+            .time_parts
+            .then(|| (process_time(), thread_time(), Instant::now()));
         let policy = self.effective_policy();
         let jobs = self.jobs.unwrap_or(policy.cpus as usize).max(1);
         let mut tiers = self.tiers;
@@ -266,7 +295,15 @@ impl JitBuilder {
             core.events.listen(listener);
         }
         core.on_failure(self.on_failure);
+        if let Some((before, ..)) = before {
+            core.time_parts(before);
+        }
         core.start()?;
+        if let Some((_, cpu, began)) = before {
+            let cpu = thread_time().saturating_sub(cpu);
+            let wall = began.elapsed();
+            core.counters.parts.add(Part::Setup, Spent { cpu, wall });
+        }
         Ok(Jit::of(core))
     }
 }

@@ -152,6 +152,11 @@ impl Layers {
         !self.objects.is_empty()
     }
 
+    /// Whether code may be other than what was compiled.
+    pub(crate) fn changes_code(&self) -> bool {
+        self.changes_objects() || !self.links.is_empty()
+    }
+
     /// Has passes see a graph.
     pub(crate) fn link(&self, name: &str, graph: &mut LinkGraph<'_>) -> Result<(), Error> {
         let mut passes = self.links.iter();

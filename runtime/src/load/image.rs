@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tracing::info;
-use uruk_base::FunctionId;
+use uruk_base::{FunctionId, Part};
 use uruk_codegen::SymbolId;
 use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Need, Object, Placed, Resolved};
 use uruk_session::{Dylib, Tracker};
@@ -125,6 +125,7 @@ impl Core {
         image: &Image,
         mode: Mode,
     ) -> Result<Started, Error> {
+        let _data = self.counters.parts.enter(Part::Data);
         let start = Instant::now();
         let mut objects: Vec<(String, Cow<'_, [u8]>)> = Vec::new();
         let mut assembled = Vec::new();

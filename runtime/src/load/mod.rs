@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tracing::info;
-use uruk_base::FunctionId;
+use uruk_base::{FunctionId, Part};
 use uruk_codegen::{Bitcode, Kind, Linkage, ModuleSummary, Placement, SymbolId};
 use uruk_link::{Binding as LinkBinding, Graph, Kind as LinkKind, Object};
 use uruk_session::{Dylib, Tracker};
@@ -121,6 +121,7 @@ impl Core {
         sources: Vec<Source>,
         mode: Mode,
     ) -> Result<Image, Error> {
+        let _reading = self.counters.parts.enter(Part::Reading);
         let dylib = &tracker.dylib();
         let start = Instant::now();
         let life: Arc<Life> = Arc::default();

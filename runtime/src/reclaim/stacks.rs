@@ -6,7 +6,7 @@
 //!
 //! | what makes code suspect | seen |
 //! |---|---|
-//! | an instruction that loads `rsp` from elsewhere (`switches`), in functions, data, assembly and objects of modules | when it is linked |
+//! | an instruction that loads `rsp` from elsewhere (`switches`), in data, assembly and objects of modules, and in functions whose IR may lead there (`Compiled::keeps_stack`) | when it is linked |
 //! | a name of a known library for fibers ([`FIBERS`]) | when something is linked against it |
 //! | `sigaltstack` together with `longjmp` or one of its kin, in modules and libraries taken together | when linked, or as the next |
 //! | in a file of the process, library or executable: such an instruction, such a name, or one of the C library's contexts | before and after each scan, each file once |
@@ -48,7 +48,7 @@ use std::collections::HashSet;
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
@@ -90,6 +90,8 @@ pub(crate) struct StackSearch {
     known: Mutex<Known>,
     /// No scan can prove anything. Relaxed, as `searching`.
     pub(crate) blind: AtomicBool,
+    /// Functions whose instructions were looked at. Statistics.
+    decoded: AtomicU64,
 }
 
 /// Code of the process that was looked at.
@@ -111,6 +113,7 @@ impl StackSearch {
             cause: Mutex::new(None),
             known: Mutex::default(),
             blind: AtomicBool::new(false),
+            decoded: AtomicU64::new(0),
         }
     }
 
@@ -147,11 +150,19 @@ impl StackSearch {
         }
     }
 
+    /// Functions whose instructions were looked at.
+    pub(crate) fn decoded(&self) -> u64 {
+        self.decoded.load(Ordering::Relaxed)
+    }
+
     /// A function is linked, with what it needs, at `start`; `body` is the function itself.
+    /// Of what was compiled here, only what may lead to another stack by its IR
+    /// ([`Compiled::keeps_stack`](uruk_codegen::Compiled)) comes here.
     pub(crate) fn note_function(&self, name: &str, linked: &Linked, start: u64, body: Range<u64>) {
         if !self.wanted() {
             return;
         }
+        self.decoded.fetch_add(1, Ordering::Relaxed);
         // The rest of the segment are constants.
         let rows = linked.fdes.iter().map(|row| row.start..row.end);
         for range in rows.chain([body]) {
@@ -292,8 +303,11 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::fork::gate;
+    use crate::{Jit, LinkPass};
 
     fn search(stacks: Stacks) -> StackSearch {
         StackSearch::new(&Config {
@@ -324,6 +338,47 @@ mod tests {
             told.note_import(name);
             assert!(!searching(&told), "{name}");
         }
+    }
+
+    #[test]
+    fn only_functions_that_may_go_to_another_stack_are_looked_at() {
+        const TEXT: &str = r#"
+            define i64 @plain(i64 %x) { %y = mul i64 %x, 3 ret i64 %y }
+            declare void @use(ptr)
+            define void @stays(i64 %n) {
+              %saved = call ptr @llvm.stacksave.p0()
+              %array = alloca i8, i64 %n
+              store volatile i8 1, ptr %array
+              call void @llvm.stackrestore.p0(ptr %saved)
+              ret void
+            }
+            define void @goes(ptr %to) {
+              call void asm sideeffect "mov $0, %rsp", "r"(ptr %to)
+              ret void
+            }"#;
+        let jit = Jit::builder().jobs(1).build().expect("a session");
+        jit.add_ir("m", TEXT).expect("valid");
+        let stacks = &jit.core().reclaim.stacks;
+        for (name, decoded, elsewhere) in
+            [("plain", 0, false), ("stays", 1, false), ("goes", 2, true)]
+        {
+            jit.compile(name).expect("compiles");
+            assert_eq!(
+                (stacks.decoded(), searching(stacks)),
+                (decoded, elsewhere),
+                "{name}"
+            );
+        }
+        // Whoever changes code is not believed.
+        let pass: LinkPass = Arc::new(|_| Ok(()));
+        let jit = Jit::builder()
+            .jobs(1)
+            .link_pass(pass)
+            .build()
+            .expect("a session");
+        jit.add_ir("m", TEXT).expect("valid");
+        jit.compile("plain").expect("compiles");
+        assert_eq!(jit.stats().memory.decoded, 1);
     }
 
     #[test]

@@ -64,11 +64,6 @@ pub(crate) fn find(code: &[u8], start: u64, bounds: &[u64]) -> Option<u64> {
     None
 }
 
-/// Makes the tables of the decoder, which the first use would.
-pub(crate) fn prepare() {
-    let _ = find(&[0x5c], 0, &[0]);
-}
-
 /// False: no instruction in `code` writes `rsp` or `esp` but by push, pop, call, return,
 /// addition or a mask. Data may be among it.
 fn suspicious(code: &[u8]) -> bool {

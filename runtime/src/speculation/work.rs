@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::{debug, error, warn};
-use uruk_base::FunctionId;
+use uruk_base::{FunctionId, Part};
 use uruk_codegen::{Cancellation, fatal};
 use uruk_tiering::foresight::{Course, Sketch};
 use uruk_tiering::{Publication, Purpose};
@@ -308,6 +308,7 @@ impl Core {
         let readers = 1 + self.speculation.threads();
         fatal::guard(on_fatal, || {
             panics::contained(|| {
+                let _reading = self.counters.parts.enter(Part::Reading);
                 if let Err(cause) = module.readers.prepare(readers) {
                     debug!(%cause, "not read once more");
                 }

@@ -14,12 +14,12 @@
 use std::sync::Arc;
 
 use tracing::warn;
+use uruk_base::Part;
 use uruk_codegen::{fatal, warm};
 
 use crate::core::Core;
 use crate::fork::gate;
 use crate::fork::panics;
-use crate::reclaim::switches;
 use crate::tiers::jobs::{Job, Jobs};
 
 /// Whether LLVM was made ready for a first compile in the background.
@@ -75,8 +75,7 @@ pub(crate) fn want(jobs: &mut Jobs, cold: bool) {
 }
 
 impl Core {
-    /// Makes LLVM ready, and the decoder that looks at code of tier 2, until there is a job;
-    /// the text of a panic. Under a pass.
+    /// Makes LLVM ready until there is a job; the text of a panic. Under a pass.
     pub(crate) fn warm_up(self: &Arc<Self>) -> Option<String> {
         let on_fatal = {
             let core = Arc::clone(self);
@@ -98,10 +97,11 @@ impl Core {
         };
         fatal::guard(on_fatal, || {
             let wanted = || self.is_stopping() || !self.tiers.jobs().waiting.is_empty();
-            let panic = panics::contained(|| match warm::warm_up(wanted) {
-                Ok(()) if wanted() => {}
-                Ok(()) => switches::prepare(),
-                Err(cause) => warn!(%cause, "a first compile at tier 2 failed"),
+            let panic = panics::contained(|| {
+                let _warming = self.counters.parts.enter(Part::Warming);
+                if let Err(cause) = warm::warm_up(wanted) {
+                    warn!(%cause, "a first compile at tier 2 failed");
+                }
             });
             self.tiers.jobs().warmth = Warmth::Warm;
             panic

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`event`] | what happens, as values: listeners, `tracing` |
 //! | [`stats`] | counters of a run, as a table or JSON |
+//! | [`parts`] | where time went |
 //! | [`memory`], [`holdings`] | what memory is used for, and by whom |
 //! | [`recording`] | a run as data for `uruk_report` |
 //! | [`tools`] | gdb, perf and jitdump about code |
@@ -13,6 +14,7 @@ mod disassemble;
 pub(crate) mod event;
 pub(crate) mod holdings;
 pub(crate) mod memory;
+pub(crate) mod parts;
 pub(crate) mod recording;
 pub(crate) mod stats;
 pub(crate) mod tools;

@@ -1,13 +1,17 @@
 //! Counters of a run and how they are shown.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use uruk_base::parts::Parts;
 use uruk_report::Recording;
 
 use crate::core::Core;
 use crate::speculation::AheadStats;
+use crate::tiers::background::thread_time;
 use crate::told::memory::MemoryReport;
+use crate::told::parts::PartStats;
 use crate::version::build::Built;
 
 /// Functions in the list of the hottest.
@@ -38,6 +42,9 @@ pub(crate) struct Counters {
     pub(crate) load_ns: AtomicU64,
     pub(crate) data_ns: AtomicU64,
     pub(crate) code_bytes: AtomicU64,
+    pub(crate) parts: Arc<Parts>,
+    /// Processor time of the process when the session was made.
+    pub(crate) before: OnceLock<Duration>,
 }
 
 impl Default for Counters {
@@ -54,6 +61,8 @@ impl Default for Counters {
             load_ns: zero(),
             data_ns: zero(),
             code_bytes: zero(),
+            parts: Parts::new(thread_time),
+            before: OnceLock::new(),
         }
     }
 }
@@ -98,6 +107,7 @@ impl Counters {
             ahead: AheadStats::default(),
             memory: MemoryStats::default(),
             evictions: EvictionStats::default(),
+            parts: None,
             wall_time: self.started.elapsed(),
         }
     }
@@ -141,6 +151,8 @@ pub struct Stats {
     pub memory: MemoryStats,
     /// Code that went because it was not used.
     pub evictions: EvictionStats,
+    /// Where time went, if that was [asked for](crate::JitBuilder::time_parts).
+    pub parts: Option<PartStats>,
     /// Since the session was made.
     pub wall_time: Duration,
 }
@@ -171,6 +183,9 @@ pub struct MemoryStats {
     pub time: Duration,
     /// Who may still return into retired code: function and thread.
     pub pins: Vec<(String, i32)>,
+    /// Versions of functions in whose instructions a switch of stacks was looked for: of those
+    /// compiled here, only what has assembly or the like in it.
+    pub decoded: u64,
     /// Threads that could not be looked at by the last scan, and why.
     pub silent: Vec<(i32, String)>,
 }
@@ -219,7 +234,7 @@ impl Stats {
             StatsFormat::Json => format!(
                 "{{\"functions\":{},\"compiled\":{},\"failed\":{},\"cancelled\":{},\"compile_ms\":{compile:.3},\
                  \"load_ms\":{:.3},\"data_ms\":{:.3},\"emit_ms\":{:.3},\"link_ms\":{:.3},\
-                 \"code_bytes\":{},\"wall_ms\":{:.3},\"ahead\":{},\"memory\":{},\"uses\":{},\"evicted\":{},\"evicted_bytes\":{},\"returned\":{},\
+                 \"code_bytes\":{},\"wall_ms\":{:.3},\"ahead\":{},\"memory\":{},\"uses\":{},\"evicted\":{},\"evicted_bytes\":{},\"returned\":{},{}\
                  \"run\":{}}}\n",
                 self.functions,
                 self.compiled,
@@ -237,6 +252,7 @@ impl Stats {
                 self.evictions.evicted,
                 self.evictions.evicted_bytes,
                 self.evictions.returned,
+                self.parts.as_ref().map_or(String::new(), PartStats::json),
                 uruk_report::text::json(recording, HOTTEST).trim_end(),
             ),
             StatsFormat::Table => format!(
@@ -250,7 +266,7 @@ impl Stats {
                  \x20 functions             {:>10.1} ms\n\
                  \x20 linking               {:>10.1} ms\n\
                  load time                {:>10.1} ms\n\
-                 code                     {:>10} bytes\n{}{}{}\n{}",
+                 code                     {:>10} bytes\n{}{}{}{}\n{}",
                 self.functions,
                 self.compiled,
                 (self.functions + self.ahead.wasted()).saturating_sub(self.compiled + self.failed),
@@ -261,6 +277,7 @@ impl Stats {
                 ms(self.link_time),
                 ms(self.load_time),
                 self.code_bytes,
+                self.parts.as_ref().map_or(String::new(), PartStats::table),
                 self.ahead.table(),
                 self.memory.table() + &self.evictions.table(),
                 memory.table(),
@@ -300,6 +317,7 @@ impl Core {
         stats.ahead = self.speculation.stats();
         stats.memory = self.memory_stats();
         stats.evictions = self.eviction.stats();
+        stats.parts = self.part_stats();
         stats.queued = self.tiers.queue_length() as u64;
         if let Some(summary) = self.tiers.sampling.summary() {
             stats.samples = (summary.drained.samples, summary.drained.lost);
@@ -441,6 +459,7 @@ impl Core {
             longest_handshake: Duration::from_nanos(code.longest_handshake.0),
             time: Duration::from_nanos(code.spent.0),
             pins: pins.collect(),
+            decoded: self.reclaim.stacks.decoded(),
             silent: silent
                 .map(|missing| (missing.thread.0, missing.why.to_string()))
                 .collect(),

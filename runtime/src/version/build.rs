@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use uruk_base::FunctionId;
 use uruk_base::locks::Mutex;
+use uruk_base::parts::{self, Part};
 use uruk_codegen::{BODY_PREFIX, Compile, Compiled, Labels};
 use uruk_session::{Flags, Interface, Responsibility, SessionError, Symbol, Tracker, Unit};
 use uruk_tiering::Purpose;
@@ -253,7 +254,10 @@ impl Core {
 
     fn compile(&self, body: &BodyOf, how: &Compile) -> Result<Compiled, Error> {
         let function = &body.function;
-        let mut reader = function.module.readers.reader()?;
+        let mut reader = {
+            let _reading = parts::enter(Part::Reading);
+            function.module.readers.reader()?
+        };
         if self.speculation.wants(body.id)
             && let Ok(sketch) = reader.sketch(function.symbol)
         {

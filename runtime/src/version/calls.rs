@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use tracing::{error, warn};
-use uruk_base::{FunctionId, Tier, VersionId};
+use uruk_base::{FunctionId, Part, Tier, VersionId};
 use uruk_codegen::{Cancellation, fatal};
 use uruk_tiering::{Late, Publication, Purpose};
 
@@ -170,6 +170,7 @@ impl Core {
         id: FunctionId,
         version: VersionId,
     ) -> Result<(), Error> {
+        let _planning = self.counters.parts.enter(Part::Planning);
         let mut tier = self.tiers.first();
         if self.tiers.is_entry_point(id) {
             // Nobody comes back to see a better version: it is worth looking first.

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use uruk_base::parts::{self, Part};
 use uruk_codegen::{APART, BODY_PREFIX, COUNTERS, Compiled, LOOPS, Labels, PROBES};
 use uruk_heap::Pool;
 use uruk_link::{Graph, LayoutOptions, Linked, Object, Resolved};
@@ -42,6 +43,7 @@ impl Core {
         mut compiled: Compiled,
         crossing: &Crossing,
     ) -> Result<Built, Error> {
+        let _linking = parts::enter(Part::Linking);
         let BodyOf { function, plan, .. } = of;
         let link_name = &plan.import(function.symbol).name;
         let nothing = || Error::NotAFunction {
@@ -99,11 +101,18 @@ impl Core {
         let sized = sized.ok_or_else(nothing)?;
         let entry = sized.start;
         let code = drafts.code_range();
-        let stacks = &self.reclaim.stacks;
-        stacks.note_function(link_name, &linked, code.start, sized);
-        drafts.write(&linked)?;
-        let (memory, data) = split(drafts.seal()?);
+        if !compiled.keeps_stack || self.layers.changes_code() {
+            let stacks = &self.reclaim.stacks;
+            stacks.note_function(link_name, &linked, code.start, sized);
+        }
+        let sealed = {
+            let _writing = parts::enter(Part::Writing);
+            drafts.write(&linked)?;
+            drafts.seal()?
+        };
+        let (memory, data) = split(sealed);
         let memory = memory.ok_or_else(nothing)?;
+        let _publishing = parts::enter(Part::Publishing);
         let body_end = body_end(&linked, entry, code.start);
         self.make_findable(&NewCode {
             name: function.name,

@@ -43,6 +43,7 @@ mod together;
 use std::sync::Arc;
 use std::time::Duration;
 
+use uruk_base::parts::{self, Part};
 use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_codegen::{Cancellation, Compile};
 use uruk_tiering::{
@@ -162,6 +163,7 @@ impl Core {
         cancel: &Cancellation,
         build: impl FnOnce() -> Result<(Request, Built), Error>,
     ) -> Result<Made, Error> {
+        let _planning = self.counters.parts.enter(Part::Planning);
         let versions = self.tiers.versions.of(request.function);
         let refused = self.refused(request.function);
         let _entered = self.tiers.under_way.enter(&request, cancel);
@@ -205,6 +207,7 @@ impl Core {
             self.discard(request.function, built);
             return Err(refused(cause));
         }
+        let _publishing = parts::enter(Part::Publishing);
         let returned = self.note_code(request.function, built.bytes);
         let first = request.purpose == Purpose::First && !returned;
         self.counters.add_compile(first, &built);

@@ -9,11 +9,14 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::{bound, bound_sleepers, close, code, function, model, new, open, slot, start, table};
-use crate::function::FunctionId;
+use super::{
+    bound, bound_sleepers, call, close, code, function, model, new, open, slot, start, table,
+};
 use crate::gate::Target;
 use crate::guest::Outcome;
 use crate::shared::Shared;
+use crate::state::Kind;
+use uruk_base::FunctionId;
 
 /// The bytes of code at a few entries. Loom reports who executes what it does not see
 /// written.

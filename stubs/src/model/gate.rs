@@ -5,12 +5,12 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::{bound, bound_sleepers, close, code, function, model, new, open, slot, start, table};
-use crate::function::FunctionId;
 use crate::gate::Target;
 use crate::guest::Outcome;
 use crate::shared::Shared;
 use crate::spots::SPOTS;
 use crate::sync::{AtomicU32, Ordering};
+use uruk_base::FunctionId;
 
 /// A caller goes through f and g while both are replaced: who got the new f gets
 /// the new g, and nobody waits for ever.

@@ -96,6 +96,7 @@ fn builder(
         .tools(tools)
         .modules_apart(run.modules_apart)
         .speculate(!run.no_speculate)
+        .time_parts(run.stats.is_some())
         .contract(run.fp_contract == ContractChoice::Fast);
     if let Some(jobs) = run.jobs {
         builder = builder.jobs(jobs as usize);
