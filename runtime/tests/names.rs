@@ -1,35 +1,27 @@
 //! Which definition a name means: hidden ones, thread-locals, handles of other sessions.
 
-use uruk::{Error, Jit, Removal};
+#[path = "support/clang.rs"]
+mod clang;
+
+use uruk::{Dylib, Error, Jit, Removal};
 
 fn jit() -> Jit {
     Jit::builder().jobs(1).build().expect("a session")
 }
 
-fn value(dylib: &uruk::Dylib, name: &str) -> i32 {
+fn value(dylib: &Dylib, name: &str) -> i32 {
     // SAFETY: the functions of these tests are of this type and have no conditions.
     let function = unsafe { dylib.function::<extern "C" fn() -> i32>(name) };
     function.expect("defined").call()
 }
 
-#[test]
-fn a_hidden_name_is_its_own_dylibs_and_shadows_nothing() {
-    let jit = jit();
-    let (near, far) = (
-        jit.create_dylib("near").expect("new"),
-        jit.create_dylib("far").expect("new"),
-    );
-    near.add_ir(
-        "near",
-        "@d = hidden global i32 1
-         define hidden i32 @f() { %d = load i32, ptr @d ret i32 %d }
-         define i32 @near() { %r = call i32 @f() ret i32 %r }",
-    )
-    .expect("valid IR");
+/// `near` has hidden `f` and `d`, and `near` that calls the first; that is all that is found of it.
+fn check_hidden(jit: &Jit, near: &Dylib) {
+    let far = jit.create_dylib("far").expect("new");
     far.add_ir("far", "@d = global i32 20 define i32 @f() { ret i32 2 }")
         .expect("valid IR");
     let app = jit.create_dylib("app").expect("new");
-    app.add_to_link_order(&near).expect("both are there");
+    app.add_to_link_order(near).expect("both are there");
     let user = "declare i32 @f()
         declare i32 @near()
         @d = external global i32
@@ -45,7 +37,33 @@ fn a_hidden_name_is_its_own_dylibs_and_shadows_nothing() {
     app.add_to_link_order(&far).expect("both are there");
     app.add_ir("user", user).expect("those behind count");
     assert_eq!(value(&app, "sum"), 2 + 1 + 20);
-    assert_eq!(value(&near, "f"), 1, "its own dylib has it");
+    assert_eq!(value(near, "f"), 1, "its own dylib has it");
+}
+
+#[test]
+fn a_hidden_name_is_its_own_dylibs_and_shadows_nothing() {
+    let jit = jit();
+    let near = jit.create_dylib("near").expect("new");
+    near.add_ir(
+        "near",
+        "@d = hidden global i32 1
+         define hidden i32 @f() { %d = load i32, ptr @d ret i32 %d }
+         define i32 @near() { %r = call i32 @f() ret i32 %r }",
+    )
+    .expect("valid IR");
+    check_hidden(&jit, &near);
+}
+
+#[test]
+fn so_is_a_hidden_name_of_an_object() {
+    let jit = jit();
+    let near = jit.create_dylib("near").expect("new");
+    let source = "__attribute__((visibility(\"hidden\"))) int d = 1;
+        __attribute__((visibility(\"hidden\"))) int f(void) { return d; }
+        int near(void) { return f(); }";
+    let object = clang::compile("names", "near.c", source, &["-O1", "-fPIC"]);
+    near.add_object("near", object).expect("a valid object");
+    check_hidden(&jit, &near);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Replacing when nobody runs old code, and who is said to run it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use uruk::{Error, Func, Jit, Level, ReplaceError, Replacement};
 
@@ -99,7 +99,7 @@ define i32 @step() { ret i32 2 }
 define i32 @spin() { ret i32 2 }";
 
 /// Sets a flag when it goes.
-struct Stop<'a>(&'a std::sync::atomic::AtomicI32);
+struct Stop<'a>(&'a AtomicI32);
 
 impl Drop for Stop<'_> {
     fn drop(&mut self) {
@@ -109,8 +109,8 @@ impl Drop for Stop<'_> {
 
 /// Runs `spin` on a thread while `work` runs, with the flag.
 fn while_spinning(jit: &Jit, work: impl FnOnce(&dyn Fn())) -> i32 {
-    let flag = jit.lookup("flag").expect("defined") as *const std::sync::atomic::AtomicI32;
-    let inside = jit.lookup("inside").expect("defined") as *const std::sync::atomic::AtomicI32;
+    let flag = jit.lookup("flag").expect("defined") as *const AtomicI32;
+    let inside = jit.lookup("inside").expect("defined") as *const AtomicI32;
     // SAFETY: 4 aligned bytes of the session, used as atomics only.
     let (flag, inside) = unsafe { (&*flag, &*inside) };
     std::thread::scope(|scope| {
@@ -167,21 +167,68 @@ fn who_stays_in_old_code_is_named_and_the_old_set_goes_on() {
     );
 }
 
+/// A thread of which can be told whether it waits.
+#[derive(Default)]
+struct Watched(AtomicI32);
+
+impl Watched {
+    /// Does work on the calling thread, which is watched from then on.
+    fn run<R>(&self, work: impl FnOnce() -> R) -> R {
+        // SAFETY: takes nothing, cannot fail.
+        self.0.store(unsafe { libc::gettid() }, Ordering::SeqCst);
+        work()
+    }
+
+    /// Whether it sleeps until somebody wakes it.
+    fn waits(&self) -> bool {
+        let thread = self.0.load(Ordering::SeqCst);
+        let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));
+        call.is_ok_and(|call| call.starts_with(&format!("{} ", libc::SYS_futex)))
+    }
+}
+
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Threads of the process that prepare or commit a replacement.
+fn replacing() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("proc");
+    let names =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names
+        .filter(|name| name.trim_end() == "uruk-replace")
+        .count()
+}
+
+/// Replaces what spins by `NEW`, which waits until `leave` is called, and does `work` once the
+/// calls of members are held up.
+fn while_first_waits(jit: &Jit, work: impl FnOnce(&dyn Fn())) -> i32 {
+    let (step, caller) = (answer(jit, "step"), Watched::default());
+    // Compiled: a call waits at the gate only.
+    assert_eq!(step.call(), 1);
+    while_spinning(jit, |leave| {
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| jit.main().replace(quiescent(NEW, PATIENCE)));
+            scope.spawn(|| caller.run(|| while step.call() == 1 {}));
+            wait_until("the gate is closed", || caller.waits());
+            assert!(!first.is_finished());
+            work(leave);
+            let first = first.join().expect("no panic");
+            first.expect("quiet in the end");
+        });
+    })
+}
+
 #[test]
 fn who_must_leave_old_code_calls_old_code() {
     let jit = jit(SPIN);
-    let old = while_spinning(&jit, |set_flag| {
-        std::thread::scope(|scope| {
-            let replacing = scope.spawn(|| jit.main().replace(quiescent(NEW, PATIENCE)));
-            // Meanwhile `spin` waits before `step` and is let through, again and again.
-            std::thread::sleep(Duration::from_millis(50));
-            set_flag();
-            replacing
-                .join()
-                .expect("no panic")
-                .expect("quiet in the end");
-        });
-    });
+    // `spin` waits before `step` and is let through, again and again.
+    let old = while_first_waits(&jit, |leave| leave());
     assert_eq!(old, 1);
     assert_eq!(answer(&jit, "step").call(), 2);
 }
@@ -189,18 +236,29 @@ fn who_must_leave_old_code_calls_old_code() {
 #[test]
 fn a_second_replacement_waits_for_the_first() {
     let jit = jit(SPIN);
-    while_spinning(&jit, |_| {
-        std::thread::scope(|scope| {
-            let (jit, wait) = (&jit, Duration::from_millis(400));
-            let first = scope.spawn(move || jit.main().replace(quiescent(NEW, wait)));
-            std::thread::sleep(Duration::from_millis(150));
-            jit.main()
-                .replace(Replacement::ir("new", NEW))
-                .expect("in its turn");
-            assert!(first.join().expect("no panic").is_err());
+    let waiting = Watched::default();
+    std::thread::scope(|scope| {
+        let (jit, waiting) = (&jit, &waiting);
+        while_first_waits(jit, |leave| {
+            let newer = Replacement::ir("newer", "define i32 @step() { ret i32 3 }");
+            let second = scope.spawn(move || {
+                let replaced = waiting.run(|| jit.main().replace(newer));
+                replaced.expect("in its turn");
+            });
+            // It waits for its turn: nothing of it is prepared, on whatever thread.
+            wait_until("the second waits", || {
+                assert!(!second.is_finished());
+                waiting.waits() && replacing() == 1
+            });
+            leave();
         });
-        assert_eq!(answer(&jit, "step").call(), 2);
     });
+    let step = answer(&jit, "step");
+    assert_eq!(step.call(), 3);
+    for before in [2, 1] {
+        jit.rollback().expect("one after the other");
+        assert_eq!(step.call(), before);
+    }
 }
 
 #[test]

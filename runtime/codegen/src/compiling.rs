@@ -167,7 +167,7 @@ impl Reader {
     ) -> Result<Compiled, CodegenError> {
         let name = &*plan.import(function).name;
         if let Some(transform) = &how.transform {
-            self.transform(transform, &mut unit, name, how.tier)?;
+            self.transform(transform, &mut unit, name, how)?;
         }
         let Measure {
             instructions,

@@ -236,9 +236,11 @@ impl Reader {
         transform: &Transform,
         unit: &mut Unit,
         name: &str,
-        tier: Tier,
+        how: &Compile,
     ) -> Result<(), CodegenError> {
-        let done = transform.apply(&mut unit.module, name, tier);
+        let cancel = how.cancel.as_ref();
+        let done = transform.apply(&mut unit.module, name, how.tier, cancel);
+        self.proceed(name)?;
         let broken = done.err().or_else(|| verify_module(&unit.module));
         broken.map_or(Ok(()), |message| {
             Err(CodegenError::Transform {

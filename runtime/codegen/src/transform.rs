@@ -8,6 +8,7 @@ use inkwell::module::Module;
 
 use uruk_base::Tier;
 
+use crate::cancel::Cancellation;
 use crate::context::OwnedModule;
 
 /// What a transform is to change: the module of one function's body.
@@ -20,6 +21,16 @@ pub struct IrUnit<'u, 'ctx> {
     pub function: &'u str,
     /// The tier it is compiled at.
     pub tier: Tier,
+    cancel: Option<&'u Cancellation>,
+}
+
+impl IrUnit<'_, '_> {
+    /// Whether nobody wants the code any more. Who takes long looks at it now and then; the module
+    /// may then be left as it is.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.is_some_and(Cancellation::is_cancelled)
+    }
 }
 
 type Change = dyn Fn(&IrUnit<'_, '_>) -> Result<(), String> + Send + Sync;
@@ -49,6 +60,7 @@ impl Transform {
         module: &mut OwnedModule,
         function: &str,
         tier: Tier,
+        cancel: Option<&Cancellation>,
     ) -> Result<(), String> {
         // SAFETY: a live module, ours alone meanwhile; it is lent, so not disposed of here.
         let module = ManuallyDrop::new(unsafe { Module::new(module.raw()) });
@@ -56,6 +68,7 @@ impl Transform {
             module: &module,
             function,
             tier,
+            cancel,
         })
     }
 }

@@ -64,13 +64,12 @@ impl Dylib {
     /// # Errors
     /// One of the dylibs was removed, or is of another session.
     pub fn add_to_link_order(&self, other: &Dylib) -> Result<(), Error> {
-        let _busy = gate::enter();
         let core = self.jit.core();
         let (seen, process) = (Visibility::Exported, core.names.host());
-        self.dylib
-            .add_to_link_order_before(&other.dylib, seen, Some(process))?;
-        core.retry_failed();
-        Ok(())
+        core.change_names(|| {
+            self.dylib
+                .add_to_link_order_before(&other.dylib, seen, Some(process))
+        })
     }
 
     /// Adds a module of LLVM bitcode. Its functions get their addresses at once
@@ -130,14 +129,12 @@ impl Dylib {
     /// # Errors
     /// The name is defined already.
     pub unsafe fn define_address(&self, name: &str, address: *const ()) -> Result<(), Error> {
-        let _busy = gate::enter();
         let core = self.jit.core();
-        let definition = Definition::Address(address as u64);
-        let tracker = self.dylib.default_tracker()?;
-        core.names
-            .define(&tracker, vec![Name::strong(name, definition)])?;
-        core.retry_failed();
-        Ok(())
+        let name = Name::strong(name, Definition::Address(address as u64));
+        core.change_names(|| {
+            let tracker = self.dylib.default_tracker()?;
+            core.names.define(&tracker, vec![name])
+        })
     }
 
     /// The address of a symbol: for functions their stub, which stays the same

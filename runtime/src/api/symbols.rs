@@ -123,10 +123,8 @@ impl Dylib {
         symbols: impl IntoIterator<Item = (Symbol, u64, Flags)>,
     ) -> Result<(), Error> {
         let symbols = uruk_session::AbsoluteSymbols::new(symbols);
-        let _pass = gate::enter();
-        self.dylib.define(symbols)?;
-        self.jit.core().retry_failed();
-        Ok(())
+        let define = || self.dylib.define(symbols);
+        self.jit.core().change_names(define)
     }
 
     /// Defines other names for symbols of this dylib. Only what is asked for is materialized.
@@ -151,10 +149,8 @@ impl Dylib {
         aliases: impl IntoIterator<Item = Alias>,
     ) -> Result<(), Error> {
         let aliases: Vec<Alias> = aliases.into_iter().collect();
-        let _pass = gate::enter();
-        self.dylib.reexport(&source.dylib, seen, aliases)?;
-        self.jit.core().retry_failed();
-        Ok(())
+        let define = || self.dylib.reexport(&source.dylib, seen, aliases);
+        self.jit.core().change_names(define)
     }
 
     /// Re-exports whatever `source` has, under the same names, where `allowed` says so; each when
@@ -179,11 +175,9 @@ impl Dylib {
             };
             gate::outside(|| allowed(jit.name_of(symbol)))
         };
-        let _pass = gate::enter();
         let generator = ReexportGenerator::new(&source.dylib, seen, allowed);
-        let id = self.dylib.add_generator(generator)?;
-        self.jit.core().retry_failed();
-        Ok(id)
+        let add = || self.dylib.add_generator(generator);
+        self.jit.core().change_names(add)
     }
 
     /// Has what this dylib lacks be made by `generator`, after those that were added before.
@@ -195,10 +189,8 @@ impl Dylib {
             jit: self.jit.downgrade(),
             generator: Arc::new(generator),
         };
-        let _pass = gate::enter();
-        let id = self.dylib.add_generator(adapter)?;
-        self.jit.core().retry_failed();
-        Ok(id)
+        let add = || self.dylib.add_generator(adapter);
+        self.jit.core().change_names(add)
     }
 
     /// Removes a generator. Lookups that are inside it or stand in its line fail. False if it
@@ -364,14 +356,14 @@ impl Dylib {
     /// # Errors
     /// A dylib was removed, or is of another session. Nothing is changed then.
     pub fn set_link_order(&self, order: &[(Dylib, Visibility)]) -> Result<(), Error> {
-        let _pass = gate::enter();
-        let order: Vec<_> = order
-            .iter()
-            .map(|(dylib, seen)| (dylib.dylib.clone(), *seen))
-            .collect();
-        self.dylib.set_link_order(&order)?;
-        self.jit.core().retry_failed();
-        Ok(())
+        let set = || {
+            let order = order.iter();
+            let order: Vec<_> = order
+                .map(|(dylib, seen)| (dylib.dylib.clone(), *seen))
+                .collect();
+            self.dylib.set_link_order(&order)
+        };
+        self.jit.core().change_names(set)
     }
 
     /// Puts `new` where `old` was in the link order; nothing if it was not there.
@@ -384,11 +376,9 @@ impl Dylib {
         new: &Dylib,
         seen: Visibility,
     ) -> Result<(), Error> {
-        let _pass = gate::enter();
         let (old, new) = (&old.dylib, &new.dylib);
-        self.dylib.replace_in_link_order(old, new, seen)?;
-        self.jit.core().retry_failed();
-        Ok(())
+        let replace = || self.dylib.replace_in_link_order(old, new, seen);
+        self.jit.core().change_names(replace)
     }
 
     /// Takes a dylib out of the link order.

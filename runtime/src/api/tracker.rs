@@ -347,10 +347,8 @@ impl Tracker {
         aliases: impl IntoIterator<Item = Alias>,
     ) -> Result<(), Error> {
         let aliases: Vec<Alias> = aliases.into_iter().collect();
-        let _pass = gate::enter();
-        self.tracker.reexport(&source.dylib, seen, aliases)?;
-        self.jit.core().retry_failed();
-        Ok(())
+        let define = || self.tracker.reexport(&source.dylib, seen, aliases);
+        self.jit.core().change_names(define)
     }
 
     /// [`Dylib::define_addresses`], under this tracker.
@@ -365,10 +363,8 @@ impl Tracker {
         symbols: impl IntoIterator<Item = (Symbol, u64, Flags)>,
     ) -> Result<(), Error> {
         let symbols = AbsoluteSymbols::new(symbols);
-        let _pass = gate::enter();
-        self.tracker.tracker.define(symbols)?;
-        self.jit.core().retry_failed();
-        Ok(())
+        let define = || self.tracker.tracker.define(symbols);
+        self.jit.core().change_names(define)
     }
 
     /// Removes what is under the tracker: names first, then calls go to the failure

@@ -306,20 +306,7 @@ impl Core {
         let heap = Heap::new(config)?;
         let speculate = tiers.speculate && tiers.tiers != Tiers::Churn;
         let cpus = tiers.policy.cpus as usize;
-        let region = uruk_unwind::register_region(heap.base(), heap.size())?;
-        let region = Arc::new(region);
-        let for_stubs = Arc::clone(&region);
-        let stubs = StubTable::with_hook(&heap, move |row| {
-            let row = Row {
-                start: row.start,
-                end: row.end,
-                fde: row.fde,
-            };
-            // A stub page without rows only shortens walks that start in it.
-            // SAFETY: the record is the stub table's own, in the heap it belongs to.
-            let _ = unsafe { for_stubs.insert(&[row], &[]) };
-        })?;
-        stubs.set_attendance(fork::unseen::attend);
+        let (region, stubs) = stub_table(&heap)?;
         let process = Arc::new(RwLock::new(Process::new()));
         let names = Names::new(&stubs, Arc::clone(&process), reporter)?;
         let main = names.create_dylib("main")?;
@@ -468,6 +455,25 @@ impl Core {
             .write()
             .unwrap_or_else(PoisonError::into_inner) = names.to_vec();
     }
+}
+
+/// Has the unwinder look into the heap, and makes the stub table, whose pages it is told of.
+fn stub_table(heap: &Heap) -> Result<(Arc<RegionHandle>, Arc<StubTable>), Error> {
+    let region = uruk_unwind::register_region(heap.base(), heap.size())?;
+    let region = Arc::new(region);
+    let for_stubs = Arc::clone(&region);
+    let stubs = StubTable::with_hook(heap, move |row| {
+        let row = Row {
+            start: row.start,
+            end: row.end,
+            fde: row.fde,
+        };
+        // A stub page without rows only shortens walks that start in it.
+        // SAFETY: the record is the stub table's own, in the heap it belongs to.
+        let _ = unsafe { for_stubs.insert(&[row], &[]) };
+    })?;
+    stubs.set_attendance(fork::unseen::attend);
+    Ok((region, stubs))
 }
 
 /// A display name kept for the life of the process, once.

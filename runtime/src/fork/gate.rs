@@ -12,7 +12,9 @@
 //!   closed before it is empty.
 //! - The gate's own lock is held by the forking thread from the moment the gate is empty
 //!   until both sides are whole.
-//! - A fork that has waited for a while has background compiles interrupted.
+//! - A fork that has waited for a while has background compiles interrupted. What is to begin in
+//!   the background, as an interrupted compile is, lets forks that wait go first
+//!   ([`enter_after_forks`]): whoever leaves would be inside again before the fork looks.
 //! - A thread that forks inside does not wait for itself. Listeners must not fork all the
 //!   same: they may be called under a lock that the two sides take.
 //! - A thread that LLVM took down never returns: it is counted out ([`leave_lost`]).
@@ -21,6 +23,7 @@
 //! |---|---|---|
 //! | `GateState::inside` | whoever comes in or leaves, lost threads last | threads inside |
 //! | `GateState::awaited` | whoever waits for that to fall | to be told when it does |
+//! | `GateState::begun`, `ended` | who forks, before it waits and after | forks that wait, if they differ |
 //!
 //! # Why
 //! `fork` waits 20 ms for compiles under way, then interrupts background ones, each once; what
@@ -45,6 +48,8 @@ static GATE: Gate = Gate {
     state: Mutex::new(GateState {
         inside: 0,
         awaited: 0,
+        begun: 0,
+        ended: 0,
     }),
     left: Condvar::new(),
 };
@@ -58,6 +63,16 @@ struct Gate {
 pub(super) struct GateState {
     inside: usize,
     awaited: usize,
+    begun: u64,
+    ended: u64,
+}
+
+impl GateState {
+    /// In the child of a fork: no other thread waits.
+    pub(super) fn after_fork_child(&mut self) {
+        self.awaited = 0;
+        self.ended = self.begun;
+    }
 }
 
 impl Gate {
@@ -131,6 +146,19 @@ pub(crate) fn enter() -> Pass {
         cover: ManuallyDrop::new(Cover::new()),
         _shield: shield,
     }
+}
+
+/// As [`enter`], but after the forks that wait now. For threads whose work nobody inside waits for:
+/// a fork waits for whoever is inside.
+pub(crate) fn enter_after_forks() -> Pass {
+    let _shield = Shield::raise();
+    if uruk_base::locks::covers() == 0 {
+        let state = GATE.lock();
+        let before = state.begun;
+        let waits = |state: &mut GateState| state.ended < before;
+        drop(GATE.left.wait_while(state, waits));
+    }
+    enter()
 }
 
 /// How locks that embedders reach get a pass by themselves.
@@ -221,7 +249,9 @@ pub(crate) fn leave_lost() {
 /// Waits until nobody else is inside, and keeps all out; has `interrupt` end what takes long.
 pub(super) fn close(interrupt: impl FnOnce()) -> (MutexGuard<'static, GateState>, Cover) {
     let own = usize::from(uruk_base::locks::covers() != 0);
-    let mut closed = GATE.close(own, Some(PATIENCE));
+    let mut state = GATE.lock();
+    state.begun += 1;
+    let mut closed = GATE.wait(state, own, Some(PATIENCE));
     let cover = Cover::new();
     if closed.inside > own {
         // Who forks inside may hold any lock; others hold none, and those who do never
@@ -231,6 +261,9 @@ pub(super) fn close(interrupt: impl FnOnce()) -> (MutexGuard<'static, GateState>
         }
         closed = GATE.wait(closed, own, None);
     }
+    // Who is told goes on when both sides are whole: until then the lock is held.
+    closed.ended += 1;
+    GATE.left.notify_all();
     (closed, cover)
 }
 
@@ -243,6 +276,6 @@ pub(super) fn close_in_copy() -> Option<MutexGuard<'static, GateState>> {
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         Err(TryLockError::WouldBlock) => return None,
     };
-    closed.awaited = 0;
+    closed.after_fork_child();
     (closed.inside <= own).then_some(closed)
 }

@@ -132,7 +132,7 @@ impl Drop for Bare {
 struct ForkState {
     members: Vec<Arc<dyn Member>>,
     _cover: Cover,
-    _closed: MutexGuard<'static, GateState>,
+    closed: MutexGuard<'static, GateState>,
     _shield: Shield,
 }
 
@@ -186,7 +186,7 @@ unsafe extern "C" fn before_fork() {
     let state = ForkState {
         members,
         _cover: cover,
-        _closed: closed,
+        closed,
         _shield: shield,
     };
     FORK.set(Some(ManuallyDrop::new(state)));
@@ -210,8 +210,9 @@ unsafe extern "C" fn in_child() {
 }
 
 /// Makes a child whole, with the locks that it was made under.
-fn made_in_child(state: ForkState) {
+fn made_in_child(mut state: ForkState) {
     uruk_unwind::after_fork();
+    state.closed.after_fork_child();
     if BARE.get() {
         return;
     }

@@ -166,7 +166,7 @@ fn adopt() {
     made_in_child(ForkState {
         members,
         _cover: cover,
-        _closed: closed,
+        closed,
         _shield: Shield::raise(),
     });
     debug_assert!(FORK.take().is_none());

@@ -2,16 +2,17 @@
 //!
 //! Pure: summaries in, one [`ModulePlan`] per module and the list of definitions
 //! out. The rules are a static linker's: one strong definition; a strong one beats
-//! weak and common ones; of equals the first file's wins; a COMDAT group is kept
+//! weak and common ones; of equals the first file's wins ([`choose`]); a COMDAT group is kept
 //! or dropped as a whole by its key. Weak definitions yield to what the surroundings have
-//! ([`weak`](crate::load::weak)), unless a strong one of the image counts. Local symbols get a suffix that makes their
-//! link names unique in the image, except those assembly may name.
+//! ([`weak`](crate::load::weak)), unless a strong one of the image counts. Local symbols get a
+//! suffix that makes their link names unique in the image, except those assembly may name.
 
 use std::collections::HashMap;
 
-use uruk_codegen::{Access, Import, Kind, Linkage, ModulePlan, ModuleSummary, Placement, SymbolId};
+use uruk_codegen::{Access, Import, Linkage, ModulePlan, ModuleSummary, Placement, SymbolId};
 
 use crate::api::error::Error;
+use crate::load::choose::{Rank, Winner, choose, is_data};
 use crate::load::names::Definition;
 use crate::load::weak::Surroundings;
 
@@ -46,31 +47,11 @@ pub(crate) enum Input<'a> {
 }
 
 impl Input<'_> {
-    fn file(&self) -> &str {
+    pub(super) fn file(&self) -> &str {
         match self {
             Input::Module { file, .. } | Input::Object { file, .. } => file,
         }
     }
-}
-
-/// Where the winning definition of a name is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Winner {
-    input: usize,
-    symbol: Option<SymbolId>,
-    rank: Rank,
-    data: bool,
-    /// What the surroundings have in its place.
-    yields_to: Option<Definition>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
-    /// A copy for the optimizer: counts only where nothing else is.
-    Available,
-    Weak,
-    Common,
-    Strong,
 }
 
 /// The outcome of binding.
@@ -157,97 +138,6 @@ fn losing_groups(inputs: &[Input<'_>]) -> Vec<Vec<bool>> {
     lost
 }
 
-fn choose<'a>(
-    inputs: &'a [Input<'a>],
-    lost: &[Vec<bool>],
-    provided: &dyn Fn(&str) -> bool,
-    surroundings: &Surroundings,
-) -> Result<HashMap<&'a str, Winner>, Error> {
-    let mut winners: HashMap<&str, Winner> = HashMap::new();
-    let mut offer = |name: &'a str, candidate: Winner| match winners.get_mut(name) {
-        None => {
-            winners.insert(name, candidate);
-            Ok(())
-        }
-        Some(held) if held.rank == Rank::Strong && candidate.rank == Rank::Strong => {
-            Err(Error::DuplicateSymbol {
-                symbol: name.to_owned(),
-                first: inputs[held.input].file().to_owned(),
-                second: inputs[candidate.input].file().to_owned(),
-            })
-        }
-        Some(held) => {
-            // A definition that cannot yield counts for all of its name.
-            let stays = held.yields_to.is_some() && candidate.yields_to.is_none();
-            if candidate.rank > held.rank || (candidate.rank == held.rank && stays) {
-                *held = candidate;
-            }
-            Ok(())
-        }
-    };
-    for (input, item) in inputs.iter().enumerate() {
-        match item {
-            Input::Module { summary, .. } => {
-                for (index, info) in summary.symbols.iter().enumerate() {
-                    let rank = match info.linkage {
-                        Linkage::Strong => Rank::Strong,
-                        Linkage::Weak => Rank::Weak,
-                        Linkage::Common => Rank::Common,
-                        Linkage::Available if provided(&info.name) => continue,
-                        Linkage::Available => Rank::Available,
-                        _ => continue,
-                    };
-                    if info.comdat.is_some_and(|group| lost[input][group as usize]) {
-                        continue;
-                    }
-                    let symbol = SymbolId(index as u32);
-                    let data = is_data(summary, symbol, 0);
-                    offer(
-                        &info.name,
-                        Winner {
-                            input,
-                            symbol: Some(symbol),
-                            rank,
-                            data,
-                            yields_to: surroundings.of_symbol(info),
-                        },
-                    )?;
-                }
-            }
-            Input::Object { symbols, .. } => {
-                for symbol in *symbols {
-                    let rank = match symbol {
-                        ObjectSymbol { strong: true, .. } => Rank::Strong,
-                        ObjectSymbol { common: true, .. } => Rank::Common,
-                        _ => Rank::Weak,
-                    };
-                    offer(
-                        &symbol.name,
-                        Winner {
-                            input,
-                            symbol: None,
-                            rank,
-                            data: symbol.data,
-                            yields_to: surroundings.of_object(symbol),
-                        },
-                    )?;
-                }
-            }
-        }
-    }
-    Ok(winners)
-}
-
-pub(crate) fn is_data(summary: &ModuleSummary, symbol: SymbolId, depth: u32) -> bool {
-    match summary.symbols[symbol.index()].kind {
-        Kind::Data => true,
-        Kind::Alias {
-            base: Some(base), ..
-        } if depth < 64 => is_data(summary, base, depth + 1),
-        _ => false,
-    }
-}
-
 /// Local names that assembly may use, where they mean one thing in the image.
 fn local_names_kept<'a>(
     inputs: &'a [Input<'a>],
@@ -330,7 +220,7 @@ pub(crate) fn display_name(link_name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use uruk_codegen::SymbolInfo;
+    use uruk_codegen::{Kind, SymbolInfo};
 
     fn symbol(name: &str, kind: Kind, linkage: Linkage) -> SymbolInfo {
         SymbolInfo {

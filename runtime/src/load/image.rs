@@ -25,7 +25,7 @@ use crate::load::function_base;
 use crate::load::hooks::{Hook, Target};
 use crate::load::labels::{Assembled, Labelled};
 use crate::load::names::Definition;
-use crate::load::objects::{ObjectCode, object_files};
+use crate::load::objects::{ObjectCode, Stubbed, object_files};
 use crate::load::own::Own;
 use crate::load::placed::{Named, PlacedImage, Preempted};
 use crate::load::start::Started;
@@ -105,8 +105,28 @@ pub(crate) struct LinkedImage {
 /// Functions behind stubs, by name.
 pub(super) type Bodies = HashMap<Box<str>, Range<u64>>;
 
+/// An object by name.
+type ObjectBytes<'a> = (String, Cow<'a, [u8]>);
+
 /// Variables that yielded, and the bytes they would have had.
 pub(super) type Yielded = Vec<(Box<str>, Vec<u8>)>;
+
+/// What an image was linked against.
+#[derive(Default)]
+struct Against {
+    uses: Uses,
+    /// Of variables in the heap.
+    addresses: Vec<u64>,
+}
+
+impl Against {
+    fn note(&mut self, core: &Core, resolved: &Resolved) {
+        core.note_use(resolved, &mut self.uses);
+        if resolved.slot.is_none() && core.heap.contains(resolved.address) {
+            self.addresses.push(resolved.address);
+        }
+    }
+}
 
 /// Whether the memory of an image stays as long as its tracker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,24 +147,7 @@ impl Core {
     ) -> Result<Started, Error> {
         let _data = self.counters.parts.enter(Part::Data);
         let start = Instant::now();
-        let mut objects: Vec<(String, Cow<'_, [u8]>)> = Vec::new();
-        let mut assembled = Vec::new();
-        for (file, module) in &image.modules {
-            let name = module.readers.bitcode().name().to_owned();
-            let mut reader = module.readers.reader()?;
-            let object = match mode {
-                Mode::Eager => reader.compile_everything(&module.plan())?,
-                Mode::Lazy => reader.compile_data(&module.plan())?,
-            };
-            if mode == Mode::Lazy && module.readers.summary().has_inline_asm {
-                assembled.push(Assembled {
-                    module: Arc::clone(module),
-                    file: *file,
-                    object: objects.len(),
-                });
-            }
-            objects.extend(object.map(|bytes| (name, bytes.into())));
-        }
+        let (mut objects, assembled) = compile_modules(image, mode)?;
         let ours = objects.len();
         for (name, bytes) in &image.objects {
             objects.push((name.clone(), (&**bytes).into()));
@@ -172,7 +175,19 @@ impl Core {
             }
             _ => HashMap::new(),
         };
-        let mut linked = self.link_image(tracker, image, graph, &assembled, Stay::Always)?;
+        let linked = self.link_image(tracker, image, graph, &assembled, Stay::Always)?;
+        let started = self.publish_objects(functions, linked)?;
+        Counters::add_time(&self.counters.data_ns, start);
+        info!(objects = objects.len(), elapsed = ?start.elapsed(), "linked the data");
+        Ok(started)
+    }
+
+    /// Has the stubs of functions of object files lead to their bodies.
+    fn publish_objects(
+        &self,
+        functions: Stubbed,
+        mut linked: LinkedImage,
+    ) -> Result<Started, Error> {
         for (name, (id, file)) in functions {
             // Aliases share a stub, and their code.
             if let Some(range) = linked.bodies.remove(&name)
@@ -187,8 +202,6 @@ impl Core {
                 self.publish_object(id, code)?;
             }
         }
-        Counters::add_time(&self.counters.data_ns, start);
-        info!(objects = objects.len(), elapsed = ?start.elapsed(), "linked the data");
         Ok(linked.started)
     }
 
@@ -297,29 +310,18 @@ impl Core {
         let dylib = &tracker.dylib();
         let mut entries = self.note_bodies(&placed);
         let preempted = Preempted::of(&placed);
-        let own_definitions = placed.definitions().map(|(definition, _)| definition);
-        let variables: Vec<(String, u64)> = own_definitions
-            .filter(|definition| definition.kind == LinkKind::Data)
-            .map(|definition| (definition.name.to_owned(), definition.size))
-            .collect();
-        let functions: HashMap<u64, String> = match stay {
+        let variables = variables_of(&placed);
+        let functions = match stay {
             Stay::Always => HashMap::new(),
-            Stay::IfHeld => {
-                let named = placed.functions();
-                named.map(|(at, name)| (at, name.to_owned())).collect()
-            }
+            Stay::IfHeld => names_by_address(&placed),
         };
-        let mut uses = Uses::default();
-        let mut against = Vec::new();
+        let mut against = Against::default();
         let mut linked = placed.fix_up(|name, need| {
             let resolved = match self.own_address(own.as_ref(), dylib, name) {
                 Some(address) => Resolved::at(address),
                 None => resolve(name, need)?,
             };
-            self.note_use(&resolved, &mut uses);
-            if resolved.slot.is_none() && self.heap.contains(resolved.address) {
-                against.push(resolved.address);
-            }
+            against.note(self, &resolved);
             Some(resolved)
         })?;
         let starts = drafts.placement(thread_locals.place);
@@ -341,21 +343,14 @@ impl Core {
         Self::keep_constants(tracker, image)?;
         let parts = Parts {
             memory,
-            uses,
+            uses: against.uses,
             zeros,
             unwind: linked.eh_frame.as_ref().map_or(0, |records| records.size),
             thread_locals,
             handle: None,
         };
         let holding = self.hold(tracker, image, parts, stays)?;
-        let files = image.objects.iter().map(|(name, _)| name.as_str());
-        let files: Vec<&str> = files.collect();
-        if !files.is_empty() {
-            let variables = variables.iter().map(|(name, size)| (name.as_str(), *size));
-            let files = files.join(", ");
-            self.objects
-                .add_image(image.number, dylib, variables, files, against);
-        }
+        self.note_variables(image, dylib, variables, against.addresses);
         let (bodies, yielded) = preempted.told(&linked, &starts);
         Ok(LinkedImage {
             started: Started::of(&linked),
@@ -364,6 +359,24 @@ impl Core {
             functions,
             yielded,
         })
+    }
+
+    /// Notes the variables of an image with object files, and those it was linked against.
+    fn note_variables(
+        &self,
+        image: &Image,
+        dylib: &Dylib,
+        variables: Vec<(String, u64)>,
+        against: Vec<u64>,
+    ) {
+        let files = image.objects.iter().map(|(name, _)| name.as_str());
+        let files: Vec<&str> = files.collect();
+        if !files.is_empty() {
+            let variables = variables.iter().map(|(name, size)| (name.as_str(), *size));
+            let files = files.join(", ");
+            self.objects
+                .add_image(image.number, dylib, variables, files, against);
+        }
     }
 
     /// Notes where the functions of an image lie; their entries.
@@ -380,6 +393,48 @@ impl Core {
         }
         entries
     }
+}
+
+/// Compiles what of the modules of an image is not compiled function by function: one object
+/// each, and which of them assembly was taken into.
+fn compile_modules(
+    image: &Image,
+    mode: Mode,
+) -> Result<(Vec<ObjectBytes<'_>>, Vec<Assembled>), Error> {
+    let mut objects: Vec<ObjectBytes<'_>> = Vec::new();
+    let mut assembled = Vec::new();
+    for (file, module) in &image.modules {
+        let name = module.readers.bitcode().name().to_owned();
+        let mut reader = module.readers.reader()?;
+        let object = match mode {
+            Mode::Eager => reader.compile_everything(&module.plan())?,
+            Mode::Lazy => reader.compile_data(&module.plan())?,
+        };
+        if mode == Mode::Lazy && module.readers.summary().has_inline_asm {
+            assembled.push(Assembled {
+                module: Arc::clone(module),
+                file: *file,
+                object: objects.len(),
+            });
+        }
+        objects.extend(object.map(|bytes| (name, bytes.into())));
+    }
+    Ok((objects, assembled))
+}
+
+/// Functions.
+fn names_by_address(placed: &Placed<'_>) -> HashMap<u64, String> {
+    let named = placed.functions();
+    named.map(|(at, name)| (at, name.to_owned())).collect()
+}
+
+/// Names and sizes.
+fn variables_of(placed: &Placed<'_>) -> Vec<(String, u64)> {
+    let definitions = placed.definitions().map(|(definition, _)| definition);
+    definitions
+        .filter(|definition| definition.kind == LinkKind::Data)
+        .map(|definition| (definition.name.to_owned(), definition.size))
+        .collect()
 }
 
 fn names_of_files(image: &Image) -> String {

@@ -3,6 +3,7 @@
 
 pub(crate) mod archive;
 pub(crate) mod bind;
+pub(crate) mod choose;
 pub(crate) mod hooks;
 pub(crate) mod image;
 pub(crate) mod labels;
@@ -24,7 +25,7 @@ use std::time::Instant;
 
 use tracing::info;
 use uruk_base::{FunctionId, Part};
-use uruk_codegen::{Bitcode, Kind, Linkage, ModuleSummary, Placement, SymbolId};
+use uruk_codegen::{Bitcode, Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId};
 use uruk_link::{Binding as LinkBinding, Graph, Kind as LinkKind, Object};
 use uruk_session::{Dylib, Tracker};
 
@@ -230,40 +231,30 @@ impl Core {
             self.define_aliases(tracker, remaining.as_deref(), module, &mut image.ifuncs)?;
         }
         for (file, module) in &image.modules {
-            let summary = module.readers.summary();
             let lost = &binding.dropped_keys[*file];
-            let plan = module.plan();
-            for (list, hooks) in [
-                (&summary.constructors, &mut image.constructors),
-                (&summary.destructors, &mut image.destructors),
-            ] {
-                let kept = list
-                    .iter()
-                    .filter(|e| !e.key.is_some_and(|key| lost[key.index()]));
-                hooks.extend(kept.filter_map(|entry| {
-                    let function = function_base(summary, entry.function)?;
-                    let name = plan.import(function).name.clone();
-                    let target = Target::Name(dylib.clone(), name);
-                    Some(Hook {
-                        priority: entry.priority,
-                        file: *file,
-                        target,
-                    })
-                }));
-            }
+            let summary = module.readers.summary();
+            let hooks = |list: &[Structor]| hooks_of(*file, module, list, lost);
+            image.constructors.extend(hooks(&summary.constructors));
+            image.destructors.extend(hooks(&summary.destructors));
         }
         for (_, symbols) in object_symbols {
-            let functions = symbols.iter().filter(|s| !s.data);
-            image
-                .object_functions
-                .extend(functions.map(|s| Box::from(&*s.name)));
-            for symbol in symbols.iter().filter(|s| !s.strong) {
-                if let Some(Definition::Function { .. }) = self.names.find(dylib, &symbol.name) {
-                    image.discarded.push(symbol.name.clone().into());
-                }
-            }
+            self.note_object(dylib, &mut image, symbols);
         }
         Ok(image)
+    }
+
+    /// Notes which functions an object defines, and which of its definitions lost to functions
+    /// with stubs.
+    fn note_object(&self, dylib: &Dylib, image: &mut Image, symbols: &[ObjectSymbol]) {
+        let functions = symbols.iter().filter(|symbol| !symbol.data);
+        image
+            .object_functions
+            .extend(functions.map(|symbol| Box::from(&*symbol.name)));
+        for symbol in symbols.iter().filter(|symbol| !symbol.strong) {
+            if let Some(Definition::Function { .. }) = self.names.find(dylib, &symbol.name) {
+                image.discarded.push(symbol.name.clone().into());
+            }
+        }
     }
 
     /// Decides which definition of each name counts.
@@ -410,6 +401,25 @@ impl Core {
         self.define_names(tracker, remaining, names)?;
         Ok(())
     }
+}
+
+/// Constructors or destructors of a file, but those whose group or variable is `lost`.
+fn hooks_of(file: usize, module: &Module, list: &[Structor], lost: &[bool]) -> Vec<Hook> {
+    let summary = module.readers.summary();
+    let plan = module.plan();
+    let kept = list
+        .iter()
+        .filter(|entry| !entry.key.is_some_and(|key| lost[key.index()]));
+    kept.filter_map(|entry| {
+        let function = function_base(summary, entry.function)?;
+        let name = plan.import(function).name.clone();
+        Some(Hook {
+            priority: entry.priority,
+            file,
+            target: Target::Name(module.dylib.clone(), name),
+        })
+    })
+    .collect()
 }
 
 /// The function a symbol finally names.

@@ -19,10 +19,11 @@ use std::sync::{Arc, PoisonError};
 
 use uruk_base::FunctionId;
 use uruk_base::locks::{Mutex, MutexGuard};
-use uruk_session::{Dylib, DylibId};
+use uruk_session::{Dylib, DylibId, SessionError};
 
 use crate::api::error::Error;
 use crate::core::{Core, Module};
+use crate::fork::gate;
 
 use uruk_codegen::SymbolId;
 
@@ -96,6 +97,18 @@ impl Core {
         process.unwrap_or_else(PoisonError::into_inner).add(name)?;
         self.retry_failed();
         Ok(())
+    }
+
+    /// Changes what names mean, as `change` does under a pass, and has what failed for want of one
+    /// be tried again.
+    pub(crate) fn change_names<R>(
+        &self,
+        change: impl FnOnce() -> Result<R, SessionError>,
+    ) -> Result<R, Error> {
+        let _pass = gate::enter();
+        let changed = change()?;
+        self.retry_failed();
+        Ok(changed)
     }
 
     /// Something was defined, or is searched from now on.

@@ -38,12 +38,13 @@ use crate::fork::gate;
 use crate::load::objects::ObjectCode;
 
 use super::Level;
+use super::dependents::Plans;
 use super::error::ReplaceError;
 use super::migrate::{Move, Moved};
 use super::prepare::Code;
-use super::publish::{Barrier, Garbage, Published};
+use super::publish::{Barrier, Garbage, Published, Staged};
 use super::quiet::OldCode;
-use super::state::{Old, Set};
+use super::state::{Committing, Old, Set};
 
 /// Rounds of compiling dependents while others publish.
 const ROUNDS: u32 = 8;
@@ -94,126 +95,55 @@ pub(super) struct Done {
     pub(super) old: OldCode,
 }
 
+/// Whom a set reaches: its members, and what depends on them.
+struct Reach {
+    members: HashSet<FunctionId>,
+    /// Those that will hold.
+    plans: Plans,
+    /// Dependents that were found so far, compiled again.
+    recompiled: HashMap<FunctionId, Code>,
+}
+
 impl Core {
     /// Commits a set; see the module. If it fails, the changes come back.
     pub(super) fn commit_set(
         self: &Arc<Self>,
-        mut changes: Vec<Change>,
+        changes: Vec<Change>,
         way: Way,
         level: Level,
     ) -> Result<Done, (Error, Vec<Change>)> {
-        let members: HashSet<FunctionId> = changes.iter().map(|change| change.id).collect();
-        let plans = {
+        let mut reach = {
             let _pass = gate::enter();
-            self.next_plans(&changes)
+            Reach {
+                members: changes.iter().map(|change| change.id).collect(),
+                plans: self.next_plans(&changes),
+                recompiled: HashMap::new(),
+            }
         };
         let deadline = match level {
             Level::Immediate => None,
             Level::Quiescent { wait } => Some(Instant::now() + wait),
         };
-        let mut recompiled: HashMap<FunctionId, Code> = HashMap::new();
         for round in 0..=ROUNDS {
             // Nobody publishes during the last round: it finds all there are.
             let _pass = gate::enter();
             let early = (round == ROUNDS).then(|| self.replacing.commit());
-            let dependents = self.dependents(&members).published;
-            let missing: Vec<FunctionId> = dependents
-                .into_iter()
-                .filter(|id| !recompiled.contains_key(id))
-                .collect();
-            if !missing.is_empty() {
-                match self.recompile(missing, &plans) {
-                    Ok(codes) => recompiled.extend(codes),
-                    Err(cause) => return Err((cause, changes)),
-                }
-            }
-            let ids = members.iter().chain(recompiled.keys()).copied();
-            let alone = matches!(level, Level::Immediate) && way.is_code();
-            let mut staged = match self.stage(ids.collect(), alone) {
+            let staged = self
+                .recompile_dependents(&mut reach)
+                .and_then(|()| self.stage_reach(&reach, &way, deadline, early.is_some()));
+            let staged = match staged {
                 Ok(staged) => staged,
                 Err(cause) => return Err((cause, changes)),
             };
-            if let Some(deadline) = deadline {
-                staged.barrier = staged.barrier.close();
-                let quiet = match (&staged.barrier, &early) {
-                    (Barrier::Closed(gate, _), None) => {
-                        self.wait_until_quiet(gate, &members, deadline)
-                    }
-                    // Whoever must leave old code may need a publication.
-                    _ => Err(Error::from(ReplaceError::StillRunning {
-                        activations: Vec::new(),
-                    })),
-                };
-                if let Err(cause) = quiet {
-                    self.abandon(staged);
-                    return Err((cause, changes));
-                }
+            let committing = early.unwrap_or_else(|| self.replacing.commit());
+            let dependents = self.dependents(&reach.members);
+            let known = |id: &FunctionId| reach.recompiled.contains_key(id);
+            if dependents.published.iter().all(known) {
+                let fallback = dependents.fallback;
+                return Ok(self.commit_staged(changes, way, reach, staged, committing, fallback));
             }
-            let mut committing = early.unwrap_or_else(|| self.replacing.commit());
-            let dependents = self.dependents(&members);
-            if !dependents
-                .published
-                .iter()
-                .all(|id| recompiled.contains_key(id))
-            {
-                drop(committing);
-                self.abandon(staged);
-                continue;
-            }
-            let mut garbage = Garbage::default();
-            for &id in &dependents.fallback {
-                let released = self.tiers.versions.of(id).release_fallback();
-                garbage
-                    .released
-                    .extend(released.map(|version| (id, version)));
-            }
-            let old = self.old_code(&members);
-            if !way.moves.is_empty() {
-                staged.barrier = staged.barrier.close();
-                way.moves.iter().for_each(Move::fill);
-            }
-            let mut named: Vec<FunctionId> = recompiled.keys().copied().collect();
-            named.sort_unstable_by_key(|id| id.index());
-            for (id, code) in recompiled {
-                let next = What::Code(Box::new(code));
-                changes.extend(self.body(id).map(|body| Change { id, body, next }));
-            }
-            let published = self.publish_set(
-                changes,
-                staged,
-                &way,
-                &members,
-                &plans,
-                &mut committing,
-                &mut garbage,
-            );
-            let Published {
-                before,
-                number,
-                told,
-                closed,
-            } = published;
             drop(committing);
-            for (id, news, replaced) in told {
-                self.tell_replaced(id, news, replaced);
-            }
-            for (id, version) in garbage.released {
-                self.retire_version(id, version);
-            }
-            drop(garbage.old);
-            self.keep_budget();
-            self.start_reclaim();
-            return Ok(Done {
-                set: Set {
-                    number,
-                    before,
-                    moved: way.moves.into_iter().map(|step| step.moved).collect(),
-                    _tracker: way.tracker,
-                },
-                dependents: named,
-                closed,
-                old,
-            });
+            self.abandon(staged);
         }
         // Only if a function that depends on a member was removed without its versions.
         let function = changes
@@ -223,5 +153,124 @@ impl Core {
             function: function.to_owned(),
         });
         Err((cause, changes))
+    }
+
+    /// Step 1: compiles the dependents that have come since.
+    fn recompile_dependents(self: &Arc<Self>, reach: &mut Reach) -> Result<(), Error> {
+        let dependents = self.dependents(&reach.members).published.into_iter();
+        let missing: Vec<FunctionId> = dependents
+            .filter(|id| !reach.recompiled.contains_key(id))
+            .collect();
+        if !missing.is_empty() {
+            reach
+                .recompiled
+                .extend(self.recompile(missing, &reach.plans)?);
+        }
+        Ok(())
+    }
+
+    /// Step 2: stages the set. With a deadline, its gate is closed until then for all old code
+    /// to be left, which cannot be waited for while `nobody_publishes`.
+    fn stage_reach(
+        self: &Arc<Self>,
+        reach: &Reach,
+        way: &Way,
+        deadline: Option<Instant>,
+        nobody_publishes: bool,
+    ) -> Result<Staged, Error> {
+        let ids = reach.members.iter().chain(reach.recompiled.keys()).copied();
+        let alone = deadline.is_none() && way.is_code();
+        let mut staged = self.stage(ids.collect(), alone)?;
+        let Some(deadline) = deadline else {
+            return Ok(staged);
+        };
+        staged.barrier = staged.barrier.close();
+        let quiet = match &staged.barrier {
+            Barrier::Closed(gate, _) if !nobody_publishes => {
+                self.wait_until_quiet(gate, &reach.members, deadline)
+            }
+            // Whoever must leave old code may need a publication.
+            _ => Err(Error::from(ReplaceError::StillRunning {
+                activations: Vec::new(),
+            })),
+        };
+        match quiet {
+            Ok(()) => Ok(staged),
+            Err(cause) => {
+                self.abandon(staged);
+                Err(cause)
+            }
+        }
+    }
+
+    /// Steps 4 to 8, and what is done for longer than callers should wait, behind them.
+    /// Functions of `fallback` keep a version to go back to that depends on a member.
+    fn commit_staged(
+        self: &Arc<Self>,
+        mut changes: Vec<Change>,
+        way: Way,
+        reach: Reach,
+        mut staged: Staged,
+        mut committing: Committing<'_>,
+        fallback: HashSet<FunctionId>,
+    ) -> Done {
+        let Reach {
+            members,
+            plans,
+            recompiled,
+        } = reach;
+        let mut garbage = Garbage::default();
+        for id in fallback {
+            let released = self.tiers.versions.of(id).release_fallback();
+            garbage
+                .released
+                .extend(released.map(|version| (id, version)));
+        }
+        let old = self.old_code(&members);
+        if !way.moves.is_empty() {
+            staged.barrier = staged.barrier.close();
+            way.moves.iter().for_each(Move::fill);
+        }
+        let mut dependents: Vec<FunctionId> = recompiled.keys().copied().collect();
+        dependents.sort_unstable_by_key(|id| id.index());
+        for (id, code) in recompiled {
+            let next = What::Code(Box::new(code));
+            changes.extend(self.body(id).map(|body| Change { id, body, next }));
+        }
+        let Published {
+            before,
+            number,
+            told,
+            closed,
+        } = self.publish_set(
+            changes,
+            staged,
+            &way,
+            &members,
+            &plans,
+            &mut committing,
+            &mut garbage,
+        );
+        drop(committing);
+        for (id, news, replaced) in told {
+            self.tell_replaced(id, news, replaced);
+        }
+        for (id, version) in garbage.released {
+            self.retire_version(id, version);
+        }
+        drop(garbage.old);
+        self.keep_budget();
+        self.start_reclaim();
+        Done {
+            set: Set {
+                number,
+                before,
+                moved: way.moves.into_iter().map(|step| step.moved).collect(),
+                _tracker: way.tracker,
+            },
+            dependents,
+            closed,
+            old,
+        }
     }
 }

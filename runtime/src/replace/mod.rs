@@ -12,7 +12,7 @@
 //!   code that runs.
 //! - No version is published that depends on something replaced since it was begun.
 //!
-//! Reading order: `plan` (names), `prepare` (checks, code), `object` (the same of machine
+//! Reading order: `plan` (names), `check`, `prepare` (code), `object` (the same of machine
 //! code), `migrate` (variables), `hooks` (constructors), `commit` and `publish` (the instant),
 //! `dependents`, `rollback`, `quiet` (who runs old code), `watch` (files), `turns`, `state` (locks,
 //! epochs, history), `error`.
@@ -30,6 +30,7 @@
 //!   on to leave old code.
 //! - A handler that replaces while its own thread does gets [`ReplaceError::Nested`].
 
+mod check;
 mod commit;
 mod dependents;
 mod error;
@@ -60,10 +61,10 @@ use crate::fork::shield::Shield;
 use crate::load::Source;
 use uruk_codegen::Bitcode;
 
-use self::commit::Way;
+use self::commit::{Done, Way};
 use self::input::Input;
 use self::migrate::Migration;
-use self::prepare::{Allowed, Prepared, Staging};
+use self::prepare::{Allowed, Names, Prepared, Staging};
 use self::quiet::OldCode;
 
 pub use self::error::ReplaceError;
@@ -353,11 +354,7 @@ impl Dylib {
         let prepared = self.prepare(&replacement, &staging).map_err(undo)?;
         let Prepared {
             changes,
-            functions,
-            added,
-            globals_added,
-            globals_kept,
-            locals_new,
+            names,
             hooks,
             moves,
         } = prepared;
@@ -393,24 +390,30 @@ impl Dylib {
                 false => undo(cause),
             }
         })?;
+        Ok(self.finish(done, names, skipped))
+    }
+
+    /// Files what was done, and tells of it.
+    fn finish(&self, done: Done, names: Names, skipped: Vec<String>) -> Replaced {
+        let core = self.jit.core();
         let number = done.set.number;
         let _pass = gate::enter();
         core.replacing.file(done.set);
         core.retry_failed();
         let dependents = done.dependents.iter();
-        Ok(Replaced {
-            functions,
-            added,
+        Replaced {
+            functions: names.functions,
+            added: names.added,
             dependents: dependents.map(|&id| core.display_of(id)).collect(),
-            globals_added,
-            globals_kept,
-            locals_new,
+            globals_added: names.globals_added,
+            globals_kept: names.globals_kept,
+            locals_new: names.locals_new,
             constructors_skipped: skipped,
             closed: done.closed,
             number,
             old: done.old,
             jit: self.jit.clone(),
-        })
+        }
     }
 
     /// Everything that can fail and changes nothing, on a thread that LLVM can take down.

@@ -24,8 +24,7 @@ use uruk_session::Dylib;
 
 use crate::api::error::Error;
 use crate::core::{Body, Core, static_name};
-use crate::load::image::Image;
-use crate::load::image::{LinkedImage, Stay};
+use crate::load::image::{Image, LinkedImage, Stay};
 use crate::load::names::{Definition, Name};
 use crate::load::objects::{Apart, ObjectBody, ObjectCode, ObjectFile, object_files};
 use crate::removal::life::Life;
@@ -33,7 +32,7 @@ use crate::removal::life::Life;
 use super::commit::{Change, What};
 use super::error::ReplaceError;
 use super::hooks::Hooks;
-use super::prepare::{Allowed, Prepared, Staging};
+use super::prepare::{Allowed, Names, Prepared, Staging};
 
 /// How an object's names are bound.
 #[derive(Default)]
@@ -54,6 +53,94 @@ struct Kept {
     constant: bool,
     /// `None` for a thread-local.
     address: Option<u64>,
+}
+
+/// A binding under construction.
+struct Binder<'a> {
+    core: &'a Core,
+    file: &'a str,
+    bound: Bound,
+    /// Where the members lie.
+    by_id: HashMap<FunctionId, Option<(u32, u64)>>,
+    /// Functions by where they lie: of one place they are one.
+    by_place: HashMap<(u32, u64), FunctionId>,
+}
+
+impl Binder<'_> {
+    /// Binds a place by what its name means so far; true if it is a function that is new.
+    fn bind(&mut self, place: &Place<'_>, found: Option<Definition>) -> Result<bool, Error> {
+        let name = place.definition.name;
+        if place.grouped {
+            self.bound.grouped.insert(name.into());
+        }
+        let function = place.callable && place.definition.kind == LinkKind::Function;
+        match (found, place.definition.kind) {
+            (_, LinkKind::Ifunc) => {
+                return Err(self.fixed(name, "a resolver chooses what it is"));
+            }
+            (Some(Definition::Function { id }), _) if function => self.bind_member(place, id)?,
+            (Some(_), _) if function => {
+                return Err(self.fixed(name, "it has no stub that could lead elsewhere"));
+            }
+            (Some(Definition::Address(at)), LinkKind::Data) => {
+                self.bound.kept.push(Kept::new(place, Some(at)));
+            }
+            (Some(Definition::Tls { .. }), LinkKind::Tls) => {
+                self.bound.kept.push(Kept::new(place, None));
+            }
+            (Some(_), LinkKind::Function) => {
+                return Err(self.fixed(name, "it is not declared to be a function"));
+            }
+            (Some(_), _) => return Err(self.fixed(name, "it was something else before")),
+            (None, LinkKind::Function) if function => return Ok(true),
+            (None, _) => self.bound.new_data.push(name.to_owned()),
+        }
+        Ok(false)
+    }
+
+    fn bind_member(&mut self, place: &Place<'_>, id: FunctionId) -> Result<(), Error> {
+        let name = place.definition.name;
+        if self.core.body(id).is_none() {
+            return Err(self.fixed(name, "a resolver chooses what it is"));
+        }
+        if self.core.tiers.versions.is_fixed(id) {
+            return Err(Error::from(ReplaceError::Labels {
+                file: self.file.to_owned(),
+                function: name.to_owned(),
+            }));
+        }
+        let before = self.by_id.insert(id, place.at);
+        if before.is_some_and(|before| before != place.at) {
+            return Err(self.fixed(name, "it shared its address with another function"));
+        }
+        self.by_place.extend(place.at.map(|at| (at, id)));
+        self.bound.members.push((id, name.into()));
+        Ok(())
+    }
+
+    /// Gives a function that is new the stub of its place.
+    fn add(&mut self, place: &Place<'_>, staging: &Staging) -> Result<(), Error> {
+        let known = place.at.and_then(|at| self.by_place.get(&at).copied());
+        let id = match known {
+            Some(id) => id,
+            None => {
+                let id = self.core.stubs.allocate()?;
+                staging.add_stub(id);
+                self.by_place.extend(place.at.map(|at| (at, id)));
+                id
+            }
+        };
+        self.bound.added.push((id, place.definition.name.into()));
+        Ok(())
+    }
+
+    fn fixed(&self, symbol: &str, why: &'static str) -> Error {
+        Error::from(ReplaceError::Fixed {
+            file: self.file.to_owned(),
+            symbol: symbol.to_owned(),
+            why,
+        })
+    }
 }
 
 impl Core {
@@ -120,6 +207,7 @@ impl Core {
         self.changes_of(bound, file, &image, locals, linked)
     }
 
+    /// Binds an object's names; functions that are new get stubs.
     fn bind_object(
         &self,
         dylib: &Dylib,
@@ -127,75 +215,25 @@ impl Core {
         graph: &Graph<'_>,
         staging: &Staging,
     ) -> Result<Bound, Error> {
-        let fixed = |symbol: &str, why| {
-            Error::from(ReplaceError::Fixed {
-                file: file.to_owned(),
-                symbol: symbol.to_owned(),
-                why,
-            })
+        let mut binder = Binder {
+            core: self,
+            file,
+            bound: Bound::default(),
+            by_id: HashMap::new(),
+            by_place: HashMap::new(),
         };
-        let mut bound = Bound::default();
-        let mut by_id: HashMap<FunctionId, Option<(u32, u64)>> = HashMap::new();
-        let mut by_place: HashMap<(u32, u64), FunctionId> = HashMap::new();
         let mut fresh: Vec<Place<'_>> = Vec::new();
         for place in graph.places() {
-            let name = place.definition.name;
-            let found = self.names.find_own(dylib, name);
-            if place.grouped {
-                bound.grouped.insert(name.into());
-            }
-            let function = place.callable && place.definition.kind == LinkKind::Function;
-            match (found, place.definition.kind) {
-                (_, LinkKind::Ifunc) => return Err(fixed(name, "a resolver chooses what it is")),
-                (Some(Definition::Function { id }), _) if function => {
-                    if self.body(id).is_none() {
-                        return Err(fixed(name, "a resolver chooses what it is"));
-                    }
-                    if self.tiers.versions.is_fixed(id) {
-                        return Err(Error::from(ReplaceError::Labels {
-                            file: file.to_owned(),
-                            function: name.to_owned(),
-                        }));
-                    }
-                    let before = by_id.insert(id, place.at);
-                    if before.is_some_and(|before| before != place.at) {
-                        return Err(fixed(name, "it shared its address with another function"));
-                    }
-                    by_place.extend(place.at.map(|at| (at, id)));
-                    bound.members.push((id, name.into()));
-                }
-                (Some(_), _) if function => {
-                    return Err(fixed(name, "it has no stub that could lead elsewhere"));
-                }
-                (Some(Definition::Address(at)), LinkKind::Data) => {
-                    bound.kept.push(Kept::new(&place, Some(at)));
-                }
-                (Some(Definition::Tls { .. }), LinkKind::Tls) => {
-                    bound.kept.push(Kept::new(&place, None));
-                }
-                (Some(_), LinkKind::Function) => {
-                    return Err(fixed(name, "it is not declared to be a function"));
-                }
-                (Some(_), _) => return Err(fixed(name, "it was something else before")),
-                (None, LinkKind::Function) if function => fresh.push(place),
-                (None, _) => bound.new_data.push(name.to_owned()),
+            let found = self.names.find_own(dylib, place.definition.name);
+            if binder.bind(&place, found)? {
+                fresh.push(place);
             }
         }
+        // After all members: a new name may be another one of a member.
         for place in fresh {
-            let name: Box<str> = place.definition.name.into();
-            let known = place.at.and_then(|at| by_place.get(&at).copied());
-            let id = match known {
-                Some(id) => id,
-                None => {
-                    let id = self.stubs.allocate()?;
-                    staging.add_stub(id);
-                    by_place.extend(place.at.map(|at| (at, id)));
-                    id
-                }
-            };
-            bound.added.push((id, name));
+            binder.add(&place, staging)?;
         }
-        Ok(bound)
+        Ok(binder.bound)
     }
 
     /// Variables keep their contents, so their sizes must be what they were.
@@ -246,6 +284,8 @@ impl Core {
             .define(staging.session_tracker(), names.collect())?)
     }
 
+    /// The functions of an object that is linked: members are to be exchanged, those that are
+    /// new can be called.
     fn changes_of(
         &self,
         bound: Bound,
@@ -292,29 +332,16 @@ impl Core {
             }
         }
         let _ = file.functions.set(ids);
-        let name_at = |&(priority, address): &(u32, u64)| {
-            let name = linked.functions.get(&address);
-            (
-                priority,
-                address,
-                name.map_or("?", String::as_str).to_owned(),
-            )
-        };
-        let started = &linked.started;
         Ok(Prepared {
             changes,
-            functions,
-            added: bound.added.iter().map(|(_, n)| n.to_string()).collect(),
-            globals_added: bound.new_data,
-            globals_kept: bound.kept.iter().map(|k| k.name.to_string()).collect(),
-            locals_new: locals,
-            hooks: Hooks {
-                image: image.number,
-                life: Arc::clone(&image.life),
-                constructors: started.init.iter().map(name_at).collect(),
-                destructors: started.fini.iter().rev().map(name_at).collect(),
-                again: Vec::new(),
+            names: Names {
+                functions,
+                added: bound.added.iter().map(|(_, n)| n.to_string()).collect(),
+                globals_added: bound.new_data,
+                globals_kept: bound.kept.iter().map(|k| k.name.to_string()).collect(),
+                locals_new: locals,
             },
+            hooks: hooks_of(image, &linked),
             moves: Vec::new(),
         })
     }
@@ -374,6 +401,26 @@ impl Core {
             seen.push(file);
         }
         Ok(())
+    }
+}
+
+/// Constructors and destructors of an object, by the names of the functions at their addresses.
+fn hooks_of(image: &Image, linked: &LinkedImage) -> Hooks {
+    let name_at = |&(priority, address): &(u32, u64)| {
+        let name = linked.functions.get(&address);
+        (
+            priority,
+            address,
+            name.map_or("?", String::as_str).to_owned(),
+        )
+    };
+    let started = &linked.started;
+    Hooks {
+        image: image.number,
+        life: Arc::clone(&image.life),
+        constructors: started.init.iter().map(name_at).collect(),
+        destructors: started.fini.iter().rev().map(name_at).collect(),
+        again: Vec::new(),
     }
 }
 

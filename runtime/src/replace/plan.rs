@@ -28,7 +28,8 @@ use uruk_codegen::{Access, Import, Kind, Linkage, ModulePlan, ModuleSummary, Pla
 
 use crate::api::error::Error;
 use crate::core::{Core, Function, Module};
-use crate::load::bind::{is_data, local_link_name};
+use crate::load::bind::local_link_name;
+use crate::load::choose::is_data;
 use crate::load::function_base;
 use crate::load::labels::declared_labels;
 use crate::load::names::Definition;

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, Tier};
-use uruk_codegen::{Bitcode, CodegenError, Kind, Layout, Linkage, SymbolId};
+use uruk_codegen::{Bitcode, CodegenError, Kind, SymbolId};
 use uruk_session::{Dylib, Tracker};
 use uruk_tiering::Purpose;
 
@@ -26,7 +26,6 @@ use crate::version::Request;
 use crate::version::build::Built;
 
 use super::commit::{Change, What};
-use super::error::ReplaceError;
 use super::hooks::Hooks;
 use super::migrate::{Migration, Move};
 use super::plan::Planned;
@@ -69,15 +68,20 @@ impl Drop for Unused {
 /// All that was prepared.
 pub(super) struct Prepared {
     pub(super) changes: Vec<Change>,
-    /// Names of the functions that are replaced.
+    pub(super) names: Names,
+    pub(super) hooks: Hooks,
+    pub(super) moves: Vec<Move>,
+}
+
+/// What the embedder is told of, by name.
+pub(super) struct Names {
+    /// Functions that are replaced.
     pub(super) functions: Vec<String>,
     pub(super) added: Vec<String>,
     pub(super) globals_added: Vec<String>,
     pub(super) globals_kept: Vec<String>,
     /// Local variables of an object: they begin anew.
     pub(super) locals_new: Vec<String>,
-    pub(super) hooks: Hooks,
-    pub(super) moves: Vec<Move>,
 }
 
 /// What is not as it was and is meant so.
@@ -142,27 +146,10 @@ impl Core {
         allowed: &Allowed,
         staging: &Staging,
     ) -> Result<Prepared, Error> {
-        let mut module = Module::new(bitcode, self, dylib)?;
+        let module = Module::new(bitcode, self, dylib)?;
         let mut planned = self.plan_replacement(&module, &allowed.migrations)?;
-        let summary = module.readers.summary();
-        self.plan_own(dylib, summary, &mut planned.plan, planned.image);
-        let mut members = planned.members.iter();
-        let replaced = members.find_map(|&(id, _)| self.life_of(id));
-        module.life = Life::replacing(replaced);
-        self.names.lives.note(&staging.tracker, &module.life);
-        module.inherited = Arc::clone(&planned.locals);
-        module.set_plan(Arc::new(planned.plan.clone()));
-        module.labels = labels::inherited(&planned.old);
-        let module = Arc::new(module);
-        self.modules.note(&module);
-        self.check_members(&module, &planned, allowed.signatures)?;
-        self.check_kept(&module, &planned)?;
-        let members = planned.members.iter();
-        let members: Vec<(FunctionId, &str)> = members
-            .map(|&(id, symbol)| (id, &*planned.plan.import(symbol).name))
-            .collect();
-        self.check_whole(&members, dylib, allowed.parts)?;
-        self.check_users(&module, &planned, &allowed.migrations)?;
+        let module = self.plan_module(module, &mut planned, staging);
+        self.check_replacement(&module, &planned, allowed)?;
         let image = Image {
             number: planned.image,
             life: Arc::clone(&module.life),
@@ -174,12 +161,66 @@ impl Core {
         self.check_missing(&image)?;
         // What the data's constructors would do is not done again.
         self.link_data(&staging.tracker, &image, Mode::Lazy)?;
+        let (changes, entries) = self.compile_members(&module, &planned)?;
+        for id in staging.lock().clone() {
+            let version = self.tiers.versions.ids.next();
+            self.make_first(id, version)?;
+        }
+        let moves = self.moves(&module, &planned, &allowed.migrations)?;
+        self.replacing.register(&staging.tracker, &image.modules)?;
+        let summary = module.readers.summary();
+        let name = |id: &SymbolId| summary.symbols[id.index()].name.clone();
+        let functions = changes.iter();
+        let functions = functions.map(|change| self.name_of(change.id).to_owned());
+        let names = Names {
+            functions: functions.collect(),
+            added: planned.added.iter().map(name).collect(),
+            globals_added: planned.new_data.iter().map(name).collect(),
+            globals_kept: planned.kept.iter().map(name).collect(),
+            locals_new: Vec::new(),
+        };
+        Ok(Prepared {
+            changes,
+            names,
+            hooks: self.hooks_of(&module, &planned, &entries),
+            moves,
+        })
+    }
+
+    /// Completes what was read with its plan, and with what it has of those it replaces: their
+    /// life, and names of their locals and labels.
+    fn plan_module(
+        &self,
+        mut module: Module,
+        planned: &mut Planned,
+        staging: &Staging,
+    ) -> Arc<Module> {
+        let summary = module.readers.summary();
+        self.plan_own(&module.dylib, summary, &mut planned.plan, planned.image);
+        let mut members = planned.members.iter();
+        let replaced = members.find_map(|&(id, _)| self.life_of(id));
+        module.life = Life::replacing(replaced);
+        self.names.lives.note(&staging.tracker, &module.life);
+        module.inherited = Arc::clone(&planned.locals);
+        module.set_plan(Arc::new(planned.plan.clone()));
+        module.labels = labels::inherited(&planned.old);
+        let module = Arc::new(module);
+        self.modules.note(&module);
+        module
+    }
+
+    /// Compiles and links the bodies of all members; also where each begins.
+    fn compile_members(
+        self: &Arc<Self>,
+        module: &Arc<Module>,
+        planned: &Planned,
+    ) -> Result<(Vec<Change>, HashMap<FunctionId, u64>), Error> {
         let mut changes = Vec::with_capacity(planned.members.len());
         let mut entries = HashMap::new();
         for &(id, symbol) in &planned.members {
             let name = self.function(id).map_or(c"?", |function| function.name);
             let function = Function {
-                module: Arc::clone(&module),
+                module: Arc::clone(module),
                 symbol,
                 name,
                 origin: None,
@@ -197,27 +238,7 @@ impl Core {
                 next: What::Code(Box::new(code)),
             });
         }
-        for id in staging.lock().clone() {
-            let version = self.tiers.versions.ids.next();
-            self.make_first(id, version)?;
-        }
-        let moves = self.moves(&module, &planned, &allowed.migrations)?;
-        self.replacing.register(&staging.tracker, &image.modules)?;
-        let summary = module.readers.summary();
-        let name = |id: &SymbolId| summary.symbols[id.index()].name.clone();
-        let hooks = self.hooks_of(&module, &planned, &entries);
-        let functions = changes.iter();
-        let functions = functions.map(|change| self.name_of(change.id).to_owned());
-        Ok(Prepared {
-            functions: functions.collect(),
-            changes,
-            added: planned.added.iter().map(name).collect(),
-            globals_added: planned.new_data.iter().map(name).collect(),
-            globals_kept: planned.kept.iter().map(name).collect(),
-            locals_new: Vec::new(),
-            hooks,
-            moves,
-        })
+        Ok((changes, entries))
     }
 
     /// Compiles and links a body for a function, at the tier it runs at (at most tier 2:
@@ -260,181 +281,6 @@ impl Core {
             },
             depends,
         })
-    }
-
-    fn check_members(
-        &self,
-        module: &Module,
-        planned: &Planned,
-        allow_signatures: bool,
-    ) -> Result<(), Error> {
-        let summary = module.readers.summary();
-        let file = || module.readers.bitcode().name().to_owned();
-        if planned.members.is_empty() {
-            let symbols = summary.symbols.iter();
-            let functions =
-                symbols.filter(|s| s.kind == Kind::Function && s.linkage.is_definition());
-            return Err(Error::from(ReplaceError::Nothing {
-                file: file(),
-                functions: functions.map(|s| s.name.clone()).collect(),
-            }));
-        }
-        for &(id, symbol) in &planned.members {
-            if self.tiers.versions.is_fixed(id) {
-                return Err(Error::from(ReplaceError::Labels {
-                    file: file(),
-                    function: summary.symbols[symbol.index()].name.clone(),
-                }));
-            }
-        }
-        if allow_signatures {
-            return Ok(());
-        }
-        let reader = module.readers.faithful()?;
-        for &(id, symbol) in &planned.members {
-            let Some(Function {
-                module, symbol: at, ..
-            }) = self.function(id)
-            else {
-                continue;
-            };
-            let old = module.readers.faithful()?.signature(at);
-            let new = reader.signature(symbol);
-            if old != new {
-                return Err(Error::from(ReplaceError::Signature {
-                    file: file(),
-                    function: summary.symbols[symbol.index()].name.clone(),
-                    old,
-                    new,
-                }));
-            }
-        }
-        Ok(())
-    }
-
-    /// Variables that exist keep their contents, so their types must be what they were;
-    /// constants their values, which code that is not replaced may hold.
-    fn check_kept(&self, module: &Module, planned: &Planned) -> Result<(), Error> {
-        let summary = module.readers.summary();
-        for &symbol in &planned.kept {
-            let link_name = &planned.plan.import(symbol).name;
-            let owner = self.owner_of(&module.dylib, link_name);
-            let info = &summary.symbols[symbol.index()];
-            let Some((owner, at)) = owner else {
-                // Data of an object file has no type, but a size.
-                let old = self.objects.variable(&module.dylib, link_name);
-                let new = module.readers.faithful()?.layout(symbol);
-                if let Some(old) = old
-                    && info.kind == Kind::Data
-                    && old.size != new.size
-                {
-                    return Err(Error::from(ReplaceError::Global {
-                        file: module.readers.bitcode().name().to_owned(),
-                        global: info.name.clone(),
-                        old: String::from("data of an object file"),
-                        old_size: old.size,
-                        new: new.ty,
-                        new_size: new.size,
-                    }));
-                }
-                continue;
-            };
-            let (old, old_value) = {
-                let reader = owner.readers.faithful()?;
-                (reader.layout(at), reader.initializer(at))
-            };
-            let reader = module.readers.faithful()?;
-            let new = reader.layout(symbol);
-            let file = module.readers.bitcode().name().to_owned();
-            if old != new {
-                return Err(Error::from(ReplaceError::Global {
-                    file,
-                    global: info.name.clone(),
-                    old: old.ty,
-                    old_size: old.size,
-                    new: new.ty,
-                    new_size: new.size,
-                }));
-            }
-            let was_constant = owner.readers.summary().symbols[at.index()].constant;
-            if (info.constant || was_constant) && reader.initializer(symbol) != old_value {
-                return Err(Error::from(ReplaceError::Constant {
-                    file,
-                    constant: info.name.clone(),
-                }));
-            }
-        }
-        Ok(())
-    }
-
-    /// The module whose definition of a variable counts, and its symbol there.
-    fn owner_of(&self, dylib: &Dylib, link_name: &str) -> Option<(Arc<Module>, SymbolId)> {
-        let key = (dylib.id(), Box::from(link_name));
-        let moved = self.replacing.moved_names().get(&key).cloned();
-        let link_name = moved.as_deref().unwrap_or(link_name);
-        let mut modules = self.replacing.modules(dylib).into_iter();
-        modules.find_map(|module| {
-            let at = module.definition(link_name)?;
-            let counts = module.plan().import(at).defined;
-            counts.then_some((module, at))
-        })
-    }
-
-    /// Type and size of a variable that exists; `None` for one of an object file.
-    pub(crate) fn layout_of(
-        &self,
-        dylib: &Dylib,
-        link_name: &str,
-    ) -> Result<Option<Layout>, Error> {
-        let Some((owner, at)) = self.owner_of(dylib, link_name) else {
-            return Ok(None);
-        };
-        Ok(Some(owner.readers.faithful()?.layout(at)))
-    }
-
-    /// Modules that were optimized as a whole are replaced as a whole.
-    pub(super) fn check_whole(
-        &self,
-        members: &[(FunctionId, &str)],
-        dylib: &Dylib,
-        allow_parts: bool,
-    ) -> Result<(), Error> {
-        self.check_objects(members, allow_parts)?;
-        let replaced = |id| members.iter().any(|&(member, _)| member == id);
-        let holds_member = |module: &Module| {
-            let mut names = members.iter().map(|&(_, name)| name);
-            names.any(|name| module.definition(name).is_some())
-        };
-        for old in self.replacing.modules(dylib) {
-            if !holds_member(&old) {
-                continue;
-            }
-            let Some(evidence) = old.interprocedural()? else {
-                continue;
-            };
-            let summary = old.readers.summary();
-            let plan = old.plan();
-            let mut missing = Vec::new();
-            for (index, info) in summary.symbols.iter().enumerate() {
-                let import = plan.import(SymbolId(index as u32));
-                let counts =
-                    info.kind == Kind::Function && info.linkage != Linkage::Local && import.defined;
-                let found = self.names.find_own(dylib, &import.name);
-                if let (true, Some(Definition::Function { id })) = (counts, found)
-                    && !replaced(id)
-                {
-                    missing.push(info.name.clone());
-                }
-            }
-            if !missing.is_empty() {
-                return Err(Error::from(ReplaceError::Interprocedural {
-                    old: old.readers.bitcode().name().to_owned(),
-                    evidence: evidence.to_owned(),
-                    missing,
-                }));
-            }
-        }
-        Ok(())
     }
 
     /// Gives new functions stubs, and new aliases their meaning.

@@ -11,16 +11,15 @@ use tracing::{debug, error, warn};
 use uruk_base::{FunctionId, Part};
 use uruk_codegen::{Cancellation, fatal};
 use uruk_tiering::foresight::{Course, Sketch};
-use uruk_tiering::{Publication, Purpose};
 
 use super::{Flight, Mail, Sketched};
-use crate::api::error::Error;
 use crate::core::{Body, Core, Module};
 use crate::fork::{self, gate, panics, thread};
 use crate::load::names::Definition;
 use crate::tiers::background::thread_time;
 use crate::told::event::Event;
-use crate::version::{Made, Request, calls};
+use crate::version::ahead::Ahead;
+use crate::version::calls;
 
 /// The share of the time of compiles for which a worker must have had a processor.
 const ENOUGH: f64 = 0.6;
@@ -243,40 +242,17 @@ impl Core {
         cancel: &Cancellation,
         lost: fn(&Arc<Core>, &str),
     ) -> Option<String> {
-        let version = self.tiers.versions.ids.next();
-        let request = Request {
-            function: id,
-            version,
-            tier: self.tiers.first(),
-            purpose: Purpose::First,
-            ahead: true,
-        };
         let on_fatal = {
-            let (core, cancel) = (Arc::clone(self), cancel.clone());
-            move |message: &str| {
-                core.tiers.versions.of(id).fail(version);
-                let joined = core.land(id, &cancel, false);
-                if joined.is_some() {
+            let cancel = cancel.clone();
+            move |core: &Arc<Core>, message: &str| {
+                if core.land(id, &cancel, false).is_some() {
                     core.fail(id, &core.fatal(id, message));
                 }
-                lost(&core, message);
-                gate::leave_lost();
+                lost(core, message);
             }
         };
-        let (made, joined) = fatal::guard(on_fatal, || {
-            let made = panics::caught(|| self.make(request, None, cancel));
-            let published = matches!(&made, Ok(made) if is_published(made));
-            let joined = self.land(id, cancel, published);
-            (made, joined)
-        });
-        match &made {
-            Ok(made) if is_published(made) => {
-                let now = self.events.now();
-                self.tiers.on_compiled(now, id, request.tier, made);
-            }
-            Ok(_) => {}
-            Err(cause) => debug!(function = self.name_of(id), %cause, "not compiled ahead"),
-        }
+        let Ahead { published, panic } = self.make_ahead(id, cancel, on_fatal);
+        let joined = self.land(id, cancel, published);
         if let Some(taken) = joined {
             if self.stubs.entry(id).is_none() {
                 // Whoever waits is told what is wrong, if it is again.
@@ -290,10 +266,7 @@ impl Core {
                 at: self.events.now(),
             });
         }
-        made.err()
-            .as_ref()
-            .and_then(Error::panic)
-            .map(str::to_owned)
+        panic
     }
 
     /// Reads a module once more; the text of a panic. Under a pass.
@@ -389,8 +362,4 @@ impl Core {
         self.speculation.lock().helping -= 1;
         panic
     }
-}
-
-fn is_published(made: &Made) -> bool {
-    matches!(made.publication, Publication::Published { .. })
 }

@@ -104,7 +104,7 @@ fn work(core: &Arc<Core>) {
         calls::widen_heap();
     }
     while !core.is_stopping() {
-        let pass = gate::enter();
+        let pass = gate::enter_after_forks();
         let turn = Turn::next(&mut core.tiers.jobs());
         let published = matches!(turn, Turn::Compile(_));
         let panic = match turn {

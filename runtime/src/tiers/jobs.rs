@@ -9,7 +9,7 @@
 //! | the controller: another pin, a demotion, a replacement | the job it asked for | it is told `Outcome::Cancelled` |
 //! | a commit, a rollback, a removal | versions under way of the functions, whoever makes them | a first call begins again with the new body |
 //! | the end of the session, or of the process | all jobs, for good | workers end |
-//! | `fork` that has waited for [`PATIENCE`](crate::fork::gate) | jobs that run, each once in its life | the job is lined up again, before all others |
+//! | `fork` that has waited for [`PATIENCE`](crate::fork::gate) | jobs that run, each once in its life | the job is lined up again, before all others, and begins after the fork |
 //!
 //! A pause cancels nothing, nor does a first call: what is under way is paid for already.
 //! A fork waits for the job it could interrupt a second time, so that a program which

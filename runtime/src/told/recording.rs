@@ -33,51 +33,14 @@ pub(crate) fn recorder(core: &Core, file: &Path, args: Vec<String>) -> Recorder 
 /// Hands an event to the recorder.
 pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
     match event {
-        Event::Compiled {
-            id,
-            function,
-            version,
-            tier,
-            worker,
-            queued,
-            started,
-            compiling,
-            linking,
-            instructions,
-            bytes,
-        } => {
-            let place = place(worker);
-            let emitted = nanos(*started + *compiling);
-            let end = nanos(*started + *compiling + *linking);
-            let compile = report::Compile {
-                function: *id,
-                version: VersionId(*version),
-                tier: *tier,
-                place,
-                waited: nanos(queued.map_or(Duration::ZERO, |at| started.saturating_sub(at))),
-                start: nanos(*started),
-                end,
-                instructions: *instructions,
-                code_bytes: *bytes,
-            };
-            recorder.compiled(function, &compile);
-            recorder.linked(&report::Link {
-                function: Some(*id),
-                place,
-                start: emitted,
-                end,
-            });
-        }
+        Event::Compiled { .. } => take_compile(recorder, event),
         Event::Published {
             id,
             version,
             tier,
             at,
             ..
-        } => {
-            let version = VersionId(*version);
-            recorder.published(nanos(*at), *id, version, *tier);
-        }
+        } => recorder.published(nanos(*at), *id, VersionId(*version), *tier),
         Event::Reverted {
             id,
             version,
@@ -85,9 +48,8 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
             at,
             ..
         } => {
-            let version = VersionId(*version);
             recorder.noted(nanos(*at), Some(*id), "went back to the version before");
-            recorder.published(nanos(*at), *id, version, *tier);
+            recorder.published(nanos(*at), *id, VersionId(*version), *tier);
         }
         Event::Evicted { id, at, .. } => {
             recorder.noted(nanos(*at), Some(*id), "was not used: its code is evicted");
@@ -101,72 +63,120 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
         } => recorder.failed(nanos(*at), function, *id, *tier, message),
         Event::Dropped {
             id, version, at, ..
-        } => {
-            let version = VersionId(*version);
-            recorder.dropped(nanos(*at), *id, version, "too late");
-        }
+        } => recorder.dropped(nanos(*at), *id, VersionId(*version), "too late"),
         Event::Cancelled {
             id, version, at, ..
-        } => {
-            let version = VersionId(*version);
-            recorder.dropped(nanos(*at), *id, version, "cancelled");
-        }
-        Event::Answered {
-            function,
-            worker,
-            taken,
-            at,
-            ..
-        } => recorder.looked_up(&report::Lookup {
-            name: (*function).to_owned(),
-            kind: report::LookupKind::FirstCall,
-            place: place(worker),
-            start: nanos(*taken),
-            end: nanos(*at),
-        }),
+        } => recorder.dropped(nanos(*at), *id, VersionId(*version), "cancelled"),
+        Event::Answered { .. } => take_first_call(recorder, event),
         Event::Sampling {
             source, rejected, ..
         } => recorder.sampling(&report::Sampling {
             source: source.clone(),
             rejected: rejected.clone(),
         }),
-        Event::Samples {
-            at,
-            hits,
-            lost,
-            uncovered,
-            rate,
-            overhead,
-            queue,
-        } => {
-            let hit = |hit: &Hit| report::Hit {
-                time: nanos(hit.at),
-                code: hit.code.map(|(version, tier)| (VersionId(version), tier)),
-                count: hit.count,
-            };
-            let hits: Vec<report::Hit> = hits.iter().map(hit).collect();
-            recorder.drained(&Drain {
-                time: nanos(*at),
-                hits: &hits,
-                lost: *lost,
-                uncovered: *uncovered as u64,
-                rate_hz: f64::from(*rate),
-                overhead: *overhead,
-                queue: *queue as u64,
-            });
-        }
+        Event::Samples { .. } => take_samples(recorder, event),
         Event::StacksSearched { cause, at } => {
             let text = format!("memory is searched for stacks: {cause}");
             recorder.noted(nanos(*at), None, &text);
         }
         Event::WorkerLost { message, at } => {
-            recorder.noted(
-                nanos(*at),
-                None,
-                &format!("LLVM took a worker down: {message}"),
-            );
+            let text = format!("LLVM took a worker down: {message}");
+            recorder.noted(nanos(*at), None, &text);
         }
     }
+}
+
+/// A version is two bars on the track of its worker: compiled, linked.
+fn take_compile(recorder: &Recorder, event: &Event) {
+    let Event::Compiled {
+        id,
+        function,
+        version,
+        tier,
+        worker,
+        queued,
+        started,
+        compiling,
+        linking,
+        instructions,
+        bytes,
+    } = event
+    else {
+        return;
+    };
+    let place = place(worker);
+    let emitted = nanos(*started + *compiling);
+    let end = nanos(*started + *compiling + *linking);
+    let compile = report::Compile {
+        function: *id,
+        version: VersionId(*version),
+        tier: *tier,
+        place,
+        waited: nanos(queued.map_or(Duration::ZERO, |at| started.saturating_sub(at))),
+        start: nanos(*started),
+        end,
+        instructions: *instructions,
+        code_bytes: *bytes,
+    };
+    recorder.compiled(function, &compile);
+    recorder.linked(&report::Link {
+        function: Some(*id),
+        place,
+        start: emitted,
+        end,
+    });
+}
+
+/// A first call that was answered is a lookup on the track of its worker.
+fn take_first_call(recorder: &Recorder, event: &Event) {
+    let Event::Answered {
+        function,
+        worker,
+        taken,
+        at,
+        ..
+    } = event
+    else {
+        return;
+    };
+    recorder.looked_up(&report::Lookup {
+        name: (*function).to_owned(),
+        kind: report::LookupKind::FirstCall,
+        place: place(worker),
+        start: nanos(*taken),
+        end: nanos(*at),
+    });
+}
+
+/// Samples are charged to versions, which the recorder knows by number.
+fn take_samples(recorder: &Recorder, event: &Event) {
+    let Event::Samples {
+        at,
+        hits,
+        lost,
+        uncovered,
+        rate,
+        overhead,
+        queue,
+    } = event
+    else {
+        return;
+    };
+    let hit = |hit: &Hit| report::Hit {
+        time: nanos(hit.at),
+        code: hit.code.map(|(version, tier)| (VersionId(version), tier)),
+        count: hit.count,
+    };
+    let hits: Vec<report::Hit> = hits.iter().map(hit).collect();
+    recorder.drained(&Drain {
+        time: nanos(*at),
+        hits: &hits,
+        lost: *lost,
+        uncovered: *uncovered as u64,
+        rate_hz: f64::from(*rate),
+        overhead: *overhead,
+        queue: *queue as u64,
+    });
 }
 
 impl Core {

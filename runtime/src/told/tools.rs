@@ -65,6 +65,88 @@ pub(crate) struct Body<'a> {
     pub(crate) symbol: &'a str,
 }
 
+impl Body<'_> {
+    fn size(&self) -> u64 {
+        self.end - self.entry
+    }
+
+    /// Those of a range, if it is in the code segment.
+    fn bytes(&self, address: u64, size: u64) -> Option<&[u8]> {
+        let start = usize::try_from(address.wrapping_sub(self.code)).ok()?;
+        let end = start.checked_add(usize::try_from(size).ok()?)?;
+        self.linked.code.get(start..end)
+    }
+}
+
+impl Open {
+    /// Adds a line to the perf map.
+    fn map(&mut self, entry: u64, size: u64, name: &str) {
+        if let Some(map) = &mut self.perf_map
+            && let Err(cause) = map.add(entry, size, name)
+        {
+            warn!(%cause, "no more entries in the perf map");
+            self.perf_map = None;
+        }
+    }
+
+    /// Writes a body to the jitdump file, after its lines.
+    fn dump(&mut self, body: &Body<'_>) {
+        let (name, address, size) = (body.name, body.entry, body.size());
+        let Some(dump) = &mut self.jitdump else {
+            return;
+        };
+        let Some(bytes) = body.bytes(address, size) else {
+            return;
+        };
+        let code = Code {
+            name,
+            address,
+            bytes,
+        };
+        let lines = Lines::of_object(body.object, body.symbol, address, size);
+        let lines = lines.unwrap_or_else(|cause| {
+            warn!(%cause, name, "the dump has no lines of this function");
+            Lines::default()
+        });
+        match dump.load(&code, &lines.lines()) {
+            Ok(index) => {
+                self.dumped.insert(address, index);
+            }
+            Err(cause) => {
+                warn!(%cause, "no more entries in the jitdump file");
+                self.jitdump = None;
+            }
+        }
+    }
+
+    /// Shows debuggers the lines, the name and the frames of a body.
+    fn register(&mut self, body: &Body<'_>) {
+        let (name, address, size) = (body.name, body.entry, body.size());
+        let frames = body.linked.eh_frame.and_then(|table| {
+            Some(Frames {
+                address: table.address,
+                bytes: body.bytes(table.address, table.size as u64)?,
+            })
+        });
+        let symbol = Symbol {
+            name,
+            address,
+            size,
+        };
+        let held = self.registered.entry(address).or_default();
+        // Lines first: a breakpoint that waits for the name is then set behind the
+        // prologue.
+        match symfile::of_debug_info(body.object, body.symbol, address) {
+            Ok(file) => held.extend(file.map(gdb::register)),
+            Err(cause) => warn!(%cause, name, "debuggers see no lines of this function"),
+        }
+        match symfile::of_symbols(&[symbol], frames) {
+            Ok(file) => held.push(gdb::register(file)),
+            Err(cause) => warn!(%cause, name, "debuggers do not see this function"),
+        }
+    }
+}
+
 impl Tools {
     /// Opens what the settings ask for.
     pub(crate) fn new(settings: &ToolSettings) -> Result<Tools, Error> {
@@ -107,70 +189,10 @@ impl Tools {
             return;
         }
         let mut open = self.open();
-        let (name, address, size) = (body.name, body.entry, body.end - body.entry);
-        let bytes = |address: u64, size: u64| {
-            let start = usize::try_from(address.wrapping_sub(body.code)).ok()?;
-            let end = start.checked_add(usize::try_from(size).ok()?)?;
-            body.linked.code.get(start..end)
-        };
-        if let Some(map) = &mut open.perf_map
-            && let Err(cause) = map.add(address, size, name)
-        {
-            warn!(%cause, "no more entries in the perf map");
-            open.perf_map = None;
-        }
-        if let Some(dump) = &mut open.jitdump
-            && let Some(bytes) = bytes(address, size)
-        {
-            let code = Code {
-                name,
-                address,
-                bytes,
-            };
-            let lines = Lines::of_object(body.object, body.symbol, address, size);
-            let lines = lines.unwrap_or_else(|cause| {
-                warn!(%cause, name, "the dump has no lines of this function");
-                Lines::default()
-            });
-            match dump.load(&code, &lines.lines()) {
-                Ok(index) => {
-                    open.dumped.insert(address, index);
-                }
-                Err(cause) => {
-                    warn!(%cause, "no more entries in the jitdump file");
-                    open.jitdump = None;
-                }
-            }
-        }
+        open.map(body.entry, body.size(), body.name);
+        open.dump(body);
         if open.gdb {
-            let frames = body.linked.eh_frame.and_then(|table| {
-                let bytes = bytes(table.address, table.size as u64)?;
-                Some(Frames {
-                    address: table.address,
-                    bytes,
-                })
-            });
-            let symbol = Symbol {
-                name,
-                address,
-                size,
-            };
-            // Lines first: a breakpoint that waits for the name is then set behind the
-            // prologue.
-            match symfile::of_debug_info(body.object, body.symbol, address) {
-                Ok(file) => {
-                    let held = open.registered.entry(address).or_default();
-                    held.extend(file.map(gdb::register));
-                }
-                Err(cause) => warn!(%cause, name, "debuggers see no lines of this function"),
-            }
-            match symfile::of_symbols(&[symbol], frames) {
-                Ok(file) => {
-                    let held = open.registered.entry(address).or_default();
-                    held.push(gdb::register(file));
-                }
-                Err(cause) => warn!(%cause, name, "debuggers do not see this function"),
-            }
+            open.register(body);
         }
     }
 
@@ -192,12 +214,7 @@ impl Tools {
         let mut open = self.open();
         let (from, entry, size) = (from.entry(), to.entry(), to.body_end() - to.entry());
         let name = to.shape.name.to_str().unwrap_or("?");
-        if let Some(map) = &mut open.perf_map
-            && let Err(cause) = map.add(entry, size, name)
-        {
-            warn!(%cause, "no more entries in the perf map");
-            open.perf_map = None;
-        }
+        open.map(entry, size, name);
         let index = open.dumped.get(&from).copied();
         if let (Some(dump), Some(index)) = (&mut open.jitdump, index) {
             match dump.moved(index, from, entry, size) {

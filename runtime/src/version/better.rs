@@ -19,11 +19,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::ThreadId;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use uruk_base::FunctionId;
 use uruk_base::locks::{Mutex, MutexGuard};
-use uruk_codegen::{Cancellation, Compiled};
+use uruk_codegen::Cancellation;
 use uruk_heap::Sealed;
 use uruk_link::{
     Graph, Hint, Kind as LinkKind, LayoutOptions, Linked, Object, Place, Placed, Resolved,
@@ -35,7 +35,7 @@ use uruk_session::{
 use uruk_tiering::{Late, VersionError};
 
 use super::Request;
-use super::blocks::{Code, Rest, split};
+use super::blocks::{Rest, split};
 use super::build::{Built, Outcome};
 use super::findable::NewCode;
 use crate::api::error::{Error, Missing, Refusal};
@@ -107,6 +107,18 @@ impl Asked {
     /// The object has what only whole images have.
     fn of_an_image(&self, construct: &'static str) -> Error {
         self.refused(Refusal::Construct { construct })
+    }
+
+    /// Whether linked code is all there is: nothing of it is to run before it.
+    fn check_runs_nothing(&self, linked: &Linked) -> Result<(), Error> {
+        let arrays = [&linked.preinit, &linked.init, &linked.fini];
+        if arrays.iter().any(|list| !list.is_empty()) {
+            return Err(self.of_an_image("constructors or destructors"));
+        }
+        match linked.ifuncs.is_empty() {
+            true => Ok(()),
+            false => Err(self.of_an_image("ifuncs")),
+        }
     }
 
     fn cancelled(&self) -> Error {
@@ -332,13 +344,7 @@ impl Core {
             self.note_use(&resolved, &mut uses);
             Some(resolved)
         })?;
-        let arrays = [&linked.preinit, &linked.init, &linked.fini];
-        if arrays.iter().any(|list| !list.is_empty()) {
-            return Err(asked.of_an_image("constructors or destructors"));
-        }
-        if !linked.ifuncs.is_empty() {
-            return Err(asked.of_an_image("ifuncs"));
-        }
+        asked.check_runs_nothing(&linked)?;
         let code = drafts.code_range();
         for (function, range) in extents {
             let stacks = &self.reclaim.stacks;
@@ -393,26 +399,8 @@ impl Core {
     ) -> Built {
         let movable = linked.immovable.is_none() && !linked.escapes && !self.tools.pins_code();
         Built {
-            unit: None,
-            entry: body.start,
-            body_end: body.end,
-            bytes: linked.code.len() as u64,
-            compiling: Duration::ZERO,
-            linking: Duration::ZERO,
-            words: None,
-            code: Code {
-                memory,
-                entry: body.start,
-                body_end: body.end,
-                unwind: linked.eh_frame.as_ref().map_or(0, |records| records.size),
-                rows: linked.fdes,
-                name: asked.unit.name,
-                moves: movable.then_some(linked.moves),
-                rest: Arc::new(rest),
-            },
-            foreign: Vec::new(),
-            compiled: Compiled::default(),
             escapes: linked.escapes,
+            ..Built::new(asked.unit.name, linked, memory, body, movable, rest)
         }
     }
 }

@@ -7,6 +7,8 @@
 //! removed together. Functions are defined in the session at their stubs' addresses, ready from
 //! the start; `host` answers for the process by a generator.
 
+use std::ffi::CStr;
+use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,11 +16,13 @@ use uruk_base::FunctionId;
 use uruk_base::locks::Mutex;
 use uruk_base::parts::{self, Part};
 use uruk_codegen::{BODY_PREFIX, Compile, Compiled, Labels};
+use uruk_heap::Sealed;
+use uruk_link::Linked;
 use uruk_session::{Flags, Interface, Responsibility, SessionError, Symbol, Tracker, Unit};
 use uruk_tiering::Purpose;
 
 use super::Request;
-use super::blocks::Code;
+use super::blocks::{Code, Rest};
 use super::offers::Crossing;
 use super::plan::BodyOf;
 use crate::api::error::Error;
@@ -65,6 +69,41 @@ pub(crate) struct Built {
     pub(crate) foreign: Vec<FunctionId>,
     /// The program may keep addresses of what it has of its own.
     pub(crate) escapes: bool,
+}
+
+impl Built {
+    /// What was linked, as a version: its code lies in `memory`, and what else it has in `rest`.
+    pub(super) fn new(
+        name: &'static CStr,
+        linked: Linked,
+        memory: Sealed,
+        body: Range<u64>,
+        movable: bool,
+        rest: Rest,
+    ) -> Built {
+        Built {
+            unit: None,
+            entry: body.start,
+            body_end: body.end,
+            bytes: linked.code.len() as u64,
+            compiling: Duration::ZERO,
+            linking: Duration::ZERO,
+            words: None,
+            code: Code {
+                memory,
+                entry: body.start,
+                body_end: body.end,
+                rows: linked.fdes,
+                name,
+                unwind: linked.eh_frame.as_ref().map_or(0, |records| records.size),
+                moves: movable.then_some(linked.moves),
+                rest: Arc::new(rest),
+            },
+            compiled: Compiled::default(),
+            foreign: Vec::new(),
+            escapes: false,
+        }
+    }
 }
 
 impl Unit for BodyUnit {

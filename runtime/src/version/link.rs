@@ -7,20 +7,19 @@
 //! call, whose registers nobody can read.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use uruk_base::parts::{self, Part};
 use uruk_codegen::{APART, BODY_PREFIX, COUNTERS, Compiled, LOOPS, Labels, PROBES};
 use uruk_heap::Pool;
-use uruk_link::{Graph, LayoutOptions, Linked, Object, Resolved};
+use uruk_link::{Graph, Laid, LayoutOptions, Linked, Object, Resolved};
 
-use super::blocks::{Code, Rest, split};
+use super::blocks::{Rest, split};
 use super::build::Built;
 use super::findable::NewCode;
 use super::offers::Crossing;
 use super::plan::BodyOf;
 use crate::api::error::Error;
-use crate::core::Core;
+use crate::core::{Core, Function};
 use crate::loops::words::Loops;
 use crate::removal::Uses;
 use crate::tiers::guided::Words;
@@ -33,6 +32,19 @@ struct Counting {
     loops: Option<Arc<Loops>>,
     /// Of its probes.
     words: Option<Words>,
+}
+
+impl Counting {
+    /// What code calls the words.
+    fn find(&self, name: &str) -> Option<Resolved> {
+        let at = match name {
+            COUNTERS => self.counters?,
+            PROBES => self.words.as_ref()?.address(),
+            LOOPS => self.loops.as_ref()?.address(),
+            _ => return None,
+        };
+        Some(Resolved::at(at))
+    }
 }
 
 impl Core {
@@ -49,16 +61,9 @@ impl Core {
         let nothing = || Error::NotAFunction {
             name: link_name.to_string(),
         };
-        let file = function.module.readers.bitcode().name();
         let object = std::mem::take(&mut compiled.object);
         let object = self.layers.object(link_name, object)?;
-        let mut graph = Graph::new(vec![Object::parse(file, &object)?])?;
-        self.layers.link(link_name, &mut graph)?;
-        let laid = graph.layout(&LayoutOptions {
-            merge_read_only: true,
-            apart: Some(APART),
-            ..Default::default()
-        })?;
+        let laid = self.lay_out(function, link_name, &object)?;
         let mut uses = Uses::default();
         let find = |name: &str, need| {
             let dylib = crossing.dylib_of(&function.module.dylib, name);
@@ -73,30 +78,13 @@ impl Core {
             .find(|(d, _)| d.name == symbol)
             .map(|(d, address)| address..address + d.size);
         let counting = self.counting(of, &compiled)?;
-        let linked = placed.fix_up(|name, need| match (name, &counting) {
-            (
-                COUNTERS,
-                Counting {
-                    counters: Some(at), ..
-                },
-            ) => Some(Resolved::at(*at)),
-            (
-                PROBES,
-                Counting {
-                    words: Some(words), ..
-                },
-            ) => Some(Resolved::at(words.address())),
-            (
-                LOOPS,
-                Counting {
-                    loops: Some(loops), ..
-                },
-            ) => Some(Resolved::at(loops.address())),
-            _ => {
-                let resolved = find(name, need)?;
-                self.note_use(&resolved, &mut uses);
-                Some(resolved)
+        let linked = placed.fix_up(|name, need| {
+            if let Some(word) = counting.find(name) {
+                return Some(word);
             }
+            let resolved = find(name, need)?;
+            self.note_use(&resolved, &mut uses);
+            Some(resolved)
         })?;
         let sized = sized.ok_or_else(nothing)?;
         let entry = sized.start;
@@ -113,16 +101,16 @@ impl Core {
         let (memory, data) = split(sealed);
         let memory = memory.ok_or_else(nothing)?;
         let _publishing = parts::enter(Part::Publishing);
-        let body_end = body_end(&linked, entry, code.start);
+        let body = entry..body_end(&linked, entry, code.start);
         self.make_findable(&NewCode {
             name: function.name,
-            body: entry..body_end,
+            body: body.clone(),
             code: code.clone(),
             object: &object,
             linked: &linked,
             symbol: &symbol,
         })?;
-        self.dump(function, &linked, code.start, entry..body_end);
+        self.dump(function, &linked, code.start, body.clone());
         let movable = linked.immovable.is_none()
             && compiled.labels != Labels::Escape
             && !self.tools.pins_code();
@@ -130,28 +118,29 @@ impl Core {
         let rest = Rest::new(data, words.clone(), uses).with_constants(constants.held);
         let rest = rest.with_loops(counting.loops);
         Ok(Built {
-            unit: None,
-            entry,
-            body_end,
-            bytes: linked.code.len() as u64,
-            compiling: Duration::ZERO,
-            linking: Duration::ZERO,
             words,
-            code: Code {
-                memory,
-                entry,
-                body_end,
-                rows: linked.fdes,
-                name: function.name,
-                unwind: linked.eh_frame.as_ref().map_or(0, |records| records.size),
-                moves: movable.then_some(linked.moves),
-                rest: Arc::new(rest),
-            },
             foreign: crossing.depends(&compiled.taken),
-            // Constants stay with their module, and functions have stubs.
-            escapes: false,
             compiled,
+            // Constants stay with their module, and functions have stubs: it does not escape.
+            ..Built::new(function.name, linked, memory, body, movable, rest)
         })
+    }
+
+    /// Parses what was compiled for a function, and lays it out.
+    fn lay_out<'o>(
+        &self,
+        function: &'o Function,
+        link_name: &str,
+        object: &'o [u8],
+    ) -> Result<Laid<'o>, Error> {
+        let file = function.module.readers.bitcode().name();
+        let mut graph = Graph::new(vec![Object::parse(file, object)?])?;
+        self.layers.link(link_name, &mut graph)?;
+        Ok(graph.layout(&LayoutOptions {
+            merge_read_only: true,
+            apart: Some(APART),
+            ..Default::default()
+        })?)
     }
 
     fn counting(self: &Arc<Self>, of: &BodyOf, compiled: &Compiled) -> Result<Counting, Error> {

@@ -13,7 +13,7 @@
 //! | file | [`mod@file`], [`records`], [`blocks`] | known to samples, reclaim and statistics |
 //! | publish | [`publish`] | in the slot, or too late |
 //!
-//! Who asks: [`calls`] for first calls, `tiers` for better versions, `replace` for new bodies,
+//! Who asks: [`calls`] for first calls, [`ahead`] for those still to come, `tiers` for better versions, `replace` for new bodies,
 //! `units` for better code of units' functions.
 //! A version is undone by `reclaim`, in the opposite order.
 //!
@@ -21,6 +21,7 @@
 //! the lock of that function, inside which is only the slot. What a publication leaves
 //! without use is retired.
 
+pub(crate) mod ahead;
 pub(crate) mod better;
 pub(crate) mod blocks;
 pub(crate) mod bodies;

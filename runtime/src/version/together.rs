@@ -1,24 +1,18 @@
 //! Functions that an embedder wants compiled together: [`Partition`].
 //!
 //! Each is a version of its own, so that each can move up, be replaced and be freed alone. Who
-//! calls the first goes on as soon as that is compiled; the worker goes on with the others, whose
-//! code is *prepared*: their first calls store it into their slots. A failure is dropped: the first
-//! call compiles again, and tells it.
+//! calls the first goes on as soon as that is compiled; the worker goes on with the others
+//! ([`ahead`](super::ahead)).
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 
-use tracing::debug;
 use uruk_base::FunctionId;
-use uruk_codegen::{Cancellation, fatal};
-use uruk_tiering::{Publication, Purpose};
+use uruk_codegen::Cancellation;
 
-use crate::api::error::Error;
 use crate::api::layers::Partition;
 use crate::core::{Body, Core, Function};
-use crate::fork::gate::{self, leave_lost};
-use crate::fork::panics;
-use crate::version::Request;
+use crate::fork::gate;
 
 impl Core {
     /// Compiles what belongs to the part that `id` is in; the text of a panic. On a worker, without
@@ -40,7 +34,7 @@ impl Core {
             let _pass = gate::enter();
             match self.is_stopping() || self.stubs.entry(other).is_some() {
                 true => None,
-                false => self.prepare_first(other, lost),
+                false => self.make_ahead(other, &Cancellation::new(), lost).panic,
             }
         })
     }
@@ -78,43 +72,5 @@ impl Core {
         others
             .filter(|other| *other != id && !self.tiers.is_entry_point(*other))
             .collect()
-    }
-
-    /// Compiles a function for its first call, which is still to come. Under a pass.
-    fn prepare_first(
-        self: &Arc<Self>,
-        id: FunctionId,
-        lost: fn(&Arc<Core>, &str),
-    ) -> Option<String> {
-        let request = Request {
-            function: id,
-            version: self.tiers.versions.ids.next(),
-            tier: self.tiers.first(),
-            purpose: Purpose::First,
-            ahead: true,
-        };
-        let on_fatal = {
-            let core = Arc::clone(self);
-            move |message: &str| {
-                core.tiers.versions.of(id).fail(request.version);
-                lost(&core, message);
-                leave_lost();
-            }
-        };
-        let made = fatal::guard(on_fatal, || {
-            panics::caught(|| self.make(request, None, &Cancellation::new()))
-        });
-        match &made {
-            Ok(made) if matches!(made.publication, Publication::Published { .. }) => {
-                let now = self.events.now();
-                self.tiers.on_compiled(now, id, request.tier, made);
-            }
-            Ok(_) => {}
-            Err(cause) => debug!(function = self.name_of(id), %cause, "not compiled together"),
-        }
-        made.err()
-            .as_ref()
-            .and_then(Error::panic)
-            .map(str::to_owned)
     }
 }

@@ -1,0 +1,282 @@
+//! What is held of an image: its memory, for as long as anybody was linked against it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::{Arc, PoisonError, Weak};
+
+use uruk_base::VersionId;
+use uruk_base::locks::RwLock;
+use uruk_heap::Sealed;
+use uruk_link::Resolved;
+use uruk_reclaim::Fixed;
+use uruk_session::Tracker;
+
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::fork::gate;
+use crate::guest::tls;
+use crate::load::image::Image;
+use crate::load::own::Handle;
+use crate::reclaim::Notes;
+use crate::removal::life::Life;
+use crate::told::holdings::Sizes;
+use crate::version::blocks::{Code, Piece, Rest, split};
+
+/// The memory of an image's data and of its functions that have no versions. It goes
+/// when nobody holds it any more.
+pub(crate) struct Holding {
+    notes: Arc<Notes>,
+    owners: Arc<Owners>,
+    ranges: Vec<Range<u64>>,
+    /// What its thread-locals are known by.
+    thread_locals: Option<u64>,
+    /// Its code, if it has any; that holds the data, too.
+    code: Option<VersionId>,
+    life: Arc<Life>,
+    sizes: Sizes,
+    /// Goes before the memory it lies in, which may be another handle's next.
+    _handle: Option<Handle>,
+    _rest: Arc<Rest>,
+}
+
+/// What there is to be held of an image.
+#[derive(Default)]
+pub(crate) struct Parts {
+    pub(crate) memory: Vec<Sealed>,
+    /// What it was linked against.
+    pub(crate) uses: Uses,
+    /// Bytes of its data that begin as zeros, and of its unwind records.
+    pub(crate) zeros: usize,
+    pub(crate) unwind: usize,
+    pub(crate) thread_locals: ThreadLocals,
+    /// A handle that lies in the memory.
+    pub(crate) handle: Option<Handle>,
+}
+
+/// The thread-locals of an image, if it has any.
+#[derive(Default)]
+pub(crate) struct ThreadLocals {
+    pub(crate) place: Option<tls::Place>,
+    /// Its slot, unless that is in static storage.
+    pub(crate) owned: Option<tls::Owned>,
+}
+
+/// Memory of other images that code or data was linked against.
+#[derive(Clone, Default)]
+pub(crate) struct Uses(Vec<Arc<Holding>>);
+
+/// Who holds an address of the heap, or a module of thread-locals.
+#[derive(Default)]
+pub(crate) struct Owners {
+    ranges: RwLock<BTreeMap<u64, (u64, Weak<Holding>)>>,
+    thread_locals: RwLock<HashMap<u64, Weak<Holding>>>,
+}
+
+impl Holding {
+    /// What its code is called in the table of code.
+    pub(crate) fn code(&self) -> Option<VersionId> {
+        self.code
+    }
+
+    /// What it takes.
+    pub(crate) fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    /// Of its image.
+    pub(crate) fn life(&self) -> &Arc<Life> {
+        &self.life
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        let _pass = gate::enter();
+        let mut owners = self
+            .owners
+            .ranges
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        for range in &self.ranges {
+            owners.remove(&range.start);
+        }
+        drop(owners);
+        if let Some(module) = self.thread_locals {
+            let held = &self.owners.thread_locals;
+            let mut held = held.write().unwrap_or_else(PoisonError::into_inner);
+            held.remove(&module);
+        }
+        if let Some(version) = self.code {
+            self.notes.retire(version);
+        }
+    }
+}
+
+impl std::fmt::Debug for Uses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Uses({})", self.0.len())
+    }
+}
+
+impl Owners {
+    /// Notes what `holding` holds.
+    fn note(&self, holding: &Arc<Holding>) {
+        if let Some(module) = holding.thread_locals {
+            let held = self.thread_locals.write();
+            held.unwrap_or_else(PoisonError::into_inner)
+                .insert(module, Arc::downgrade(holding));
+        }
+        let mut owners = self.ranges.write().unwrap_or_else(PoisonError::into_inner);
+        for range in &holding.ranges {
+            owners.insert(range.start, (range.end, Arc::downgrade(holding)));
+        }
+    }
+
+    pub(crate) fn find(&self, address: u64) -> Option<Arc<Holding>> {
+        let owners = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let (_, (end, holding)) = owners.range(..=address).next_back()?;
+        // One past the end of a variable is an address of it, too.
+        (address <= *end).then(|| holding.upgrade()).flatten()
+    }
+
+    /// All that are held, each once.
+    pub(crate) fn all(&self) -> Vec<Arc<Holding>> {
+        let owners = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = owners.values().filter_map(|(_, h)| h.upgrade()).collect();
+        drop(owners);
+        all.sort_unstable_by_key(Arc::as_ptr);
+        all.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        all
+    }
+
+    /// Of the image that thread-locals are of.
+    pub(crate) fn life_of_thread_locals(&self, module: u64) -> Option<Arc<Life>> {
+        Some(Arc::clone(self.find_thread_locals(module)?.life()))
+    }
+
+    fn find_thread_locals(&self, module: u64) -> Option<Arc<Holding>> {
+        let held = self.thread_locals.read();
+        held.unwrap_or_else(PoisonError::into_inner)
+            .get(&module)?
+            .upgrade()
+    }
+}
+
+impl Core {
+    /// Notes that something is linked against what is at `resolved`.
+    pub(crate) fn note_use(&self, resolved: &Resolved, uses: &mut Uses) {
+        let holding = match resolved.tls {
+            Some((module, _)) => self.owners.find_thread_locals(module),
+            None if resolved.slot.is_some() || !self.heap.contains(resolved.address) => None,
+            None => self.owners.find(resolved.address),
+        };
+        let Some(holding) = holding else { return };
+        if !uses.0.iter().any(|held| Arc::ptr_eq(held, &holding)) {
+            uses.0.push(holding);
+        }
+    }
+
+    /// Makes the holding of memory of an image. `tracker` forgets the image when it is removed,
+    /// and until then holds it if it `stays`.
+    pub(crate) fn hold(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        image: &Image,
+        parts: Parts,
+        stays: bool,
+    ) -> Result<Arc<Holding>, Error> {
+        let Parts {
+            memory,
+            uses,
+            zeros,
+            unwind,
+            thread_locals: ThreadLocals { place, owned },
+            handle,
+        } = parts;
+        let sizes = Sizes::of(&memory, zeros, unwind);
+        let range = |memory: &Sealed| {
+            let start = memory.address();
+            start..start + memory.len() as u64
+        };
+        let ranges = memory.iter().map(range).collect();
+        let (code, data) = split(memory);
+        let rest = Arc::new(Rest::new(data, None, uses).with_thread_locals(owned));
+        let holding = Arc::new(Holding {
+            notes: Arc::clone(&self.reclaim.notes),
+            owners: Arc::clone(&self.owners),
+            ranges,
+            thread_locals: place.map(|place| place.module),
+            code: code.map(|memory| self.note_live(memory, &rest)),
+            life: Arc::clone(&image.life),
+            sizes,
+            _handle: handle,
+            _rest: rest,
+        });
+        self.owners.note(&holding);
+        self.bind_holding(tracker, image, &holding, stays)?;
+        Ok(holding)
+    }
+
+    /// Has code of an image looked for by scans; what it is called in the table of code.
+    fn note_live(&self, memory: Sealed, rest: &Arc<Rest>) -> VersionId {
+        let version = self.tiers.versions.ids.next();
+        let code = Code {
+            memory,
+            entry: 0,
+            body_end: 0,
+            rows: Vec::new(),
+            name: c"",
+            unwind: 0,
+            moves: None,
+            rest: Arc::clone(rest),
+        };
+        self.reclaim.notes.live(Piece {
+            function: None,
+            version,
+            depends: Arc::default(),
+            fixed: Some(Fixed::Referenced),
+            code,
+        });
+        version
+    }
+
+    /// Has `tracker` let go of an image when it is removed: of its memory once its life ends, of
+    /// what is known of it once nobody is bound to it.
+    fn bind_holding(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        image: &Image,
+        holding: &Arc<Holding>,
+        stays: bool,
+    ) -> Result<(), Error> {
+        let held = stays.then(|| Arc::clone(holding));
+        let core = Arc::downgrade(self);
+        tracker.attach(image.life.guard(move || {
+            drop(held);
+            if let Some(core) = core.upgrade() {
+                core.start_reclaim();
+            }
+        }))?;
+        let core = Arc::downgrade(self);
+        let (number, thread_locals) = (image.number, holding.thread_locals);
+        let life = Arc::clone(&image.life);
+        tracker.attach(Box::new(move || {
+            life.bonds.after(Box::new(move || {
+                if let Some(core) = core.upgrade() {
+                    core.forget_image(number, thread_locals);
+                }
+            }));
+        }))?;
+        Ok(())
+    }
+
+    /// Forgets constructors and destructors that did not run, and thread-locals.
+    fn forget_image(&self, number: u64, thread_locals: Option<u64>) {
+        self.schedule().forget(number);
+        self.destructors().forget(number);
+        self.objects.forget_image(number);
+        if let Some(module) = thread_locals {
+            self.names.forget_thread_locals(module);
+        }
+    }
+}

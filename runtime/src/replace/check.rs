@@ -1,0 +1,212 @@
+//! Whether what was bound by name may replace what the names mean: functions keep their
+//! signatures and variables their types, unless the embedder allows that they do not, and what
+//! was optimized together goes together.
+
+use std::sync::Arc;
+
+use uruk_base::FunctionId;
+use uruk_codegen::{Kind, Layout, Linkage, SymbolId};
+use uruk_session::Dylib;
+
+use crate::api::error::Error;
+use crate::core::{Core, Function, Module};
+use crate::load::names::Definition;
+
+use super::error::ReplaceError;
+use super::plan::Planned;
+use super::prepare::Allowed;
+
+impl Core {
+    /// Whether a bound module may replace what its names mean.
+    pub(super) fn check_replacement(
+        &self,
+        module: &Module,
+        planned: &Planned,
+        allowed: &Allowed,
+    ) -> Result<(), Error> {
+        self.check_members(module, planned, allowed.signatures)?;
+        self.check_kept(module, planned)?;
+        let members = planned.members.iter();
+        let members: Vec<(FunctionId, &str)> = members
+            .map(|&(id, symbol)| (id, &*planned.plan.import(symbol).name))
+            .collect();
+        self.check_whole(&members, &module.dylib, allowed.parts)?;
+        self.check_users(module, planned, &allowed.migrations)
+    }
+
+    /// Modules that were optimized as a whole are replaced as a whole.
+    pub(super) fn check_whole(
+        &self,
+        members: &[(FunctionId, &str)],
+        dylib: &Dylib,
+        allow_parts: bool,
+    ) -> Result<(), Error> {
+        self.check_objects(members, allow_parts)?;
+        let replaced = |id| members.iter().any(|&(member, _)| member == id);
+        let holds_member = |module: &Module| {
+            let mut names = members.iter().map(|&(_, name)| name);
+            names.any(|name| module.definition(name).is_some())
+        };
+        for old in self.replacing.modules(dylib) {
+            if !holds_member(&old) {
+                continue;
+            }
+            let Some(evidence) = old.interprocedural()? else {
+                continue;
+            };
+            let summary = old.readers.summary();
+            let plan = old.plan();
+            let mut missing = Vec::new();
+            for (index, info) in summary.symbols.iter().enumerate() {
+                let import = plan.import(SymbolId(index as u32));
+                let counts =
+                    info.kind == Kind::Function && info.linkage != Linkage::Local && import.defined;
+                let found = self.names.find_own(dylib, &import.name);
+                if let (true, Some(Definition::Function { id })) = (counts, found)
+                    && !replaced(id)
+                {
+                    missing.push(info.name.clone());
+                }
+            }
+            if !missing.is_empty() {
+                return Err(Error::from(ReplaceError::Interprocedural {
+                    old: old.readers.bitcode().name().to_owned(),
+                    evidence: evidence.to_owned(),
+                    missing,
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Type and size of a variable that exists; `None` for one of an object file.
+    pub(crate) fn layout_of(
+        &self,
+        dylib: &Dylib,
+        link_name: &str,
+    ) -> Result<Option<Layout>, Error> {
+        let Some((owner, at)) = self.owner_of(dylib, link_name) else {
+            return Ok(None);
+        };
+        Ok(Some(owner.readers.faithful()?.layout(at)))
+    }
+
+    /// Members are functions that can get other bodies, and keep their signatures.
+    fn check_members(
+        &self,
+        module: &Module,
+        planned: &Planned,
+        allow_signatures: bool,
+    ) -> Result<(), Error> {
+        let summary = module.readers.summary();
+        let file = || module.readers.bitcode().name().to_owned();
+        if planned.members.is_empty() {
+            let symbols = summary.symbols.iter();
+            let functions =
+                symbols.filter(|s| s.kind == Kind::Function && s.linkage.is_definition());
+            return Err(Error::from(ReplaceError::Nothing {
+                file: file(),
+                functions: functions.map(|s| s.name.clone()).collect(),
+            }));
+        }
+        for &(id, symbol) in &planned.members {
+            if self.tiers.versions.is_fixed(id) {
+                return Err(Error::from(ReplaceError::Labels {
+                    file: file(),
+                    function: summary.symbols[symbol.index()].name.clone(),
+                }));
+            }
+        }
+        if allow_signatures {
+            return Ok(());
+        }
+        let reader = module.readers.faithful()?;
+        for &(id, symbol) in &planned.members {
+            let Some(Function {
+                module, symbol: at, ..
+            }) = self.function(id)
+            else {
+                continue;
+            };
+            let old = module.readers.faithful()?.signature(at);
+            let new = reader.signature(symbol);
+            if old != new {
+                return Err(Error::from(ReplaceError::Signature {
+                    file: file(),
+                    function: summary.symbols[symbol.index()].name.clone(),
+                    old,
+                    new,
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Variables that exist keep their contents, so their types must be what they were;
+    /// constants their values, which code that is not replaced may hold.
+    fn check_kept(&self, module: &Module, planned: &Planned) -> Result<(), Error> {
+        let summary = module.readers.summary();
+        for &symbol in &planned.kept {
+            let link_name = &planned.plan.import(symbol).name;
+            let owner = self.owner_of(&module.dylib, link_name);
+            let info = &summary.symbols[symbol.index()];
+            let Some((owner, at)) = owner else {
+                // Data of an object file has no type, but a size.
+                let old = self.objects.variable(&module.dylib, link_name);
+                let new = module.readers.faithful()?.layout(symbol);
+                if let Some(old) = old
+                    && info.kind == Kind::Data
+                    && old.size != new.size
+                {
+                    return Err(Error::from(ReplaceError::Global {
+                        file: module.readers.bitcode().name().to_owned(),
+                        global: info.name.clone(),
+                        old: String::from("data of an object file"),
+                        old_size: old.size,
+                        new: new.ty,
+                        new_size: new.size,
+                    }));
+                }
+                continue;
+            };
+            let (old, old_value) = {
+                let reader = owner.readers.faithful()?;
+                (reader.layout(at), reader.initializer(at))
+            };
+            let reader = module.readers.faithful()?;
+            let new = reader.layout(symbol);
+            let file = module.readers.bitcode().name().to_owned();
+            if old != new {
+                return Err(Error::from(ReplaceError::Global {
+                    file,
+                    global: info.name.clone(),
+                    old: old.ty,
+                    old_size: old.size,
+                    new: new.ty,
+                    new_size: new.size,
+                }));
+            }
+            let was_constant = owner.readers.summary().symbols[at.index()].constant;
+            if (info.constant || was_constant) && reader.initializer(symbol) != old_value {
+                return Err(Error::from(ReplaceError::Constant {
+                    file,
+                    constant: info.name.clone(),
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    /// The module whose definition of a variable counts, and its symbol there.
+    fn owner_of(&self, dylib: &Dylib, link_name: &str) -> Option<(Arc<Module>, SymbolId)> {
+        let key = (dylib.id(), Box::from(link_name));
+        let moved = self.replacing.moved_names().get(&key).cloned();
+        let link_name = moved.as_deref().unwrap_or(link_name);
+        let mut modules = self.replacing.modules(dylib).into_iter();
+        modules.find_map(|module| {
+            let at = module.definition(link_name)?;
+            let counts = module.plan().import(at).defined;
+            counts.then_some((module, at))
+        })
+    }
+}

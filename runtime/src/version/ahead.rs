@@ -1,0 +1,72 @@
+//! First versions of functions whose first call is still to come. Their code is *prepared*: the
+//! first call stores it into its slot. A failure is dropped: the first call compiles again, and
+//! tells it.
+
+use std::sync::Arc;
+
+use tracing::debug;
+use uruk_base::FunctionId;
+use uruk_codegen::{Cancellation, fatal};
+use uruk_tiering::{Publication, Purpose};
+
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::fork::gate::leave_lost;
+use crate::fork::panics;
+use crate::version::Request;
+
+/// What became of a version that nobody had called for yet.
+pub(crate) struct Ahead {
+    /// It is prepared.
+    pub(crate) published: bool,
+    /// The text of a panic.
+    pub(crate) panic: Option<String>,
+}
+
+impl Core {
+    /// Compiles a function for its first call. On a worker, under a pass. If LLVM takes the thread
+    /// down, `lost` is told what it said, and is to have another one take its place.
+    pub(crate) fn make_ahead(
+        self: &Arc<Self>,
+        id: FunctionId,
+        cancel: &Cancellation,
+        lost: impl Fn(&Arc<Core>, &str) + 'static,
+    ) -> Ahead {
+        let request = Request {
+            function: id,
+            version: self.tiers.versions.ids.next(),
+            tier: self.tiers.first(),
+            purpose: Purpose::First,
+            ahead: true,
+        };
+        let on_fatal = {
+            let core = Arc::clone(self);
+            move |message: &str| {
+                core.tiers.versions.of(id).fail(request.version);
+                lost(&core, message);
+                leave_lost();
+            }
+        };
+        let made = fatal::guard(on_fatal, || {
+            panics::caught(|| self.make(request, None, cancel))
+        });
+        let published = match &made {
+            Ok(made) if matches!(made.publication, Publication::Published { .. }) => {
+                let now = self.events.now();
+                self.tiers.on_compiled(now, id, request.tier, made);
+                true
+            }
+            Ok(_) => false,
+            Err(cause) => {
+                debug!(function = self.name_of(id), %cause, "not compiled ahead");
+                false
+            }
+        };
+        let panic = made
+            .err()
+            .as_ref()
+            .and_then(Error::panic)
+            .map(str::to_owned);
+        Ahead { published, panic }
+    }
+}
