@@ -25,7 +25,7 @@ use crate::config::Config;
 use crate::costs::Costs;
 use crate::ids::{FunctionId, Nanos, Tier, VersionId, VersionIds};
 use crate::learn::{Calibration, Load, Speedups};
-use crate::policy::{self, Facts, Measured, Prospect, correction, cost_weight, pressure};
+use crate::policy::{self, Measured, Prospect, correction, cost_weight, pressure};
 use crate::polls::Polls;
 use crate::queue::{Heat, Queue};
 use crate::stats::{Learned, Stats};
@@ -137,11 +137,13 @@ impl Controller {
         &self.config
     }
 
-    /// At which tier a function without code is to be compiled.
-    pub fn start_tier(&self, function: FunctionId, facts: &Facts) -> Tier {
+    /// At which tier a function without code is to be compiled: the one it is pinned to, or the
+    /// first, whatever its loops. A loop that is entered once is left for better code when it
+    /// has run for long enough.
+    pub fn start_tier(&self, function: FunctionId) -> Tier {
         match self.functions.get(function).map(|activity| activity.wish) {
             Some(Wish::Pinned(tier)) => tier,
-            _ => policy::start_tier(facts, self.config.max_tier),
+            _ => Tier::Baseline,
         }
     }
 

@@ -67,7 +67,7 @@
 //! sqlite dearer or an interpreter's loop late (`tiering::policy`).
 
 use crate::config::Config;
-use crate::ids::{Nanos, Tier};
+use crate::ids::Nanos;
 
 /// Strength of the belief in the counters' estimate, in samples.
 pub const PRIOR_SAMPLES: f64 = 4.0;
@@ -89,30 +89,6 @@ pub struct Facts {
     pub calls: u32,
     /// It is called once, from outside: `main`, a thread's start.
     pub entry_point: bool,
-}
-
-/// Instructions of a function that may start above tier 1: with them its compile takes
-/// some 60 ms. A larger `main` reads options and calls others; redis-benchmark's took 1.4 s,
-/// of which `--help` needed nothing.
-pub const START_LIMIT: u32 = 1_000;
-
-/// At which tier a function starts.
-///
-/// ```text
-/// Optimized  if entry_point and nested and instructions <= START_LIMIT
-///               and limit >= Optimized
-/// Baseline   else
-/// ```
-///
-/// Code that is entered once never gets to a version published later, as long as a running
-/// loop cannot be replaced, so nested loops there are worth waiting for. All others start
-/// at tier 1 whatever their loops: of 2,635 functions of sqlite 798 have some, and at 3 to
-/// 8 ms each they would cost seconds.
-pub fn start_tier(facts: &Facts, limit: Tier) -> Tier {
-    match facts.entry_point && facts.nested && facts.instructions <= START_LIMIT {
-        true => limit.min(Tier::Optimized),
-        false => Tier::Baseline,
-    }
 }
 
 /// Time one entry or back edge stands for at tier 1, before correction.
@@ -266,30 +242,6 @@ mod tests {
 
     fn close(a: f64, b: f64) -> bool {
         (a - b).abs() <= 1e-6 * a.abs().max(b.abs()).max(1.0)
-    }
-
-    #[test]
-    fn only_an_entry_point_with_nested_loops_starts_optimized() {
-        let facts = |entry_point, nested| Facts {
-            loops: 5,
-            nested,
-            entry_point,
-            ..Facts::default()
-        };
-        let start = |facts: Facts| start_tier(&facts, Tier::Guided);
-        assert_eq!(start(facts(true, true)), Tier::Optimized);
-        let of = |instructions| Facts {
-            instructions,
-            ..facts(true, true)
-        };
-        assert_eq!(start(of(START_LIMIT)), Tier::Optimized);
-        assert_eq!(start(of(START_LIMIT + 1)), Tier::Baseline);
-        assert_eq!(start(facts(true, false)), Tier::Baseline);
-        assert_eq!(start(facts(false, true)), Tier::Baseline);
-        assert_eq!(
-            start_tier(&facts(true, true), Tier::Baseline),
-            Tier::Baseline
-        );
     }
 
     #[test]

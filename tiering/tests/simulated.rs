@@ -79,28 +79,6 @@ fn a_loop_entered_once_is_promoted_once() {
     assert!(machine.compiles() <= 2 && background_ms(&machine) < 40.0);
 }
 
-/// An entry point with nested loops starts at tier 2 and needs no promotion to get there.
-#[test]
-fn an_entry_point_with_nested_loops_starts_optimized() {
-    let mut shape = Shape::looping(120, 0.0);
-    shape.resident = true;
-    shape.facts = Facts {
-        loops: 3,
-        nested: true,
-        entry_point: true,
-        ..shape.facts
-    };
-    let phase = Phase {
-        work: Nanos::from_ms(500),
-        mix: vec![(FunctionId(0), 1.0)],
-    };
-    let program = Program::new(vec![shape], vec![phase], None);
-    let mut machine = Machine::new(&Config::default(), Truth::default(), program, 1);
-    machine.run(Nanos::from_ms(1000));
-    assert_eq!(machine.controller.stats().first, [0, 1, 0]);
-    assert!(machine.now() < Nanos::from_ms(250), "{}", machine.now());
-}
-
 #[test]
 fn every_phase_gets_its_hot_functions() {
     let machine = run("phases", 10_000);

@@ -31,8 +31,9 @@ use crate::transform::Transform;
 pub const COUNTERS: &str = "uruk.counters";
 
 /// Name of the words of a version's loops: for each that is counted a pointer to a
-/// continuation, null until one is offered, then for each an `i32` that goes up at every pass of
-/// its head. [`Heads::places`] says where. Below zero the pointer is looked at.
+/// continuation, null until one is offered, an `i32` that goes up at every pass of its head, and
+/// one that goes up when it is left; [`Heads::places`] says where. Below zero the first of the two
+/// has the pointer looked at.
 pub const LOOPS: &str = "uruk.loops";
 
 /// What a version counts while it runs.

@@ -107,7 +107,7 @@ pub use compile::{
     COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Knowledge, LOOPS, Rare, Tier,
 };
 pub use continuation::build::Start;
-pub use continuation::offer::{Head, Heads};
+pub use continuation::offer::{Head, Heads, Places};
 pub use continuation::reasons::Reason;
 pub use emit::{host_cpu, llvm_version};
 pub use error::CodegenError;

@@ -277,7 +277,7 @@ impl Dylib {
         Ok(versions.snapshot().published.map(|version| version.tier))
     }
 
-    fn id_of(&self, name: &str) -> Result<FunctionId, Error> {
+    pub(crate) fn id_of(&self, name: &str) -> Result<FunctionId, Error> {
         let _busy = gate::enter();
         match self.jit.core().names.try_find(&self.dylib, name)? {
             Some(Definition::Function { id }) => Ok(id),

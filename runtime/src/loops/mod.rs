@@ -10,6 +10,8 @@
 //! | [`words`] | the words of one version's loops: counts, and what is offered |
 //! | [`offer`] | a loop's continuation: made, offered, and taken back |
 //! | [`watch`] | which loop is to be left, by the counts |
+//! | [`ask`] | what embedders may ask for, and forbid |
+//! | [`stats`] | what is told of them |
 //!
 //! # Life
 //! A version of tier 1 holds the words of its loops until it is freed, when no frame of it is
@@ -23,18 +25,21 @@
 //! | `Continuations::watched` | loops are looked at | `Loops::state` |
 //! | `Ended` | ids are put or taken | nothing |
 
+mod ask;
 pub(crate) mod offer;
+mod stats;
 pub(crate) mod watch;
 pub(crate) mod words;
 
-use std::collections::HashMap;
-use std::sync::atomic::AtomicU64;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 
 use uruk_base::FunctionId;
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_codegen::{Reason, Start};
 
+pub use stats::ContinuationStats;
 use watch::Watched;
 use words::Loops;
 
@@ -59,8 +64,12 @@ pub(crate) struct Continuations {
     free: Mutex<Vec<FunctionId>>,
     /// Loops that cannot be left, by reason.
     refused: Mutex<HashMap<Reason, u64>>,
+    /// Functions that are to have none, by index.
+    forbidden: Mutex<HashSet<u32>>,
     /// Continuations that were offered.
-    pub(crate) offered: AtomicU64,
+    offered: AtomicU64,
+    /// How often loops were left whose versions are gone.
+    gone: Arc<AtomicU64>,
 }
 
 impl Continuations {
@@ -90,11 +99,31 @@ impl Continuations {
         }
     }
 
-    /// Loops that cannot be left, by reason, the most frequent first.
-    pub(crate) fn refused(&self) -> Vec<(Reason, u64)> {
-        let all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<_> = all.iter().map(|(&reason, &loops)| (reason, loops)).collect();
-        all.sort_unstable_by_key(|&(reason, loops)| (std::cmp::Reverse(loops), reason));
-        all
+    fn forbidden(&self) -> MutexGuard<'_, HashSet<u32>> {
+        self.forbidden.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The loops of all versions of a function.
+    fn of(&self, function: FunctionId) -> Vec<Arc<Loops>> {
+        let watched = self.watched();
+        let of = watched.iter().filter(|it| it.function == function);
+        of.filter_map(|it| it.loops.upgrade()).collect()
+    }
+
+    /// What happened so far.
+    pub(crate) fn stats(&self) -> ContinuationStats {
+        let living: u64 = {
+            let watched = self.watched();
+            let living = watched.iter().filter_map(|it| it.loops.upgrade());
+            living.map(|loops| loops.left()).sum()
+        };
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused: Vec<_> = refused.iter().map(|(&why, &loops)| (why, loops)).collect();
+        refused.sort_unstable_by_key(|&(why, loops)| (std::cmp::Reverse(loops), why));
+        ContinuationStats {
+            offered: self.offered.load(Ordering::Relaxed),
+            left: living + self.gone.load(Ordering::Relaxed),
+            refused,
+        }
     }
 }

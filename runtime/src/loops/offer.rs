@@ -29,8 +29,8 @@ impl Core {
         if heads.is_empty() {
             return Ok(None);
         }
-        let ended = &self.continuations.ended;
-        let loops = Loops::new(&self.heap, of.id, &of.function, heads, ended)?;
+        let all = &self.continuations;
+        let loops = Loops::new(&self.heap, of.id, &of.function, heads, all)?;
         if let Some(passes) = self.tiers.leaves_after() {
             for place in 0..heads.len() {
                 let continuation = self.continuation(&loops, place)?;

@@ -137,6 +137,7 @@ impl Core {
     ) {
         let now = nanos(self.events.now());
         let mut wanted = Vec::new();
+        let forbidden = self.continuations.forbidden().clone();
         self.continuations.watched().retain_mut(|watched| {
             let Some(loops) = watched.loops.upgrade() else {
                 return false;
@@ -165,7 +166,8 @@ impl Core {
                 loops.ask(place);
             }
             let mut left = watched.waits(&loops);
-            if !left && watched.busy > Duration::ZERO && !loops.is_closed() {
+            let may = !loops.is_closed() && !forbidden.contains(&id.index());
+            if !left && may && watched.busy > Duration::ZERO {
                 let time = controller.time_of(&watched.facts, passes);
                 let share = (time.as_f64() / nanos(between).as_f64().max(1.0)).min(1.0);
                 let busy = nanos(watched.busy);

@@ -18,7 +18,7 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_codegen::{Head, Heads};
 use uruk_heap::{Heap, HeapError, Pool, Sealed};
 
-use super::Ended;
+use super::{Continuations, Ended};
 use crate::core::Function;
 use crate::fork::gate;
 
@@ -35,6 +35,8 @@ pub(crate) struct Loops {
     memory: Option<Sealed>,
     state: Mutex<State>,
     ended: Arc<Ended>,
+    /// How often loops were left whose versions are gone.
+    gone: Arc<AtomicU64>,
 }
 
 /// A function that does not keep its module.
@@ -84,7 +86,7 @@ impl Loops {
         id: FunctionId,
         function: &Function,
         heads: &[Head],
-        ended: &Arc<Ended>,
+        all: &Continuations,
     ) -> Result<Arc<Loops>, HeapError> {
         let bytes = Heads::bytes(heads.len());
         let draft = heap.allocate(Pool::ReadWrite, bytes, align_of::<u64>())?;
@@ -97,7 +99,8 @@ impl Loops {
                 continuations: vec![None; heads.len()],
                 ..State::default()
             }),
-            ended: Arc::clone(ended),
+            ended: Arc::clone(&all.ended),
+            gone: Arc::clone(&all.gone),
         }))
     }
 
@@ -116,17 +119,28 @@ impl Loops {
 
     fn slot(&self, place: usize) -> &AtomicU64 {
         debug_assert!(place < self.heads.len());
-        let (slot, _) = Heads::places(place, self.heads.len());
+        let slot = Heads::places(place, self.heads.len()).slot;
         // SAFETY: within the memory, which was allocated for so many loops and lives as long as
         // `self`; aligned to 8. Guest code only reads it.
         unsafe { &*((self.address() + slot as u64) as *const AtomicU64) }
     }
 
     fn word(&self, place: usize) -> &AtomicU32 {
-        debug_assert!(place < self.heads.len());
-        let (_, count) = Heads::places(place, self.heads.len());
+        self.at(Heads::places(place, self.heads.len()).count)
+    }
+
+    fn at(&self, offset: usize) -> &AtomicU32 {
+        debug_assert!(offset < Heads::bytes(self.heads.len()));
         // SAFETY: as above, aligned to 4; guest code writes it with plain stores of its size.
-        unsafe { &*((self.address() + count as u64) as *const AtomicU32) }
+        unsafe { &*((self.address() + offset as u64) as *const AtomicU32) }
+    }
+
+    /// How often its loops were left.
+    pub(crate) fn left(&self) -> u64 {
+        let loops = self.heads.len();
+        let left = |place| self.at(Heads::places(place, loops).left);
+        let all = (0..loops).map(|place| u64::from(left(place).load(Ordering::Relaxed)));
+        all.sum()
     }
 
     /// How often the head of a loop was passed, modulo 2^31.
@@ -199,6 +213,14 @@ impl Loops {
         }
     }
 
+    /// Takes back what is offered, until something is offered again.
+    pub(crate) fn take_back(&self) {
+        let _state = self.state();
+        for place in 0..self.heads.len() {
+            self.slot(place).store(0, Ordering::Release);
+        }
+    }
+
     /// True if nothing is offered any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.state().closed
@@ -207,6 +229,8 @@ impl Loops {
 
 impl Drop for Loops {
     fn drop(&mut self) {
+        let left = self.left();
+        self.gone.fetch_add(left, Ordering::Relaxed);
         if let Some(memory) = self.memory.take() {
             // SAFETY: the code that counts in it holds `self` until it is freed, and it is
             // freed when no thread can be in it.

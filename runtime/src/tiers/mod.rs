@@ -283,10 +283,10 @@ impl TierState {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// At which tier a function of these facts starts.
-    pub(crate) fn start_tier(&self, id: FunctionId, facts: &uruk_tiering::Facts) -> Tier {
+    /// At which tier the entry point starts.
+    pub(crate) fn start_tier(&self, id: FunctionId) -> Tier {
         match self.settings.tiers {
-            Tiers::Auto => self.control().controller.start_tier(id, facts),
+            Tiers::Auto => self.control().controller.start_tier(id),
             Tiers::Fixed(tier) => tier,
             Tiers::Churn | Tiers::Leave(_) => Tier::Baseline,
         }

@@ -8,6 +8,7 @@ use uruk_base::parts::Parts;
 use uruk_report::Recording;
 
 use crate::core::Core;
+use crate::loops::ContinuationStats;
 use crate::speculation::AheadStats;
 use crate::tiers::background::thread_time;
 use crate::told::memory::MemoryReport;
@@ -105,6 +106,7 @@ impl Counters {
             queued: 0,
             samples: (0, 0),
             ahead: AheadStats::default(),
+            continuations: ContinuationStats::default(),
             memory: MemoryStats::default(),
             evictions: EvictionStats::default(),
             parts: None,
@@ -147,6 +149,8 @@ pub struct Stats {
     pub samples: (u64, u64),
     /// What was compiled before it was called.
     pub ahead: AheadStats,
+    /// Loops that were left for better code.
+    pub continuations: ContinuationStats,
     /// What became of the memory of code.
     pub memory: MemoryStats,
     /// Code that went because it was not used.
@@ -234,7 +238,7 @@ impl Stats {
             StatsFormat::Json => format!(
                 "{{\"functions\":{},\"compiled\":{},\"failed\":{},\"cancelled\":{},\"compile_ms\":{compile:.3},\
                  \"load_ms\":{:.3},\"data_ms\":{:.3},\"emit_ms\":{:.3},\"link_ms\":{:.3},\
-                 \"code_bytes\":{},\"wall_ms\":{:.3},\"ahead\":{},\"memory\":{},\"uses\":{},\"evicted\":{},\"evicted_bytes\":{},\"returned\":{},{}\
+                 \"code_bytes\":{},\"wall_ms\":{:.3},\"ahead\":{},\"continuations\":{},\"memory\":{},\"uses\":{},\"evicted\":{},\"evicted_bytes\":{},\"returned\":{},{}\
                  \"run\":{}}}\n",
                 self.functions,
                 self.compiled,
@@ -247,6 +251,7 @@ impl Stats {
                 self.code_bytes,
                 ms(self.wall_time),
                 self.ahead.json(),
+                self.continuations.json(),
                 self.memory.json(),
                 memory.json(),
                 self.evictions.evicted,
@@ -266,7 +271,7 @@ impl Stats {
                  \x20 functions             {:>10.1} ms\n\
                  \x20 linking               {:>10.1} ms\n\
                  load time                {:>10.1} ms\n\
-                 code                     {:>10} bytes\n{}{}{}{}\n{}",
+                 code                     {:>10} bytes\n{}{}{}{}{}\n{}",
                 self.functions,
                 self.compiled,
                 (self.functions + self.ahead.wasted()).saturating_sub(self.compiled + self.failed),
@@ -279,6 +284,7 @@ impl Stats {
                 self.code_bytes,
                 self.parts.as_ref().map_or(String::new(), PartStats::table),
                 self.ahead.table(),
+                self.continuations.table(),
                 self.memory.table() + &self.evictions.table(),
                 memory.table(),
                 uruk_report::text::run(recording, HOTTEST),
@@ -315,6 +321,7 @@ impl Core {
         }
         self.see_called();
         stats.ahead = self.speculation.stats();
+        stats.continuations = self.continuations.stats();
         stats.memory = self.memory_stats();
         stats.evictions = self.eviction.stats();
         stats.parts = self.part_stats();

@@ -7,8 +7,6 @@
 //! # Why
 //! - Workers, never the guest's thread, compile. Two context switches per first call (4 us of 190
 //!   in the benchmark) buy a guest side without locks, allocation or stack needs.
-//! - `main` starts at tier 2 if it has nested loops: nobody would come back to see a better
-//!   version of it. Other loops wait for their function's next call.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -173,8 +171,8 @@ impl Core {
         let _planning = self.counters.parts.enter(Part::Planning);
         let mut tier = self.tiers.first();
         if self.tiers.is_entry_point(id) {
-            // Nobody comes back to see a better version: it is worth looking first.
-            tier = self.tiers.start_tier(id, &self.facts(id)?);
+            // Nobody comes back to see a better version: a pin is obeyed at once.
+            tier = self.tiers.start_tier(id);
         }
         if self.function(id).is_some_and(|it| it.origin.is_some()) {
             tier = tier.max(Tier::Optimized);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uruk_base::{FunctionId, Tier};
 use uruk_codegen::{Compile, Knowledge, ModulePlan};
-use uruk_tiering::{Facts, Purpose};
+use uruk_tiering::Purpose;
 
 use super::Request;
 use crate::api::error::Error;
@@ -61,21 +61,5 @@ impl Core {
             true => Knowledge::Inferred(facts),
             false => Knowledge::Known(facts),
         }
-    }
-
-    /// What is known of a function before it is compiled.
-    pub(super) fn facts(&self, id: FunctionId) -> Result<Facts, Error> {
-        let function = self.function(id).ok_or(Error::NotAFunction {
-            name: format!("{id:?}"),
-        })?;
-        let mut reader = function.module.readers.reader()?;
-        let shape = reader.measure(function.symbol)?;
-        Ok(Facts {
-            instructions: shape.instructions,
-            loops: shape.loops,
-            nested: shape.nested,
-            calls: shape.calls,
-            entry_point: self.tiers.is_entry_point(id),
-        })
     }
 }

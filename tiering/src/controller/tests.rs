@@ -210,8 +210,7 @@ fn requests_come_first_and_during_a_pause() {
 fn a_pin_wins_over_the_policy() {
     let mut controller = controller(|_| {});
     assert!(controller.pin(F, Some(Tier::Optimized)));
-    let facts = Facts::default();
-    assert_eq!(controller.start_tier(F, &facts), Tier::Optimized);
+    assert_eq!(controller.start_tier(F), Tier::Optimized);
     // The first code came from somebody who did not know.
     first(&mut controller, Nanos::ZERO, F, 100);
     let (_, version, tier, reason) = compile(&mut controller, Nanos::ZERO);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::controller::FirstCode;
 use crate::ids::{FunctionId, Nanos, Tier, VersionId, VersionIds};
-use crate::policy::{Facts, start_tier};
+use crate::policy::Facts;
 use crate::stream::Input;
 
 use super::Truth;
@@ -57,14 +57,14 @@ impl Guest {
 
     /// Compiles a function for its first call, at `now`. Returns how long that takes.
     pub fn first_call(&mut self, now: Nanos, function: FunctionId, facts: Facts) -> Nanos {
-        let tier = start_tier(&facts, Tier::Guided);
+        let tier = Tier::Baseline;
         let compile = self.truth.compile(tier, &facts);
         let first = FirstCode {
             version: self.ids.next(),
             tier,
             facts,
             compile,
-            counters: tier == Tier::Baseline,
+            counters: true,
         };
         self.install(now + compile, function, first);
         compile

@@ -64,15 +64,31 @@ pub struct Heads {
     pub refused: Vec<(Reason, u32)>,
 }
 
+/// Offsets of the words of one loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Places {
+    /// What is offered: an address, of 8 bytes, or null.
+    pub slot: usize,
+    /// How often the head was passed, of 4 bytes.
+    pub count: usize,
+    /// How often the loop was left, of 4 bytes.
+    pub left: usize,
+}
+
 impl Heads {
-    /// Bytes of the words of so many loops: slots, then counts.
+    /// Bytes of the words of so many loops.
     pub const fn bytes(loops: usize) -> usize {
-        loops * 12
+        loops * 16
     }
 
-    /// The offset of a loop's slot, and that of its count.
-    pub const fn places(loop_: usize, of: usize) -> (usize, usize) {
-        (loop_ * 8, of * 8 + loop_ * 4)
+    /// Where the words of a loop are, the first being number 0, among those `of` so many.
+    pub const fn places(number: usize, of: usize) -> Places {
+        let count = of * 8 + number * 4;
+        Places {
+            slot: number * 8,
+            count,
+            left: count + of * 4,
+        }
     }
 
     fn refuse(&mut self, reason: Reason, loops: usize) {
@@ -253,7 +269,7 @@ impl<'a, 'm> Writer<'a, 'm> {
     ) {
         let name = c"".as_ptr();
         let builder = self.builder.0;
-        let (slot, count) = Heads::places(place, self.loops);
+        let Places { slot, count, left } = Heads::places(place, self.loops);
         // SAFETY: all of one function. The new block takes the head's phis and the edges to
         // it, so that each phi has the edges it had; the head has one edge from the new block
         // and one from the way out.
@@ -302,6 +318,10 @@ impl<'a, 'm> Writer<'a, 'm> {
             LLVMBuildBr(builder, head);
 
             LLVMPositionBuilderAtEnd(builder, leaving);
+            let before = LLVMBuildLoad2(builder, word, self.word(left), name);
+            LLVMSetAlignment(before, 4);
+            let after = LLVMBuildAdd(builder, before, LLVMConstInt(word, 1, 0), name);
+            LLVMSetAlignment(LLVMBuildStore(builder, after, self.word(left)), 4);
             let mut arguments: Vec<LLVMValueRef> =
                 what.variables.iter().map(|&it| self.pass(frame, it)).collect();
             let ty = continuation_type(self.context, self.body, frame, what);
