@@ -3,17 +3,21 @@
 //! A thread that works for a session [enters](Parts::enter) a part; inside, code that knows no
 //! session enters others ([`enter`]), whose time is then not the outer part's. Each change of
 //! part takes one look at the monotonic clock. Processor time is asked for when the outermost
-//! part begins and ends only, because a look at that clock can take microseconds, and shared
-//! out among the parts of between in proportion to their wall-clock time:
+//! part begins and ends only, and where one begins that wakes others, because a look at that
+//! clock is a system call; it is shared out among the parts of between in proportion to their
+//! wall-clock time:
 //!
 //! ```text
-//! cpu(part) += cpu(outermost) * wall(part) / wall(outermost), rounded down
+//! cpu(part) += cpu(between two looks) * wall(part) / wall(between), rounded down
 //! ```
+//!
+//! Who is woken may well take the processor of who woke it: were that one's time shared out with
+//! that of a whole compile, a quarter of it would seem to be publication.
 //!
 //! # Invariants
 //! - The processor times of all parts of all threads together are no more than what the process
-//!   used: outermost parts of one thread follow one another, and nothing is counted before its
-//!   outermost part has ended.
+//!   used: outermost parts of one thread follow one another, and what is between two looks at
+//!   its clock is shared out once, behind the second.
 //! - While nobody asked for figures, entering a part is one look at a thread's variable, and
 //!   for an outermost one at a flag.
 
@@ -187,7 +191,7 @@ impl Parts {
         add(&self.wall_ns[part as usize], spent.wall);
     }
 
-    /// What `part` took so far, as far as its outermost part has ended.
+    /// What `part` took so far, as far as it was shared out.
     #[must_use]
     pub fn spent(&self, part: Part) -> Spent {
         let time = |counter: &AtomicU64| Duration::from_nanos(counter.load(Ordering::Relaxed));
@@ -221,6 +225,9 @@ impl Course {
         if self.part.is_whole() || self.part == part {
             return Within::NOTHING;
         }
+        if part == Part::Publishing {
+            self.settle();
+        }
         Within::of(Ends::Part(self.go_to(part)))
     }
 
@@ -232,13 +239,15 @@ impl Course {
         std::mem::replace(&mut self.part, part)
     }
 
-    fn end(mut self) {
+    /// Shares out the processor time since it was last done.
+    fn settle(&mut self) {
         self.go_to(self.part);
+        let before = std::mem::replace(&mut self.began, (self.parts.clock)());
         // Less than before: this is the child of a fork.
-        let cpu = (self.parts.clock)().saturating_sub(self.began).as_nanos();
+        let cpu = self.began.saturating_sub(before).as_nanos();
         let all: Duration = self.walls.iter().sum();
         for part in Part::ALL {
-            let wall = self.walls[part as usize];
+            let wall = std::mem::take(&mut self.walls[part as usize]);
             if wall.is_zero() {
                 continue;
             }
@@ -298,8 +307,8 @@ impl Drop for Within {
                     }
                 }
                 Ends::Course => {
-                    if let Some(course) = course.take() {
-                        course.end();
+                    if let Some(mut course) = course.take() {
+                        course.settle();
                     }
                 }
                 Ends::Nothing => {}
@@ -362,6 +371,21 @@ mod tests {
         }
         let (all, rounding) = (sum(&parts), Duration::from_nanos(Part::ALL.len() as u64));
         assert!(all <= CPU.get() && all + rounding >= CPU.get(), "{all:?}");
+    }
+
+    #[test]
+    fn who_is_woken_takes_nothing_from_what_was_done_before() {
+        let parts = parts();
+        {
+            let _planning = parts.enter(Part::Planning);
+            work(4);
+            let _publishing = enter(Part::Publishing);
+            // Another has the processor.
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(parts.spent(Part::Publishing).cpu, Duration::ZERO);
+        assert_eq!(parts.spent(Part::Planning).cpu, Duration::from_millis(4));
+        assert!(parts.spent(Part::Publishing).wall >= Duration::from_millis(20));
     }
 
     #[test]

@@ -202,7 +202,7 @@ impl JitBuilder {
     }
 
     /// Measures where time goes, for [`Stats::parts`]. Off by default: it takes a look at the
-    /// clock for each part of a compile, and two at the thread's processor time for each compile.
+    /// clock for each part of a compile, and a few at the thread's processor time for each compile.
     ///
     /// ```
     /// use uruk::{Jit, Part};

@@ -20,6 +20,10 @@
 #define BY_SIZE(large, small) (large)
 #endif
 
+/* A function that is called once, or a few times, and stays one: a caller that is compiled well
+ * from the start, because its own loops are nested, does not take it in. */
+#define KERNEL __attribute__((noinline))
+
 /* Reals that are looked at, of one array. */
 enum { ONCE_PLACES = 1000 };
 

@@ -8,7 +8,7 @@ static unsigned char one[N], other[M];
 
 static int most(int a, int b) { return a > b ? a : b; }
 
-int align(int match, int mismatch, int gap) {
+KERNEL int align(int match, int mismatch, int gap) {
   static int rows[2][M + 1];
   int *above = rows[0], *here = rows[1];
   for (int j = 0; j <= M; j++) above[j] = j * gap;
@@ -25,7 +25,7 @@ int align(int match, int mismatch, int gap) {
   return above[M];
 }
 
-int common(void) {
+KERNEL int common(void) {
   static short row[M + 1];
   for (int i = 0; i < N; i++) {
     short diagonal = 0;

@@ -6,7 +6,7 @@ enum { N = BY_SIZE(700, 140), STEPS = BY_SIZE(80, 80) };
 
 static double u[N][N], v[N][N], p[N], q[N];
 
-void sweep(int steps) {
+KERNEL void sweep(int steps) {
   for (int t = 0; t < steps; t++) {
     double r = 0.4 + 0.01 * (t % 5), side = -r / 2, middle = 1 + r;
     for (int j = 1; j < N - 1; j++) {

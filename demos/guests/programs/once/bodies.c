@@ -8,7 +8,7 @@ struct body {
   double x[3], v[3], mass;
 };
 
-double move(long steps, double dt) {
+KERNEL double move(long steps, double dt) {
   struct body bodies[COUNT];
   for (int i = 0; i < COUNT; i++) {
     for (int axis = 0; axis < 3; axis++) {

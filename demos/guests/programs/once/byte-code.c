@@ -21,7 +21,7 @@ static const int program[] = {
     LOAD, N, PUSH, LIMIT, LESS, IF, NEXT_N, END,              /* 53 */
 };
 
-long run(const int *code) {
+KERNEL long run(const int *code) {
   long stack[16], variables[VARIABLES] = {0}, *top = stack, cells = 0;
   const int *at = code;
   for (;;) {

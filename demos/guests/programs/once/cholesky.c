@@ -5,7 +5,7 @@ enum { N = BY_SIZE(1600, 440) };
 
 static double a[N][N];
 
-void factor(int n, double a[n][n]) {
+KERNEL void factor(int n, double a[n][n]) {
   for (int i = 0; i < n; i++) {
     for (int j = 0; j < i; j++) {
       for (int k = 0; k < j; k++) a[i][j] -= a[i][k] * a[j][k];

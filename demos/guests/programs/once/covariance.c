@@ -5,7 +5,7 @@ enum { N = BY_SIZE(850, 380), M = BY_SIZE(750, 320) };
 
 static double data[N][M], result[M][M];
 
-void covariances(int n, int m, double data[n][m], double result[m][m]) {
+KERNEL void covariances(int n, int m, double data[n][m], double result[m][m]) {
   double mean[m], deviation[m];
   for (int j = 0; j < m; j++) {
     mean[j] = 0;

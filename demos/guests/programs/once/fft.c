@@ -6,7 +6,7 @@ enum { BITS = BY_SIZE(19, 13), N = 1 << BITS, ROUNDS = BY_SIZE(12, 60) };
 
 static double re[N], im[N], cosines[N / 2], sines[N / 2];
 
-void transform(double sign) {
+KERNEL void transform(double sign) {
   for (int i = 1, j = 0; i < N; i++) {
     int bit = N >> 1;
     for (; j & bit; bit >>= 1) j ^= bit;

@@ -9,7 +9,7 @@ static char chain[N];
 
 static int pairs(char a, char b) { return a + b == 3; }
 
-void fold(int n, int table[n][n], const char *chain) {
+KERNEL void fold(int n, int table[n][n], const char *chain) {
   for (int i = n - 1; i >= 0; i--)
     for (int j = i + 1; j < n; j++) {
       int best = table[i][j - 1];

@@ -5,7 +5,7 @@ enum { M = BY_SIZE(700, 300), N = BY_SIZE(600, 220) };
 
 static double a[M][N], r[N][N], q[M][N];
 
-void orthonormalize(void) {
+KERNEL void orthonormalize(void) {
   for (int k = 0; k < N; k++) {
     double norm = 0;
     for (int i = 0; i < M; i++) norm += a[i][k] * a[i][k];

@@ -3,7 +3,7 @@
 
 enum { N = BY_SIZE(4000000, 250000) };
 
-void sort(uint32_t *numbers, long count) {
+KERNEL void sort(uint32_t *numbers, long count) {
   long start = count / 2, end = count;
   while (end > 1) {
     uint32_t number;

@@ -16,7 +16,7 @@ static void step(double to[N][N][N], double from[N][N][N]) {
       }
 }
 
-void heat(int steps) {
+KERNEL void heat(int steps) {
   for (int t = 0; t < steps; t++) {
     step(b, a);
     step(a, b);

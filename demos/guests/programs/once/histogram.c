@@ -7,7 +7,7 @@ enum { SIZE = 1 << 20, ROUNDS = BY_SIZE(750, 14) };
 static unsigned char text[SIZE];
 static uint32_t pairs[1 << 16];
 
-uint64_t count(int rounds) {
+KERNEL uint64_t count(int rounds) {
   uint32_t singles[256] = {0};
   uint64_t weight = 0;
   for (int round = 0; round < rounds; round++) {

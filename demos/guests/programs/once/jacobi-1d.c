@@ -3,7 +3,7 @@
 
 enum { N = BY_SIZE(4000, 400), STEPS = BY_SIZE(450000, 30000) };
 
-void even_out(int steps, int n, double *restrict a, double *restrict b) {
+KERNEL void even_out(int steps, int n, double *restrict a, double *restrict b) {
   for (int t = 0; t < steps; t++) {
     for (int i = 1; i < n - 1; i++) b[i] = 0.33333 * (a[i - 1] + a[i] + a[i + 1]);
     for (int i = 1; i < n - 1; i++) a[i] = 0.33333 * (b[i - 1] + b[i] + b[i + 1]);

@@ -6,7 +6,7 @@ enum { N = BY_SIZE(900, 130), MOST = BY_SIZE(900, 1000) };
 
 static float cells[2][N][N];
 
-int even_out(float limit) {
+KERNEL int even_out(float limit) {
   float(*from)[N] = cells[0], (*to)[N] = cells[1];
   int steps = 0;
   float change;

@@ -6,7 +6,7 @@ enum { N = BY_SIZE(25000, 5000) };
 
 static double r[N + 1], y[N];
 
-double recurrences(int n) {
+KERNEL double recurrences(int n) {
   static double reversed[N];
   double alpha = -r[1] / r[0], beta = r[0];
   y[0] = alpha;

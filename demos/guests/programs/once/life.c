@@ -6,7 +6,7 @@ enum { N = BY_SIZE(600, 120), STEPS = BY_SIZE(330, 200) };
 
 static unsigned char cells[2][N][N];
 
-long live(int steps) {
+KERNEL long live(int steps) {
   long alive = 0;
   for (int t = 0; t < steps; t++) {
     unsigned char(*from)[N] = cells[t & 1], (*to)[N] = cells[~t & 1];

@@ -3,7 +3,7 @@
 
 enum { N = BY_SIZE(1700, 420) };
 
-int eliminate(int n, double **rows, double *right) {
+KERNEL int eliminate(int n, double **rows, double *right) {
   int exchanges = 0;
   for (int k = 0; k < n; k++) {
     int pivot = k;

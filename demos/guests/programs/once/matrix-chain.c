@@ -8,7 +8,7 @@ static uint64_t cost[N][N];
 static short cut[N][N];
 static int size[N + 1];
 
-void order(void) {
+KERNEL void order(void) {
   for (int length = 2; length <= N; length++)
     for (int from = 0; from + length <= N; from++) {
       int to = from + length - 1, where = from;

@@ -5,7 +5,7 @@ enum { N = BY_SIZE(1200, 280) };
 
 static double a[N][N], b[N][N], c[N][N];
 
-void product(int n, double alpha, double beta, double c[n][n], double a[n][n], double b[n][n]) {
+KERNEL void product(int n, double alpha, double beta, double c[n][n], double a[n][n], double b[n][n]) {
   for (int i = 0; i < n; i++) {
     for (int j = 0; j < n; j++) c[i][j] *= beta;
     for (int k = 0; k < n; k++)

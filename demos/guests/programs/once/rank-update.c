@@ -7,7 +7,7 @@ enum { N = BY_SIZE(1200, 330), M = BY_SIZE(1000, 300) };
 static float a[N][M];
 static double c[N][N];
 
-void rank_update(void) {
+KERNEL void rank_update(void) {
   for (int i = 0; i < N; i++)
     for (int j = 0; j <= i; j++) {
       double sum = 0;

@@ -6,7 +6,7 @@ enum { SIZE = BY_SIZE(80000000, 2500000), WORDS = 6 };
 
 static char text[SIZE + 1];
 
-long skips(const char *word, long length) {
+KERNEL long skips(const char *word, long length) {
   long skip[256], found = 0;
   for (int c = 0; c < 256; c++) skip[c] = length;
   for (long i = 0; i + 1 < length; i++) skip[(unsigned char)word[i]] = length - 1 - i;
@@ -15,7 +15,7 @@ long skips(const char *word, long length) {
   return found;
 }
 
-long letters(const char *word) {
+KERNEL long letters(const char *word) {
   long found = 0;
   for (const char *at = text; *at; at++) {
     const char *here = at, *letter = word;

@@ -3,7 +3,7 @@
 
 enum { N = BY_SIZE(1200, 260) };
 
-void paths(int n, int distance[n][n]) {
+KERNEL void paths(int n, int distance[n][n]) {
   for (int k = 0; k < n; k++)
     for (int i = 0; i < n; i++)
       for (int j = 0; j < n; j++)

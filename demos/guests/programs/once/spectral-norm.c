@@ -5,7 +5,7 @@ enum { N = BY_SIZE(3800, 700), ROUNDS = 10 };
 
 static double entry(int i, int j) { return 1.0 / ((i + j) * (i + j + 1) / 2 + i + 1); }
 
-double norm(int n, double *u, double *v, double *w) {
+KERNEL double norm(int n, double *u, double *v, double *w) {
   for (int round = 0; round < ROUNDS; round++) {
     for (int half = 0; half < 2; half++) {
       double *from = half ? v : u, *to = half ? u : v;

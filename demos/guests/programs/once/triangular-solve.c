@@ -3,7 +3,7 @@
 
 enum { N = BY_SIZE(1800, 420), M = BY_SIZE(1500, 300) };
 
-void solve(int n, int m, const double *restrict l, double *restrict x) {
+KERNEL void solve(int n, int m, const double *restrict l, double *restrict x) {
   for (int i = 0; i < n; i++) {
     for (int k = 0; k < i; k++) {
       double factor = l[(long)i * n + k];
