@@ -84,7 +84,7 @@ impl Effects {
             session.tell_discards(unit);
         }
         for (completion, result) in self.completions.drain(..) {
-            completion(result);
+            completion.tell(result);
         }
         // Most changes cause nothing else, and this is on the way of each.
         if !self.is_usual() {

@@ -3,17 +3,21 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::Session;
+use crate::dylib::{Dylib, Visibility};
 use crate::effects::{Effects, Launching};
 use crate::error::SessionError;
 use crate::flags::Flags;
 use crate::generator::{Ask, Progress};
 use crate::inside::{self, Question};
 use crate::job::{Job, Outcome};
-use crate::lookup::{Found, Lookup, LookupFuture, LookupResult, Need};
+use crate::lookup::{Completion, Found, Lookup, LookupFuture, LookupResult, Need};
 use crate::ready::Ready;
 use crate::state::State;
 use crate::state::search::Step;
+use crate::state::short::Short;
 use crate::symbol::Symbol;
 
 impl Session {
@@ -89,7 +93,7 @@ impl Session {
         if !order.all(|(dylib, _)| self.is(dylib.session())) {
             return None;
         }
-        let mut found = Vec::with_capacity(lookup.symbols.len());
+        let mut found = SmallVec::with_capacity(lookup.symbols.len());
         'symbols: for (symbol, need) in &lookup.symbols {
             for (dylib, visibility) in &lookup.order {
                 match dylib.peek(*symbol) {
@@ -126,8 +130,7 @@ impl Session {
             return Ok(result);
         }
         let future = LookupFuture::new(&self.0.pool);
-        let told = future.clone();
-        let outcome = Outcome::Addresses(Box::new(move |result| told.finish(result)));
+        let outcome = Outcome::Addresses(Completion::Future(future.clone()));
         let pool = &self.0.pool;
         let keep = pool.may_help();
         let kept = pool.for_the_sake_of(&future.waiter, || self.begin(lookup, outcome, keep));
@@ -136,6 +139,43 @@ impl Session {
             pool.run(|| self.materialize(launching), Some(waiter));
         }
         future.wait()
+    }
+
+    /// The address of a symbol that is not ready, once it is: in `dylib`, or also in its link
+    /// order; `None` if it is defined nowhere there, and not required. As `lookup` of it.
+    pub(crate) fn find(
+        &self,
+        dylib: &Dylib,
+        in_order: bool,
+        (symbol, need): (Symbol, Need),
+    ) -> Result<Option<u64>, SessionError> {
+        let pool = &self.0.pool;
+        if pool.may_help() {
+            let mut future = None;
+            let asked = || {
+                let made = future.insert(LookupFuture::new(pool));
+                Completion::Future(made.clone())
+            };
+            let id = dylib.id();
+            let way = self.lock().take_short_way(id, in_order, symbol, asked);
+            match (way, future) {
+                (Short::Ready(address), _) => return Ok(Some(address)),
+                (Short::Started(launching), Some(future)) => {
+                    let waiter = Arc::clone(&future.waiter);
+                    pool.run(|| self.materialize(launching), Some(waiter));
+                    return future.wait().map(|found| found.address(symbol));
+                }
+                _ => {}
+            }
+        }
+        let order = match in_order {
+            true => dylib.search_order(),
+            false => vec![(dylib.clone(), Visibility::All)],
+        };
+        let mut lookup = Lookup::new(order);
+        lookup.symbols.push((symbol, need));
+        let found = self.lookup(lookup)?;
+        Ok(found.address(symbol))
     }
 
     /// Looks symbols up and tells `done` the answer: in this thread if it is
@@ -148,14 +188,20 @@ impl Session {
         if let Some(result) = self.lookup_ready(&lookup) {
             return done(Ok(result));
         }
-        self.begin(lookup, Outcome::Addresses(Box::new(done)), false);
+        let done = Completion::Call(Box::new(done));
+        self.begin(lookup, Outcome::Addresses(done), false);
     }
 
     /// Looks symbols up; the answer can be waited for.
     pub fn lookup_future(&self, lookup: Lookup) -> LookupFuture {
         let future = LookupFuture::new(&self.0.pool);
-        let told = future.clone();
-        self.lookup_async(lookup, move |result| told.finish(result));
+        match self.lookup_ready(&lookup) {
+            Some(result) => future.finish(Ok(result)),
+            None => {
+                let told = Completion::Future(future.clone());
+                self.begin(lookup, Outcome::Addresses(told), false);
+            }
+        }
         future
     }
 
