@@ -187,6 +187,8 @@ impl Session {
         let question = inside::now();
         self.0.pool.spawn(move || {
             let _inside = inside::set(question);
+            // Whoever runs it may have come for something else.
+            let _covered = Covered::ensure();
             work();
         });
     }

@@ -59,7 +59,10 @@ impl Unit for Adapter {
         let responsibility = api::unit::Responsibility::new(jit, responsibility, names);
         let work = move || unit.materialize(responsibility);
         match hands::is_worker() {
-            true => core.hands.start(work),
+            true => {
+                let _pass = gate::enter();
+                core.hands.start(work);
+            }
             false => gate::outside(work),
         }
     }

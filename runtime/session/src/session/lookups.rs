@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use uruk_base::locks::Covered;
 
 use super::Session;
 use crate::dylib::{Dylib, Visibility};
@@ -142,7 +143,8 @@ impl Session {
     }
 
     /// The address of a symbol that is not ready, once it is: in `dylib`, or also in its link
-    /// order; `None` if it is defined nowhere there, and not required. As `lookup` of it.
+    /// order; `None` if it is defined nowhere there, and not required. As `lookup` of it, under a
+    /// cover but where the unit does its work.
     pub(crate) fn find(
         &self,
         dylib: &Dylib,
@@ -163,11 +165,14 @@ impl Session {
                 (Short::Started(launching), Some(future)) => {
                     let waiter = Arc::clone(&future.waiter);
                     pool.run(|| self.materialize(launching), Some(waiter));
+                    // The unit's work may go on elsewhere, and the wait may do that of others.
+                    let _covered = (!future.is_done()).then(Covered::ensure);
                     return future.wait().map(|found| found.address(symbol));
                 }
                 _ => {}
             }
         }
+        let _covered = Covered::ensure();
         let order = match in_order {
             true => dylib.search_order(),
             false => vec![(dylib.clone(), Visibility::All)],
