@@ -366,7 +366,7 @@ impl Session {
                     Ok(())
                 }
                 None => {
-                    effects.resources.push(resource);
+                    effects.rare().resources.push(resource);
                     let dylib = Arc::clone(&shared.name);
                     Err(SessionError::TrackerDefunct { dylib })
                 }

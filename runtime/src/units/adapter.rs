@@ -1,5 +1,6 @@
 //! What the session sees of an embedder's unit, and of the stubs of its functions.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
@@ -15,28 +16,24 @@ use crate::fork::gate;
 
 /// A unit of an embedder's under the names that the session knows its symbols by.
 pub(super) struct Adapter {
-    core: Weak<Core>,
     jit: WeakJit,
-    name: Box<str>,
     unit: Box<dyn api::unit::Unit>,
-    interface: Interface,
+    /// Until it is asked for, once.
+    interface: Cell<Interface>,
     names: Arc<BodyNames>,
 }
 
 impl Adapter {
     pub(super) fn new(
-        core: &Arc<Core>,
         jit: WeakJit,
         unit: Box<dyn api::unit::Unit>,
         interface: Interface,
         names: Arc<BodyNames>,
     ) -> Adapter {
         Adapter {
-            core: Arc::downgrade(core),
             jit,
-            name: unit.name().into(),
             unit,
-            interface,
+            interface: Cell::new(interface),
             names,
         }
     }
@@ -44,27 +41,28 @@ impl Adapter {
 
 impl Unit for Adapter {
     fn name(&self) -> &str {
-        &self.name
+        self.unit.name()
     }
 
     fn interface(&self) -> Interface {
-        self.interface.clone()
+        self.interface.take()
     }
 
     fn materialize(self: Box<Self>, responsibility: Responsibility) {
-        let (Some(core), Some(jit)) = (self.core.upgrade(), self.jit.upgrade()) else {
+        let Adapter {
+            jit, unit, names, ..
+        } = *self;
+        let Some(jit) = jit.upgrade() else {
             return responsibility.fail(SessionError::Ended);
         };
-        let Adapter { unit, names, .. } = *self;
-        let responsibility = api::unit::Responsibility::new(jit, responsibility, names);
-        let work = move || unit.materialize(responsibility);
-        match hands::is_worker() {
-            true => {
-                let _pass = gate::enter();
-                core.hands.start(work);
-            }
-            false => gate::outside(work),
+        if !hands::is_worker() {
+            let responsibility = api::unit::Responsibility::new(jit, responsibility, names);
+            return gate::outside(move || unit.materialize(responsibility));
         }
+        let core = Arc::clone(jit.core());
+        let responsibility = api::unit::Responsibility::new(jit, responsibility, names);
+        let _pass = gate::enter();
+        core.hands.start(move || unit.materialize(responsibility));
     }
 
     fn discard(&mut self, dylib: &Dylib, symbol: Symbol) {
@@ -122,10 +120,8 @@ impl Unit for Stubs {
         let addresses: Vec<_> = stubs
             .map(|(symbol, stub)| (*symbol, address(stub)))
             .collect();
-        // Both fail only if the tracker was removed, and then nobody waits.
-        if responsibility.resolve(&addresses).is_ok() {
-            let _ = responsibility.emit(&[]);
-        }
+        // It fails only if the tracker was removed, and then nobody waits.
+        let _ = responsibility.publish(&addresses, &[]);
     }
 
     fn discard(&mut self, dylib: &Dylib, symbol: Symbol) {

@@ -295,7 +295,7 @@ impl State {
         let cause = cause(self, &places);
         let told = self.fail_places(places, cause.clone(), effects);
         if !told {
-            effects.reports.push(cause);
+            effects.rare().reports.push(cause);
         }
     }
 
