@@ -215,64 +215,69 @@ impl Completion {
 /// What a wait is for, and tasks to be woken when it is there: those that look for it under the
 /// lock of `wakers` and find nothing.
 struct Slot<T> {
+    pool: Pool,
+    waiter: Arc<Waiter>,
     result: OnceLock<Result<T, SessionError>>,
     wakers: Mutex<Vec<Waker>>,
 }
 
 /// The result of a lookup that may not be there yet: to be waited for ([`LookupFuture::wait`]), or
 /// awaited. The clones are one lookup.
-#[derive(Clone)]
-pub struct LookupFuture<T = LookupResult> {
-    pool: Pool,
-    pub(crate) waiter: Arc<Waiter>,
-    slot: Arc<Slot<T>>,
+pub struct LookupFuture<T = LookupResult>(Arc<Slot<T>>);
+
+impl<T> Clone for LookupFuture<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
 }
 
 impl<T> std::fmt::Debug for LookupFuture<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LookupFuture")
-            .field("done", &self.waiter.is_done())
+            .field("done", &self.0.waiter.is_done())
             .finish_non_exhaustive()
     }
 }
 
 impl<T: Clone> LookupFuture<T> {
     pub(crate) fn new(pool: &Pool) -> Self {
-        Self {
+        Self(Arc::new(Slot {
             pool: pool.clone(),
             waiter: Arc::new(Waiter::new()),
-            slot: Arc::new(Slot {
-                result: OnceLock::new(),
-                wakers: Mutex::new(Vec::new()),
-            }),
-        }
+            result: OnceLock::new(),
+            wakers: Mutex::new(Vec::new()),
+        }))
+    }
+
+    pub(crate) fn waiter(&self) -> &Arc<Waiter> {
+        &self.0.waiter
     }
 
     pub(crate) fn finish(&self, result: Result<T, SessionError>) {
         // A lookup ends once.
-        let _ = self.slot.result.set(result);
-        let wakers = std::mem::take(&mut *self.slot.wakers.lock());
-        self.waiter.finish();
+        let _ = self.0.result.set(result);
+        let wakers = std::mem::take(&mut *self.0.wakers.lock());
+        self.0.waiter.finish();
         wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Whether the result is there.
     pub fn is_done(&self) -> bool {
-        self.waiter.is_done()
+        self.0.waiter.is_done()
     }
 
     /// The result, if it is there.
     pub fn result(&self) -> Option<Result<T, SessionError>> {
-        self.slot.result.get().cloned()
+        self.0.result.get().cloned()
     }
 
     /// Waits for the result; helps to produce it.
     pub fn wait(&self) -> Result<T, SessionError> {
-        let done = self.pool.wait(&self.waiter);
+        let done = self.0.pool.wait(&self.0.waiter);
         match self.result() {
             Some(result) if done => result,
             _ => Err(SessionError::WaitTooDeep {
-                jobs: self.pool.jobs(),
+                jobs: self.0.pool.jobs(),
             }),
         }
     }
@@ -282,7 +287,7 @@ impl<T: Clone> Future for LookupFuture<T> {
     type Output = Result<T, SessionError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut wakers = self.slot.wakers.lock();
+        let mut wakers = self.0.wakers.lock();
         if let Some(result) = self.result() {
             return Poll::Ready(result);
         }

@@ -430,10 +430,12 @@ impl Session {
     /// Has a unit do its work, in this thread.
     pub(crate) fn materialize(&self, (mut unit, discards, launch): Launching) {
         let responsibility = Responsibility::new(self, launch);
-        let dylib = responsibility.dylib();
         self.guarded(move || {
-            for symbol in discards {
-                unit.discard(&dylib, symbol);
+            if !discards.is_empty() {
+                let dylib = responsibility.dylib();
+                for symbol in discards {
+                    unit.discard(&dylib, symbol);
+                }
             }
             unit.materialize(responsibility);
         });

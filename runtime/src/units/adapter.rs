@@ -135,3 +135,50 @@ impl Unit for Stubs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::fork::shield;
+    use crate::{Flags, Interface, Jit, Responsibility, Symbol, Unit};
+
+    struct Fixed(Symbol);
+
+    impl Unit for Fixed {
+        fn name(&self) -> &str {
+            "fixed"
+        }
+
+        fn interface(&self) -> Interface {
+            [(self.0, Flags::EXPORTED)].into_iter().collect()
+        }
+
+        fn materialize(self: Box<Self>, responsibility: Responsibility) {
+            assert!(shield::is_interruptible());
+            let _ = responsibility.publish(&[(self.0, 8)], &[]);
+        }
+    }
+
+    #[test]
+    fn each_step_of_a_unit_blocks_signals_once() {
+        let jit = Jit::new().expect("a session");
+        let symbol = jit.intern("fixed");
+        let tracker = jit.main().create_tracker().expect("a tracker");
+        let mut before = shield::blocks();
+        let mut since = || {
+            let now = shield::blocks();
+            now - std::mem::replace(&mut before, now)
+        };
+        tracker.define(Fixed(symbol)).expect("a new name");
+        assert_eq!(since(), 1);
+        // Once to start the unit, and once to end it.
+        assert_eq!(jit.main().lookup_symbol(symbol).ok(), Some(8));
+        assert_eq!(since(), 2);
+        assert_eq!(jit.main().lookup_symbol(symbol).ok(), Some(8));
+        assert_eq!(since(), 0);
+        // SAFETY: there is nothing at that address.
+        unsafe { tracker.remove() }.expect("it is there");
+        assert_eq!(since(), 1);
+        drop(tracker);
+        assert_eq!(since(), 1);
+    }
+}

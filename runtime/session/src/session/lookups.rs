@@ -134,9 +134,9 @@ impl Session {
         let outcome = Outcome::Addresses(Completion::Future(future.clone()));
         let pool = &self.0.pool;
         let keep = pool.may_help();
-        let kept = pool.for_the_sake_of(&future.waiter, || self.begin(lookup, outcome, keep));
+        let kept = pool.for_the_sake_of(future.waiter(), || self.begin(lookup, outcome, keep));
         if let Some(launching) = kept {
-            let waiter = Arc::clone(&future.waiter);
+            let waiter = Arc::clone(future.waiter());
             pool.run(|| self.materialize(launching), Some(waiter));
         }
         future.wait()
@@ -163,7 +163,7 @@ impl Session {
             match (way, future) {
                 (Short::Ready(address), _) => return Ok(Some(address)),
                 (Short::Started(launching), Some(future)) => {
-                    let waiter = Arc::clone(&future.waiter);
+                    let waiter = Arc::clone(future.waiter());
                     pool.run(|| self.materialize(launching), Some(waiter));
                     // The unit's work may go on elsewhere, and the wait may do that of others.
                     let _covered = (!future.is_done()).then(Covered::ensure);
