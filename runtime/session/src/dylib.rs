@@ -9,7 +9,6 @@ use crate::alias::{Alias, Source};
 use crate::error::SessionError;
 use crate::flags::Flags;
 use crate::generator::{Generator, GeneratorCell, GeneratorId};
-use crate::lookup::Need;
 use crate::order::Order;
 use crate::ready::{Ready, ReadyTable};
 use crate::session::Session;
@@ -214,26 +213,6 @@ impl Dylib {
         match self.ready_name(name) {
             Some(address) => Ok(address),
             None => self.lookup_slowly(self.session.intern(name)),
-        }
-    }
-
-    #[cold]
-    fn lookup_slowly(&self, symbol: Symbol) -> Result<u64, SessionError> {
-        let required = (symbol, Need::Required);
-        let found = self.session.find(self, false, required)?;
-        // A required symbol that has no address was an error.
-        Ok(found.unwrap_or(0))
-    }
-
-    /// The address of a symbol once it is ready, where a search that starts here finds it: in
-    /// this dylib, or in its link order. `None` if it is defined nowhere there.
-    ///
-    /// # Errors
-    /// Those of [`Session::lookup`].
-    pub fn find(&self, symbol: Symbol) -> Result<Option<u64>, SessionError> {
-        match self.ready(symbol) {
-            Some(address) => Ok(Some(address)),
-            None => self.session.find(self, true, (symbol, Need::Weak)),
         }
     }
 

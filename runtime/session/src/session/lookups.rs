@@ -237,6 +237,28 @@ impl Session {
     }
 }
 
+impl Dylib {
+    #[cold]
+    pub(crate) fn lookup_slowly(&self, symbol: Symbol) -> Result<u64, SessionError> {
+        let required = (symbol, Need::Required);
+        let found = self.session().find(self, false, required)?;
+        // A required symbol that has no address was an error.
+        Ok(found.unwrap_or(0))
+    }
+
+    /// The address of a symbol once it is ready, where a search that starts here finds it: in
+    /// this dylib, or in its link order. `None` if it is defined nowhere there.
+    ///
+    /// # Errors
+    /// Those of [`Session::lookup`].
+    pub fn find(&self, symbol: Symbol) -> Result<Option<u64>, SessionError> {
+        match self.ready(symbol) {
+            Some(address) => Ok(Some(address)),
+            None => self.session().find(self, true, (symbol, Need::Weak)),
+        }
+    }
+}
+
 impl State {
     /// As [`Session::end_waits`].
     pub(crate) fn end_waits(&mut self, effects: &mut Effects) {
