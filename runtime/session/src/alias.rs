@@ -11,6 +11,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::dylib::{Dylib, DylibId, DylibShared, Visibility};
 use crate::error::SessionError;
 use crate::flags::{Flags, SymbolState};
@@ -63,7 +65,9 @@ impl Source {
 /// Aliases with one source.
 struct AliasUnit {
     source: Source,
-    aliases: NumberMap<Symbol, Alias>,
+    aliases: SmallVec<[Alias; 1]>,
+    /// Names that were discarded; of no account until it is materialized.
+    discarded: NumberSet<Symbol>,
 }
 
 /// Where aliases lead, to find cycles.
@@ -103,12 +107,13 @@ pub(crate) fn define(
     source: Source,
     aliases: impl IntoIterator<Item = Alias>,
 ) -> Result<(), SessionError> {
-    let aliases: Vec<Alias> = aliases.into_iter().collect();
+    let aliases: SmallVec<[Alias; 1]> = aliases.into_iter().collect();
     let interface: Interface = aliases.iter().map(|a| (a.name, a.flags)).collect();
     let target = source.dylib;
     let unit = AliasUnit {
         source,
-        aliases: aliases.iter().map(|alias| (alias.name, *alias)).collect(),
+        aliases: aliases.clone(),
+        discarded: NumberSet::default(),
     };
     session.change(|state, effects| {
         let unit = state.define(shared, tracker, Box::new(unit), interface, effects)?;
@@ -155,10 +160,11 @@ impl State {
 
 impl AliasUnit {
     fn part(&self, mut take: impl FnMut(&Alias) -> bool) -> AliasUnit {
-        let aliases = self.aliases.iter().filter(|(_, alias)| take(alias));
+        let aliases = self.aliases.iter().filter(|alias| take(alias));
         AliasUnit {
             source: self.source.clone(),
-            aliases: aliases.map(|(symbol, alias)| (*symbol, *alias)).collect(),
+            aliases: aliases.copied().collect(),
+            discarded: NumberSet::default(),
         }
     }
 
@@ -166,7 +172,7 @@ impl AliasUnit {
     fn follow(self, source: &Dylib, responsibility: Responsibility) {
         let session = responsibility.session().clone();
         let targets: std::collections::HashSet<Symbol> =
-            self.aliases.values().map(|alias| alias.target).collect();
+            self.aliases.iter().map(|alias| alias.target).collect();
         let lookup = Lookup::new([(source.clone(), self.source.seen)])
             .symbols(targets)
             .at(Required::Resolved);
@@ -192,7 +198,7 @@ impl AliasUnit {
         let found: NumberMap<Symbol, _> = found.iter().map(|f| (f.symbol, *f)).collect();
         let mut addresses = Vec::new();
         let mut groups = Vec::new();
-        for alias in self.aliases.values() {
+        for alias in self.aliases.iter() {
             let Some(target) = found.get(&alias.target) else {
                 continue;
             };
@@ -205,9 +211,7 @@ impl AliasUnit {
             }
         }
         // A failure is told to those who wait.
-        if responsibility.resolve(&addresses).is_ok() {
-            let _ = responsibility.emit(&groups);
-        }
+        let _ = responsibility.publish(&addresses, &groups);
     }
 }
 
@@ -217,11 +221,16 @@ impl Unit for AliasUnit {
     }
 
     fn interface(&self) -> Interface {
-        let aliases = self.aliases.values();
+        let aliases = self.aliases.iter();
         aliases.map(|alias| (alias.name, alias.flags)).collect()
     }
 
-    fn materialize(self: Box<Self>, mut responsibility: Responsibility) {
+    fn materialize(mut self: Box<Self>, mut responsibility: Responsibility) {
+        if !self.discarded.is_empty() {
+            let discarded = std::mem::take(&mut self.discarded);
+            self.aliases
+                .retain(|alias| !discarded.contains(&alias.name));
+        }
         let session = responsibility.session().clone();
         let own = responsibility.dylib();
         let wanted: std::collections::HashSet<Symbol> =
@@ -247,7 +256,7 @@ impl Unit for AliasUnit {
         }
         // A target that this very call has to produce is waited for apart.
         let chained = |alias: &Alias| own == source && wanted.contains(&alias.target);
-        for alias in self.aliases.values() {
+        for alias in self.aliases.iter() {
             if !wanted.contains(&alias.name) || !chained(alias) {
                 continue;
             }
@@ -264,7 +273,7 @@ impl Unit for AliasUnit {
     }
 
     fn discard(&mut self, _: &Dylib, symbol: Symbol) {
-        self.aliases.remove(&symbol);
+        self.discarded.insert(symbol);
     }
 }
 

@@ -9,7 +9,6 @@ use crate::alias::{Alias, Source};
 use crate::error::SessionError;
 use crate::flags::Flags;
 use crate::generator::{Generator, GeneratorCell, GeneratorId};
-use crate::lookup::Lookup;
 use crate::order::Order;
 use crate::ready::{Ready, ReadyTable};
 use crate::session::Session;
@@ -215,14 +214,6 @@ impl Dylib {
             Some(address) => Ok(address),
             None => self.lookup_slowly(self.session.intern(name)),
         }
-    }
-
-    #[cold]
-    fn lookup_slowly(&self, symbol: Symbol) -> Result<u64, SessionError> {
-        let lookup = Lookup::new([(self.clone(), Visibility::All)]).symbol(symbol);
-        let found = self.session.lookup(lookup)?;
-        // A required symbol that has no address was an error.
-        Ok(found.address(symbol).unwrap_or(0))
     }
 
     /// The tracker of what is defined without one.

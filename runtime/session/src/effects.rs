@@ -26,27 +26,38 @@ pub(crate) type Launching = (Box<dyn Unit>, Vec<Symbol>, Launch);
 #[derive(Default)]
 pub(crate) struct Effects {
     pub completions: SmallVec<[(Completion, Result<LookupResult, SessionError>); 1]>,
-    pub flags: Vec<(FlagsCompletion, FlagsResult)>,
     pub launches: SmallVec<[Launching; 1]>,
-    /// To be dropped.
-    pub units: Vec<Box<dyn Unit>>,
-    /// To be told about discarded symbols.
+    rare: Option<Box<Rare>>,
+}
+
+/// What most changes do not cause.
+#[derive(Default)]
+pub(crate) struct Rare {
+    pub flags: Vec<(FlagsCompletion, FlagsResult)>,
+    /// To be dropped, the last of all.
+    pub units: SmallVec<[Box<dyn Unit>; 1]>,
+    /// To be told about discarded symbols, the first of all.
     pub discards: Vec<Key>,
     pub resources: Vec<Box<dyn Resource>>,
-    pub events: Vec<TrackerEvent>,
+    pub events: SmallVec<[TrackerEvent; 1]>,
     pub reports: Vec<SessionError>,
     pub jobs: Vec<Job>,
     pub generators: Vec<GeneratorCell>,
 }
 
 impl Effects {
+    /// To add to what most changes do not cause.
+    pub(crate) fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
     /// Ends a lookup.
     pub(crate) fn finish(&mut self, job: Job, result: Result<LookupResult, SessionError>) {
         match job.outcome {
             Outcome::Addresses(completion) => self.completions.push((completion, result)),
             Outcome::Flags(completion) => {
                 let result = result.map(|_| Vec::new());
-                self.flags.push((completion, result));
+                self.rare().flags.push((completion, result));
             }
         }
     }
@@ -54,13 +65,13 @@ impl Effects {
     /// Ends a flags lookup.
     pub(crate) fn finish_flags(&mut self, job: Job, found: Vec<(Symbol, Flags)>) {
         if let Outcome::Flags(completion) = job.outcome {
-            self.flags.push((completion, Ok(found)));
+            self.rare().flags.push((completion, Ok(found)));
         }
     }
 
     /// Takes a lookup up again.
     pub(crate) fn resume(&mut self, job: Job) {
-        self.jobs.push(job);
+        self.rare().jobs.push(job);
     }
 
     /// A generator was removed: those in its line are told.
@@ -69,7 +80,7 @@ impl Effects {
             let dylib = Arc::clone(dylib);
             self.finish(job, Err(SessionError::GeneratorRemoved { dylib }));
         }
-        self.generators.push(cell);
+        self.rare().generators.push(cell);
     }
 
     /// Does everything; units go to the pool.
@@ -80,15 +91,15 @@ impl Effects {
     /// Does everything, but with `keep` gives back one unit for the caller to
     /// run himself.
     pub(crate) fn run_but_one(mut self, session: &Session, keep: bool) -> Option<Launching> {
-        for unit in std::mem::take(&mut self.discards) {
+        let mut rare = self.rare.take();
+        for unit in rare.iter_mut().flat_map(|rare| rare.discards.drain(..)) {
             session.tell_discards(unit);
         }
         for (completion, result) in self.completions.drain(..) {
-            completion(result);
+            completion.tell(result);
         }
-        // Most changes cause nothing else, and this is on the way of each.
-        if !self.is_usual() {
-            self.run_unusual(session);
+        if let Some(rare) = &mut rare {
+            rare.run(session);
         }
         // The last: a pool without workers runs the others here and now, and so all of them in
         // the order of the question.
@@ -99,17 +110,10 @@ impl Effects {
         }
         kept
     }
+}
 
-    /// Whether there is nothing for `run_unusual`.
-    fn is_usual(&self) -> bool {
-        self.flags.is_empty()
-            && self.reports.is_empty()
-            && self.events.is_empty()
-            && self.resources.is_empty()
-            && self.jobs.is_empty()
-    }
-
-    fn run_unusual(&mut self, session: &Session) {
+impl Rare {
+    fn run(&mut self, session: &Session) {
         for (completion, result) in self.flags.drain(..) {
             completion(result);
         }

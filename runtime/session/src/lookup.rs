@@ -1,8 +1,10 @@
 //! What is looked up, and what comes back.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
+
+use smallvec::SmallVec;
 
 use crate::dylib::{Dylib, DylibId, Visibility};
 use crate::error::SessionError;
@@ -138,10 +140,10 @@ pub struct Found {
 
 /// What a lookup found, in the order of the question, less what was missing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct LookupResult(Vec<Found>);
+pub struct LookupResult(SmallVec<[Found; 1]>);
 
 impl LookupResult {
-    pub(crate) fn new(found: Vec<Found>) -> Self {
+    pub(crate) fn new(found: SmallVec<[Found; 1]>) -> Self {
         Self(found)
     }
 
@@ -196,70 +198,86 @@ impl<'a> IntoIterator for &'a LookupResult {
 }
 
 /// What a lookup is told at its end.
-pub(crate) type Completion = Box<dyn FnOnce(Result<LookupResult, SessionError>) + Send>;
+pub(crate) enum Completion {
+    Call(Box<dyn FnOnce(Result<LookupResult, SessionError>) + Send>),
+    Future(LookupFuture),
+}
 
-/// What a wait is for, and tasks to be woken when it is there.
+impl Completion {
+    pub(crate) fn tell(self, result: Result<LookupResult, SessionError>) {
+        match self {
+            Completion::Call(done) => done(result),
+            Completion::Future(future) => future.finish(result),
+        }
+    }
+}
+
+/// What a wait is for, and tasks to be woken when it is there: those that look for it under the
+/// lock of `wakers` and find nothing.
 struct Slot<T> {
-    result: Option<Result<T, SessionError>>,
-    wakers: Vec<Waker>,
+    pool: Pool,
+    waiter: Arc<Waiter>,
+    result: OnceLock<Result<T, SessionError>>,
+    wakers: Mutex<Vec<Waker>>,
 }
 
 /// The result of a lookup that may not be there yet: to be waited for ([`LookupFuture::wait`]), or
 /// awaited. The clones are one lookup.
-#[derive(Clone)]
-pub struct LookupFuture<T = LookupResult> {
-    pool: Pool,
-    pub(crate) waiter: Arc<Waiter>,
-    slot: Arc<Mutex<Slot<T>>>,
+pub struct LookupFuture<T = LookupResult>(Arc<Slot<T>>);
+
+impl<T> Clone for LookupFuture<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
 }
 
 impl<T> std::fmt::Debug for LookupFuture<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LookupFuture")
-            .field("done", &self.waiter.is_done())
+            .field("done", &self.0.waiter.is_done())
             .finish_non_exhaustive()
     }
 }
 
 impl<T: Clone> LookupFuture<T> {
     pub(crate) fn new(pool: &Pool) -> Self {
-        Self {
+        Self(Arc::new(Slot {
             pool: pool.clone(),
             waiter: Arc::new(Waiter::new()),
-            slot: Arc::new(Mutex::new(Slot {
-                result: None,
-                wakers: Vec::new(),
-            })),
-        }
+            result: OnceLock::new(),
+            wakers: Mutex::new(Vec::new()),
+        }))
+    }
+
+    pub(crate) fn waiter(&self) -> &Arc<Waiter> {
+        &self.0.waiter
     }
 
     pub(crate) fn finish(&self, result: Result<T, SessionError>) {
-        let wakers = {
-            let mut slot = self.slot.lock();
-            slot.result = Some(result);
-            std::mem::take(&mut slot.wakers)
-        };
-        self.waiter.finish();
+        // A lookup ends once.
+        let _ = self.0.result.set(result);
+        let wakers = std::mem::take(&mut *self.0.wakers.lock());
+        self.0.waiter.finish();
         wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Whether the result is there.
     pub fn is_done(&self) -> bool {
-        self.waiter.is_done()
+        self.0.waiter.is_done()
     }
 
     /// The result, if it is there.
     pub fn result(&self) -> Option<Result<T, SessionError>> {
-        self.slot.lock().result.clone()
+        self.0.result.get().cloned()
     }
 
     /// Waits for the result; helps to produce it.
     pub fn wait(&self) -> Result<T, SessionError> {
-        let done = self.pool.wait(&self.waiter);
+        let done = self.0.pool.wait(&self.0.waiter);
         match self.result() {
             Some(result) if done => result,
             _ => Err(SessionError::WaitTooDeep {
-                jobs: self.pool.jobs(),
+                jobs: self.0.pool.jobs(),
             }),
         }
     }
@@ -269,13 +287,13 @@ impl<T: Clone> Future for LookupFuture<T> {
     type Output = Result<T, SessionError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut slot = self.slot.lock();
-        if let Some(result) = &slot.result {
-            return Poll::Ready(result.clone());
+        let mut wakers = self.0.wakers.lock();
+        if let Some(result) = self.result() {
+            return Poll::Ready(result);
         }
         let waker = context.waker();
-        if !slot.wakers.iter().any(|known| known.will_wake(waker)) {
-            slot.wakers.push(waker.clone());
+        if !wakers.iter().any(|known| known.will_wake(waker)) {
+            wakers.push(waker.clone());
         }
         Poll::Pending
     }

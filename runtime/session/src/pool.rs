@@ -19,11 +19,13 @@
 //! Parked threads stand in `idle`; a new task wakes one of them. Every parked
 //! thread leaves its name in the list until it is woken or leaves.
 //!
-//! Everything is under `inner` except each parker's token and each wait's list.
+//! Everything is under `inner` except each parker's token, each wait's list, and the count of
+//! threads that run a task (`running.rs`).
 
 mod config;
 mod own;
 mod parts;
+mod running;
 
 use std::cell::Cell;
 use std::fmt;
@@ -36,6 +38,7 @@ use uruk_base::locks::Covered;
 pub use config::PoolConfig;
 pub use parts::Waiter;
 use parts::{Inner, Next, Task};
+use running::Running;
 
 use crate::gate::Gate;
 use crate::sync::{Mutex, Parker};
@@ -54,6 +57,7 @@ struct Shared {
     config: PoolConfig,
     on_panic: PanicHook,
     gate: Gate,
+    running: Running,
     inner: Mutex<Inner>,
 }
 
@@ -83,6 +87,7 @@ impl Pool {
             config,
             on_panic,
             gate: Gate::default(),
+            running: Running::default(),
             inner: Mutex::new(Inner::default()),
         }))
     }
@@ -140,8 +145,8 @@ impl Pool {
             }
             (wake, start, stuck)
         });
-        if let Some(parker) = wake {
-            parker.unpark();
+        if let Some(idle) = wake {
+            idle.parker.unpark();
         }
         self.start(start);
         if run_here {
@@ -167,7 +172,9 @@ impl Pool {
                     return None;
                 }
                 let task = inner.queue.pop_front()?;
-                inner.running += usize::from(outermost);
+                if outermost {
+                    self.0.running.begin();
+                }
                 Some(task)
             });
             let Some(task) = task else { return false };
@@ -184,16 +191,27 @@ impl Pool {
     /// Runs one task for the sake of `sake`. A panic ends the task only.
     pub(crate) fn run(&self, work: impl FnOnce(), sake: Option<Arc<Waiter>>) {
         if DEPTH.with(Cell::get) == 0 {
-            while !self.inner(|inner| {
-                let open = inner.open();
-                inner.running += usize::from(open);
-                open
-            }) {
-                // A fork is on its way; see `quiesce`.
-                std::thread::sleep(HELD_AGAIN);
-            }
+            self.begin();
         }
         self.run_admitted(work, sake);
+    }
+
+    /// Counts a task in that is about to run, once tasks may start.
+    fn begin(&self) {
+        if !self.0.running.begin() {
+            return;
+        }
+        self.leave();
+        while !self.inner(|inner| {
+            let open = inner.open();
+            if open {
+                self.0.running.begin();
+            }
+            open
+        }) {
+            // A fork is on its way; see `quiesce`.
+            std::thread::sleep(HELD_AGAIN);
+        }
     }
 
     /// As `run`, once the task is counted in `running` if it is the outermost.
@@ -217,11 +235,17 @@ impl Pool {
     }
 
     fn leave(&self) {
-        let quiet = self.inner(|inner| {
-            inner.running -= 1;
-            std::mem::take(&mut inner.quiet)
-        });
+        if !self.0.running.end() {
+            return;
+        }
+        let quiet = self.inner(|inner| std::mem::take(&mut inner.quiet));
         quiet.iter().for_each(|parker| parker.unpark());
+    }
+
+    /// Says whether tasks are kept from starting.
+    fn hold(&self, inner: &mut Inner, held: bool) {
+        inner.held = held;
+        self.0.running.hold(held);
     }
 
     /// Runs `work`, whose tasks are then started for the sake of `waiter`.
@@ -254,8 +278,8 @@ impl Pool {
                     false => None,
                 }
             });
-            if let Some(parker) = start {
-                parker.unpark();
+            if let Some(idle) = start {
+                idle.parker.unpark();
             }
             let possible = self.wait_counted(waiter);
             let idle = self.inner(|inner| {
@@ -268,7 +292,7 @@ impl Pool {
                     false => Vec::new(),
                 }
             });
-            idle.iter().for_each(|parker| parker.unpark());
+            idle.iter().for_each(|idle| idle.parker.unpark());
             return possible;
         }
         self.wait_counted(waiter)
@@ -295,7 +319,7 @@ impl Pool {
                 _ => {}
             }
             if jobs == 0 {
-                self.leave_idle(&waiter.parker);
+                self.leave_idle(waiter);
             }
         }
         // Another thread may wait for the same.
@@ -303,20 +327,20 @@ impl Pool {
         true
     }
 
-    /// Takes a parker out of the list, and passes on a wake that it may have
+    /// Takes a wait out of the list, and passes on a wake that it may have
     /// been given for a task it will not run.
-    fn leave_idle(&self, parker: &Arc<Parker>) {
+    fn leave_idle(&self, waiter: &Arc<Waiter>) {
         let wake = self.inner(|inner| {
             let before = inner.idle.len();
-            inner.idle.retain(|idle| !Arc::ptr_eq(idle, parker));
+            inner.idle.retain(|idle| !Arc::ptr_eq(idle, waiter));
             let was_woken = inner.idle.len() == before;
             match was_woken && !inner.queue.is_empty() && inner.open() {
                 true => inner.idle.pop(),
                 false => None,
             }
         });
-        if let Some(parker) = wake {
-            parker.unpark();
+        if let Some(idle) = wake {
+            idle.parker.unpark();
         }
     }
 
@@ -352,7 +376,7 @@ impl Pool {
     /// spare that is no longer needed.
     pub fn work(&self) {
         WORKER.with(|worker| worker.set(true));
-        let parker = Arc::new(Parker::new());
+        let own = Arc::new(Waiter::new());
         let jobs = self.0.config.jobs;
         loop {
             if self.run_next() {
@@ -365,16 +389,16 @@ impl Pool {
                     return false;
                 }
                 if idle || !inner.open() {
-                    inner.idle.push(Arc::clone(&parker));
+                    inner.idle.push(Arc::clone(&own));
                 } else {
-                    parker.unpark();
+                    own.parker.unpark();
                 }
                 true
             });
             if !stay {
                 return;
             }
-            parker.park();
+            own.parker.park();
         }
     }
 
@@ -389,8 +413,8 @@ impl Pool {
         let parker = Arc::new(Parker::new());
         loop {
             let quiet = self.inner(|inner| {
-                inner.held = true;
-                let quiet = inner.running <= own;
+                self.hold(inner, true);
+                let quiet = self.0.running.threads() <= own;
                 if !quiet {
                     inner.quiet.push(Arc::clone(&parker));
                 }
@@ -407,7 +431,7 @@ impl Pool {
     /// As [`Pool::quiesce`], but waits for no task: for where one will never end, and
     /// the caller knows that no other runs.
     pub fn quiesce_but_for_tasks(&self) {
-        self.inner(|inner| inner.held = true);
+        self.inner(|inner| self.hold(inner, true));
         self.0.gate.close();
     }
 
@@ -427,16 +451,17 @@ impl Pool {
     pub fn resume(&self) {
         self.0.gate.open();
         let jobs = self.0.config.jobs;
-        let (wake, start) = self.inner(|inner| {
-            inner.held = false;
+        let (wake, start, quiet) = self.inner(|inner| {
+            self.hold(inner, false);
             let wake = std::mem::take(&mut inner.idle);
             let mut start = Vec::new();
             for _ in wake.len()..inner.queue.len().min(jobs) {
                 start.extend(inner.new_thread(jobs));
             }
-            (wake, start)
+            (wake, start, std::mem::take(&mut inner.quiet))
         });
-        wake.iter().for_each(|parker| parker.unpark());
+        wake.iter().for_each(|idle| idle.parker.unpark());
+        quiet.iter().for_each(|parker| parker.unpark());
         start
             .into_iter()
             .for_each(|number| self.start(Some(number)));
@@ -453,8 +478,9 @@ impl Pool {
             inner.waiting = 0;
             inner.nested_waits = 0;
             inner.deep_waits = 0;
-            inner.running = usize::from(DEPTH.with(Cell::get) > 0);
         });
+        let own = DEPTH.with(Cell::get) > 0;
+        self.0.running.set(usize::from(own));
         WORKER.with(|worker| worker.set(false));
         self.resume();
     }
@@ -465,6 +491,6 @@ impl Pool {
             inner.quitting = true;
             std::mem::take(&mut inner.idle)
         });
-        idle.iter().for_each(|parker| parker.unpark());
+        idle.iter().for_each(|idle| idle.parker.unpark());
     }
 }

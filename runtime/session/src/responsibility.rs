@@ -152,6 +152,27 @@ impl Responsibility {
         })
     }
 
+    /// Resolves and emits in one step: nobody sees the symbols resolved and not emitted.
+    ///
+    /// # Errors
+    /// Those of `resolve` and of `emit`; the symbols have failed then.
+    pub fn publish(
+        mut self,
+        addresses: &[(Symbol, u64)],
+        groups: &[DependenceGroup],
+    ) -> Result<(), SessionError> {
+        self.done = true;
+        let (key, symbols) = (self.key, std::mem::take(&mut self.symbols));
+        self.change(|state, effects| {
+            let resolved = state.resolve(key, addresses, effects);
+            let emitted = resolved.and_then(|()| state.emit(key, &symbols, groups, effects));
+            if let Err(error) = &emitted {
+                state.fail(key, &symbols, |_, _| error.clone(), effects);
+            }
+            emitted
+        })
+    }
+
     /// Takes on more symbols, found while at work. Weak ones that are defined
     /// elsewhere are not taken; the result is those that were.
     ///

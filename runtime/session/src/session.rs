@@ -187,6 +187,8 @@ impl Session {
         let question = inside::now();
         self.0.pool.spawn(move || {
             let _inside = inside::set(question);
+            // Whoever runs it may have come for something else.
+            let _covered = Covered::ensure();
             work();
         });
     }
@@ -364,7 +366,7 @@ impl Session {
                     Ok(())
                 }
                 None => {
-                    effects.resources.push(resource);
+                    effects.rare().resources.push(resource);
                     let dylib = Arc::clone(&shared.name);
                     Err(SessionError::TrackerDefunct { dylib })
                 }
@@ -428,10 +430,12 @@ impl Session {
     /// Has a unit do its work, in this thread.
     pub(crate) fn materialize(&self, (mut unit, discards, launch): Launching) {
         let responsibility = Responsibility::new(self, launch);
-        let dylib = responsibility.dylib();
         self.guarded(move || {
-            for symbol in discards {
-                unit.discard(&dylib, symbol);
+            if !discards.is_empty() {
+                let dylib = responsibility.dylib();
+                for symbol in discards {
+                    unit.discard(&dylib, symbol);
+                }
             }
             unit.materialize(responsibility);
         });

@@ -20,6 +20,7 @@ pub(crate) mod displaced;
 pub(crate) mod publish;
 pub(crate) mod remove;
 pub(crate) mod search;
+pub(crate) mod short;
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};

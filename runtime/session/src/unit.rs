@@ -74,10 +74,8 @@ impl Unit for AbsoluteSymbols {
             .iter()
             .map(|(symbol, address, _)| (*symbol, *address))
             .collect();
-        // Both fail only if the tracker was removed, and then nobody waits.
-        if responsibility.resolve(&addresses).is_ok() {
-            let _ = responsibility.emit(&[]);
-        }
+        // It fails only if the tracker was removed, and then nobody waits.
+        let _ = responsibility.publish(&addresses, &[]);
     }
 
     fn discard(&mut self, _: &Dylib, symbol: Symbol) {

@@ -289,3 +289,28 @@ fn errors_outlive_their_session() {
     };
     assert_eq!(error.to_string(), "failed to materialize main: {a}");
 }
+
+#[test]
+fn publishing_what_is_not_ones_own_is_a_failure_of_ones_own() {
+    let env = env(0);
+    let (unit, kept) = env.kept(&[env.a]);
+    env.dylib.define(unit).unwrap();
+    let waiting = env.start(&[env.a], Required::Ready);
+    let error = take(&kept).publish(&[(env.b, 1)], &[]).unwrap_err();
+    assert!(matches!(error, SessionError::NotResponsible(_)), "{error}");
+    let told = waiting.wait().unwrap_err();
+    assert!(matches!(told, SessionError::Failed { .. }), "{told}");
+    // Removed meanwhile: the step says so, and nobody else is told.
+    let tracker = env.dylib.create_tracker().unwrap();
+    let (unit, kept) = env.kept(&[env.c]);
+    tracker.define(unit).unwrap();
+    let waiting = env.start(&[env.c], Required::Resolved);
+    tracker.remove().unwrap();
+    let error = take(&kept).publish(&[(env.c, 1)], &[]).unwrap_err();
+    assert!(
+        matches!(error, SessionError::TrackerDefunct { .. }),
+        "{error}"
+    );
+    assert!(matches!(waiting.wait(), Err(SessionError::Removed(_))));
+    assert!(env.reported.lock().unwrap().is_empty());
+}

@@ -144,13 +144,18 @@ impl Dylib {
     /// [`Error::MissingSymbols`]; [`Error::Session`] with what a unit or generator failed for.
     pub fn lookup(&self, name: &str) -> Result<u64, Error> {
         let core = self.jit.core();
-        if let Some(address) = core.names.ready_symbol_of(&self.dylib, name) {
-            return Ok(address);
+        match core.names.ready_symbol_of(&self.dylib, name) {
+            Some(address) => Ok(address),
+            None => self.lookup_slowly(self.jit.intern(name)),
         }
-        let _busy = gate::enter();
-        let found = core.names.try_find(&self.dylib, name)?;
-        let found = found.and_then(|meaning| core.address_of_meaning(meaning));
-        found.ok_or_else(|| crate::api::error::missing(name))
+    }
+
+    /// What is not ready, or has no address of its own. Has no pass but while it needs one: the
+    /// unit that makes the symbol goes without.
+    fn lookup_slowly(&self, symbol: Symbol) -> Result<u64, Error> {
+        let found = self.dylib.find(symbol)?;
+        let found = found.and_then(|address| self.jit.core().address_now(address));
+        found.ok_or_else(|| crate::api::error::missing(self.jit.name_of(symbol)))
     }
 
     /// As [`Dylib::lookup`], of an interned name ([`Jit::intern`]).
@@ -161,7 +166,7 @@ impl Dylib {
         let core = self.jit.core();
         match core.names.ready_symbol(&self.dylib, symbol) {
             Some(address) => Ok(address),
-            None => self.lookup(core.names.session().name(symbol)),
+            None => self.lookup_slowly(symbol),
         }
     }
 

@@ -139,7 +139,10 @@ impl<G: Generator> uruk_session::Generator for Adapter<G> {
         let generator = std::sync::Arc::clone(&self.generator);
         let work = move || generator.generate(ask);
         match hands::is_worker() {
-            true => core.hands.start(work),
+            true => {
+                let _pass = gate::enter();
+                core.hands.start(work);
+            }
             false => gate::outside(work),
         }
     }

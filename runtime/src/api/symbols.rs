@@ -89,7 +89,9 @@ impl Tracker {
         let _pass = gate::enter();
         let jit = self.jit.downgrade();
         let core = self.jit.core();
-        core.define_unit(jit, &self.tracker, Box::new(unit), interface)
+        let tracker = &*self.tracker;
+        let place = (&tracker.dylib(), Some(tracker));
+        core.define_unit(jit, place, Box::new(unit), interface)
     }
 }
 
@@ -105,10 +107,9 @@ impl Dylib {
     pub fn define(&self, unit: impl Unit) -> Result<(), Error> {
         let interface = unit.interface();
         let _pass = gate::enter();
-        let tracker = self.dylib.default_tracker()?;
         let jit = self.jit.downgrade();
         let core = self.jit.core();
-        core.define_unit(jit, &tracker, Box::new(unit), interface)
+        core.define_unit(jit, (&self.dylib, None), Box::new(unit), interface)
     }
 
     /// Defines symbols at addresses of the host, or with other fixed values.
@@ -148,6 +149,7 @@ impl Dylib {
         seen: Visibility,
         aliases: impl IntoIterator<Item = Alias>,
     ) -> Result<(), Error> {
+        // It may be code of the embedder that yields them.
         let aliases: Vec<Alias> = aliases.into_iter().collect();
         let define = || self.dylib.reexport(&source.dylib, seen, aliases);
         self.jit.core().change_names(define)

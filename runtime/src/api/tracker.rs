@@ -117,9 +117,8 @@ impl Dylib {
     /// The dylib was removed.
     pub unsafe fn clear(&self) -> Result<(), Error> {
         let core = self.jit.core();
-        leave(core, || core.names.lives.of(&self.dylib));
-        let _pass = gate::enter();
-        Ok(self.dylib.clear()?)
+        let images = || core.names.lives.of(&self.dylib);
+        Ok(leave(core, images, |_| self.dylib.clear())?)
     }
 
     /// Removes the dylib and all that is in it.
@@ -178,21 +177,22 @@ impl Jit {
             searching(core, &removed, removal)?;
         }
         let lives = &core.names.lives;
-        let left = leave(core, || removed.iter().flat_map(|d| lives.of(d)).collect());
-        let _pass = gate::enter();
-        // A handler may have changed who searches them.
-        let searching = searching(core, &removed, removal).inspect_err(|_| {
-            left.iter().for_each(|image| image.reopen());
-        })?;
-        core.names.session().remove_dylibs(&removed)?;
-        for dylib in &removed {
-            core.removed.forget_dylib(dylib);
-        }
-        for (other, dylib) in searching {
-            // It may have been removed meanwhile.
-            let _ = other.remove_from_link_order(&dylib);
-        }
-        Ok(())
+        let images = || removed.iter().flat_map(|d| lives.of(d)).collect();
+        leave(core, images, |left| {
+            // A handler may have changed who searches them.
+            let searching = searching(core, &removed, removal).inspect_err(|_| {
+                left.iter().for_each(|image| image.reopen());
+            })?;
+            core.names.session().remove_dylibs(&removed)?;
+            for dylib in &removed {
+                core.removed.forget_dylib(dylib);
+            }
+            for (other, dylib) in searching {
+                // It may have been removed meanwhile.
+                let _ = other.remove_from_link_order(&dylib);
+            }
+            Ok(())
+        })
     }
 }
 
@@ -225,20 +225,25 @@ fn searching(
     Ok(all)
 }
 
-/// Runs what images registered that are about to be removed; and what those registered that a
-/// handler adds to them. Those that were left.
-fn leave(core: &Arc<Core>, images: impl Fn() -> Vec<Arc<Life>>) -> Vec<Arc<Life>> {
+/// Runs what images registered that are about to be removed, and what those registered that a
+/// handler adds to them. Then removes them, told those that were left: under the pass under which
+/// none was found any more.
+fn leave<R>(
+    core: &Arc<Core>,
+    images: impl Fn() -> Vec<Arc<Life>>,
+    remove: impl FnOnce(Vec<Arc<Life>>) -> R,
+) -> R {
     let mut all = Vec::new();
     loop {
         let left = {
             let _pass = gate::enter();
             let mut left = core.names.lives.going(images());
             left.retain(|image| !image.is_closed());
+            if left.is_empty() {
+                return remove(all);
+            }
             left
         };
-        if left.is_empty() {
-            return all;
-        }
         core.leave(&left);
         all.extend(left);
     }
@@ -395,9 +400,8 @@ impl Tracker {
     /// It was removed before.
     pub unsafe fn remove(&self) -> Result<(), Error> {
         let core = self.jit.core();
-        leave(core, || core.names.lives.under(&self.tracker));
-        let _pass = gate::enter();
-        Ok(self.tracker.remove()?)
+        let images = || core.names.lives.under(&self.tracker);
+        Ok(leave(core, images, |_| self.tracker.remove())?)
     }
 
     /// Moves everything to another tracker of the same dylib. This one is of no use then.

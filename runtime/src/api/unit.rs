@@ -1,5 +1,6 @@
 //! Units: an embedder's own way to make definitions.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -105,14 +106,15 @@ pub struct Responsibility {
     /// `None` once it is over.
     inner: Option<uruk_session::Responsibility>,
     names: Arc<BodyNames>,
-    symbols: Vec<(Symbol, Flags)>,
+    /// Where the session calls one otherwise.
+    symbols: Option<Vec<(Symbol, Flags)>>,
     jit: Jit,
 }
 
 impl fmt::Debug for Responsibility {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Responsibility")
-            .field("symbols", &self.symbols.len())
+            .field("symbols", &self.inner)
             .finish_non_exhaustive()
     }
 }
@@ -133,10 +135,10 @@ impl Responsibility {
         inner: uruk_session::Responsibility,
         names: Arc<BodyNames>,
     ) -> Responsibility {
-        let symbols = inner.symbols().iter();
-        let symbols = symbols.map(|(symbol, flags)| (names.own(*symbol), *flags));
+        let own = |(symbol, flags): &(Symbol, Flags)| (names.own(*symbol), *flags);
+        let symbols = (!names.is_empty()).then(|| inner.symbols().iter().map(own).collect());
         Responsibility {
-            symbols: symbols.collect(),
+            symbols,
             inner: Some(inner),
             names,
             jit,
@@ -177,12 +179,15 @@ impl Responsibility {
 
     /// The symbols, less those that were passed on.
     pub fn symbols(&self) -> &[(Symbol, Flags)] {
-        &self.symbols
+        match &self.symbols {
+            Some(symbols) => symbols,
+            None => self.inner().symbols(),
+        }
     }
 
     /// Whether `symbol` is one of them.
     pub fn covers(&self, symbol: Symbol) -> bool {
-        self.symbols.iter().any(|(own, _)| *own == symbol)
+        self.symbols().iter().any(|(own, _)| *own == symbol)
     }
 
     /// The symbol that stands for the initializers, if it is one of them.
@@ -204,11 +209,8 @@ impl Responsibility {
     /// # Errors
     /// `NotResponsible`, `TrackerDefunct`; nothing is changed then.
     pub fn resolve(&self, addresses: &[(Symbol, u64)]) -> Result<(), SessionError> {
+        let addresses = self.addresses(addresses);
         let _pass = gate::enter();
-        let addresses = addresses.iter();
-        let addresses: Vec<_> = addresses
-            .map(|(symbol, address)| (self.names.body(*symbol), *address))
-            .collect();
         self.inner().resolve(&addresses)
     }
 
@@ -220,21 +222,74 @@ impl Responsibility {
     /// `DependenceFailed` if a dependence failed or is gone: the symbols failed then.
     /// `TrackerDefunct`.
     pub fn emit(mut self, groups: &[DependenceGroup]) -> Result<(), SessionError> {
+        let groups = self.groups(groups);
         let _pass = gate::enter();
-        let groups: Vec<DependenceGroup> = groups
-            .iter()
-            .map(|group| {
-                let symbols = group.symbols.iter();
-                DependenceGroup {
-                    symbols: symbols.map(|symbol| self.names.body(*symbol)).collect(),
-                    dependences: group.dependences.clone(),
-                }
-            })
-            .collect();
         match self.inner.take() {
             Some(inner) => inner.emit(&groups),
             None => Ok(()),
         }
+    }
+
+    /// [`Responsibility::resolve`] and [`Responsibility::emit`] in one step, at half the cost:
+    /// nobody sees the symbols resolved and not emitted.
+    ///
+    /// ```
+    /// use uruk::{Flags, Interface, Jit, Responsibility, Symbol, Unit};
+    ///
+    /// struct Zero(Symbol);
+    ///
+    /// impl Unit for Zero {
+    ///     fn name(&self) -> &str { "zero" }
+    ///     fn interface(&self) -> Interface {
+    ///         [(self.0, Flags::EXPORTED)].into_iter().collect()
+    ///     }
+    ///     fn materialize(self: Box<Self>, responsibility: Responsibility) {
+    ///         static ZERO: u64 = 0;
+    ///         // Fails if it was removed meanwhile; then nobody asks.
+    ///         let _ = responsibility.publish(&[(self.0, &raw const ZERO as u64)], &[]);
+    ///     }
+    /// }
+    ///
+    /// let jit = Jit::new()?;
+    /// jit.main().define(Zero(jit.intern("zero")))?;
+    /// assert!(jit.lookup("zero").is_ok());
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of both; the symbols failed then.
+    pub fn publish(
+        mut self,
+        addresses: &[(Symbol, u64)],
+        groups: &[DependenceGroup],
+    ) -> Result<(), SessionError> {
+        let (addresses, groups) = (self.addresses(addresses), self.groups(groups));
+        let _pass = gate::enter();
+        match self.inner.take() {
+            Some(inner) => inner.publish(&addresses, &groups),
+            None => Ok(()),
+        }
+    }
+
+    /// As the session calls the symbols.
+    fn addresses<'a>(&self, addresses: &'a [(Symbol, u64)]) -> Cow<'a, [(Symbol, u64)]> {
+        if self.names.is_empty() {
+            return Cow::Borrowed(addresses);
+        }
+        let body = |(symbol, address): &(Symbol, u64)| (self.names.body(*symbol), *address);
+        addresses.iter().map(body).collect()
+    }
+
+    /// As the session calls the symbols.
+    fn groups<'a>(&self, groups: &'a [DependenceGroup]) -> Cow<'a, [DependenceGroup]> {
+        if self.names.is_empty() {
+            return Cow::Borrowed(groups);
+        }
+        let named = |group: &DependenceGroup| DependenceGroup {
+            symbols: group.symbols.iter().map(|s| self.names.body(*s)).collect(),
+            dependences: group.dependences.clone(),
+        };
+        groups.iter().map(named).collect()
     }
 
     /// Takes on more symbols, found while at work; they get no stubs. Weak ones that are defined
@@ -248,12 +303,16 @@ impl Responsibility {
         let taken = symbols
             .iter()
             .filter(|(symbol, _)| claimed.contains(symbol));
-        self.symbols.extend(taken);
+        if let Some(own) = &mut self.symbols {
+            own.extend(taken);
+        }
         Ok(claimed)
     }
 
     fn without(&mut self, gone: &[Symbol]) {
-        self.symbols.retain(|(symbol, _)| !gone.contains(symbol));
+        if let Some(own) = &mut self.symbols {
+            own.retain(|(symbol, _)| !gone.contains(symbol));
+        }
     }
 
     fn given(&self, unit: impl Unit) -> Given {
@@ -274,7 +333,7 @@ impl Responsibility {
     pub fn replace(&mut self, unit: impl Unit) -> Result<(), SessionError> {
         let given = self.given(unit);
         let gone: Vec<Symbol> = given.interface.symbols.iter().map(|(s, _)| *s).collect();
-        let unit = crate::units::adapted(self.jit.core(), given);
+        let unit = crate::units::adapted(given);
         let _pass = gate::enter();
         self.inner_mut().replace(unit)?;
         self.without(&gone);
@@ -368,7 +427,7 @@ impl Responsibility {
     ) -> Result<(), SessionError> {
         let error = error.into();
         let given = self.given(unit);
-        let unit = crate::units::adapted(self.jit.core(), given);
+        let unit = crate::units::adapted(given);
         let _pass = gate::enter();
         match self.inner.take() {
             Some(inner) => inner.fail_retryable(error, unit),

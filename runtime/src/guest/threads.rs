@@ -57,6 +57,8 @@ pub(crate) static STARTING: AtomicUsize = AtomicUsize::new(0);
 thread_local! {
     static ROUNDS: Cell<u32> = const { Cell::new(0) };
     static GUEST: Cell<Option<Arc<AtomicBool>>> = const { Cell::new(None) };
+    /// Whether this thread is in [`OURS`].
+    static OWN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Held by a thread that is not one of the program's.
@@ -96,6 +98,7 @@ pub(crate) fn mark_ours() -> Mark {
     // Also for the list of who is excluded, which is made when it is first used.
     let _pass = gate::enter();
     ours().list.push((id, guest));
+    OWN.set(true);
     // One too many is sampled, which costs accuracy only.
     EXCLUDED.add(id);
     Mark(id)
@@ -105,6 +108,7 @@ impl Drop for Mark {
     fn drop(&mut self) {
         let _pass = gate::enter();
         EXCLUDED.remove(self.0);
+        OWN.set(false);
         GUEST.take();
         ours().list.retain(|&(id, _)| id != self.0);
     }
@@ -112,9 +116,7 @@ impl Drop for Mark {
 
 /// True on a thread that is not one of the program's.
 pub(crate) fn is_ours() -> bool {
-    // SAFETY: takes nothing, cannot fail.
-    let id = unsafe { libc::gettid() };
-    ours().list.iter().any(|&(ours, _)| ours == id)
+    OWN.get()
 }
 
 /// The locked list. No fork happens meanwhile, which would leave the child with a lock
@@ -137,6 +139,7 @@ fn ours() -> Ours {
 pub(crate) fn after_fork_child() {
     STARTING.store(0, Ordering::Relaxed);
     leaving::after_fork_child();
+    OWN.set(false);
     let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
     ours.drain(..).for_each(|(id, _)| EXCLUDED.remove(id));
 }

@@ -4,7 +4,8 @@
 //! static linker has it; in which order the files are named makes no difference. For dylibs an
 //! archive is a generator ([`units::archive`](crate::units)).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,13 +22,13 @@ use crate::load::image::Image;
 pub(crate) struct Archive {
     pub(crate) name: String,
     bytes: Vec<u8>,
-    /// The member that defines a symbol, by its place.
-    index: HashMap<Box<str>, usize>,
+    index: Index,
     members: Vec<Member>,
 }
 
+/// Where the name and the contents of a member lie in the archive.
 struct Member {
-    name: Box<[u8]>,
+    name: Range<usize>,
     place: Range<usize>,
 }
 
@@ -63,7 +64,7 @@ impl Archive {
             if file.is_thin() {
                 return Err(bad(&name, "thin archives name files that may have changed"));
             }
-            let mut places: HashMap<u64, usize> = HashMap::new();
+            let mut places: Vec<(u64, usize)> = Vec::new();
             let mut members: Vec<Member> = Vec::new();
             for member in file.members() {
                 let member = member.map_err(|cause| bad(&name, cause))?;
@@ -73,29 +74,33 @@ impl Archive {
                     .filter(|end| *end <= bytes.len() as u64);
                 let end = end.ok_or_else(|| bad(&name, "a member ends behind the archive"))?;
                 // The range's start is that of the bytes; the index names the header before it.
-                places.insert(start, members.len());
+                places.push((start, members.len()));
                 members.push(Member {
-                    name: member.name().into(),
+                    name: place_in(&bytes, member.name()),
                     place: start as usize..end as usize,
                 });
             }
-            let mut index = HashMap::new();
+            // In this order already, in all but odd files.
+            places.sort_unstable();
+            let at_start = |start: u64| {
+                let found = places.binary_search_by_key(&start, |(start, _)| *start);
+                Some(places[found.ok()?].1)
+            };
+            let mut index = Index::default();
             if let Some(symbols) = file.symbols().map_err(|cause| bad(&name, cause))? {
+                index.reserve(members.len());
                 for symbol in symbols {
                     let symbol = symbol.map_err(|cause| bad(&name, cause))?;
-                    let mut at = places
-                        .get(&(symbol.offset().0.saturating_add(HEADER)))
-                        .copied();
+                    let mut at = at_start(symbol.offset().0.saturating_add(HEADER));
                     if at.is_none() {
                         let member = file.member(symbol.offset());
                         let (start, _) = member.map_err(|cause| bad(&name, cause))?.file_range();
-                        at = places.get(&start).copied();
+                        at = at_start(start);
                     }
-                    let (Ok(text), Some(at)) = (std::str::from_utf8(symbol.name()), at) else {
-                        continue;
-                    };
-                    // Of members that define the same, a linker takes the first.
-                    index.entry(Box::from(text)).or_insert(at);
+                    if let Some(at) = at {
+                        let symbol = place_in(&bytes, symbol.name());
+                        index.add(&bytes, symbol, at);
+                    }
                 }
             } else if !members.is_empty() {
                 return Err(bad(&name, "no index of symbols: run `ranlib`"));
@@ -112,7 +117,7 @@ impl Archive {
 
     /// The member that defines a symbol.
     pub(crate) fn member_of(&self, symbol: &str) -> Option<usize> {
-        self.index.get(symbol).copied()
+        self.index.find(&self.bytes, symbol.as_bytes())
     }
 
     /// How many members there are.
@@ -123,7 +128,11 @@ impl Archive {
     /// A member's name, with the archive's, and its bytes.
     pub(crate) fn member(&self, member: usize) -> (String, &[u8]) {
         let Member { name, place } = &self.members[member];
-        let name = format!("{}({})", self.name, String::from_utf8_lossy(name));
+        let name = format!(
+            "{}({})",
+            self.name,
+            String::from_utf8_lossy(&self.bytes[name.clone()])
+        );
         (name, &self.bytes[place.clone()])
     }
 
@@ -137,6 +146,78 @@ impl Archive {
             archive: self.name.clone(),
             cause: Box::new(cause),
         })
+    }
+}
+
+/// Where a part of `bytes` lies in them; what is empty may lie elsewhere.
+fn place_in(bytes: &[u8], part: &[u8]) -> Range<usize> {
+    let start = part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
+    match start.checked_add(part.len()) {
+        Some(end) if end <= bytes.len() => start..end,
+        _ => 0..0,
+    }
+}
+
+/// The members that define symbols. A large archive has tens of thousands of names, of which
+/// few are asked for: they stay where they are, and are found by open addressing.
+#[derive(Default)]
+struct Index {
+    hasher: RandomState,
+    /// The number of a symbol plus one, 0 for none; at least twice as many as symbols.
+    cells: Vec<u32>,
+    /// Name and member.
+    symbols: Vec<(Range<usize>, usize)>,
+}
+
+impl Index {
+    /// Makes room.
+    fn reserve(&mut self, symbols: usize) {
+        self.symbols.reserve(symbols);
+        self.cells = vec![0; (symbols * 2).next_power_of_two()];
+    }
+
+    /// The symbol of a name, or the cell for it.
+    fn probe(&self, bytes: &[u8], name: &[u8]) -> Result<usize, usize> {
+        let mask = self.cells.len() - 1;
+        let mut at = self.hasher.hash_one(name) as usize & mask;
+        loop {
+            match self.cells[at] {
+                0 => return Err(at),
+                number => {
+                    let symbol = number as usize - 1;
+                    if &bytes[self.symbols[symbol].0.clone()] == name {
+                        return Ok(symbol);
+                    }
+                }
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// Adds a symbol. Of members that define the same, a linker takes the first.
+    fn add(&mut self, bytes: &[u8], name: Range<usize>, member: usize) {
+        if (self.symbols.len() + 1) * 2 > self.cells.len() {
+            let cells = (self.cells.len() * 2).max(2);
+            self.cells = vec![0; cells];
+            for (number, (name, _)) in (1..).zip(&self.symbols) {
+                if let Err(cell) = self.probe(bytes, &bytes[name.clone()]) {
+                    self.cells[cell] = number;
+                }
+            }
+        }
+        if let Err(cell) = self.probe(bytes, &bytes[name.clone()]) {
+            self.symbols.push((name, member));
+            self.cells[cell] = self.symbols.len() as u32;
+        }
+    }
+
+    /// The member that defines a name.
+    fn find(&self, bytes: &[u8], name: &[u8]) -> Option<usize> {
+        if self.cells.is_empty() {
+            return None;
+        }
+        let symbol = self.probe(bytes, name).ok()?;
+        Some(self.symbols[symbol].1)
     }
 }
 

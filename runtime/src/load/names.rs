@@ -20,6 +20,7 @@ use uruk_session::{
 use uruk_stubs::StubTable;
 
 use crate::api::builder::Reporter;
+use crate::fork::gate;
 use crate::guest::process::Process;
 use crate::removal::life::Lives;
 use crate::units;
@@ -250,13 +251,7 @@ impl Names {
         name: &str,
     ) -> Result<Option<Definition>, SessionError> {
         let symbol = self.session.intern(name);
-        let address = match dylib.ready(symbol) {
-            Some(address) => Some(address),
-            None => {
-                let lookup = Lookup::new(dylib.search_order()).weak(symbol);
-                self.session.lookup(lookup)?.address(symbol)
-            }
-        };
+        let address = dylib.find(symbol)?;
         Ok(address.map(|address| self.meaning(address)))
     }
 
@@ -377,6 +372,7 @@ impl Names {
 /// Defines what the allowed libraries have of a lookup's missing names. Thread-locals
 /// are left out: their address would be the asking thread's own.
 fn define_from_process(ask: &Ask, process: &RwLock<Process>) -> Result<(), SessionError> {
+    let _pass = gate::enter();
     let process = process.read().unwrap_or_else(PoisonError::into_inner);
     let session = ask.session();
     let found: Vec<_> = ask

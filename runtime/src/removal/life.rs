@@ -331,6 +331,9 @@ impl Lives {
     /// go themselves, and those that were removed before and had to stay for them.
     pub(crate) fn going(&self, removed: Vec<Arc<Life>>) -> Vec<Arc<Life>> {
         let stayed = self.lock().bound.clone();
+        if removed.is_empty() && stayed.is_empty() {
+            return removed;
+        }
         let mut left = removed;
         left.extend(
             stayed

@@ -1,5 +1,6 @@
 //! What the session sees of an embedder's unit, and of the stubs of its functions.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
@@ -15,28 +16,24 @@ use crate::fork::gate;
 
 /// A unit of an embedder's under the names that the session knows its symbols by.
 pub(super) struct Adapter {
-    core: Weak<Core>,
     jit: WeakJit,
-    name: Box<str>,
     unit: Box<dyn api::unit::Unit>,
-    interface: Interface,
+    /// Until it is asked for, once.
+    interface: Cell<Interface>,
     names: Arc<BodyNames>,
 }
 
 impl Adapter {
     pub(super) fn new(
-        core: &Arc<Core>,
         jit: WeakJit,
         unit: Box<dyn api::unit::Unit>,
         interface: Interface,
         names: Arc<BodyNames>,
     ) -> Adapter {
         Adapter {
-            core: Arc::downgrade(core),
             jit,
-            name: unit.name().into(),
             unit,
-            interface,
+            interface: Cell::new(interface),
             names,
         }
     }
@@ -44,24 +41,28 @@ impl Adapter {
 
 impl Unit for Adapter {
     fn name(&self) -> &str {
-        &self.name
+        self.unit.name()
     }
 
     fn interface(&self) -> Interface {
-        self.interface.clone()
+        self.interface.take()
     }
 
     fn materialize(self: Box<Self>, responsibility: Responsibility) {
-        let (Some(core), Some(jit)) = (self.core.upgrade(), self.jit.upgrade()) else {
+        let Adapter {
+            jit, unit, names, ..
+        } = *self;
+        let Some(jit) = jit.upgrade() else {
             return responsibility.fail(SessionError::Ended);
         };
-        let Adapter { unit, names, .. } = *self;
-        let responsibility = api::unit::Responsibility::new(jit, responsibility, names);
-        let work = move || unit.materialize(responsibility);
-        match hands::is_worker() {
-            true => core.hands.start(work),
-            false => gate::outside(work),
+        if !hands::is_worker() {
+            let responsibility = api::unit::Responsibility::new(jit, responsibility, names);
+            return gate::outside(move || unit.materialize(responsibility));
         }
+        let core = Arc::clone(jit.core());
+        let responsibility = api::unit::Responsibility::new(jit, responsibility, names);
+        let _pass = gate::enter();
+        core.hands.start(move || unit.materialize(responsibility));
     }
 
     fn discard(&mut self, dylib: &Dylib, symbol: Symbol) {
@@ -119,10 +120,8 @@ impl Unit for Stubs {
         let addresses: Vec<_> = stubs
             .map(|(symbol, stub)| (*symbol, address(stub)))
             .collect();
-        // Both fail only if the tracker was removed, and then nobody waits.
-        if responsibility.resolve(&addresses).is_ok() {
-            let _ = responsibility.emit(&[]);
-        }
+        // It fails only if the tracker was removed, and then nobody waits.
+        let _ = responsibility.publish(&addresses, &[]);
     }
 
     fn discard(&mut self, dylib: &Dylib, symbol: Symbol) {
@@ -134,5 +133,52 @@ impl Unit for Stubs {
         if let Some(core) = self.core.upgrade() {
             core.remove_function(stub.id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fork::shield;
+    use crate::{Flags, Interface, Jit, Responsibility, Symbol, Unit};
+
+    struct Fixed(Symbol);
+
+    impl Unit for Fixed {
+        fn name(&self) -> &str {
+            "fixed"
+        }
+
+        fn interface(&self) -> Interface {
+            [(self.0, Flags::EXPORTED)].into_iter().collect()
+        }
+
+        fn materialize(self: Box<Self>, responsibility: Responsibility) {
+            assert!(shield::is_interruptible());
+            let _ = responsibility.publish(&[(self.0, 8)], &[]);
+        }
+    }
+
+    #[test]
+    fn each_step_of_a_unit_blocks_signals_once() {
+        let jit = Jit::new().expect("a session");
+        let symbol = jit.intern("fixed");
+        let tracker = jit.main().create_tracker().expect("a tracker");
+        let mut before = shield::blocks();
+        let mut since = || {
+            let now = shield::blocks();
+            now - std::mem::replace(&mut before, now)
+        };
+        tracker.define(Fixed(symbol)).expect("a new name");
+        assert_eq!(since(), 1);
+        // Once to start the unit, and once to end it.
+        assert_eq!(jit.main().lookup_symbol(symbol).ok(), Some(8));
+        assert_eq!(since(), 2);
+        assert_eq!(jit.main().lookup_symbol(symbol).ok(), Some(8));
+        assert_eq!(since(), 0);
+        // SAFETY: there is nothing at that address.
+        unsafe { tracker.remove() }.expect("it is there");
+        assert_eq!(since(), 1);
+        drop(tracker);
+        assert_eq!(since(), 1);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::ffi::CStr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
 
 use uruk_session::{Dylib, Flags, Interface, Symbol};
 
@@ -73,11 +73,19 @@ pub(crate) struct BodyNames {
 }
 
 impl BodyNames {
+    /// Of all units without callable symbols.
+    pub(super) fn none() -> Arc<BodyNames> {
+        static NONE: LazyLock<Arc<BodyNames>> = LazyLock::new(Arc::default);
+        Arc::clone(&NONE)
+    }
+
+    /// Whether the unit's symbols are called the same by the session.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bodies.is_empty()
+    }
+
     /// Names for the bodies of a new unit.
     pub(super) fn new(core: &Core, callable: &[(Symbol, Flags)]) -> BodyNames {
-        if callable.is_empty() {
-            return BodyNames::default();
-        }
         // Relaxed: only to be told apart.
         let number = core.units.fetch_add(1, Ordering::Relaxed);
         let session = core.names.session();

@@ -62,7 +62,7 @@ fn has_stub(flags: Flags) -> bool {
 }
 
 /// What the session is to see of a unit that gets part of a responsibility back.
-pub(crate) fn adapted(core: &Arc<Core>, given: Given) -> impl uruk_session::Unit + use<> {
+pub(crate) fn adapted(given: Given) -> impl uruk_session::Unit {
     let Given {
         jit,
         names,
@@ -70,38 +70,47 @@ pub(crate) fn adapted(core: &Arc<Core>, given: Given) -> impl uruk_session::Unit
         interface,
     } = given;
     let interface = names.interface(interface);
-    Adapter::new(core, jit, unit, interface, names)
+    Adapter::new(jit, unit, interface, names)
 }
 
 impl Core {
-    /// Defines what `unit` promises under `tracker`: all of it, or nothing. Under a pass.
+    /// Defines what `unit` promises in `dylib`, under `tracker` or its default one: all of it, or
+    /// nothing. Under a pass.
     pub(crate) fn define_unit(
         self: &Arc<Self>,
         jit: WeakJit,
-        tracker: &Tracker,
+        (dylib, tracker): (&Dylib, Option<&Tracker>),
         unit: Box<dyn Unit>,
         interface: Interface,
     ) -> Result<(), Error> {
-        let dylib = tracker.dylib();
         let callable: Vec<(Symbol, Flags)> = interface
             .symbols
             .iter()
             .copied()
             .filter(|(_, flags)| has_stub(*flags))
             .collect();
-        let names = Arc::new(BodyNames::new(self, &callable));
-        let interface = names.interface(interface);
-        let improver = match callable.is_empty() {
-            true => None,
-            false => gate::outside(|| unit.improver()),
-        };
-        let improver = improver.map(|improver| Improving::new(jit.clone(), improver));
-        let adapter = Adapter::new(self, jit, unit, interface, Arc::clone(&names));
         if callable.is_empty() {
-            tracker.define(adapter)?;
+            let adapter = Adapter::new(jit, unit, interface, BodyNames::none());
+            match tracker {
+                Some(tracker) => tracker.define(adapter)?,
+                None => dylib.define(adapter)?,
+            }
             self.retry_failed();
             return Ok(());
         }
+        let default;
+        let tracker = match tracker {
+            Some(tracker) => tracker,
+            None => {
+                default = dylib.default_tracker()?;
+                &default
+            }
+        };
+        let names = Arc::new(BodyNames::new(self, &callable));
+        let interface = names.interface(interface);
+        let improver = gate::outside(|| unit.improver());
+        let improver = improver.map(|improver| Improving::new(jit.clone(), improver));
+        let adapter = Adapter::new(jit, unit, interface, Arc::clone(&names));
         let own = dylib.create_tentative_tracker()?;
         let life: Arc<Life> = Arc::default();
         self.names.lives.note(&own, &life);
@@ -109,7 +118,7 @@ impl Core {
         let mut functions = Vec::with_capacity(callable.len());
         for (symbol, flags) in callable {
             let name = self.names.session().name(symbol);
-            let id = self.stub_again(&dylib, name)?;
+            let id = self.stub_again(dylib, name)?;
             functions.push(id);
             let body = UnitBody {
                 dylib: dylib.clone(),

@@ -126,10 +126,8 @@ impl Unit for BodyUnit {
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
         match told {
             Ok(entry) => {
-                // Both fail only if the tracker was removed, and then nobody waits.
-                if responsibility.resolve(&[(self.symbol, entry)]).is_ok() {
-                    let _ = responsibility.emit(&[]);
-                }
+                // It fails only if the tracker was removed, and then nobody waits.
+                let _ = responsibility.publish(&[(self.symbol, entry)], &[]);
             }
             Err(text) => responsibility.fail(SessionError::unit(&self.name, text)),
         }

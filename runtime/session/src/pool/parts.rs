@@ -27,7 +27,7 @@ impl Task {
 /// waiting thread, which then sees what was written before.
 pub struct Waiter {
     pub(super) done: AtomicBool,
-    pub(super) parker: Arc<Parker>,
+    pub(super) parker: Parker,
     pub(super) own: Mutex<VecDeque<Arc<Task>>>,
 }
 
@@ -42,7 +42,7 @@ impl Waiter {
     pub fn new() -> Self {
         Self {
             done: AtomicBool::new(false),
-            parker: Arc::new(Parker::new()),
+            parker: Parker::new(),
             own: Mutex::new(VecDeque::new()),
         }
     }
@@ -72,18 +72,18 @@ impl Waiter {
 #[derive(Default)]
 pub(super) struct Inner {
     pub(super) queue: VecDeque<Arc<Task>>,
-    pub(super) idle: Vec<Arc<Parker>>,
+    /// Those that are parked, workers by a wait that never ends.
+    pub(super) idle: Vec<Arc<Waiter>>,
     /// Workers and spares.
     pub(super) threads: usize,
     /// Of these, the ones parked inside a task.
     pub(super) waiting: usize,
-    /// Threads that run a task, nested ones not counted.
-    pub(super) running: usize,
-    /// Of these, the ones that wait inside it, workers or not.
+    /// Threads that wait inside a task, workers or not.
     pub(super) nested_waits: usize,
     /// Of these, the ones too deep to help, in a pool without workers.
     pub(super) deep_waits: usize,
     pub(super) started: usize,
+    /// As [`Running::held`].
     pub(super) held: bool,
     pub(super) quitting: bool,
     pub(super) quiet: Vec<Arc<Parker>>,
@@ -127,14 +127,14 @@ impl Inner {
         &mut self,
         jobs: usize,
         helps: bool,
-        waiter: &Waiter,
+        waiter: &Arc<Waiter>,
     ) -> (Option<usize>, Next) {
         let work = !self.queue.is_empty() && self.open();
         if jobs == 0 && helps {
             if work {
                 return (None, Next::LookAgain);
             }
-            self.idle.push(Arc::clone(&waiter.parker));
+            self.idle.push(Arc::clone(waiter));
             return (None, Next::Park);
         }
         if !work || !self.idle.is_empty() {

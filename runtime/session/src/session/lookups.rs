@@ -3,17 +3,22 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+use uruk_base::locks::Covered;
+
 use super::Session;
+use crate::dylib::{Dylib, Visibility};
 use crate::effects::{Effects, Launching};
 use crate::error::SessionError;
 use crate::flags::Flags;
 use crate::generator::{Ask, Progress};
 use crate::inside::{self, Question};
 use crate::job::{Job, Outcome};
-use crate::lookup::{Found, Lookup, LookupFuture, LookupResult, Need};
+use crate::lookup::{Completion, Found, Lookup, LookupFuture, LookupResult, Need};
 use crate::ready::Ready;
 use crate::state::State;
 use crate::state::search::Step;
+use crate::state::short::Short;
 use crate::symbol::Symbol;
 
 impl Session {
@@ -89,7 +94,7 @@ impl Session {
         if !order.all(|(dylib, _)| self.is(dylib.session())) {
             return None;
         }
-        let mut found = Vec::with_capacity(lookup.symbols.len());
+        let mut found = SmallVec::with_capacity(lookup.symbols.len());
         'symbols: for (symbol, need) in &lookup.symbols {
             for (dylib, visibility) in &lookup.order {
                 match dylib.peek(*symbol) {
@@ -126,16 +131,56 @@ impl Session {
             return Ok(result);
         }
         let future = LookupFuture::new(&self.0.pool);
-        let told = future.clone();
-        let outcome = Outcome::Addresses(Box::new(move |result| told.finish(result)));
+        let outcome = Outcome::Addresses(Completion::Future(future.clone()));
         let pool = &self.0.pool;
         let keep = pool.may_help();
-        let kept = pool.for_the_sake_of(&future.waiter, || self.begin(lookup, outcome, keep));
+        let kept = pool.for_the_sake_of(future.waiter(), || self.begin(lookup, outcome, keep));
         if let Some(launching) = kept {
-            let waiter = Arc::clone(&future.waiter);
+            let waiter = Arc::clone(future.waiter());
             pool.run(|| self.materialize(launching), Some(waiter));
         }
         future.wait()
+    }
+
+    /// The address of a symbol that is not ready, once it is: in `dylib`, or also in its link
+    /// order; `None` if it is defined nowhere there, and not required. As `lookup` of it, under a
+    /// cover but where the unit does its work.
+    pub(crate) fn find(
+        &self,
+        dylib: &Dylib,
+        in_order: bool,
+        (symbol, need): (Symbol, Need),
+    ) -> Result<Option<u64>, SessionError> {
+        let pool = &self.0.pool;
+        if pool.may_help() {
+            let mut future = None;
+            let asked = || {
+                let made = future.insert(LookupFuture::new(pool));
+                Completion::Future(made.clone())
+            };
+            let id = dylib.id();
+            let way = self.lock().take_short_way(id, in_order, symbol, asked);
+            match (way, future) {
+                (Short::Ready(address), _) => return Ok(Some(address)),
+                (Short::Started(launching), Some(future)) => {
+                    let waiter = Arc::clone(future.waiter());
+                    pool.run(|| self.materialize(launching), Some(waiter));
+                    // The unit's work may go on elsewhere, and the wait may do that of others.
+                    let _covered = (!future.is_done()).then(Covered::ensure);
+                    return future.wait().map(|found| found.address(symbol));
+                }
+                _ => {}
+            }
+        }
+        let _covered = Covered::ensure();
+        let order = match in_order {
+            true => dylib.search_order(),
+            false => vec![(dylib.clone(), Visibility::All)],
+        };
+        let mut lookup = Lookup::new(order);
+        lookup.symbols.push((symbol, need));
+        let found = self.lookup(lookup)?;
+        Ok(found.address(symbol))
     }
 
     /// Looks symbols up and tells `done` the answer: in this thread if it is
@@ -148,14 +193,20 @@ impl Session {
         if let Some(result) = self.lookup_ready(&lookup) {
             return done(Ok(result));
         }
-        self.begin(lookup, Outcome::Addresses(Box::new(done)), false);
+        let done = Completion::Call(Box::new(done));
+        self.begin(lookup, Outcome::Addresses(done), false);
     }
 
     /// Looks symbols up; the answer can be waited for.
     pub fn lookup_future(&self, lookup: Lookup) -> LookupFuture {
         let future = LookupFuture::new(&self.0.pool);
-        let told = future.clone();
-        self.lookup_async(lookup, move |result| told.finish(result));
+        match self.lookup_ready(&lookup) {
+            Some(result) => future.finish(Ok(result)),
+            None => {
+                let told = Completion::Future(future.clone());
+                self.begin(lookup, Outcome::Addresses(told), false);
+            }
+        }
         future
     }
 
@@ -183,6 +234,28 @@ impl Session {
     /// Ends the lookups that wait for definitions, of which none will come any more.
     pub fn end_waits(&self) {
         self.change(|state, effects| state.end_waits(effects));
+    }
+}
+
+impl Dylib {
+    #[cold]
+    pub(crate) fn lookup_slowly(&self, symbol: Symbol) -> Result<u64, SessionError> {
+        let required = (symbol, Need::Required);
+        let found = self.session().find(self, false, required)?;
+        // A required symbol that has no address was an error.
+        Ok(found.unwrap_or(0))
+    }
+
+    /// The address of a symbol once it is ready, where a search that starts here finds it: in
+    /// this dylib, or in its link order. `None` if it is defined nowhere there.
+    ///
+    /// # Errors
+    /// Those of [`Session::lookup`].
+    pub fn find(&self, symbol: Symbol) -> Result<Option<u64>, SessionError> {
+        match self.ready(symbol) {
+            Some(address) => Ok(Some(address)),
+            None => self.session().find(self, true, (symbol, Need::Weak)),
+        }
     }
 }
 

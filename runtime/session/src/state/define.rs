@@ -82,7 +82,7 @@ impl State {
         let tracker = match checked {
             Ok(tracker) => tracker,
             Err(error) => {
-                effects.units.push(unit);
+                effects.rare().units.push(unit);
                 return Err(error);
             }
         };
@@ -123,7 +123,7 @@ impl State {
             cell.symbols = symbols;
             cell.live = live;
             if !discards.is_empty() || live == 0 {
-                effects.discards.push(key);
+                effects.rare().discards.push(key);
             }
             cell.discards = discards;
         }
@@ -239,7 +239,7 @@ impl State {
         if let Some(cell) = self.units.get_mut(unit) {
             cell.live -= 1;
             cell.discards.push(symbol);
-            effects.discards.push(unit);
+            effects.rare().discards.push(unit);
         }
     }
 
@@ -291,7 +291,7 @@ impl State {
         let dylib = match checked {
             Ok(dylib) => dylib,
             Err(error) => {
-                effects.units.push(unit);
+                effects.rare().units.push(unit);
                 return Err(error);
             }
         };

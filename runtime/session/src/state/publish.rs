@@ -14,7 +14,7 @@ use crate::tracker::TrackerKey;
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 impl State {
     /// The dylib and tracker of a responsibility that is not finished or defunct.
@@ -96,7 +96,10 @@ impl State {
             if state.remaining == 0
                 && let Some(done) = self.queries.remove(query)
             {
-                let found = done.slots.into_iter().flatten().collect();
+                let found = match done.slots[..] {
+                    [Some(found)] => smallvec![found],
+                    _ => done.slots.into_iter().flatten().collect(),
+                };
                 let result = Ok(LookupResult::new(found));
                 effects.completions.push((done.completion, result));
             }
@@ -295,7 +298,7 @@ impl State {
         let cause = cause(self, &places);
         let told = self.fail_places(places, cause.clone(), effects);
         if !told {
-            effects.reports.push(cause);
+            effects.rare().reports.push(cause);
         }
     }
 

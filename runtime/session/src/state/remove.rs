@@ -12,6 +12,8 @@ use crate::tracker::{TrackerEvent, TrackerKey};
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 impl State {
     /// A new tracker of a dylib.
     pub(crate) fn add_tracker(&mut self, dylib: DylibId) -> TrackerKey {
@@ -72,15 +74,16 @@ impl State {
         if !busy.is_empty() {
             return Err(SessionError::InFlight(self.name_set(busy)));
         }
-        let places: Vec<Place> = symbols.iter().map(|symbol| (shared.id, *symbol)).collect();
+        let places: SmallVec<[Place; 1]> =
+            symbols.iter().map(|symbol| (shared.id, *symbol)).collect();
         self.take_out(places, effects, false);
         Ok(())
     }
 
     /// Deletes entries in whatever state; fails who waits for them or depends
     /// on them. With `whole`, their units go too, untold.
-    fn take_out(&mut self, places: Vec<Place>, effects: &mut Effects, whole: bool) {
-        let mut entries = Vec::with_capacity(places.len());
+    fn take_out(&mut self, places: SmallVec<[Place; 1]>, effects: &mut Effects, whole: bool) {
+        let mut entries: SmallVec<[_; 1]> = SmallVec::with_capacity(places.len());
         let mut awaited = false;
         for place in places {
             if !self.stalled.is_empty() {
@@ -117,7 +120,7 @@ impl State {
                 if cell.live == 0
                     && let Some(unit) = cell.unit.take()
                 {
-                    effects.units.push(unit);
+                    effects.rare().units.push(unit);
                 }
                 if cell.live == 0 {
                     self.units.remove(unit);
@@ -144,29 +147,38 @@ impl State {
     /// Removes what is under several trackers in one step: what waits for one of their symbols is
     /// told that it was removed, and not that what that one needed was.
     fn remove_trackers(&mut self, keys: &[TrackerKey], effects: &mut Effects) {
-        let mut places = Vec::new();
-        let mut removed = Vec::with_capacity(keys.len());
+        let mut places = SmallVec::new();
+        let mut removed: SmallVec<[_; 1]> = SmallVec::with_capacity(keys.len());
         for key in keys {
             let Some(mut tracker) = self.trackers.remove(key) else {
                 continue;
             };
-            places.append(&mut self.close_tracker(*key, &mut tracker));
+            self.close_tracker(*key, &mut tracker, &mut places);
             removed.push((*key, tracker));
         }
         self.take_out(places, effects, true);
         for (key, mut tracker) in removed {
-            self.forget_displaced(key, effects);
+            if !self.tentative.is_empty() {
+                self.forget_displaced(key, effects);
+            }
             self.undo(tracker.dylib, tracker.displaced.take(), effects);
-            effects.resources.append(&mut tracker.resources);
-            effects.events.push(TrackerEvent::Removed {
+            let rare = effects.rare();
+            rare.resources.append(&mut tracker.resources);
+            rare.events.push(TrackerEvent::Removed {
                 dylib: tracker.dylib,
                 tracker: key,
             });
         }
     }
 
-    /// Takes a tracker that is removed out of its dylib's tables: what is under it.
-    fn close_tracker(&mut self, key: TrackerKey, tracker: &mut TrackerState) -> Vec<Place> {
+    /// Takes a tracker that is removed out of its dylib's tables, and adds what is under it to
+    /// `places`.
+    fn close_tracker(
+        &mut self,
+        key: TrackerKey,
+        tracker: &mut TrackerState,
+        places: &mut SmallVec<[Place; 1]>,
+    ) {
         let dylib = tracker.dylib;
         self.tentative.remove(&key);
         if let Some(state) = self.dylib_mut(dylib) {
@@ -187,7 +199,7 @@ impl State {
             symbols.dedup();
         }
         symbols.retain(|s| self.entry((dylib, *s)).is_some_and(|e| e.tracker == key));
-        symbols.into_iter().map(|symbol| (dylib, symbol)).collect()
+        places.extend(symbols.into_iter().map(|symbol| (dylib, symbol)));
     }
 
     /// Puts all that is under one tracker under another of the same dylib. The
@@ -245,6 +257,7 @@ impl State {
         self.confirm(source.displaced.take(), effects);
         self.move_displaced(from, to);
         effects
+            .rare()
             .events
             .push(TrackerEvent::Transferred { dylib, from, to });
         Ok(())

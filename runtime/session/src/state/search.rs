@@ -2,7 +2,7 @@
 
 use super::{Launch, Owner, Place, Query, ResponsibilityState, State};
 use crate::dylib::DylibId;
-use crate::effects::Effects;
+use crate::effects::{Effects, Launching};
 use crate::error::SessionError;
 use crate::flags::{Flags, SymbolState};
 use crate::generator::{Asking, GeneratorId};
@@ -325,9 +325,13 @@ impl State {
         if !self.tentative.is_empty() {
             self.end_displacements(unit, effects);
         }
-        let Some(cell) = self.units.get_mut(unit) else {
-            return;
-        };
+        effects.launches.extend(self.set_off(unit));
+    }
+
+    /// A unit on its way, with its symbols; `None` if whoever tells it about discarded ones
+    /// sends it off. It has no displaced symbols.
+    pub(super) fn set_off(&mut self, unit: Key) -> Option<Launching> {
+        let cell = self.units.get_mut(unit)?;
         let dylib = cell.dylib;
         let init = cell.init;
         let mut symbols = std::mem::take(&mut cell.symbols);
@@ -336,9 +340,7 @@ impl State {
             tracker: crate::tracker::TrackerKey::NONE,
         });
         let mut tracker = crate::tracker::TrackerKey::NONE;
-        let Some(Some(state)) = self.dylibs.get_mut(dylib.index()) else {
-            return;
-        };
+        let state = self.dylibs.get_mut(dylib.index())?.as_mut()?;
         let shared = Arc::clone(&state.shared);
         symbols.retain(|(symbol, _)| {
             let entry = state.symbols.get_mut(symbol);
@@ -367,18 +369,14 @@ impl State {
             symbols,
             init,
         };
-        let Some(cell) = self.units.get_mut(unit) else {
-            return;
+        let cell = self.units.get_mut(unit)?;
+        let Some(taken) = cell.unit.take() else {
+            cell.launch = Some(launch);
+            return None;
         };
-        match cell.unit.take() {
-            Some(taken) => {
-                let discards = std::mem::take(&mut cell.discards);
-                self.units.remove(unit);
-                effects.launches.push((taken, discards, launch));
-            }
-            // Whoever tells it about discarded symbols sends it off.
-            None => cell.launch = Some(launch),
-        }
+        let discards = std::mem::take(&mut cell.discards);
+        self.units.remove(unit);
+        Some((taken, discards, launch))
     }
 
     /// Whether it makes sense to wait for definitions: whose names are looked up, the first
