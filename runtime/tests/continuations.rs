@@ -252,7 +252,9 @@ fn continuations_go_with_their_function() {
         held.push(jit.stats().memory.held);
     }
     assert_eq!(left(&jit), 40);
-    assert_eq!(held[10], held[39], "{held:?}");
+    // What goes with a name is given back by and by: a saw, that does not rise.
+    let most = |rounds: std::ops::Range<usize>| held[rounds].iter().max().copied();
+    assert!(most(28..40) < most(4..16).map(|most| most + 500), "{held:?}");
 }
 
 #[test]

@@ -30,7 +30,8 @@ impl Dylib {
             if core.continuations.forbidden().contains(&id.index()) {
                 return Ok(0);
             }
-            for loops in core.continuations.of(id) {
+            let running = core.continuations.of(id).into_iter();
+            for loops in running.filter(|loops| !loops.is_closed()) {
                 for place in 0..loops.heads.len() {
                     wanted.extend(core.continuation(&loops, place)?);
                 }

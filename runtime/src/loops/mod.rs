@@ -39,6 +39,8 @@ use uruk_base::FunctionId;
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_codegen::{Reason, Start};
 
+use crate::core::Module;
+
 pub use stats::ContinuationStats;
 use watch::Watched;
 use words::Loops;
@@ -77,13 +79,13 @@ impl Continuations {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing of what runs of a function now is offered anything from here on.
-    pub(crate) fn close(&self, function: FunctionId) {
-        for watched in &mut *self.watched() {
-            if watched.function == function
-                && let Some(loops) = watched.loops.upgrade()
-            {
-                loops.close();
+    /// Of what runs of a function, only what was compiled from its body in `module`, if that is
+    /// there, is offered anything from here on.
+    pub(crate) fn settle(&self, function: FunctionId, module: Option<&Arc<Module>>) {
+        for loops in self.of(function) {
+            match module.is_some_and(|module| loops.of.is_in(module)) {
+                true => loops.open(),
+                false => loops.close(),
             }
         }
     }

@@ -42,7 +42,7 @@ impl Core {
         }
         self.continuations
             .watched()
-            .push(Watched::new(&loops, compiled));
+            .push(Watched::new(&loops, compiled, self.events.now()));
         Ok(Some(loops))
     }
 

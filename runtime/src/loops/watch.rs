@@ -4,15 +4,17 @@
 //! entered. Between two looks of the controller's thread
 //!
 //! ```text
-//! busy   = time for which heads were passed at every look, and the function was not entered
+//! busy   = time for which heads were passed at every look, and entries were few
 //! share  = min(1, passes * time of a pass / time between the looks)
+//! few    = share / entries >= LONG
 //! ```
 //!
 //! and a continuation is made when the policy finds it worth its compile
 //! (`Controller::is_worth`), for the outermost loop around the most passed one that itself
 //! comes round at least every [`ROUND`]: the further out, the more of the nest is the
 //! optimizer's. While one is made, or offered, the passes are not told to the controller: they
-//! are no reason to compile the function itself, which may never be called again. If it is
+//! are no reason to compile the function itself, which may never be called again; should it be
+//! entered after that, it is asked for. If it is
 //! offered for [`PATIENCE`] and the loop inside it goes on here, the next loop further in is
 //! tried.
 
@@ -31,6 +33,10 @@ use crate::tiers::nanos;
 /// A head that is passed less often is not waited for.
 const ROUND: Duration = Duration::from_millis(4);
 
+/// An entry is the beginning of something long if so much of the time between two looks is
+/// spent in it.
+const LONG: f64 = 0.25;
+
 /// How long an offer waits for somebody to come by before one further in is made.
 const PATIENCE: Duration = Duration::from_millis(10);
 
@@ -47,6 +53,10 @@ pub(super) struct Watched {
     /// The loop whose continuation was last asked for, and for how long the version went on
     /// since it was offered.
     asked: Option<(usize, Duration)>,
+    /// The function itself was asked for.
+    whole: bool,
+    /// When it was made: nobody was in it before.
+    since: Duration,
 }
 
 /// What one look at a version's loops found.
@@ -57,7 +67,7 @@ struct Look {
 }
 
 impl Watched {
-    pub(super) fn new(loops: &Arc<Loops>, compiled: &Compiled) -> Watched {
+    pub(super) fn new(loops: &Arc<Loops>, compiled: &Compiled, now: Duration) -> Watched {
         let count = loops.heads.len();
         Watched {
             function: loops.function,
@@ -73,6 +83,8 @@ impl Watched {
             passes: vec![0; count].into(),
             busy: Duration::ZERO,
             asked: None,
+            whole: false,
+            since: now,
         }
     }
 
@@ -136,7 +148,7 @@ impl Core {
         added: &mut IdMap<u32, (FunctionId, u64, u64)>,
     ) {
         let now = nanos(self.events.now());
-        let mut wanted = Vec::new();
+        let (mut wanted, mut whole) = (Vec::new(), Vec::new());
         let forbidden = self.continuations.forbidden().clone();
         self.continuations.watched().retain_mut(|watched| {
             let Some(loops) = watched.loops.upgrade() else {
@@ -145,6 +157,9 @@ impl Core {
             let passes = watched.read(&loops);
             let id = watched.function;
             let entries = added.get(&id.index()).map_or(0, |&(_, entries, _)| entries);
+            let between = between.min(self.events.now().saturating_sub(watched.since));
+            let time = controller.time_of(&watched.facts, passes);
+            let share = (time.as_f64() / nanos(between).as_f64().max(1.0)).min(1.0);
             if let Some((place, waited)) = &mut watched.asked
                 && !loops.is_offered(*place)
             {
@@ -154,8 +169,11 @@ impl Core {
             watched.note(&Look {
                 passes,
                 between,
-                entered: entries != 0,
+                entered: entries != 0 && share / (entries as f64) < LONG,
             });
+            if entries != 0 && watched.asked.is_some() && !std::mem::replace(&mut watched.whole, true) {
+                whole.push(id);
+            }
             if passes == 0 {
                 return true;
             }
@@ -168,8 +186,6 @@ impl Core {
             let mut left = watched.waits(&loops);
             let may = !loops.is_closed() && !forbidden.contains(&id.index());
             if !left && may && watched.busy > Duration::ZERO {
-                let time = controller.time_of(&watched.facts, passes);
-                let share = (time.as_f64() / nanos(between).as_f64().max(1.0)).min(1.0);
                 let busy = nanos(watched.busy);
                 if controller.is_worth(now, &watched.facts, busy, share)
                     && let Some(place) = watched.choose(&loops)
@@ -185,6 +201,9 @@ impl Core {
             }
             true
         });
+        for id in whole {
+            controller.request(id, Tier::Optimized);
+        }
         for (loops, place, facts) in wanted {
             match self.continuation(&loops, place) {
                 Ok(Some(id)) => {

@@ -65,6 +65,10 @@ impl WeakFunction {
         }
     }
 
+    pub(crate) fn is_in(&self, module: &Arc<crate::core::Module>) -> bool {
+        std::ptr::eq(self.module.as_ptr(), Arc::as_ptr(module))
+    }
+
     /// The function, if its module is there.
     pub(crate) fn upgrade(&self) -> Option<Function> {
         Some(Function {
@@ -211,6 +215,11 @@ impl Loops {
         for place in 0..self.heads.len() {
             self.slot(place).store(0, Ordering::Release);
         }
+    }
+
+    /// Something may be offered again.
+    pub(crate) fn open(&self) {
+        self.state().closed = false;
     }
 
     /// Takes back what is offered, until something is offered again.

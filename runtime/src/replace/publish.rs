@@ -308,7 +308,9 @@ impl Core {
     ) {
         let now = self.events.now();
         self.tiers.profiles.forget(id);
-        self.continuations.close(id);
+        let body = self.function(id);
+        let module = body.as_ref().map(|function| &function.module);
+        self.continuations.settle(id, module);
         let mut control = self.tiers.control();
         control.controller.replaced(id);
         let (version, tier) = match news {
