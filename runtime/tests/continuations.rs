@@ -185,14 +185,20 @@ fn every_loop_can_be_left_at_any_pass() {
 fn what_is_forbidden_is_not_left() {
     let jit = session(Tiers::Auto, 3);
     jit.pause_tiers();
-    jit.main().forbid_continuations("spin", true).expect("known");
+    jit.main()
+        .forbid_continuations("spin", true)
+        .expect("known");
     let spinning = Spinning::start(function(&jit), 5);
     assert_eq!(jit.main().leave_loops("spin").expect("nothing"), 0);
-    jit.main().forbid_continuations("spin", false).expect("known");
+    jit.main()
+        .forbid_continuations("spin", false)
+        .expect("known");
     assert_eq!(jit.main().leave_loops("spin").expect("compiled"), 2);
     wait(|| left(&jit) == 1);
     // Who left does not come back; who comes later finds nothing.
-    jit.main().forbid_continuations("spin", true).expect("known");
+    jit.main()
+        .forbid_continuations("spin", true)
+        .expect("known");
     let (result, passes) = spinning.end();
     assert_eq!(result, expected(3, 5, passes));
     let spinning = Spinning::start(function(&jit), 8);
@@ -217,7 +223,12 @@ fn a_replacement_takes_offers_back_and_lets_who_left_go_on() {
     let replacement = Replacement::ir("new", &spin(11));
     jit.main().replace(replacement).expect("replaced");
     let fourth = Spinning::start(function(&jit), 8);
-    for (spinning, x, factor) in [(first, 5, 3), (second, 6, 3), (third, 7, 3), (fourth, 8, 11)] {
+    for (spinning, x, factor) in [
+        (first, 5, 3),
+        (second, 6, 3),
+        (third, 7, 3),
+        (fourth, 8, 11),
+    ] {
         spinning.pass();
         let (result, passes) = spinning.end();
         assert_eq!(result, expected(factor, x, passes));
@@ -232,7 +243,10 @@ fn a_replacement_takes_offers_back_and_lets_who_left_go_on() {
 
 #[test]
 fn continuations_go_with_their_function() {
-    let jit = Jit::builder().tiers(Tiers::Leave(1)).build().expect("a session");
+    let jit = Jit::builder()
+        .tiers(Tiers::Leave(1))
+        .build()
+        .expect("a session");
     // SAFETY: the function has the type it is declared with.
     unsafe { jit.define_address("look", look as *const ()) }.expect("a name");
     let mut held = Vec::new();
@@ -254,7 +268,10 @@ fn continuations_go_with_their_function() {
     assert_eq!(left(&jit), 40);
     // What goes with a name is given back by and by: a saw, that does not rise.
     let most = |rounds: std::ops::Range<usize>| held[rounds].iter().max().copied();
-    assert!(most(28..40) < most(4..16).map(|most| most + 500), "{held:?}");
+    assert!(
+        most(28..40) < most(4..16).map(|most| most + 500),
+        "{held:?}"
+    );
 }
 
 #[test]

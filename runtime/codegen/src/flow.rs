@@ -207,8 +207,11 @@ mod tests {
         Graph { starts, edges }
     }
 
-    /// Back edges, and the loop around each loop by their heads.
-    fn check(successors: &[&[u32]]) -> (Vec<(u32, u32)>, Vec<(u32, Option<u32>)>) {
+    /// Pairs of blocks: edges, or loops and what is around them, by their heads.
+    type Pairs<T> = Vec<(u32, T)>;
+
+    /// Back edges, and the loop around each loop.
+    fn check(successors: &[&[u32]]) -> (Pairs<u32>, Pairs<Option<u32>>) {
         let graph = graph(successors);
         let mut back = graph.back_edges();
         back.sort_unstable();

@@ -102,7 +102,9 @@ impl Continuations {
     }
 
     fn forbidden(&self) -> MutexGuard<'_, HashSet<u32>> {
-        self.forbidden.lock().unwrap_or_else(PoisonError::into_inner)
+        self.forbidden
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The loops of all versions of a function.

@@ -92,7 +92,10 @@ impl Core {
             return Ok(Some(id));
         }
         // Somebody was first, or the loops were closed.
-        self.remove_continuation(id);
+        let ended = &self.continuations.ended;
+        let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.push(id);
+        drop(ended);
         Ok(loops.continuation(place))
     }
 

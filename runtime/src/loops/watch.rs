@@ -59,13 +59,6 @@ pub(super) struct Watched {
     since: Duration,
 }
 
-/// What one look at a version's loops found.
-struct Look {
-    passes: u64,
-    between: Duration,
-    entered: bool,
-}
-
 impl Watched {
     pub(super) fn new(loops: &Arc<Loops>, compiled: &Compiled, now: Duration) -> Watched {
         let count = loops.heads.len();
@@ -101,18 +94,52 @@ impl Watched {
         all
     }
 
-    /// Whether the version is in a loop for long, as far as one look can tell.
-    fn note(&mut self, look: &Look) {
-        if look.passes == 0 || look.entered {
+    /// Notes what one look found; the share of a processor that is spent in the loops.
+    fn note(
+        &mut self,
+        controller: &Controller,
+        loops: &Loops,
+        now: Duration,
+        between: Duration,
+        passes: u64,
+        entries: u64,
+    ) -> f64 {
+        let between = between.min(now.saturating_sub(self.since));
+        let time = controller.time_of(&self.facts, passes).as_f64();
+        let share = (time / nanos(between).as_f64().max(1.0)).min(1.0);
+        if passes == 0 || (entries != 0 && share / (entries as f64) < LONG) {
             self.busy = Duration::ZERO;
             self.passes.fill(0);
             self.asked = None;
-            return;
+            return share;
         }
-        self.busy += look.between;
-        if let Some((_, waited)) = &mut self.asked {
-            *waited += look.between;
+        self.busy += between;
+        if let Some((place, waited)) = &mut self.asked {
+            match loops.is_offered(*place) {
+                true => {
+                    *waited += between;
+                    // Guest code may have stored a count over the sign.
+                    loops.ask(*place);
+                }
+                // It is not waiting for anybody yet.
+                false => *waited = Duration::ZERO,
+            }
         }
+        share
+    }
+
+    /// The loop whose continuation is worth its compile.
+    fn wants(
+        &self,
+        controller: &Controller,
+        loops: &Loops,
+        now: Duration,
+        share: f64,
+    ) -> Option<usize> {
+        let busy = nanos(self.busy);
+        let worth =
+            self.busy > Duration::ZERO && controller.is_worth(nanos(now), &self.facts, busy, share);
+        worth.then(|| self.choose(loops)).flatten()
     }
 
     /// The loop to be left: the outermost around the most passed one that comes round often
@@ -127,7 +154,9 @@ impl Watched {
         let tried = self.asked.map(|(place, _)| place);
         let begin = tried.and_then(|tried| nest.iter().position(|&place| place == tried));
         nest.truncate(begin.unwrap_or(nest.len()));
-        nest.into_iter().rev().find(|&place| self.passes[place] >= least)
+        nest.into_iter()
+            .rev()
+            .find(|&place| self.passes[place] >= least)
     }
 
     /// True while a continuation is made, or waits for somebody to come by.
@@ -147,7 +176,7 @@ impl Core {
         between: Duration,
         added: &mut IdMap<u32, (FunctionId, u64, u64)>,
     ) {
-        let now = nanos(self.events.now());
+        let now = self.events.now();
         let (mut wanted, mut whole) = (Vec::new(), Vec::new());
         let forbidden = self.continuations.forbidden().clone();
         self.continuations.watched().retain_mut(|watched| {
@@ -157,45 +186,24 @@ impl Core {
             let passes = watched.read(&loops);
             let id = watched.function;
             let entries = added.get(&id.index()).map_or(0, |&(_, entries, _)| entries);
-            let between = between.min(self.events.now().saturating_sub(watched.since));
-            let time = controller.time_of(&watched.facts, passes);
-            let share = (time.as_f64() / nanos(between).as_f64().max(1.0)).min(1.0);
-            if let Some((place, waited)) = &mut watched.asked
-                && !loops.is_offered(*place)
+            let share = watched.note(controller, &loops, now, between, passes, entries);
+            if entries != 0
+                && watched.asked.is_some()
+                && !std::mem::replace(&mut watched.whole, true)
             {
-                // It is not waiting for anybody yet.
-                *waited = Duration::ZERO;
-            }
-            watched.note(&Look {
-                passes,
-                between,
-                entered: entries != 0 && share / (entries as f64) < LONG,
-            });
-            if entries != 0 && watched.asked.is_some() && !std::mem::replace(&mut watched.whole, true) {
                 whole.push(id);
             }
-            if passes == 0 {
-                return true;
-            }
-            if let Some((place, _)) = watched.asked
-                && loops.is_offered(place)
-            {
-                // Guest code may have stored a count over the sign.
-                loops.ask(place);
-            }
-            let mut left = watched.waits(&loops);
             let may = !loops.is_closed() && !forbidden.contains(&id.index());
-            if !left && may && watched.busy > Duration::ZERO {
-                let busy = nanos(watched.busy);
-                if controller.is_worth(now, &watched.facts, busy, share)
-                    && let Some(place) = watched.choose(&loops)
-                {
-                    watched.asked = Some((place, Duration::ZERO));
-                    wanted.push((Arc::clone(&loops), place, watched.facts));
-                    left = true;
-                }
+            let mut waits = watched.waits(&loops);
+            if !waits
+                && may
+                && let Some(place) = watched.wants(controller, &loops, now, share)
+            {
+                watched.asked = Some((place, Duration::ZERO));
+                wanted.push((loops, place, watched.facts));
+                waits = true;
             }
-            if !left {
+            if !waits && passes != 0 {
                 let entry = added.entry(id.index()).or_insert((id, 0, 0));
                 entry.2 += passes;
             }

@@ -6,7 +6,7 @@
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
-//! | `TierState::control` | the controller is told or asked something | `Counts`, `Versions` |
+//! | `TierState::control` | the controller is told or asked something | `Counts`, `Versions`, `Continuations` (`loops`) |
 //! | `TierState::jobs` | a job is put or taken | nothing |
 //! | `TierState::under_way` | a version is begun, asked for, ended or cancelled | nothing |
 //! | `TierState::churned` | a function is put or taken | nothing |

@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use uruk_base::parts::{self, Part};
 use uruk_codegen::{APART, BODY_PREFIX, COUNTERS, Compiled, LOOPS, Labels, PROBES};
-use uruk_heap::Pool;
+use uruk_heap::{Pool, Sealed};
 use uruk_link::{Graph, Laid, LayoutOptions, Linked, Object, Resolved};
 
 use super::blocks::{Rest, split};
 use super::build::Built;
+use super::drafts::Drafts;
 use super::findable::NewCode;
 use super::offers::Crossing;
 use super::plan::BodyOf;
@@ -70,7 +71,7 @@ impl Core {
             self.find_for(&function.module, dylib, name, need)
         };
         let constants = self.place_constants(&laid, function, of.id, find, &mut uses)?;
-        let mut drafts = self.allocate(&laid)?;
+        let drafts = self.allocate(&laid)?;
         let placed = laid.place_with(drafts.placement(None), constants.addresses)?;
         let symbol = format!("{BODY_PREFIX}{link_name}");
         let sized = placed
@@ -87,18 +88,12 @@ impl Core {
             Some(resolved)
         })?;
         let sized = sized.ok_or_else(nothing)?;
-        let entry = sized.start;
-        let code = drafts.code_range();
+        let (entry, code) = (sized.start, drafts.code_range());
         if !compiled.keeps_stack || self.layers.changes_code() {
             let stacks = &self.reclaim.stacks;
             stacks.note_function(link_name, &linked, code.start, sized);
         }
-        let sealed = {
-            let _writing = parts::enter(Part::Writing);
-            drafts.write(&linked)?;
-            drafts.seal()?
-        };
-        let (memory, data) = split(sealed);
+        let (memory, data) = split(write(drafts, &linked)?);
         let memory = memory.ok_or_else(nothing)?;
         let _publishing = parts::enter(Part::Publishing);
         let body = entry..body_end(&linked, entry, code.start);
@@ -114,9 +109,9 @@ impl Core {
         let movable = linked.immovable.is_none()
             && compiled.labels != Labels::Escape
             && !self.tools.pins_code();
-        let words = counting.words;
+        let Counting { words, loops, .. } = counting;
         let rest = Rest::new(data, words.clone(), uses).with_constants(constants.held);
-        let rest = rest.with_loops(counting.loops);
+        let rest = rest.with_loops(loops);
         Ok(Built {
             words,
             foreign: crossing.depends(&compiled.taken),
@@ -164,6 +159,13 @@ impl Core {
             words,
         })
     }
+}
+
+/// Writes what was linked to its place, for good.
+fn write(mut drafts: Drafts, linked: &Linked) -> Result<Vec<Sealed>, Error> {
+    let _writing = parts::enter(Part::Writing);
+    drafts.write(linked)?;
+    drafts.seal()
 }
 
 /// Where the function itself ends; what was compiled along may lie behind it.

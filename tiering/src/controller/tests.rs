@@ -1,6 +1,7 @@
 //! The controller's parts, one by one.
 
 use super::*;
+use crate::policy::Facts;
 
 const F: FunctionId = FunctionId(3);
 

@@ -7,18 +7,15 @@
 
 use std::hash::{Hash, Hasher};
 
+use inkwell::llvm_sys::LLVMOpcode;
 use inkwell::llvm_sys::core::{
-    LLVMGetAllocatedType, LLVMGetIncomingBlock, LLVMGetIncomingValue, LLVMCountIncoming,
-    LLVMGetInstructionParent, LLVMGetIntTypeWidth, LLVMGetTypeKind,
-    LLVMGetVolatile, LLVMConstIntGetZExtValue, LLVMIsAArgument, LLVMIsAConstantInt, LLVMIsConstant,
-    LLVMTypeIsSized, LLVMTypeOf, LLVMGetOrdering,
+    LLVMCountIncoming, LLVMGetIncomingBlock, LLVMGetIncomingValue, LLVMIsAConstantInt, LLVMTypeOf,
 };
-use inkwell::llvm_sys::prelude::{LLVMTypeRef, LLVMValueRef};
-use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout, LLVMTargetDataRef};
-use inkwell::llvm_sys::{LLVMAtomicOrdering, LLVMOpcode, LLVMTypeKind};
+use inkwell::llvm_sys::target::LLVMGetModuleDataLayout;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::reasons::{Reason, is_intrinsic};
+use super::allocas::Reading;
+use super::reasons::{Meaning, Reason, is_intrinsic};
 use crate::context::OwnedModule;
 use crate::flow::Flow;
 use crate::handles::{FunctionRef, InstructionRef, TypeRef, ValueRef};
@@ -78,15 +75,6 @@ pub(crate) struct Crossing {
     pub(crate) fingerprint: u64,
 }
 
-/// What is found out about one `alloca` by its uses.
-#[derive(Default)]
-struct Uses {
-    captured: bool,
-    kept: bool,
-    /// It holds nothing but saved stack pointers, for nothing but going back to them.
-    stack: bool,
-}
-
 /// The sets of one block, as rows of words.
 struct Sets {
     words: usize,
@@ -116,17 +104,6 @@ impl Sets {
     fn has(&self, block: u32, variable: u32) -> bool {
         self.row(block)[variable as usize / 64] >> (variable % 64) & 1 != 0
     }
-}
-
-/// What an analysis begins with.
-struct Reading<'a, 'm> {
-    flow: &'a Flow<'m>,
-    data: LLVMTargetDataRef,
-    numbers: FxHashMap<usize, u32>,
-    /// Static `alloca`s, in order.
-    allocas: Vec<(ValueRef<'m>, Kind, TypeRef<'m>)>,
-    stacks: Vec<ValueRef<'m>>,
-    derived: FxHashMap<ValueRef<'m>, ValueRef<'m>>,
 }
 
 impl<'m> Frame<'m> {
@@ -294,189 +271,12 @@ impl<'m> Frame<'m> {
             self.mentioned(value).inspect(|&it| each(it, false));
             return each(place, true);
         }
-        let is_marker = is_intrinsic(instruction, |it| it.lifetime_start || it.lifetime_end);
+        let is_marker = is_intrinsic(instruction, Meaning::is_marker);
         for operand in operands.into_iter().flatten() {
             if let Some(place) = self.mentioned(operand) {
                 each(place, is_marker);
             }
         }
-    }
-}
-
-impl<'m> Reading<'_, 'm> {
-    /// Finds the static `alloca`s and how each would cross.
-    fn read_allocas(&mut self) -> Result<(), Reason> {
-        let Some(entry) = self.flow.blocks.first() else {
-            return Ok(());
-        };
-        for alloca in entry.instructions().filter(|it| is_static(*it)) {
-            // SAFETY: an alloca, its type, and the layout of its module.
-            let (ty, bytes) = unsafe {
-                let ty = LLVMGetAllocatedType(alloca.raw());
-                if is_scalable(ty) {
-                    return Err(Reason::Type);
-                }
-                let count = alloca.operands().next().flatten();
-                let count = count.map_or(1, |it| LLVMConstIntGetZExtValue(it.raw()));
-                let bytes = LLVMABISizeOfType(self.data, ty).saturating_mul(count);
-                (TypeRef::of(ty), bytes)
-            };
-            let single = alloca.operands().next().flatten().is_some_and(|count| {
-                // SAFETY: the count of a static alloca is a number.
-                unsafe { LLVMConstIntGetZExtValue(count.raw()) == 1 }
-            });
-            let uses = self.examine(alloca)?;
-            if uses.stack {
-                self.stacks.push(*alloca);
-                continue;
-            }
-            let kind = match () {
-                () if uses.captured || uses.kept || bytes > COPIED_BYTES => Kind::Kept {
-                    bytes,
-                    alone: !uses.captured,
-                },
-                () if single && passes_by_value(ty) => Kind::Scalar,
-                () => Kind::Bytes(bytes),
-            };
-            self.allocas.push((*alloca, kind, ty));
-        }
-        Ok(())
-    }
-
-    /// What becomes of the address of an `alloca`.
-    fn examine(&mut self, alloca: InstructionRef<'m>) -> Result<Uses, Reason> {
-        let mut uses = Uses {
-            stack: true,
-            ..Uses::default()
-        };
-        let (mut saves, mut made) = (0, Vec::new());
-        // Pointers made of it, and whether by constants alone.
-        let mut work = vec![(alloca, true)];
-        while let Some((pointer, constant)) = work.pop() {
-            for user in pointer.users() {
-                let Some(user) = user.as_instruction() else {
-                    uses.captured = true;
-                    continue;
-                };
-                if !constant && user.opcode() != LLVMOpcode::LLVMPHI {
-                    // SAFETY: live instructions.
-                    uses.captured |= unsafe {
-                        LLVMGetInstructionParent(user.raw())
-                            != LLVMGetInstructionParent(pointer.raw())
-                    };
-                }
-                match user.opcode() {
-                    LLVMOpcode::LLVMLoad => {
-                        uses.kept |= is_special(user);
-                        uses.stack &= user.users().all(|it| {
-                            let it = it.as_instruction();
-                            it.is_some_and(|it| is_intrinsic(it, |it| it.stack_restore))
-                        });
-                    }
-                    LLVMOpcode::LLVMStore => {
-                        uses.kept |= is_special(user);
-                        let value = user.operands().next().flatten();
-                        uses.captured |= value == Some(*pointer);
-                        let saved = value.and_then(ValueRef::as_instruction);
-                        let is_save = saved.is_some_and(|it| is_intrinsic(it, |it| it.stack_save));
-                        uses.stack &= is_save;
-                        saves += u32::from(is_save);
-                    }
-                    LLVMOpcode::LLVMGetElementPtr | LLVMOpcode::LLVMBitCast => {
-                        uses.stack = false;
-                        let mut operands = user.operands().flatten();
-                        let base = operands.next();
-                        // SAFETY: a live operand.
-                        let fixed = operands.all(|it| unsafe { LLVMIsConstant(it.raw()) != 0 });
-                        // SAFETY: a live instruction has a type.
-                        let ty = unsafe { LLVMGetTypeKind(LLVMTypeOf(user.raw())) };
-                        if base != Some(*pointer) || ty != LLVMTypeKind::LLVMPointerTypeKind {
-                            uses.captured = true;
-                            continue;
-                        }
-                        if constant && fixed {
-                            made.push(*user);
-                        }
-                        work.push((user, constant && fixed));
-                    }
-                    _ if is_intrinsic(user, |it| it.lifetime_start || it.lifetime_end) => {}
-                    _ if is_intrinsic(user, |it| it.memory) => {
-                        uses.stack = false;
-                        let volatile = user.operands().nth(3).flatten();
-                        // SAFETY: the flag is a constant number.
-                        uses.kept |= volatile
-                            .is_none_or(|it| unsafe { LLVMConstIntGetZExtValue(it.raw()) != 0 });
-                    }
-                    _ => {
-                        uses.stack = false;
-                        uses.captured = true;
-                    }
-                }
-            }
-        }
-        uses.stack &= saves > 0 && !uses.captured && !uses.kept;
-        self.derived.extend(made.into_iter().map(|it| (it, *alloca)));
-        Ok(uses)
-    }
-
-    /// The variables: arguments and results that are used beyond their block, phis, `alloca`s.
-    #[allow(clippy::type_complexity)]
-    fn variables(
-        &self,
-        function: FunctionRef<'m>,
-    ) -> Result<(Vec<Variable<'m>>, FxHashMap<ValueRef<'m>, u32>), Reason> {
-        let mut allocas = FxHashMap::default();
-        for &(alloca, kind, ty) in &self.allocas {
-            allocas.insert(alloca, (kind, ty));
-        }
-        let mut beyond: FxHashMap<ValueRef<'m>, ()> = FxHashMap::default();
-        for (block, index) in self.flow.blocks.iter().zip(0u32..) {
-            for instruction in block.instructions() {
-                let is_phi = instruction.opcode() == LLVMOpcode::LLVMPHI;
-                if is_phi {
-                    beyond.insert(*instruction, ());
-                }
-                for operand in instruction.operands().flatten() {
-                    // SAFETY: a live value.
-                    if unsafe { !LLVMIsAArgument(operand.raw()).is_null() } {
-                        beyond.insert(operand, ());
-                        continue;
-                    }
-                    let Some(made) = operand.as_instruction() else {
-                        continue;
-                    };
-                    // SAFETY: a live instruction.
-                    let from = unsafe { LLVMGetInstructionParent(made.raw()) } as usize;
-                    if is_phi || self.numbers.get(&from) != Some(&index) {
-                        beyond.insert(operand, ());
-                    }
-                }
-            }
-        }
-        let (mut variables, mut places) = (Vec::new(), FxHashMap::default());
-        let mut add = |value: ValueRef<'m>, kind, ty| {
-            places.insert(value, variables.len() as u32);
-            variables.push(Variable { value, kind, ty });
-        };
-        for argument in parameters(function) {
-            if beyond.contains_key(&argument) {
-                let (kind, ty) = value_kind(argument)?;
-                add(argument, kind, ty);
-            }
-        }
-        for instruction in function.instructions() {
-            let value = *instruction;
-            if let Some(&(kind, ty)) = allocas.get(&value) {
-                add(value, kind, ty);
-            } else if beyond.contains_key(&value)
-                && !self.derived.contains_key(&value)
-                && !self.stacks.contains(&value)
-            {
-                let (kind, ty) = value_kind(value)?;
-                add(value, kind, ty);
-            }
-        }
-        Ok((variables, places))
     }
 }
 
@@ -493,14 +293,15 @@ pub(crate) fn parameters(function: FunctionRef<'_>) -> Vec<ValueRef<'_>> {
 }
 
 /// The values of a phi, and the blocks they come from, as numbers.
-pub(crate) fn incoming<'m>(
-    phi: InstructionRef<'m>,
-) -> impl Iterator<Item = (ValueRef<'m>, usize)> {
+pub(crate) fn incoming<'m>(phi: InstructionRef<'m>) -> impl Iterator<Item = (ValueRef<'m>, usize)> {
     // SAFETY: a live phi, and indices below its count.
     let count = unsafe { LLVMCountIncoming(phi.raw()) };
-    (0..count).map(move |index| unsafe {
-        let value = ValueRef::of(LLVMGetIncomingValue(phi.raw(), index));
-        (value, LLVMGetIncomingBlock(phi.raw(), index) as usize)
+    (0..count).map(move |index| {
+        // SAFETY: as above.
+        unsafe {
+            let value = ValueRef::of(LLVMGetIncomingValue(phi.raw(), index));
+            (value, LLVMGetIncomingBlock(phi.raw(), index) as usize)
+        }
     })
 }
 
@@ -511,64 +312,4 @@ pub(crate) fn is_static(instruction: InstructionRef<'_>) -> bool {
             // SAFETY: a live value.
             unsafe { !LLVMIsAConstantInt(it.raw()).is_null() }
         })
-}
-
-/// True for an access that is volatile or atomic.
-fn is_special(access: InstructionRef<'_>) -> bool {
-    // SAFETY: a load or store.
-    unsafe {
-        LLVMGetVolatile(access.raw()) != 0
-            || LLVMGetOrdering(access.raw()) != LLVMAtomicOrdering::LLVMAtomicOrderingNotAtomic
-    }
-}
-
-/// How a value crosses.
-fn value_kind(value: ValueRef<'_>) -> Result<(Kind, TypeRef<'_>), Reason> {
-    let raw: LLVMValueRef = value.raw();
-    // SAFETY: a live value and its type.
-    unsafe {
-        let ty = LLVMTypeOf(raw);
-        let sized = !matches!(
-            LLVMGetTypeKind(ty),
-            LLVMTypeKind::LLVMTokenTypeKind
-                | LLVMTypeKind::LLVMMetadataTypeKind
-                | LLVMTypeKind::LLVMLabelTypeKind
-                | LLVMTypeKind::LLVMX86_AMXTypeKind
-                | LLVMTypeKind::LLVMTargetExtTypeKind
-                | LLVMTypeKind::LLVMVoidTypeKind
-        ) && LLVMTypeIsSized(ty) != 0
-            && !is_scalable(ty);
-        if !sized {
-            return Err(Reason::Type);
-        }
-        let ty = TypeRef::of(ty);
-        match passes_by_value(ty) {
-            true => Ok((Kind::Value, ty)),
-            false => Ok((Kind::Stored, ty)),
-        }
-    }
-}
-
-/// True for types that are passed in the same way whatever the CPU has.
-fn passes_by_value(ty: TypeRef<'_>) -> bool {
-    // SAFETY: a live type; its width is asked for where it has one.
-    unsafe {
-        match LLVMGetTypeKind(ty.raw()) {
-            LLVMTypeKind::LLVMIntegerTypeKind => {
-                matches!(LLVMGetIntTypeWidth(ty.raw()), 1 | 8 | 16 | 32 | 64)
-            }
-            LLVMTypeKind::LLVMFloatTypeKind
-            | LLVMTypeKind::LLVMDoubleTypeKind
-            | LLVMTypeKind::LLVMPointerTypeKind => true,
-            _ => false,
-        }
-    }
-}
-
-/// # Safety
-/// A live type.
-unsafe fn is_scalable(ty: LLVMTypeRef) -> bool {
-    // SAFETY: by the caller's promise.
-    let kind = unsafe { LLVMGetTypeKind(ty) };
-    kind == LLVMTypeKind::LLVMScalableVectorTypeKind
 }

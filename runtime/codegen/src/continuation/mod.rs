@@ -9,9 +9,13 @@
 //! | file | does |
 //! |---|---|
 //! | [`frame`] | what lives across each head, found by the same reading of one body at both ends |
+//! | [`allocas`] | how each variable crosses |
 //! | [`reasons`] | what cannot be left in the middle |
 //! | [`offer`] | the count, and the call, in code of tier 1 |
 //! | [`build`] | the version that starts at a head |
+//! | [`regions`] | which blocks are copied, so that a nest of loops stays whole |
+//! | [`making`], [`blocks`] | its entry, and its blocks |
+//! | [`promises`] | its attributes |
 //!
 //! What crosses:
 //!
@@ -31,7 +35,12 @@
 //! - The sign of the count is the question: a loop that goes on pays a compare and a branch
 //!   that is never taken beside the increment that the policy reads anyway.
 
+mod allocas;
+mod blocks;
 pub(crate) mod build;
 pub(crate) mod frame;
+mod making;
 pub(crate) mod offer;
+mod promises;
 pub(crate) mod reasons;
+mod regions;

@@ -17,23 +17,21 @@ use inkwell::llvm_sys::core::{
     LLVMAddGlobal, LLVMAppendBasicBlockInContext, LLVMArrayType2, LLVMBuildAdd, LLVMBuildAlloca,
     LLVMBuildAnd, LLVMBuildBr, LLVMBuildCall2, LLVMBuildCondBr, LLVMBuildICmp, LLVMBuildIsNull,
     LLVMBuildLoad2, LLVMBuildRet, LLVMBuildRetVoid, LLVMBuildStore, LLVMConstInBoundsGEP2,
-    LLVMConstInt, LLVMFunctionType, LLVMGetReturnType, LLVMGetTypeKind, LLVMGlobalGetValueType,
-    LLVMGetFirstInstruction, LLVMGetInstructionOpcode, LLVMGetNumSuccessors, LLVMGetSuccessor,
-    LLVMInsertIntoBuilder, LLVMInstructionRemoveFromParent, LLVMInt8TypeInContext,
-    LLVMInt32TypeInContext, LLVMMoveBasicBlockBefore, LLVMPointerTypeInContext,
-    LLVMPositionBuilderAtEnd, LLVMPositionBuilderBefore, LLVMSetAlignment, LLVMSetLinkage,
-    LLVMSetSuccessor, LLVMSetVisibility, LLVMSetVolatile,
+    LLVMConstInt, LLVMFunctionType, LLVMGetFirstInstruction, LLVMGetInstructionOpcode,
+    LLVMGetNumSuccessors, LLVMGetReturnType, LLVMGetSuccessor, LLVMGetTypeKind,
+    LLVMGlobalGetValueType, LLVMInsertIntoBuilder, LLVMInstructionRemoveFromParent,
+    LLVMInt8TypeInContext, LLVMInt32TypeInContext, LLVMMoveBasicBlockBefore,
+    LLVMPointerTypeInContext, LLVMPositionBuilderAtEnd, LLVMPositionBuilderBefore,
+    LLVMSetAlignment, LLVMSetLinkage, LLVMSetSuccessor, LLVMSetVisibility, LLVMSetVolatile,
 };
 use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMTypeRef, LLVMValueRef};
-use inkwell::llvm_sys::{
-    LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMTypeKind, LLVMVisibility,
-};
+use inkwell::llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMTypeKind, LLVMVisibility};
 
 use super::frame::{Crossing, Frame, Kind};
 use super::reasons::{Forbidden, Reason};
 use crate::compile::LOOPS;
 use crate::context::{Builder, LlvmContext, OwnedModule};
-use crate::flow::around;
+use crate::flow::{Loop, around};
 use crate::handles::{BlockRef, FunctionRef, c_name};
 use crate::shape::Shape;
 use crate::source::AttributeKinds;
@@ -129,23 +127,7 @@ pub(crate) fn insert(
             return (heads, all);
         }
     };
-    // Outer loops first: of an inner one there may be too many.
-    let mut order: Vec<usize> = (0..loops.len()).collect();
-    order.sort_by_key(|&it| around(loops, it).len());
-    let (mut chosen, mut crossing) = (Vec::new(), 0);
-    for index in order {
-        if let Some(reason) = forbidden.at(flow, &loops[index]) {
-            heads.refuse(reason, 1);
-            continue;
-        }
-        let what = frame.crossing(loops[index].head);
-        if chosen.len() == MOST_HEADS || crossing + what.variables.len() > MOST_CROSSING {
-            heads.refuse(Reason::TooLarge, 1);
-            continue;
-        }
-        crossing += what.variables.len();
-        chosen.push((index, what));
-    }
+    let chosen = choose(shape, loops, &forbidden, &frame, &mut heads);
     if chosen.is_empty() {
         return (heads, all);
     }
@@ -174,6 +156,36 @@ pub(crate) fn insert(
     latches.sort_unstable();
     latches.dedup();
     (heads, latches)
+}
+
+/// The loops that are to be counted, by their places, with what crosses; why others are not is
+/// noted.
+fn choose(
+    shape: &Shape<'_>,
+    loops: &[Loop],
+    forbidden: &Forbidden,
+    frame: &Frame<'_>,
+    heads: &mut Heads,
+) -> Vec<(usize, Crossing)> {
+    // Outer loops first: of an inner one there may be too many.
+    let flow = &shape.flow;
+    let mut order: Vec<usize> = (0..loops.len()).collect();
+    order.sort_by_key(|&it| around(loops, it).len());
+    let (mut chosen, mut crossing) = (Vec::new(), 0);
+    for index in order {
+        if let Some(reason) = forbidden.at(flow, &loops[index]) {
+            heads.refuse(reason, 1);
+            continue;
+        }
+        let what = frame.crossing(loops[index].head);
+        if chosen.len() == MOST_HEADS || crossing + what.variables.len() > MOST_CROSSING {
+            heads.refuse(Reason::TooLarge, 1);
+            continue;
+        }
+        crossing += what.variables.len();
+        chosen.push((index, what));
+    }
+    chosen
 }
 
 /// The type of a continuation of `of` with what crosses.
@@ -317,17 +329,40 @@ impl<'a, 'm> Writer<'a, 'm> {
             LLVMSetAlignment(LLVMBuildStore(builder, positive, self.word(count)), 4);
             LLVMBuildBr(builder, head);
 
+            self.leave(frame, what, leaving, offered, left);
+        }
+    }
+
+    /// Fills the block in which a loop is left for what is `offered`.
+    ///
+    /// # Safety
+    /// As for [`Writer::open`], an empty block, an address that is not null, and the offset of the
+    /// word that counts it.
+    unsafe fn leave(
+        &self,
+        frame: &Frame<'m>,
+        what: &Crossing,
+        leaving: LLVMBasicBlockRef,
+        offered: LLVMValueRef,
+        left: usize,
+    ) {
+        let (name, builder) = (c"".as_ptr(), self.builder.0);
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let word = LLVMInt32TypeInContext(self.context.raw());
             LLVMPositionBuilderAtEnd(builder, leaving);
             let before = LLVMBuildLoad2(builder, word, self.word(left), name);
             LLVMSetAlignment(before, 4);
             let after = LLVMBuildAdd(builder, before, LLVMConstInt(word, 1, 0), name);
             LLVMSetAlignment(LLVMBuildStore(builder, after, self.word(left)), 4);
-            let mut arguments: Vec<LLVMValueRef> =
-                what.variables.iter().map(|&it| self.pass(frame, it)).collect();
+            let mut arguments: Vec<LLVMValueRef> = what
+                .variables
+                .iter()
+                .map(|&it| self.pass(frame, it))
+                .collect();
             let ty = continuation_type(self.context, self.body, frame, what);
             let amount = arguments.len() as u32;
-            let result =
-                LLVMBuildCall2(builder, ty, offered, arguments.as_mut_ptr(), amount, name);
+            let result = LLVMBuildCall2(builder, ty, offered, arguments.as_mut_ptr(), amount, name);
             match LLVMGetTypeKind(LLVMGetReturnType(ty)) {
                 LLVMTypeKind::LLVMVoidTypeKind => LLVMBuildRetVoid(builder),
                 _ => LLVMBuildRet(builder, result),

@@ -18,8 +18,9 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use inkwell::llvm_sys::core::{
-    LLVMGetEnumAttributeKindForName, LLVMGetGC, LLVMGetInstructionParent, LLVMGetTailCallKind, LLVMIsAInlineAsm,
-    LLVMLookupIntrinsicID, LLVMGetCallSiteEnumAttribute, LLVMGetNumArgOperands,
+    LLVMGetCallSiteEnumAttribute, LLVMGetEnumAttributeKindForName, LLVMGetGC,
+    LLVMGetInstructionParent, LLVMGetNumArgOperands, LLVMGetTailCallKind, LLVMIsAInlineAsm,
+    LLVMLookupIntrinsicID,
 };
 use inkwell::llvm_sys::{LLVMOpcode, LLVMTailCallKind, LLVMValueKind};
 
@@ -91,123 +92,87 @@ impl fmt::Display for Reason {
 }
 
 /// What an intrinsic is to this.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Meaning {
-    pub(crate) lifetime_start: bool,
-    pub(crate) lifetime_end: bool,
-    pub(crate) stack_save: bool,
-    pub(crate) stack_restore: bool,
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    LifetimeStart,
+    LifetimeEnd,
+    StackSave,
+    StackRestore,
     /// Copies or sets memory, and keeps no address.
-    pub(crate) memory: bool,
-    pub(crate) arguments: bool,
-    pub(crate) frame: bool,
-    pub(crate) other: bool,
+    Memory,
+    /// Looks for variable arguments.
+    Arguments,
+    /// Has to do with the frame it is called in.
+    Frame,
+    Other,
 }
+
+impl Meaning {
+    /// Marks the beginning or the end of an `alloca`'s life.
+    pub(crate) fn is_marker(self) -> bool {
+        matches!(self, Meaning::LifetimeStart | Meaning::LifetimeEnd)
+    }
+}
+
+/// Intrinsics that mean something here.
+const INTRINSICS: [(&str, Meaning); 34] = [
+    ("llvm.lifetime.start", Meaning::LifetimeStart),
+    ("llvm.lifetime.end", Meaning::LifetimeEnd),
+    ("llvm.stacksave", Meaning::StackSave),
+    ("llvm.stackrestore", Meaning::StackRestore),
+    ("llvm.va_start", Meaning::Arguments),
+    ("llvm.memcpy", Meaning::Memory),
+    ("llvm.memcpy.inline", Meaning::Memory),
+    ("llvm.memmove", Meaning::Memory),
+    ("llvm.memset", Meaning::Memory),
+    ("llvm.memset.inline", Meaning::Memory),
+    ("llvm.frameaddress", Meaning::Frame),
+    ("llvm.returnaddress", Meaning::Frame),
+    ("llvm.addressofreturnaddress", Meaning::Frame),
+    ("llvm.sponentry", Meaning::Frame),
+    ("llvm.eh.dwarf.cfa", Meaning::Frame),
+    ("llvm.eh.return.i32", Meaning::Frame),
+    ("llvm.eh.return.i64", Meaning::Frame),
+    ("llvm.eh.unwind.init", Meaning::Frame),
+    ("llvm.read_register", Meaning::Frame),
+    ("llvm.read_volatile_register", Meaning::Frame),
+    ("llvm.write_register", Meaning::Frame),
+    ("llvm.get.dynamic.area.offset", Meaning::Frame),
+    ("llvm.stackguard", Meaning::Frame),
+    ("llvm.localescape", Meaning::Other),
+    ("llvm.localrecover", Meaning::Other),
+    ("llvm.eh.sjlj.setjmp", Meaning::Other),
+    ("llvm.eh.sjlj.longjmp", Meaning::Other),
+    ("llvm.eh.sjlj.callsite", Meaning::Other),
+    ("llvm.eh.sjlj.functioncontext", Meaning::Other),
+    ("llvm.eh.sjlj.lsda", Meaning::Other),
+    ("llvm.call.preallocated.setup", Meaning::Other),
+    ("llvm.gcroot", Meaning::Other),
+    ("llvm.experimental.deoptimize", Meaning::Other),
+    ("llvm.swift.async.context.addr", Meaning::Other),
+];
 
 /// True if an instruction calls an intrinsic that means what is asked for.
 pub(crate) fn is_intrinsic(
     instruction: InstructionRef<'_>,
-    is: impl FnOnce(&Meaning) -> bool,
+    is: impl FnOnce(Meaning) -> bool,
 ) -> bool {
+    static KNOWN: OnceLock<Vec<(u32, Meaning)>> = OnceLock::new();
     let callee = instruction.callee().and_then(ValueRef::as_function);
     let id = callee.map_or(0, FunctionRef::intrinsic);
-    let mut known = meanings().iter();
-    id != 0
-        && known
-            .find(|(known, _)| *known == id)
-            .is_some_and(|(_, meaning)| is(meaning))
-}
-
-fn meanings() -> &'static [(u32, Meaning)] {
-    static MEANINGS: OnceLock<Vec<(u32, Meaning)>> = OnceLock::new();
-    let none = Meaning::default;
-    MEANINGS.get_or_init(|| {
-        let frame = Meaning {
-            frame: true,
-            ..none()
-        };
-        let memory = Meaning {
-            memory: true,
-            ..none()
-        };
-        let other = Meaning {
-            other: true,
-            ..none()
-        };
-        let table = [
-            (
-                "llvm.lifetime.start",
-                Meaning {
-                    lifetime_start: true,
-                    ..none()
-                },
-            ),
-            (
-                "llvm.lifetime.end",
-                Meaning {
-                    lifetime_end: true,
-                    ..none()
-                },
-            ),
-            (
-                "llvm.stacksave",
-                Meaning {
-                    stack_save: true,
-                    ..none()
-                },
-            ),
-            (
-                "llvm.stackrestore",
-                Meaning {
-                    stack_restore: true,
-                    ..none()
-                },
-            ),
-            (
-                "llvm.va_start",
-                Meaning {
-                    arguments: true,
-                    ..none()
-                },
-            ),
-            ("llvm.memcpy", memory),
-            ("llvm.memcpy.inline", memory),
-            ("llvm.memmove", memory),
-            ("llvm.memset", memory),
-            ("llvm.memset.inline", memory),
-            ("llvm.frameaddress", frame),
-            ("llvm.returnaddress", frame),
-            ("llvm.addressofreturnaddress", frame),
-            ("llvm.sponentry", frame),
-            ("llvm.eh.dwarf.cfa", frame),
-            ("llvm.eh.return.i32", frame),
-            ("llvm.eh.return.i64", frame),
-            ("llvm.eh.unwind.init", frame),
-            ("llvm.read_register", frame),
-            ("llvm.read_volatile_register", frame),
-            ("llvm.write_register", frame),
-            ("llvm.get.dynamic.area.offset", frame),
-            ("llvm.stackguard", frame),
-            ("llvm.localescape", other),
-            ("llvm.localrecover", other),
-            ("llvm.eh.sjlj.setjmp", other),
-            ("llvm.eh.sjlj.longjmp", other),
-            ("llvm.eh.sjlj.callsite", other),
-            ("llvm.eh.sjlj.functioncontext", other),
-            ("llvm.eh.sjlj.lsda", other),
-            ("llvm.call.preallocated.setup", other),
-            ("llvm.gcroot", other),
-            ("llvm.experimental.deoptimize", other),
-            ("llvm.experimental.gc.statepoint", other),
-            ("llvm.swift.async.context.addr", other),
-        ];
+    if id == 0 {
+        return false;
+    }
+    let known = KNOWN.get_or_init(|| {
         let id = |name: &str| {
             // SAFETY: pointer and length describe the name.
             unsafe { LLVMLookupIntrinsicID(name.as_ptr().cast(), name.len()) }
         };
-        let known = table.into_iter().map(|(name, meaning)| (id(name), meaning));
-        known.filter(|(id, _)| *id != 0).collect()
-    })
+        let known = INTRINSICS.map(|(name, meaning)| (id(name), meaning));
+        known.into_iter().filter(|(id, _)| *id != 0).collect()
+    });
+    let found = known.iter().find(|(known, _)| *known == id);
+    found.is_some_and(|&(_, meaning)| is(meaning))
 }
 
 /// What of a body forbids to leave it in the middle, at all or at some heads.
@@ -301,13 +266,16 @@ fn forbids(instruction: InstructionRef<'_>) -> Result<Option<Reason>, Reason> {
         | LLVMOpcode::LLVMCatchRet
         | LLVMOpcode::LLVMCleanupRet => Err(Reason::Other),
         LLVMOpcode::LLVMCall | LLVMOpcode::LLVMInvoke => {
-            if is_intrinsic(instruction, |it| it.frame) {
+            if is_intrinsic(instruction, |it| it == Meaning::Frame) {
                 return Err(Reason::FrameAddress);
             }
-            if is_intrinsic(instruction, |it| it.other) || passes_specially(instruction) {
+            if is_intrinsic(instruction, |it| it == Meaning::Other) || passes_specially(instruction)
+            {
                 return Err(Reason::Other);
             }
-            if is_intrinsic(instruction, |it| it.stack_restore) && !is_own_stack(instruction) {
+            if is_intrinsic(instruction, |it| it == Meaning::StackRestore)
+                && !is_own_stack(instruction)
+            {
                 return Err(Reason::SavedStack);
             }
             // SAFETY: a call.
@@ -317,7 +285,7 @@ fn forbids(instruction: InstructionRef<'_>) -> Result<Option<Reason>, Reason> {
             if must {
                 return Ok(Some(Reason::TailCall));
             }
-            let arguments = is_intrinsic(instruction, |it| it.arguments);
+            let arguments = is_intrinsic(instruction, |it| it == Meaning::Arguments);
             Ok(arguments.then_some(Reason::Arguments))
         }
         _ => Ok(None),
@@ -343,7 +311,7 @@ fn is_own_stack(restore: InstructionRef<'_>) -> bool {
                 })
         });
     }
-    is_intrinsic(saved, |it| it.stack_save)
+    is_intrinsic(saved, |it| it == Meaning::StackSave)
 }
 
 fn is_in_entry(instruction: InstructionRef<'_>) -> bool {
@@ -359,15 +327,15 @@ fn is_stack_access(user: InstructionRef<'_>, alloca: ValueRef<'_>) -> bool {
     match user.opcode() {
         LLVMOpcode::LLVMLoad => user.users().all(|it| {
             let it = it.as_instruction();
-            it.is_some_and(|it| is_intrinsic(it, |it| it.stack_restore))
+            it.is_some_and(|it| is_intrinsic(it, |it| it == Meaning::StackRestore))
         }),
         LLVMOpcode::LLVMStore => {
             let value = user.operands().next().flatten();
             let value = value.filter(|it| *it != alloca);
             let value = value.and_then(ValueRef::as_instruction);
-            value.is_some_and(|it| is_intrinsic(it, |it| it.stack_save))
+            value.is_some_and(|it| is_intrinsic(it, |it| it == Meaning::StackSave))
         }
-        _ => is_intrinsic(user, |it| it.lifetime_start || it.lifetime_end),
+        _ => is_intrinsic(user, Meaning::is_marker),
     }
 }
 
@@ -388,9 +356,8 @@ fn passes_specially(call: InstructionRef<'_>) -> bool {
             .is_some_and(|it| !LLVMIsAInlineAsm(it.raw()).is_null());
         !is_asm
             && (1..=LLVMGetNumArgOperands(call.raw())).any(|index| {
-                let has = |kind: &u32| {
-                    !LLVMGetCallSiteEnumAttribute(call.raw(), index, *kind).is_null()
-                };
+                let has =
+                    |kind: &u32| !LLVMGetCallSiteEnumAttribute(call.raw(), index, *kind).is_null();
                 kinds.iter().any(has)
             })
     }

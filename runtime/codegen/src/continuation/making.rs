@@ -1,0 +1,309 @@
+//! A continuation in progress: its entry, which takes over what crosses, and where its values
+//! are kept.
+
+use inkwell::llvm_sys::core::{
+    LLVMAddAttributeAtIndex, LLVMAddFunction, LLVMAppendBasicBlockInContext, LLVMBuildAlloca,
+    LLVMBuildBr, LLVMBuildCall2, LLVMBuildLoad2, LLVMBuildMemCpy, LLVMBuildStore, LLVMConstInt,
+    LLVMCreateEnumAttribute, LLVMGetAlignment, LLVMGetEnumAttributeKindForName,
+    LLVMGetGlobalParent, LLVMGetInstructionParent, LLVMGetIntrinsicDeclaration, LLVMGetParam,
+    LLVMGetPersonalityFn, LLVMGlobalGetValueType, LLVMHasPersonalityFn, LLVMInsertIntoBuilder,
+    LLVMInstructionClone, LLVMInt64TypeInContext, LLVMLookupIntrinsicID, LLVMPointerTypeInContext,
+    LLVMPositionBuilderAtEnd, LLVMSetLinkage, LLVMSetPersonalityFn, LLVMTypeOf,
+};
+use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMTypeRef, LLVMValueRef};
+use inkwell::llvm_sys::{LLVMLinkage, LLVMOpcode};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::frame::{Crossing, Frame, Kind};
+use super::offer::continuation_type;
+use super::promises::copy_promises;
+use super::reasons::{Meaning, is_intrinsic};
+use super::regions::Regions;
+use crate::context::{Builder, LlvmContext, OwnedModule};
+use crate::handles::{FunctionRef, ValueRef, c_name};
+
+/// A continuation in progress.
+pub(super) struct Making<'a, 'm> {
+    pub(super) context: &'a LlvmContext,
+    pub(super) function: FunctionRef<'m>,
+    pub(super) frame: &'a Frame<'m>,
+    pub(super) regions: &'a Regions<'a, 'm>,
+    /// In the entry, and where a copy is.
+    pub(super) at_entry: Builder,
+    pub(super) builder: Builder,
+    pub(super) numbers: FxHashMap<LLVMBasicBlockRef, u32>,
+    pub(super) copies: FxHashMap<(u32, u32), LLVMBasicBlockRef>,
+    /// `alloca`s that began before the continuation.
+    pub(super) taken: FxHashSet<ValueRef<'m>>,
+    /// What is the same everywhere in the continuation: arguments, `alloca`s.
+    pub(super) fixed: FxHashMap<ValueRef<'m>, LLVMValueRef>,
+    /// Where what is used beyond its block is kept.
+    pub(super) slots: FxHashMap<ValueRef<'m>, LLVMValueRef>,
+    /// Where what a phi will be is kept, until its block begins.
+    pub(super) phis: FxHashMap<ValueRef<'m>, LLVMValueRef>,
+}
+
+/// What instructions of one copied block became.
+pub(super) type Local<'m> = FxHashMap<ValueRef<'m>, LLVMValueRef>;
+
+pub(super) const NO_NAME: *const std::ffi::c_char = c"".as_ptr();
+
+impl<'a, 'm> Making<'a, 'm> {
+    /// Makes the function, with empty blocks.
+    ///
+    /// # Safety
+    /// All of one module of the context, and of one body.
+    pub(super) unsafe fn begin(
+        context: &'a LlvmContext,
+        module: &OwnedModule,
+        body: FunctionRef<'m>,
+        frame: &'a Frame<'m>,
+        what: &Crossing,
+        regions: &'a Regions<'a, 'm>,
+    ) -> Making<'a, 'm> {
+        let name = c_name("uruk.continuation");
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let ty = continuation_type(context, body, frame, what);
+            let raw = LLVMAddFunction(module.raw(), name.as_ptr(), ty);
+            let function: FunctionRef<'m> = FunctionRef::of(raw);
+            LLVMSetLinkage(raw, LLVMLinkage::LLVMExternalLinkage);
+            crate::globals::mark_dso_local(*function);
+            copy_promises(body.raw(), raw);
+            if LLVMHasPersonalityFn(body.raw()) != 0 {
+                LLVMSetPersonalityFn(raw, LLVMGetPersonalityFn(body.raw()));
+            }
+            let append = || LLVMAppendBasicBlockInContext(context.raw(), raw, NO_NAME);
+            let entry = append();
+            let at_entry = Builder::new(context);
+            LLVMPositionBuilderAtEnd(at_entry.0, entry);
+            let blocks = &regions.flow.blocks;
+            let numbers = blocks.iter().zip(0u32..);
+            Making {
+                context,
+                function,
+                frame,
+                regions,
+                at_entry,
+                builder: Builder::new(context),
+                numbers: numbers.map(|(block, at)| (block.raw(), at)).collect(),
+                copies: regions.pieces.iter().map(|&it| (it, append())).collect(),
+                taken: FxHashSet::default(),
+                fixed: FxHashMap::default(),
+                slots: FxHashMap::default(),
+                phis: FxHashMap::default(),
+            }
+        }
+    }
+
+    /// Fills it.
+    ///
+    /// # Safety
+    /// As for [`Making::begin`], with the same crossing.
+    pub(super) unsafe fn fill(&mut self, what: &Crossing) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            for (&variable, index) in what.variables.iter().zip(0u32..) {
+                self.take_over(variable, index);
+            }
+            for &(copy, block) in &self.regions.pieces.clone() {
+                self.copy_block(copy, block);
+            }
+            let first = self.copies[&(0, self.regions.heads[0])];
+            LLVMBuildBr(self.at_entry.0, first);
+        }
+    }
+
+    /// Takes what crosses from parameter `index`.
+    ///
+    /// # Safety
+    /// A variable of the frame, and its parameter.
+    pub(super) unsafe fn take_over(&mut self, variable: u32, index: u32) {
+        let variable = self.frame.variables[variable as usize];
+        let (value, builder) = (variable.value, self.at_entry.0);
+        if !matches!(variable.kind, Kind::Value | Kind::Stored) {
+            self.taken.insert(value);
+        }
+        // SAFETY: by the caller's promise; what is read is what was passed.
+        unsafe {
+            let given = LLVMGetParam(self.function.raw(), index);
+            match variable.kind {
+                Kind::Value => self.begin_with(value, given),
+                Kind::Stored => {
+                    let loaded = LLVMBuildLoad2(builder, variable.ty.raw(), given, NO_NAME);
+                    self.promise(index, None, true, 0);
+                    self.begin_with(value, loaded);
+                }
+                Kind::Scalar => {
+                    let own = self.own_alloca(value);
+                    LLVMBuildStore(builder, given, own);
+                }
+                Kind::Bytes(bytes) => {
+                    let own = self.own_alloca(value);
+                    let alignment = LLVMGetAlignment(value.raw());
+                    let word = LLVMInt64TypeInContext(self.context.raw());
+                    let bytes = LLVMConstInt(word, bytes, 0);
+                    LLVMBuildMemCpy(builder, own, alignment, given, alignment, bytes);
+                    self.promise(index, None, true, alignment);
+                }
+                Kind::Kept { bytes, alone } => {
+                    let alignment = LLVMGetAlignment(value.raw());
+                    self.promise(index, Some(bytes), alone, alignment);
+                    self.fixed.insert(value, given);
+                }
+            }
+        }
+    }
+
+    /// Says of a pointer among the parameters how much is there, that nothing else leads there,
+    /// and its alignment.
+    ///
+    /// # Safety
+    /// It holds.
+    pub(super) unsafe fn promise(
+        &self,
+        index: u32,
+        bytes: Option<u64>,
+        alone: bool,
+        alignment: u32,
+    ) {
+        let add = |name: &str, value: u64| {
+            // SAFETY: a live function; pointer and length describe the name.
+            unsafe {
+                let kind = LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len());
+                let attribute = LLVMCreateEnumAttribute(self.context.raw(), kind, value);
+                LLVMAddAttributeAtIndex(self.function.raw(), index + 1, attribute);
+            }
+        };
+        add("nonnull", 0);
+        if alone {
+            add("noalias", 0);
+        }
+        if let Some(bytes) = bytes.filter(|it| *it != 0) {
+            add("dereferenceable", bytes);
+        }
+        if alignment != 0 {
+            add("align", u64::from(alignment));
+        }
+    }
+
+    /// At the entry a value is what was given.
+    ///
+    /// # Safety
+    /// Both have the value's type.
+    pub(super) unsafe fn begin_with(&mut self, value: ValueRef<'m>, given: LLVMValueRef) {
+        let made = value.as_instruction();
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let Some(made) = made else {
+                self.fixed.insert(value, given);
+                return;
+            };
+            let given = match is_intrinsic(made, |it| it == Meaning::StackSave) {
+                // What lies on the old stack stays there.
+                true => self.save_stack(),
+                false => given,
+            };
+            let block = self.numbers[&LLVMGetInstructionParent(made.raw())];
+            let slot = match made.opcode() == LLVMOpcode::LLVMPHI {
+                true if block == self.regions.heads[0] => self.phi_slot(value),
+                _ if self.is_copied(block) => self.slot(value),
+                _ => {
+                    self.fixed.insert(value, given);
+                    return;
+                }
+            };
+            LLVMBuildStore(self.at_entry.0, given, slot);
+        }
+    }
+
+    pub(super) fn is_copied(&self, block: u32) -> bool {
+        let copies = 0..self.regions.heads.len() as u32;
+        copies
+            .into_iter()
+            .any(|copy| self.copies.contains_key(&(copy, block)))
+    }
+
+    /// The stack pointer at the entry.
+    ///
+    /// # Safety
+    /// The entry is being filled.
+    pub(super) unsafe fn save_stack(&self) -> LLVMValueRef {
+        let name = "llvm.stacksave";
+        // SAFETY: an intrinsic that takes nothing, of one type of pointer.
+        unsafe {
+            let id = LLVMLookupIntrinsicID(name.as_ptr().cast(), name.len());
+            let module = LLVMGetGlobalParent(self.function.raw());
+            let mut pointer = LLVMPointerTypeInContext(self.context.raw(), 0);
+            let callee = LLVMGetIntrinsicDeclaration(module, id, &mut pointer, 1);
+            let ty = LLVMGlobalGetValueType(callee);
+            LLVMBuildCall2(
+                self.at_entry.0,
+                ty,
+                callee,
+                std::ptr::null_mut(),
+                0,
+                NO_NAME,
+            )
+        }
+    }
+
+    /// An `alloca` of the continuation's own for one of the body.
+    ///
+    /// # Safety
+    /// A static `alloca`.
+    pub(super) unsafe fn own_alloca(&mut self, old: ValueRef<'m>) -> LLVMValueRef {
+        if let Some(&known) = self.fixed.get(&old) {
+            return known;
+        }
+        // SAFETY: by the caller's promise; its count is a constant.
+        unsafe {
+            let own = LLVMInstructionClone(old.raw());
+            LLVMInsertIntoBuilder(self.at_entry.0, own);
+            if self.frame.is_stack(old) {
+                let saved = self.save_stack();
+                LLVMBuildStore(self.at_entry.0, saved, own);
+            }
+            self.fixed.insert(old, own);
+            own
+        }
+    }
+
+    /// # Safety
+    /// A sized type.
+    pub(super) unsafe fn room(&self, ty: LLVMTypeRef) -> LLVMValueRef {
+        // SAFETY: by the caller's promise.
+        unsafe { LLVMBuildAlloca(self.at_entry.0, ty, NO_NAME) }
+    }
+
+    /// # Safety
+    /// A value that can be stored.
+    pub(super) unsafe fn slot(&mut self, value: ValueRef<'m>) -> LLVMValueRef {
+        if let Some(&known) = self.slots.get(&value) {
+            return known;
+        }
+        // SAFETY: by the caller's promise.
+        let slot = unsafe { self.room(LLVMTypeOf(value.raw())) };
+        self.slots.insert(value, slot);
+        slot
+    }
+
+    /// # Safety
+    /// A phi.
+    pub(super) unsafe fn phi_slot(&mut self, phi: ValueRef<'m>) -> LLVMValueRef {
+        if let Some(&known) = self.phis.get(&phi) {
+            return known;
+        }
+        // SAFETY: by the caller's promise.
+        let slot = unsafe { self.room(LLVMTypeOf(phi.raw())) };
+        self.phis.insert(phi, slot);
+        slot
+    }
+
+    /// True if a value is used beyond its block.
+    pub(super) fn goes_beyond(&self, value: ValueRef<'m>) -> bool {
+        self.frame
+            .place(value)
+            .is_some_and(|it| self.frame.is_value(it))
+    }
+}
