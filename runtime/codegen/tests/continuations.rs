@@ -1,0 +1,195 @@
+//! Continuations: which loops can be left, what the two ends must agree about, and what is made.
+
+mod support;
+
+use support::{describe, disassemble, id, plan, reader};
+use uruk_codegen::{CodegenError, Compile, Compiled, Counters, Heads, Reason, Start, Tier};
+
+const LOOP: &str = "define i64 @f(ptr %p, i64 %n) {
+  entry: %s = alloca i64 store i64 0, ptr %s br label %head
+  head:
+    %i = phi i64 [ 0, %entry ], [ %j, %head ]
+    %a = load i64, ptr %s
+    %b = add i64 %a, %i
+    store i64 %b, ptr %s
+    %j = add i64 %i, 1
+    %more = icmp ult i64 %j, %n
+    br i1 %more, label %head, label %done
+  done: %r = load i64, ptr %s ret i64 %r }";
+
+fn baseline(ir: &str) -> Compiled {
+    let mut reader = reader(ir);
+    let (plan, f) = (plan(&reader), id(&reader, "f"));
+    let mut how = Compile::baseline().counting(Counters::Entry);
+    how.leaves = true;
+    reader.compile(&plan, f, &how).expect("compiles")
+}
+
+fn continuation(ir: &str, start: Start) -> Result<Compiled, CodegenError> {
+    let mut reader = reader(ir);
+    let (plan, f) = (plan(&reader), id(&reader, "f"));
+    let mut how = Compile::at(Tier::Optimized);
+    how.start = Some(start);
+    reader.compile(&plan, f, &how)
+}
+
+fn start(heads: &Heads, place: usize) -> Start {
+    let head = &heads.counted[place];
+    Start {
+        block: head.block,
+        fingerprint: head.fingerprint,
+    }
+}
+
+#[test]
+fn a_loop_is_counted_at_its_head_and_left() {
+    let compiled = baseline(LOOP);
+    assert_eq!(compiled.heads.counted.len(), 1);
+    assert_eq!(compiled.heads.counted[0].around, None);
+    assert!(compiled.heads.refused.is_empty());
+    let words = describe(&compiled.object);
+    assert!(words.contains("uruk.loops by"), "{words}");
+    // Asked for nothing, it counts at its latches.
+    let mut reader = reader(LOOP);
+    let (plan, f) = (plan(&reader), id(&reader, "f"));
+    let how = Compile::baseline().counting(Counters::Entry);
+    let plain = reader.compile(&plan, f, &how).expect("compiles");
+    assert!(plain.heads.counted.is_empty());
+    assert!(!describe(&plain.object).contains("uruk.loops"));
+}
+
+#[test]
+fn a_continuation_has_the_name_of_the_body_and_no_memory() {
+    let heads = baseline(LOOP).heads;
+    let made = continuation(LOOP, start(&heads, 0)).expect("compiles");
+    assert_eq!(describe(&made.object), "defines uruk.body.f");
+    // What the old frame held in memory is a register.
+    assert!(!disassemble(&made.object).contains("rsp"));
+    assert!(made.heads.counted.is_empty() && !made.counts);
+}
+
+#[test]
+fn the_two_ends_must_agree() {
+    let heads = baseline(LOOP).heads;
+    let right = start(&heads, 0);
+    let wrong = [
+        Start {
+            fingerprint: right.fingerprint ^ 1,
+            ..right
+        },
+        Start { block: 0, ..right },
+        Start { block: 77, ..right },
+    ];
+    for start in wrong {
+        let cause = continuation(LOOP, start).expect_err("not there");
+        let changed = matches!(
+            cause,
+            CodegenError::NoContinuation {
+                reason: Reason::Changed,
+                ..
+            }
+        );
+        assert!(changed, "{cause}");
+    }
+    // Another body is another matter, though its loop has the same head.
+    let other = LOOP.replace("%b = add", "%b = sub");
+    assert!(continuation(&other, right).is_err());
+}
+
+#[test]
+fn nests_are_known_and_every_head_has_a_continuation() {
+    let ir = "define void @f(ptr %p) {
+      entry: br label %a
+      a: %i = phi i64 [ 0, %entry ], [ %i1, %al ] br label %b
+      b: %j = phi i64 [ 0, %a ], [ %j1, %bl ] br label %c
+      c:
+        %k = phi i64 [ 0, %b ], [ %k1, %c ]
+        %q = getelementptr i64, ptr %p, i64 %k
+        %v = load i64, ptr %q
+        %w = add i64 %v, %j
+        store i64 %w, ptr %q
+        %k1 = add i64 %k, 1
+        %mk = icmp ult i64 %k1, 1000
+        br i1 %mk, label %c, label %bl
+      bl: %j1 = add i64 %j, 1 %mj = icmp ult i64 %j1, 1000 br i1 %mj, label %b, label %al
+      al: %i1 = add i64 %i, 1 %mi = icmp ult i64 %i1, 1000 br i1 %mi, label %a, label %done
+      done: ret void }";
+    let heads = baseline(ir).heads;
+    let around: Vec<_> = heads.counted.iter().map(|head| head.around).collect();
+    assert_eq!(around, [None, Some(0), Some(1)]);
+    let whole = Compile::at(Tier::Optimized);
+    let mut reader = reader(ir);
+    let (plan, f) = (plan(&reader), id(&reader, "f"));
+    let whole = reader.compile(&plan, f, &whole).expect("compiles");
+    let vectors = |compiled: &Compiled| disassemble(&compiled.object).matches("padd").count();
+    for place in 0..3 {
+        let made = continuation(ir, start(&heads, place)).expect("compiles");
+        // The nest itself is what it is when it is entered from the beginning: vectorized.
+        assert!(vectors(&made) >= vectors(&whole), "{place}");
+    }
+    assert!(vectors(&whole) > 0);
+}
+
+/// The reason why the only loop of a function stays.
+fn stays(ir: &str) -> Vec<(Reason, u32)> {
+    let heads = baseline(ir).heads;
+    assert!(heads.counted.is_empty(), "{ir}");
+    heads.refused
+}
+
+#[test]
+fn what_cannot_be_left_says_why() {
+    let spin = "br label %head head: call void @g() br label %head";
+    let rest = "declare void @g() declare ptr @llvm.frameaddress.p0(i32)
+        declare void @llvm.va_start.p0(ptr) declare ptr @llvm.stacksave.p0()
+        declare void @llvm.stackrestore.p0(ptr)";
+    let check = |reason: Reason, body: &str| {
+        assert_eq!(stays(&format!("{body} {rest}")), [(reason, 1)], "{body}");
+    };
+    check(
+        Reason::FrameAddress,
+        &format!("define void @f() {{ %a = call ptr @llvm.frameaddress.p0(i32 0) {spin} }}"),
+    );
+    check(
+        Reason::Arguments,
+        "define void @f(...) { %l = alloca [24 x i8] br label %head head: call void @g()
+         call void @llvm.va_start.p0(ptr %l) br label %head }",
+    );
+    check(
+        Reason::SavedStack,
+        "define void @f(ptr %p) { br label %head head: %s = load ptr, ptr %p
+         call void @llvm.stackrestore.p0(ptr %s) br label %head }",
+    );
+    check(
+        Reason::Labels,
+        "define void @f(ptr %p) { br label %head head: store ptr blockaddress(@f, %head), ptr %p
+         br label %head }",
+    );
+    check(
+        Reason::TailCall,
+        "define void @f() { br label %head head: call void @g()
+         br i1 undef, label %head, label %out out: musttail call void @g() ret void }",
+    );
+    check(
+        Reason::Entry,
+        "define void @f(i1 %c) { br i1 %c, label %a, label %b a: call void @g() br label %b
+         b: call void @g() br label %a }",
+    );
+    // A stack pointer of its own is gone back to; arguments that were found before are there.
+    let heads = baseline(
+        "define void @f() { br label %head head: %s = call ptr @llvm.stacksave.p0()
+         %a = alloca i8, i64 7 call void @h(ptr %a) call void @llvm.stackrestore.p0(ptr %s)
+         br label %head }
+         declare void @h(ptr) declare ptr @llvm.stacksave.p0()
+         declare void @llvm.stackrestore.p0(ptr)",
+    );
+    assert_eq!(heads.heads.counted.len(), 1);
+}
+
+#[test]
+fn what_is_stored_keeps_its_heads() {
+    let compiled = baseline(LOOP);
+    let bytes = compiled.to_bytes().expect("storable");
+    let again = Compiled::from_bytes(&bytes).expect("what was written");
+    assert_eq!(again.heads, compiled.heads);
+}
