@@ -21,7 +21,7 @@
 //! `handles` (what is safe to hold), `table` and `source`, `planning`, `candidates`, `survey`
 //! and `data` (what is copied), `copying`, `globals`, `body` and `constant` (the copy),
 //! `compiling` (one compile), `library`, `parcel` and `foreign` (bodies for other modules, and
-//! from them), [`facts`], `optimize` and `passes` (tiers 2 and 3), `apart` (constants), `flow`
+//! from them), [`facts`], `optimize`, `passes` and `hints` (tiers 2 and 3), `apart` (constants), `flow`
 //! and `shape` (loops and counters), `continuation` (versions that start in the middle),
 //! `labels`, `stacks`, [`profile`], `probe` and `guide` (what code counts about
 //! itself, and its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`],
@@ -73,6 +73,7 @@ mod gate;
 mod globals;
 mod guide;
 mod handles;
+mod hints;
 mod inspect;
 mod instrument;
 mod interface;

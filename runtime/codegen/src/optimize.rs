@@ -42,6 +42,7 @@ use crate::copying::{Contents, Copying, Unit};
 use crate::emit::Emitter;
 use crate::error::Stop;
 use crate::handles::{FunctionRef, ValueRef};
+use crate::hints;
 use crate::passes;
 use crate::summary::{Linkage, SymbolId};
 
@@ -134,6 +135,9 @@ pub(crate) fn run(
     if contents.has_matrices {
         emitter.run_passes(module, "function(lower-matrix-intrinsics)")?;
     }
+    if tier > Tier::Baseline {
+        hints::allow_unrolling(context, module);
+    }
     let level = match tier {
         Tier::Baseline => return Ok(emitter.run_passes(module, "default<O0>")?),
         Tier::Optimized => "O2",
@@ -173,9 +177,15 @@ fn show_only(definition: Option<&ValueRef<'_>>) {
 }
 
 /// Simplifies functions that are to be inlined elsewhere.
-pub(crate) fn simplify(emitter: &mut Emitter, unit: &mut Unit, optnone: u32) -> Result<(), Stop> {
+pub(crate) fn simplify(
+    context: &LlvmContext,
+    emitter: &mut Emitter,
+    unit: &mut Unit,
+    optnone: u32,
+) -> Result<(), Stop> {
     shield(unit, optnone);
     let Unit { module, contents } = unit;
+    hints::allow_unrolling(context, module);
     if contents.has_matrices {
         emitter.run_passes(module, "function(lower-matrix-intrinsics)")?;
     }

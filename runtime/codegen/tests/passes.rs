@@ -44,3 +44,43 @@ fn what_unrolling_puts_side_by_side_is_packed() {
         assert!(code.contains("divpd"), "{tier:?}:\n{code}");
     }
 }
+
+/// Two loops of four passes; the second one's name follows.
+const SHORT: &str = "
+    define void @f(ptr %p) {
+    entry: br label %a
+    a:
+      %i = phi i64 [ 0, %entry ], [ %i1, %a ]
+      %pi = getelementptr i64, ptr %p, i64 %i
+      store volatile i64 %i, ptr %pi
+      %i1 = add i64 %i, 1
+      %mi = icmp ult i64 %i1, 4
+      br i1 %mi, label %a, label %b, !llvm.loop !0
+    b:
+      %j = phi i64 [ 0, %a ], [ %j1, %b ]
+      %pj = getelementptr i64, ptr %p, i64 %j
+      store volatile i64 %j, ptr %pj
+      %j1 = add i64 %j, 1
+      %mj = icmp ult i64 %j1, 4
+      br i1 %mj, label %b, label %end, !llvm.loop !1
+    end: ret void
+    }
+    !0 = distinct !{!0, !2, !3}
+    !2 = !{!\"llvm.loop.mustprogress\"}
+    !3 = !{!\"llvm.loop.unroll.disable\"}
+    !1 = distinct !{!1, ";
+
+#[test]
+fn what_a_level_forbids_all_loops_is_allowed_and_what_a_user_forbids_one_is_not() {
+    for tier in [Tier::Optimized, Tier::Guided] {
+        let jumps = |second: &str| {
+            let mut reader = reader(&format!("{SHORT}{second}}}"));
+            let (plan, f) = (plan(&reader), id(&reader, "f"));
+            let out = reader.compile(&plan, f, &Compile::at(tier));
+            let code = disassemble(&out.expect("compiles").object);
+            code.lines().filter(|line| line.starts_with('j')).count()
+        };
+        assert_eq!(jumps("!3, !2"), 0, "{tier:?}");
+        assert_eq!(jumps("!2"), 1, "{tier:?}");
+    }
+}
