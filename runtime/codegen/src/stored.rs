@@ -14,7 +14,7 @@ use crate::reader::Reader;
 use crate::summary::SymbolId;
 
 /// Changes with what is written.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 const HASH: usize = blake3::OUT_LEN;
 
 /// Names what a compile makes: equal for equal inputs, whichever process asks.
