@@ -151,10 +151,13 @@ impl Core {
             }
             built => built?,
         };
-        if built.compiled.labels != Labels::Escape || request.purpose != Purpose::First {
+        let for_ever = built.compiled.labels == Labels::Escape;
+        if !(for_ever || self.is_stuck(id, &built.compiled)) || request.purpose != Purpose::First {
             return Ok((request, built));
         }
-        self.tiers.versions.fixed().insert(id.index());
+        if for_ever {
+            self.tiers.versions.fixed().insert(id.index());
+        }
         let best = self.tiers.only(request.tier);
         if best == request.tier {
             return Ok((request, built));
@@ -167,6 +170,16 @@ impl Core {
         let again = again.and_then(|body| self.build_body(body, self.plan(&request, how)));
         self.discard(id, built);
         Ok((request, again?))
+    }
+
+    /// True for the function the program starts at, if it has loops and none can be left: nobody
+    /// will come back to see a better version.
+    fn is_stuck(&self, id: FunctionId, compiled: &Compiled) -> bool {
+        let heads = &compiled.heads;
+        self.tiers.is_auto()
+            && self.tiers.is_entry_point(id)
+            && heads.counted.is_empty()
+            && !heads.refused.is_empty()
     }
 
     /// Has the session materialize a body under a tracker of its own: what is compiled
