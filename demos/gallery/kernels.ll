@@ -154,3 +154,35 @@ done:
 }
 
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+; A loop that is entered once: parts of 200,000 steps of a generator of numbers, after each of
+; which somebody is told.
+declare void @tick()
+
+define i64 @once(i64 %parts) {
+entry:
+  br label %part
+part:
+  %p = phi i64 [ 0, %entry ], [ %p.next, %told ]
+  %seed = phi i64 [ 1, %entry ], [ %s.next, %told ]
+  br label %step
+step:
+  %i = phi i64 [ 0, %part ], [ %i.next, %step ]
+  %s = phi i64 [ %seed, %part ], [ %s.next, %step ]
+  %left = shl i64 %s, 13
+  %a = xor i64 %s, %left
+  %right = lshr i64 %a, 7
+  %b = xor i64 %a, %right
+  %far = shl i64 %b, 17
+  %s.next = xor i64 %b, %far
+  %i.next = add i64 %i, 1
+  %more = icmp ult i64 %i.next, 200000
+  br i1 %more, label %step, label %told
+told:
+  call void @tick()
+  %p.next = add i64 %p, 1
+  %again = icmp ult i64 %p.next, %parts
+  br i1 %again, label %part, label %done
+done:
+  ret i64 %s.next
+}

@@ -240,9 +240,12 @@ impl Reader {
         let instructions = batch.unit.contents.candidate_instructions;
         self.context().gate().expect(instructions);
         let (tier, optnone) = (Tier::Optimized, self.kinds().optnone);
-        self.run(&mut batch.unit, "callees", tier, |context, emitter, unit| {
-            optimize::simplify(context, emitter, unit, optnone)
-        })?;
+        self.run(
+            &mut batch.unit,
+            "callees",
+            tier,
+            |context, emitter, unit| optimize::simplify(context, emitter, unit, optnone),
+        )?;
         Ok(Some(self.shelve(plan, batch)))
     }
 

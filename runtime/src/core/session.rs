@@ -106,6 +106,7 @@ impl Member for Core {
         self.stubs.after_fork_child();
         self.names.session().pool().after_fork_child();
         self.tiers.after_fork_child();
+        self.continuations.after_fork_child();
         self.speculation.after_fork_child();
         self.reclaim.after_fork_child();
         self.replacing.after_fork_child();

@@ -101,6 +101,11 @@ impl Continuations {
         }
     }
 
+    /// In the child of a fork: nothing that was asked for is made.
+    pub(crate) fn after_fork_child(&self) {
+        self.watched().iter_mut().for_each(Watched::forget);
+    }
+
     fn forbidden(&self) -> MutexGuard<'_, HashSet<u32>> {
         self.forbidden
             .lock()

@@ -40,6 +40,9 @@ const LONG: f64 = 0.25;
 /// How long an offer waits for somebody to come by before one further in is made.
 const PATIENCE: Duration = Duration::from_millis(10);
 
+/// What was asked for and never came, cancelled perhaps, is asked for again after this.
+const GIVEN_UP: Duration = Duration::from_secs(5);
+
 /// The loops of a version, and what was last seen of them.
 pub(super) struct Watched {
     pub(super) function: FunctionId,
@@ -50,13 +53,22 @@ pub(super) struct Watched {
     /// Passes since it is busy, by loop.
     passes: Box<[u64]>,
     busy: Duration,
-    /// The loop whose continuation was last asked for, and for how long the version went on
-    /// since it was offered.
-    asked: Option<(usize, Duration)>,
+    /// What was last asked for.
+    asked: Option<Asked>,
     /// The function itself was asked for.
     whole: bool,
     /// When it was made: nobody was in it before.
     since: Duration,
+}
+
+/// A continuation that was asked for.
+#[derive(Clone, Copy)]
+struct Asked {
+    place: usize,
+    /// For how long the version went on before it was offered.
+    making: Duration,
+    /// And since.
+    waited: Duration,
 }
 
 impl Watched {
@@ -114,15 +126,17 @@ impl Watched {
             return share;
         }
         self.busy += between;
-        if let Some((place, waited)) = &mut self.asked {
-            match loops.is_offered(*place) {
+        if let Some(asked) = &mut self.asked {
+            match loops.is_offered(asked.place) {
                 true => {
-                    *waited += between;
+                    asked.waited += between;
                     // Guest code may have stored a count over the sign.
-                    loops.ask(*place);
+                    loops.ask(asked.place);
                 }
-                // It is not waiting for anybody yet.
-                false => *waited = Duration::ZERO,
+                false => asked.making += between,
+            }
+            if asked.making > GIVEN_UP {
+                self.asked = None;
             }
         }
         share
@@ -151,7 +165,7 @@ impl Watched {
             nest.push(outer as usize);
         }
         let least = (self.busy.as_nanos() / ROUND.as_nanos()).max(1) as u64;
-        let tried = self.asked.map(|(place, _)| place);
+        let tried = self.asked.map(|asked| asked.place);
         let begin = tried.and_then(|tried| nest.iter().position(|&place| place == tried));
         nest.truncate(begin.unwrap_or(nest.len()));
         nest.into_iter()
@@ -159,9 +173,15 @@ impl Watched {
             .find(|&place| self.passes[place] >= least)
     }
 
+    /// In the child of a fork: nothing that was asked for is made.
+    pub(super) fn forget(&mut self) {
+        self.asked = None;
+        self.whole = false;
+    }
+
     /// True while a continuation is made, or waits for somebody to come by.
     fn waits(&self, loops: &Loops) -> bool {
-        self.asked.is_some_and(|(place, waited)| {
+        self.asked.is_some_and(|Asked { place, waited, .. }| {
             !loops.has_failed(place) && (!loops.is_offered(place) || waited < PATIENCE)
         })
     }
@@ -187,10 +207,8 @@ impl Core {
             let id = watched.function;
             let entries = added.get(&id.index()).map_or(0, |&(_, entries, _)| entries);
             let share = watched.note(controller, &loops, now, between, passes, entries);
-            if entries != 0
-                && watched.asked.is_some()
-                && !std::mem::replace(&mut watched.whole, true)
-            {
+            if entries != 0 && !watched.whole && loops.offers() {
+                watched.whole = true;
                 whole.push(id);
             }
             let may = !loops.is_closed() && !forbidden.contains(&id.index());
@@ -199,7 +217,11 @@ impl Core {
                 && may
                 && let Some(place) = watched.wants(controller, &loops, now, share)
             {
-                watched.asked = Some((place, Duration::ZERO));
+                watched.asked = Some(Asked {
+                    place,
+                    making: Duration::ZERO,
+                    waited: Duration::ZERO,
+                });
                 wanted.push((loops, place, watched.facts));
                 waits = true;
             }

@@ -196,6 +196,11 @@ impl Loops {
         self.slot(place).load(Ordering::Relaxed) != 0
     }
 
+    /// True if something is offered at any.
+    pub(crate) fn offers(&self) -> bool {
+        (0..self.heads.len()).any(|place| self.is_offered(place))
+    }
+
     /// Has guest code look at the slot at its next pass. It may be storing a count it read
     /// before: whoever wants to be sure asks again.
     pub(crate) fn ask(&self, place: usize) {

@@ -1,5 +1,6 @@
 //! Three kernels are called again and again while the runtime moves them from tier to
-//! tier; the plot shows how long the calls took, and when which code was published.
+//! tier; the plot shows how long the calls took, and when which code was published. A fourth is
+//! called once, and gets better code in the middle: the plot shows how long its parts took.
 //!
 //! Usage: `tiers [SECONDS]`, the time each kernel runs for. Every call of a kernel must
 //! return the same, whatever code it ran; the program fails if one does not.
@@ -16,6 +17,12 @@ use uruk::{Event, Jit};
 /// The kernels in IR, and how much each is given to do: less than a millisecond's work.
 const IR: &str = include_str!("../../kernels.ll");
 const KERNELS: [(&str, i64); 3] = [("interpret", 20_000), ("mandelbrot", 48), ("stencil", 60)];
+
+/// Parts of the one call, each a loop of 200,000 steps, and what comes out.
+const PARTS: i64 = 64;
+
+/// When the parts of the one call ended.
+static TICKS: Mutex<Vec<Instant>> = Mutex::new(Vec::new());
 
 /// Width of the longest bar.
 const WIDTH: f64 = 40.0;
@@ -45,6 +52,8 @@ fn main() -> anyhow::Result<()> {
     let jit = Jit::builder()
         .on_event(Arc::new(move |event| note(event, &told)))
         .build()?;
+    // SAFETY: it is declared with this type, and only notes the time.
+    unsafe { jit.define_address("tick", tick as *const ())? };
     jit.add_ir("kernels", IR)?;
 
     for (name, work) in KERNELS {
@@ -72,7 +81,36 @@ fn main() -> anyhow::Result<()> {
         let news = take(&mut *published.lock());
         plot(&calls, news)?;
     }
+
+    // SAFETY: the function has this type, computes, and calls what is below.
+    let once = unsafe { jit.function::<extern "C" fn(i64) -> i64>("once")? };
+    let mut start = Instant::now();
+    let result = once.call(PARTS);
+    ensure!(result == expected(), "once returned {result}");
+    let parts = take(&mut *TICKS.lock()).into_iter().map(|end| {
+        let took = end - std::mem::replace(&mut start, end);
+        let end = end - began;
+        Call { end, took }
+    });
+    writeln!(io::stdout(), "once({PARTS}): one call, in its parts")?;
+    let news = take(&mut *published.lock());
+    plot(&parts.collect::<Vec<_>>(), news)?;
     Ok(())
+}
+
+/// What the one call tells of each part.
+extern "C" fn tick() {
+    TICKS.lock().push(Instant::now());
+}
+
+/// What the one call returns.
+fn expected() -> i64 {
+    let step = |s: u64, _| {
+        let s = s ^ s << 13;
+        let s = s ^ s >> 7;
+        s ^ s << 17
+    };
+    (0..PARTS * 200_000).fold(1, step).cast_signed()
 }
 
 /// Keeps what an event says of a publication.
