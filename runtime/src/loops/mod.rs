@@ -112,6 +112,14 @@ impl Continuations {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How often heads of loops of a function were passed, as far as versions that count are
+    /// there.
+    pub(crate) fn passes(&self, function: FunctionId) -> u64 {
+        let of = self.of(function);
+        let all = of.iter().map(|loops| loops.passes());
+        all.sum()
+    }
+
     /// The loops of all versions of a function.
     fn of(&self, function: FunctionId) -> Vec<Arc<Loops>> {
         let watched = self.watched();

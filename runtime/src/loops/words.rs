@@ -152,6 +152,11 @@ impl Loops {
         self.word(place).load(Ordering::Relaxed) & !ASKED
     }
 
+    /// How often all heads were passed.
+    pub(crate) fn passes(&self) -> u64 {
+        (0..self.heads.len()).map(|it| u64::from(self.count(it))).sum()
+    }
+
     /// The continuation of a loop, if one was made.
     pub(crate) fn continuation(&self, place: usize) -> Option<FunctionId> {
         self.state().continuations.get(place).copied().flatten()

@@ -36,10 +36,19 @@ const RATIO: u64 = 100;
 const LEAST: u64 = 1_000;
 
 impl Core {
+    /// Entries and passes of loops that a function counted; of a continuation, those of the
+    /// function that it goes on for.
+    fn events_of(&self, id: FunctionId) -> u64 {
+        let origin = self.function(id).and_then(|function| function.origin);
+        let loops = origin.and_then(|origin| origin.loops.upgrade());
+        let id = loops.map_or(id, |loops| loops.function);
+        let counted = self.tiers.counts.now(id);
+        u64::from(counted.entries) + u64::from(counted.loops) + self.continuations.passes(id)
+    }
+
     /// The functions of its module that `id` hardly calls.
     pub(crate) fn rare(self: &Arc<Self>, id: FunctionId) -> Rare {
-        let events = self.tiers.counts.now(id);
-        let events = u64::from(events.entries) + u64::from(events.loops);
+        let events = self.events_of(id);
         let Some(function) = self.function(id).filter(|_| events >= LEAST) else {
             return Rare::default();
         };
