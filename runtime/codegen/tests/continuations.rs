@@ -193,3 +193,41 @@ fn what_is_stored_keeps_its_heads() {
     let again = Compiled::from_bytes(&bytes).expect("what was written");
     assert_eq!(again.heads, compiled.heads);
 }
+
+/// A loop in which something is thrown and caught, behind a question for the number of a type.
+#[test]
+fn each_function_numbers_what_it_catches_by_itself() {
+    let ir = |behind: &str| {
+        format!(
+            "define i32 @f() personality ptr @p {{
+             %t = call i32 @llvm.eh.typeid.for.p0(ptr @type)
+             invoke void @g() to label %head unwind label %first
+             first: %l1 = landingpad {{ ptr, i32 }} catch ptr @type catch ptr @other
+             %s1 = extractvalue {{ ptr, i32 }} %l1, 1
+             br label %head
+             head: %c = phi i32 [ 0, %0 ], [ %s1, %first ], [ %c1, %next ]
+             invoke void @g() to label %next unwind label %pad
+             next: %c1 = {behind} br i1 %b, label %head, label %done
+             pad: %l = landingpad {{ ptr, i32 }} catch ptr @type
+             %s = extractvalue {{ ptr, i32 }} %l, 1
+             %is = icmp eq i32 %s, %t
+             %r = zext i1 %is to i32
+             ret i32 %r
+             done: ret i32 %c1 }}
+             @type = external constant ptr @other = external constant ptr
+             declare i32 @p(...) declare void @g() declare i32 @llvm.eh.typeid.for.p0(ptr)"
+        )
+    };
+    // The number of a type is asked for again; nothing of it crosses.
+    let plain =
+        ir("add i32 0, 1 %b = icmp eq i32 %c1, 0").replace("[ %s1, %first ]", "[ 7, %first ]");
+    let heads = baseline(&plain).heads;
+    assert_eq!(heads.counted.len(), 1);
+    let made = continuation(&plain, start(&heads, 0)).expect("compiles");
+    assert_eq!(made.heads, Heads::default());
+    // What was chosen does not cross.
+    assert_eq!(
+        stays(&ir("add i32 %c, 1 %b = icmp eq i32 %c1, 0")),
+        [(Reason::Exception, 1)]
+    );
+}

@@ -154,7 +154,9 @@ impl Loops {
 
     /// How often all heads were passed.
     pub(crate) fn passes(&self) -> u64 {
-        (0..self.heads.len()).map(|it| u64::from(self.count(it))).sum()
+        (0..self.heads.len())
+            .map(|it| u64::from(self.count(it)))
+            .sum()
     }
 
     /// The continuation of a loop, if one was made.

@@ -2,14 +2,14 @@
 //! values are used beyond their block.
 
 use inkwell::llvm_sys::core::{
-    LLVMConstIntGetZExtValue, LLVMGetAllocatedType, LLVMGetInstructionParent, LLVMGetIntTypeWidth,
-    LLVMGetOrdering, LLVMGetTypeKind, LLVMGetVolatile, LLVMIsAArgument, LLVMIsConstant,
-    LLVMTypeIsSized, LLVMTypeOf,
+    LLVMConstIntGetZExtValue, LLVMGetAllocatedType, LLVMGetIndices, LLVMGetInstructionParent,
+    LLVMGetIntTypeWidth, LLVMGetNumIndices, LLVMGetOrdering, LLVMGetTypeKind, LLVMGetVolatile,
+    LLVMIsAArgument, LLVMIsConstant, LLVMTypeIsSized, LLVMTypeOf,
 };
 use inkwell::llvm_sys::prelude::{LLVMTypeRef, LLVMValueRef};
 use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMTargetDataRef};
 use inkwell::llvm_sys::{LLVMAtomicOrdering, LLVMOpcode, LLVMTypeKind};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::frame::{COPIED_BYTES, Kind, Variable, is_static, parameters};
 use super::reasons::{Meaning, Reason, is_intrinsic};
@@ -133,6 +133,69 @@ impl<'m> Reading<'_, 'm> {
         Ok(())
     }
 
+    /// Finds what each function numbers by itself, and is asked for again where it is used.
+    pub(super) fn read_type_numbers(&mut self) {
+        let instructions = self
+            .flow
+            .blocks
+            .iter()
+            .flat_map(|block| block.instructions());
+        let asked = instructions.filter(|it| is_intrinsic(*it, |it| it == Meaning::TypeNumber));
+        self.derived.extend(asked.map(|it| (*it, *it)));
+    }
+
+    /// The variables that may hold what a landing pad chose.
+    pub(super) fn choices(&self, places: &FxHashMap<ValueRef<'m>, u32>) -> Vec<u32> {
+        let mut held: FxHashSet<ValueRef<'m>> = FxHashSet::default();
+        loop {
+            let before = held.len();
+            let instructions = self
+                .flow
+                .blocks
+                .iter()
+                .flat_map(|block| block.instructions());
+            for instruction in instructions {
+                let mut operands = instruction.operands().flatten();
+                match instruction.opcode() {
+                    LLVMOpcode::LLVMLandingPad => {
+                        held.insert(*instruction);
+                    }
+                    LLVMOpcode::LLVMStore => {
+                        let (value, to) = (operands.next(), operands.next());
+                        if let (Some(value), Some(to)) = (value, to)
+                            && held.contains(&value)
+                        {
+                            held.insert(*self.derived.get(&to).unwrap_or(&to));
+                        }
+                    }
+                    // The exception itself is no number of ours.
+                    LLVMOpcode::LLVMExtractValue if is_first(instruction) => {}
+                    LLVMOpcode::LLVMLoad
+                    | LLVMOpcode::LLVMPHI
+                    | LLVMOpcode::LLVMSelect
+                    | LLVMOpcode::LLVMFreeze
+                    | LLVMOpcode::LLVMGetElementPtr
+                    | LLVMOpcode::LLVMInsertValue
+                    | LLVMOpcode::LLVMExtractValue
+                        if operands.any(|it| held.contains(&it)) =>
+                    {
+                        held.insert(*instruction);
+                    }
+                    _ => {}
+                }
+            }
+            if held.len() == before {
+                break;
+            }
+        }
+        let mut found: Vec<u32> = held
+            .iter()
+            .filter_map(|it| places.get(it).copied())
+            .collect();
+        found.sort_unstable();
+        found
+    }
+
     /// What becomes of the address of an `alloca`.
     fn examine(&mut self, alloca: InstructionRef<'m>) -> Uses {
         let mut uses = Uses {
@@ -228,6 +291,12 @@ impl<'m> Reading<'_, 'm> {
         }
         Ok((variables, places))
     }
+}
+
+/// True if the first part of a value is extracted.
+fn is_first(extract: InstructionRef<'_>) -> bool {
+    // SAFETY: an instruction with indices.
+    unsafe { LLVMGetNumIndices(extract.raw()) == 1 && *LLVMGetIndices(extract.raw()) == 0 }
 }
 
 /// True for an access that is volatile or atomic.

@@ -56,7 +56,7 @@ pub(crate) fn replace(
         return Err(reason);
     }
     let frame = Frame::of(module, body, flow)?;
-    let what = frame.crossing(start.block);
+    let what = frame.crossing(start.block)?;
     if what.fingerprint != start.fingerprint {
         return Err(Reason::Changed);
     }

@@ -60,6 +60,8 @@ pub(crate) struct Frame<'m> {
     derived: FxHashMap<ValueRef<'m>, ValueRef<'m>>,
     /// `alloca`s of saved stack pointers.
     stacks: Vec<ValueRef<'m>>,
+    /// Variables that may hold what a landing pad chose.
+    choices: Vec<u32>,
     words: usize,
     /// What lives behind the phis of each block.
     live: Vec<u64>,
@@ -128,12 +130,14 @@ impl<'m> Frame<'m> {
             derived: FxHashMap::default(),
         };
         reading.read_allocas()?;
+        reading.read_type_numbers();
         let (variables, places) = reading.variables(function)?;
         let words = variables.len().div_ceil(64);
         if words * 64 * flow.blocks.len() > MOST_BITS {
             return Err(Reason::TooLarge);
         }
         let mut frame = Frame {
+            choices: reading.choices(&places),
             variables,
             places,
             words,
@@ -148,17 +152,23 @@ impl<'m> Frame<'m> {
     }
 
     /// What crosses at the head `block`.
-    pub(crate) fn crossing(&self, block: u32) -> Crossing {
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub(crate) fn crossing(&self, block: u32) -> Result<Crossing, Reason> {
         let at = block as usize * self.words;
         let row = &self.live[at..at + self.words];
         let is_live = |&it: &u32| row[it as usize / 64] >> (it % 64) & 1 != 0;
         let variables: Vec<u32> = (0..self.variables.len() as u32).filter(is_live).collect();
+        if variables.iter().any(|it| self.choices.contains(it)) {
+            return Err(Reason::Exception);
+        }
         let mut hasher = FxHasher::default();
         (self.fingerprint, block, &variables).hash(&mut hasher);
-        Crossing {
+        Ok(Crossing {
             variables,
             fingerprint: hasher.finish(),
-        }
+        })
     }
 
     pub(crate) fn place(&self, value: ValueRef<'m>) -> Option<u32> {

@@ -26,6 +26,7 @@
 //! | another such `alloca`, up to [`frame::COPIED_BYTES`] | its address | a copy |
 //! | any other `alloca` | its address; it stays in the old frame | a pointer, `noalias` if nothing else can point there |
 //! | a saved stack pointer | nothing | the continuation's own: what is on the old stack stays there until both frames end |
+//! | the number of a type that is caught (`llvm.eh.typeid.for`) | nothing | asked for again: each function has its own numbers |
 //! | an `alloca` that is not alive at the head | nothing | an `alloca` of its own |
 //!
 //! # Why

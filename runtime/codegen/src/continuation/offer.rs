@@ -173,11 +173,17 @@ fn choose(
     order.sort_by_key(|&it| around(loops, it).len());
     let (mut chosen, mut crossing) = (Vec::new(), 0);
     for index in order {
-        if let Some(reason) = forbidden.at(flow, &loops[index]) {
-            heads.refuse(reason, 1);
-            continue;
-        }
-        let what = frame.crossing(loops[index].head);
+        let crosses = match forbidden.at(flow, &loops[index]) {
+            Some(reason) => Err(reason),
+            None => frame.crossing(loops[index].head),
+        };
+        let what = match crosses {
+            Ok(what) => what,
+            Err(reason) => {
+                heads.refuse(reason, 1);
+                continue;
+            }
+        };
         if chosen.len() == MOST_HEADS || crossing + what.variables.len() > MOST_CROSSING {
             heads.refuse(Reason::TooLarge, 1);
             continue;

@@ -9,6 +9,7 @@
 //! | [`Reason::TailCall`] | a `musttail` call gives its frame up, which would now be two |
 //! | [`Reason::Coroutine`] | its frame is not on the stack yet |
 //! | [`Reason::Type`] | tokens, and vectors of unknown size, cannot be kept in memory |
+//! | [`Reason::Exception`] | which handler a landing pad chose is a number, and each function numbers its own |
 //! | [`Reason::Entry`] | the head is a landing pad, or no head in the loop's own right |
 //! | [`Reason::TooLarge`] | the analysis would take too long |
 //! | [`Reason::Other`] | `asm goto`, collectors of garbage, funclets, functions that return twice |
@@ -46,6 +47,8 @@ pub enum Reason {
     Coroutine,
     /// Something lives across that cannot be stored.
     Type,
+    /// What a landing pad chose lives across.
+    Exception,
     /// The head is a landing pad, or the loop is entered beside it.
     Entry,
     /// Too many values times blocks, or too much would cross.
@@ -58,7 +61,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in the order of the table.
-    pub const ALL: [Reason; 11] = [
+    pub const ALL: [Reason; 12] = [
         Reason::Arguments,
         Reason::FrameAddress,
         Reason::SavedStack,
@@ -66,6 +69,7 @@ impl Reason {
         Reason::TailCall,
         Reason::Coroutine,
         Reason::Type,
+        Reason::Exception,
         Reason::Entry,
         Reason::TooLarge,
         Reason::Other,
@@ -83,6 +87,7 @@ impl fmt::Display for Reason {
             Reason::TailCall => "tail call",
             Reason::Coroutine => "coroutine",
             Reason::Type => "type",
+            Reason::Exception => "exception",
             Reason::Entry => "entry",
             Reason::TooLarge => "too large",
             Reason::Other => "other",
@@ -102,6 +107,8 @@ pub(crate) enum Meaning {
     Memory,
     /// Looks for variable arguments.
     Arguments,
+    /// The number of a type among those that a function catches.
+    TypeNumber,
     /// Has to do with the frame it is called in.
     Frame,
     Other,
@@ -115,12 +122,13 @@ impl Meaning {
 }
 
 /// Intrinsics that mean something here.
-const INTRINSICS: [(&str, Meaning); 34] = [
+const INTRINSICS: [(&str, Meaning); 35] = [
     ("llvm.lifetime.start", Meaning::LifetimeStart),
     ("llvm.lifetime.end", Meaning::LifetimeEnd),
     ("llvm.stacksave", Meaning::StackSave),
     ("llvm.stackrestore", Meaning::StackRestore),
     ("llvm.va_start", Meaning::Arguments),
+    ("llvm.eh.typeid.for", Meaning::TypeNumber),
     ("llvm.memcpy", Meaning::Memory),
     ("llvm.memcpy.inline", Meaning::Memory),
     ("llvm.memmove", Meaning::Memory),
