@@ -207,7 +207,7 @@ impl Core {
             let id = watched.function;
             let entries = added.get(&id.index()).map_or(0, |&(_, entries, _)| entries);
             let share = watched.note(controller, &loops, now, between, passes, entries);
-            if entries != 0 && !watched.whole && loops.offers() {
+            if entries != 0 && !watched.whole && !controller.is_paused() && loops.offers() {
                 watched.whole = true;
                 whole.push(id);
             }
