@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, warn};
 use uruk_base::locks::MutexGuard;
 use uruk_base::{FunctionId, Nanos, Tier, VersionId};
 use uruk_codegen::{Cancellation, Counters, fatal};
@@ -50,9 +50,9 @@ pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
 
 /// What was published in the background.
 pub(crate) struct Runs {
-    request: Request,
+    pub(super) request: Request,
     /// Whether the code counts its entries and back edges.
-    counters: bool,
+    pub(super) counters: bool,
 }
 
 /// The controller's thread.
@@ -389,39 +389,6 @@ impl Core {
             self.continuation_made(request.function, published);
         }
         panic
-    }
-
-    /// What a compile in the background came to, and what runs now.
-    fn outcome(
-        &self,
-        request: Request,
-        result: Result<Made, Error>,
-        compile: Nanos,
-    ) -> (Outcome, Option<Runs>) {
-        match result {
-            Ok(made) => match made.publication {
-                Publication::Published { .. } => {
-                    let counters = made.counts;
-                    let runs = Runs { request, counters };
-                    (Outcome::Published { compile, counters }, Some(runs))
-                }
-                Publication::Held | Publication::Dropped(_) => (Outcome::Late { compile }, None),
-            },
-            Err(Error::Heap(cause)) => {
-                let function = self.name_of(request.function);
-                info!(function, %cause, "no memory for a better version");
-                (Outcome::NoMemory, None)
-            }
-            Err(Error::Version { cause, .. }) if cause.is_late() => {
-                (Outcome::Late { compile }, None)
-            }
-            Err(cause) if cause.is_cancelled() => (Outcome::Cancelled, None),
-            Err(cause) => {
-                let function = self.name_of(request.function);
-                info!(function, %cause, "a background compile failed");
-                (Outcome::Failed { compile }, None)
-            }
-        }
     }
 
     /// Tells the controller that the compile it asked for as `decided` has ended, and

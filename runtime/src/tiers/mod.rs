@@ -18,8 +18,10 @@ mod diary;
 pub(crate) mod eviction;
 pub(crate) mod guided;
 pub(crate) mod jobs;
+mod outcome;
 pub(crate) mod sampling;
 mod warmth;
+mod watched;
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -32,13 +34,13 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, Nanos, Tier, VersionId};
 use uruk_codegen::{Compile, Counters, warm};
 use uruk_profiler::{Choice, Settings, Sizes};
-use uruk_reclaim::IdMap;
 use uruk_tiering::{Config, Controller, FirstCode};
 
 use crate::tiers::counts::{Count, Counts};
 use crate::tiers::guided::Profiles;
 use crate::tiers::jobs::{Jobs, UnderWay};
 use crate::tiers::sampling::Sampling;
+use crate::tiers::watched::Watched;
 use crate::version::Made;
 use crate::version::records::Versions;
 
@@ -119,50 +121,6 @@ impl Control {
             true => self.watched.set(id, seen),
             false => self.watched.remove(id),
         }
-    }
-}
-
-/// Functions and their counts, in no order; each change costs the same however many
-/// there are.
-#[derive(Default)]
-pub(crate) struct Watched {
-    list: Vec<(FunctionId, Count)>,
-    /// Where a function is in the list, by its index.
-    places: IdMap<u32, usize>,
-}
-
-impl Watched {
-    fn set(&mut self, id: FunctionId, seen: Count) {
-        match self.places.get(&id.index()) {
-            Some(&at) => self.list[at].1 = seen,
-            None => {
-                self.places.insert(id.index(), self.list.len());
-                self.list.push((id, seen));
-            }
-        }
-    }
-
-    fn remove(&mut self, id: FunctionId) {
-        let Some(at) = self.places.remove(&id.index()) else {
-            return;
-        };
-        self.list.swap_remove(at);
-        if let Some((moved, _)) = self.list.get(at) {
-            self.places.insert(moved.index(), at);
-        }
-    }
-
-    /// The counts last seen of a function that is watched.
-    fn seen(&self, id: FunctionId) -> Option<Count> {
-        Some(self.list[*self.places.get(&id.index())?].1)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    pub(crate) fn list(&mut self) -> &mut [(FunctionId, Count)] {
-        &mut self.list
     }
 }
 

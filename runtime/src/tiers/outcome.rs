@@ -1,0 +1,45 @@
+//! What became of a compile in the background.
+
+use tracing::info;
+use uruk_base::Nanos;
+use uruk_tiering::{Outcome, Publication};
+
+use super::background::Runs;
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::version::{Made, Request};
+
+impl Core {
+    /// What a compile in the background came to, and what runs now.
+    pub(super) fn outcome(
+        &self,
+        request: Request,
+        result: Result<Made, Error>,
+        compile: Nanos,
+    ) -> (Outcome, Option<Runs>) {
+        match result {
+            Ok(made) => match made.publication {
+                Publication::Published { .. } => {
+                    let counters = made.counts;
+                    let runs = Runs { request, counters };
+                    (Outcome::Published { compile, counters }, Some(runs))
+                }
+                Publication::Held | Publication::Dropped(_) => (Outcome::Late { compile }, None),
+            },
+            Err(Error::Heap(cause)) => {
+                let function = self.name_of(request.function);
+                info!(function, %cause, "no memory for a better version");
+                (Outcome::NoMemory, None)
+            }
+            Err(Error::Version { cause, .. }) if cause.is_late() => {
+                (Outcome::Late { compile }, None)
+            }
+            Err(cause) if cause.is_cancelled() => (Outcome::Cancelled, None),
+            Err(cause) => {
+                let function = self.name_of(request.function);
+                info!(function, %cause, "a background compile failed");
+                (Outcome::Failed { compile }, None)
+            }
+        }
+    }
+}
