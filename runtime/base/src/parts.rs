@@ -23,6 +23,7 @@
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -134,7 +135,10 @@ struct Course {
 }
 
 thread_local! {
-    static COURSE: RefCell<Option<Course>> = const { RefCell::new(None) };
+    /// Not dropped: who registers a destructor takes the loader's lock, which a thread of the
+    /// program may hold while it waits for this one. A thread that ends has none under way.
+    static COURSE: ManuallyDrop<RefCell<Option<Course>>> =
+        const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
 impl Parts {
