@@ -155,8 +155,9 @@ done:
 
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
-; A loop that is entered once: parts of 200,000 steps of a generator of numbers, after each of
-; which somebody is told.
+; A loop that is entered once: parts of 48 walks over a row of numbers, after each of which
+; somebody is told.
+@row = internal global [4096 x i32] zeroinitializer
 declare void @tick()
 
 define i64 @once(i64 %parts) {
@@ -164,25 +165,35 @@ entry:
   br label %part
 part:
   %p = phi i64 [ 0, %entry ], [ %p.next, %told ]
-  %seed = phi i64 [ 1, %entry ], [ %s.next, %told ]
+  %seed = trunc i64 %p to i32
+  br label %walk
+walk:
+  %w = phi i64 [ 0, %part ], [ %w.next, %walked ]
   br label %step
 step:
-  %i = phi i64 [ 0, %part ], [ %i.next, %step ]
-  %s = phi i64 [ %seed, %part ], [ %s.next, %step ]
-  %left = shl i64 %s, 13
-  %a = xor i64 %s, %left
-  %right = lshr i64 %a, 7
-  %b = xor i64 %a, %right
-  %far = shl i64 %b, 17
-  %s.next = xor i64 %b, %far
+  %i = phi i64 [ 0, %walk ], [ %i.next, %step ]
+  %sum = phi i32 [ %seed, %walk ], [ %sum.next, %step ]
+  %at = getelementptr [4096 x i32], ptr @row, i64 0, i64 %i
+  %old = load i32, ptr %at
+  %place = trunc i64 %i to i32
+  %large = mul i32 %old, 1664525
+  %mixed = xor i32 %large, %place
+  %new = add i32 %mixed, %seed
+  store i32 %new, ptr %at
+  %sum.next = add i32 %sum, %new
   %i.next = add i64 %i, 1
-  %more = icmp ult i64 %i.next, 200000
-  br i1 %more, label %step, label %told
+  %more = icmp ult i64 %i.next, 4096
+  br i1 %more, label %step, label %walked
+walked:
+  %w.next = add i64 %w, 1
+  %walks = icmp ult i64 %w.next, 48
+  br i1 %walks, label %walk, label %told
 told:
   call void @tick()
   %p.next = add i64 %p, 1
   %again = icmp ult i64 %p.next, %parts
   br i1 %again, label %part, label %done
 done:
-  ret i64 %s.next
+  %result = zext i32 %sum.next to i64
+  ret i64 %result
 }

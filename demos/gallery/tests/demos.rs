@@ -54,11 +54,11 @@ fn kernels_move_through_the_tiers() {
             3,
             "{text}"
         );
-        assert_eq!(text.matches(": tier 1").count(), 6, "{text}");
-        if ["interpret: tier 2", "escape: tier 2", "sweep: tier 2"]
-            .iter()
-            .all(|news| text.contains(news))
-        {
+        assert_eq!(text.matches(": tier 1").count(), 7, "{text}");
+        // The fourth is called once: it is its loop that moves.
+        let moved = text.contains("once@loop") && text.contains(": one call, in its parts");
+        let news = ["interpret: tier 2", "escape: tier 2", "sweep: tier 2"];
+        if moved && news.iter().all(|news| text.contains(news)) {
             return;
         }
     }
