@@ -121,9 +121,14 @@ impl Bench {
 }
 
 /// The body of a test binary's `main`: reads the arguments, has the trials made,
-/// runs them.
+/// runs them. Half of the time a trial waits, for timers or for the other process, so there
+/// are two for each processor unless the arguments say otherwise.
 pub fn run(trials: impl FnOnce(&Arguments) -> Result<Vec<Trial>, String>) -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    if arguments.test_threads.is_none() {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        arguments.test_threads = Some(2 * processors);
+    }
     execute::forbid_core_files();
     match trials(&arguments) {
         Ok(trials) => libtest_mimic::run(&arguments, trials).exit_code(),
