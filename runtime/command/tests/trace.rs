@@ -231,6 +231,31 @@ fn only_a_main_whose_loops_cannot_be_left_starts_at_tier_2() {
 }
 
 #[test]
+fn the_page_shows_what_goes_on_for_a_loop() {
+    let (folder, program) = folder("left", NESTED);
+    let page = folder.join("page.html");
+    let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));
+    let output = uruk
+        .args(["run", "--leave-loops", "3", "--stats=json", "--report"])
+        .arg(&page)
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let page = std::fs::read_to_string(&page).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    // In the table of functions, with its code, and among the events.
+    let (before, events) = page.split_once("id=\"compile\"").unwrap();
+    for part in [before, events] {
+        assert!(part.contains("<code>main@loop"), "{part}");
+    }
+    let mut moves = events.split("<span class=\"when\">").skip(1);
+    let shown = moves.any(|one| one.contains("<code>main@loop") && one.contains("\"move\""));
+    assert!(shown, "{events}");
+    assert!(before.contains("aria-label=\"Machine code at tier 2\""));
+}
+
+#[test]
 fn a_file_that_cannot_be_written_is_said_before_the_program_runs() {
     for option in ["--trace", "--report"] {
         let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));

@@ -102,8 +102,9 @@ impl Core {
     /// Offers a continuation, if `id` is one that was published, to who is in the loop; or notes
     /// that there is none.
     pub(crate) fn continuation_made(self: &Arc<Self>, id: FunctionId, published: bool) {
-        let origin = self.function(id).and_then(|function| function.origin);
-        let Some(origin) = origin else { return };
+        let Some(origin) = self.origin_of(id) else {
+            return;
+        };
         let Some(loops) = origin.loops.upgrade() else {
             return;
         };
@@ -114,6 +115,11 @@ impl Core {
             debug!(function = self.name_of(id), "offered");
             self.continuations.offered.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Whose loop it goes on with, if it is a continuation.
+    pub(crate) fn origin_of(&self, id: FunctionId) -> Option<Arc<Origin>> {
+        self.function(id).and_then(|function| function.origin)
     }
 
     /// Removes the continuations that nobody can call any more.

@@ -121,7 +121,8 @@ impl Counters {
 pub struct Stats {
     /// Functions defined by the program.
     pub functions: u64,
-    /// Functions whose body was compiled.
+    /// Functions whose body was compiled; their continuations are counted
+    /// [elsewhere](Stats::continuations).
     pub compiled: u64,
     /// Functions whose body failed to compile.
     pub failed: u64,

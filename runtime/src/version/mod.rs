@@ -211,6 +211,8 @@ impl Core {
         let _publishing = parts::enter(Part::Publishing);
         let returned = self.note_code(request.function, built.bytes);
         let first = request.purpose == Purpose::First && !returned;
+        // A continuation is code of a function that was counted before.
+        let first = first && self.origin_of(request.function).is_none();
         self.counters.add_compile(first, &built);
         self.tell_compiled(request, &built, queued, started);
         let made = self.made(request, &built);
