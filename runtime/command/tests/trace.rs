@@ -107,6 +107,25 @@ fn what_a_run_is_said_to_have_done_is_what_it_did() {
     assert!(moved_up, "nothing moves up, or nothing is sampled");
 }
 
+/// Runs `source` with a report: the page, and what is said of the run.
+fn report(test: &str, source: &str, options: &[&str]) -> (String, Value) {
+    let (folder, program) = folder(test, source);
+    let page = folder.join("page.html");
+    let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));
+    let output = uruk
+        .args(["run", "--stats=json"])
+        .args(options)
+        .arg("--report")
+        .arg(&page)
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let page = std::fs::read_to_string(&page).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    (page, serde_json::from_slice(&output.stderr).unwrap())
+}
+
 /// Checks that the parts of a run's processor time are there, and are all of it.
 fn check_parts(parts: &Value) {
     let ms = |name: &str, clock: &str| {
@@ -145,20 +164,7 @@ fn check_parts(parts: &Value) {
 /// Checks what is said of a run of [`source`]. False: it was too short for anything to move up,
 /// or to be sampled.
 fn what_a_run_did(calls: u64) -> bool {
-    let (folder, program) = folder("stats", &source(calls));
-    let page = folder.join("page.html");
-    let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));
-    let output = uruk
-        .args(["run", "--stats=json", "--report"])
-        .arg(&page)
-        .arg(&program)
-        .output()
-        .unwrap();
-    assert!(output.status.success());
-    let page = std::fs::read_to_string(&page).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
-
-    let stats: Value = serde_json::from_slice(&output.stderr).unwrap();
+    let (page, stats) = report("stats", &source(calls), &[]);
     check_parts(&stats["parts"]);
     let run = &stats["run"];
     let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{stats}"));
@@ -232,18 +238,9 @@ fn only_a_main_whose_loops_cannot_be_left_starts_at_tier_2() {
 
 #[test]
 fn the_page_shows_what_goes_on_for_a_loop() {
-    let (folder, program) = folder("left", NESTED);
-    let page = folder.join("page.html");
-    let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));
-    let output = uruk
-        .args(["run", "--leave-loops", "3", "--stats=json", "--report"])
-        .arg(&page)
-        .arg(&program)
-        .output()
-        .unwrap();
-    assert!(output.status.success());
-    let page = std::fs::read_to_string(&page).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
+    let (page, stats) = report("left", NESTED, &["--leave-loops", "3"]);
+    assert_eq!(stats["run"]["compiled"], 1, "{stats}");
+    assert!(stats["continuations"]["left"].as_u64() >= Some(1));
     // In the table of functions, with its code, and among the events.
     let (before, events) = page.split_once("id=\"compile\"").unwrap();
     for part in [before, events] {

@@ -131,6 +131,7 @@ fn compile(
             function: id,
             version,
             tier,
+            continues: false,
             place: Place::Worker(worker),
             waited: Nanos(waited),
             start: Nanos(start),

@@ -128,7 +128,7 @@ impl Draft {
         totals.compiled[tier] += 1;
         totals.compile[tier] = totals.compile[tier] + end.since(start);
         totals.code_bytes[tier] += compile.code_bytes;
-        self.add_version(
+        let function = self.add_version(
             name,
             compile.function,
             Version {
@@ -142,6 +142,9 @@ impl Draft {
                 disassembly: None,
             },
         );
+        if let Some(function) = function {
+            function.continues = compile.continues;
+        }
         let compile = Compile {
             start,
             end,
@@ -152,18 +155,24 @@ impl Draft {
         keep(&mut record.compiles, self.limits.spans, omitted, compile);
     }
 
-    fn add_version(&mut self, name: &str, id: FunctionId, version: Version) {
-        if self.versions.len() >= self.limits.functions {
+    /// The function, if there is room for it and the version.
+    fn add_version(
+        &mut self,
+        name: &str,
+        id: FunctionId,
+        version: Version,
+    ) -> Option<&mut Function> {
+        let is_full = self.versions.len() >= self.limits.functions;
+        let index = if is_full { None } else { self.index(name, id) };
+        let Some(index) = index else {
             self.recording.omitted.versions += 1;
-            return;
-        }
-        let Some(index) = self.index(name, id) else {
-            self.recording.omitted.versions += 1;
-            return;
+            return None;
         };
-        let versions = &mut self.recording.functions[index].versions;
-        self.versions.insert(version.id, (index, versions.len()));
-        versions.push(version);
+        let function = &mut self.recording.functions[index];
+        let place = (index, function.versions.len());
+        self.versions.insert(version.id, place);
+        function.versions.push(version);
+        Some(function)
     }
 
     /// Where the function is in the table, which it is added to if it fits.
@@ -182,6 +191,7 @@ impl Draft {
             entries: None,
             samples: 0,
             failures: 0,
+            continues: false,
             versions: Vec::new(),
         });
         Some(functions.len() - 1)

@@ -22,6 +22,7 @@
 //!     function,
 //!     version,
 //!     tier: Tier::Baseline,
+//!     continues: false,
 //!     place: Place::Worker(0),
 //!     waited: Nanos(2_000),
 //!     start: Nanos(10_000),

@@ -18,6 +18,7 @@ fn compile(function: u32, version: u64, tier: Tier, from_ms: u64, to_ms: u64) ->
         function: FunctionId(function),
         version: VersionId(version),
         tier,
+        continues: false,
         place: Place::Worker(0),
         waited: Nanos(5),
         start: at(from_ms),

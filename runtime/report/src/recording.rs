@@ -65,6 +65,8 @@ pub struct Compile {
     pub version: VersionId,
     /// At which tier.
     pub tier: Tier,
+    /// Whether it goes on with a loop of another function, as part of which it counts.
+    pub continues: bool,
     /// Who compiled.
     pub place: Place,
     /// From the request to the start.
@@ -255,6 +257,8 @@ pub struct Function {
     pub samples: u64,
     /// Compiles that failed.
     pub failures: u32,
+    /// Whether it goes on with a loop of another one; it is none that the program defines.
+    pub continues: bool,
     /// Oldest first.
     pub versions: Vec<Version>,
 }

@@ -91,6 +91,8 @@ impl Summary {
     /// Computes the figures.
     pub fn of(recording: &Recording) -> Summary {
         let versions = || recording.functions.iter().flat_map(|f| &f.versions);
+        // Continuations count with the function whose loop they go on with.
+        let functions = || recording.functions.iter().filter(|f| !f.continues);
         let retired = || versions().filter(|v| matches!(v.state, State::Retired { .. }));
         let totals = &recording.totals;
         let tiers = Tier::ALL.map(|tier| {
@@ -98,7 +100,7 @@ impl Summary {
             TierFigures {
                 tier,
                 compiled: totals.compiled[tier.rank()],
-                published: recording.functions.iter().filter(here).count() as u64,
+                published: functions().filter(here).count() as u64,
                 compile: totals.compile[tier.rank()],
                 code_bytes: totals.code_bytes[tier.rank()],
                 samples: totals.samples[tier.rank()],
@@ -107,7 +109,7 @@ impl Summary {
         let with_code = |f: &&Function| !f.versions.is_empty();
         Summary {
             tiers,
-            compiled_functions: recording.functions.iter().filter(with_code).count() as u64,
+            compiled_functions: functions().filter(with_code).count() as u64,
             retired: retired().count() as u64,
             retired_bytes: retired().map(|v| v.code_bytes).sum(),
             samples: totals.samples.iter().sum(),

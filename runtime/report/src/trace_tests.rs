@@ -14,6 +14,7 @@ fn compile(place: Place, function: u32, start: Nanos, end: Nanos) -> Compile {
         function: FunctionId(function),
         version: VersionId(7),
         tier: Tier::Optimized,
+        continues: false,
         place,
         waited: Nanos(1_500),
         start,
@@ -102,6 +103,7 @@ fn recording() -> Recording {
             entries: None,
             samples: 0,
             failures: 0,
+            continues: false,
             versions: Vec::new(),
         }],
         ..Recording::default()

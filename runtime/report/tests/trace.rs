@@ -36,6 +36,7 @@ fn perfetto_reads_odd_names_and_times() {
             function: FunctionId(1),
             version: VersionId(1),
             tier: Tier::Baseline,
+            continues: false,
             place: Place::Thread(4_194_304),
             waited: Nanos(1),
             start: Nanos(86_400_000_000_000 + number),

@@ -32,6 +32,9 @@ pub enum Event {
         version: u64,
         /// How it was compiled.
         tier: Tier,
+        /// Whether it goes on with a loop of another function: see
+        /// [`Dylib::leave_loops`](crate::Dylib::leave_loops).
+        continues: bool,
         /// Name of the thread that did it.
         worker: String,
         /// When it was asked for, if it waited in the queue of the controller.

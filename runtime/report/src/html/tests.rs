@@ -52,6 +52,7 @@ fn hostile() -> Recording {
             entries: None,
             samples: 0,
             failures: 1,
+            continues: false,
             versions: vec![version],
         }],
         events: kinds
