@@ -95,7 +95,13 @@ fn debug(source: &str, name: &str, options: &[&str], commands: &[&str]) -> Optio
     std::fs::write(&file, source).unwrap();
     let mut gdb = Command::new("gdb");
     gdb.args(["-batch", "-nx", "-iex", "set debuginfod enabled off"]);
-    let start = ["set breakpoint pending on", "set print thread-events off"];
+    // By default gdb lets threads go on one after the other: where the first ends the process
+    // before it comes to the second, it says that it could not get registers, and gives up.
+    let start = [
+        "maint set target-non-stop off",
+        "set breakpoint pending on",
+        "set print thread-events off",
+    ];
     for command in start.iter().chain(commands) {
         gdb.args(["-ex", command]);
     }
