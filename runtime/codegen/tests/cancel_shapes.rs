@@ -61,7 +61,7 @@ fn check(name: &str) {
         // Before passes of code generation, too, of which there are some thirty.
         assert!(total > 80, "{name}: only {total} looks at tier {tier:?}");
         for look in 1..=total {
-            if (look + name.len() as u64) % step != 0 && look != total {
+            if !(look + name.len() as u64).is_multiple_of(step) && look != total {
                 continue;
             }
             let token = Cancellation::at_look(look);
