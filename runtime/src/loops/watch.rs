@@ -52,6 +52,8 @@ pub(super) struct Watched {
     seen: Box<[u32]>,
     /// Passes since it is busy, by loop.
     passes: Box<[u64]>,
+    /// Passes between the last two looks, by loop.
+    last: Box<[u64]>,
     busy: Duration,
     /// What was last asked for.
     asked: Option<Asked>,
@@ -67,8 +69,9 @@ struct Asked {
     place: usize,
     /// For how long the version went on before it was offered.
     making: Duration,
-    /// And since.
-    waited: Duration,
+    /// And since the first look that found it offered: a look may be as far from the one before
+    /// as the compile took.
+    waited: Option<Duration>,
 }
 
 impl Watched {
@@ -86,6 +89,7 @@ impl Watched {
             },
             seen: (0..count).map(|place| loops.count(place)).collect(),
             passes: vec![0; count].into(),
+            last: vec![0; count].into(),
             busy: Duration::ZERO,
             asked: None,
             whole: false,
@@ -96,11 +100,12 @@ impl Watched {
     /// Reads the counts; passes since the last time.
     fn read(&mut self, loops: &Loops) -> u64 {
         let mut all = 0;
-        for (place, (seen, passes)) in self.seen.iter_mut().zip(&mut self.passes).enumerate() {
+        for (place, seen) in self.seen.iter_mut().enumerate() {
             let now = loops.count(place);
             let added = u64::from(now.wrapping_sub(*seen) & (u32::MAX >> 1));
             *seen = now;
-            *passes += added;
+            self.passes[place] += added;
+            self.last[place] = added;
             all += added;
         }
         all
@@ -129,7 +134,7 @@ impl Watched {
         if let Some(asked) = &mut self.asked {
             match loops.is_offered(asked.place) {
                 true => {
-                    asked.waited += between;
+                    asked.waited = Some(asked.waited.map_or(Duration::ZERO, |it| it + between));
                     // Guest code may have stored a count over the sign.
                     loops.ask(asked.place);
                 }
@@ -157,9 +162,10 @@ impl Watched {
     }
 
     /// The loop to be left: the outermost around the most passed one that comes round often
-    /// enough, further in than one that was offered in vain.
+    /// enough, further in than one that was offered in vain. What was passed most since the last
+    /// look is where the frame is now: it may have left a loop with more passes behind.
     fn choose(&self, loops: &Loops) -> Option<usize> {
-        let most = (0..self.passes.len()).max_by_key(|&place| self.passes[place])?;
+        let most = (0..self.last.len()).max_by_key(|&place| self.last[place])?;
         let mut nest = vec![most];
         while let Some(outer) = loops.heads[nest[nest.len() - 1]].around {
             nest.push(outer as usize);
@@ -182,7 +188,8 @@ impl Watched {
     /// True while a continuation is made, or waits for somebody to come by.
     fn waits(&self, loops: &Loops) -> bool {
         self.asked.is_some_and(|Asked { place, waited, .. }| {
-            !loops.has_failed(place) && (!loops.is_offered(place) || waited < PATIENCE)
+            let patient = waited.is_none_or(|it| it < PATIENCE);
+            !loops.has_failed(place) && (!loops.is_offered(place) || patient)
         })
     }
 }
@@ -220,7 +227,7 @@ impl Core {
                 watched.asked = Some(Asked {
                     place,
                     making: Duration::ZERO,
-                    waited: Duration::ZERO,
+                    waited: None,
                 });
                 wanted.push((loops, place, watched.facts));
                 waits = true;
