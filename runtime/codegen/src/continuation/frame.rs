@@ -12,9 +12,10 @@ use inkwell::llvm_sys::core::{
     LLVMCountIncoming, LLVMGetIncomingBlock, LLVMGetIncomingValue, LLVMIsAConstantInt, LLVMTypeOf,
 };
 use inkwell::llvm_sys::target::LLVMGetModuleDataLayout;
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use super::allocas::Reading;
+use super::alone::alone;
 use super::reasons::{Meaning, Reason, is_intrinsic};
 use crate::context::OwnedModule;
 use crate::flow::Flow;
@@ -62,6 +63,8 @@ pub(crate) struct Frame<'m> {
     stacks: Vec<ValueRef<'m>>,
     /// Variables that may hold what a landing pad chose.
     choices: Vec<u32>,
+    /// Those that hold a pointer nothing else leads to.
+    alone: FxHashSet<ValueRef<'m>>,
     words: usize,
     /// What lives behind the phis of each block.
     live: Vec<u64>,
@@ -138,6 +141,7 @@ impl<'m> Frame<'m> {
         }
         let mut frame = Frame {
             choices: reading.choices(&places),
+            alone: alone(function, &variables),
             variables,
             places,
             words,
@@ -178,6 +182,11 @@ impl<'m> Frame<'m> {
     /// What a pointer is made of, if it is made of an `alloca` and constants only.
     pub(crate) fn is_derived(&self, value: ValueRef<'m>) -> bool {
         self.derived.contains_key(&value)
+    }
+
+    /// True for a variable that holds a pointer nothing else leads to.
+    pub(crate) fn is_alone(&self, value: ValueRef<'m>) -> bool {
+        self.alone.contains(&value)
     }
 
     /// True for an `alloca` that holds saved stack pointers.
