@@ -21,8 +21,8 @@
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
-//! | `Loops::state` | a continuation is noted, offered or taken back | nothing |
-//! | `Continuations::watched` | loops are looked at | `Loops::state` |
+//! | `Offers` | a continuation is noted, offered or taken back | nothing |
+//! | `Continuations::watched` | loops are looked at | `Offers` |
 //! | `Ended` | ids are put or taken | nothing |
 
 mod ask;
