@@ -110,6 +110,11 @@ impl Core {
         if !published {
             return loops.fail(origin.place);
         }
+        // Whoever forbids takes back what was offered before it said so, and this looks after it.
+        let forbidden = self.continuations.forbidden();
+        if forbidden.contains(&loops.function.index()) {
+            return;
+        }
         if loops.offer(origin.place, self.stubs.stub_address(id)) {
             debug!(function = self.name_of(id), "offered");
             self.continuations.offered.fetch_add(1, Ordering::Relaxed);

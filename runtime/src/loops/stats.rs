@@ -33,7 +33,7 @@ impl ContinuationStats {
     /// Lines of the table, each with its newline.
     pub(crate) fn table(&self) -> String {
         let mut table = String::new();
-        if self.offered != 0 {
+        if self.offered != 0 || self.left != 0 {
             let _ = writeln!(table, "continuations offered    {:>10}", self.offered);
             let _ = writeln!(table, "  loops left for one     {:>10}", self.left);
         }

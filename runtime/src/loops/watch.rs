@@ -24,6 +24,7 @@ use std::time::Duration;
 use uruk_base::{FunctionId, Tier};
 use uruk_codegen::Compiled;
 use uruk_reclaim::IdMap;
+use uruk_tiering::offers::passed;
 use uruk_tiering::{Controller, Facts};
 
 use super::words::Loops;
@@ -98,7 +99,7 @@ impl Watched {
         let mut all = 0;
         for (place, (seen, passes)) in self.seen.iter_mut().zip(&mut self.passes).enumerate() {
             let now = loops.count(place);
-            let added = u64::from(now.wrapping_sub(*seen) & (u32::MAX >> 1));
+            let added = u64::from(passed(*seen, now));
             *seen = now;
             *passes += added;
             all += added;
@@ -128,11 +129,7 @@ impl Watched {
         self.busy += between;
         if let Some(asked) = &mut self.asked {
             match loops.is_offered(asked.place) {
-                true => {
-                    asked.waited += between;
-                    // Guest code may have stored a count over the sign.
-                    loops.ask(asked.place);
-                }
+                true => asked.waited += between,
                 false => asked.making += between,
             }
             if asked.making > GIVEN_UP {
@@ -204,6 +201,7 @@ impl Core {
                 return false;
             };
             let passes = watched.read(&loops);
+            loops.ask_again();
             let id = watched.function;
             let entries = added.get(&id.index()).map_or(0, |&(_, entries, _)| entries);
             let share = watched.note(controller, &loops, now, between, passes, entries);
@@ -236,6 +234,10 @@ impl Core {
         }
         for (loops, place, facts) in wanted {
             match self.continuation(&loops, place) {
+                // What was taken back is still there.
+                Ok(Some(id)) if self.tiers.versions.of(id).published().is_some() => {
+                    self.continuation_made(id, true);
+                }
                 Ok(Some(id)) => {
                     controller.continuation(id, &facts);
                     controller.request(id, Tier::Optimized);
