@@ -42,6 +42,8 @@ pub(crate) mod build;
 pub(crate) mod frame;
 mod making;
 pub(crate) mod offer;
+#[cfg(test)]
+mod oracle;
 mod promises;
 pub(crate) mod reasons;
 mod regions;
