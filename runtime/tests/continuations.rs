@@ -209,6 +209,29 @@ fn what_is_forbidden_is_not_left() {
 }
 
 #[test]
+fn what_was_forbidden_to_a_function_is_allowed_to_the_next_of_its_name() {
+    let jit = Jit::builder().build().expect("a session");
+    // SAFETY: the function has the type it is declared with.
+    unsafe { jit.define_address("look", look as *const ()) }.expect("a name");
+    jit.pause_tiers();
+    for round in 0..3 {
+        let tracker = jit.main().create_tracker().expect("a tracker");
+        tracker.add_ir("spin", &spin(3)).expect("added");
+        let spinning = Spinning::start(function(&jit), 5);
+        assert_eq!(jit.main().leave_loops("spin").expect("compiled"), 2);
+        wait(|| left(&jit) == round + 1);
+        jit.main()
+            .forbid_continuations("spin", true)
+            .expect("known");
+        assert_eq!(jit.main().leave_loops("spin").expect("nothing"), 0);
+        let (result, passes) = spinning.end();
+        assert_eq!(result, expected(3, 5, passes));
+        // SAFETY: nobody is inside, and nothing keeps an address.
+        unsafe { tracker.remove() }.expect("removed");
+    }
+}
+
+#[test]
 fn a_replacement_takes_offers_back_and_lets_who_left_go_on() {
     let jit = session(Tiers::Auto, 3);
     jit.pause_tiers();

@@ -12,9 +12,10 @@
 //! and a continuation is made when the policy finds it worth its compile
 //! (`Controller::is_worth`), for the outermost loop around the most passed one that itself
 //! comes round at least every [`ROUND`]: the further out, the more of the nest is the
-//! optimizer's. While one is made, or offered, the passes are not told to the controller: they
-//! are no reason to compile the function itself, which may never be called again; should it be
-//! entered after that, it is asked for. If it is
+//! optimizer's. As long as one activation goes on and could be left, the passes are not told to
+//! the controller: they are no reason to compile the function itself, which may never be called
+//! again, and whose compile the continuation would wait for. Should it be entered after one was
+//! offered, it is asked for; should the activation end before, the passes are told. If one is
 //! offered for [`PATIENCE`] and the loop inside it goes on here, the next loop further in is
 //! tried.
 
@@ -53,6 +54,10 @@ pub(super) struct Watched {
     /// Passes since it is busy, by loop.
     passes: Box<[u64]>,
     busy: Duration,
+    /// Passes that the controller has not heard of.
+    held: u64,
+    /// At the last look it had just been entered.
+    began: bool,
     /// What was last asked for.
     asked: Option<Asked>,
     /// The function itself was asked for.
@@ -82,11 +87,12 @@ impl Watched {
                 loops: compiled.loops,
                 nested: compiled.nested,
                 calls: compiled.calls,
-                entry_point: false,
             },
             seen: (0..count).map(|place| loops.count(place)).collect(),
             passes: vec![0; count].into(),
             busy: Duration::ZERO,
+            held: 0,
+            began: false,
             asked: None,
             whole: false,
             since: now,
@@ -145,7 +151,7 @@ impl Watched {
     /// The loop whose continuation is worth its compile.
     fn wants(
         &self,
-        controller: &Controller,
+        controller: &mut Controller,
         loops: &Loops,
         now: Duration,
         share: f64,
@@ -171,6 +177,24 @@ impl Watched {
         nest.into_iter()
             .rev()
             .find(|&place| self.passes[place] >= least)
+    }
+
+    /// Keeps passes that are a continuation's affair, or may be; those that are the controller's.
+    ///
+    /// `may`: the loops may be left. `waits`: for a continuation.
+    fn hold(&mut self, loops: &Loops, passes: u64, entries: u64, may: bool, waits: bool) -> u64 {
+        self.held += passes;
+        // What was entered shortly before the look may be there for long: the next one knows.
+        let few = entries != 0 && entries as f64 <= 1.0 / LONG;
+        let begun = std::mem::replace(&mut self.began, few);
+        let begins = few && !begun;
+        let goes_on = self.busy > Duration::ZERO && self.choose(loops).is_some();
+        match waits {
+            true => self.held = 0,
+            false if may && (begins || goes_on) => {}
+            false => return std::mem::take(&mut self.held),
+        }
+        0
     }
 
     /// In the child of a fork: nothing that was asked for is made.
@@ -199,7 +223,7 @@ impl Core {
         let now = self.events.now();
         let (mut wanted, mut whole) = (Vec::new(), Vec::new());
         let forbidden = self.continuations.forbidden().clone();
-        self.continuations.watched().retain_mut(|watched| {
+        self.continuations.watched().look(|watched| {
             let Some(loops) = watched.loops.upgrade() else {
                 return false;
             };
@@ -222,14 +246,15 @@ impl Core {
                     making: Duration::ZERO,
                     waited: Duration::ZERO,
                 });
-                wanted.push((loops, place, watched.facts));
+                wanted.push((Arc::clone(&loops), place, watched.facts));
                 waits = true;
             }
-            if !waits && passes != 0 {
+            let held = watched.hold(&loops, passes, entries, may, waits);
+            if held != 0 {
                 let entry = added.entry(id.index()).or_insert((id, 0, 0));
-                entry.2 += passes;
+                entry.2 += held;
             }
-            true
+            passes != 0 || watched.held != 0
         });
         for id in whole {
             controller.request(id, Tier::Optimized);

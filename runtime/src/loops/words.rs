@@ -5,12 +5,13 @@
 //! |---|---|---|
 //! | a slot | `offer`, `close` | release; guest code reads it plainly, once |
 //! | a count | guest code, without atomics | relaxed |
-//! | the sign of a count | `ask`, in a race with guest code that may undo it: asked again | relaxed |
+//! | the sign of a count | `ask`, in a race with guest code that may undo it: `insist` asks again | relaxed |
 //!
 //! Counts go up to 2^31 and begin again; the sign asks guest code to look at the slot.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use uruk_base::FunctionId;
 use uruk_base::StubAddress;
@@ -25,6 +26,12 @@ use crate::fork::gate;
 /// The sign of a count.
 const ASKED: u32 = 1 << 31;
 
+/// How often an offer asks.
+const TRIES: u32 = 100;
+
+/// After this, what a core had under way when somebody else wrote is in memory.
+const STORED: Duration = Duration::from_micros(1);
+
 /// The loops of one version.
 #[derive(Debug)]
 pub(crate) struct Loops {
@@ -32,11 +39,54 @@ pub(crate) struct Loops {
     /// What the continuations are made from: whoever makes one needs the module to be there.
     pub(crate) of: WeakFunction,
     pub(crate) heads: Vec<Head>,
-    memory: Option<Sealed>,
+    memory: Arc<Memory>,
     state: Mutex<State>,
     ended: Arc<Ended>,
     /// How often loops were left whose versions are gone.
     gone: Arc<AtomicU64>,
+}
+
+/// The memory of the words of one version's loops: lives as long as the code that counts in it,
+/// and as somebody reads it.
+#[derive(Debug)]
+struct Memory(Option<Sealed>);
+
+impl Memory {
+    fn address(&self) -> u64 {
+        self.0.as_ref().map_or(0, Sealed::address)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Some(memory) = self.0.take() {
+            // SAFETY: the code that counts in it holds its `Loops`, which holds `self`, until it
+            // is freed, and it is freed when no thread can be in it.
+            unsafe { memory.release() };
+        }
+    }
+}
+
+/// The counts of one version's loops, whether or not the version is still there.
+#[derive(Debug)]
+pub(super) struct Passes {
+    /// What keeps them mapped.
+    _memory: Arc<Memory>,
+    first: u64,
+    loops: usize,
+}
+
+impl Passes {
+    /// Changes with every pass of any head, and with what is asked for.
+    pub(super) fn sum(&self) -> u32 {
+        let count = |place: usize| {
+            let at = self.first + (place * size_of::<AtomicU32>()) as u64;
+            // SAFETY: one of the counts, within the memory, aligned to 4; guest code writes it with
+            // plain stores of its size.
+            unsafe { &*(at as *const AtomicU32) }.load(Ordering::Relaxed)
+        };
+        (0..self.loops).map(count).fold(0, u32::wrapping_add)
+    }
 }
 
 /// A function that does not keep its module.
@@ -98,7 +148,7 @@ impl Loops {
             function: id,
             of: WeakFunction::of(function),
             heads: heads.to_vec(),
-            memory: Some(draft.seal()?),
+            memory: Arc::new(Memory(Some(draft.seal()?))),
             state: Mutex::new(State {
                 continuations: vec![None; heads.len()],
                 ..State::default()
@@ -113,12 +163,22 @@ impl Loops {
     }
 
     pub(crate) fn address(&self) -> u64 {
-        self.memory.as_ref().map_or(0, Sealed::address)
+        self.memory.address()
+    }
+
+    /// Its counts.
+    pub(super) fn counts(&self) -> Passes {
+        let loops = self.heads.len();
+        Passes {
+            _memory: Arc::clone(&self.memory),
+            first: self.address() + Heads::places(0, loops).count as u64,
+            loops,
+        }
     }
 
     /// Bytes that they take.
     pub(crate) fn bytes(&self) -> usize {
-        self.memory.as_ref().map_or(0, Sealed::held)
+        self.memory.0.as_ref().map_or(0, Sealed::held)
     }
 
     fn slot(&self, place: usize) -> &AtomicU64 {
@@ -194,7 +254,7 @@ impl Loops {
         }
         self.slot(place).store(stub.0, Ordering::Release);
         drop(state);
-        self.ask(place);
+        self.insist(place);
         true
     }
 
@@ -208,8 +268,24 @@ impl Loops {
         (0..self.heads.len()).any(|place| self.is_offered(place))
     }
 
-    /// Has guest code look at the slot at its next pass. It may be storing a count it read
-    /// before: whoever wants to be sure asks again.
+    /// Asks until the sign stays, or a hundred times: see [`Loops::ask`].
+    fn insist(&self, place: usize) {
+        for _ in 0..TRIES {
+            self.ask(place);
+            let asked = Instant::now();
+            while asked.elapsed() < STORED {
+                std::hint::spin_loop();
+            }
+            if self.word(place).load(Ordering::Relaxed) & ASKED != 0 {
+                return;
+            }
+        }
+    }
+
+    /// Has guest code look at the slot at its next pass, or not: a core in a short loop has a
+    /// store of its own count under way nearly all the time, which ends up over the sign, and goes
+    /// on with what it stored itself. So a sign is lost about every other time, and whoever wants
+    /// to be sure asks again.
     pub(crate) fn ask(&self, place: usize) {
         self.word(place).fetch_or(ASKED, Ordering::Relaxed);
     }
@@ -252,14 +328,11 @@ impl Drop for Loops {
     fn drop(&mut self) {
         let left = self.left();
         self.gone.fetch_add(left, Ordering::Relaxed);
-        if let Some(memory) = self.memory.take() {
-            // SAFETY: the code that counts in it holds `self` until it is freed, and it is
-            // freed when no thread can be in it.
-            unsafe { memory.release() };
-        }
         let _pass = gate::enter();
         let continuations = std::mem::take(&mut self.state().continuations);
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        ended.extend(continuations.into_iter().flatten());
+        ended.versions.push(self.function);
+        let continuations = continuations.into_iter().flatten();
+        ended.continuations.extend(continuations);
     }
 }
