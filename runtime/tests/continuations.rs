@@ -1,143 +1,11 @@
 //! Loops that are left for better code while they run: asked for, offered by the policy, forbidden;
 //! beside replacement, removal, and reclaim.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, Instant};
+#[path = "support/spinning.rs"]
+mod spinning;
 
-use uruk::{Func, Jit, ReclaimKind, Replacement, Tier, Tiers};
-
-/// Longest wait for something that is to happen on another thread.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-type Spin = extern "C" fn(*const Shared, i64) -> i64;
-
-/// What a thread in a loop and its test share.
-#[repr(C)]
-struct Shared {
-    /// The loop ends when this is not zero.
-    stop: AtomicI64,
-    passes: AtomicI64,
-}
-
-/// Adds up what depends on every pass, in a loop in a loop, with what lives across its heads as a
-/// value, in a scalar, in an array whose address leaves, and in one whose address does not.
-fn spin(factor: i64) -> String {
-    format!(
-        "declare void @look(ptr)
-         define i64 @spin(ptr %shared, i64 %x) {{
-         entry:
-           %sum = alloca i64
-           %seen = alloca [4 x i64]
-           %mine = alloca [4 x i64]
-           store i64 %x, ptr %sum
-           store i64 %x, ptr %mine
-           %one = getelementptr [4 x i64], ptr %mine, i64 0, i64 1
-           store i64 7, ptr %one
-           call void @look(ptr %seen)
-           br label %outer
-         outer:
-           %i = phi i64 [ 0, %entry ], [ %i1, %latch ]
-           br label %inner
-         inner:
-           %j = phi i64 [ 0, %outer ], [ %j1, %inner ]
-           %s = load i64, ptr %sum
-           %m = mul i64 %s, {factor}
-           %seven = load i64, ptr %one
-           %a = add i64 %m, %seven
-           %first = load i64, ptr %mine
-           %b = xor i64 %a, %first
-           %nine = load i64, ptr %seen
-           %c = add i64 %b, %nine
-           store i64 %c, ptr %sum
-           %j1 = add i64 %j, 1
-           %again = icmp ult i64 %j1, 3
-           br i1 %again, label %inner, label %latch
-         latch:
-           %i1 = add i64 %i, 1
-           %passes = getelementptr i64, ptr %shared, i64 1
-           store atomic i64 %i1, ptr %passes release, align 8
-           %stop = load atomic i64, ptr %shared acquire, align 8
-           %over = icmp ne i64 %stop, 0
-           br i1 %over, label %done, label %outer
-         done:
-           %end = load i64, ptr %sum
-           %r = xor i64 %end, %i1
-           ret i64 %r
-         }}"
-    )
-}
-
-/// What `spin` returns after so many passes.
-fn expected(factor: i64, x: i64, passes: i64) -> i64 {
-    let pass = |s: i64, _| (s.wrapping_mul(factor).wrapping_add(7) ^ x).wrapping_add(9);
-    (0..3 * passes).fold(x, pass) ^ passes
-}
-
-extern "C" fn look(seen: *mut i64) {
-    // SAFETY: four words of the caller's.
-    unsafe { seen.write(9) };
-}
-
-fn session(tiers: Tiers, factor: i64) -> Jit {
-    let jit = Jit::builder().tiers(tiers).build().expect("a session");
-    // SAFETY: the function has the type it is declared with.
-    unsafe { jit.define_address("look", look as *const ()) }.expect("a name");
-    jit.add_ir("spin", &spin(factor)).expect("added");
-    jit
-}
-
-/// A thread in `spin`, and how to end it.
-struct Spinning {
-    shared: Arc<Shared>,
-    thread: std::thread::JoinHandle<i64>,
-}
-
-impl Spinning {
-    fn start(function: Func<Spin>, x: i64) -> Spinning {
-        let shared = Arc::new(Shared {
-            stop: AtomicI64::new(0),
-            passes: AtomicI64::new(0),
-        });
-        let thread = {
-            let shared = Arc::clone(&shared);
-            std::thread::spawn(move || function.call(Arc::as_ptr(&shared), x))
-        };
-        let spinning = Spinning { shared, thread };
-        spinning.pass();
-        spinning
-    }
-
-    /// Waits until the loop has come round again twice.
-    fn pass(&self) {
-        let before = self.shared.passes.load(Ordering::Acquire);
-        wait(|| self.shared.passes.load(Ordering::Acquire) > before + 1);
-    }
-
-    /// Ends the loop; what it returned, and after how many passes.
-    fn end(self) -> (i64, i64) {
-        self.shared.stop.store(1, Ordering::Release);
-        let result = self.thread.join().expect("it returns");
-        (result, self.shared.passes.load(Ordering::Acquire))
-    }
-}
-
-fn wait(mut until: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !until() {
-        assert!(start.elapsed() < PATIENCE, "it does not happen");
-        std::thread::yield_now();
-    }
-}
-
-fn function(jit: &Jit) -> Func<Spin> {
-    // SAFETY: the function above, which reads and writes what it is passed.
-    unsafe { jit.function("spin") }.expect("a function")
-}
-
-fn left(jit: &Jit) -> u64 {
-    jit.stats().continuations.left
-}
+use spinning::{PATIENCE, Spinning, expected, function, left, look, session, spin, wait};
+use uruk::{Jit, ReclaimKind, Replacement, Tier, Tiers};
 
 #[test]
 fn a_loop_is_left_when_somebody_asks() {
@@ -206,6 +74,55 @@ fn what_is_forbidden_is_not_left() {
     let (result, passes) = spinning.end();
     assert_eq!(result, expected(3, 8, passes));
     assert_eq!(left(&jit), 1);
+}
+
+/// What was taken back is offered again by the policy, though it is compiled already.
+#[test]
+fn what_is_allowed_again_is_left_again() {
+    let jit = session(Tiers::Auto, 3);
+    let spinning = Spinning::start(function(&jit), 5);
+    wait(|| left(&jit) == 1);
+    let forbid = |forbidden| {
+        let main = jit.main();
+        main.forbid_continuations("spin", forbidden).expect("known");
+    };
+    jit.pause_tiers();
+    forbid(true);
+    // It begins where the function counts, though the policy may have compiled it as a whole.
+    assert_eq!(jit.tier("spin").expect("known"), Some(Tier::Baseline));
+    let other = Spinning::start(function(&jit), 6);
+    other.pass();
+    assert_eq!(left(&jit), 1);
+    forbid(false);
+    jit.resume_tiers();
+    wait(|| left(&jit) == 2);
+    for (spinning, x) in [(spinning, 5), (other, 6)] {
+        let (result, passes) = spinning.end();
+        assert_eq!(result, expected(3, x, passes));
+    }
+}
+
+#[test]
+fn what_was_forbidden_to_a_function_is_allowed_to_the_next_of_its_name() {
+    let jit = Jit::builder().build().expect("a session");
+    // SAFETY: the function has the type it is declared with.
+    unsafe { jit.define_address("look", look as *const ()) }.expect("a name");
+    jit.pause_tiers();
+    for round in 0..3 {
+        let tracker = jit.main().create_tracker().expect("a tracker");
+        tracker.add_ir("spin", &spin(3)).expect("added");
+        let spinning = Spinning::start(function(&jit), 5);
+        assert_eq!(jit.main().leave_loops("spin").expect("compiled"), 2);
+        wait(|| left(&jit) == round + 1);
+        jit.main()
+            .forbid_continuations("spin", true)
+            .expect("known");
+        assert_eq!(jit.main().leave_loops("spin").expect("nothing"), 0);
+        let (result, passes) = spinning.end();
+        assert_eq!(result, expected(3, 5, passes));
+        // SAFETY: nobody is inside, and nothing keeps an address.
+        unsafe { tracker.remove() }.expect("removed");
+    }
 }
 
 #[test]

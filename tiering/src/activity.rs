@@ -122,7 +122,7 @@ impl Activity {
         self.calls = u8::try_from(facts.calls).unwrap_or(u8::MAX);
     }
 
-    /// What is known of the body; whether loops nest and who calls it is not kept.
+    /// What is known of the body; whether loops nest is not kept.
     pub(crate) fn facts(&self) -> Facts {
         Facts {
             instructions: self.facts.0,

@@ -66,6 +66,8 @@ struct Chance {
     score: f64,
     /// Its place in the queue.
     heat: Heat,
+    /// When it is worth it if it goes on as it does.
+    worth_at: Nanos,
 }
 
 /// Scores below 2 to this are not worth looking sooner for.
@@ -360,9 +362,13 @@ impl Controller {
         if matches!(place, Place::Compiling | Place::Requested) {
             return;
         }
-        let Some(Chance { score, heat, .. }) = self.chance(now, function, 0.0) else {
+        let Some(chance) = self.chance(now, function, 0.0) else {
             return;
         };
+        let Chance { score, heat, .. } = chance;
+        if score < 1.0 {
+            self.polls.expect(chance.worth_at);
+        }
         if let Some(activity) = self.functions.get_mut(function) {
             let log = score.log2().floor();
             if log >= LOWEST_NOTED && log > f64::from(activity.noted) {
@@ -434,6 +440,7 @@ impl Controller {
             tier: to,
             score: prospect.score(),
             heat,
+            worth_at: now + prospect.pays_after(share, config),
         })
     }
 

@@ -44,7 +44,7 @@
 //! The modules in reading order: `ids` names things; `version` is the life of one
 //! version, `versions` that of a function's; `config` lists the settings; `policy` is the
 //! formulas, `learn` and `costs` the numbers in them that are learned, `activity` what is kept for a
-//! function; `cold` says whose code goes when there is too much; `queue` orders candidates; `polls` says when to look again; `controller`
+//! function; `cold` says whose code goes when there is too much; `offers` is what a version's loops are left for; `queue` orders candidates; `polls` says when to look again; `controller`
 //! ties them together and `stats` shows it; `stream` is the text form of its inputs and
 //! `simulator` a machine without hardware to try it on.
 
@@ -63,6 +63,7 @@ mod costs;
 pub mod foresight;
 mod ids;
 mod learn;
+pub mod offers;
 pub mod policy;
 mod polls;
 mod queue;

@@ -87,8 +87,6 @@ pub struct Facts {
     /// Calls of functions by their names: what they lead to is looked at, too, when it is
     /// compiled at tier 2.
     pub calls: u32,
-    /// It is called once, from outside: `main`, a thread's start.
-    pub entry_point: bool,
 }
 
 /// Time one entry or back edge stands for at tier 1, before correction.
@@ -169,6 +167,16 @@ impl Prospect {
         let price = self.cost * self.weight * self.pressure * reluctance;
         self.remaining * gain(self.speedup) / price.max(1.0)
     }
+
+    /// How long it is until it pays, for a function that goes on to occupy `share` processors.
+    pub fn pays_after(&self, share: f64, config: &Config) -> Nanos {
+        let needed = self.remaining / self.score();
+        let after = (needed - self.remaining).max(0.0) / (config.lindy * share);
+        match after.is_finite() {
+            true => Nanos::from_f64(after),
+            false => Nanos(u64::MAX),
+        }
+    }
 }
 
 /// What both measures say of one version, over the time both were on.
@@ -225,15 +233,17 @@ pub fn is_slower(comparison: &Comparison, slower: f64) -> bool {
 /// Time until the next look at the counters.
 ///
 /// ```text
-/// clamp(quiet, poll_min, poll_max)        quiet: since something was new
-/// at least missing / poll_overhead        missing: what a look takes beyond what is left
-/// ```                                     of the account (`polls`)
+/// clamp(min(quiet, due), poll_min, poll_max)    quiet: since something was new
+///                                               due: until a candidate will be worth it
+/// at least missing / poll_overhead              missing: what a look takes beyond what is
+/// ```                                           left of the account (`polls`)
 ///
 /// Waiting as long as it has been quiet doubles the interval with every look.
-pub fn poll_interval(quiet: Nanos, missing: f64, config: &Config) -> Nanos {
+pub fn poll_interval(quiet: Nanos, due: Option<Nanos>, missing: f64, config: &Config) -> Nanos {
     let low = config.poll_min.min(config.poll_max);
     let affordable = Nanos::from_f64(missing / config.poll_overhead);
-    quiet.max(affordable).clamp(low, config.poll_max)
+    let wanted = due.map_or(quiet, |due| quiet.min(due));
+    wanted.max(affordable).clamp(low, config.poll_max)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -247,21 +257,30 @@ mod tests {
     #[test]
     fn the_example_of_the_module() {
         let config = Config::default();
-        let score = |cost: f64, spent_ms: f64, share: f64| {
-            let prospect = Prospect {
-                remaining: remaining(spent_ms * 1e6, share, &config),
-                speedup: config.speedup_optimized,
-                cost,
-                weight: cost_weight(1.0, share, &config),
-                pressure: pressure(0.0, &config),
-                reluctance: 0,
-            };
-            prospect.score()
+        let prospect = |cost: f64, spent_ms: f64, share: f64| Prospect {
+            remaining: remaining(spent_ms * 1e6, share, &config),
+            speedup: config.speedup_optimized,
+            cost,
+            weight: cost_weight(1.0, share, &config),
+            pressure: pressure(0.0, &config),
+            reluctance: 0,
         };
+        let score = |cost, spent_ms, share| prospect(cost, spent_ms, share).score();
         let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 0.02, "{a} for {b}");
         near(score(5e6, 0.5, 1.0), 5.04);
         near(score(5e6, 6.7, 0.1), 1.0);
         near(score(456e6, 238.0, 0.9), 1.0);
+        // What is missing of 6.7 ms at a tenth of a processor takes ten times as long.
+        let after = prospect(5e6, 2.7, 0.1).pays_after(0.1, &config);
+        near(after.as_f64(), 40e6);
+        assert_eq!(
+            prospect(5e6, 6.8, 0.1).pays_after(0.1, &config),
+            Nanos::ZERO
+        );
+        assert_eq!(
+            prospect(5e6, 0.0, 0.0).pays_after(0.0, &config),
+            Nanos(u64::MAX)
+        );
     }
 
     #[test]
@@ -334,13 +353,15 @@ mod tests {
     #[test]
     fn looks_become_rare_when_nothing_is_new() {
         let config = Config::default();
-        let interval = |quiet| poll_interval(quiet, 0.0, &config);
+        let interval = |quiet| poll_interval(quiet, None, 0.0, &config);
         assert_eq!(interval(Nanos::ZERO), config.poll_min);
         assert_eq!(interval(Nanos::from_ms(9)), Nanos::from_ms(9));
         assert_eq!(interval(Nanos::from_ms(9000)), config.poll_max);
+        let due = |ms| poll_interval(Nanos::from_ms(90), Some(Nanos::from_ms(ms)), 0.0, &config);
+        assert_eq!((due(7), due(95)), (Nanos::from_ms(7), Nanos::from_ms(90)));
         // 20 us a look at 0.2 %: every 10 ms.
         assert_eq!(
-            poll_interval(Nanos::ZERO, 20e3, &config),
+            poll_interval(Nanos::ZERO, None, 20e3, &config),
             Nanos::from_ms(10)
         );
     }

@@ -5,6 +5,10 @@
 //! happens to a function a bounded number of times per version. From then on the interval
 //! grows as `policy::poll_interval` says.
 //!
+//! A candidate that is not worth its compile yet will be at a time that is known if it goes on as
+//! it does: that is when the next look is due, however quiet it is otherwise. What was expected at
+//! one look is forgotten at the next: it does not go on, or is expected again.
+//!
 //! What looking may take is paid from an account: `poll_overhead` of all time flows in, at
 //! most `poll_credit` is kept, which is what it begins with. While it lasts, looks are as
 //! frequent as what is new asks for; when it is used up they become as rare as the inflow
@@ -26,6 +30,10 @@ pub(crate) struct Polls {
     /// What is left of the account, in ns, as of `at`.
     credit: f64,
     at: Nanos,
+    /// When a candidate will be worth its compile.
+    due: Option<Nanos>,
+    /// The same, of the look that is under way.
+    expected: Option<Nanos>,
 }
 
 impl Polls {
@@ -35,6 +43,8 @@ impl Polls {
             look: 0.0,
             credit: config.poll_credit.as_f64(),
             at: Nanos::ZERO,
+            due: None,
+            expected: None,
         }
     }
 
@@ -42,11 +52,17 @@ impl Polls {
         self.new_at = self.new_at.max(now);
     }
 
+    /// A candidate will be worth its compile at `then`, if it goes on as it does.
+    pub(crate) fn expect(&mut self, then: Nanos) {
+        self.expected = Some(self.expected.map_or(then, |sooner| sooner.min(then)));
+    }
+
     /// A look took so long.
     pub(crate) fn looked(&mut self, now: Nanos, took: Nanos, config: &Config) {
         self.look += (took.as_f64() - self.look) / 8.0;
         self.credit = self.credit_at(now, config) - took.as_f64();
         self.at = self.at.max(now);
+        self.due = self.expected.take();
     }
 
     fn credit_at(&self, now: Nanos, config: &Config) -> f64 {
@@ -56,7 +72,8 @@ impl Polls {
 
     pub(crate) fn interval(&self, now: Nanos, config: &Config) -> Nanos {
         let missing = (self.look - self.credit_at(now, config)).max(0.0);
-        poll_interval(now - self.new_at, missing, config)
+        let due = self.due.map(|due| due - now);
+        poll_interval(now - self.new_at, due, missing, config)
     }
 }
 
@@ -81,6 +98,31 @@ mod tests {
         }
         assert_eq!(intervals, [1, 1, 2, 4, 8, 16, 32, 64, 100, 100]);
         polls.note(now);
+        assert_eq!(polls.interval(now, &config), config.poll_min);
+    }
+
+    #[test]
+    fn a_look_comes_when_a_candidate_is_due() {
+        let config = Config::default();
+        let mut polls = Polls::new(&config);
+        let now = Nanos::from_ms(1000);
+        let look = Nanos::from_us(5);
+        for ms in [70, 30, 50] {
+            polls.expect(now + Nanos::from_ms(ms));
+        }
+        polls.looked(now, look, &config);
+        assert_eq!(polls.interval(now, &config), Nanos::from_ms(30));
+        assert_eq!(
+            polls.interval(now + Nanos::from_ms(30), &config),
+            config.poll_min
+        );
+        // It did not go on, or never was.
+        polls.looked(now, look, &config);
+        assert_eq!(polls.interval(now, &config), config.poll_max);
+        // What is new is looked at sooner.
+        polls.expect(now + Nanos::from_ms(30));
+        polls.note(now);
+        polls.looked(now, look, &config);
         assert_eq!(polls.interval(now, &config), config.poll_min);
     }
 

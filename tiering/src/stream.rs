@@ -2,10 +2,10 @@
 //! tried again on the [simulator](crate::simulator).
 //!
 //! ```text
-//! uruk tiering stream 1
+//! uruk tiering stream 2
 //! # a comment
 //! 0 sampling ns=1000000
-//! 210000 compiled f1 v1 tier=1 instructions=120 loops=1 nested=0 calls=2 entry=0 ns=200000 counters=1
+//! 210000 compiled f1 v1 tier=1 instructions=120 loops=1 nested=0 calls=2 ns=200000 counters=1
 //! 1000000 samples f1 v1 count=1 ns=1000000
 //! 1000000 counters f1 entries=3 loops=90000
 //! 6000000 published f1 v2 tier=2 ns=3900000 counters=0
@@ -16,7 +16,7 @@
 //!
 //! | kind | fields |
 //! |---|---|
-//! | `compiled` | f v tier instructions loops nested calls entry ns counters |
+//! | `compiled` | f v tier instructions loops nested calls ns counters |
 //! | `counters` | f entries loops |
 //! | `samples` | f v count ns |
 //! | `sampling` | ns (0: off) |
@@ -40,7 +40,7 @@ use crate::ids::{FunctionId, Nanos, Tier, VersionId};
 use crate::policy::Facts;
 
 /// First line of a stream.
-pub const HEADER: &str = "uruk tiering stream 1";
+pub const HEADER: &str = "uruk tiering stream 2";
 
 /// What the controller was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,13 +117,12 @@ impl fmt::Display for Input {
                 write!(
                     f,
                     "compiled {function} {version} tier={} instructions={} loops={} nested={} \
-                     calls={} entry={} ns={} counters={}",
+                     calls={} ns={} counters={}",
                     tier.number(),
                     facts.instructions,
                     facts.loops,
                     u8::from(facts.nested),
                     facts.calls,
-                    u8::from(facts.entry_point),
                     compile.0,
                     u8::from(*counters),
                 )
@@ -390,7 +389,6 @@ fn parse_line(line: &str) -> Result<(Nanos, Input), Problem> {
                     loops: words.small("loops=")?,
                     nested: words.flag("nested=")?,
                     calls: words.small("calls=")?,
-                    entry_point: words.flag("entry=")?,
                 },
                 compile: words.time()?,
                 counters: words.flag("counters=")?,

@@ -3,9 +3,12 @@
 //!
 //! The slot is one atomic word, as in memory. The invariants: it holds the trampoline or
 //! the entry of finished code; a reader never sees it go back to older code (but by a
-//! revert); at rest it holds what the function says is published.
+//! revert); at rest it holds what the function says is published. `offers` are at the heads of loops.
 #![allow(unexpected_cfgs, reason = "loom")]
 #![cfg(loom)]
+
+#[path = "loom/offers.rs"]
+mod offers;
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};

@@ -21,7 +21,6 @@ fn inputs(random: &mut Random) -> Vec<Input> {
             loops: random.below(9) as u32,
             nested: counters,
             calls: random.below(99) as u32,
-            entry_point: !counters,
         },
         compile,
         counters,
@@ -74,10 +73,10 @@ fn what_is_written_is_read_back() {
 
 #[test]
 fn the_example_of_the_documentation() {
-    let text = "uruk tiering stream 1\n\
+    let text = "uruk tiering stream 2\n\
         # a comment\n\
         0 sampling ns=1000000\n\
-        210000 compiled f1 v1 tier=1 instructions=120 loops=1 nested=0 calls=2 entry=0 ns=200000 counters=1\n\
+        210000 compiled f1 v1 tier=1 instructions=120 loops=1 nested=0 calls=2 ns=200000 counters=1\n\
         \n\
         1000000 samples f1 v1 count=1 ns=1000000\n\
         1000000 counters f1 entries=3 loops=90000\n\
@@ -144,8 +143,8 @@ fn errors_say_where_and_what() {
         assert_eq!(error(lines), expected);
     }
     assert_eq!(
-        parse("uruk tiering stream 2\n").unwrap_err().to_string(),
-        "line 1: a stream begins with \"uruk tiering stream 1\", not with \"uruk tiering stream 2\""
+        parse("uruk tiering stream 1\n").unwrap_err().to_string(),
+        "line 1: a stream begins with \"uruk tiering stream 2\", not with \"uruk tiering stream 1\""
     );
     assert!(parse("").is_err());
 }

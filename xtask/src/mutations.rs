@@ -5,6 +5,7 @@
 //! for each step of a protocol whose place among the others matters. Who adds one to the
 //! sources adds it here; what no model misses is made relaxed, or left out, or explained.
 
+mod offers;
 mod profiler;
 mod roots;
 mod session;
@@ -42,13 +43,14 @@ pub struct Mutation {
 
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static Mutation> {
-    let tables: [&[Mutation]; 6] = [
+    let tables: [&[Mutation]; 7] = [
         &stubs::TABLE,
         &stubs_gate::TABLE,
         &unwind::TABLE,
         &roots::TABLE,
         &session::TABLE,
         &profiler::TABLE,
+        &offers::TABLE,
     ];
     tables.into_iter().flatten()
 }

@@ -1,6 +1,14 @@
 //! What the data unit of a module holds: decided by reading, before anything is copied.
 
+use inkwell::llvm_sys::LLVMThreadLocalMode;
+use inkwell::llvm_sys::core::{
+    LLVMGetAlignment, LLVMGetSection, LLVMGetThreadLocalMode, LLVMGlobalGetValueType,
+    LLVMIsGlobalConstant, LLVMSetAlignment,
+};
+use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
+
 use crate::compile::Compile;
+use crate::context::OwnedModule;
 use crate::error::CodegenError;
 use crate::handles::{FunctionRef, ValueRef, VariableRef};
 use crate::planning::Planning;
@@ -47,5 +55,29 @@ impl<'r> DataPlan<'r> {
             }
         }
         Ok(plan)
+    }
+}
+
+/// Bytes of a line of the cache.
+const LINE: u32 = 64;
+
+/// Lets a variable of a line or more begin at one, as GCC places aggregates on this target: loads
+/// of 32 bytes then touch one line each, where the ABI's 16 bytes leave half of them on two. The
+/// static compiler raises the alignment of what the code it vectorizes defines; here code and
+/// data are compiled apart. What has a section of its own may be one of a table, without gaps.
+pub(crate) fn align_for_vectors(module: &OwnedModule, variable: VariableRef<'_>) {
+    let raw = variable.raw();
+    // SAFETY: a live module, and a variable of it that is being defined, so of a type with a size.
+    unsafe {
+        let section = LLVMGetSection(raw);
+        let is_plain = (section.is_null() || *section == 0)
+            && LLVMIsGlobalConstant(raw) == 0
+            && LLVMGetThreadLocalMode(raw) == LLVMThreadLocalMode::LLVMNotThreadLocal;
+        let layout = LLVMGetModuleDataLayout(module.raw());
+        let is_large =
+            is_plain && LLVMABISizeOfType(layout, LLVMGlobalGetValueType(raw)) >= u64::from(LINE);
+        if is_large && LLVMGetAlignment(raw) < LINE {
+            LLVMSetAlignment(raw, LINE);
+        }
     }
 }

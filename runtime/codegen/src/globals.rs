@@ -19,6 +19,7 @@ use inkwell::llvm_sys::{
 
 use crate::constant::is_small;
 use crate::copying::Copying;
+use crate::data::align_for_vectors;
 use crate::error::CodegenError;
 use crate::handles::{FunctionRef, ValueRef, VariableRef, c_name};
 use crate::instrument::remove_patchable;
@@ -284,6 +285,7 @@ impl<'r> Copying<'r> {
             LLVMSetUnnamedAddress(new, LLVMGetUnnamedAddress(old));
         }
         copy_placement(*variable, *copy);
+        align_for_vectors(self.module, copy);
         self.values.insert(*variable, *copy);
         copy
     }

@@ -186,6 +186,54 @@ fn what_cannot_be_left_says_why() {
     assert_eq!(heads.heads.counted.len(), 1);
 }
 
+/// What a loop leaves in memory that nothing else leads to stays in a register.
+#[test]
+fn pointers_that_nothing_else_leads_to_are_promised_to_be_so() {
+    let code = |promise: &str, begin: &str, read: &str, behind: &str| {
+        let ir = format!(
+            "define void @f(ptr {promise} %a, ptr {promise} %b, i64 %n) {{
+             entry: {begin} br label %head
+             head:
+               %i = phi i64 [ 0, %entry ], [ %j, %head ]
+               {read}
+               %x = load i64, ptr %p
+               %z = load i64, ptr %q
+               %y = xor i64 %x, %z
+               store i64 %y, ptr %p
+               %j = add i64 %i, 1
+               %more = icmp ult i64 %j, %n
+               br i1 %more, label %head, label %done
+             done: {behind} ret void }}
+             declare void @g(ptr, ptr)"
+        );
+        let made = continuation(&ir, start(&baseline(&ir).heads, 0)).expect("compiles");
+        disassemble(&made.object)
+    };
+    let check = |begin: &str, read: &str, behind: &str| {
+        let [plain, promised] = ["", "noalias"].map(|promise| code(promise, begin, read, behind));
+        plain != promised
+    };
+    let stored = "%r = alloca ptr store ptr %a, ptr %r %s = alloca ptr store ptr %b, ptr %s";
+    let loaded = "%p = load ptr, ptr %r %q = load ptr, ptr %s";
+    let made = "%p = getelementptr i64, ptr %a, i64 3 %q = getelementptr i64, ptr %b, i64 %n";
+    assert!(check(stored, loaded, ""));
+    assert!(check("", made, ""));
+    // Pointers that are somewhere else, too: called with, stored, across the head, made of two.
+    let read_again = "%l = load ptr, ptr %r %m = load ptr, ptr %s call void @g(ptr %l, ptr %m)";
+    assert!(!check(stored, loaded, read_again));
+    assert!(!check("call void @g(ptr %a, ptr %b)", made, ""));
+    let twice = "store ptr %b, ptr %r store ptr %a, ptr %s";
+    assert!(!check(&format!("{stored} {twice}"), loaded, ""));
+    let cross = "%c = getelementptr i64, ptr %a, i64 %n %d = getelementptr i64, ptr %b, i64 %n";
+    assert!(!check(
+        cross,
+        made,
+        "store i64 0, ptr %c store i64 0, ptr %d"
+    ));
+    let either = "%c = icmp eq i64 %n, 9 %d = select i1 %c, ptr %a, ptr %b store i64 0, ptr %d";
+    assert!(!check(either, made, ""));
+}
+
 #[test]
 fn what_is_stored_keeps_its_heads() {
     let compiled = baseline(LOOP);

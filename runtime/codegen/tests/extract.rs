@@ -116,6 +116,37 @@ fn shared_tables_of_labels_keep_their_function_with_the_data() {
 }
 
 #[test]
+fn data_of_a_line_or_more_begins_at_one() {
+    let mut reader = reader(
+        "@first = global i8 1
+         @line = global [16 x i32] [i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7, i32 8, i32 9,
+             i32 10, i32 11, i32 12, i32 13, i32 14, i32 15, i32 16], align 4
+         @zeros = internal global [9 x i64] zeroinitializer, align 16
+         @less = global [63 x i8] zeroinitializer, align 1
+         @row0 = global [65 x i8] zeroinitializer, section \"rows\", align 1
+         @row1 = global [65 x i8] zeroinitializer, section \"rows\", align 1
+         define ptr @f() { ret ptr @zeros }",
+    );
+    let plan = plan(&reader);
+    let data = reader.compile_data(&plan).expect("compiles").expect("some");
+    let file = object::File::parse(&data[..]).expect("an object");
+    let place = |name: &str| {
+        let symbol = file.symbols().find(|it| it.name() == Ok(name));
+        let symbol = symbol.unwrap_or_else(|| panic!("no symbol {name}"));
+        let section = symbol.section_index().expect("defined");
+        let section = file.section_by_index(section).expect("a section");
+        (symbol.address(), section.align())
+    };
+    for name in ["line", "zeros"] {
+        let (at, align) = place(name);
+        assert_eq!((at % 64, align), (0, 64), "{name}");
+    }
+    // What is smaller is where it was; a table has no gaps.
+    assert_eq!(place("less").0 % 64, 8);
+    assert_eq!(place("row1"), (65, 1));
+}
+
+#[test]
 fn data_refers_to_functions_by_their_plain_names() {
     let mut reader = reader(
         "@vtable = constant { [2 x ptr] } { [2 x ptr] [ptr @f, ptr getelementptr (i8, ptr @d, i64 4)] }

@@ -8,6 +8,7 @@
 //! | file | does |
 //! |---|---|
 //! | [`words`] | the words of one version's loops: counts, and what is offered |
+//! | [`list`] | the loops of all versions, and which were passed since the last look |
 //! | [`offer`] | a loop's continuation: made, offered, and taken back |
 //! | [`watch`] | which loop is to be left, by the counts |
 //! | [`ask`] | what embedders may ask for, and forbid |
@@ -21,11 +22,13 @@
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
-//! | `Loops::state` | a continuation is noted, offered or taken back | nothing |
-//! | `Continuations::watched` | loops are looked at | `Loops::state` |
+//! | `Offers` | a continuation is noted, offered or taken back | nothing |
+//! | `Continuations::forbidden` | who is forbidden is looked up or changed, and what is not is offered | `Offers` |
+//! | `Continuations::watched` | loops are looked at | `Offers`, `Ended` |
 //! | `Ended` | ids are put or taken | nothing |
 
 mod ask;
+mod list;
 pub(crate) mod offer;
 mod stats;
 pub(crate) mod watch;
@@ -41,8 +44,8 @@ use uruk_codegen::{Reason, Start};
 
 use crate::core::Module;
 
+use list::List;
 pub use stats::ContinuationStats;
-use watch::Watched;
 use words::Loops;
 
 /// Where a continuation starts, and whose it is.
@@ -54,13 +57,22 @@ pub(crate) struct Origin {
     pub(crate) start: Start,
 }
 
-/// Functions whose last caller is gone.
-pub(crate) type Ended = Mutex<Vec<FunctionId>>;
+/// What is gone, until somebody has tidied up after it.
+pub(crate) type Ended = Mutex<Gone>;
+
+/// See [`Ended`].
+#[derive(Debug, Default)]
+pub(crate) struct Gone {
+    /// Continuations whose last caller is gone.
+    continuations: Vec<FunctionId>,
+    /// Functions of which a version with loops is.
+    versions: Vec<FunctionId>,
+}
 
 /// What a session knows of continuations.
 #[derive(Default)]
 pub(crate) struct Continuations {
-    watched: Mutex<Vec<Watched>>,
+    watched: Mutex<List>,
     ended: Arc<Ended>,
     /// Stubs of those that were removed.
     free: Mutex<Vec<FunctionId>>,
@@ -75,7 +87,7 @@ pub(crate) struct Continuations {
 }
 
 impl Continuations {
-    fn watched(&self) -> MutexGuard<'_, Vec<Watched>> {
+    fn watched(&self) -> MutexGuard<'_, List> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,6 +100,13 @@ impl Continuations {
                 false => loops.close(),
             }
         }
+    }
+
+    /// A function was removed: nothing is offered to what runs of it, and what was forbidden was
+    /// forbidden to it, not to who gets its name.
+    pub(crate) fn forget(&self, function: FunctionId) {
+        self.settle(function, None);
+        self.forbidden().remove(&function.index());
     }
 
     /// Counts loops that cannot be left.
@@ -103,7 +122,7 @@ impl Continuations {
 
     /// In the child of a fork: nothing that was asked for is made.
     pub(crate) fn after_fork_child(&self) {
-        self.watched().iter_mut().for_each(Watched::forget);
+        self.watched().each(watch::Watched::forget);
     }
 
     fn forbidden(&self) -> MutexGuard<'_, HashSet<u32>> {
@@ -122,18 +141,14 @@ impl Continuations {
 
     /// The loops of all versions of a function.
     fn of(&self, function: FunctionId) -> Vec<Arc<Loops>> {
-        let watched = self.watched();
-        let of = watched.iter().filter(|it| it.function == function);
-        of.filter_map(|it| it.loops.upgrade()).collect()
+        self.watched().of(function)
     }
 
     /// What happened so far.
     pub(crate) fn stats(&self) -> ContinuationStats {
-        let living: u64 = {
-            let watched = self.watched();
-            let living = watched.iter().filter_map(|it| it.loops.upgrade());
-            living.map(|loops| loops.left()).sum()
-        };
+        // What is the last to hold a version's loops lets go without the lock.
+        let living = self.watched().all();
+        let living: u64 = living.iter().map(|loops| loops.left()).sum();
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let mut refused: Vec<_> = refused.iter().map(|(&why, &loops)| (why, loops)).collect();
         refused.sort_unstable_by_key(|&(why, loops)| (std::cmp::Reverse(loops), why));

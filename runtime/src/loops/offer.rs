@@ -40,9 +40,8 @@ impl Core {
                 }
             }
         }
-        self.continuations
-            .watched()
-            .push(Watched::new(&loops, compiled, self.events.now()));
+        let watched = Watched::new(&loops, compiled, self.events.now());
+        self.continuations.watched().push(&loops, watched);
         Ok(Some(loops))
     }
 
@@ -94,7 +93,7 @@ impl Core {
         // Somebody was first, or the loops were closed.
         let ended = &self.continuations.ended;
         let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
-        ended.push(id);
+        ended.continuations.push(id);
         drop(ended);
         Ok(loops.continuation(place))
     }
@@ -111,6 +110,11 @@ impl Core {
         if !published {
             return loops.fail(origin.place);
         }
+        // Whoever forbids takes back what was offered before it said so, and this looks after it.
+        let forbidden = self.continuations.forbidden();
+        if forbidden.contains(&loops.function.index()) {
+            return;
+        }
         if loops.offer(origin.place, self.stubs.stub_address(id)) {
             debug!(function = self.name_of(id), "offered");
             self.continuations.offered.fetch_add(1, Ordering::Relaxed);
@@ -122,13 +126,17 @@ impl Core {
         self.function(id).and_then(|function| function.origin)
     }
 
-    /// Removes the continuations that nobody can call any more.
+    /// Removes the continuations that nobody can call any more, and forgets the loops of versions
+    /// that are gone.
     pub(crate) fn remove_ended(self: &Arc<Self>) {
         let ended = {
             let ended = &self.continuations.ended;
             std::mem::take(&mut *ended.lock().unwrap_or_else(PoisonError::into_inner))
         };
-        for id in ended {
+        if !ended.versions.is_empty() {
+            self.continuations.watched().forget_gone(&ended.versions);
+        }
+        for id in ended.continuations {
             self.remove_continuation(id);
         }
     }

@@ -12,9 +12,10 @@
 //! and a continuation is made when the policy finds it worth its compile
 //! (`Controller::is_worth`), for the outermost loop around the most passed one that itself
 //! comes round at least every [`ROUND`]: the further out, the more of the nest is the
-//! optimizer's. While one is made, or offered, the passes are not told to the controller: they
-//! are no reason to compile the function itself, which may never be called again; should it be
-//! entered after that, it is asked for. If it is
+//! optimizer's. As long as one activation goes on and could be left, the passes are not told to
+//! the controller: they are no reason to compile the function itself, which may never be called
+//! again, and whose compile the continuation would wait for. Should it be entered after one was
+//! offered, it is asked for; should the activation end before, the passes are told. If one is
 //! offered for [`PATIENCE`] and the loop inside it goes on here, the next loop further in is
 //! tried.
 
@@ -24,6 +25,7 @@ use std::time::Duration;
 use uruk_base::{FunctionId, Tier};
 use uruk_codegen::Compiled;
 use uruk_reclaim::IdMap;
+use uruk_tiering::offers::passed;
 use uruk_tiering::{Controller, Facts};
 
 use super::words::Loops;
@@ -52,7 +54,13 @@ pub(super) struct Watched {
     seen: Box<[u32]>,
     /// Passes since it is busy, by loop.
     passes: Box<[u64]>,
+    /// Passes between the last two looks, by loop.
+    last: Box<[u64]>,
     busy: Duration,
+    /// Passes that the controller has not heard of.
+    held: u64,
+    /// At the last look it had just been entered.
+    began: bool,
     /// What was last asked for.
     asked: Option<Asked>,
     /// The function itself was asked for.
@@ -67,8 +75,9 @@ struct Asked {
     place: usize,
     /// For how long the version went on before it was offered.
     making: Duration,
-    /// And since.
-    waited: Duration,
+    /// And since the first look that found it offered: a look may be as far from the one before
+    /// as the compile took.
+    waited: Option<Duration>,
 }
 
 impl Watched {
@@ -82,11 +91,13 @@ impl Watched {
                 loops: compiled.loops,
                 nested: compiled.nested,
                 calls: compiled.calls,
-                entry_point: false,
             },
             seen: (0..count).map(|place| loops.count(place)).collect(),
             passes: vec![0; count].into(),
+            last: vec![0; count].into(),
             busy: Duration::ZERO,
+            held: 0,
+            began: false,
             asked: None,
             whole: false,
             since: now,
@@ -96,11 +107,12 @@ impl Watched {
     /// Reads the counts; passes since the last time.
     fn read(&mut self, loops: &Loops) -> u64 {
         let mut all = 0;
-        for (place, (seen, passes)) in self.seen.iter_mut().zip(&mut self.passes).enumerate() {
+        for (place, seen) in self.seen.iter_mut().enumerate() {
             let now = loops.count(place);
-            let added = u64::from(now.wrapping_sub(*seen) & (u32::MAX >> 1));
+            let added = u64::from(passed(*seen, now));
             *seen = now;
-            *passes += added;
+            self.passes[place] += added;
+            self.last[place] = added;
             all += added;
         }
         all
@@ -129,9 +141,7 @@ impl Watched {
         if let Some(asked) = &mut self.asked {
             match loops.is_offered(asked.place) {
                 true => {
-                    asked.waited += between;
-                    // Guest code may have stored a count over the sign.
-                    loops.ask(asked.place);
+                    asked.waited = Some(asked.waited.map_or(Duration::ZERO, |it| it + between));
                 }
                 false => asked.making += between,
             }
@@ -145,7 +155,7 @@ impl Watched {
     /// The loop whose continuation is worth its compile.
     fn wants(
         &self,
-        controller: &Controller,
+        controller: &mut Controller,
         loops: &Loops,
         now: Duration,
         share: f64,
@@ -157,9 +167,10 @@ impl Watched {
     }
 
     /// The loop to be left: the outermost around the most passed one that comes round often
-    /// enough, further in than one that was offered in vain.
+    /// enough, further in than one that was offered in vain. What was passed most since the last
+    /// look is where the frame is now: it may have left a loop with more passes behind.
     fn choose(&self, loops: &Loops) -> Option<usize> {
-        let most = (0..self.passes.len()).max_by_key(|&place| self.passes[place])?;
+        let most = (0..self.last.len()).max_by_key(|&place| self.last[place])?;
         let mut nest = vec![most];
         while let Some(outer) = loops.heads[nest[nest.len() - 1]].around {
             nest.push(outer as usize);
@@ -173,6 +184,24 @@ impl Watched {
             .find(|&place| self.passes[place] >= least)
     }
 
+    /// Keeps passes that are a continuation's affair, or may be; those that are the controller's.
+    ///
+    /// `may`: the loops may be left. `waits`: for a continuation.
+    fn hold(&mut self, loops: &Loops, passes: u64, entries: u64, may: bool, waits: bool) -> u64 {
+        self.held += passes;
+        // What was entered shortly before the look may be there for long: the next one knows.
+        let few = entries != 0 && entries as f64 <= 1.0 / LONG;
+        let begun = std::mem::replace(&mut self.began, few);
+        let begins = few && !begun;
+        let goes_on = self.busy > Duration::ZERO && self.choose(loops).is_some();
+        match waits {
+            true => self.held = 0,
+            false if may && (begins || goes_on) => {}
+            false => return std::mem::take(&mut self.held),
+        }
+        0
+    }
+
     /// In the child of a fork: nothing that was asked for is made.
     pub(super) fn forget(&mut self) {
         self.asked = None;
@@ -182,7 +211,8 @@ impl Watched {
     /// True while a continuation is made, or waits for somebody to come by.
     fn waits(&self, loops: &Loops) -> bool {
         self.asked.is_some_and(|Asked { place, waited, .. }| {
-            !loops.has_failed(place) && (!loops.is_offered(place) || waited < PATIENCE)
+            let patient = waited.is_none_or(|it| it < PATIENCE);
+            !loops.has_failed(place) && (!loops.is_offered(place) || patient)
         })
     }
 }
@@ -199,11 +229,12 @@ impl Core {
         let now = self.events.now();
         let (mut wanted, mut whole) = (Vec::new(), Vec::new());
         let forbidden = self.continuations.forbidden().clone();
-        self.continuations.watched().retain_mut(|watched| {
+        self.continuations.watched().look(|watched| {
             let Some(loops) = watched.loops.upgrade() else {
                 return false;
             };
             let passes = watched.read(&loops);
+            loops.ask_again();
             let id = watched.function;
             let entries = added.get(&id.index()).map_or(0, |&(_, entries, _)| entries);
             let share = watched.note(controller, &loops, now, between, passes, entries);
@@ -220,22 +251,27 @@ impl Core {
                 watched.asked = Some(Asked {
                     place,
                     making: Duration::ZERO,
-                    waited: Duration::ZERO,
+                    waited: None,
                 });
-                wanted.push((loops, place, watched.facts));
+                wanted.push((Arc::clone(&loops), place, watched.facts));
                 waits = true;
             }
-            if !waits && passes != 0 {
+            let held = watched.hold(&loops, passes, entries, may, waits);
+            if held != 0 {
                 let entry = added.entry(id.index()).or_insert((id, 0, 0));
-                entry.2 += passes;
+                entry.2 += held;
             }
-            true
+            passes != 0 || watched.held != 0
         });
         for id in whole {
             controller.request(id, Tier::Optimized);
         }
         for (loops, place, facts) in wanted {
             match self.continuation(&loops, place) {
+                // What was taken back is still there.
+                Ok(Some(id)) if self.tiers.versions.of(id).published().is_some() => {
+                    self.continuation_made(id, true);
+                }
                 Ok(Some(id)) => {
                     controller.continuation(id, &facts);
                     controller.request(id, Tier::Optimized);

@@ -179,7 +179,7 @@ impl Core {
             }
         };
         self.tiers.forget(id);
-        self.continuations.settle(id, None);
+        self.continuations.forget(id);
         self.speculation.forget(id);
         // The body before the record: who asks for a version under the next record finds none,
         // or the one that comes after.

@@ -65,11 +65,13 @@ struct Pace {
 }
 
 impl Pace {
-    /// Does some work, and says how long to rest after it.
-    fn keep<R>(&mut self, work: impl FnOnce() -> R) -> (R, Option<Duration>) {
+    /// Does some work aside, and says how long to rest after it.
+    fn keep<R>(&mut self, core: &Core, work: impl FnOnce() -> R) -> (R, Option<Duration>) {
         let (before, start) = (thread_time(), Instant::now());
         let result = work();
-        self.had += thread_time().saturating_sub(before);
+        let had = thread_time().saturating_sub(before);
+        core.tiers.spent_aside(had);
+        self.had += had;
         self.took += start.elapsed();
         if self.took < LOOK {
             return (result, None);
@@ -100,8 +102,10 @@ fn work(core: &Arc<Core>) {
     while !core.is_stopping() {
         let pass = gate::enter();
         let (panic, rest) = match core.next_ahead(false) {
-            Turn::Compile(id, cancel) => pace.keep(|| core.compile_ahead(id, &cancel, replace)),
-            Turn::Read(module) => pace.keep(|| core.read_ahead(&module)),
+            Turn::Compile(id, cancel) => {
+                pace.keep(core, || core.compile_ahead(id, &cancel, replace))
+            }
+            Turn::Read(module) => pace.keep(core, || core.read_ahead(&module)),
             Turn::Wait => {
                 drop(pass);
                 // Whoever ends the session before this thread lined up does not wake it.

@@ -10,7 +10,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tracing::{debug, error, warn};
 use uruk_base::locks::MutexGuard;
@@ -140,8 +140,10 @@ impl Core {
     fn look(self: &Arc<Self>) -> Duration {
         // Samples first: counts that no sample could follow yet look like time that
         // did not pass.
+        self.open_samples();
         self.drain_samples();
-        let start = Instant::now();
+        // What it takes of a processor: that it waits for one is no cost.
+        let before = thread_time();
         let now = nanos(self.events.now());
         let mut decisions = Vec::new();
         let interval = {
@@ -153,9 +155,10 @@ impl Core {
                 processor,
                 looked,
             } = &mut *control;
-            let used = process_time();
-            let before = std::mem::replace(processor, used);
-            controller.on_processor_time(now, nanos(used.saturating_sub(before)));
+            let used = process_time().saturating_sub(self.tiers.aside());
+            let used = used.max(*processor);
+            let known = std::mem::replace(processor, used);
+            controller.on_processor_time(now, nanos(used.saturating_sub(known)));
             let between = now - std::mem::replace(looked, now);
             let mut counted: IdMap<u32, (FunctionId, u64, u64)> = IdMap::default();
             self.tiers.counts.read(watched.list(), |id, added| {
@@ -170,7 +173,7 @@ impl Core {
             while let Some(decision) = controller.next(now) {
                 decisions.push(decision);
             }
-            controller.polled(now, nanos(start.elapsed()));
+            controller.polled(now, nanos(thread_time().saturating_sub(before)));
             controller.poll_interval(now)
         };
         for decision in decisions {
@@ -383,11 +386,11 @@ impl Core {
         let compile = nanos(spent + decided.spent);
         let (outcome, runs) = self.outcome(request, result, compile);
         let published = runs.is_some();
-        let failed = matches!(outcome, Outcome::Failed { .. });
-        self.job_ended(decided.version, outcome, runs);
-        if published || failed {
+        // Before anybody is told: the loop runs on meanwhile.
+        if published || matches!(outcome, Outcome::Failed { .. }) {
             self.continuation_made(request.function, published);
         }
+        self.job_ended(decided.version, outcome, runs);
         panic
     }
 

@@ -35,11 +35,16 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// What was added since `before`.
+    /// What was added since `before`. A thread that was stopped in the middle of an increment
+    /// puts a count back by what others added meanwhile: then nothing was.
     pub(crate) fn since(self, before: Count) -> Count {
+        let added = |before: u32, now: u32| match now.wrapping_sub(before) {
+            added if added < u32::MAX / 2 => added,
+            _ => 0,
+        };
         Count {
-            entries: self.entries.wrapping_sub(before.entries),
-            loops: self.loops.wrapping_sub(before.loops),
+            entries: added(before.entries, self.entries),
+            loops: added(before.loops, self.loops),
         }
     }
 }
@@ -142,5 +147,12 @@ mod tests {
         };
         let added = now.since(before);
         assert_eq!((added.entries, added.loops), (3, 4));
+    }
+
+    #[test]
+    fn a_count_that_went_back_adds_nothing() {
+        let count = |entries, loops| Count { entries, loops };
+        assert_eq!(count(11, 7).since(count(1000, 5)), count(0, 2));
+        assert_eq!(count(u32::MAX, 3).since(count(4, 8)), count(0, 0));
     }
 }

@@ -98,6 +98,9 @@ pub(crate) struct TierState {
     pub(crate) thread: Mutex<Option<Thread>>,
     /// The function the program starts at: index plus one; 0 for none.
     entry_point: AtomicUsize,
+    /// Processor time, in ns, of threads that compile before anybody asks for it: they give way,
+    /// and are no load. Each tells at the end of a compile.
+    aside: AtomicU64,
     /// Under [`Tiers::Churn`], who has code and at which tier; next in turn first.
     churned: Mutex<VecDeque<(FunctionId, Tier)>>,
 }
@@ -108,7 +111,7 @@ pub(crate) struct Control {
     pub(crate) watched: Watched,
     /// Entries counted so far.
     pub(crate) entries: HashMap<FunctionId, u64>,
-    /// Processor time of the process that the controller knows of.
+    /// Processor time of the process that the controller knows of, without what was done aside.
     pub(crate) processor: Duration,
     /// When the counters were last looked at.
     pub(crate) looked: Nanos,
@@ -148,6 +151,7 @@ impl TierState {
             asleep_until: AtomicU64::new(u64::MAX),
             thread: Mutex::new(None),
             entry_point: AtomicUsize::new(0),
+            aside: AtomicU64::new(0),
             churned: Mutex::default(),
         }
     }
@@ -221,6 +225,16 @@ impl TierState {
     /// True if code of tier 1 counts.
     pub(crate) fn counts_at_baseline(&self) -> bool {
         self.how(Tier::Baseline).counters == Counters::Entry
+    }
+
+    /// A thread compiled for so long what nobody had asked for.
+    pub(crate) fn spent_aside(&self, time: Duration) {
+        self.aside.fetch_add(nanos(time).0, Ordering::Relaxed);
+    }
+
+    /// Processor time spent on what nobody had asked for.
+    fn aside(&self) -> Duration {
+        Duration::from_nanos(self.aside.load(Ordering::Relaxed))
     }
 
     /// Says at which function the program starts: it is called once.

@@ -31,7 +31,8 @@ use clock::Clock;
 use crate::api::builder::JitBuilder;
 use crate::api::jit::Jit;
 use crate::core::Core;
-use crate::fork::gate;
+use crate::fork::{self, gate};
+use crate::tiers::background::thread_time;
 use crate::tiers::{TierSettings, Tiers, nanos, process_time};
 use crate::told::event::{Event, Events, Hit};
 
@@ -89,6 +90,8 @@ enum Source {
     /// Not opened yet.
     #[default]
     Later,
+    /// A thread is at it.
+    Opening,
     Open(Box<Sampler>),
     /// Nothing works here.
     Nothing,
@@ -98,7 +101,7 @@ impl Source {
     fn sampler(&self) -> Option<&Sampler> {
         match self {
             Source::Open(sampler) => Some(sampler),
-            Source::Later | Source::Nothing => None,
+            Source::Later | Source::Opening | Source::Nothing => None,
         }
     }
 }
@@ -180,12 +183,29 @@ impl Sampling {
 impl State {
     /// In the child of a fork, starts over before anything else.
     fn follow_fork(&mut self) {
-        if std::mem::take(&mut self.forked)
+        if !std::mem::take(&mut self.forked) {
+            return;
+        }
+        match &mut self.source {
+            // Who was about to is not there.
+            Source::Opening => self.source = Source::Later,
+            Source::Open(sampler) => {
+                if let Err(cause) = sampler.restart_in_child() {
+                    tracing::debug!(%cause, "no samples in the child of a fork");
+                    self.source = Source::Nothing;
+                }
+            }
+            Source::Later | Source::Nothing => {}
+        }
+    }
+
+    /// What a thread opened is the source, as paused as the session is.
+    fn opened(&mut self, source: Source) {
+        self.source = source;
+        if self.clock.is_paused()
             && let Source::Open(sampler) = &mut self.source
-            && let Err(cause) = sampler.restart_in_child()
         {
-            tracing::debug!(%cause, "no samples in the child of a fork");
-            self.source = Source::Nothing;
+            sampler.pause();
         }
     }
 
@@ -302,6 +322,35 @@ impl Core {
         self.drain_all_samples();
     }
 
+    /// Has a source opened once the program has run for long enough. A thread of its own does it:
+    /// the kernel takes 10 to 30 ms, for which nobody would look at the counters.
+    pub(crate) fn open_samples(self: &Arc<Self>) {
+        let sampling = &self.tiers.sampling;
+        if sampling.choice == Choice::Off {
+            return;
+        }
+        {
+            let mut state = sampling.lock();
+            state.follow_fork();
+            let later = matches!(state.source, Source::Later) && !state.clock.is_paused();
+            if !later || process_time() < START_AFTER {
+                return;
+            }
+            state.source = Source::Opening;
+        }
+        let core = Arc::clone(self);
+        let begun = fork::thread::spawn(String::from("uruk-samples"), move || {
+            let _pass = gate::enter();
+            let source = core.open_sampler();
+            core.tiers.sampling.lock().opened(source);
+            core.tiers.spent_aside(thread_time());
+        });
+        if let Err(cause) = begun {
+            info!(%cause, "no samples: counters alone say what is hot");
+            sampling.lock().source = Source::Nothing;
+        }
+    }
+
     /// Drains samples, if it is time to, and reports them to the controller.
     pub(crate) fn drain_samples(&self) {
         let sampling = &self.tiers.sampling;
@@ -310,12 +359,6 @@ impl Core {
         let now = self.events.now();
         if sampling.choice == Choice::Off || !state.clock.is_due(now) {
             return;
-        }
-        if let Source::Later = state.source {
-            if state.clock.is_paused() || process_time() < START_AFTER {
-                return;
-            }
-            state.source = self.open_sampler();
         }
         state.follow_fork();
         let State {

@@ -20,6 +20,7 @@ use uruk_codegen::{fatal, warm};
 use crate::core::Core;
 use crate::fork::gate;
 use crate::fork::panics;
+use crate::tiers::background::thread_time;
 use crate::tiers::jobs::{Job, Jobs};
 
 /// Whether LLVM was made ready for a first compile in the background.
@@ -97,12 +98,15 @@ impl Core {
         };
         fatal::guard(on_fatal, || {
             let wanted = || self.is_stopping() || !self.tiers.jobs().waiting.is_empty();
+            let before = thread_time();
             let panic = panics::contained(|| {
                 let _warming = self.counters.parts.enter(Part::Warming);
                 if let Err(cause) = warm::warm_up(wanted) {
                     warn!(%cause, "a first compile at tier 2 failed");
                 }
             });
+            let spent = thread_time().saturating_sub(before);
+            self.tiers.spent_aside(spent);
             self.tiers.jobs().warmth = Warmth::Warm;
             panic
         })

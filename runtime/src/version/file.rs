@@ -25,7 +25,6 @@ impl Core {
                 loops: built.compiled.loops,
                 nested: built.compiled.nested,
                 calls: built.compiled.calls,
-                entry_point: self.tiers.is_entry_point(request.function),
             },
             counts: built.compiled.counts,
             words: built.words.clone(),

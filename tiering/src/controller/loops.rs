@@ -16,8 +16,9 @@ impl Controller {
 
     /// Whether a version at tier 2 that starts in the middle of a function is worth its compile:
     /// one activation of the function has been `busy` for so long, and occupies `share`
-    /// processors. The formula is the one of all promotions (`policy`).
-    pub fn is_worth(&self, now: Nanos, facts: &Facts, busy: Nanos, share: f64) -> bool {
+    /// processors. The formula is the one of all promotions (`policy`). If it is not yet, the
+    /// next look is due when it will be.
+    pub fn is_worth(&mut self, now: Nanos, facts: &Facts, busy: Nanos, share: f64) -> bool {
         let config = &self.config;
         if self.paused || config.max_tier < Tier::Optimized {
             return false;
@@ -31,7 +32,11 @@ impl Controller {
             pressure: 1.0,
             reluctance: 0,
         };
-        prospect.score() >= 1.0
+        let is_worth = prospect.score() >= 1.0;
+        if !is_worth {
+            self.polls.expect(now + prospect.pays_after(share, config));
+        }
+        is_worth
     }
 
     /// A function is a continuation, of a function of these facts: it has no other tier than the

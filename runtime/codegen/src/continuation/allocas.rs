@@ -16,10 +16,10 @@ use super::reasons::{Meaning, Reason, is_intrinsic};
 use crate::flow::Flow;
 use crate::handles::{FunctionRef, InstructionRef, TypeRef, ValueRef};
 
-/// What is found out about one `alloca` by its uses.
+/// What is found out about one pointer by its uses.
 #[derive(Default)]
-struct Uses {
-    captured: bool,
+pub(super) struct Uses {
+    pub(super) captured: bool,
     kept: bool,
     /// It holds nothing but saved stack pointers, for nothing but going back to them.
     stack: bool,
@@ -29,7 +29,7 @@ struct Uses {
 
 impl Uses {
     /// Notes what `user` does with a pointer; if it makes another one, whether by constants alone.
-    fn note(&mut self, pointer: InstructionRef<'_>, user: InstructionRef<'_>) -> Option<bool> {
+    pub(super) fn note(&mut self, pointer: ValueRef<'_>, user: InstructionRef<'_>) -> Option<bool> {
         match user.opcode() {
             LLVMOpcode::LLVMLoad => {
                 self.kept |= is_special(user);
@@ -41,7 +41,7 @@ impl Uses {
             LLVMOpcode::LLVMStore => {
                 self.kept |= is_special(user);
                 let value = user.operands().next().flatten();
-                self.captured |= value == Some(*pointer);
+                self.captured |= value == Some(pointer);
                 let saved = value.and_then(ValueRef::as_instruction);
                 let is_save =
                     saved.is_some_and(|it| is_intrinsic(it, |it| it == Meaning::StackSave));
@@ -57,7 +57,7 @@ impl Uses {
                     let fixed = operands.all(|it| LLVMIsConstant(it.raw()) != 0);
                     (fixed, LLVMGetTypeKind(LLVMTypeOf(user.raw())))
                 };
-                if base == Some(*pointer) && ty == LLVMTypeKind::LLVMPointerTypeKind {
+                if base == Some(pointer) && ty == LLVMTypeKind::LLVMPointerTypeKind {
                     return Some(fixed);
                 }
                 self.captured = true;
@@ -216,7 +216,7 @@ impl<'m> Reading<'_, 'm> {
                     LLVMGetInstructionParent(user.raw()) != LLVMGetInstructionParent(pointer.raw())
                 };
                 uses.captured |= !constant && elsewhere;
-                if let Some(fixed) = uses.note(pointer, user) {
+                if let Some(fixed) = uses.note(*pointer, user) {
                     if constant && fixed {
                         made.push(*user);
                     }

@@ -1,8 +1,9 @@
 //! What lives across the heads of a body's loops.
 //!
 //! One backward analysis over blocks, of values and of what `alloca`s hold: a load uses, a store
-//! of the whole defines, and markers of lifetimes end what was before and after. It reads a body
-//! and changes nothing. Two copies of one body have equal answers, in one order: [`Crossing`]
+//! of the whole defines, and markers of lifetimes end what was before and after. But whoever has
+//! the address of an `alloca` has it in all its lives: one whose address leaves crosses if it is
+//! mentioned on the way to the head, and behind it. It reads a body and changes nothing. Two copies of one body have equal answers, in one order: [`Crossing`]
 //! carries a fingerprint by which the two ends of a call are matched.
 
 use std::hash::{Hash, Hasher};
@@ -12,9 +13,10 @@ use inkwell::llvm_sys::core::{
     LLVMCountIncoming, LLVMGetIncomingBlock, LLVMGetIncomingValue, LLVMIsAConstantInt, LLVMTypeOf,
 };
 use inkwell::llvm_sys::target::LLVMGetModuleDataLayout;
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use super::allocas::Reading;
+use super::alone::alone;
 use super::reasons::{Meaning, Reason, is_intrinsic};
 use crate::context::OwnedModule;
 use crate::flow::Flow;
@@ -62,6 +64,8 @@ pub(crate) struct Frame<'m> {
     stacks: Vec<ValueRef<'m>>,
     /// Variables that may hold what a landing pad chose.
     choices: Vec<u32>,
+    /// Those that hold a pointer nothing else leads to.
+    alone: FxHashSet<ValueRef<'m>>,
     words: usize,
     /// What lives behind the phis of each block.
     live: Vec<u64>,
@@ -138,6 +142,7 @@ impl<'m> Frame<'m> {
         }
         let mut frame = Frame {
             choices: reading.choices(&places),
+            alone: alone(function, &variables),
             variables,
             places,
             words,
@@ -180,6 +185,11 @@ impl<'m> Frame<'m> {
         self.derived.contains_key(&value)
     }
 
+    /// True for a variable that holds a pointer nothing else leads to.
+    pub(crate) fn is_alone(&self, value: ValueRef<'m>) -> bool {
+        self.alone.contains(&value)
+    }
+
     /// True for an `alloca` that holds saved stack pointers.
     pub(crate) fn is_stack(&self, value: ValueRef<'m>) -> bool {
         self.stacks.contains(&value)
@@ -213,6 +223,7 @@ impl<'m> Frame<'m> {
         let blocks = flow.blocks.len();
         let sets = || Sets::new(self.words, blocks);
         let (mut used, mut defined, mut phis, mut at_end) = (sets(), sets(), sets(), sets());
+        let mut mentioned = sets();
         for (block, index) in flow.blocks.iter().zip(0u32..) {
             for instruction in block.instructions() {
                 let place = self.place(*instruction).filter(|it| self.is_value(*it));
@@ -223,14 +234,19 @@ impl<'m> Frame<'m> {
                             (self.mentioned(value), reading.numbers.get(&from))
                         {
                             at_end.put(from, it);
+                            mentioned.put(from, it);
                         }
                     }
                     continue;
                 }
                 self.events(instruction, |it, defines| match defines {
                     true => defined.put(index, it),
-                    false if !defined.has(index, it) => used.put(index, it),
-                    false => {}
+                    false => {
+                        mentioned.put(index, it);
+                        if !defined.has(index, it) {
+                            used.put(index, it);
+                        }
+                    }
                 });
                 place.inspect(|&it| defined.put(index, it));
             }
@@ -256,9 +272,50 @@ impl<'m> Frame<'m> {
                 row.copy_from_slice(&before);
             }
             if !changed {
-                return live.rows;
+                break;
             }
         }
+        self.leave_out_unmet(flow, &mentioned, &mut live);
+        live.rows
+    }
+
+    /// Leaves out what nobody on the way to a block can have the address of.
+    fn leave_out_unmet(&self, flow: &Flow<'m>, mentioned: &Sets, live: &mut Sets) {
+        let mut leaving = vec![0u64; self.words];
+        for at in (0..self.variables.len()).filter(|&it| self.leaves(it as u32)) {
+            leaving[at / 64] |= 1 << (at % 64);
+        }
+        if leaving.iter().all(|&word| word == 0) {
+            return;
+        }
+        let blocks = flow.blocks.len();
+        let mut met = Sets::new(self.words, blocks);
+        let mut behind = vec![0u64; self.words];
+        let mut changed = true;
+        while std::mem::take(&mut changed) {
+            for index in 0..blocks as u32 {
+                let rows = met.row(index).iter().zip(mentioned.row(index));
+                for (word, (met, mentioned)) in behind.iter_mut().zip(rows) {
+                    *word = met | mentioned;
+                }
+                for &next in flow.graph.successors(index) {
+                    for (met, word) in met.row_mut(next).iter_mut().zip(&behind) {
+                        changed |= *word & !*met != 0;
+                        *met |= word;
+                    }
+                }
+            }
+        }
+        let rows = live.rows.iter_mut().zip(&met.rows);
+        for ((live, met), leaving) in rows.zip(leaving.iter().cycle()) {
+            *live &= met | !leaving;
+        }
+    }
+
+    /// True for an `alloca` whose address others may have.
+    fn leaves(&self, variable: u32) -> bool {
+        let kind = self.variables[variable as usize].kind;
+        matches!(kind, Kind::Kept { alone: false, .. })
     }
 
     /// The variable that an operand is, or is made of.
@@ -268,7 +325,7 @@ impl<'m> Frame<'m> {
     }
 
     /// Tells of each variable that an instruction, no phi, mentions whether it is given a value
-    /// as a whole. Uses come first.
+    /// as a whole. Uses come first. A marker of what has left is nothing.
     fn events(&self, instruction: InstructionRef<'m>, mut each: impl FnMut(u32, bool)) {
         let operands: Vec<Option<ValueRef<'m>>> = instruction.operands().collect();
         if instruction.opcode() == LLVMOpcode::LLVMStore
@@ -283,8 +340,10 @@ impl<'m> Frame<'m> {
         }
         let is_marker = is_intrinsic(instruction, Meaning::is_marker);
         for operand in operands.into_iter().flatten() {
-            if let Some(place) = self.mentioned(operand) {
-                each(place, is_marker);
+            match self.mentioned(operand) {
+                Some(place) if is_marker && self.leaves(place) => {}
+                Some(place) => each(place, is_marker),
+                None => {}
             }
         }
     }

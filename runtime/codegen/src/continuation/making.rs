@@ -127,11 +127,14 @@ impl<'a, 'm> Making<'a, 'm> {
         // SAFETY: by the caller's promise; what is read is what was passed.
         unsafe {
             let given = LLVMGetParam(self.function.raw(), index);
+            if self.frame.is_alone(value) {
+                self.promise(index, "noalias", 0);
+            }
             match variable.kind {
                 Kind::Value => self.begin_with(value, given),
                 Kind::Stored => {
                     let loaded = LLVMBuildLoad2(builder, variable.ty.raw(), given, NO_NAME);
-                    self.promise(index, None, true, 0);
+                    self.promise_memory(index, None, true, 0);
                     self.begin_with(value, loaded);
                 }
                 Kind::Scalar => {
@@ -144,11 +147,11 @@ impl<'a, 'm> Making<'a, 'm> {
                     let word = LLVMInt64TypeInContext(self.context.raw());
                     let bytes = LLVMConstInt(word, bytes, 0);
                     LLVMBuildMemCpy(builder, own, alignment, given, alignment, bytes);
-                    self.promise(index, None, true, alignment);
+                    self.promise_memory(index, None, true, alignment);
                 }
                 Kind::Kept { bytes, alone } => {
                     let alignment = LLVMGetAlignment(value.raw());
-                    self.promise(index, Some(bytes), alone, alignment);
+                    self.promise_memory(index, Some(bytes), alone, alignment);
                     self.fixed.insert(value, given);
                 }
             }
@@ -160,30 +163,32 @@ impl<'a, 'm> Making<'a, 'm> {
     ///
     /// # Safety
     /// It holds.
-    pub(super) unsafe fn promise(
-        &self,
-        index: u32,
-        bytes: Option<u64>,
-        alone: bool,
-        alignment: u32,
-    ) {
-        let add = |name: &str, value: u64| {
-            // SAFETY: a live function; pointer and length describe the name.
-            unsafe {
-                let kind = LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len());
-                let attribute = LLVMCreateEnumAttribute(self.context.raw(), kind, value);
-                LLVMAddAttributeAtIndex(self.function.raw(), index + 1, attribute);
+    unsafe fn promise_memory(&self, index: u32, bytes: Option<u64>, alone: bool, alignment: u32) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            self.promise(index, "nonnull", 0);
+            if alone {
+                self.promise(index, "noalias", 0);
             }
-        };
-        add("nonnull", 0);
-        if alone {
-            add("noalias", 0);
+            if let Some(bytes) = bytes.filter(|it| *it != 0) {
+                self.promise(index, "dereferenceable", bytes);
+            }
+            if alignment != 0 {
+                self.promise(index, "align", u64::from(alignment));
+            }
         }
-        if let Some(bytes) = bytes.filter(|it| *it != 0) {
-            add("dereferenceable", bytes);
-        }
-        if alignment != 0 {
-            add("align", u64::from(alignment));
+    }
+
+    /// Gives a parameter an attribute.
+    ///
+    /// # Safety
+    /// What it says holds.
+    unsafe fn promise(&self, index: u32, name: &str, value: u64) {
+        // SAFETY: a live function; pointer and length describe the name.
+        unsafe {
+            let kind = LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len());
+            let attribute = LLVMCreateEnumAttribute(self.context.raw(), kind, value);
+            LLVMAddAttributeAtIndex(self.function.raw(), index + 1, attribute);
         }
     }
 

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`frame`] | what lives across each head, found by the same reading of one body at both ends |
 //! | [`allocas`] | how each variable crosses |
+//! | [`alone`] | which pointers are promised to be the only ones |
 //! | [`reasons`] | what cannot be left in the middle |
 //! | [`offer`] | the count, and the call, in code of tier 1 |
 //! | [`build`] | the version that starts at a head |
@@ -21,7 +22,7 @@
 //!
 //! | in the frame | crosses as | is in the continuation |
 //! |---|---|---|
-//! | a value in the middle of its life | itself; in memory if it is no integer, pointer or float, as the two ends have different features of the CPU | an argument |
+//! | a value in the middle of its life | itself; in memory if it is no integer, pointer or float, as the two ends have different features of the CPU | an argument, `noalias` if it is promised to be ([`alone`]) |
 //! | a scalar `alloca` whose address never leaves | what it holds | an `alloca` of its own, so a register |
 //! | another such `alloca`, up to [`frame::COPIED_BYTES`] | its address | a copy |
 //! | any other `alloca` | its address; it stays in the old frame | a pointer, `noalias` if nothing else can point there |
@@ -37,11 +38,14 @@
 //!   that is never taken beside the increment that the policy reads anyway.
 
 mod allocas;
+mod alone;
 mod blocks;
 pub(crate) mod build;
 pub(crate) mod frame;
 mod making;
 pub(crate) mod offer;
+#[cfg(test)]
+mod oracle;
 mod promises;
 pub(crate) mod reasons;
 mod regions;

@@ -328,10 +328,13 @@ impl<'a, 'm> Writer<'a, 'm> {
             // Read once: somebody else writes it.
             LLVMSetVolatile(offered, 1);
             let none = LLVMBuildIsNull(builder, offered, name);
-            let positive = LLVMBuildAnd(builder, new, LLVMConstInt(word, 0x7fff_ffff, 0), name);
             let refused = append();
             LLVMBuildCondBr(builder, none, refused, leaving);
             LLVMPositionBuilderAtEnd(builder, refused);
+            // Read anew: code of tier 1 would keep what is used here in the frame at each pass.
+            let new = LLVMBuildLoad2(builder, word, self.word(count), name);
+            LLVMSetAlignment(new, 4);
+            let positive = LLVMBuildAnd(builder, new, LLVMConstInt(word, 0x7fff_ffff, 0), name);
             LLVMSetAlignment(LLVMBuildStore(builder, positive, self.word(count)), 4);
             LLVMBuildBr(builder, head);
 

@@ -1,0 +1,146 @@
+//! The loops of all versions, and which were passed since the last look.
+//!
+//! A program may have ten thousand functions with loops of which one runs. So a look reads two
+//! words of each version, one of them its own, and goes on only where something happened:
+//!
+//! ```text
+//! sum of the counts == what it was, and nothing was going on  =>  nothing to do
+//! ```
+//!
+//! Versions leave the list when they are gone (`Core::remove_ended`), whatever the tiers: nothing
+//! is asked of all of them meanwhile.
+
+use std::sync::{Arc, Weak};
+
+use uruk_base::FunctionId;
+use uruk_reclaim::IdMap;
+
+use super::watch::Watched;
+use super::words::{Loops, Passes};
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct List {
+    entries: Vec<Entry>,
+    /// The loops of a function's versions, by its index.
+    of: IdMap<u32, Vec<Weak<Loops>>>,
+}
+
+struct Entry {
+    passes: Passes,
+    /// Their sum at the last look.
+    sum: u32,
+    /// Something is going on, or was until the last look.
+    busy: bool,
+    watched: Box<Watched>,
+}
+
+impl List {
+    pub(super) fn push(&mut self, loops: &Arc<Loops>, watched: Watched) {
+        let of = self.of.entry(loops.function.index()).or_default();
+        of.push(Arc::downgrade(loops));
+        let passes = loops.counts();
+        self.entries.push(Entry {
+            sum: passes.sum(),
+            passes,
+            busy: false,
+            watched: Box::new(watched),
+        });
+    }
+
+    /// The loops of all versions of a function.
+    pub(super) fn of(&self, function: FunctionId) -> Vec<Arc<Loops>> {
+        let of = self.of.get(&function.index()).into_iter().flatten();
+        of.filter_map(Weak::upgrade).collect()
+    }
+
+    /// The loops of all versions.
+    pub(super) fn all(&self) -> Vec<Arc<Loops>> {
+        let all = self.of.values().flatten();
+        all.filter_map(Weak::upgrade).collect()
+    }
+
+    /// Forgets the loops that are gone, of versions of `functions`.
+    pub(super) fn forget_gone(&mut self, functions: &[FunctionId]) {
+        let there = |loops: &Weak<Loops>| loops.strong_count() != 0;
+        for function in functions {
+            if let Some(of) = self.of.get_mut(&function.index()) {
+                of.retain(there);
+                if of.is_empty() {
+                    self.of.remove(&function.index());
+                }
+            }
+        }
+        self.entries.retain(|entry| there(&entry.watched.loops));
+    }
+
+    /// Calls `each` with all there is.
+    pub(super) fn each(&mut self, mut each: impl FnMut(&mut Watched)) {
+        for entry in &mut self.entries {
+            each(&mut entry.watched);
+        }
+    }
+
+    /// Calls `each` where heads were passed since the last time, and where it said then that
+    /// something is going on.
+    pub(super) fn look(&mut self, mut each: impl FnMut(&mut Watched) -> bool) {
+        for entry in &mut self.entries {
+            let sum = entry.passes.sum();
+            if sum == entry.sum && !entry.busy {
+                continue;
+            }
+            entry.sum = sum;
+            entry.busy = each(&mut entry.watched);
+        }
+    }
+
+    /// How many versions it has.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::fork::gate;
+    use crate::{Jit, ReclaimKind, Tiers};
+
+    /// Nobody looks at loops unless functions move up by themselves.
+    #[test]
+    fn loops_leave_the_list_with_their_versions_whatever_the_tiers() {
+        const LOOP: &str = "define i64 @f(i64 %n) {
+            entry:
+              br label %loop
+            loop:
+              %i = phi i64 [ 0, %entry ], [ %j, %loop ]
+              %j = add i64 %i, 1
+              %again = icmp ult i64 %j, %n
+              br i1 %again, label %loop, label %done
+            done:
+              ret i64 %j
+            }";
+        for tiers in [Tiers::Leave(3), Tiers::Auto] {
+            let jit = Jit::builder().tiers(tiers).build().expect("a session");
+            let versions = || {
+                let _busy = gate::enter();
+                jit.core().continuations.watched().len()
+            };
+            for _ in 0..3 {
+                let tracker = jit.main().create_tracker().expect("a tracker");
+                tracker.add_ir("loop", LOOP).expect("added");
+                // SAFETY: the function has this type.
+                let f = unsafe { jit.function::<extern "C" fn(i64) -> i64>("f") };
+                assert_eq!(f.expect("a function").call(9), 9);
+                assert_eq!(versions(), 1);
+                // SAFETY: nobody is inside, and nothing keeps an address.
+                unsafe { tracker.remove() }.expect("removed");
+                while versions() != 0 {
+                    jit.reclaim(ReclaimKind::Sweep, Duration::from_secs(120));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Statements of random functions: loops, ways that come together, memory, calls, lives.
+
+use super::generate::{Generator, TYPES};
+
+impl Generator<'_> {
+    pub fn statements(&mut self, depth: usize) {
+        for _ in 0..2 + self.random.below(4) {
+            if self.fuel == 0 {
+                return;
+            }
+            self.fuel -= 1;
+            match self.random.below(12) {
+                0 | 1 if depth < 3 => self.count(depth),
+                2 if depth < 4 => self.choose(depth),
+                3 => self.catch(),
+                4 => self.call(),
+                5 => self.stack(),
+                6 if !self.born => self.live(depth),
+                7 | 8 => {
+                    let ty = TYPES[self.random.below(TYPES.len())];
+                    let value = self.value(ty);
+                    let changed = self.change(ty, &value);
+                    if self.random.one_in(2) {
+                        self.word_of(ty, &changed);
+                    }
+                }
+                _ => self.memory(),
+            }
+        }
+    }
+
+    fn memory(&mut self) {
+        match self.random.below(12) {
+            0 => {
+                let word = self.word();
+                let low = self.step(&format!("and i64 {word}, 31"));
+                let at = self.step(&format!("getelementptr i64, ptr %mem, i64 {low}"));
+                self.access(&at);
+            }
+            1 | 2 => {
+                let at = ["%v0", "%v1"][self.random.below(2)];
+                self.access(at);
+            }
+            3 => {
+                let value = self.value("i32");
+                self.line(&format!("store i32 {value}, ptr %v2"));
+            }
+            4 => {
+                self.make("i32", "load i32, ptr %v2");
+                self.make("double", "load double, ptr %v3");
+                // Of which only a part is written.
+                let whole = self.step("load i16, ptr %v4");
+                self.make("i64", &format!("zext i16 {whole} to i64"));
+            }
+            5 => {
+                let value = self.value("double");
+                self.line(&format!("store double {value}, ptr %v3"));
+                let word = self.word();
+                let low = self.step(&format!("trunc i64 {word} to i8"));
+                self.line(&format!("store i8 {low}, ptr %v4"));
+            }
+            6 | 7 => {
+                let array = ["%a0", "%a1", "%kept", "%known"][self.random.below(4)];
+                let at = self.place(array);
+                self.access(&at);
+            }
+            8 => {
+                let word = self.word();
+                let index = self.step(&format!("urem i64 {word}, 100"));
+                let at = self.step(&format!(
+                    "getelementptr [100 x i64], ptr %large, i64 0, i64 {index}"
+                ));
+                self.access(&at);
+            }
+            9 => {
+                let value = self.value("<4 x i32>");
+                self.line(&format!("store <4 x i32> {value}, ptr %vector"));
+                self.make("<4 x i32>", "load <4 x i32>, ptr %vector");
+            }
+            10 => {
+                let arrays = ["%a0", "%a1", "%kept"];
+                let (to, from) = (self.random.below(3), self.random.below(3));
+                if to != from {
+                    let (to, from) = (arrays[to], arrays[from]);
+                    self.line(&format!(
+                        "call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {from}, i64 64, i1 false)"
+                    ));
+                }
+            }
+            _ => {
+                // Made at the beginning, of what was known then.
+                let at = ["%far0", "%far1", "%third"][self.random.below(3)];
+                self.access(at);
+            }
+        }
+    }
+
+    /// Hands an address out, or has it used by who knows it.
+    fn call(&mut self) {
+        let word = self.word();
+        match self.random.below(4) {
+            0 => drop(self.make("i64", &format!("call i64 @touch(ptr %known, i64 {word})"))),
+            1 => drop(self.make("i64", &format!("call i64 @again(i64 {word})"))),
+            2 => {
+                let name = self.name.clone();
+                let (deeper, flat) = (self.fresh("deeper"), self.fresh("flat"));
+                let low = self.step(&format!("and i64 {word}, 1"));
+                let both = self.step(&format!("and i64 {low}, %depth"));
+                let is = self.step(&format!("icmp ne i64 {both}, 0"));
+                let before = self.block.clone();
+                self.line(&format!("br i1 {is}, label %{deeper}, label %{flat}"));
+                self.label(&deeper);
+                let result = self.step(&format!("call i64 @{name}(ptr %mem, i64 {word}, i64 0)"));
+                // Whose address was known is that frame's no more.
+                let own = self.step("call i64 @touch(ptr %known, i64 1)");
+                let sum = self.step(&format!("add i64 {result}, {own}"));
+                self.line(&format!("br label %{flat}"));
+                self.label(&flat);
+                self.make(
+                    "i64",
+                    &format!("phi i64 [ 3, %{before} ], [ {sum}, %{deeper} ]"),
+                );
+            }
+            _ => {
+                let at = self.place("%known");
+                self.line(&format!("store i64 {word}, ptr {at}"));
+                self.make("i64", &format!("call i64 @again(i64 {word})"));
+            }
+        }
+    }
+
+    /// Memory on the stack, which is given back.
+    fn stack(&mut self) {
+        let word = self.word();
+        let saved = self.step("call ptr @llvm.stacksave.p0()");
+        let through = self.random.one_in(2);
+        if through {
+            self.line(&format!("store ptr {saved}, ptr %stack"));
+        }
+        let low = self.step(&format!("and i64 {word}, 7"));
+        let count = self.step(&format!("add i64 {low}, 1"));
+        let room = self.step(&format!("alloca i64, i64 {count}"));
+        let last = self.step(&format!("getelementptr i64, ptr {room}, i64 {low}"));
+        self.line(&format!("store i64 {word}, ptr {last}"));
+        let scope = self.scope.len();
+        if self.fuel > 4 && self.random.one_in(2) {
+            self.fuel -= 2;
+            self.count(2);
+        }
+        let read = self.step(&format!("load i64, ptr {last}"));
+        self.scope.truncate(scope);
+        self.scope.push((read, "i64"));
+        let from = match through {
+            true => self.step("load ptr, ptr %stack"),
+            false => saved,
+        };
+        self.line(&format!("call void @llvm.stackrestore.p0(ptr {from})"));
+    }
+
+    /// A life of variables, with addresses from before it.
+    fn live(&mut self, depth: usize) {
+        for born in ["%born", "%lives"] {
+            let byte = self.random.below(100);
+            self.line(&format!("call void @llvm.lifetime.start.p0(ptr {born})"));
+            self.line(&format!(
+                "call void @llvm.memset.p0.i64(ptr {born}, i8 {byte}, i64 64, i1 false)"
+            ));
+        }
+        self.born = true;
+        // What was filled by its name, by the address from before, and the other way round.
+        self.read("%early");
+        self.write("%early");
+        let again = self.step("getelementptr [8 x i64], ptr %born, i64 0, i64 %low");
+        self.read(&again);
+        let at = self.place("%lives");
+        self.write(&at);
+        let scope = self.scope.len();
+        self.statements(depth + 1);
+        self.scope.truncate(scope);
+        let at = self.place("%born");
+        self.read(&at);
+        self.read("%early");
+        let at = self.place("%lives");
+        self.read(&at);
+        self.born = false;
+        for born in ["%born", "%lives"] {
+            self.line(&format!("call void @llvm.lifetime.end.p0(ptr {born})"));
+        }
+    }
+
+    /// A branch, or a switch, and what it comes to.
+    fn choose(&mut self, depth: usize) {
+        let word = self.word();
+        let join = self.fresh("join");
+        let ways = 2 + self.random.below(3);
+        let labels: Vec<String> = (0..ways).map(|_| self.fresh("way")).collect();
+        let low = self.step(&format!("and i64 {word}, 3"));
+        let cases: Vec<String> = (1..ways)
+            .map(|way| format!("i64 {way}, label %{}", labels[way]))
+            .collect();
+        self.line(&format!(
+            "switch i64 {low}, label %{} [ {} ]",
+            labels[0],
+            cases.join(" ")
+        ));
+        let ty = TYPES[self.random.below(TYPES.len())];
+        let mut from = Vec::new();
+        for label in &labels {
+            self.label(label);
+            let scope = self.scope.len();
+            self.statements(depth + 1);
+            let value = self.value(ty);
+            self.scope.truncate(scope);
+            from.push(format!("[ {value}, %{} ]", self.block));
+            self.line(&format!("br label %{join}"));
+        }
+        self.label(&join);
+        self.make(ty, &format!("phi {ty} {}", from.join(", ")));
+    }
+
+    /// A call that may throw, and the handler.
+    fn catch(&mut self) {
+        let word = self.word();
+        let [fine, pad, join] = ["fine", "pad", "join"].map(|it| self.fresh(it));
+        let result = self.step(&format!(
+            "invoke i64 @throws(i64 {word}) to label %{fine} unwind label %{pad}"
+        ));
+        self.label(&pad);
+        let caught = self.step("landingpad { ptr, i32 } catch ptr @_ZTIl");
+        let exception = self.step(&format!("extractvalue {{ ptr, i32 }} {caught}, 0"));
+        let object = self.step(&format!("call ptr @__cxa_begin_catch(ptr {exception})"));
+        let thrown = self.step(&format!("load i64, ptr {object}"));
+        self.line("call void @__cxa_end_catch()");
+        self.line(&format!("br label %{join}"));
+        self.label(&fine);
+        self.line(&format!("br label %{join}"));
+        self.label(&join);
+        self.make(
+            "i64",
+            &format!("phi i64 [ {result}, %{fine} ], [ {thrown}, %{pad} ]"),
+        );
+    }
+
+    /// Ways out of a loop before its end: to its exit, with a value, and out of the function.
+    fn leave_in_the_middle(
+        &mut self,
+        depth: usize,
+        ty: &'static str,
+        exit: &str,
+        outs: &mut Vec<(String, String)>,
+    ) {
+        if self.random.one_in(3) {
+            let (stop, on) = (self.value(ty), self.fresh("on"));
+            let word = self.word();
+            let low = self.step(&format!("and i64 {word}, 7"));
+            let is = self.step(&format!("icmp eq i64 {low}, 3"));
+            outs.push((stop, self.block.clone()));
+            self.line(&format!("br i1 {is}, label %{exit}, label %{on}"));
+            self.label(&on);
+            self.statements(depth + 1);
+        }
+        if self.random.one_in(8) {
+            let (word, out, on) = (self.word(), self.fresh("out"), self.fresh("on"));
+            let low = self.step(&format!("and i64 {word}, 63"));
+            let is = self.step(&format!("icmp eq i64 {low}, 9"));
+            self.line(&format!("br i1 {is}, label %{out}, label %{on}"));
+            self.label(&out);
+            self.line(&format!("ret i64 {word}"));
+            self.label(&on);
+        }
+    }
+
+    /// A loop.
+    pub fn count(&mut self, depth: usize) {
+        let [head, latch, exit] = ["head", "latch", "exit"].map(|it| self.fresh(it));
+        let limit = match self.random.one_in(2) {
+            true => format!("{}", 1 + self.random.below(5)),
+            false => {
+                let word = self.word();
+                let low = self.step(&format!("and i64 {word}, 3"));
+                self.step(&format!("add i64 {low}, 1"))
+            }
+        };
+        let types: Vec<&'static str> = (0..self.random.below(4))
+            .map(|_| TYPES[self.random.below(TYPES.len())])
+            .collect();
+        let begin: Vec<String> = types.iter().map(|ty| self.value(ty)).collect();
+        let before = self.block.clone();
+        self.line(&format!("br label %{head}"));
+        self.label(&head);
+        let scope = self.scope.len();
+        let counter = self.fresh("%i");
+        let next = self.fresh("%n");
+        self.line(&format!(
+            "{counter} = phi i64 [ 0, %{before} ], [ {next}, %{latch} ]"
+        ));
+        self.scope.push((counter.clone(), "i64"));
+        let mut carried = Vec::new();
+        for (ty, begin) in types.iter().zip(&begin) {
+            let name = self.fresh("%c");
+            self.line(&format!(
+                "{name} = phi {ty} [ {begin}, %{before} ], [ @@{name}@@, %{latch} ]"
+            ));
+            self.scope.push((name.clone(), ty));
+            carried.push(name);
+        }
+        self.statements(depth + 1);
+        let ty = TYPES[self.random.below(TYPES.len())];
+        let mut outs = Vec::new();
+        self.leave_in_the_middle(depth, ty, &exit, &mut outs);
+        let mut after: Vec<String> = Vec::new();
+        let swaps = carried.len() >= 2 && types[0] == types[1] && self.random.one_in(2);
+        for (index, (ty, name)) in types.iter().zip(&carried).enumerate() {
+            after.push(match swaps && index < 2 {
+                true => carried[1 - index].clone(),
+                false => self.change(ty, name),
+            });
+        }
+        let stop = self.value(ty);
+        self.line(&format!("br label %{latch}"));
+        self.label(&latch);
+        self.line(&format!("{next} = add i64 {counter}, 1"));
+        let more = self.step(&format!("icmp ult i64 {next}, {limit}"));
+        outs.push((stop, latch.clone()));
+        self.line(&format!("br i1 {more}, label %{head}, label %{exit}"));
+        for (name, after) in carried.iter().zip(&after) {
+            self.out = self.out.replace(&format!("@@{name}@@"), after);
+        }
+        self.label(&exit);
+        self.scope.truncate(scope);
+        let from: Vec<String> = outs
+            .iter()
+            .map(|(value, from)| format!("[ {value}, %{from} ]"))
+            .collect();
+        self.make(ty, &format!("phi {ty} {}", from.join(", ")));
+    }
+}

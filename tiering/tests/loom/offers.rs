@@ -1,0 +1,409 @@
+//! Offers at the heads of loops: guest code that counts, asks and leaves, against whoever
+//! offers, closes, asks again, moves code and frees it.
+//!
+//! What guest code does is generated (`uruk_codegen`, `continuation/offer.rs`); [`World::pass`]
+//! is that, access by access: a load and a store of the count, and where the sign is there a
+//! load of the slot. The processor's plain loads acquire. A call goes through the stub's own
+//! slot, which is read after that.
+//!
+//! A scan of stacks is a flag of each thread for each function that it may be in: set before it
+//! reads the word that leads there, as a caller's stack holds a return address into whatever it
+//! comes from.
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+use uruk_tiering::FunctionId;
+use uruk_tiering::offers::{LoopWords, Offers, passed};
+
+use super::model;
+
+/// The address of the continuation's stub.
+const STUB: u64 = 0x5000;
+const CONTINUATION: FunctionId = FunctionId(5);
+const SIGN: u32 = 1 << 31;
+const GUESTS: usize = 2;
+
+/// Entries of code: of the function's versions, and of the continuation's.
+const LOOPING: u64 = 1;
+const REPLACED: u64 = 2;
+const FIRST: u64 = 0;
+const MOVED: u64 = 1;
+const NONE: u64 = u64::MAX;
+
+/// What became of one call of the function.
+#[derive(Debug, PartialEq, Eq)]
+enum Call {
+    /// It ended in the body it began in.
+    Stayed,
+    /// It went on in the continuation.
+    Left,
+    /// It began in the new body.
+    New,
+}
+
+struct World {
+    offers: Offers,
+    slot: AtomicU64,
+    count: AtomicU32,
+    /// The memory of both words.
+    words: UnsafeCell<()>,
+    /// Where calls of the function go.
+    entry: AtomicU64,
+    /// Where calls of the continuation go.
+    target: AtomicU64,
+    /// The bytes of its two versions.
+    code: [UnsafeCell<()>; 2],
+    /// Who may be in the version that loops.
+    inside: [AtomicBool; GUESTS],
+    /// Who may be in the continuation.
+    beyond: [AtomicBool; GUESTS],
+}
+
+// SAFETY: loom checks all accesses to the cells.
+unsafe impl Sync for World {}
+// SAFETY: as above.
+unsafe impl Send for World {}
+
+impl World {
+    fn new() -> Arc<World> {
+        Arc::new(World {
+            offers: Offers::new(1),
+            slot: AtomicU64::new(0),
+            count: AtomicU32::new(0),
+            words: UnsafeCell::new(()),
+            entry: AtomicU64::new(LOOPING),
+            target: AtomicU64::new(NONE),
+            code: [UnsafeCell::new(()), UnsafeCell::new(())],
+            inside: [AtomicBool::new(false), AtomicBool::new(false)],
+            beyond: [AtomicBool::new(false), AtomicBool::new(false)],
+        })
+    }
+
+    fn words(&self) -> LoopWords<'_> {
+        LoopWords {
+            slot: &self.slot,
+            count: &self.count,
+        }
+    }
+
+    /// Compiles the continuation, publishes it, and offers it.
+    fn make_and_offer(&self) -> bool {
+        if !self.offers.note(0, CONTINUATION) {
+            return false;
+        }
+        self.code[FIRST as usize].with_mut(|_| ());
+        self.target.store(FIRST, Ordering::Release);
+        self.offers.offer(self.words(), STUB)
+    }
+
+    /// One pass of the loop's head; what the loop is left for.
+    fn pass(&self) -> Option<u64> {
+        self.words.with(|_| ());
+        let new = self.count.load(Ordering::Relaxed).wrapping_add(1);
+        self.count.store(new, Ordering::Relaxed);
+        if new & SIGN == 0 {
+            return None;
+        }
+        match self.slot.load(Ordering::Acquire) {
+            0 => {
+                self.count.store(new & !SIGN, Ordering::Relaxed);
+                None
+            }
+            offered => Some(offered),
+        }
+    }
+
+    /// Calls what was offered, by its stub.
+    fn leave(&self, guest: usize, offered: u64) {
+        assert_eq!(offered, STUB);
+        self.beyond[guest].store(true, Ordering::Relaxed);
+        // A scan is a system call, and separates what came before it on each thread.
+        fence(Ordering::SeqCst);
+        let target = self.target.load(Ordering::Acquire);
+        assert_ne!(target, NONE, "the stub of what is offered leads nowhere");
+        self.code[target as usize].with(|_| ());
+        self.beyond[guest].store(false, Ordering::Release);
+    }
+
+    /// A call of the function, that passes the head so often.
+    fn call(&self, guest: usize, passes: usize) -> Call {
+        self.inside[guest].store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let mut call = Call::Stayed;
+        if self.entry.load(Ordering::Acquire) == LOOPING {
+            if let Some(offered) = (0..passes).find_map(|_| self.pass()) {
+                self.leave(guest, offered);
+                call = Call::Left;
+            }
+        } else {
+            call = Call::New;
+        }
+        self.inside[guest].store(false, Ordering::Release);
+        call
+    }
+
+    fn wait_until_nobody(&self, is_in: &[AtomicBool]) {
+        fence(Ordering::SeqCst);
+        while is_in.iter().any(|it| it.load(Ordering::Acquire)) {
+            thread::yield_now();
+        }
+    }
+
+    /// Replaces the function, waits for who is inside, and frees its version; then removes its
+    /// continuation.
+    fn replace_and_free(&self) {
+        self.entry.store(REPLACED, Ordering::Release);
+        self.offers.close([self.words()]);
+        self.wait_until_nobody(&self.inside);
+        self.words.with_mut(|_| ());
+        for ended in self.offers.end() {
+            assert_eq!(ended, CONTINUATION);
+            self.target.store(NONE, Ordering::Release);
+            self.wait_until_nobody(&self.beyond);
+            self.code.iter().for_each(|code| code.with_mut(|_| ()));
+        }
+    }
+
+    /// Moves the continuation's code, and frees where it was.
+    fn evacuate(&self) {
+        if self.target.load(Ordering::Acquire) != FIRST {
+            return;
+        }
+        self.code[MOVED as usize].with_mut(|_| ());
+        self.target.store(MOVED, Ordering::Release);
+        self.wait_until_nobody(&self.beyond);
+        self.code[FIRST as usize].with_mut(|_| ());
+    }
+}
+
+fn spawn<T: 'static>(
+    world: &Arc<World>,
+    run: impl FnOnce(&World) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let world = world.clone();
+    thread::spawn(move || run(&world))
+}
+
+/// Two threads loop while something is offered: who goes there finds it whole.
+#[test]
+fn who_leaves_finds_the_continuation() {
+    model(|| {
+        let world = World::new();
+        let guests = [0, 1].map(|guest| spawn(&world, move |w| w.call(guest, 2)));
+        assert!(world.make_and_offer());
+        for guest in guests {
+            assert_ne!(guest.join().unwrap(), Call::New);
+        }
+    });
+}
+
+/// A thread loops while its function is replaced, and all of the old version freed.
+#[test]
+fn nothing_is_freed_under_who_leaves() {
+    model(|| {
+        let world = World::new();
+        assert!(world.make_and_offer());
+        let guest = spawn(&world, |w| w.call(0, 1));
+        world.replace_and_free();
+        guest.join().unwrap();
+        // Who comes later does not even begin in the old body.
+        assert_eq!(world.call(1, 1), Call::New);
+    });
+}
+
+/// The same while the offer is made: who was too late offers nothing.
+#[test]
+fn an_offer_under_way_is_not_made_to_what_was_closed() {
+    model(|| {
+        let world = World::new();
+        let maker = spawn(&world, |w| {
+            w.offers.note(0, CONTINUATION);
+            w.offers.offer(w.words(), STUB)
+        });
+        world.offers.close([world.words()]);
+        // Nobody who comes from here on finds anything.
+        assert_eq!(world.slot.load(Ordering::Acquire), 0);
+        maker.join().unwrap();
+        assert_eq!(world.slot.load(Ordering::Acquire), 0);
+        assert!(!world.offers.offer(world.words(), STUB));
+        world.offers.open();
+        assert!(world.offers.offer(world.words(), STUB));
+        assert_eq!(world.pass(), Some(STUB));
+    });
+}
+
+/// Two make a continuation of one loop, which ends meanwhile: one is noted, and given away once.
+#[test]
+fn a_loop_has_one_continuation() {
+    model(|| {
+        let world = World::new();
+        let note = |w: &World, id| w.offers.note(0, FunctionId(id));
+        let other = spawn(&world, move |w| note(w, 6));
+        let here = note(&world, 7);
+        let first = world.offers.end();
+        let there = other.join().unwrap();
+        let second = world.offers.end();
+        let expected = match (here, there) {
+            (true, false) => vec![FunctionId(7)],
+            (false, true) => vec![FunctionId(6)],
+            both => panic!("{both:?}"),
+        };
+        assert_eq!([first, second].concat(), expected);
+    });
+}
+
+/// Who is told that nothing is offered any more, and passes a head after that, stays.
+#[test]
+fn after_the_close_nobody_enters() {
+    model(|| {
+        let world = World::new();
+        assert!(world.make_and_offer());
+        let told = Arc::new(AtomicBool::new(false));
+        let guest = spawn(&world, {
+            let told = told.clone();
+            move |w| {
+                let before = told.load(Ordering::Acquire);
+                (before, w.call(0, 1))
+            }
+        });
+        world.offers.close([world.words()]);
+        told.store(true, Ordering::Release);
+        let (before, call) = guest.join().unwrap();
+        assert!(!before || call == Call::Stayed);
+    });
+}
+
+/// Offers are taken back while they are made: none is half there, and the loop is as open as it
+/// was.
+#[test]
+fn what_is_taken_back_can_be_offered_again() {
+    model(|| {
+        let world = World::new();
+        assert!(world.make_and_offer());
+        let guest = spawn(&world, |w| w.call(0, 2));
+        world.offers.take_back([world.words()]);
+        guest.join().unwrap();
+        assert!(!world.words().is_offered());
+        assert_eq!(world.pass(), None);
+        // The sign is gone with what it asked for.
+        assert_eq!(world.count.load(Ordering::Relaxed) & SIGN, 0);
+        assert!(world.offers.offer(world.words(), STUB));
+        assert_eq!(world.pass(), Some(STUB));
+    });
+}
+
+/// Guests may store counts over the sign: after the next look whoever passes leaves.
+#[test]
+fn an_offer_is_not_lost_for_good() {
+    model(|| {
+        let world = World::new();
+        let guests = [0, 1].map(|guest| spawn(&world, move |w| w.call(guest, 1)));
+        assert!(world.make_and_offer());
+        for guest in guests {
+            guest.join().unwrap();
+        }
+        assert!(world.words().is_offered());
+        world.words().ask();
+        assert_eq!(world.call(0, 1), Call::Left);
+        // And so does who comes after that.
+        assert_eq!(world.call(1, 1), Call::Left);
+    });
+}
+
+/// Nobody asks again: the count gets to its sign by itself.
+#[test]
+fn a_count_asks_by_itself_in_the_end() {
+    model(|| {
+        let world = World::new();
+        let guest = spawn(&world, |w| w.call(0, 1));
+        assert!(world.make_and_offer());
+        guest.join().unwrap();
+        // Long after the sign was lost.
+        world.count.store(SIGN - 2, Ordering::Relaxed);
+        let calls = [0, 1, 0].map(|guest| world.call(guest, 1));
+        assert_eq!(calls, [Call::Stayed, Call::Left, Call::Left]);
+    });
+}
+
+/// Increments of two threads: some may be lost, and the count may go back, but passes that never
+/// were are never seen, whenever one looks.
+#[test]
+fn lost_counts_are_no_passes() {
+    model(|| {
+        let world = World::new();
+        let guests = [0, 1].map(|guest| spawn(&world, move |w| w.call(guest, 2)));
+        let (mut seen, mut all) = (0, 0);
+        for _ in 0..2 {
+            let now = world.words().passes();
+            all += passed(seen, now);
+            assert!(passed(seen, now) <= 4);
+            seen = now;
+            thread::yield_now();
+        }
+        for guest in guests {
+            assert_eq!(guest.join().unwrap(), Call::Stayed);
+        }
+        let now = world.words().passes();
+        assert!((1..=4).contains(&now));
+        assert!(all + passed(seen, now) <= 8);
+        assert_eq!(world.count.load(Ordering::Relaxed) & SIGN, 0);
+    });
+}
+
+/// The continuation's code moves while somebody goes there, and while it is offered.
+#[test]
+fn what_is_offered_may_move() {
+    model(|| {
+        let world = World::new();
+        let guest = spawn(&world, |w| w.call(0, 2));
+        assert!(world.make_and_offer());
+        world.evacuate();
+        guest.join().unwrap();
+        world.words().ask();
+        assert_eq!(world.call(1, 1), Call::Left);
+    });
+}
+
+/// A copy of the process is made under the gate, whoever loops meanwhile: in the copy, what is
+/// offered is there, the lock is open, and the sign is got by asking.
+#[test]
+fn a_fork_copies_offers_whole() {
+    model(|| {
+        let world = World::new();
+        let gate = Arc::new(Mutex::new(()));
+        let guest = spawn(&world, |w| w.call(0, 2));
+        let maker = spawn(&world, {
+            let gate = gate.clone();
+            move |w| {
+                let _pass = gate.lock().unwrap();
+                w.make_and_offer()
+            }
+        });
+        let child = World::new();
+        {
+            let _closed = gate.lock().unwrap();
+            let (order, from) = (Ordering::Acquire, &world);
+            child.slot.store(from.slot.load(order), Ordering::Relaxed);
+            child.count.store(from.count.load(order), Ordering::Relaxed);
+            child
+                .target
+                .store(from.target.load(order), Ordering::Relaxed);
+            assert_eq!(from.offers.is_closed(), child.offers.is_closed());
+        }
+        // In the child, on its one thread.
+        let offered = child.words().is_offered();
+        child.words().ask();
+        match offered {
+            true => assert_eq!(child.call(0, 1), Call::Left),
+            false => {
+                assert_eq!(child.call(0, 1), Call::Stayed);
+                assert!(child.make_and_offer());
+                assert_eq!(child.call(0, 1), Call::Left);
+            }
+        }
+        guest.join().unwrap();
+        assert!(maker.join().unwrap());
+    });
+}
