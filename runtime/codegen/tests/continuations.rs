@@ -2,8 +2,13 @@
 
 mod support;
 
+use std::sync::{Arc, Mutex};
+
 use support::{describe, disassemble, id, plan, reader};
-use uruk_codegen::{CodegenError, Compile, Compiled, Counters, Heads, Reason, Start, Tier};
+
+use uruk_codegen::{
+    CodegenError, Compile, Compiled, Counters, Heads, Reason, Start, Tier, Transform,
+};
 
 const LOOP: &str = "define i64 @f(ptr %p, i64 %n) {
   entry: %s = alloca i64 store i64 0, ptr %s br label %head
@@ -232,6 +237,62 @@ fn pointers_that_nothing_else_leads_to_are_promised_to_be_so() {
     ));
     let either = "%c = icmp eq i64 %n, 9 %d = select i1 %c, ptr %a, ptr %b store i64 0, ptr %d";
     assert!(!check(either, made, ""));
+}
+
+/// One iteration's scopes are others than the next one's.
+#[test]
+fn what_is_peeled_has_no_scopes_of_the_nest() {
+    let accesses = |declaration: &str| {
+        let ir = format!(
+            "define void @f(ptr %p, ptr %q, i64 %n) {{
+             entry: br label %outer
+             outer:
+               %i = phi i64 [ 0, %entry ], [ %i1, %latch ]
+               {declaration}
+               br label %inner
+             inner:
+               %j = phi i64 [ 0, %outer ], [ %j1, %inner ]
+               store volatile i64 %j, ptr %q
+               %j1 = add i64 %j, 1
+               %again = icmp ult i64 %j1, %n
+               br i1 %again, label %inner, label %latch
+             latch:
+               %from = getelementptr i64, ptr %q, i64 %i
+               %x = load i64, ptr %from, !noalias !2
+               %to = getelementptr i64, ptr %p, i64 %i
+               store i64 %x, ptr %to, !alias.scope !2
+               %i1 = add i64 %i, 1
+               %more = icmp ult i64 %i1, %n
+               br i1 %more, label %outer, label %done
+             done: ret void }}
+             declare void @llvm.experimental.noalias.scope.decl(metadata)
+             !0 = distinct !{{!0}}
+             !1 = distinct !{{!1, !0}}
+             !2 = !{{!1}}"
+        );
+        let heads = baseline(&ir).heads;
+        let inner = heads.counted.iter().position(|it| it.around.is_some());
+        let mut reader = reader(&ir);
+        let (plan, f) = (plan(&reader), id(&reader, "f"));
+        let mut how = Compile::at(Tier::Optimized);
+        how.start = Some(start(&heads, inner.expect("a loop in a loop")));
+        let text = Arc::new(Mutex::new(String::new()));
+        let seen = Arc::clone(&text);
+        how.transform = Some(Transform::new(move |unit| {
+            *seen.lock().unwrap() = unit.module.print_to_string().to_string();
+            Ok(())
+        }));
+        reader.compile(&plan, f, &how).expect("compiles");
+        let text = text.lock().unwrap();
+        ["load i64, ptr %", "!noalias", "!alias.scope"].map(|it| text.matches(it).count())
+    };
+    let scope = "call void @llvm.experimental.noalias.scope.decl(metadata !2)";
+    let [loads, noalias, scopes] = accesses(scope);
+    assert!(loads >= 2);
+    assert_eq!((noalias, scopes), (1, 1));
+    // A scope that is the whole function's is the same in all copies.
+    let [_, noalias, scopes] = accesses("");
+    assert_eq!((noalias, scopes), (2, 2));
 }
 
 #[test]

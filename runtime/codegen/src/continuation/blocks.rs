@@ -1,12 +1,14 @@
 //! The blocks of a continuation: copies of the body's, with what is used beyond a block in memory.
 
+use std::ptr::null_mut;
+
 use inkwell::llvm_sys::LLVMOpcode;
 use inkwell::llvm_sys::core::{
     LLVMAppendBasicBlockInContext, LLVMBasicBlockAsValue, LLVMBuildBr, LLVMBuildLoad2,
     LLVMBuildStore, LLVMGetInstructionOpcode, LLVMGetInstructionParent, LLVMGetNormalDest,
     LLVMGetNumSuccessors, LLVMGetPoison, LLVMGetSuccessor, LLVMInsertIntoBuilder,
-    LLVMInstructionClone, LLVMIsAArgument, LLVMPositionBuilderAtEnd, LLVMSetNormalDest,
-    LLVMSetOperand, LLVMTypeOf, LLVMValueAsBasicBlock, LLVMValueIsBasicBlock,
+    LLVMInstructionClone, LLVMIsAArgument, LLVMPositionBuilderAtEnd, LLVMSetMetadata,
+    LLVMSetNormalDest, LLVMSetOperand, LLVMTypeOf, LLVMValueAsBasicBlock, LLVMValueIsBasicBlock,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use rustc_hash::FxHashSet;
@@ -114,6 +116,11 @@ impl<'m> Making<'_, 'm> {
             for (operand, index) in mapped.into_iter().zip(0u32..) {
                 if let Some(operand) = operand {
                     LLVMSetOperand(new, index, operand);
+                }
+            }
+            if !self.regions.is_last(copy) {
+                for &kind in &self.dropped {
+                    LLVMSetMetadata(new, kind, null_mut());
                 }
             }
             new

@@ -5,10 +5,11 @@ use inkwell::llvm_sys::core::{
     LLVMAddAttributeAtIndex, LLVMAddFunction, LLVMAppendBasicBlockInContext, LLVMBuildAlloca,
     LLVMBuildBr, LLVMBuildCall2, LLVMBuildLoad2, LLVMBuildMemCpy, LLVMBuildStore, LLVMConstInt,
     LLVMCreateEnumAttribute, LLVMGetAlignment, LLVMGetEnumAttributeKindForName,
-    LLVMGetGlobalParent, LLVMGetInstructionParent, LLVMGetIntrinsicDeclaration, LLVMGetParam,
-    LLVMGetPersonalityFn, LLVMGlobalGetValueType, LLVMHasPersonalityFn, LLVMInsertIntoBuilder,
-    LLVMInstructionClone, LLVMInt64TypeInContext, LLVMLookupIntrinsicID, LLVMPointerTypeInContext,
-    LLVMPositionBuilderAtEnd, LLVMSetLinkage, LLVMSetPersonalityFn, LLVMTypeOf,
+    LLVMGetGlobalParent, LLVMGetInstructionParent, LLVMGetIntrinsicDeclaration,
+    LLVMGetMDKindIDInContext, LLVMGetParam, LLVMGetPersonalityFn, LLVMGlobalGetValueType,
+    LLVMHasPersonalityFn, LLVMInsertIntoBuilder, LLVMInstructionClone, LLVMInt64TypeInContext,
+    LLVMLookupIntrinsicID, LLVMPointerTypeInContext, LLVMPositionBuilderAtEnd, LLVMSetLinkage,
+    LLVMSetPersonalityFn, LLVMTypeOf,
 };
 use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMTypeRef, LLVMValueRef};
 use inkwell::llvm_sys::{LLVMLinkage, LLVMOpcode};
@@ -20,7 +21,7 @@ use super::promises::copy_promises;
 use super::reasons::{Meaning, is_intrinsic};
 use super::regions::Regions;
 use crate::context::{Builder, LlvmContext, OwnedModule};
-use crate::handles::{FunctionRef, ValueRef, c_name};
+use crate::handles::{BlockRef, FunctionRef, ValueRef, c_name};
 
 /// A continuation in progress.
 pub(super) struct Making<'a, 'm> {
@@ -41,12 +42,30 @@ pub(super) struct Making<'a, 'm> {
     pub(super) slots: FxHashMap<ValueRef<'m>, LLVMValueRef>,
     /// Where what a phi will be is kept, until its block begins.
     pub(super) phis: FxHashMap<ValueRef<'m>, LLVMValueRef>,
+    /// Kinds of metadata that are dropped in all copies but the last.
+    pub(super) dropped: Vec<u32>,
 }
 
 /// What instructions of one copied block became.
 pub(super) type Local<'m> = FxHashMap<ValueRef<'m>, LLVMValueRef>;
 
 pub(super) const NO_NAME: *const std::ffi::c_char = c"".as_ptr();
+
+/// The metadata that says which accesses are apart, if a scope of it begins in the body. In a loop
+/// it holds for one iteration, and one iteration's scopes are others than the next one's; so what
+/// is peeled may not have those of the nest.
+fn scopes(context: &LlvmContext, blocks: &[BlockRef<'_>]) -> Vec<u32> {
+    let mut all = blocks.iter().flat_map(|block| block.instructions());
+    let names: &[&str] = match all.any(|it| is_intrinsic(it, |it| it == Meaning::Scope)) {
+        true => &["noalias", "alias.scope"],
+        false => &[],
+    };
+    let kind = |name: &&str| {
+        // SAFETY: a live context; pointer and length describe the name.
+        unsafe { LLVMGetMDKindIDInContext(context.raw(), name.as_ptr().cast(), name.len() as u32) }
+    };
+    names.iter().map(kind).collect()
+}
 
 impl<'a, 'm> Making<'a, 'm> {
     /// Makes the function, with empty blocks.
@@ -92,6 +111,7 @@ impl<'a, 'm> Making<'a, 'm> {
                 fixed: FxHashMap::default(),
                 slots: FxHashMap::default(),
                 phis: FxHashMap::default(),
+                dropped: scopes(context, blocks),
             }
         }
     }

@@ -111,6 +111,8 @@ pub(crate) enum Meaning {
     TypeNumber,
     /// Has to do with the frame it is called in.
     Frame,
+    /// Each time it is passed, a scope of aliasing begins anew.
+    Scope,
     Other,
 }
 
@@ -122,7 +124,7 @@ impl Meaning {
 }
 
 /// Intrinsics that mean something here.
-const INTRINSICS: [(&str, Meaning); 35] = [
+const INTRINSICS: [(&str, Meaning); 36] = [
     ("llvm.lifetime.start", Meaning::LifetimeStart),
     ("llvm.lifetime.end", Meaning::LifetimeEnd),
     ("llvm.stacksave", Meaning::StackSave),
@@ -147,6 +149,7 @@ const INTRINSICS: [(&str, Meaning); 35] = [
     ("llvm.write_register", Meaning::Frame),
     ("llvm.get.dynamic.area.offset", Meaning::Frame),
     ("llvm.stackguard", Meaning::Frame),
+    ("llvm.experimental.noalias.scope.decl", Meaning::Scope),
     ("llvm.localescape", Meaning::Other),
     ("llvm.localrecover", Meaning::Other),
     ("llvm.eh.sjlj.setjmp", Meaning::Other),

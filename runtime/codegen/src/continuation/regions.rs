@@ -75,10 +75,14 @@ impl<'a, 'm> Regions<'a, 'm> {
         found
     }
 
+    /// True for the copy that is the nest as it was.
+    pub(super) fn is_last(&self, copy: u32) -> bool {
+        copy as usize == self.heads.len() - 1
+    }
+
     /// Instructions of copies but the last.
     pub(super) fn peeled(&self) -> usize {
-        let last = self.heads.len() as u32 - 1;
-        let peeled = self.pieces.iter().filter(|(copy, _)| *copy != last);
+        let peeled = self.pieces.iter().filter(|(copy, _)| !self.is_last(*copy));
         peeled
             .map(|&(_, block)| self.flow.blocks[block as usize].instructions().count())
             .sum()
