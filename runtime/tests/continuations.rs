@@ -76,32 +76,6 @@ fn what_is_forbidden_is_not_left() {
     assert_eq!(left(&jit), 1);
 }
 
-/// What was taken back is offered again by the policy, though it is compiled already.
-#[test]
-fn what_is_allowed_again_is_left_again() {
-    let jit = session(Tiers::Auto, 3);
-    let spinning = Spinning::start(function(&jit), 5);
-    wait(|| left(&jit) == 1);
-    let forbid = |forbidden| {
-        let main = jit.main();
-        main.forbid_continuations("spin", forbidden).expect("known");
-    };
-    jit.pause_tiers();
-    forbid(true);
-    // It begins where the function counts, though the policy may have compiled it as a whole.
-    assert_eq!(jit.tier("spin").expect("known"), Some(Tier::Baseline));
-    let other = Spinning::start(function(&jit), 6);
-    other.pass();
-    assert_eq!(left(&jit), 1);
-    forbid(false);
-    jit.resume_tiers();
-    wait(|| left(&jit) == 2);
-    for (spinning, x) in [(spinning, 5), (other, 6)] {
-        let (result, passes) = spinning.end();
-        assert_eq!(result, expected(3, x, passes));
-    }
-}
-
 #[test]
 fn what_was_forbidden_to_a_function_is_allowed_to_the_next_of_its_name() {
     let jit = Jit::builder().build().expect("a session");

@@ -133,6 +133,33 @@ fn what_a_continuation_inlined_can_be_replaced() {
     assert_eq!(result, power(3, 7, passes));
 }
 
+/// What was taken back is offered again by the policy, though it is compiled already: there is no
+/// other loop to be left.
+#[test]
+fn what_is_allowed_again_is_left_again() {
+    let jit = Jit::builder()
+        .tiers(Tiers::Auto)
+        .build()
+        .expect("a session");
+    jit.add_ir("spin", CALLING).expect("added");
+    let spinning = Spinning::start(function(&jit), 5);
+    wait(|| left(&jit) == 1);
+    let forbid = |forbidden| {
+        let main = jit.main();
+        main.forbid_continuations("spin", forbidden).expect("known");
+    };
+    jit.pause_tiers();
+    forbid(true);
+    let other = Spinning::start(function(&jit), 6);
+    other.pass();
+    assert_eq!(left(&jit), 1);
+    forbid(false);
+    jit.resume_tiers();
+    wait(|| left(&jit) == 2);
+    spinning.end();
+    other.end();
+}
+
 extern "C-unwind" fn boom(pass: i64, last: i64) {
     if pass == last {
         std::panic::panic_any(pass);
