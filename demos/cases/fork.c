@@ -3,7 +3,7 @@
 // flags: -pthread
 // gate: D
 // timeout: 90
-// repeat: 3
+// repeat: 2
 // hazard: fork
 #include <pthread.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // A program of many hot functions that forks again and again: background compiles are
 // interrupted wherever they are, also in the middle of code generation.
 // modes: tiered
-// repeat: 3
+// repeat: 2
 // timeout: 60
 // hazard: fork
 

@@ -2,7 +2,7 @@
 // these, which must be those of the program too.
 // flags: -pthread
 // gate: C
-// repeat: 3
+// repeat: 2
 #include <cstdio>
 #include <future>
 #include <mutex>

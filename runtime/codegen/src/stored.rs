@@ -83,12 +83,16 @@ impl Heads {
             Some(u32::from_le_bytes(bytes.try_into().ok()?))
         }
         let mut heads = Heads::default();
-        for _ in 0..number(take(4)?)? {
-            heads.counted.push(Head {
+        for own in 0..number(take(4)?)? {
+            let head = Head {
                 block: number(take(4)?)?,
                 around: Some(number(take(4)?)?).filter(|it| *it != u32::MAX),
                 fingerprint: u64::from_le_bytes(take(8)?.try_into().ok()?),
-            });
+            };
+            if head.around.is_some_and(|it| it >= own) {
+                return None;
+            }
+            heads.counted.push(head);
         }
         for _ in 0..number(take(4)?)? {
             let reason = *Reason::ALL.get(usize::from(*take(1)?.first()?))?;

@@ -295,6 +295,41 @@ fn what_is_peeled_has_no_scopes_of_the_nest() {
     assert_eq!((noalias, scopes), (2, 2));
 }
 
+/// Loops that are entered anywhere, as a `switch` into them does: each has at most one that is
+/// around it, and nobody comes back to where he was by going out.
+#[test]
+fn who_goes_out_of_loops_comes_to_an_end() {
+    let mut state = 1u64;
+    let mut random = |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let mut nested = 0;
+    for _ in 0..400 {
+        let blocks = 4 + random(9);
+        let mut ir = String::from("define void @f(ptr %p) { entry: br label %b0\n");
+        for block in 0..blocks {
+            ir += &format!("b{block}: %v{block} = load volatile i32, ptr %p\n");
+            ir += &format!("switch i32 %v{block}, label %end [");
+            for case in 0..1 + random(3) {
+                // Mostly near, so that there are nests.
+                let to = (block + blocks - 2 + random(4)) % blocks;
+                ir += &format!(" i32 {case}, label %b{to}");
+            }
+            ir += " ]\n";
+        }
+        ir += "end: ret void }";
+        let heads = baseline(&ir).heads.counted;
+        for (own, head) in heads.iter().enumerate() {
+            assert!(head.around.is_none_or(|it| (it as usize) < own), "{ir}");
+            nested += u32::from(head.around.is_some());
+        }
+    }
+    assert!(nested > 20, "{nested}");
+}
+
 #[test]
 fn what_is_stored_keeps_its_heads() {
     let compiled = baseline(LOOP);

@@ -47,7 +47,7 @@ const MOST_CROSSING: usize = 512;
 pub struct Head {
     /// The number of its first block.
     pub block: u32,
-    /// The least of the loops around it that are counted, by its place among them.
+    /// The least of the loops around it that are counted, by its place among them: before its own.
     pub around: Option<u32>,
     /// What stands for the body and for what crosses: a continuation has the same.
     pub fingerprint: u64,
@@ -132,8 +132,10 @@ pub(crate) fn insert(
         return (heads, all);
     }
     let place = |index: usize| chosen.iter().position(|(it, _)| *it == index);
-    for (index, what) in &chosen {
-        let outer = around(loops, *index).into_iter().find_map(place);
+    for (own, (index, what)) in chosen.iter().enumerate() {
+        // Where flow is irreducible two can be around each other: the first is around the other.
+        let mut outer = around(loops, *index).into_iter().filter_map(place);
+        let outer = outer.find(|&at| at < own);
         heads.counted.push(Head {
             block: loops[*index].head,
             around: outer.map(|it| it as u32),
