@@ -24,6 +24,7 @@ use crate::activity::{Place, Wish};
 use crate::config::Config;
 use crate::costs::Costs;
 use crate::ids::{FunctionId, Nanos, Tier, VersionId, VersionIds};
+use crate::leaders::Leaders;
 use crate::learn::{Calibration, Load, Speedups};
 use crate::policy::{self, Measured, Prospect, correction, cost_weight, pressure};
 use crate::polls::Polls;
@@ -91,6 +92,7 @@ pub struct Controller {
     costs: Costs,
     speedups: Speedups,
     calibration: Calibration,
+    leaders: Leaders,
     load: Load,
     /// Processor time is told, so far until `load_at`.
     load_measured: bool,
@@ -120,6 +122,7 @@ impl Controller {
             costs: Costs::new(&config),
             speedups: Speedups::new(&config),
             calibration: Calibration::new(),
+            leaders: Leaders::default(),
             load: Load::new(),
             load_measured: false,
             load_at: Nanos::ZERO,
@@ -358,6 +361,7 @@ impl Controller {
             return;
         };
         activity.spend(now, time, &self.config);
+        self.leaders.note(now, function, activity, &self.config);
         let place = activity.place;
         if matches!(place, Place::Compiling | Place::Requested) {
             return;
@@ -432,7 +436,7 @@ impl Controller {
             remaining: policy::remaining(activity.spent(), share, config),
             speedup,
             cost,
-            weight: cost_weight(load, share, config),
+            weight: cost_weight(load, self.leaders.common(function, share), config),
             pressure: pressure(ahead, config),
             reluctance: activity.reluctance(),
         };

@@ -62,6 +62,7 @@ mod controller;
 mod costs;
 pub mod foresight;
 mod ids;
+mod leaders;
 mod learn;
 pub mod offers;
 pub mod policy;

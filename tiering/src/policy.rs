@@ -35,7 +35,8 @@
 //! processor makes the program at most `1 / (1 - share)` times faster. So the price of idle
 //! time falls from 1 to `idle_weight` with the share. What makes a tenth of a short run
 //! may cost no more than it brings; the one loop that a program is in is compiled when a
-//! quarter of its cost has been spent in it. One weight cannot serve
+//! quarter of its cost has been spent in it. Where a few functions share a program's time, idle
+//! time is priced by what they occupy together (`leaders`). One weight cannot serve
 //! both: at 0.4 a run of sqlite of a second takes 14 to 29 % more processor time than at
 //! tier 1, at 0.7 Lua's loop waits for a second.
 //!

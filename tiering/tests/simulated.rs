@@ -67,6 +67,30 @@ fn a_hot_function_runs_optimized_within_ten_milliseconds() {
     }
 }
 
+/// Four functions that share a program's time are worth as much as one, and wait no longer for
+/// their turn.
+#[test]
+fn functions_that_share_the_time_go_up_as_one_does() {
+    for seed in 0..8 {
+        let mix = (0..4).map(|id| (FunctionId(id), 0.25)).collect();
+        let work = Nanos::from_ms(300);
+        let phase = Phase { work, mix };
+        let program = Program::new(vec![Shape::of(60); 4], vec![phase], None);
+        let mut machine = Machine::new(&Config::default(), Truth::default(), program, seed);
+        machine.run(Nanos::from_ms(300));
+        let begin = machine.first_time();
+        let decided = machine.log.iter().filter_map(|line| match line.what {
+            What::Decided(Decision::Compile { .. }) => Some(line.at - begin),
+            _ => None,
+        });
+        let decided: Vec<Nanos> = decided.collect();
+        assert!(decided[0] <= Nanos::from_ms(8), "seed {seed}: {decided:?}");
+        let last = (0..4).map(|id| machine.published_at(FunctionId(id), Tier::Optimized));
+        let last = last.max().flatten().expect("promoted") - begin;
+        assert!(last <= Nanos::from_ms(40), "seed {seed}: {last}");
+    }
+}
+
 /// One of entry counts and back edges is enough: a function entered once is promoted for
 /// its next entry, though its present one gains nothing.
 #[test]
