@@ -42,6 +42,10 @@ const LONG: f64 = 0.25;
 /// How long an offer waits for somebody to come by before one further in is made.
 const PATIENCE: Duration = Duration::from_millis(10);
 
+/// Without a pass for so long an activation has ended, or stands. Before that its thread may have
+/// had no processor.
+const STANDS: Duration = Duration::from_millis(200);
+
 /// What was asked for and never came, cancelled perhaps, is asked for again after this.
 const GIVEN_UP: Duration = Duration::from_secs(5);
 
@@ -57,6 +61,8 @@ pub(super) struct Watched {
     /// Passes between the last two looks, by loop.
     last: Box<[u64]>,
     busy: Duration,
+    /// For how long no head was passed, and nothing was entered.
+    still: Duration,
     /// Passes that the controller has not heard of.
     held: u64,
     /// At the last look it had just been entered.
@@ -96,6 +102,7 @@ impl Watched {
             passes: vec![0; count].into(),
             last: vec![0; count].into(),
             busy: Duration::ZERO,
+            still: Duration::ZERO,
             held: 0,
             began: false,
             asked: None,
@@ -129,6 +136,13 @@ impl Watched {
         entries: u64,
     ) -> f64 {
         let between = between.min(now.saturating_sub(self.since));
+        self.still = match passes == 0 && entries == 0 {
+            true => self.still + between,
+            false => Duration::ZERO,
+        };
+        if self.may_go_on() {
+            return 0.0;
+        }
         let time = controller.time_of(&self.facts, passes).as_f64();
         let share = (time / nanos(between).as_f64().max(1.0)).min(1.0);
         if passes == 0 || (entries != 0 && share / (entries as f64) < LONG) {
@@ -152,6 +166,11 @@ impl Watched {
         share
     }
 
+    /// True if nothing was heard of an activation for a time in which it may just have waited.
+    fn may_go_on(&self) -> bool {
+        self.busy > Duration::ZERO && self.still > Duration::ZERO && self.still < STANDS
+    }
+
     /// The loop whose continuation is worth its compile.
     fn wants(
         &self,
@@ -161,8 +180,9 @@ impl Watched {
         share: f64,
     ) -> Option<usize> {
         let busy = nanos(self.busy);
-        let worth =
-            self.busy > Duration::ZERO && controller.is_worth(nanos(now), &self.facts, busy, share);
+        let worth = self.busy > Duration::ZERO
+            && !self.may_go_on()
+            && controller.is_worth(nanos(now), &self.facts, busy, share);
         worth.then(|| self.choose(loops)).flatten()
     }
 
@@ -189,6 +209,9 @@ impl Watched {
     /// `may`: the loops may be left. `waits`: for a continuation.
     fn hold(&mut self, loops: &Loops, passes: u64, entries: u64, may: bool, waits: bool) -> u64 {
         self.held += passes;
+        if self.may_go_on() {
+            return 0;
+        }
         // What was entered shortly before the look may be there for long: the next one knows.
         let few = entries != 0 && entries as f64 <= 1.0 / LONG;
         let begun = std::mem::replace(&mut self.began, few);
@@ -261,7 +284,7 @@ impl Core {
                 let entry = added.entry(id.index()).or_insert((id, 0, 0));
                 entry.2 += held;
             }
-            passes != 0 || watched.held != 0
+            passes != 0 || watched.held != 0 || watched.may_go_on()
         });
         for id in whole {
             controller.request(id, Tier::Optimized);
