@@ -1,10 +1,6 @@
 // Children that `fork` did not make call functions for the first time: out of main, out of
 // threads, out of a handler, as children of children, while other threads compile.
-// A thread of ours that is in the allocator at the moment of the copy leaves its lock taken in the
-// child (docs/safety.md): that is rare, and so are the flavors and modes.
 // flags: -pthread
-// levels: O1-no-passes O2
-// modes: lazy leaving
 // timeout: 90
 // hazard: children
 #include "parts/copies.h"
