@@ -25,7 +25,8 @@ use uruk_unwind::{RegionHandle, Row};
 use crate::api::builder::Reporter;
 use crate::api::error::Error;
 use crate::api::layers::Layers;
-use crate::fork::sacrificial::{self, sacrificial};
+use crate::fork::sacrificial::sacrificial;
+use crate::fork::thread::rest;
 use crate::fork::{self, gate};
 use crate::guest::process::Process;
 use crate::load::bind::display_name;
@@ -435,7 +436,7 @@ impl Core {
     /// From now on the process is the program: failed compiles are reported on
     /// standard error, and thread-locals may use static storage.
     pub(crate) fn become_program(&self) {
-        sacrificial::end_soon();
+        rest::for_ever();
         self.program.store(true, Ordering::Relaxed);
     }
 

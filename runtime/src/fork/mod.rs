@@ -218,6 +218,7 @@ fn made_in_child(mut state: ForkState) {
     }
     threads::after_fork_child();
     sacrificial::after_fork_child();
+    thread::rest::after_fork_child();
     for member in &state.members {
         member.after_fork_child();
     }

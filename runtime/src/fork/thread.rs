@@ -6,7 +6,8 @@
 //! at such a moment no thread could be started. The C library's own locks are open in a
 //! child.
 //!
-//! A panic ends its thread only, as with `std`.
+//! A panic ends its thread only, as with `std`. A thread that has done what it was there for may
+//! be given something else ([`rest`]).
 //!
 //! A thread of ours uses the C library's allocator with a pass of the gate only, from its first
 //! step to its last, after which it is one that [`leaving`] knows of: so a process that the
@@ -19,8 +20,9 @@
 //!   the handshake like all others, and hold no return addresses into JIT'd code.
 
 pub(crate) mod leaving;
+pub(crate) mod rest;
 
-use std::cell::OnceCell;
+use std::cell::RefCell;
 use std::ffi::{CString, c_void};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,6 +36,7 @@ use crate::api::error::Error;
 use crate::fork::shield;
 use crate::fork::{block_signals, gate, restore_signals};
 use crate::guest::threads;
+use rest::Bed;
 
 /// Stack of a thread. LLVM's passes recurse over expressions and blocks.
 pub(crate) const STACK: usize = 16 << 20;
@@ -46,7 +49,7 @@ static STACK_NOW: AtomicUsize = AtomicUsize::new(STACK);
 const KEPT: usize = 15;
 
 thread_local! {
-    static NAME: OnceCell<String> = const { OnceCell::new() };
+    static NAME: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 /// What a thread begins with.
@@ -60,14 +63,19 @@ pub(crate) fn set_stack(bytes: usize) {
     STACK_NOW.store(bytes, Ordering::Relaxed);
 }
 
-/// Starts a thread of ours: all signals blocked, a stack LLVM's recursion fits on.
+/// Starts a thread of ours, or has one that rests begin this: all signals blocked, a stack LLVM's
+/// recursion fits on.
 pub(crate) fn spawn(name: String, run: impl Fn() + Send + 'static) -> Result<(), Error> {
     let run = Box::new(run);
-    let start = Start {
+    let start = Box::new(Start {
         name: name.clone(),
         run,
+    });
+    let _pass = gate::enter();
+    let Some(start) = rest::wake(start) else {
+        return Ok(());
     };
-    let start = Box::into_raw(Box::new(start));
+    let start = Box::into_raw(start);
     threads::STARTING.fetch_add(1, Ordering::Relaxed);
     let restore = block_signals();
     // SAFETY: nobody has seen `start` yet.
@@ -118,28 +126,43 @@ unsafe fn create(start: *mut Start) -> io::Result<()> {
 extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     // `spawn` blocks all signals, and the thread inherits that.
     shield::never_interrupted();
-    let pass = gate::enter();
+    let mut pass = gate::enter();
     // SAFETY: the box that `spawn` made for this thread alone.
-    let Start { name, run } = *unsafe { Box::from_raw(start.cast::<Start>()) };
-    let short = &name.as_bytes()[..name.len().min(KEPT)];
-    if let Ok(short) = CString::new(short) {
-        // SAFETY: the calling thread and a C string that the kernel copies.
-        unsafe { libc::pthread_setname_np(libc::pthread_self(), short.as_ptr()) };
-    }
-    NAME.with(|kept| drop(kept.set(name)));
+    let mut next = Some(unsafe { Box::from_raw(start.cast::<Start>()) });
     let mark = threads::mark_ours();
     // Parking needs a handle, which is made when it is first asked for.
     drop(std::thread::current());
     uruk_codegen::fatal::prepare_thread();
     uruk_session::prepare_thread();
     threads::STARTING.fetch_sub(1, Ordering::Relaxed);
-    drop(pass);
-    live(&*run);
-    let _pass = gate::enter();
+    let bed = Bed::new();
+    while let Some(start) = next.take() {
+        let Start { name, run } = *start;
+        take_name(name);
+        drop(pass);
+        live(&*run);
+        pass = gate::enter();
+        drop(run);
+        if bed.lie_down() {
+            drop(pass);
+            (pass, next) = bed.wait();
+        }
+    }
+    drop(bed);
     drop(mark);
-    drop(run);
     leaving::note();
+    drop(pass);
     null_mut()
+}
+
+/// Has the calling thread called so. Under a pass.
+fn take_name(name: String) {
+    let short = &name.as_bytes()[..name.len().min(KEPT)];
+    if let Ok(short) = CString::new(short) {
+        // SAFETY: the calling thread and a C string that the kernel copies.
+        unsafe { libc::pthread_setname_np(libc::pthread_self(), short.as_ptr()) };
+    }
+    NAME.with_borrow_mut(|kept| *kept = name);
 }
 
 /// What the thread is there for.
@@ -148,17 +171,19 @@ fn live(run: &dyn Fn()) {
     // The hook has said what there is to say.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
         let _pass = gate::enter();
+        rest::unfit();
         drop(panic);
     }
 }
 
 /// The name of the calling thread; `caller` for one without.
 pub(crate) fn name() -> String {
-    let ours = NAME.with(|kept| kept.get().cloned());
-    ours.unwrap_or_else(|| {
-        let current = std::thread::current();
-        current.name().unwrap_or("caller").to_owned()
-    })
+    let ours = NAME.with_borrow(String::clone);
+    if !ours.is_empty() {
+        return ours;
+    }
+    let current = std::thread::current();
+    current.name().unwrap_or("caller").to_owned()
 }
 
 #[cfg(test)]

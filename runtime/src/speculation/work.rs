@@ -14,7 +14,8 @@ use uruk_tiering::foresight::{Course, Sketch};
 
 use super::{Flight, Mail, Sketched};
 use crate::core::{Body, Core, Module};
-use crate::fork::{self, gate, panics, thread};
+use crate::fork::thread::{self, rest};
+use crate::fork::{self, gate, panics};
 use crate::load::names::Definition;
 use crate::tiers::background::thread_time;
 use crate::told::event::Event;
@@ -133,6 +134,7 @@ fn work(core: &Arc<Core>) {
 
 /// Has another thread take the place of the calling one, which ends. Under a pass.
 fn replace(core: &Arc<Core>, message: &str) {
+    rest::unfit();
     error!(message, "a thread that compiles ahead is lost");
     add(core, core.speculation.threads());
 }

@@ -472,6 +472,8 @@ pub(crate) fn thread_time() -> Duration {
 
 /// Lets everybody else go first. Only the calling thread, as Linux has it.
 fn lower_priority() {
+    // It cannot be raised again.
+    crate::fork::thread::rest::unfit();
     // SAFETY: plain calls about the calling thread; a refusal leaves it as it is.
     unsafe {
         let id = libc::gettid() as libc::id_t;

@@ -21,7 +21,7 @@ use crate::core::{Body, Core};
 use crate::fork::gate::{self, leave_lost};
 use crate::fork::panics;
 use crate::fork::sacrificial::sacrificial;
-use crate::fork::thread;
+use crate::fork::thread::{self, rest};
 use crate::guest::threads;
 use crate::load::room;
 use crate::told::event::Event;
@@ -106,6 +106,7 @@ fn serve(core: &Arc<Core>, first: bool) {
 /// Says that the calling worker ends, and has another take its place, which also looks after
 /// the main thread: without one, later calls wait for ever. Under a pass.
 fn replace_worker(core: &Arc<Core>, message: &str) {
+    rest::unfit();
     if let Err(cause) = spawn(core, 1) {
         error!(%cause, message, "no worker in place of one that was lost");
     }
