@@ -26,6 +26,10 @@ pub struct Code {
     /// Where the code of a line begins, by rising offset: debug locations of the function, by
     /// their number ([`crate::ir::Function::lines`]).
     pub lines: Vec<(u32, u32)>,
+    /// Functions that it calls and [`crate::ir::Function::symbols`] does not name, of the C library
+    /// or the compiler's runtime library (`memcpy`, `fmod`, `__udivti3`): they are the symbols
+    /// after the last of the function's, in this order, and reached as [`crate::ir::Reach::Indirect`].
+    pub library: Vec<&'static str>,
     /// Offset of the first instruction of each block that is emitted.
     pub blocks: Vec<(Block, u32)>,
 }

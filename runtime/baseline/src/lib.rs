@@ -29,5 +29,10 @@
 pub mod ir;
 
 mod code;
+mod compiler;
+mod options;
+
+pub use compiler::{Compiler, compile, covers};
+pub use options::{Features, Options};
 
 pub use code::{Code, Fixup, FixupKind, Handlers, Uncovered, UnwindFixup, UnwindTarget};

@@ -1,0 +1,26 @@
+//! What compiles of one session have in common.
+
+/// Settings of a compiler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Instructions beyond the baseline that the processor is known to have.
+    pub features: Features,
+}
+
+/// Instructions of the processor beyond SSE2. None of them changes a result: they make the same
+/// bits with fewer instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Features {
+    /// `popcnt`.
+    pub popcnt: bool,
+    /// `lzcnt`.
+    pub lzcnt: bool,
+    /// `tzcnt`.
+    pub bmi1: bool,
+    /// SSE3 and SSSE3.
+    pub ssse3: bool,
+    /// SSE4.1.
+    pub sse41: bool,
+    /// `cmpxchg16b`.
+    pub cx16: bool,
+}
