@@ -4,13 +4,14 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 20] = [
+const LAYERS: [(&str, &[&str]); 21] = [
     ("runtime/base", &[]),
     ("runtime/link", &["uruk-base"]),
     ("runtime/heap", &["uruk-base"]),
+    ("runtime/baseline", &[]),
     ("runtime/unwind", &["uruk-base"]),
     ("runtime/session", &["uruk-base"]),
-    ("runtime/codegen", &["uruk-base"]),
+    ("runtime/codegen", &["uruk-base", "uruk-baseline"]),
     ("runtime/report", &["uruk-base"]),
     ("runtime/reclaim", &["uruk-base"]),
     ("runtime/roots", &["uruk-base"]),

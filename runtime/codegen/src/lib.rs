@@ -56,6 +56,7 @@ pub mod summary;
 pub mod warm;
 
 mod apart;
+mod baseline;
 mod bitcode;
 mod bitstream;
 mod body;
@@ -102,6 +103,7 @@ mod table;
 mod transform;
 
 pub use apart::{APART, is_shared, stays_with_code};
+pub use baseline::Read;
 pub use bitcode::Bitcode;
 pub use cancel::Cancellation;
 pub use compile::{
