@@ -14,6 +14,7 @@
 //! | step | from | to | file |
 //! |---|---|---|---|
 //! | parse | bytes | [`Object`] | `object.rs`, `section.rs`, `symbol.rs` |
+//! | or take over | code in memory | [`Object`] | `assembled.rs` |
 //! | join | objects | [`Graph`] | `graph.rs`, `frames.rs`, `preempt.rs`, `prune.rs` |
 //! | lay out | graph | [`Laid`] | `layout.rs`, `got.rs`, `apart.rs` |
 //! | place | addresses | [`Placed`] | `placed.rs` |
@@ -52,6 +53,8 @@ mod symbol;
 
 mod object;
 
+mod assembled;
+
 mod frames;
 mod graph;
 mod resolve;
@@ -83,6 +86,7 @@ mod linked;
 pub mod fuzz;
 
 pub use apart::{Constant, Reference, Referent};
+pub use assembled::{Assembly, Form, Part, Target};
 pub use error::{LinkError, Missing, Needer, Problem, Site};
 pub use graph::{Graph, Undefined};
 pub use layout::{Hint, Laid, LayoutOptions, Segment, SegmentShape, TlsShape};

@@ -57,6 +57,21 @@ impl<'d> Object<'d> {
         Parser::parse(name, bytes)
     }
 
+    /// What was in memory already, with tables as [`Object::parse`] makes them.
+    pub(crate) fn of(
+        name: &str,
+        sections: Vec<Section<'d>>,
+        symbols: Vec<Symbol<'d>>,
+    ) -> Object<'d> {
+        Object {
+            name: name.into(),
+            sections,
+            symbols,
+            groups: Vec::new(),
+            command_line: &[],
+        }
+    }
+
     /// What errors call this object.
     pub fn name(&self) -> &str {
         &self.name

@@ -49,7 +49,11 @@ pub fn check(oracle: &Oracle<'_, '_>) {
             Pointer::Direct(at) | Pointer::Indirect(at) => at,
         };
         let exceptions = fde.lsda().map(pointer);
-        let personality = fde.cie().personality().map(pointer);
+        // Behind a word it is what the word holds.
+        let personality = fde.cie().personality().map(|pointer| match pointer {
+            Pointer::Direct(at) => at,
+            Pointer::Indirect(at) => oracle.image.word(at).expect("a word of the image"),
+        });
         let says = Says {
             size,
             exceptions,
@@ -109,6 +113,7 @@ fn expected(oracle: &Oracle<'_, '_>) -> BTreeMap<u64, Says> {
                         matches!(
                             r_type,
                             elf::R_X86_64_PC32
+                                | elf::R_X86_64_GOTPCREL
                                 | elf::R_X86_64_PC64
                                 | elf::R_X86_64_64
                                 | elf::R_X86_64_32
@@ -133,7 +138,17 @@ fn expected(oracle: &Oracle<'_, '_>) -> BTreeMap<u64, Says> {
                 let exceptions = fields.next().and_then(|(at, r)| reach(r, *at));
                 let personality = inside(cie.offset(), cie.entry_len())
                     .next()
-                    .and_then(|(at, r)| reach(r, *at));
+                    .and_then(|(at, r)| Some((r, reach(r, *at)?)));
+                let personality = personality.map(|(relocation, at)| {
+                    let word = elf::R_X86_64_GOTPCREL;
+                    let named = relocation.flags() == RelocationFlags::Elf { r_type: word };
+                    match cie.personality() {
+                        Some(Pointer::Indirect(_)) if !named => {
+                            oracle.image.word(at).expect("a word of the image")
+                        }
+                        _ => at,
+                    }
+                });
                 let says = Says {
                     size: fde.len(),
                     exceptions,

@@ -95,7 +95,11 @@ impl World {
     pub fn link_only(&self, files: &[&[u8]]) -> Result<Image, LinkError> {
         let objects = files.iter().enumerate();
         let objects = objects.map(|(i, bytes)| Object::parse(&format!("{i}.o"), bytes));
-        let mut graph = Graph::new(objects.collect::<Result<_, _>>()?)?;
+        self.link_objects(objects.collect::<Result<_, _>>()?)
+    }
+
+    pub fn link_objects(&self, objects: Vec<Object<'_>>) -> Result<Image, LinkError> {
+        let mut graph = Graph::new(objects)?;
         for name in &self.discard {
             graph.discard(name);
         }
