@@ -146,6 +146,9 @@ pub struct Function {
     pub counting: Counting,
     /// Whether an exception may pass, or backtraces are wanted; unwind rows are written anyway.
     pub no_unwind: bool,
+    /// Whether each page of a frame is touched when it is made, in its order (`probe-stack`): of
+    /// frames of more than a page.
+    pub probes_stack: bool,
     /// Debug locations, which instructions name by their place here: line, column, scope.
     pub lines: Vec<Line>,
 }
@@ -264,7 +267,8 @@ pub struct Counting {
 ///
 /// After its phis the head adds one to the `i32` at `count`. If the sum is negative, it reads the
 /// word at `slot`: where that is null, it makes the count positive again by clearing its sign bit,
-/// and goes on; else it calls what the word holds with `arguments`, and returns what that returns.
+/// and goes on; else it adds one to the `i32` at `left`, calls what the word holds with
+/// `arguments`, and returns what that returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// The block.
@@ -273,8 +277,13 @@ pub struct Head {
     pub slot: u32,
     /// Offset of the count.
     pub count: u32,
+    /// Offset of the `i32` that counts how often the loop was left.
+    pub left: u32,
     /// What lives across: passed as parameters of a function with the same result.
     pub arguments: Vec<Argument>,
+    /// Places of those of the arguments whose operand is what an [`Op::Alloca`] gave, and of which
+    /// not the address is passed, but what is there: a scalar of the argument's type.
+    pub loaded: Vec<u32>,
 }
 
 /// An instruction.
