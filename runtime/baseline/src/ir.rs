@@ -23,6 +23,19 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+mod check;
+mod dominance;
+mod dump;
+mod names;
+mod parse;
+mod parse_op;
+mod results;
+mod tokens;
+
+pub use check::{Broken, check};
+pub use parse::{ParseError, parse};
+pub use results::Results;
+
 /// A scalar: the parameters' first, in order, then results of instructions in the order of
 /// [`Function::instructions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
