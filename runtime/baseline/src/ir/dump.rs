@@ -99,6 +99,9 @@ fn head(function: &Function, f: &mut Formatter<'_>) -> fmt::Result {
     if function.no_unwind {
         f.write_str("nounwind\n")?;
     }
+    if function.probes_stack {
+        f.write_str("probes\n")?;
+    }
     let counting = &function.counting;
     let symbols = [
         ("personality ", function.personality),
@@ -115,10 +118,13 @@ fn head(function: &Function, f: &mut Formatter<'_>) -> fmt::Result {
     for head in &counting.heads {
         write!(
             f,
-            "head b{} slot {} count {} ",
-            head.block.0, head.slot, head.count
+            "head b{} slot {} count {} left {} ",
+            head.block.0, head.slot, head.count, head.left
         )?;
         names.arguments(&head.arguments, f)?;
+        for (index, place) in head.loaded.iter().enumerate() {
+            write!(f, "{} {place}", if index == 0 { " loaded" } else { "," })?;
+        }
         f.write_str("\n")?;
     }
     for latch in &counting.latches {

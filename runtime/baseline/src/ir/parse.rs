@@ -385,6 +385,7 @@ impl LineReader<'_> {
                 let (line, column, file) = (self.number()?, self.number()?, self.number()?);
                 self.function.lines.push(Line { line, column, file });
             }
+            "probes" => self.function.probes_stack = true,
             "nounwind" => self.function.no_unwind = true,
             "personality" => self.function.personality = Some(self.symbol()?),
             "counters" => self.function.counting.counters = Some(self.symbol()?),
@@ -393,22 +394,36 @@ impl LineReader<'_> {
                 let block = self.block()?;
                 self.function.counting.latches.push(block);
             }
-            "head" => {
-                let block = self.block()?;
-                self.is("slot").then_some(()).ok_or("no slot")?;
-                let slot = self.number()?;
-                self.is("count").then_some(()).ok_or("no count")?;
-                let count = self.number()?;
-                let arguments = self.arguments()?;
-                self.function.counting.heads.push(Head {
-                    block,
-                    slot,
-                    count,
-                    arguments,
-                });
-            }
+            "head" => self.head()?,
             _ => return Err("no such line before the first block"),
         }
+        Ok(())
+    }
+
+    fn head(&mut self) -> Parsed<()> {
+        let block = self.block()?;
+        let mut offsets = [0; 3];
+        for (word, offset) in ["slot", "count", "left"].into_iter().zip(&mut offsets) {
+            self.is(word).then_some(()).ok_or("an offset is missing")?;
+            *offset = self.number()?;
+        }
+        let arguments = self.arguments()?;
+        let mut loaded = Vec::new();
+        if self.is("loaded") {
+            loaded.push(self.number()?);
+            while self.mark(',') {
+                loaded.push(self.number()?);
+            }
+        }
+        let [slot, count, left] = offsets;
+        self.function.counting.heads.push(Head {
+            block,
+            slot,
+            count,
+            left,
+            arguments,
+            loaded,
+        });
         Ok(())
     }
 
