@@ -127,3 +127,40 @@ impl Bed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::mpsc;
+
+    use super::unfit;
+    use crate::fork::thread::spawn;
+
+    /// The kernel's ids of threads that did something, one after the other.
+    fn ids(count: usize, last: fn()) -> Vec<i32> {
+        let (sender, receiver) = mpsc::channel();
+        let one = |_| {
+            let told = sender.clone();
+            let work = move || {
+                // SAFETY: takes nothing.
+                told.send(unsafe { libc::gettid() }).expect("heard");
+                last();
+            };
+            spawn(String::from("uruk-test"), work).expect("a thread");
+            let id = receiver.recv().expect("told");
+            // It lies down meanwhile, as a rule.
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            id
+        };
+        (0..count).map(one).collect()
+    }
+
+    #[test]
+    fn threads_begin_something_else_unless_they_are_unfit() {
+        let different = |ids: Vec<i32>| ids.into_iter().collect::<HashSet<_>>().len();
+        assert!(different(ids(100, || {})) < 100, "none was used again");
+        let once = ids(20, unfit);
+        assert_eq!(different(once.clone()), once.len());
+        assert!(ids(20, || {}).iter().all(|id| !once.contains(id)));
+    }
+}
