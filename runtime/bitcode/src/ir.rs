@@ -1,0 +1,476 @@
+//! LLVM IR as plain data: what a module says of itself, and one body.
+//!
+//! Nothing is interpreted here: an instruction is what LLVM's language has, with numbers in the
+//! place of pointers. Values of a body are numbered in one row: the module's globals, the module's
+//! constants, then, in each body anew, its parameters, its constants and its results.
+
+use std::ops::Range;
+
+/// A type, by its place in [`Types`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeId(pub u32);
+
+/// A value of a body, or of its module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub u32);
+
+/// A block of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockId(pub u32);
+
+/// A list of attributes, by its place in [`Module::attributes`]; none is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct AttributesId(pub u32);
+
+impl TypeId {
+    /// As an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl ValueId {
+    /// As an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A type.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Type {
+    /// `void`.
+    Void,
+    /// `half`.
+    Half,
+    /// `bfloat`.
+    BFloat,
+    /// `float`.
+    Float,
+    /// `double`.
+    Double,
+    /// `x86_fp80`.
+    X86Fp80,
+    /// `fp128`.
+    Fp128,
+    /// An integer of so many bits.
+    Integer(u32),
+    /// `ptr` in an address space.
+    Pointer(u32),
+    /// An array: how many of what.
+    Array(u64, TypeId),
+    /// A vector: how many of what, and whether the number is a factor (`vscale`).
+    Vector(u32, TypeId, bool),
+    /// A struct: its fields, and whether it is packed.
+    Struct(Vec<TypeId>, bool),
+    /// A function: its result, its parameters, and whether it takes more.
+    Function(TypeId, Vec<TypeId>, bool),
+    /// `label`.
+    Label,
+    /// `metadata`.
+    Metadata,
+    /// `token`.
+    Token,
+    /// Something else: opaque structs, target types, types of other machines.
+    Other,
+}
+
+/// What a module says of one global.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Global {
+    /// What it is.
+    pub kind: GlobalKind,
+    /// Its name: a range of the string table.
+    pub name: Range<u32>,
+    /// The type of what it is the address of.
+    pub ty: TypeId,
+    /// Whether it is thread-local.
+    pub is_thread_local: bool,
+    /// The calling convention of a function.
+    pub convention: u32,
+    /// Attributes of a function.
+    pub attributes: AttributesId,
+    /// The personality of a function.
+    pub personality: Option<ValueId>,
+    /// The collector of a function, prefix or prologue data, or something else that a body cannot
+    /// be compiled without.
+    pub is_special: bool,
+    /// Whether it has a body, or a value.
+    pub is_definition: bool,
+    /// What an alias, as a value, stands for.
+    pub aliasee: Option<ValueId>,
+}
+
+/// What a global is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum GlobalKind {
+    /// A variable.
+    Variable,
+    /// A function.
+    Function,
+    /// An alias.
+    Alias,
+    /// A function that is chosen when the program starts.
+    Ifunc,
+}
+
+/// A constant that is no global.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Constant {
+    /// All zeros.
+    Null,
+    /// `undef`.
+    Undef,
+    /// `poison`.
+    Poison,
+    /// An integer, in words of 64 bits, the low one first; sign-extended to whole words.
+    Integer(Words),
+    /// A floating-point number's bits.
+    Float(Words),
+    /// An aggregate or vector of constants.
+    Aggregate(Box<[ValueId]>),
+    /// An array or vector of simple numbers, one bit pattern each.
+    Data(Box<[u64]>),
+    /// `getelementptr`: type, base and indices.
+    Offset(TypeId, Box<[ValueId]>),
+    /// A cast.
+    Cast(CastOp, ValueId),
+    /// An operation on two constants.
+    Binary(BinaryOp, ValueId, ValueId),
+    /// The address of a block of a function.
+    Label(ValueId, BlockId),
+    /// Inline assembly.
+    Assembly,
+    /// Something else.
+    Other,
+}
+
+/// Words of a number.
+pub type Words = smallvec::SmallVec<[u64; 2]>;
+
+/// An attribute.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Attribute {
+    /// One that is there or not; by LLVM's number in bitcode.
+    Flag(u32),
+    /// One with a number: alignment, dereferenceable bytes.
+    Number(u32, u64),
+    /// One with a type.
+    Typed(u32, TypeId),
+    /// One of text, with its value.
+    Text(Box<str>, Box<str>),
+}
+
+/// Attributes of a function or call: of itself, of its result, of its parameters.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Attributes {
+    /// Of the function.
+    pub function: Vec<Attribute>,
+    /// Of the result.
+    pub result: Vec<Attribute>,
+    /// Of parameters, by their number; those without any may be missing.
+    pub parameters: Vec<(u32, Vec<Attribute>)>,
+}
+
+/// Casts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum CastOp {
+    Trunc,
+    ZExt,
+    SExt,
+    FpToUi,
+    FpToSi,
+    UiToFp,
+    SiToFp,
+    FpTrunc,
+    FpExt,
+    PtrToInt,
+    IntToPtr,
+    BitCast,
+    AddrSpaceCast,
+    PtrToAddr,
+}
+
+/// Operations on two values; the operands' type says which of integers or floats is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum BinaryOp {
+    Add,
+    Sub,
+    Mul,
+    UDiv,
+    /// Of floats: division.
+    SDiv,
+    URem,
+    /// Of floats: remainder.
+    SRem,
+    Shl,
+    LShr,
+    AShr,
+    And,
+    Or,
+    Xor,
+}
+
+/// How atomic something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Ordering {
+    NotAtomic,
+    Unordered,
+    Monotonic,
+    Acquire,
+    Release,
+    AcqRel,
+    SeqCst,
+}
+
+/// A call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// Its attributes.
+    pub attributes: AttributesId,
+    /// The calling convention.
+    pub convention: u32,
+    /// The type of the function.
+    pub function: TypeId,
+    /// `tail`.
+    pub tail: bool,
+    /// `musttail`.
+    pub must_tail: bool,
+    /// Bits of fast-math flags, as bitcode has them.
+    pub fast_math: u32,
+    /// Whether operand bundles belong to it.
+    pub has_bundles: bool,
+}
+
+/// What an instruction does. Its operands are in [`Body::operands`]; for types see
+/// [`Body::type_of`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    /// Two operands; with fast-math flags as bitcode has them, 0 for integers.
+    Binary(BinaryOp, u32),
+    /// One operand; flags likewise.
+    FNeg(u32),
+    /// One operand; the result's type says to what.
+    Cast(CastOp),
+    /// Base, then indices; the type that they go into.
+    GetElementPtr(TypeId),
+    /// The aggregate.
+    ExtractValue(Box<[u32]>),
+    /// The aggregate, and what is put into it.
+    InsertValue(Box<[u32]>),
+    /// If true, if false, condition.
+    Select,
+    /// Vector, index.
+    ExtractElement,
+    /// Vector, element, index.
+    InsertElement,
+    /// Two vectors and a mask, a constant.
+    ShuffleVector,
+    /// Two operands, and LLVM's number of the predicate: below 16 of floats, from 32 of integers.
+    Compare(u32),
+    /// Operands by the blocks they come from.
+    Phi(Box<[BlockId]>),
+    /// How many; of what, and the alignment in bytes, 0 if it is the type's.
+    Alloca {
+        /// What is made room for.
+        of: TypeId,
+        /// In bytes.
+        align: u32,
+        /// Whether it is for arguments, or an error of Swift's.
+        is_special: bool,
+    },
+    /// The address.
+    Load {
+        /// In bytes.
+        align: u32,
+        /// Whether it is volatile.
+        volatile: bool,
+        /// How atomic.
+        ordering: Ordering,
+    },
+    /// The address, then the value.
+    Store {
+        /// In bytes.
+        align: u32,
+        /// Whether it is volatile.
+        volatile: bool,
+        /// How atomic.
+        ordering: Ordering,
+    },
+    /// Address, expected, new.
+    CompareExchange {
+        /// Whether it is volatile.
+        volatile: bool,
+    },
+    /// Address, value; LLVM's number of the operation in bitcode.
+    Rmw {
+        /// Which.
+        op: u32,
+        /// Whether it is volatile.
+        volatile: bool,
+    },
+    /// A fence.
+    Fence(Ordering),
+    /// The callee, then arguments.
+    Call(Call),
+    /// Likewise; where it goes on, and where with an exception.
+    Invoke(Call, [BlockId; 2]),
+    /// Operands: one for each clause; whether it is a cleanup, and which clauses are filters.
+    LandingPad(bool, Box<[bool]>),
+    /// The exception.
+    Resume,
+    /// The list.
+    VaArg,
+    /// The value.
+    Freeze,
+    /// Nothing, or a value.
+    Return,
+    /// To a block.
+    Jump(BlockId),
+    /// The condition; if true, if false.
+    Branch([BlockId; 2]),
+    /// The value, then the cases'; the default, then where cases go.
+    Switch(Box<[BlockId]>),
+    /// The address.
+    IndirectBranch(Box<[BlockId]>),
+    /// Nothing comes here.
+    Unreachable,
+    /// Something that only LLVM reads.
+    Other(&'static str),
+}
+
+/// An instruction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instruction {
+    /// What it does.
+    pub op: Op,
+    /// Its operands: a range of [`Body::operands`].
+    pub operands: Range<u32>,
+    /// Its result, unless it is void.
+    pub result: Option<ValueId>,
+    /// Its debug location: line and column, 0 for none.
+    pub line: (u32, u32),
+}
+
+/// A body.
+#[derive(Debug, Clone, Default)]
+pub struct Body {
+    /// The first of its parameters; what comes before is the module's.
+    pub first: u32,
+    /// How many parameters there are.
+    pub parameters: u32,
+    /// Types of its own values: parameters, constants, results.
+    pub types: Vec<TypeId>,
+    /// Its constants, which follow its parameters.
+    pub constants: Vec<Constant>,
+    /// Instructions of each block.
+    pub blocks: Vec<Range<u32>>,
+    /// All instructions.
+    pub instructions: Vec<Instruction>,
+    /// Operands of all.
+    pub operands: Vec<ValueId>,
+}
+
+/// What a module says of itself; its bodies are read one by one.
+#[derive(Debug, Clone, Default)]
+pub struct Module {
+    /// Types.
+    pub types: Vec<Type>,
+    /// Globals, the first values.
+    pub globals: Vec<Global>,
+    /// Constants of the module, the next values, with their types.
+    pub constants: Vec<(TypeId, Constant)>,
+    /// Lists of attributes; the first is empty.
+    pub attributes: Vec<Attributes>,
+    /// Names of globals.
+    pub strings: Vec<u8>,
+    /// The type of addresses in address space 0, if the module has it.
+    pub pointer: Option<TypeId>,
+    /// The module's text of its data layout.
+    pub layout: Box<str>,
+}
+
+/// What a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Definition<'a> {
+    /// A global, by its number.
+    Global(u32),
+    /// A constant.
+    Constant(&'a Constant),
+    /// A parameter, by its number.
+    Parameter(u32),
+    /// The result of an instruction, by the place of the value among the body's own.
+    Result(u32),
+}
+
+impl Module {
+    /// A global's name.
+    pub fn name(&self, global: &Global) -> &str {
+        let range = global.name.start as usize..global.name.end as usize;
+        let bytes = self.strings.get(range).unwrap_or_default();
+        std::str::from_utf8(bytes).unwrap_or_default()
+    }
+
+    /// The type of that number; [`Type::Other`] for none.
+    pub fn ty(&self, id: TypeId) -> &Type {
+        self.types.get(id.index()).unwrap_or(&Type::Other)
+    }
+
+    /// The attributes of that number.
+    pub fn attributes(&self, id: AttributesId) -> &Attributes {
+        const NONE: &Attributes = &Attributes {
+            function: Vec::new(),
+            result: Vec::new(),
+            parameters: Vec::new(),
+        };
+        self.attributes.get(id.0 as usize).unwrap_or(NONE)
+    }
+}
+
+impl Body {
+    /// What a value is; `None` for a number that nothing has.
+    pub fn definition<'a>(&'a self, module: &'a Module, value: ValueId) -> Option<Definition<'a>> {
+        let globals = module.globals.len() as u32;
+        if value.0 < globals {
+            return Some(Definition::Global(value.0));
+        }
+        if value.0 < self.first {
+            let at = (value.0 - globals) as usize;
+            return module
+                .constants
+                .get(at)
+                .map(|(_, it)| Definition::Constant(it));
+        }
+        let own = value.0 - self.first;
+        if own < self.parameters {
+            return Some(Definition::Parameter(own));
+        }
+        if let Some(constant) = self.constants.get((own - self.parameters) as usize) {
+            return Some(Definition::Constant(constant));
+        }
+        ((own as usize) < self.types.len()).then_some(Definition::Result(own))
+    }
+
+    /// The type of a value.
+    pub fn type_of(&self, module: &Module, value: ValueId) -> Option<TypeId> {
+        let globals = module.globals.len() as u32;
+        if value.0 < globals {
+            return module.pointer;
+        }
+        if value.0 < self.first {
+            let constant = module.constants.get((value.0 - globals) as usize);
+            return constant.map(|&(ty, _)| ty);
+        }
+        self.types.get((value.0 - self.first) as usize).copied()
+    }
+
+    /// The operands of an instruction.
+    pub fn operands_of(&self, instruction: &Instruction) -> &[ValueId] {
+        let Range { start, end } = instruction.operands;
+        &self.operands[start as usize..end as usize]
+    }
+}
