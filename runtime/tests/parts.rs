@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use uruk::{Event, Jit, Part, Spent, Tier};
+use uruk::{Baseline, Event, Jit, Part, Spent, Tier};
 
 const FUNCTIONS: usize = 40;
 
@@ -37,6 +37,7 @@ fn parts_are_there_and_are_no_more_than_the_whole() {
     let jit = Jit::builder()
         .jobs(1)
         .speculate(false)
+        .baseline(Baseline::On)
         .time_parts(true)
         .on_event(Arc::new(move |event| {
             if let Event::Published { .. } = event {

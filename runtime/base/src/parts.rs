@@ -50,6 +50,10 @@ pub enum Part {
     Optimizing,
     /// Generating machine code.
     Emitting,
+    /// Reading bodies in place, for the baseline compiler.
+    Lowering,
+    /// Generating machine code with the baseline compiler.
+    Assembling,
     /// Placing objects and fixing them up.
     Linking,
     /// Writing code, and making it executable.
@@ -59,7 +63,7 @@ pub enum Part {
 }
 
 /// How many parts there are.
-const COUNT: usize = 12;
+const COUNT: usize = 14;
 
 impl Part {
     /// Every part, in the order of a run.
@@ -73,6 +77,8 @@ impl Part {
         Part::Copying,
         Part::Optimizing,
         Part::Emitting,
+        Part::Lowering,
+        Part::Assembling,
         Part::Linking,
         Part::Writing,
         Part::Publishing,
@@ -91,6 +97,8 @@ impl Part {
             Part::Copying => "copying",
             Part::Optimizing => "optimizing",
             Part::Emitting => "emitting",
+            Part::Lowering => "lowering",
+            Part::Assembling => "assembling",
             Part::Linking => "linking",
             Part::Writing => "writing",
             Part::Publishing => "publishing",

@@ -92,6 +92,10 @@ struct Run {
     /// called.
     #[arg(long, value_name = "TIERS", value_enum, default_value_t = TiersChoice::Auto)]
     tiers: TiersChoice,
+    /// Whether the baseline compiler compiles at tier 1 what it covers; for tests, a number seeds a
+    /// half of the functions.
+    #[arg(long, value_name = "off|on", value_parser = settings::baseline, default_value = "off")]
+    baseline: uruk::Baseline,
     /// Tier 1, unless another is asked for, and every loop is left for a continuation after so
     /// many passes; a number above 50 seeds one from 1 to 50 for each.
     #[arg(long, hide = true, value_name = "PASSES")]

@@ -25,6 +25,7 @@ use crate::tiers::{TierSettings, Tiers, process_time};
 use crate::told::event::Event;
 use crate::told::event::Listener;
 use crate::told::tools::{ToolSettings, Tools};
+use crate::version::baseline::Baseline;
 use crate::version::failed::{FailedCallHandler, FailureHandler, OnFailure};
 
 /// Who is told of errors that nobody waits for.
@@ -145,6 +146,28 @@ impl JitBuilder {
     #[must_use]
     pub fn tiers(mut self, tiers: Tiers) -> JitBuilder {
         self.tiers.tiers = tiers;
+        self
+    }
+
+    /// Which functions the baseline compiler compiles at tier 1, in a tenth of the time and less
+    /// that LLVM takes there, to code that is about as fast. What it does not cover LLVM
+    /// compiles, so a session does with it what it does without. Off by default.
+    ///
+    /// ```
+    /// use uruk::{Baseline, Jit};
+    ///
+    /// let jit = Jit::builder().baseline(Baseline::On).build()?;
+    /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
+    /// // SAFETY: `twice` is the function above.
+    /// let twice = unsafe { jit.function::<extern "C" fn(i64) -> i64>("twice")? };
+    /// assert_eq!(twice.call(21), 42);
+    /// let stats = jit.stats().baseline;
+    /// assert_eq!(stats.compiled + stats.uncovered.len() as u64, 1);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    #[must_use]
+    pub fn baseline(mut self, baseline: Baseline) -> JitBuilder {
+        self.tiers.baseline = baseline;
         self
     }
 

@@ -52,6 +52,7 @@ use crate::told::tools::Tools;
 use crate::units::UnitBody;
 use crate::units::hands::Hands;
 use crate::version::Parcels;
+use crate::version::baseline::Compilers;
 use crate::version::bodies::Bodies;
 use crate::version::constants::Shared;
 use crate::version::failed::{Causes, Context};
@@ -247,6 +248,7 @@ pub(crate) struct Core {
     /// Code that units linked for functions, until their first call finds it ready.
     pub(crate) linked: Mutex<HashMap<FunctionId, ObjectCode>>,
     pub(crate) layers: Layers,
+    pub(crate) baseline: Compilers,
     /// Why functions have no code.
     pub(crate) causes: Causes,
     pub(crate) on_failure: OnceLock<Box<Context>>,
@@ -341,6 +343,7 @@ impl Core {
             eviction: Eviction::new(tiers.code_budget),
             continuations: Continuations::default(),
             speculation: Speculation::new(speculate, jobs, cpus),
+            baseline: Compilers::new(tiers.baseline),
             tiers: TierState::new(tiers, code),
             replacing: Replacing::default(),
             tools,

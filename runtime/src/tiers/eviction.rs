@@ -46,7 +46,7 @@ use crate::core::Core;
 use crate::tiers::Control;
 use crate::tiers::counts::Count;
 use crate::told::event::Event;
-use crate::told::stats::EvictionStats;
+use crate::told::evictions::EvictionStats;
 
 /// Notes of code that came which are left for the next look, at most.
 const ARRIVALS: usize = 256;

@@ -68,6 +68,8 @@ pub enum Tiers {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TierSettings {
     pub(crate) tiers: Tiers,
+    /// What compiles at tier 1.
+    pub(crate) baseline: crate::version::baseline::Baseline,
     /// Whether tiers 2 and 3 may contract floating-point operations.
     pub(crate) contract: bool,
     /// Whether nothing is inlined across modules.

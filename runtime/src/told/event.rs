@@ -17,6 +17,7 @@ use uruk_report::Recorder;
 
 use crate::guest::threads;
 use crate::told::recording;
+use crate::version::build::CompiledBy;
 
 /// One thing that happened. Times count from the start of the session.
 #[derive(Debug, Clone)]
@@ -32,6 +33,8 @@ pub enum Event {
         version: u64,
         /// How it was compiled.
         tier: Tier,
+        /// By whom.
+        by: CompiledBy,
         /// Whether it goes on with a loop of another function: see
         /// [`Dylib::leave_loops`](crate::Dylib::leave_loops).
         continues: bool,

@@ -4,14 +4,17 @@
 //! |---|---|
 //! | [`event`] | what happens, as values: listeners, `tracing` |
 //! | [`stats`] | counters of a run, as a table or JSON |
+//! | [`baseline`], [`evictions`] | what compiled without LLVM, and which code went |
 //! | [`parts`] | where time went |
 //! | [`memory`], [`holdings`] | what memory is used for, and by whom |
 //! | [`recording`] | a run as data for `uruk_report` |
 //! | [`tools`] | gdb, perf and jitdump about code |
 //! | [`disassemble`] | a compiled body, for people |
 
+pub(crate) mod baseline;
 mod disassemble;
 pub(crate) mod event;
+pub(crate) mod evictions;
 pub(crate) mod holdings;
 pub(crate) mod memory;
 pub(crate) mod parts;

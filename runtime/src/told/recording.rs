@@ -101,6 +101,7 @@ fn take_compile(recorder: &Recorder, event: &Event) {
         linking,
         instructions,
         bytes,
+        ..
     } = event
     else {
         return;

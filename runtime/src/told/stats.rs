@@ -11,6 +11,8 @@ use crate::core::Core;
 use crate::loops::ContinuationStats;
 use crate::speculation::AheadStats;
 use crate::tiers::background::thread_time;
+use crate::told::baseline::BaselineStats;
+use crate::told::evictions::EvictionStats;
 use crate::told::memory::MemoryReport;
 use crate::told::parts::PartStats;
 use crate::version::build::Built;
@@ -103,6 +105,7 @@ impl Counters {
             tiers: [TierStats::default(); 3],
             retired: 0,
             retired_bytes: 0,
+            baseline: BaselineStats::default(),
             queued: 0,
             samples: (0, 0),
             ahead: AheadStats::default(),
@@ -140,6 +143,8 @@ pub struct Stats {
     pub code_bytes: u64,
     /// By tier, from 1 to 3.
     pub tiers: [TierStats; 3],
+    /// What was compiled at tier 1 without LLVM, and what was not covered there.
+    pub baseline: BaselineStats,
     /// Versions that no call reaches any more, freed or not; see [`Stats::memory`].
     pub retired: u64,
     /// Bytes of code of those.
@@ -195,22 +200,6 @@ pub struct MemoryStats {
     pub silent: Vec<(i32, String)>,
 }
 
-/// Evictions of code; see [`JitBuilder::code_budget`](crate::JitBuilder::code_budget).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EvictionStats {
-    /// The budget in bytes, if there is one.
-    pub budget: Option<u64>,
-    /// How often it was looked which code is used.
-    pub looks: u64,
-    /// Functions whose code went, each as often as it did.
-    pub evicted: u64,
-    /// Bytes of that code.
-    pub evicted_bytes: u64,
-    /// Of those, how often one was compiled again because it was called.
-    pub returned: u64,
-}
-
 /// What was compiled at one tier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -239,7 +228,7 @@ impl Stats {
             StatsFormat::Json => format!(
                 "{{\"functions\":{},\"compiled\":{},\"failed\":{},\"cancelled\":{},\"compile_ms\":{compile:.3},\
                  \"load_ms\":{:.3},\"data_ms\":{:.3},\"emit_ms\":{:.3},\"link_ms\":{:.3},\
-                 \"code_bytes\":{},\"wall_ms\":{:.3},\"ahead\":{},\"continuations\":{},\"memory\":{},\"uses\":{},\"evicted\":{},\"evicted_bytes\":{},\"returned\":{},{}\
+                 \"code_bytes\":{},\"wall_ms\":{:.3},\"baseline\":{},\"ahead\":{},\"continuations\":{},\"memory\":{},\"uses\":{},\"evicted\":{},\"evicted_bytes\":{},\"returned\":{},{}\
                  \"run\":{}}}\n",
                 self.functions,
                 self.compiled,
@@ -251,6 +240,7 @@ impl Stats {
                 ms(self.link_time),
                 self.code_bytes,
                 ms(self.wall_time),
+                self.baseline.json(),
                 self.ahead.json(),
                 self.continuations.json(),
                 self.memory.json(),
@@ -272,7 +262,7 @@ impl Stats {
                  \x20 functions             {:>10.1} ms\n\
                  \x20 linking               {:>10.1} ms\n\
                  load time                {:>10.1} ms\n\
-                 code                     {:>10} bytes\n{}{}{}{}{}\n{}",
+                 code                     {:>10} bytes\n{}{}{}{}{}{}\n{}",
                 self.functions,
                 self.compiled,
                 (self.functions + self.ahead.wasted()).saturating_sub(self.compiled + self.failed),
@@ -284,6 +274,7 @@ impl Stats {
                 ms(self.load_time),
                 self.code_bytes,
                 self.parts.as_ref().map_or(String::new(), PartStats::table),
+                self.baseline.table(),
                 self.ahead.table(),
                 self.continuations.table(),
                 self.memory.table() + &self.evictions.table(),
@@ -321,6 +312,7 @@ impl Core {
             }
         }
         self.see_called();
+        stats.baseline = self.baseline.stats();
         stats.ahead = self.speculation.stats();
         stats.continuations = self.continuations.stats();
         stats.memory = self.memory_stats();
@@ -420,19 +412,6 @@ impl MemoryStats {
             text += &format!("  not looked at         thread {thread}: {why}\n");
         }
         text
-    }
-}
-
-impl EvictionStats {
-    /// Lines of the table, each with its newline; none without evictions.
-    fn table(&self) -> String {
-        match self.evicted {
-            0 => String::new(),
-            _ => format!(
-                "evicted code             {:>10} bytes of {} functions, {} compiled again\n",
-                self.evicted_bytes, self.evicted, self.returned,
-            ),
-        }
     }
 }
 

@@ -60,8 +60,9 @@ pub(crate) struct Body<'a> {
     /// Where the bytes of the code segment lie.
     pub(crate) code: u64,
     pub(crate) linked: &'a Linked,
-    /// What it was linked from, and its name there.
-    pub(crate) object: &'a [u8],
+    /// What it was linked from, and its name there; code of the baseline compiler, which has no
+    /// lines, was in no file.
+    pub(crate) object: Option<&'a [u8]>,
     pub(crate) symbol: &'a str,
 }
 
@@ -103,7 +104,9 @@ impl Open {
             address,
             bytes,
         };
-        let lines = Lines::of_object(body.object, body.symbol, address, size);
+        let lines = body.object.map_or(Ok(Lines::default()), |object| {
+            Lines::of_object(object, body.symbol, address, size)
+        });
         let lines = lines.unwrap_or_else(|cause| {
             warn!(%cause, name, "the dump has no lines of this function");
             Lines::default()
@@ -136,7 +139,10 @@ impl Open {
         let held = self.registered.entry(address).or_default();
         // Lines first: a breakpoint that waits for the name is then set behind the
         // prologue.
-        match symfile::of_debug_info(body.object, body.symbol, address) {
+        let of_lines = body.object.map_or(Ok(None), |object| {
+            symfile::of_debug_info(object, body.symbol, address)
+        });
+        match of_lines {
             Ok(file) => held.extend(file.map(gdb::register)),
             Err(cause) => warn!(%cause, name, "debuggers see no lines of this function"),
         }

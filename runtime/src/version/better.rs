@@ -357,7 +357,7 @@ impl Core {
             name: asked.unit.name,
             body: body.clone(),
             code,
-            object,
+            object: Some(object),
             linked: &linked,
             symbol: own,
         })?;

@@ -22,6 +22,7 @@ use uruk_session::{Flags, Interface, Responsibility, SessionError, Symbol, Track
 use uruk_tiering::Purpose;
 
 use super::Request;
+use super::baseline::Assembled;
 use super::blocks::{Code, Rest};
 use super::offers::Crossing;
 use super::plan::BodyOf;
@@ -49,6 +50,18 @@ pub(crate) struct BodyTracker {
     number: usize,
 }
 
+/// Who made the machine code of a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CompiledBy {
+    /// LLVM.
+    Llvm,
+    /// The baseline compiler.
+    Baseline,
+    /// An embedder's unit.
+    Unit,
+}
+
 /// A version that is ready to run; nothing can reach it yet.
 pub(crate) struct Built {
     pub(crate) unit: Option<BodyTracker>,
@@ -65,6 +78,7 @@ pub(crate) struct Built {
     pub(crate) code: Code,
     /// What codegen found out; its object is gone.
     pub(crate) compiled: Compiled,
+    pub(crate) by: CompiledBy,
     /// Functions of other modules it took bodies from, and what those were made of.
     pub(crate) foreign: Vec<FunctionId>,
     /// The program may keep addresses of what it has of its own.
@@ -100,6 +114,7 @@ impl Built {
                 rest: Arc::new(rest),
             },
             compiled: Compiled::default(),
+            by: CompiledBy::Unit,
             foreign: Vec::new(),
             escapes: false,
         }
@@ -293,16 +308,21 @@ impl Core {
         how: &Compile,
         crossing: &Crossing,
     ) -> Result<Built, Error> {
-        let compiled = self.compile(body, how)?;
+        let (compiled, assembled) = self.compile(body, how)?;
         let compiling = start.elapsed();
         let start = Instant::now();
-        let mut built = self.link(body, compiled, crossing)?;
+        let mut built = self.link(body, compiled, assembled, crossing)?;
         built.compiling = compiling;
         built.linking = start.elapsed();
         Ok(built)
     }
 
-    fn compile(&self, body: &BodyOf, how: &Compile) -> Result<Compiled, Error> {
+    /// Compiles a body: to an object, or to code in memory.
+    fn compile(
+        &self,
+        body: &BodyOf,
+        how: &Compile,
+    ) -> Result<(Compiled, Option<Assembled>), Error> {
         let function = &body.function;
         let mut reader = {
             let _reading = parts::enter(Part::Reading);
@@ -320,16 +340,27 @@ impl Core {
         // What an embedder changes lives in no frame that we know.
         how.leaves &= self.layers.ir.is_none();
         how.start = function.origin.as_ref().map(|origin| origin.start);
+        if self.wants_baseline(body.id, &how) {
+            match self.compile_baseline(&mut reader, body, &how) {
+                Ok(Some((compiled, assembled))) => return Ok((compiled, Some(assembled))),
+                Ok(None) => {}
+                Err(error) if error.is_cancelled() => return Err(error),
+                Err(error) => {
+                    reader.discard();
+                    return Err(error);
+                }
+            }
+        }
         let key = self.layers.cache.is_some() && how.is_storable();
         let key = key.then(|| reader.key(&body.plan, function.symbol, &how));
         if let Some(known) = key.and_then(|key| self.layers.cached(&key)) {
-            return Ok(known);
+            return Ok((known, None));
         }
         match reader.compile(&body.plan, function.symbol, &how) {
             Ok(compiled) => {
                 drop(reader);
                 key.inspect(|key| self.layers.keep(key, &compiled));
-                Ok(compiled)
+                Ok((compiled, None))
             }
             // What the reader keeps is as good as before.
             Err(error) if error.is_cancelled() => Err(error.into()),

@@ -29,8 +29,8 @@ pub(super) struct NewCode<'a> {
     pub(super) body: Range<u64>,
     /// With what was compiled along.
     pub(super) code: Range<u64>,
-    /// What it was linked from, and into.
-    pub(super) object: &'a [u8],
+    /// What it was linked from, if that was a file, and into.
+    pub(super) object: Option<&'a [u8]>,
     pub(super) linked: &'a Linked,
     /// The name of its symbol in the object.
     pub(super) symbol: &'a str,

@@ -13,14 +13,15 @@ use uruk_codegen::{APART, BODY_PREFIX, COUNTERS, Compiled, LOOPS, Labels, PROBES
 use uruk_heap::{Pool, Sealed};
 use uruk_link::{Graph, Laid, LayoutOptions, Linked, Object, Resolved};
 
+use super::baseline::Assembled;
 use super::blocks::{Rest, split};
-use super::build::Built;
+use super::build::{Built, CompiledBy};
 use super::drafts::Drafts;
 use super::findable::NewCode;
 use super::offers::Crossing;
 use super::plan::BodyOf;
 use crate::api::error::Error;
-use crate::core::{Core, Function};
+use crate::core::Core;
 use crate::loops::words::Loops;
 use crate::removal::Uses;
 use crate::tiers::guided::Words;
@@ -54,6 +55,7 @@ impl Core {
         self: &Arc<Self>,
         of: &BodyOf,
         mut compiled: Compiled,
+        assembled: Option<Assembled>,
         crossing: &Crossing,
     ) -> Result<Built, Error> {
         let _linking = parts::enter(Part::Linking);
@@ -62,9 +64,26 @@ impl Core {
         let nothing = || Error::NotAFunction {
             name: link_name.to_string(),
         };
-        let object = std::mem::take(&mut compiled.object);
-        let object = self.layers.object(link_name, object)?;
-        let laid = self.lay_out(function, link_name, &object)?;
+        let file = function.module.readers.bitcode().name();
+        let symbol = format!("{BODY_PREFIX}{link_name}");
+        let object = match assembled {
+            Some(_) => Vec::new(),
+            None => {
+                let object = std::mem::take(&mut compiled.object);
+                self.layers.object(link_name, object)?
+            }
+        };
+        let assembly = assembled.as_ref();
+        let assembly = assembly
+            .map(|code| code.assembly(file, &symbol))
+            .transpose()?;
+        let laid = self.lay_out(
+            link_name,
+            match &assembly {
+                Some(assembly) => assembly.object(),
+                None => Object::parse(file, &object)?,
+            },
+        )?;
         let mut uses = Uses::default();
         let find = |name: &str, need| {
             let dylib = crossing.dylib_of(&function.module.dylib, name);
@@ -73,7 +92,6 @@ impl Core {
         let constants = self.place_constants(&laid, function, of.id, find, &mut uses)?;
         let drafts = self.allocate(&laid)?;
         let placed = laid.place_with(drafts.placement(None), constants.addresses)?;
-        let symbol = format!("{BODY_PREFIX}{link_name}");
         let sized = placed
             .definitions()
             .find(|(d, _)| d.name == symbol)
@@ -101,7 +119,7 @@ impl Core {
             name: function.name,
             body: body.clone(),
             code: code.clone(),
-            object: &object,
+            object: assembly.is_none().then_some(&*object),
             linked: &linked,
             symbol: &symbol,
         })?;
@@ -116,20 +134,18 @@ impl Core {
             words,
             foreign: crossing.depends(&compiled.taken),
             compiled,
+            by: match assembly {
+                Some(_) => CompiledBy::Baseline,
+                None => CompiledBy::Llvm,
+            },
             // Constants stay with their module, and functions have stubs: it does not escape.
             ..Built::new(function.name, linked, memory, body, movable, rest)
         })
     }
 
-    /// Parses what was compiled for a function, and lays it out.
-    fn lay_out<'o>(
-        &self,
-        function: &'o Function,
-        link_name: &str,
-        object: &'o [u8],
-    ) -> Result<Laid<'o>, Error> {
-        let file = function.module.readers.bitcode().name();
-        let mut graph = Graph::new(vec![Object::parse(file, object)?])?;
+    /// Lays out what was compiled for a function.
+    fn lay_out<'o>(&self, link_name: &str, object: Object<'o>) -> Result<Laid<'o>, Error> {
+        let mut graph = Graph::new(vec![object])?;
         self.layers.link(link_name, &mut graph)?;
         Ok(graph.layout(&LayoutOptions {
             merge_read_only: true,

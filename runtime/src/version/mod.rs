@@ -6,6 +6,7 @@
 //! | plan | [`plan`] | a body, bound; settings, with what is known of its surroundings |
 //! | offers | [`offers`], [`rare`] | bodies of other modules that may be inlined |
 //! | compile | [`build`] | an object |
+//! | or without LLVM | [`baseline`] | code in memory, at tier 1 |
 //! | or ask | [`better`] | an object that a unit made, linked |
 //! | link | [`link`], [`drafts`], [`constants`] | bytes for their place |
 //! | seal | [`link`] | code in its place, that can be executed |
@@ -22,6 +23,7 @@
 //! without use is retired.
 
 pub(crate) mod ahead;
+pub(crate) mod baseline;
 pub(crate) mod better;
 pub(crate) mod blocks;
 pub(crate) mod bodies;

@@ -25,6 +25,7 @@ impl Core {
             function: self.name_of(request.function),
             version: request.version.0,
             tier: request.tier,
+            by: built.by,
             continues: self.origin_of(request.function).is_some(),
             worker: thread::name(),
             queued,

@@ -90,6 +90,7 @@ fn builder(
             (TiersChoice::Auto, Some(passes)) => uruk::Tiers::Leave(passes),
             (choice, _) => choice.into(),
         })
+        .baseline(run.baseline)
         .sampling(run.sampling.into())
         .policy(policy)
         .reclaim(reclaim)

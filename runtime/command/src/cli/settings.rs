@@ -1,6 +1,6 @@
 //! Settings by name, and sizes.
 
-use uruk::{PolicyConfig, ReclaimConfig};
+use uruk::{Baseline, PolicyConfig, ReclaimConfig};
 
 /// Before the names of settings of reclaim; others are the tiering policy's.
 const RECLAIM: &str = "reclaim.";
@@ -54,9 +54,31 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| String::from("that many bytes there are not"))
 }
 
+/// What the baseline compiler compiles: nothing, all, or a half that a number seeds.
+pub(super) fn baseline(text: &str) -> Result<Baseline, String> {
+    match text {
+        "off" => Ok(Baseline::Off),
+        "on" => Ok(Baseline::On),
+        seed => match seed.parse() {
+            Ok(seed) => Ok(Baseline::Half(seed)),
+            Err(_) => Err(String::from("neither `off` nor `on` nor a number")),
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::size;
+    use uruk::Baseline;
+
+    use super::{baseline, size};
+
+    #[test]
+    fn the_baseline_compiler_is_off_or_on_or_compiles_a_half() {
+        assert_eq!(baseline("off"), Ok(Baseline::Off));
+        assert_eq!(baseline("on"), Ok(Baseline::On));
+        assert_eq!(baseline("17"), Ok(Baseline::Half(17)));
+        assert!(baseline("half").is_err());
+    }
 
     #[test]
     fn sizes_have_units() {

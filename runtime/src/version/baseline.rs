@@ -1,0 +1,256 @@
+//! Tier 1 without LLVM's code generator: a function read in place, machine code from that, and
+//! its parts for the linker. What the baseline compiler does not cover, LLVM compiles.
+//!
+//! Who gets it: [`Core::wants_baseline`]. Everything after the compile is as for other versions,
+//! but that there is no object file: tools get to see none, and object caches keep nothing.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use uruk_base::locks::Mutex;
+use uruk_base::parts::{self, Part};
+use uruk_base::{FunctionId, Tier};
+use uruk_baseline::ir::SymbolData;
+use uruk_baseline::{Code, Compiler, Features, FixupKind, Options, Uncovered, UnwindTarget};
+use uruk_codegen::{Compile, Compiled, Counters, Reader};
+use uruk_link::{Assembly, Form, LinkError, Part as LinkPart, Target};
+
+use super::plan::BodyOf;
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::told::baseline::BaselineStats;
+
+/// Which functions the baseline compiler compiles at tier 1, of those that it covers; LLVM
+/// compiles the others there, and all at higher tiers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Baseline {
+    /// None.
+    #[default]
+    Off,
+    /// All. Functions whose IR or objects an embedder changes, and those whose lines a debugger
+    /// wants, are LLVM's.
+    On,
+    /// For tests, of programs and of this library: a half, which the number seeds. The same
+    /// functions are taken each time.
+    Half(u64),
+}
+
+impl Baseline {
+    /// Whether it is to compile that function, if it can.
+    fn takes(self, id: FunctionId) -> bool {
+        match self {
+            Baseline::Off => false,
+            Baseline::On => true,
+            Baseline::Half(seed) => {
+                let mixed =
+                    (seed ^ u64::from(id.index()) << 32).wrapping_add(0x9e37_79b9_7f4a_7c15);
+                let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+                mixed >> 63 != 0
+            }
+        }
+    }
+}
+
+/// The baseline compilers of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Compilers {
+    setting: Baseline,
+    /// With their buffers; as many as there are threads that use them at once.
+    idle: Mutex<Vec<Compiler>>,
+    compiled: AtomicU64,
+    uncovered: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+/// A function that was compiled, with the names it refers to.
+#[derive(Debug)]
+pub(super) struct Assembled {
+    symbols: Vec<SymbolData>,
+    code: Code,
+}
+
+impl Compilers {
+    /// Of a session with that setting.
+    pub(crate) fn new(setting: Baseline) -> Compilers {
+        Compilers {
+            setting,
+            ..Compilers::default()
+        }
+    }
+
+    /// What was compiled, and what was not.
+    pub(crate) fn stats(&self) -> BaselineStats {
+        let uncovered = self.uncovered.lock();
+        let uncovered = uncovered.unwrap_or_else(PoisonError::into_inner);
+        let mut uncovered: Vec<_> = uncovered
+            .iter()
+            .map(|(&what, &count)| (what, count))
+            .collect();
+        uncovered.sort_by_key(|&(what, count)| (std::cmp::Reverse(count), what));
+        BaselineStats {
+            compiled: self.compiled.load(Ordering::Relaxed),
+            uncovered,
+        }
+    }
+
+    fn note(&self, uncovered: Uncovered) {
+        let mut all = self
+            .uncovered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *all.entry(uncovered.what).or_default() += 1;
+    }
+
+    /// Has a compiler do `work`.
+    fn with<T>(&self, work: impl FnOnce(&mut Compiler) -> T) -> T {
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let compiler = idle().pop();
+        let mut compiler = compiler.unwrap_or_else(|| {
+            Compiler::new(Options {
+                features: features(),
+            })
+        });
+        let done = work(&mut compiler);
+        // One that panics does not come back.
+        idle().push(compiler);
+        done
+    }
+}
+
+/// What this processor has.
+fn features() -> Features {
+    Features {
+        popcnt: is_x86_feature_detected!("popcnt"),
+        lzcnt: is_x86_feature_detected!("lzcnt"),
+        bmi1: is_x86_feature_detected!("bmi1"),
+        ssse3: is_x86_feature_detected!("ssse3"),
+        sse41: is_x86_feature_detected!("sse4.1"),
+        cx16: is_x86_feature_detected!("cmpxchg16b"),
+    }
+}
+
+impl Assembled {
+    /// As the linker takes it, under the name `function`; `file` is what errors call it.
+    pub(super) fn assembly<'a>(
+        &'a self,
+        file: &'a str,
+        function: &'a str,
+    ) -> Result<Assembly<'a>, LinkError> {
+        let Code {
+            bytes, size, align, ..
+        } = &self.code;
+        let assembly = Assembly::new(file, function, bytes, (*size).into(), (*align).into())?;
+        let handlers = self.code.handlers.as_ref();
+        let mut assembly = assembly
+            .with_unwind(&self.code.unwind)
+            .with_handlers(handlers.map_or(&[], |handlers| &handlers.bytes));
+        assembly.reserve(self.symbols.len(), self.code.fixups.len());
+        let symbols = self.symbols.iter();
+        let symbols = symbols.map(|symbol| assembly.external(&symbol.name, symbol.is_weak));
+        let targets: Vec<Target> = symbols.collect();
+        for fixup in &self.code.fixups {
+            let (form, width) = match fixup.kind {
+                FixupKind::Distance => (Form::Distance, 4),
+                FixupKind::CallThrough => (Form::CallWord, 4),
+                FixupKind::AddressWord => (Form::LoadWord, 4),
+                FixupKind::Word => (Form::Word, 4),
+                FixupKind::ThreadLocalPair => (Form::ThreadLocalWords, 4),
+                // Counts from nowhere.
+                FixupKind::Absolute64 => (Form::Absolute, 0),
+            };
+            let (at, to) = (fixup.at.into(), targets[fixup.symbol.index()]);
+            assembly.fill(LinkPart::Code, at, form, to, fixup.addend - width);
+        }
+        for &(at, symbol) in handlers.map_or(&[][..], |handlers| &handlers.types) {
+            let to = targets[symbol.index()];
+            assembly.fill(LinkPart::Handlers, at.into(), Form::Word, to, 0);
+        }
+        for fixup in &self.code.unwind_fixups {
+            let (form, to) = match fixup.to {
+                UnwindTarget::Function => (Form::Distance, Target::FUNCTION),
+                UnwindTarget::Handlers => (Form::Distance, Target::HANDLERS),
+                UnwindTarget::Personality(symbol) => (Form::Word, targets[symbol.index()]),
+            };
+            assembly.fill(LinkPart::Unwind, fixup.at.into(), form, to, 0);
+        }
+        Ok(assembly)
+    }
+}
+
+impl Core {
+    /// Whether the baseline compiler is to try a compile.
+    pub(super) fn wants_baseline(&self, id: FunctionId, how: &Compile) -> bool {
+        let asked = how.tier == Tier::Baseline && self.baseline.setting.takes(id);
+        asked
+            && how.start.is_none()
+            && how.transform.is_none()
+            && how.counters != Counters::Full
+            && !self.layers.changes_objects()
+    }
+
+    /// Compiles a function without LLVM's code generator; nothing if it is not covered.
+    pub(super) fn compile_baseline(
+        &self,
+        reader: &mut Reader,
+        body: &BodyOf,
+        how: &Compile,
+    ) -> Result<Option<(Compiled, Assembled)>, Error> {
+        let read = {
+            let _lowering = parts::enter(Part::Lowering);
+            reader.baseline(&body.plan, body.function.symbol, how)?
+        };
+        let _assembling = parts::enter(Part::Assembling);
+        let done = read.and_then(|read| {
+            let code = self
+                .baseline
+                .with(|compiler| compiler.compile(&read.function))?;
+            let symbols = read.function.symbols;
+            Ok((read.compiled, Assembled { symbols, code }))
+        });
+        match done {
+            Ok(done) => {
+                self.baseline.compiled.fetch_add(1, Ordering::Relaxed);
+                Ok(Some(done))
+            }
+            Err(uncovered) => {
+                self.baseline.note(uncovered);
+                Ok(None)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uruk_base::FunctionId;
+    use uruk_baseline::Uncovered;
+
+    use super::{Baseline, Compilers};
+
+    #[test]
+    fn a_half_is_half_of_them_and_another_with_another_seed() {
+        let taken = |baseline: Baseline| -> Vec<bool> {
+            let ids = (0..1000).map(FunctionId);
+            ids.map(|id| baseline.takes(id)).collect()
+        };
+        let count = |baseline| taken(baseline).iter().filter(|&&taken| taken).count();
+        assert_eq!((count(Baseline::Off), count(Baseline::On)), (0, 1000));
+        for seed in 0..20 {
+            let half = count(Baseline::Half(seed));
+            assert!((400..600).contains(&half), "{seed}: {half}");
+            assert_ne!(taken(Baseline::Half(seed)), taken(Baseline::Half(seed + 1)));
+        }
+    }
+
+    #[test]
+    fn reasons_are_counted_the_most_frequent_first() {
+        let compilers = Compilers::default();
+        for what in ["b", "c", "a", "c"] {
+            compilers.note(Uncovered { what });
+        }
+        let stats = compilers.stats();
+        assert_eq!(stats.uncovered, [("c", 2), ("a", 1), ("b", 1)]);
+    }
+}
