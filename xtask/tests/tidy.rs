@@ -23,6 +23,7 @@ const LAYERS: [(&str, &[&str]); 21] = [
     (
         "runtime",
         &[
+            "uruk-baseline",
             "uruk-codegen",
             "uruk-heap",
             "uruk-link",
