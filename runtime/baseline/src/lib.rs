@@ -28,6 +28,8 @@
 
 pub mod ir;
 
+#[allow(dead_code, unused_imports)]
+mod asm;
 mod code;
 mod compiler;
 mod options;

@@ -1,0 +1,293 @@
+//! One instruction as bytes: prefixes, REX, opcode, ModRM, SIB, displacement, immediate.
+//!
+//! See the manual of Intel, volume 2, chapter 2. The shortest form of an address is found here;
+//! the shortest instruction is the choice of the methods that call this.
+
+use super::types::{Base, Label, Mem};
+use super::{Asm, LabelUse};
+use crate::code::Fixup;
+
+/// An opcode with what belongs to it: bits 0-7 the last byte, 8-9 the map, 10-11 the prefix, then
+/// flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Opcode(u32);
+
+impl Opcode {
+    /// 64-bit operands: `REX.W`.
+    const W: u32 = 1 << 12;
+    /// The operand in ModRM.reg is a byte of a general register.
+    const BYTE_REG: u32 = 1 << 13;
+    /// The operand in ModRM.rm is a byte, of a general register if it is a register.
+    const BYTE_RM: u32 = 1 << 14;
+    /// With `lock`.
+    const LOCK: u32 = 1 << 15;
+
+    /// One byte.
+    pub(super) const fn one(byte: u8) -> Opcode {
+        Opcode(byte as u32)
+    }
+
+    /// `0f` and a byte.
+    pub(super) const fn two(byte: u8) -> Opcode {
+        Opcode(byte as u32 | 1 << 8)
+    }
+
+    /// `0f 38` and a byte.
+    pub(super) const fn of_38(byte: u8) -> Opcode {
+        Opcode(byte as u32 | 2 << 8)
+    }
+
+    /// `0f 3a` and a byte.
+    pub(super) const fn of_3a(byte: u8) -> Opcode {
+        Opcode(byte as u32 | 3 << 8)
+    }
+
+    /// After `66`.
+    pub(super) const fn p66(self) -> Opcode {
+        Opcode(self.0 | 1 << 10)
+    }
+
+    /// After `f2`.
+    pub(super) const fn pf2(self) -> Opcode {
+        Opcode(self.0 | 2 << 10)
+    }
+
+    /// After `f3`.
+    pub(super) const fn pf3(self) -> Opcode {
+        Opcode(self.0 | 3 << 10)
+    }
+
+    /// With 64-bit operands.
+    pub(super) const fn w(self) -> Opcode {
+        Opcode(self.0 | Opcode::W)
+    }
+
+    /// With a byte register in ModRM.reg.
+    pub(super) const fn byte_reg(self) -> Opcode {
+        Opcode(self.0 | Opcode::BYTE_REG)
+    }
+
+    /// With a byte in ModRM.rm.
+    pub(super) const fn byte_rm(self) -> Opcode {
+        Opcode(self.0 | Opcode::BYTE_RM)
+    }
+
+    /// After `lock`.
+    pub(super) const fn lock(self) -> Opcode {
+        Opcode(self.0 | Opcode::LOCK)
+    }
+
+    /// The same with another last byte.
+    pub(super) const fn plus(self, add: u8) -> Opcode {
+        Opcode(self.0 + add as u32)
+    }
+}
+
+/// What follows an instruction's operands.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Imm {
+    None,
+    I8(i8),
+    I16(i16),
+    I32(i32),
+}
+
+impl Imm {
+    fn bytes(self) -> u8 {
+        match self {
+            Imm::None => 0,
+            Imm::I8(_) => 1,
+            Imm::I16(_) => 2,
+            Imm::I32(_) => 4,
+        }
+    }
+}
+
+/// What ModRM.rm is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Operand {
+    /// A register of either kind, by its number.
+    Register(u8),
+    /// Memory.
+    Mem(Mem),
+}
+
+/// An instruction while it is put together; none is longer than 15 bytes.
+struct Draft {
+    bytes: [u8; 20],
+    len: usize,
+}
+
+impl Draft {
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    fn push_i32(&mut self, value: i32) {
+        self.bytes[self.len..self.len + 4].copy_from_slice(&value.to_le_bytes());
+        self.len += 4;
+    }
+}
+
+impl Asm {
+    /// Appends an instruction.
+    pub(super) fn instruction(&mut self, opcode: Opcode, reg: u8, rm: Operand, imm: Imm) {
+        let mut draft = Draft {
+            bytes: [0; 20],
+            len: 0,
+        };
+        let rm = match rm {
+            Operand::Mem(mem) => Operand::Mem(normal(mem)),
+            register => register,
+        };
+        push_opcode(&mut draft, opcode, reg, &rm);
+        let reg = (reg & 7) << 3;
+        match rm {
+            Operand::Register(number) => draft.push(0xc0 | reg | number & 7),
+            Operand::Mem(mem) => match mem.base {
+                Base::Nothing | Base::Gpr(_) => push_address(&mut draft, reg, &mem),
+                Base::Label(_) | Base::Symbol(..) => {
+                    debug_assert!(mem.index.is_none());
+                    draft.push(reg | 5);
+                    let at = self.bytes.len() + draft.len;
+                    self.leads_to(at as u32, &mem, imm.bytes());
+                    draft.push_i32(0);
+                }
+            },
+        }
+        match imm {
+            Imm::None => {}
+            Imm::I8(value) => draft.push(value as u8),
+            Imm::I16(value) => {
+                let [low, high] = value.to_le_bytes();
+                draft.push(low);
+                draft.push(high);
+            }
+            Imm::I32(value) => draft.push_i32(value),
+        }
+        self.bytes.extend_from_slice(&draft.bytes[..draft.len]);
+    }
+
+    /// Notes what a field of 4 bytes is to hold that so many bytes of the instruction follow.
+    fn leads_to(&mut self, at: u32, mem: &Mem, after: u8) {
+        match mem.base {
+            Base::Label(label) => {
+                self.use_label(at, label, mem.disp.wrapping_sub(i32::from(after)))
+            }
+            Base::Symbol(kind, symbol) => self.fixups.push(Fixup {
+                at,
+                kind,
+                symbol,
+                addend: i64::from(mem.disp) - i64::from(after),
+            }),
+            Base::Nothing | Base::Gpr(_) => {}
+        }
+    }
+
+    /// Notes that the field at an offset is the distance from its end to a label, and so many
+    /// bytes.
+    pub(super) fn use_label(&mut self, at: u32, label: Label, addend: i32) {
+        self.uses.push(LabelUse { at, label, addend });
+    }
+}
+
+/// The same place in its shortest form: an index alone that is not multiplied is a base, and one
+/// that is doubled is added to itself, which needs no displacement of 4 bytes.
+fn normal(mem: Mem) -> Mem {
+    use super::types::Scale;
+    match (mem.base, mem.index) {
+        (Base::Nothing, Some((index, Scale::S1))) => Mem::at(index, mem.disp),
+        (Base::Nothing, Some((index, Scale::S2))) => {
+            Mem::indexed(index, index, Scale::S1, mem.disp)
+        }
+        // As the base, `rbp` and `r13` cost a displacement; as the index they do not.
+        (Base::Gpr(base), Some((index, Scale::S1)))
+            if mem.disp == 0 && base.number() & 7 == 5 && index.number() & 7 != 5 =>
+        {
+            Mem::indexed(index, base, Scale::S1, 0)
+        }
+        _ => mem,
+    }
+}
+
+fn push_opcode(draft: &mut Draft, opcode: Opcode, reg: u8, rm: &Operand) {
+    let bits = opcode.0;
+    if bits & Opcode::LOCK != 0 {
+        draft.push(0xf0);
+    }
+    match bits >> 10 & 3 {
+        0 => {}
+        1 => draft.push(0x66),
+        2 => draft.push(0xf2),
+        _ => draft.push(0xf3),
+    }
+    let mut rex = (reg & 8) >> 1 | ((bits & Opcode::W != 0) as u8) << 3;
+    // Without any REX, the numbers 4 to 7 are `ah` to `bh`.
+    let mut needed = bits & Opcode::BYTE_REG != 0 && reg >= 4;
+    match rm {
+        Operand::Register(number) => {
+            rex |= number >> 3;
+            needed |= bits & Opcode::BYTE_RM != 0 && *number >= 4;
+        }
+        Operand::Mem(mem) => {
+            if let Base::Gpr(base) = mem.base {
+                rex |= base.number() >> 3;
+            }
+            if let Some((index, _)) = mem.index {
+                rex |= index.number() >> 3 << 1;
+            }
+        }
+    }
+    if rex != 0 || needed {
+        draft.push(0x40 | rex);
+    }
+    match bits >> 8 & 3 {
+        0 => {}
+        1 => draft.push(0x0f),
+        2 => {
+            draft.push(0x0f);
+            draft.push(0x38);
+        }
+        _ => {
+            draft.push(0x0f);
+            draft.push(0x3a);
+        }
+    }
+    draft.push(bits as u8);
+}
+
+/// ModRM, SIB and displacement of an address of registers; `reg` is in its place.
+fn push_address(draft: &mut Draft, reg: u8, mem: &Mem) {
+    let sib_index = |index: Option<(super::Gpr, super::Scale)>| match index {
+        Some((index, scale)) => {
+            debug_assert!(index != super::Gpr::RSP);
+            (scale as u8) << 6 | (index.number() & 7) << 3
+        }
+        None => 4 << 3,
+    };
+    let Base::Gpr(base) = mem.base else {
+        draft.push(reg | 4);
+        draft.push(sib_index(mem.index) | 5);
+        draft.push_i32(mem.disp);
+        return;
+    };
+    let base = base.number() & 7;
+    let mode = match mem.disp {
+        // `rbp` and `r13` without a displacement mean something else.
+        0 if base != 5 => 0,
+        -128..=127 => 0x40,
+        _ => 0x80,
+    };
+    if mem.index.is_some() || base == 4 {
+        draft.push(mode | reg | 4);
+        draft.push(sib_index(mem.index) | base);
+    } else {
+        draft.push(mode | reg | base);
+    }
+    match mode {
+        0 => {}
+        0x40 => draft.push(mem.disp as u8),
+        _ => draft.push_i32(mem.disp),
+    }
+}
