@@ -28,10 +28,14 @@
 
 pub mod ir;
 
+#[allow(dead_code)]
+mod abi;
 #[allow(dead_code, unused_imports)]
 mod asm;
 mod code;
 mod compiler;
+#[allow(dead_code)]
+mod moves;
 mod options;
 
 pub use compiler::{Compiler, compile, covers};

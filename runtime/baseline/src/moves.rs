@@ -1,0 +1,428 @@
+//! Moves that happen at once, one after the other.
+//!
+//! At the end of a block the phis of the next one get their values, and before a call arguments
+//! get to their places: all destinations change at the same time, and some are sources of others.
+//!
+//! A move may be done as soon as nobody who is still to be moved reads its destination. When no
+//! such move is left, what is left are circles: one member of a circle is put aside in a scratch
+//! register, which makes a line of it (Rideau, Serpette and Leroy, 2008). Constants read nothing
+//! and come last: those for memory first, as they may need a scratch register themselves.
+
+use crate::asm::{Gpr, Xmm};
+
+/// Where a value can be. Two spots of memory are the same or do not overlap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Spot {
+    /// A general register.
+    Gpr(Gpr),
+    /// A vector register.
+    Xmm(Xmm),
+    /// So many bytes from the frame pointer.
+    Frame(i32),
+    /// So many bytes from the stack pointer: an outgoing argument. Nobody reads it.
+    Outgoing(i32),
+}
+
+impl Spot {
+    fn is_memory(self) -> bool {
+        matches!(self, Spot::Frame(_) | Spot::Outgoing(_))
+    }
+}
+
+/// How much is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub(crate) enum Size {
+    B4,
+    B8,
+    B16,
+}
+
+/// What is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source<T> {
+    /// What is at a spot.
+    Spot(Spot),
+    /// What needs no spot that is a destination.
+    Constant(T),
+}
+
+/// One of several moves. Each destination is there once. What goes between a general and a vector
+/// register is not a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Move<T> {
+    /// To where.
+    pub(crate) to: Spot,
+    /// From where.
+    pub(crate) from: Source<T>,
+    /// Bytes.
+    pub(crate) size: Size,
+}
+
+/// Registers that may be changed: no sources, and destinations of constants only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Scratch {
+    /// The second one is used only for circles through memory, which arguments never are.
+    pub(crate) gprs: [Gpr; 2],
+    /// The second one is used only for circles.
+    pub(crate) xmms: [Xmm; 2],
+}
+
+/// One move after the other: at most one of the two spots is memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step<T> {
+    /// `to = from`.
+    Move {
+        /// To where.
+        to: Spot,
+        /// From where.
+        from: Spot,
+        /// Bytes.
+        size: Size,
+    },
+    /// `to = constant`; if `to` is memory, it may change the first scratch register.
+    Constant {
+        /// To where.
+        to: Spot,
+        /// What.
+        constant: T,
+        /// Bytes.
+        size: Size,
+    },
+}
+
+/// Buffers, kept between uses.
+#[derive(Debug, Default)]
+pub(crate) struct Mover {
+    /// Moves between spots that are still to be done.
+    left: Vec<Pending>,
+    /// Of those, the ones that nobody waits for.
+    ready: Vec<usize>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    to: Spot,
+    from: Spot,
+    size: Size,
+    /// How many others still read `to`.
+    readers: u32,
+    done: bool,
+}
+
+impl Mover {
+    /// Calls `emit` with steps that do all moves as if at once.
+    pub(crate) fn sequence<T: Copy>(
+        &mut self,
+        moves: &[Move<T>],
+        scratch: Scratch,
+        mut emit: impl FnMut(Step<T>),
+    ) {
+        self.left.clear();
+        self.left.extend(moves.iter().filter_map(|one| {
+            let Source::Spot(from) = one.from else {
+                return None;
+            };
+            (from != one.to).then_some(Pending {
+                to: one.to,
+                from,
+                size: one.size,
+                readers: 0,
+                done: false,
+            })
+        }));
+        self.between_spots(scratch, &mut |to, from, size| {
+            emit(Step::Move { to, from, size });
+        });
+        for to_memory in [true, false] {
+            for one in moves {
+                if let Source::Constant(constant) = one.from
+                    && one.to.is_memory() == to_memory
+                {
+                    emit(Step::Constant {
+                        to: one.to,
+                        constant,
+                        size: one.size,
+                    });
+                }
+            }
+        }
+    }
+
+    fn between_spots(&mut self, scratch: Scratch, emit: &mut impl FnMut(Spot, Spot, Size)) {
+        for index in 0..self.left.len() {
+            let to = self.left[index].to;
+            let readers = self.left.iter().filter(|other| other.from == to).count();
+            self.left[index].readers = readers as u32;
+        }
+        self.ready.clear();
+        for index in 0..self.left.len() {
+            if self.left[index].readers == 0 {
+                self.ready.push(index);
+            }
+        }
+        self.lines(scratch, emit);
+        for index in 0..self.left.len() {
+            if !self.left[index].done {
+                self.circle(index, scratch, emit);
+            }
+        }
+    }
+
+    /// Does all that is ready, and what becomes so.
+    fn lines(&mut self, scratch: Scratch, emit: &mut impl FnMut(Spot, Spot, Size)) {
+        while let Some(index) = self.ready.pop() {
+            let Pending { to, from, size, .. } = self.left[index];
+            self.left[index].done = true;
+            step(to, from, size, scratch, emit);
+            self.is_read(from);
+        }
+    }
+
+    /// One reader less of a spot.
+    fn is_read(&mut self, spot: Spot) {
+        let waiting = self.left.iter().position(|other| other.to == spot);
+        if let Some(index) = waiting.filter(|&index| !self.left[index].done) {
+            self.left[index].readers -= 1;
+            if self.left[index].readers == 0 {
+                self.ready.push(index);
+            }
+        }
+    }
+
+    /// Does the circle that a move is part of: each member is read once, by the next one.
+    fn circle(&mut self, index: usize, scratch: Scratch, emit: &mut impl FnMut(Spot, Spot, Size)) {
+        let Pending { to, from, size, .. } = self.left[index];
+        let in_vector = |spot| matches!(spot, Spot::Xmm(_));
+        let aside = if in_vector(to) || in_vector(from) || size == Size::B16 {
+            Spot::Xmm(scratch.xmms[1])
+        } else if !to.is_memory() && !from.is_memory() && self.is_of_registers(index) {
+            Spot::Gpr(scratch.gprs[0])
+        } else {
+            Spot::Gpr(scratch.gprs[1])
+        };
+        emit(aside, from, size);
+        self.left[index].done = true;
+        self.is_read(from);
+        self.lines(scratch, emit);
+        emit(to, aside, size);
+    }
+
+    /// Whether all of a circle is in registers, so that nothing else needs the first scratch
+    /// register meanwhile.
+    fn is_of_registers(&self, index: usize) -> bool {
+        let mut at = index;
+        loop {
+            let from = self.left[at].from;
+            if from.is_memory() {
+                return false;
+            }
+            match self.left.iter().position(|other| other.to == from) {
+                Some(next) if next != index => at = next,
+                _ => return true,
+            }
+        }
+    }
+}
+
+/// A move, through a scratch register if it is between memory and memory.
+fn step(
+    to: Spot,
+    from: Spot,
+    size: Size,
+    scratch: Scratch,
+    emit: &mut impl FnMut(Spot, Spot, Size),
+) {
+    if to.is_memory() && from.is_memory() {
+        let through = match size {
+            Size::B16 => Spot::Xmm(scratch.xmms[0]),
+            _ => Spot::Gpr(scratch.gprs[0]),
+        };
+        emit(through, from, size);
+        emit(to, through, size);
+    } else {
+        emit(to, from, size);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::{Move, Mover, Scratch, Size, Source, Spot, Step};
+    use crate::asm::{Gpr, Xmm};
+
+    const SCRATCH: Scratch = Scratch {
+        gprs: [Gpr::RAX, Gpr::RCX],
+        xmms: [Xmm::new(14), Xmm::new(15)],
+    };
+
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, bound: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 % bound as u64) as usize
+        }
+    }
+
+    /// What each spot holds: a number, and how many bytes of it are known.
+    type State = HashMap<Spot, (u32, Size)>;
+
+    fn class(spot: Spot) -> u8 {
+        match spot {
+            Spot::Gpr(_) => 0,
+            Spot::Xmm(_) => 1,
+            Spot::Frame(_) | Spot::Outgoing(_) => 2,
+        }
+    }
+
+    /// Carries out steps. Each must be one instruction.
+    fn run(moves: &[Move<u32>], state: &mut State) -> usize {
+        let mut steps = 0;
+        Mover::default().sequence(moves, SCRATCH, |step| {
+            steps += 1;
+            match step {
+                Step::Move { to, from, size } => {
+                    assert!(class(to) == 2 || class(from) == 2 || class(to) == class(from));
+                    assert!(!(to.is_memory() && from.is_memory()));
+                    assert!(!(size == Size::B16 && (class(to) == 0 || class(from) == 0)));
+                    let (value, known) = state[&from];
+                    assert!(known >= size, "{from:?} holds {known:?}");
+                    state.insert(to, (value, size));
+                }
+                Step::Constant { to, constant, size } => {
+                    if to.is_memory() {
+                        state.insert(Spot::Gpr(SCRATCH.gprs[0]), (u32::MAX, Size::B8));
+                    }
+                    state.insert(to, (constant, size));
+                }
+            }
+        });
+        steps
+    }
+
+    fn spot(number: usize) -> Spot {
+        match number {
+            0..=3 => Spot::Gpr(Gpr::new(number as u8 + 8)),
+            4..=6 => Spot::Xmm(Xmm::new(number as u8)),
+            _ => Spot::Frame(number as i32 * -16),
+        }
+    }
+
+    #[test]
+    fn steps_do_what_moves_say() {
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        for _ in 0..20_000 {
+            // Sizes belong to values: what is read from a spot is as wide as what is there.
+            let mut state: State = HashMap::new();
+            for number in 0..12 {
+                let place = spot(number);
+                let size = match class(place) {
+                    0 => [Size::B4, Size::B8][random.below(2)],
+                    _ => [Size::B4, Size::B8, Size::B16][random.below(3)],
+                };
+                state.insert(place, (number as u32, size));
+            }
+            let mut moves = Vec::new();
+            for number in 0..12 {
+                let to = spot(number);
+                let from = spot(random.below(12));
+                let size = state[&from].1;
+                let fits = match (class(to), class(from)) {
+                    (0, 1) | (1, 0) => false,
+                    (0, _) => size != Size::B16,
+                    _ => true,
+                };
+                if random.below(8) == 0 {
+                    let from = Source::Constant(100 + number as u32);
+                    let size = Size::B4;
+                    moves.push(Move { to, from, size });
+                } else if fits && random.below(8) != 0 {
+                    let from = Source::Spot(from);
+                    moves.push(Move { to, from, size });
+                }
+            }
+            check(&moves, &state);
+        }
+    }
+
+    /// All permutations of a few spots: nothing but circles.
+    #[test]
+    fn permutations() {
+        let mut random = Random(7);
+        for round in 0..2_000 {
+            let range = [0..4, 4..7, 7..12, 0..12][round % 4].clone();
+            let spots: Vec<usize> = range.clone().collect();
+            let mut shuffled = spots.clone();
+            for index in (1..shuffled.len()).rev() {
+                shuffled.swap(index, random.below(index + 1));
+            }
+            let state: State = (0..12)
+                .map(|number| (spot(number), (number as u32, Size::B8)))
+                .collect();
+            let moves: Vec<_> = spots
+                .iter()
+                .zip(&shuffled)
+                .map(|(&to, &from)| Move {
+                    to: spot(to),
+                    from: Source::Spot(spot(from)),
+                    size: Size::B8,
+                })
+                .filter(|one| match one.from {
+                    Source::Spot(from) => class(one.to) + class(from) != 1,
+                    Source::Constant(_) => true,
+                })
+                .collect();
+            check(&moves, &state);
+        }
+    }
+
+    #[track_caller]
+    fn check(moves: &[Move<u32>], state: &State) {
+        let mut after = state.clone();
+        let steps = run(moves, &mut after);
+        let mut least = 0;
+        for one in moves {
+            let expected = match one.from {
+                Source::Spot(from) => state[&from].0,
+                Source::Constant(constant) => constant,
+            };
+            assert_eq!(after[&one.to].0, expected, "{:?} of {moves:?}", one.to);
+            least += usize::from(one.from != Source::Spot(one.to));
+        }
+        for (spot, before) in state {
+            if !moves.iter().any(|one| one.to == *spot) {
+                assert_eq!(after[spot].0, before.0, "{spot:?} of {moves:?}");
+            }
+        }
+        // A step more for each circle, and for each move between memory.
+        assert!(steps <= least * 2 + 1, "{steps} steps for {moves:?}");
+    }
+
+    #[test]
+    fn arguments_use_one_scratch_register() {
+        let gpr = |register| Spot::Gpr(register);
+        let moves = [
+            (gpr(Gpr::RDI), gpr(Gpr::RSI)),
+            (gpr(Gpr::RSI), gpr(Gpr::RDI)),
+            (Spot::Outgoing(0), Spot::Frame(-24)),
+            (Spot::Outgoing(8), gpr(Gpr::RDI)),
+        ]
+        .map(|(to, from)| Move {
+            to,
+            from: Source::<u32>::Spot(from),
+            size: Size::B8,
+        });
+        let mut touched = Vec::new();
+        Mover::default().sequence(&moves, SCRATCH, |step| {
+            if let Step::Move { to, .. } = step {
+                touched.push(to);
+            }
+        });
+        assert!(!touched.contains(&gpr(Gpr::RCX)), "{touched:?}");
+        assert_eq!(touched.len(), 6, "{touched:?}");
+    }
+}
