@@ -7,8 +7,30 @@
 //! - No input panics, and nothing is allocated by a size that the input claims.
 //! - Nothing is believed that is used as an index: numbers of types, values and blocks are in
 //!   range once they are in [`ir`].
+//!
+//! | file | does |
+//! |---|---|
+//! | [`stream`] | bits, records, abbreviations |
+//! | `walk` | blocks |
+//! | [`Source`] | a module: types, globals, attributes, constants, where bodies are |
+//! | `constants` | constants of a module or a body |
+//! | `body` | one body |
+//!
+//! # Why
+//! LLVM takes 83 us for the body of a function of sqlite, and another 61 to verify it, in the
+//! median of the first calls of a trivial query.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 pub mod ir;
+pub mod stream;
+
+mod attributes;
+mod body;
+mod constants;
+mod module;
+mod types;
+mod walk;
+
+pub use module::{Refused, Source};

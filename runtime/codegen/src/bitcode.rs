@@ -6,13 +6,13 @@ use inkwell::llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
 use inkwell::llvm_sys::ir_reader::LLVMParseIRInContext2;
 use inkwell::llvm_sys::prelude::LLVMModuleRef;
 
-use crate::bitstream::Malformed;
 use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
 use crate::error::CodegenError;
 use crate::handles::c_name;
 #[cfg(doc)]
 use crate::reader::Reader;
 use crate::structure::Structure;
+use uruk_bitcode::stream::Malformed;
 
 /// The bytes of a module, shareable between threads and readers.
 #[derive(Clone)]

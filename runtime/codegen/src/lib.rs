@@ -15,7 +15,7 @@
 //! - No input ends the process: LLVM's diagnostics are collected per context
 //!   and become [`CodegenError`]s.
 //!
-//! Reading order: [`summary`] (what a module holds, as plain data), `bitstream` and `structure`
+//! Reading order: [`summary`] (what a module holds, as plain data), `structure`
 //! (checked before LLVM reads), `inspect` (all of it read at once), [`plan`] (how each symbol
 //! is to be reached), [`compile`] (what is asked and answered), [`reader`], `opened`, `desk`,
 //! `handles` (what is safe to hold), `table` and `source`, `planning`, `candidates`, `survey`
@@ -58,7 +58,6 @@ pub mod warm;
 mod apart;
 mod baseline;
 mod bitcode;
-mod bitstream;
 mod body;
 mod candidates;
 mod compiling;

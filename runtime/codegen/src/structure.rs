@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::bitstream::{Cursor, Malformed, Operand, Record, What};
+use uruk_bitcode::stream::{Cursor, Malformed, Operand, Record, What};
 
 /// Numbers of blocks.
 mod block {
@@ -313,7 +313,7 @@ impl Walk<'_> {
 mod tests {
     use super::{Structure, WRAPPER};
     use crate::bitcode::Bitcode;
-    use crate::bitstream::{Malformed, What};
+    use uruk_bitcode::stream::{Malformed, What};
 
     const TEXT: &str = "@s = constant [4 x i8] c\"abc\\00\"
         declare i32 @puts(ptr)

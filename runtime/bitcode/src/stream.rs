@@ -14,18 +14,18 @@ use std::fmt;
 
 /// Why bytes are not a well-formed stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Malformed {
+pub struct Malformed {
     /// Bit of the stream it was found at.
-    pub(crate) bit: u64,
+    pub bit: u64,
     /// Number of the innermost block; none outside of all.
-    pub(crate) block: Option<u32>,
+    pub block: Option<u32>,
     /// What is wrong.
-    pub(crate) what: What,
+    pub what: What,
 }
 
 /// What is wrong with a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum What {
+pub enum What {
     /// It does not begin as bitcode does.
     Magic,
     /// The sizes in the wrapper do not fit the file.
@@ -70,12 +70,18 @@ impl fmt::Display for What {
 
 /// One operand of an abbreviation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operand {
+pub enum Operand {
+    /// This value, of which nothing is written.
     Literal(u64),
+    /// So many bits.
     Fixed(u32),
+    /// Pieces of so many bits.
     Vbr(u32),
+    /// A letter, digit, dot or underscore, in six bits.
     Char6,
+    /// A count, and as many of what comes next.
     Array,
+    /// A count, and as many bytes.
     Blob,
 }
 
@@ -83,16 +89,17 @@ pub(crate) enum Operand {
 const PLAIN: u32 = 6;
 
 /// Operands of a record that are kept: the checks need no more.
-pub(crate) const KEPT: usize = 2;
+pub const KEPT: usize = 2;
 
 /// A record as far as it is looked at.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Record {
-    pub(crate) code: u64,
+pub struct Record {
+    /// What it is, by its block.
+    pub code: u64,
     /// The first operands; zero where there are less.
-    pub(crate) operands: [u64; KEPT],
+    pub operands: [u64; KEPT],
     /// Operands in all, the bytes of a blob included.
-    pub(crate) count: u64,
+    pub count: u64,
 }
 
 impl Record {
@@ -106,16 +113,19 @@ impl Record {
 
 /// A place in a stream, and where what is read there has to end.
 #[derive(Clone)]
-pub(crate) struct Cursor<'a> {
+pub struct Cursor<'a> {
     bytes: &'a [u8],
-    pub(crate) bit: u64,
-    pub(crate) end: u64,
-    pub(crate) block: Option<u32>,
+    /// The place, in bits.
+    pub bit: u64,
+    /// Where the innermost block ends.
+    pub end: u64,
+    /// Its number.
+    pub block: Option<u32>,
 }
 
 impl<'a> Cursor<'a> {
     /// At the beginning of `bytes`.
-    pub(crate) fn new(bytes: &'a [u8]) -> Cursor<'a> {
+    pub fn new(bytes: &'a [u8]) -> Cursor<'a> {
         Cursor {
             bytes,
             bit: 0,
@@ -124,8 +134,9 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// That this is wrong here.
     #[cold]
-    pub(crate) fn fail(&self, what: What) -> Malformed {
+    pub fn fail(&self, what: What) -> Malformed {
         Malformed {
             bit: self.bit,
             block: self.block,
@@ -133,13 +144,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    pub(crate) fn left(&self) -> u64 {
+    /// Bits that are left of the block.
+    pub fn left(&self) -> u64 {
         self.end - self.bit
     }
 
     /// A number of `width` bits, 32 at most.
     #[inline]
-    pub(crate) fn fixed(&mut self, width: u32) -> Result<u64, Malformed> {
+    pub fn fixed(&mut self, width: u32) -> Result<u64, Malformed> {
         if self.left() < u64::from(width) {
             return Err(self.fail(What::End));
         }
@@ -167,7 +179,7 @@ impl<'a> Cursor<'a> {
     /// A number in pieces of `width` bits, 2 to 32, the highest of which says that another
     /// follows.
     #[inline]
-    pub(crate) fn vbr(&mut self, width: u32) -> Result<u64, Malformed> {
+    pub fn vbr(&mut self, width: u32) -> Result<u64, Malformed> {
         let more = 1 << (width - 1);
         let first = self.fixed(width)?;
         if first & more == 0 {
@@ -190,7 +202,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// To the next word.
-    pub(crate) fn align(&mut self) -> Result<(), Malformed> {
+    pub fn align(&mut self) -> Result<(), Malformed> {
         let to = self.bit.next_multiple_of(32);
         if to > self.end {
             return Err(self.fail(What::End));
@@ -209,7 +221,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A count of things that take `least` bits each.
-    pub(crate) fn count(&mut self, width: u32, least: u64) -> Result<u64, Malformed> {
+    pub fn count(&mut self, width: u32, least: u64) -> Result<u64, Malformed> {
         let count = self.vbr(width)?;
         match count > self.left() / least {
             true => Err(self.fail(What::Count(count))),
@@ -218,7 +230,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// What defines an abbreviation.
-    pub(crate) fn definition(&mut self) -> Result<Box<[Operand]>, Malformed> {
+    pub fn definition(&mut self) -> Result<Box<[Operand]>, Malformed> {
         let count = self.count(5, 2)?;
         let mut operands = Vec::with_capacity(count as usize);
         for _ in 0..count {
@@ -261,7 +273,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A record without an abbreviation.
-    pub(crate) fn plain(&mut self) -> Result<Record, Malformed> {
+    pub fn plain(&mut self) -> Result<Record, Malformed> {
         let mut record = Record {
             code: self.vbr(PLAIN)?,
             ..Record::default()
@@ -309,7 +321,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A record that `abbreviation` describes.
-    pub(crate) fn record(&mut self, abbreviation: &[Operand]) -> Result<Record, Malformed> {
+    pub fn record(&mut self, abbreviation: &[Operand]) -> Result<Record, Malformed> {
         let mut record = Record::default();
         let mut coded = false;
         for (index, operand) in abbreviation.iter().enumerate() {
@@ -360,5 +372,82 @@ impl<'a> Cursor<'a> {
         self.pass(rest, width)?;
         record.count += rest;
         Ok(())
+    }
+}
+
+impl Cursor<'_> {
+    /// A record without an abbreviation, as a whole: its code; its operands are put to `out`.
+    ///
+    /// # Errors
+    /// It does not fit in its block.
+    pub fn plain_into(&mut self, out: &mut Vec<u64>) -> Result<u64, Malformed> {
+        let code = self.vbr(PLAIN)?;
+        let count = self.count(PLAIN, PLAIN.into())?;
+        for _ in 0..count {
+            out.push(self.vbr(PLAIN)?);
+        }
+        Ok(code)
+    }
+
+    /// Likewise one that `abbreviation` describes. The bytes of a blob are operands, too.
+    ///
+    /// # Errors
+    /// As [`Cursor::plain_into`].
+    pub fn record_into(
+        &mut self,
+        abbreviation: &[Operand],
+        out: &mut Vec<u64>,
+    ) -> Result<u64, Malformed> {
+        let mut code = None;
+        for (index, operand) in abbreviation.iter().enumerate() {
+            let value = match *operand {
+                Operand::Array => {
+                    let element = abbreviation.get(index + 1).copied();
+                    self.array_into(element, out)?;
+                    break;
+                }
+                Operand::Blob => {
+                    let length = self.count(6, 8)?;
+                    self.align()?;
+                    for _ in 0..length {
+                        out.push(self.fixed(8)?);
+                    }
+                    self.align()?;
+                    break;
+                }
+                Operand::Literal(value) => value,
+                Operand::Fixed(width) => self.fixed(width)?,
+                Operand::Vbr(width) => self.vbr(width)?,
+                Operand::Char6 => self.letter()?,
+            };
+            match code {
+                Some(_) => out.push(value),
+                None => code = Some(value),
+            }
+        }
+        Ok(code.unwrap_or_default())
+    }
+
+    fn array_into(
+        &mut self,
+        element: Option<Operand>,
+        out: &mut Vec<u64>,
+    ) -> Result<(), Malformed> {
+        let count = self.count(6, 1)?;
+        for _ in 0..count {
+            out.push(match element {
+                Some(Operand::Fixed(width)) => self.fixed(width)?,
+                Some(Operand::Vbr(width)) => self.vbr(width)?,
+                _ => self.letter()?,
+            });
+        }
+        Ok(())
+    }
+
+    fn letter(&mut self) -> Result<u64, Malformed> {
+        const LETTERS: &[u8; 64] =
+            b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._";
+        let number = self.fixed(6)?;
+        Ok(u64::from(LETTERS[number as usize & 63]))
     }
 }

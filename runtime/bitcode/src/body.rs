@@ -1,0 +1,404 @@
+//! One body.
+//!
+//! Numbers of values are relative to how many there are: what comes later in the body has its type
+//! behind its number.
+
+use crate::constants;
+use crate::ir::{
+    AttributesId, BlockId, Body, Call, Instruction, Op, Ordering, Type, TypeId, ValueId,
+};
+use crate::module::{Refused, Source, block};
+use crate::stream::What;
+use crate::walk::{Entry, Walk};
+
+mod calls;
+mod memory;
+mod values;
+
+/// In the place of a value: metadata.
+const METADATA: ValueId = ValueId(u32::MAX);
+
+/// Codes of records that are no instructions.
+mod code {
+    pub(super) const BLOCKS: u64 = 1;
+    pub(super) const LINE_AGAIN: u64 = 33;
+    pub(super) const LINE: u64 = 35;
+    pub(super) const BUNDLE: u64 = 55;
+    pub(super) const LABEL_USERS: u64 = 60;
+    /// Debug records.
+    pub(super) const DEBUG: std::ops::RangeInclusive<u64> = 61..=66;
+}
+
+/// A body in progress.
+struct Reading<'a> {
+    source: &'a Source,
+    types: &'a [Type],
+    body: &'a mut Body,
+    /// The number of the next value.
+    next: u32,
+    /// Blocks there are to be.
+    blocks: u32,
+    /// Whether a terminator is to come.
+    open: bool,
+    /// The greatest number of a value that was mentioned.
+    greatest: u32,
+    /// Operand bundles wait for their call.
+    bundles: bool,
+    line: (u32, u32),
+}
+
+/// The operands of a record that are left.
+struct Operands<'r> {
+    record: &'r [u64],
+    at: usize,
+}
+
+impl Operands<'_> {
+    fn number(&mut self) -> Result<u64, Refused> {
+        let number = self.record.get(self.at).ok_or(Refused::OutOfRange)?;
+        self.at += 1;
+        Ok(*number)
+    }
+
+    /// Zero if there is none.
+    fn option(&mut self) -> u64 {
+        self.number().unwrap_or_default()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.at >= self.record.len()
+    }
+
+    fn short(&mut self) -> Result<u32, Refused> {
+        u32::try_from(self.number()?).map_err(|_| Refused::OutOfRange)
+    }
+}
+
+impl Source {
+    /// Reads a body, by its place among the bodies, into `body`. `bytes` are those of the module.
+    ///
+    /// # Errors
+    /// What is not read here.
+    pub fn read_body(&self, bytes: &[u8], number: usize, body: &mut Body) -> Result<(), Refused> {
+        let &extent = self.bodies.get(number).ok_or(Refused::OutOfRange)?;
+        let stream = bytes.get(self.stream.clone()).ok_or(Refused::OutOfRange)?;
+        let first = (self.module.globals.len() + self.module.constants.len()) as u32;
+        clear(body, first);
+        let mut reading = Reading {
+            source: self,
+            types: &self.module.types,
+            body,
+            next: first,
+            blocks: 0,
+            open: false,
+            greatest: 0,
+            bundles: false,
+            line: (0, 0),
+        };
+        reading.parameters(self.defined[number])?;
+        let mut walk = Walk::new(stream);
+        if extent.end > walk.cursor.end {
+            return Err(Refused::OutOfRange);
+        }
+        let mut inside = walk.enter(extent, &self.standard);
+        loop {
+            match walk.next(&mut inside)? {
+                Entry::End => break,
+                Entry::Block(extent) if extent.number == block::CONSTANTS => {
+                    if !reading.body.instructions.is_empty() {
+                        return Err(walk.cursor.fail(What::Place).into());
+                    }
+                    let Body {
+                        types, constants, ..
+                    } = &mut *reading.body;
+                    let all = reading.types;
+                    constants::read(&mut walk, extent, &self.standard, all, |ty, one| {
+                        types.push(ty);
+                        constants.push(one);
+                    })?;
+                    reading.next = first + reading.body.types.len() as u32;
+                }
+                Entry::Block(extent) => walk.pass(extent),
+                Entry::Record(code) => reading.record(code, &walk.record)?,
+            }
+        }
+        reading.finish()
+    }
+}
+
+fn clear(body: &mut Body, first: u32) {
+    body.first = first;
+    body.parameters = 0;
+    body.types.clear();
+    body.constants.clear();
+    body.blocks.clear();
+    body.instructions.clear();
+    body.operands.clear();
+}
+
+impl<'a> Reading<'a> {
+    fn parameters(&mut self, global: u32) -> Result<(), Refused> {
+        let ty = self.source.module.globals[global as usize].ty;
+        let Type::Function(_, parameters, _) = self.ty(ty) else {
+            return Err(Refused::OutOfRange);
+        };
+        self.body.types.extend_from_slice(parameters);
+        self.body.parameters = parameters.len() as u32;
+        self.next += self.body.parameters;
+        Ok(())
+    }
+
+    fn ty(&self, id: TypeId) -> &'a Type {
+        self.types.get(id.index()).unwrap_or(&Type::Other)
+    }
+
+    fn record(&mut self, code: u64, record: &[u64]) -> Result<(), Refused> {
+        match code {
+            code::BLOCKS => {
+                let count = record.first().copied().unwrap_or_default();
+                self.blocks = u32::try_from(count).map_err(|_| Refused::OutOfRange)?;
+                return Ok(());
+            }
+            code::LINE => {
+                let at = |index: usize| record.get(index).copied().unwrap_or_default();
+                let short = |number: u64| u32::try_from(number).unwrap_or_default();
+                self.line = (short(at(0)), short(at(1)));
+                return self.put_line();
+            }
+            code::LINE_AGAIN => return self.put_line(),
+            code::BUNDLE => {
+                self.bundles = true;
+                return Ok(());
+            }
+            code::LABEL_USERS => return Ok(()),
+            code if code::DEBUG.contains(&code) => return Ok(()),
+            _ => {}
+        }
+        let mut operands = Operands { record, at: 0 };
+        let start = self.body.operands.len() as u32;
+        if !self.open {
+            let at = self.body.instructions.len() as u32;
+            self.body.blocks.push(at..at);
+            self.open = true;
+        }
+        let (op, ty) = self.instruction(code, &mut operands)?;
+        self.put(op, ty, start);
+        Ok(())
+    }
+
+    /// What an instruction does, and the type of its result.
+    fn instruction(
+        &mut self,
+        code: u64,
+        operands: &mut Operands<'_>,
+    ) -> Result<(Op, Option<TypeId>), Refused> {
+        match code {
+            2 | 3 | 28 | 29 | 43 | 56 | 58 => self.value(code, operands),
+            6 | 7 | 8 | 26 | 27 => self.part(code, operands),
+            16 => self.phi(operands),
+            19 | 20 | 23 | 36 | 41 | 44 | 45 | 46 | 59 => self.memory(code, operands),
+            10 | 11 | 12 | 15 | 31 | 39 => self.terminator(code, operands),
+            13 | 34 | 47 => self.call(code, operands),
+            48..=52 => Err(Refused::Unknown("funclets")),
+            57 => Err(Refused::Unknown("callbr")),
+            _ => Err(Refused::Unknown("an instruction of an old form")),
+        }
+    }
+
+    fn put(&mut self, op: Op, ty: Option<TypeId>, start: u32) {
+        let ends = matches!(
+            op,
+            Op::Return
+                | Op::Jump(_)
+                | Op::Branch(_)
+                | Op::Switch(_)
+                | Op::IndirectBranch(_)
+                | Op::Unreachable
+                | Op::Resume
+                | Op::Invoke(..)
+        );
+        let result = ty.map(|ty| {
+            self.body.types.push(ty);
+            let value = ValueId(self.next);
+            self.next += 1;
+            value
+        });
+        let operands = start..self.body.operands.len() as u32;
+        self.body.instructions.push(Instruction {
+            op,
+            operands,
+            result,
+            line: (0, 0),
+        });
+        if let Some(block) = self.body.blocks.last_mut() {
+            block.end = self.body.instructions.len() as u32;
+        }
+        self.open = !ends;
+    }
+
+    fn put_line(&mut self) -> Result<(), Refused> {
+        let last = self.body.instructions.last_mut();
+        last.ok_or(Refused::OutOfRange)?.line = self.line;
+        Ok(())
+    }
+
+    /// Whether all numbers are of something.
+    fn finish(self) -> Result<(), Refused> {
+        let whole = !self.open && self.body.blocks.len() as u32 == self.blocks;
+        let in_range = self.greatest < self.next || self.next == 0;
+        match whole && in_range && !self.bundles && self.blocks != 0 {
+            true => Ok(()),
+            false => Err(Refused::OutOfRange),
+        }
+    }
+
+    // What operands are made of.
+
+    fn mention(&mut self, value: ValueId) -> ValueId {
+        if value != METADATA {
+            self.greatest = self.greatest.max(value.0);
+        }
+        self.body.operands.push(value);
+        value
+    }
+
+    /// A value whose type is known from elsewhere.
+    fn relative(&mut self, operands: &mut Operands<'_>) -> Result<ValueId, Refused> {
+        let number = operands.number()? as u32;
+        Ok(self.mention(ValueId(self.next.wrapping_sub(number))))
+    }
+
+    /// A value, and its type.
+    fn typed(&mut self, operands: &mut Operands<'_>) -> Result<(ValueId, TypeId), Refused> {
+        let value = self.relative(operands)?;
+        let ty = match value.0 >= self.next {
+            true => self.type_id(operands)?,
+            false => self.type_of(value).ok_or(Refused::OutOfRange)?,
+        };
+        Ok((value, ty))
+    }
+
+    /// A value by its own number.
+    fn absolute(&mut self, operands: &mut Operands<'_>) -> Result<ValueId, Refused> {
+        let number = operands.short()?;
+        Ok(self.mention(ValueId(number)))
+    }
+
+    fn type_of(&self, value: ValueId) -> Option<TypeId> {
+        self.body.type_of(&self.source.module, value)
+    }
+
+    fn type_id(&self, operands: &mut Operands<'_>) -> Result<TypeId, Refused> {
+        let number = operands.short()?;
+        match (number as usize) < self.types.len() {
+            true => Ok(TypeId(number)),
+            false => Err(Refused::OutOfRange),
+        }
+    }
+
+    fn block(&self, operands: &mut Operands<'_>) -> Result<BlockId, Refused> {
+        let number = operands.short()?;
+        match number < self.blocks {
+            true => Ok(BlockId(number)),
+            false => Err(Refused::OutOfRange),
+        }
+    }
+
+    /// The type of what is looked up, which the module has if anything is of it.
+    fn known(&self, ty: &Type) -> Result<TypeId, Refused> {
+        let id = self.source.known.id(ty);
+        id.ok_or(Refused::Unknown("a type that the module does not name"))
+    }
+
+    /// The type of comparisons of values of a type.
+    fn bit_like(&self, ty: TypeId) -> Result<TypeId, Refused> {
+        let bit = self.known(&Type::Integer(1))?;
+        match *self.ty(ty) {
+            Type::Vector(count, _, scalable) => self.known(&Type::Vector(count, bit, scalable)),
+            _ => Ok(bit),
+        }
+    }
+
+    // Terminators.
+
+    fn terminator(
+        &mut self,
+        code: u64,
+        operands: &mut Operands<'_>,
+    ) -> Result<(Op, Option<TypeId>), Refused> {
+        let op = match code {
+            10 => {
+                if !operands.is_empty() {
+                    self.typed(operands)?;
+                }
+                Op::Return
+            }
+            11 => {
+                let to = self.block(operands)?;
+                match operands.is_empty() {
+                    true => Op::Jump(to),
+                    false => {
+                        let other = self.block(operands)?;
+                        self.relative(operands)?;
+                        Op::Branch([to, other])
+                    }
+                }
+            }
+            12 => self.switch(operands)?,
+            15 => Op::Unreachable,
+            31 => {
+                self.type_id(operands)?;
+                self.relative(operands)?;
+                let mut to = Vec::new();
+                while !operands.is_empty() {
+                    to.push(self.block(operands)?);
+                }
+                Op::IndirectBranch(to.into())
+            }
+            _ => {
+                self.typed(operands)?;
+                Op::Resume
+            }
+        };
+        Ok((op, None))
+    }
+
+    fn switch(&mut self, operands: &mut Operands<'_>) -> Result<Op, Refused> {
+        self.type_id(operands)?;
+        self.relative(operands)?;
+        let mut to = vec![self.block(operands)?];
+        while !operands.is_empty() {
+            self.absolute(operands)?;
+            to.push(self.block(operands)?);
+        }
+        Ok(Op::Switch(to.into()))
+    }
+}
+
+/// How atomic something is, by its number in bitcode.
+fn ordering(number: u64) -> Result<Ordering, Refused> {
+    const ALL: [Ordering; 7] = [
+        Ordering::NotAtomic,
+        Ordering::Unordered,
+        Ordering::Monotonic,
+        Ordering::Acquire,
+        Ordering::Release,
+        Ordering::AcqRel,
+        Ordering::SeqCst,
+    ];
+    let known = ALL.get(number as usize).copied();
+    known.ok_or(Refused::OutOfRange)
+}
+
+/// A call without what is at its place yet.
+fn plain_call(attributes: u32, convention: u32, function: TypeId, has_bundles: bool) -> Call {
+    Call {
+        attributes: AttributesId(attributes),
+        convention,
+        function,
+        tail: false,
+        must_tail: false,
+        fast_math: 0,
+        has_bundles,
+    }
+}

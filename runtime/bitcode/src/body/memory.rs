@@ -1,0 +1,115 @@
+//! Instructions about memory.
+
+use super::{Operands, Reading, ordering};
+use crate::ir::{Op, Ordering, Type, TypeId};
+use crate::module::Refused;
+
+impl Reading<'_> {
+    pub(super) fn memory(
+        &mut self,
+        code: u64,
+        operands: &mut Operands<'_>,
+    ) -> Result<(Op, Option<TypeId>), Refused> {
+        match code {
+            19 => self.alloca(operands),
+            20 | 41 => {
+                self.typed(operands)?;
+                let ty = self.type_id(operands)?;
+                let (align, volatile, ordering) = access(operands, code == 41)?;
+                let op = Op::Load {
+                    align,
+                    volatile,
+                    ordering,
+                };
+                Ok((op, Some(ty)))
+            }
+            44 | 45 => {
+                self.typed(operands)?;
+                self.typed(operands)?;
+                let (align, volatile, ordering) = access(operands, code == 45)?;
+                let op = Op::Store {
+                    align,
+                    volatile,
+                    ordering,
+                };
+                Ok((op, None))
+            }
+            23 => {
+                self.type_id(operands)?;
+                self.relative(operands)?;
+                let ty = self.type_id(operands)?;
+                Ok((Op::VaArg, Some(ty)))
+            }
+            36 => self.fence(operands),
+            46 => {
+                self.typed(operands)?;
+                let (_, ty) = self.typed(operands)?;
+                self.relative(operands)?;
+                let volatile = operands.number()? != 0;
+                let bit = self.known(&Type::Integer(1))?;
+                let pair = self.known(&Type::Struct(vec![ty, bit], false))?;
+                Ok((Op::CompareExchange { volatile }, Some(pair)))
+            }
+            _ => {
+                self.typed(operands)?;
+                let (_, ty) = self.typed(operands)?;
+                let op = operands.short()?;
+                let volatile = operands.number()? != 0;
+                Ok((Op::Rmw { op, volatile }, Some(ty)))
+            }
+        }
+    }
+
+    fn alloca(&mut self, operands: &mut Operands<'_>) -> Result<(Op, Option<TypeId>), Refused> {
+        const FOR_ARGUMENTS: u64 = 1 << 5;
+        const EXPLICIT: u64 = 1 << 6;
+        const ERROR: u64 = 1 << 7;
+        let of = self.type_id(operands)?;
+        self.type_id(operands)?;
+        self.absolute(operands)?;
+        let flags = operands.number()?;
+        if flags & EXPLICIT == 0 {
+            return Err(Refused::Unknown("an alloca of an old form"));
+        }
+        if operands.option() != 0 {
+            return Err(Refused::Unknown("an alloca in another address space"));
+        }
+        let op = Op::Alloca {
+            of,
+            align: alignment(flags & 0x1f | (flags >> 8 & 7) << 5)?,
+            is_special: flags & (FOR_ARGUMENTS | ERROR) != 0,
+        };
+        Ok((op, Some(self.known(&Type::Pointer(0))?)))
+    }
+
+    fn fence(&mut self, operands: &mut Operands<'_>) -> Result<(Op, Option<TypeId>), Refused> {
+        /// Of this thread only: nothing is emitted for it.
+        const THREAD: u64 = 0;
+        let ordering = ordering(operands.number()?)?;
+        let op = match operands.number()? {
+            THREAD => Op::Fence(Ordering::NotAtomic),
+            _ => Op::Fence(ordering),
+        };
+        Ok((op, None))
+    }
+}
+
+/// The end of a load's or store's record.
+fn access(operands: &mut Operands<'_>, atomic: bool) -> Result<(u32, bool, Ordering), Refused> {
+    let align = alignment(operands.number()?)?;
+    let volatile = operands.number()? != 0;
+    let ordering = match atomic {
+        true => ordering(operands.number()?)?,
+        false => Ordering::NotAtomic,
+    };
+    Ok((align, volatile, ordering))
+}
+
+/// In bytes, of its logarithm and one; 0 if it is the type's.
+fn alignment(number: u64) -> Result<u32, Refused> {
+    match number {
+        0 => Ok(0),
+        1..=32 => Ok(1 << (number - 1)),
+        _ => Err(Refused::Unknown("an alignment beyond 2 GiB")),
+    }
+}

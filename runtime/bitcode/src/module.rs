@@ -1,0 +1,340 @@
+//! A module: everything but its bodies, and where those are.
+
+use std::sync::Arc;
+
+use crate::attributes::{self, Groups};
+use crate::constants;
+use crate::ir::{AttributesId, Global, GlobalKind, Module, Type, TypeId, ValueId};
+use crate::stream::{Malformed, What};
+use crate::types::{self, Known};
+use crate::walk::{Entry, Extent, Standard, Walk};
+
+/// Numbers of blocks.
+pub(crate) mod block {
+    pub(crate) const INFO: u32 = 0;
+    pub(crate) const MODULE: u32 = 8;
+    pub(crate) const ATTRIBUTES: u32 = 9;
+    pub(crate) const ATTRIBUTE_GROUPS: u32 = 10;
+    pub(crate) const CONSTANTS: u32 = 11;
+    pub(crate) const FUNCTION: u32 = 12;
+    pub(crate) const IDENTIFICATION: u32 = 13;
+    pub(crate) const TYPES: u32 = 17;
+    pub(crate) const STRINGS: u32 = 23;
+}
+
+/// Codes of a module's records.
+mod code {
+    pub(super) const VERSION: u64 = 1;
+    pub(super) const LAYOUT: u64 = 3;
+    pub(super) const VARIABLE: u64 = 7;
+    pub(super) const FUNCTION: u64 = 8;
+    pub(super) const ALIAS: u64 = 14;
+    pub(super) const IFUNC: u64 = 18;
+}
+
+const WRAPPER: [u8; 4] = [0xDE, 0xC0, 0x17, 0x0B];
+const MAGIC: u64 = 0xDEC0_4342;
+/// Relative numbers of values, and a table of strings.
+const VERSION: u64 = 2;
+/// Releases of LLVM whose bitcode is read here.
+const RELEASES: std::ops::RangeInclusive<u32> = 20..=22;
+
+/// Why a module or a body is not read here. Somebody else may read it all the same, or say better
+/// what is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The stream is damaged.
+    #[error("damaged at bit {}: {}", .0.bit, .0.what)]
+    Malformed(Malformed),
+    /// A number of something that there is not.
+    #[error("a number is out of range")]
+    OutOfRange,
+    /// Something that is not known here.
+    #[error("{0}")]
+    Unknown(&'static str),
+}
+
+impl From<Malformed> for Refused {
+    fn from(cause: Malformed) -> Refused {
+        Refused::Malformed(cause)
+    }
+}
+
+/// A module that was read, without its bytes, which bodies are read from.
+#[derive(Debug)]
+pub struct Source {
+    /// What it says of itself.
+    pub module: Arc<Module>,
+    pub(crate) known: Known,
+    pub(crate) standard: Standard,
+    /// Bodies, in the order of definitions.
+    pub(crate) bodies: Vec<Extent>,
+    /// The globals they are of.
+    pub(crate) defined: Vec<u32>,
+    /// Where the stream is in its file.
+    pub(crate) stream: std::ops::Range<usize>,
+}
+
+impl Source {
+    /// Reads all of a module but its bodies.
+    ///
+    /// # Errors
+    /// What is not read here.
+    pub fn read(bytes: &[u8]) -> Result<Source, Refused> {
+        let stream = unwrap(bytes)?;
+        let mut walk = Walk::new(&bytes[stream.clone()]);
+        if walk.cursor.fixed(32)? != MAGIC {
+            return Err(walk.cursor.fail(What::Magic).into());
+        }
+        let mut source = Source {
+            module: Arc::default(),
+            known: Known::default(),
+            standard: Standard::new(),
+            bodies: Vec::new(),
+            defined: Vec::new(),
+            stream,
+        };
+        let mut module = Module::default();
+        let (mut identified, mut found) = (false, false);
+        // What is left may be padding.
+        while walk.cursor.left() >= 64 {
+            if walk.cursor.fixed(2)? != 1 {
+                return Err(walk.cursor.fail(What::Place).into());
+            }
+            let extent = walk.head()?;
+            match extent.number {
+                block::IDENTIFICATION => identified = source.identification(&mut walk, extent)?,
+                block::MODULE if found => {
+                    return Err(Refused::Unknown("several modules in one file"));
+                }
+                block::MODULE => {
+                    found = true;
+                    source.module(&mut walk, extent, &mut module)?;
+                }
+                block::STRINGS if module.strings.is_empty() => {
+                    strings(&mut walk, extent, &source.standard, &mut module)?;
+                }
+                _ => walk.pass(extent),
+            }
+        }
+        if !(identified && found) {
+            return Err(Refused::Unknown("bitcode of an unknown release of LLVM"));
+        }
+        source.check(&module)?;
+        source.module = Arc::new(module);
+        Ok(source)
+    }
+
+    /// The number of the body of the global with that number.
+    pub fn body_of(&self, global: u32) -> Option<usize> {
+        self.defined.binary_search(&global).ok()
+    }
+
+    /// Whether the release that wrote it is one that is read here.
+    fn identification(&self, walk: &mut Walk<'_>, extent: Extent) -> Result<bool, Refused> {
+        const NAME: u64 = 1;
+        let mut inside = walk.enter(extent, &self.standard);
+        let mut known = false;
+        loop {
+            match walk.next(&mut inside)? {
+                Entry::End => return Ok(known),
+                Entry::Block(extent) => walk.pass(extent),
+                Entry::Record(NAME) => {
+                    let text: String = walk.record.iter().map(|&it| it as u8 as char).collect();
+                    let release = text.strip_prefix("LLVM").unwrap_or_default();
+                    let major = release.split('.').next().and_then(|it| it.parse().ok());
+                    known = major.is_some_and(|major| RELEASES.contains(&major));
+                }
+                Entry::Record(_) => {}
+            }
+        }
+    }
+
+    fn module(
+        &mut self,
+        walk: &mut Walk<'_>,
+        extent: Extent,
+        module: &mut Module,
+    ) -> Result<(), Refused> {
+        let none = Standard::new();
+        let mut inside = walk.enter(extent, &none);
+        let mut groups = Groups::new();
+        module.attributes.push(Default::default());
+        loop {
+            match walk.next(&mut inside)? {
+                Entry::End => return Ok(()),
+                Entry::Block(extent) => self.block(walk, extent, module, &mut groups)?,
+                Entry::Record(code) => self.record(code, &walk.record, module)?,
+            }
+        }
+    }
+
+    fn block(
+        &mut self,
+        walk: &mut Walk<'_>,
+        extent: Extent,
+        module: &mut Module,
+        groups: &mut Groups,
+    ) -> Result<(), Refused> {
+        match extent.number {
+            block::INFO => walk.standard(extent, &mut self.standard)?,
+            block::TYPES => {
+                (module.types, self.known) = types::read(walk, extent, &self.standard)?;
+                module.pointer = self.known.id(&Type::Pointer(0));
+            }
+            block::ATTRIBUTE_GROUPS => *groups = attributes::groups(walk, extent, &self.standard)?,
+            block::ATTRIBUTES => {
+                module.attributes = attributes::lists(walk, extent, &self.standard, groups)?;
+            }
+            block::CONSTANTS => {
+                let Module {
+                    types, constants, ..
+                } = module;
+                constants::read(walk, extent, &self.standard, types, |ty, constant| {
+                    constants.push((ty, constant));
+                })?;
+            }
+            block::FUNCTION => {
+                self.bodies.push(extent);
+                walk.pass(extent);
+            }
+            _ => walk.pass(extent),
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, code: u64, record: &[u64], module: &mut Module) -> Result<(), Refused> {
+        let kind = match code {
+            code::VERSION if record.first() != Some(&VERSION) => {
+                return Err(Refused::Unknown("bitcode of an old form"));
+            }
+            code::LAYOUT => {
+                let text: String = record.iter().map(|&it| it as u8 as char).collect();
+                module.layout = text.into();
+                return Ok(());
+            }
+            code::VARIABLE => GlobalKind::Variable,
+            code::FUNCTION => GlobalKind::Function,
+            code::ALIAS => GlobalKind::Alias,
+            code::IFUNC => GlobalKind::Ifunc,
+            _ => return Ok(()),
+        };
+        // They are numbered before constants are.
+        if !module.constants.is_empty() {
+            return Err(Refused::Unknown("a global behind constants"));
+        }
+        let global = global(kind, record)?;
+        if global.ty.index() >= module.types.len() {
+            return Err(Refused::OutOfRange);
+        }
+        if kind == GlobalKind::Function && global.is_definition {
+            self.defined.push(module.globals.len() as u32);
+        }
+        module.globals.push(global);
+        Ok(())
+    }
+
+    /// Whether what was read fits together.
+    fn check(&self, module: &Module) -> Result<(), Refused> {
+        let strings = module.strings.len() as u32;
+        let values = (module.globals.len() + module.constants.len()) as u32;
+        let named = |global: &Global| {
+            let values = [global.personality, global.aliasee].into_iter().flatten();
+            global.name.start <= global.name.end
+                && global.name.end <= strings
+                && values.into_iter().all(|value| value.0 < u32::MAX)
+        };
+        let _ = values;
+        match module.globals.iter().all(named) && self.bodies.len() == self.defined.len() {
+            true => Ok(()),
+            false => Err(Refused::OutOfRange),
+        }
+    }
+}
+
+/// A global from its record: where its name is, then what is of its kind.
+fn global(kind: GlobalKind, record: &[u64]) -> Result<Global, Refused> {
+    let at = |index: usize| record.get(index).copied().unwrap_or_default();
+    let short = |number: u64| u32::try_from(number).map_err(|_| Refused::OutOfRange);
+    let (from, length) = (short(at(0))?, short(at(1))?);
+    let end = from.checked_add(length).ok_or(Refused::OutOfRange)?;
+    let value = |number: u64| short(number).map(|number| number.checked_sub(1).map(ValueId));
+    let plain = Global {
+        kind,
+        name: from..end,
+        ty: TypeId(short(at(2))?),
+        is_thread_local: false,
+        convention: 0,
+        attributes: AttributesId(0),
+        personality: None,
+        is_special: false,
+        is_definition: true,
+        aliasee: None,
+    };
+    Ok(match kind {
+        GlobalKind::Variable => {
+            const EXPLICIT: u64 = 2;
+            if at(3) & EXPLICIT == 0 {
+                return Err(Refused::Unknown("a variable of an old form"));
+            }
+            Global {
+                is_definition: at(4) != 0,
+                is_thread_local: at(9) != 0,
+                // In another address space.
+                is_special: at(3) >> 2 != 0,
+                ..plain
+            }
+        }
+        GlobalKind::Function => Global {
+            convention: short(at(3))?,
+            is_definition: at(4) == 0,
+            attributes: AttributesId(short(at(6))?),
+            // A collector, prologue data, prefix data, another address space.
+            is_special: [at(10), at(12), at(15), at(18)] != [0; 4],
+            personality: value(at(16))?,
+            ..plain
+        },
+        GlobalKind::Alias | GlobalKind::Ifunc => Global {
+            is_special: at(3) != 0,
+            aliasee: Some(ValueId(short(at(4))?)),
+            ..plain
+        },
+    })
+}
+
+/// Reads the table of strings.
+fn strings(
+    walk: &mut Walk<'_>,
+    extent: Extent,
+    standard: &Standard,
+    module: &mut Module,
+) -> Result<(), Refused> {
+    const BLOB: u64 = 1;
+    let mut inside = walk.enter(extent, standard);
+    loop {
+        match walk.next(&mut inside)? {
+            Entry::End => return Ok(()),
+            Entry::Block(extent) => walk.pass(extent),
+            Entry::Record(BLOB) => {
+                module.strings = walk.record.iter().map(|&it| it as u8).collect();
+            }
+            Entry::Record(_) => {}
+        }
+    }
+}
+
+/// Where the stream is in a file, which may be wrapped: magic, version, offset, size, CPU.
+fn unwrap(bytes: &[u8]) -> Result<std::ops::Range<usize>, Refused> {
+    if !bytes.starts_with(&WRAPPER) {
+        return Ok(0..bytes.len());
+    }
+    let word = |at: usize| {
+        let word = bytes.get(at..at + 4)?.try_into().ok()?;
+        Some(u32::from_le_bytes(word) as usize)
+    };
+    match (word(8), word(12)) {
+        (Some(begin), Some(size)) if begin + size <= bytes.len() => Ok(begin..begin + size),
+        _ => Err(Refused::OutOfRange),
+    }
+}
