@@ -294,12 +294,16 @@ impl Case {
         match flavor.to_string().as_str() {
             // Moving once is enough of it: where code is optimized too, if possible.
             "O0" if self.flavors.len() > 2 => {
-                [&Mode::LOADING[..], &[Mode::Tiered, Mode::Leaving]].concat()
+                let others = [Mode::Tiered, Mode::Leaving, Mode::Baseline];
+                [&Mode::LOADING[..], &others].concat()
             }
             "O0" => Mode::ALL.to_vec(),
-            "O2" => [&Mode::LOADING[..], &[Mode::Leaving]].concat(),
-            "O1-no-passes" => [&[Mode::Lazy, Mode::Leaving][..], &Mode::CHANGING].concat(),
-            _ => vec![Mode::Lazy, Mode::Leaving],
+            "O2" => [&Mode::LOADING[..], &[Mode::Leaving, Mode::Baseline]].concat(),
+            "O1-no-passes" => {
+                let others = [Mode::Lazy, Mode::Leaving, Mode::Baseline, Mode::Mixed];
+                [&others[..], &Mode::CHANGING].concat()
+            }
+            _ => vec![Mode::Lazy, Mode::Leaving, Mode::Baseline],
         }
     }
 

@@ -131,10 +131,13 @@ fn modes(budget: &Budget, name: &str, run: &Run) -> Vec<Mode> {
     } else {
         vec![Mode::Lazy]
     };
+    modes.push(Mode::Baseline);
     if budget.tiered.contains(&name) {
         modes.extend([Mode::Tiered, Mode::Leaving]);
         let moving = budget.moving.contains(&run.name);
-        modes.extend(moving.then_some(Mode::Moving));
+        if moving {
+            modes.extend([Mode::Moving, Mode::Mixed]);
+        }
     }
     modes
 }

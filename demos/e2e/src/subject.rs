@@ -30,6 +30,11 @@ pub enum Mode {
     /// Each when it is first called; every loop is left for a continuation at one of its first
     /// passes, the same every time.
     Leaving,
+    /// Each when it is first called, by the baseline compiler wherever it covers it, and no more.
+    Baseline,
+    /// As moving, with a half of the functions at tier 1 by the baseline compiler: its code and
+    /// LLVM's call each other, and throw through each other.
+    Mixed,
 }
 
 /// The command under test.
@@ -43,12 +48,14 @@ impl Mode {
     pub const LOADING: [Self; 2] = [Self::Lazy, Self::Eager];
 
     /// All modes.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Lazy,
         Self::Eager,
         Self::Tiered,
         Self::Moving,
         Self::Leaving,
+        Self::Baseline,
+        Self::Mixed,
     ];
 
     /// The ways in which functions get code again and again.
@@ -62,6 +69,8 @@ impl Mode {
             Self::Tiered => "tiered",
             Self::Moving => "moving",
             Self::Leaving => "leaving",
+            Self::Baseline => "baseline",
+            Self::Mixed => "mixed",
         }
     }
 
@@ -72,21 +81,36 @@ impl Mode {
             Self::Eager => &["--eager"],
             Self::Tiered => &["--lazy", "--tiers=churn"],
             Self::Leaving => &["--lazy", "--leave-loops=1000"],
-            Self::Moving => &[
-                "--lazy",
-                "--tiers=churn",
-                "--freed=protect",
-                "--set=reclaim.evacuate_every=8",
-                "--set=reclaim.sweep_floor=0",
-                "--set=reclaim.sweep_fraction=0",
-                "--set=reclaim.interval=0ns",
-                "--set=reclaim.cpu_fraction=1",
-                "--set=reclaim.backoff_min=1ms",
-                "--set=reclaim.backoff_max=20ms",
-            ],
+            Self::Baseline => &["--lazy", "--tiers=1", "--baseline=on"],
+            Self::Moving => &MOVING,
+            Self::Mixed => &MIXED,
         }
     }
 }
+
+const MOVING: [&str; 10] = [
+    "--lazy",
+    "--tiers=churn",
+    "--freed=protect",
+    "--set=reclaim.evacuate_every=8",
+    "--set=reclaim.sweep_floor=0",
+    "--set=reclaim.sweep_fraction=0",
+    "--set=reclaim.interval=0ns",
+    "--set=reclaim.cpu_fraction=1",
+    "--set=reclaim.backoff_min=1ms",
+    "--set=reclaim.backoff_max=20ms",
+];
+
+/// As [`MOVING`], and what follows.
+const MIXED: [&str; 11] = {
+    let mut options = ["--baseline=23"; 11];
+    let mut at = 0;
+    while at < MOVING.len() {
+        options[at] = MOVING[at];
+        at += 1;
+    }
+    options
+};
 
 impl Subject {
     /// `URUK_BIN`, or the workspace's `uruk` in the profile these tests were

@@ -284,7 +284,7 @@ impl Reference {
             &built.parts
         };
         let limit = match mode {
-            Mode::Tiered | Mode::Moving | Mode::Leaving => plan.limit * TIERED_FACTOR,
+            Mode::Tiered | Mode::Moving | Mode::Leaving | Mode::Mixed => plan.limit * TIERED_FACTOR,
             _ => plan.limit,
         };
         let mut args = plan.args.clone();

@@ -223,34 +223,4 @@ impl Core {
 }
 
 #[cfg(test)]
-mod tests {
-    use uruk_base::FunctionId;
-    use uruk_baseline::Uncovered;
-
-    use super::{Baseline, Compilers};
-
-    #[test]
-    fn a_half_is_half_of_them_and_another_with_another_seed() {
-        let taken = |baseline: Baseline| -> Vec<bool> {
-            let ids = (0..1000).map(FunctionId);
-            ids.map(|id| baseline.takes(id)).collect()
-        };
-        let count = |baseline| taken(baseline).iter().filter(|&&taken| taken).count();
-        assert_eq!((count(Baseline::Off), count(Baseline::On)), (0, 1000));
-        for seed in 0..20 {
-            let half = count(Baseline::Half(seed));
-            assert!((400..600).contains(&half), "{seed}: {half}");
-            assert_ne!(taken(Baseline::Half(seed)), taken(Baseline::Half(seed + 1)));
-        }
-    }
-
-    #[test]
-    fn reasons_are_counted_the_most_frequent_first() {
-        let compilers = Compilers::default();
-        for what in ["b", "c", "a", "c"] {
-            compilers.note(Uncovered { what });
-        }
-        let stats = compilers.stats();
-        assert_eq!(stats.uncovered, [("c", 2), ("a", 1), ("b", 1)]);
-    }
-}
+mod tests;
