@@ -35,8 +35,13 @@ mod asm;
 mod code;
 mod compiler;
 #[allow(dead_code)]
+mod handlers;
+mod leb128;
+#[allow(dead_code)]
 mod moves;
 mod options;
+#[allow(dead_code)]
+mod unwind;
 
 pub use compiler::{Compiler, compile, covers};
 pub use options::{Features, Options};
