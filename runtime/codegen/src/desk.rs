@@ -1,7 +1,8 @@
 //! A desk: one LLVM context, and what emits modules of it. A reader sits at one.
 //!
 //! A context with a target machine and a pipeline for each tier takes a megabyte and 0.3 ms
-//! to make. A large module has a desk to itself. Small ones, of which a program may have tens
+//! to make; machine and pipeline are made when a module is to be emitted, which code of the
+//! baseline compiler is not. A large module has a desk to itself. Small ones, of which a program may have tens
 //! of thousands, are read one after the other at desks that a session shares
 //! ([`ReadingRoom`](crate::ReadingRoom)): the last few stay open there ([`Opened`]), so that
 //! what is added and called at once is read once.
@@ -13,6 +14,8 @@
 //! - A module of a shared desk may have structs under other names than in its file: LLVM numbers
 //!   a name that another module of the context has. No code depends on it, but text does; see
 //!   [`Desk::renames`].
+
+use std::cell::OnceCell;
 
 use uruk_base::Tier;
 
@@ -45,8 +48,8 @@ pub(crate) struct Desk {
     // Field order is drop order: modules and pipelines go before their context.
     /// Modules nobody reads at this moment, the last one read last.
     open: Vec<Opened>,
-    /// By tier; the first is there from the start.
-    emitters: [Option<Emitter>; 3],
+    /// By tier, once needed.
+    emitters: [OnceCell<Emitter>; 3],
     context: LlvmContext,
     kinds: AttributeKinds,
     /// Modules come and go.
@@ -67,7 +70,7 @@ impl Drop for Desk {
         self.open.clear();
         if self.sound {
             let tiers = [Tier::Baseline, Tier::Optimized, Tier::Guided];
-            let emitters = self.emitters.iter_mut().map(Option::take);
+            let emitters = self.emitters.iter_mut().map(OnceCell::take);
             let there = tiers.into_iter().zip(emitters);
             warm::keep(there.filter_map(|(tier, emitter)| Some((tier, emitter?))));
         }
@@ -77,12 +80,11 @@ impl Drop for Desk {
 impl Desk {
     /// A fresh one.
     pub(crate) fn new(shared: bool) -> Result<Desk, CodegenError> {
-        let emitter = warm::emitter(Tier::Baseline)?;
         let context = LlvmContext::new();
         let kinds = AttributeKinds::new();
         Ok(Desk {
             open: Vec::new(),
-            emitters: [Some(emitter), None, None],
+            emitters: Default::default(),
             context,
             kinds,
             shared,
@@ -167,26 +169,36 @@ impl Desk {
         &mut self,
         tier: Tier,
     ) -> Result<(&LlvmContext, &mut Emitter), CodegenError> {
-        let place = &mut self.emitters[tier as usize - 1];
-        let emitter = match place {
-            Some(emitter) => emitter,
-            None => place.insert(warm::emitter(tier)?),
-        };
-        Ok((&self.context, emitter))
+        self.ready(tier)?;
+        let emitter = self.emitters[tier as usize - 1].get_mut();
+        Ok((&self.context, emitter.expect("made above")))
+    }
+
+    /// The emitter of a tier, made if it is not there.
+    fn ready(&self, tier: Tier) -> Result<&Emitter, CodegenError> {
+        let place = &self.emitters[tier as usize - 1];
+        match place.get() {
+            Some(emitter) => Ok(emitter),
+            None => {
+                let emitter = warm::emitter(tier)?;
+                Ok(place.get_or_init(|| emitter))
+            }
+        }
     }
 
     /// Gives a fresh module the target's triple and layout.
     pub(crate) fn prepare(&self, module: &OwnedModule) {
-        if let Some(emitter) = &self.emitters[0] {
+        // Without a machine it is not emitted either, which says why.
+        if let Ok(emitter) = self.ready(Tier::Baseline) {
             emitter.prepare(module);
         }
     }
 
     /// Runs passes on a module that will not be emitted; LLVM's word if they fail.
     pub(crate) fn run_passes(&self, module: &mut OwnedModule, passes: &str) -> Result<(), String> {
-        match &self.emitters[0] {
-            Some(emitter) => emitter.run_passes(module, passes),
-            None => Ok(()),
-        }
+        let emitter = self
+            .ready(Tier::Baseline)
+            .map_err(|cause| cause.to_string())?;
+        emitter.run_passes(module, passes)
     }
 }
