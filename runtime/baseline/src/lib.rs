@@ -41,6 +41,8 @@ mod leb128;
 mod moves;
 mod options;
 #[allow(dead_code)]
+mod sequences;
+#[allow(dead_code)]
 mod unwind;
 
 pub use compiler::{Compiler, compile, covers};
