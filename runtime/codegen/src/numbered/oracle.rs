@@ -441,3 +441,46 @@ fn bodies_of_files_are_as_llvm_reads_them() {
         println!("{file}: {}", compare(&Bitcode::new(file, bytes)));
     }
 }
+
+/// Damaged bitcode is read or refused, in bounds and in time.
+#[test]
+fn damage_never_panics() {
+    let bitcode = Bitcode::from_ir_text("m", TEXT).expect("valid");
+    let mut body = Body::default();
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    let mut whole = 0;
+    for _ in 0..4000 {
+        let mut bytes = bitcode.bytes().to_vec();
+        for _ in 0..1 + random(4) {
+            let at = random(bytes.len());
+            bytes[at] ^= 1 << random(8);
+        }
+        let Ok(source) = uruk_bitcode::Source::read(&bytes) else {
+            continue;
+        };
+        for global in 0..source.module.globals.len() as u32 {
+            let Some(number) = source.body_of(global) else {
+                continue;
+            };
+            if source.read_body(&bytes, number, &mut body).is_err() {
+                continue;
+            }
+            whole += 1;
+            for instruction in &body.instructions {
+                for &operand in body.operands_of(instruction) {
+                    if operand != ValueId(u32::MAX) {
+                        assert!(body.definition(&source.module, operand).is_some());
+                        assert!(body.type_of(&source.module, operand).is_some());
+                    }
+                }
+            }
+        }
+    }
+    assert!(whole > 1000, "{whole}");
+}
