@@ -134,6 +134,7 @@ fn clear(body: &mut Body, first: u32) {
     body.blocks.clear();
     body.instructions.clear();
     body.operands.clear();
+    body.makers.clear();
 }
 
 impl<'a> Reading<'a> {
@@ -219,6 +220,8 @@ impl<'a> Reading<'a> {
         );
         let result = ty.map(|ty| {
             self.body.types.push(ty);
+            let maker = self.body.instructions.len() as u32;
+            self.body.makers.push(maker);
             let value = ValueId(self.next);
             self.next += 1;
             value

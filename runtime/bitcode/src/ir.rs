@@ -373,6 +373,8 @@ pub struct Body {
     pub instructions: Vec<Instruction>,
     /// Operands of all.
     pub operands: Vec<ValueId>,
+    /// The instruction of each result, in order.
+    pub makers: Vec<u32>,
 }
 
 /// What a module says of itself; its bodies are read one by one.
@@ -466,6 +468,13 @@ impl Body {
             return constant.map(|&(ty, _)| ty);
         }
         self.types.get((value.0 - self.first) as usize).copied()
+    }
+
+    /// The instruction that a value is the result of.
+    pub fn maker(&self, value: ValueId) -> Option<&Instruction> {
+        let results = self.first + self.parameters + self.constants.len() as u32;
+        let maker = self.makers.get(value.0.checked_sub(results)? as usize)?;
+        self.instructions.get(*maker as usize)
     }
 
     /// The operands of an instruction.

@@ -22,6 +22,8 @@ use crate::handles::{BlockRef, ValueRef, is_call};
 use crate::reader::{Reader, Verify};
 use crate::summary::SymbolId;
 
+mod plain;
+
 /// Blocks beyond which nobody asks where control may go.
 const MOST_BLOCKS: usize = 20_000;
 
@@ -185,7 +187,7 @@ unsafe fn holds(condition: LLVMValueRef) -> f32 {
         }
         let predicate = LLVMGetICmpPredicate(condition);
         let (left, right) = (LLVMGetOperand(condition, 0), LLVMGetOperand(condition, 1));
-        use LLVMIntPredicate::{LLVMIntEQ, LLVMIntNE, LLVMIntSGE, LLVMIntSGT, LLVMIntSLT};
+        use LLVMIntPredicate::{LLVMIntEQ, LLVMIntNE};
         if let Some(expected) = expected(left)
             && !LLVMIsAConstantInt(right).is_null()
         {
@@ -198,18 +200,27 @@ unsafe fn holds(condition: LLVMValueRef) -> f32 {
             };
         }
         let pointer = LLVMGetTypeKind(LLVMTypeOf(left)) == LLVMTypeKind::LLVMPointerTypeKind;
-        let zero = LLVMIsNull(right) != 0;
-        match predicate {
-            LLVMIntEQ if pointer && zero => NULL,
-            LLVMIntNE if pointer && zero => 1.0 - NULL,
-            LLVMIntEQ if zero => ZERO,
-            LLVMIntNE if zero => NOT_ZERO,
-            LLVMIntEQ => EQUAL,
-            LLVMIntNE => 1.0 - EQUAL,
-            LLVMIntSLT if zero => NEGATIVE,
-            LLVMIntSGE | LLVMIntSGT if zero => 1.0 - NEGATIVE,
-            _ => 0.5,
-        }
+        compared(predicate as u32, pointer, LLVMIsNull(right) != 0)
+    }
+}
+
+/// The chance that a comparison holds, by LLVM's number of its predicate, of pointers or with zero.
+fn compared(predicate: u32, pointer: bool, zero: bool) -> f32 {
+    const EQ: u32 = LLVMIntPredicate::LLVMIntEQ as u32;
+    const NE: u32 = LLVMIntPredicate::LLVMIntNE as u32;
+    const SLT: u32 = LLVMIntPredicate::LLVMIntSLT as u32;
+    const SGE: u32 = LLVMIntPredicate::LLVMIntSGE as u32;
+    const SGT: u32 = LLVMIntPredicate::LLVMIntSGT as u32;
+    match predicate {
+        EQ if pointer && zero => NULL,
+        NE if pointer && zero => 1.0 - NULL,
+        EQ if zero => ZERO,
+        NE if zero => NOT_ZERO,
+        EQ => EQUAL,
+        NE => 1.0 - EQUAL,
+        SLT if zero => NEGATIVE,
+        SGE | SGT if zero => 1.0 - NEGATIVE,
+        _ => 0.5,
     }
 }
 
