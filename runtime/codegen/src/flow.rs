@@ -94,6 +94,31 @@ impl Graph {
         predecessors
     }
 
+    /// The blocks that are reached, each before what it dominates: those that nothing leads back
+    /// to in the order of flow, the first successor first.
+    pub(crate) fn reverse_postorder(&self) -> Vec<u32> {
+        let mut order = Vec::with_capacity(self.len());
+        let mut seen = vec![false; self.len()];
+        // Successors are walked from the last, as the order is turned around.
+        let mut stack = vec![(0u32, self.successors(0).len())];
+        seen[0] = true;
+        while let Some((block, left)) = stack.last_mut() {
+            let block = *block;
+            let Some(next) = left.checked_sub(1) else {
+                order.push(block);
+                stack.pop();
+                continue;
+            };
+            *left = next;
+            let to = self.successors(block)[next];
+            if !std::mem::replace(&mut seen[to as usize], true) {
+                stack.push((to, self.successors(to).len()));
+            }
+        }
+        order.reverse();
+        order
+    }
+
     /// Edges to a block on the stack of a depth-first walk, as (from, to).
     pub(crate) fn back_edges(&self) -> Vec<(u32, u32)> {
         #[derive(Clone, Copy, PartialEq)]

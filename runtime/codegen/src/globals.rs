@@ -62,7 +62,7 @@ impl<'r> Copying<'r> {
             self.contents.facts.insert(id);
             return self.map_constant(aliasee);
         }
-        let kind = self.effective_kind(id, 0);
+        let kind = self.source.effective_kind(id);
         if kind == Kind::Function || matches!(kind, Kind::Ifunc { .. }) {
             return Ok(self.import_function(id, old));
         }
@@ -169,17 +169,6 @@ impl<'r> Copying<'r> {
         self.source.plan.import(id).defined
             && depth < 64
             && base.is_some_and(|base| base == id || self.is_ours(base, depth + 1))
-    }
-
-    /// Looks through aliases: what a name finally is.
-    fn effective_kind(&self, id: SymbolId, depth: u32) -> Kind {
-        match self.source.info(id).kind {
-            Kind::Alias {
-                base: Some(base), ..
-            } if depth < 64 => self.effective_kind(base, depth + 1),
-            Kind::Alias { .. } => Kind::Data,
-            kind => kind,
-        }
     }
 
     /// A declaration of a global that is called; with `promises`, it says all that `old` says

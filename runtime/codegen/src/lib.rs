@@ -23,7 +23,7 @@
 //! `compiling` (one compile), `library`, `parcel` and `foreign` (bodies for other modules, and
 //! from them), [`facts`], `optimize`, `passes` and `hints` (tiers 2 and 3), `apart` (constants), `flow`
 //! and `shape` (loops and counters), `continuation` (versions that start in the middle),
-//! `labels`, `stacks`, [`profile`], `probe` and `guide` (what code counts about
+//! `baseline` (functions for the compiler of tier 1), `labels`, `stacks`, [`profile`], `probe` and `guide` (what code counts about
 //! itself, and its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`],
 //! [`pool`], `ledger` and `room`, `query`, `sketch` and `interface` (questions about a module),
 //! [`cancel`] and `gate`, [`fatal`].

@@ -37,28 +37,34 @@ pub(crate) fn measure(function: FunctionRef<'_>) -> Shape<'_> {
         instructions = instructions.saturating_add(1);
         calls += u32::from(is_named_call(instruction));
     }
-    let flow = Flow::of(function);
-    let back = flow.graph.back_edges();
-    let (mut latches, mut heads): (Vec<u32>, Vec<u32>) = back.iter().copied().unzip();
-    for ends in [&mut latches, &mut heads] {
-        ends.sort_unstable();
-        ends.dedup();
-    }
-    let loops = flow.graph.loops(&back);
-    let nested = match &loops {
-        Some(loops) => loops.iter().any(|it| it.around.is_some()),
-        None => heads.len() > 1,
-    };
-    Shape {
-        measure: Measure {
-            instructions,
-            loops: u32::try_from(heads.len()).unwrap_or(u32::MAX),
-            nested,
-            calls,
-        },
-        flow,
-        loops,
-        latches,
+    Shape::of(Flow::of(function), instructions, calls)
+}
+
+impl<'m> Shape<'m> {
+    /// Of a body's flow, and what was counted in it.
+    pub(crate) fn of(flow: Flow<'m>, instructions: u32, calls: u32) -> Shape<'m> {
+        let back = flow.graph.back_edges();
+        let (mut latches, mut heads): (Vec<u32>, Vec<u32>) = back.iter().copied().unzip();
+        for ends in [&mut latches, &mut heads] {
+            ends.sort_unstable();
+            ends.dedup();
+        }
+        let loops = flow.graph.loops(&back);
+        let nested = match &loops {
+            Some(loops) => loops.iter().any(|it| it.around.is_some()),
+            None => heads.len() > 1,
+        };
+        Shape {
+            measure: Measure {
+                instructions,
+                loops: u32::try_from(heads.len()).unwrap_or(u32::MAX),
+                nested,
+                calls,
+            },
+            flow,
+            loops,
+            latches,
+        }
     }
 }
 

@@ -90,6 +90,20 @@ impl<'r> Source<'r> {
         &self.reader.summary().symbols[id.index()]
     }
 
+    /// Looks through aliases: what a name finally is.
+    pub(crate) fn effective_kind(self, mut id: SymbolId) -> Kind {
+        for _ in 0..64 {
+            match self.info(id).kind {
+                Kind::Alias {
+                    base: Some(base), ..
+                } => id = base,
+                Kind::Alias { .. } => break,
+                kind => return kind,
+            }
+        }
+        Kind::Data
+    }
+
     /// An empty module for the target, to copy into.
     pub(crate) fn fresh(self, name: &str) -> OwnedModule {
         let module = OwnedModule::empty(self.reader.context(), name);

@@ -11,7 +11,7 @@ use inkwell::llvm_sys::core::{
 };
 use inkwell::llvm_sys::debuginfo::{LLVMGetSubprogram, LLVMSetSubprogram};
 
-use super::frame::Frame;
+use super::frame::{Body, Frame};
 use super::making::Making;
 use super::reasons::{Forbidden, Reason};
 use super::regions::Regions;
@@ -55,7 +55,7 @@ pub(crate) fn replace(
     if let Some(reason) = forbidden.at(flow, &loops[index]) {
         return Err(reason);
     }
-    let frame = Frame::of(module, body, flow)?;
+    let frame = Frame::of(Body::copied(module, body), flow)?;
     let what = frame.crossing(start.block)?;
     if what.fingerprint != start.fingerprint {
         return Err(Reason::Changed);

@@ -12,7 +12,7 @@ use inkwell::llvm_sys::LLVMOpcode;
 use inkwell::llvm_sys::core::{
     LLVMCountIncoming, LLVMGetIncomingBlock, LLVMGetIncomingValue, LLVMIsAConstantInt, LLVMTypeOf,
 };
-use inkwell::llvm_sys::target::LLVMGetModuleDataLayout;
+use inkwell::llvm_sys::target::{LLVMGetModuleDataLayout, LLVMTargetDataRef};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use super::allocas::Reading;
@@ -112,22 +112,56 @@ impl Sets {
     }
 }
 
+/// A body that is read: one's copy, or, where it lies in its module, what its copy would be.
+#[derive(Clone, Copy)]
+pub(crate) struct Body<'a, 'm> {
+    pub(crate) function: FunctionRef<'m>,
+    /// The layout that sizes are of.
+    layout: LLVMTargetDataRef,
+    /// Of what the copy has a multiplication and an addition in place of.
+    is_fused: &'a dyn Fn(InstructionRef<'m>) -> bool,
+}
+
+impl<'a, 'm> Body<'a, 'm> {
+    /// A copy, in a module for the target.
+    pub(crate) fn copied(module: &OwnedModule, function: FunctionRef<'m>) -> Body<'a, 'm> {
+        Body {
+            function,
+            // SAFETY: a live module, which owns the layout.
+            layout: unsafe { LLVMGetModuleDataLayout(module.raw()) },
+            is_fused: &|_| false,
+        }
+    }
+
+    /// The original.
+    ///
+    /// # Safety
+    /// The layout lives as long as this.
+    pub(crate) unsafe fn in_place(
+        function: FunctionRef<'m>,
+        layout: LLVMTargetDataRef,
+        is_fused: &'a dyn Fn(InstructionRef<'m>) -> bool,
+    ) -> Body<'a, 'm> {
+        Body {
+            function,
+            layout,
+            is_fused,
+        }
+    }
+}
+
 impl<'m> Frame<'m> {
     /// Of a body whose loops are in `flow`.
     ///
     /// # Errors
     /// Why no head of it can be left.
-    pub(crate) fn of(
-        module: &OwnedModule,
-        function: FunctionRef<'m>,
-        flow: &Flow<'m>,
-    ) -> Result<Frame<'m>, Reason> {
+    pub(crate) fn of(body: Body<'_, 'm>, flow: &Flow<'m>) -> Result<Frame<'m>, Reason> {
+        let function = body.function;
         let numbers = flow.blocks.iter().zip(0..);
         let numbers = numbers.map(|(block, index)| (block.raw() as usize, index));
         let mut reading = Reading {
             flow,
-            // SAFETY: a live module, which owns the layout.
-            data: unsafe { LLVMGetModuleDataLayout(module.raw()) },
+            data: body.layout,
             numbers: numbers.collect(),
             allocas: Vec::new(),
             stacks: Vec::new(),
@@ -152,7 +186,7 @@ impl<'m> Frame<'m> {
             stacks: reading.stacks.clone(),
         };
         frame.live = frame.solve(&reading);
-        frame.fingerprint = frame.sign(function);
+        frame.fingerprint = frame.sign(body);
         Ok(frame)
     }
 
@@ -202,11 +236,18 @@ impl<'m> Frame<'m> {
     }
 
     /// What stands for the body and its variables, and is equal in another copy.
-    fn sign(&self, function: FunctionRef<'m>) -> u64 {
+    fn sign(&self, body: Body<'_, 'm>) -> u64 {
         let mut hasher = FxHasher::default();
-        for block in function.blocks() {
+        for block in body.function.blocks() {
             for instruction in block.instructions() {
-                (instruction.opcode() as u32).hash(&mut hasher);
+                let mut opcode = instruction.opcode();
+                if opcode == LLVMOpcode::LLVMCall && (body.is_fused)(instruction) {
+                    (LLVMOpcode::LLVMFMul as u32).hash(&mut hasher);
+                    // The product is used in its block only.
+                    None::<Kind>.hash(&mut hasher);
+                    opcode = LLVMOpcode::LLVMFAdd;
+                }
+                (opcode as u32).hash(&mut hasher);
                 let place = self.place(*instruction);
                 place
                     .map(|at| self.variables[at as usize].kind)

@@ -27,7 +27,7 @@ use inkwell::llvm_sys::core::{
 use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMTypeRef, LLVMValueRef};
 use inkwell::llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMTypeKind, LLVMVisibility};
 
-use super::frame::{Crossing, Frame, Kind};
+use super::frame::{Body, Crossing, Frame, Kind, Variable};
 use super::reasons::{Forbidden, Reason};
 use crate::compile::LOOPS;
 use crate::context::{Builder, LlvmContext, OwnedModule};
@@ -99,37 +99,53 @@ impl Heads {
     }
 }
 
-/// Makes `body` count at the heads of its loops, and leave them; the latches of the other loops
-/// are given back.
-pub(crate) fn insert(
-    context: &LlvmContext,
-    module: &OwnedModule,
+/// Which loops of a body are counted at their heads and can be left, and what crosses there.
+pub(crate) struct Decision<'m> {
+    pub(crate) heads: Heads,
+    /// The latches of the other loops.
+    pub(crate) latches: Vec<u32>,
+    /// Those of the loops, by their places among all, in the order of their words.
+    pub(crate) chosen: Vec<(usize, Crossing)>,
+    /// Of the body, if a loop is counted.
+    pub(crate) frame: Option<Frame<'m>>,
+}
+
+/// Decides for a body, which is only read; `can_pass` says what of its variables can be passed.
+pub(crate) fn decide<'m>(
     kinds: &AttributeKinds,
-    body: FunctionRef<'_>,
-    shape: &Shape<'_>,
-) -> (Heads, Vec<u32>) {
-    let mut heads = Heads::default();
-    let all = shape.latches().to_vec();
+    body: Body<'_, 'm>,
+    shape: &Shape<'m>,
+    can_pass: impl Fn(&Variable<'m>) -> bool,
+) -> Decision<'m> {
+    let mut none = Decision {
+        heads: Heads::default(),
+        latches: shape.latches().to_vec(),
+        chosen: Vec::new(),
+        frame: None,
+    };
     let Some(loops) = &shape.loops else {
-        heads.refuse(Reason::TooLarge, shape.measure.loops as usize);
-        return (heads, all);
+        none.heads
+            .refuse(Reason::TooLarge, shape.measure.loops as usize);
+        return none;
     };
     if loops.is_empty() {
-        return (heads, all);
+        return none;
     }
     let flow = &shape.flow;
-    let read = Forbidden::of(kinds, body, flow)
-        .and_then(|forbidden| Ok((forbidden, Frame::of(module, body, flow)?)));
+    let read = Forbidden::of(kinds, body.function, flow)
+        .and_then(|forbidden| Ok((forbidden, Frame::of(body, flow)?)));
     let (forbidden, frame) = match read {
         Ok(read) => read,
         Err(reason) => {
-            heads.refuse(reason, loops.len());
-            return (heads, all);
+            none.heads.refuse(reason, loops.len());
+            return none;
         }
     };
-    let chosen = choose(shape, loops, &forbidden, &frame, &mut heads);
+    let mut heads = Heads::default();
+    let chosen = choose(shape, loops, &forbidden, &frame, &can_pass, &mut heads);
     if chosen.is_empty() {
-        return (heads, all);
+        none.heads = heads;
+        return none;
     }
     let place = |index: usize| chosen.iter().position(|(it, _)| *it == index);
     for (own, (index, what)) in chosen.iter().enumerate() {
@@ -143,30 +159,53 @@ pub(crate) fn insert(
         });
     }
     let counted: Vec<u32> = heads.counted.iter().map(|it| it.block).collect();
-    // SAFETY: a live context and module.
-    let writer = unsafe { Writer::new(context, module, body, chosen.len()) };
-    let predecessors = flow.graph.predecessors();
-    for (place, (index, what)) in chosen.iter().enumerate() {
-        let head = loops[*index].head as usize;
-        let before = predecessors[head].iter();
-        let before: Vec<_> = before.map(|&it| flow.blocks[it as usize]).collect();
-        // SAFETY: a head of the body, with what was found to live across it, and its place.
-        unsafe { writer.open(&frame, flow.blocks[head].raw(), &before, what, place) };
-    }
     let others = loops.iter().filter(|it| !counted.contains(&it.head));
     let mut latches: Vec<u32> = others.flat_map(|it| it.latches.iter().copied()).collect();
     latches.sort_unstable();
     latches.dedup();
-    (heads, latches)
+    Decision {
+        heads,
+        latches,
+        chosen,
+        frame: Some(frame),
+    }
+}
+
+/// Makes `body` count at the heads of its loops, and leave them; the latches of the other loops
+/// are given back.
+pub(crate) fn insert(
+    context: &LlvmContext,
+    module: &OwnedModule,
+    kinds: &AttributeKinds,
+    body: FunctionRef<'_>,
+    shape: &Shape<'_>,
+) -> (Heads, Vec<u32>) {
+    let decision = decide(kinds, Body::copied(module, body), shape, |_| true);
+    let (Some(frame), Some(loops)) = (&decision.frame, &shape.loops) else {
+        return (decision.heads, decision.latches);
+    };
+    let flow = &shape.flow;
+    // SAFETY: a live context and module.
+    let writer = unsafe { Writer::new(context, module, body, decision.chosen.len()) };
+    let predecessors = flow.graph.predecessors();
+    for (place, (index, what)) in decision.chosen.iter().enumerate() {
+        let head = loops[*index].head as usize;
+        let before = predecessors[head].iter();
+        let before: Vec<_> = before.map(|&it| flow.blocks[it as usize]).collect();
+        // SAFETY: a head of the body, with what was found to live across it, and its place.
+        unsafe { writer.open(frame, flow.blocks[head].raw(), &before, what, place) };
+    }
+    (decision.heads, decision.latches)
 }
 
 /// The loops that are to be counted, by their places, with what crosses; why others are not is
 /// noted.
-fn choose(
-    shape: &Shape<'_>,
+fn choose<'m>(
+    shape: &Shape<'m>,
     loops: &[Loop],
     forbidden: &Forbidden,
-    frame: &Frame<'_>,
+    frame: &Frame<'m>,
+    can_pass: &impl Fn(&Variable<'m>) -> bool,
     heads: &mut Heads,
 ) -> Vec<(usize, Crossing)> {
     // Outer loops first: of an inner one there may be too many.
@@ -186,6 +225,11 @@ fn choose(
                 continue;
             }
         };
+        let mut crosses = what.variables.iter();
+        if !crosses.all(|&it| can_pass(&frame.variables[it as usize])) {
+            heads.refuse(Reason::Type, 1);
+            continue;
+        }
         if chosen.len() == MOST_HEADS || crossing + what.variables.len() > MOST_CROSSING {
             heads.refuse(Reason::TooLarge, 1);
             continue;

@@ -1,0 +1,97 @@
+//! What reading functions for the baseline compiler costs, and what of a file is covered:
+//! `cargo run --release -p uruk-codegen --example baseline -- FILE.bc..`.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use uruk_baseline::ir;
+use uruk_codegen::fuzz::plan_alone;
+use uruk_codegen::{Bitcode, Compile, Counters, Placement, Reader, SymbolId};
+
+fn main() {
+    for file in std::env::args().skip(1) {
+        let bytes = match std::fs::read(&file) {
+            Ok(bytes) => bytes,
+            Err(cause) => {
+                eprintln!("{file}: {cause}");
+                continue;
+            }
+        };
+        measure(&file, &bytes);
+    }
+}
+
+/// How a file was read.
+#[derive(Default)]
+struct Found {
+    functions: u32,
+    covered: u32,
+    instructions: u32,
+    heads: usize,
+    reading: Duration,
+    reasons: BTreeMap<&'static str, u32>,
+}
+
+fn measure(file: &str, bytes: &[u8]) {
+    let bitcode = Bitcode::new(file, bytes);
+    let mut reader = Reader::new(&bitcode).expect("bitcode");
+    let summary = reader.summary().clone();
+    let plan = plan_alone(&summary);
+    let mut how = Compile::baseline().counting(Counters::Entry);
+    for (leaves, what) in [(false, "plain"), (true, "with loops that are left")] {
+        how.leaves = leaves;
+        let mut found = Found::default();
+        for round in 0..4 {
+            for (index, symbol) in summary.symbols.iter().enumerate() {
+                if symbol.placement != Placement::Own {
+                    continue;
+                }
+                let function = SymbolId(index as u32);
+                let start = Instant::now();
+                let read = reader.baseline(&plan, function, &how);
+                let took = start.elapsed();
+                match (round, read) {
+                    // Bodies are made available.
+                    (0, _) => {}
+                    (1, Ok(Ok(read))) => {
+                        if let Err(broken) = ir::check(&read.function) {
+                            println!("{}: {broken}\n{}", symbol.name, read.function);
+                        }
+                        found.functions += 1;
+                        found.covered += 1;
+                        found.heads += read.compiled.heads.counted.len();
+                    }
+                    (1, Ok(Err(reason))) => {
+                        found.functions += 1;
+                        *found.reasons.entry(reason.what).or_default() += 1;
+                    }
+                    (2, Ok(Ok(read))) => {
+                        found.instructions += read.compiled.instructions;
+                        found.reading += took;
+                    }
+                    (_, Err(cause)) => println!("{}: {cause}", symbol.name),
+                    _ => {}
+                }
+            }
+        }
+        report(file, what, &found);
+    }
+}
+
+fn report(file: &str, what: &str, found: &Found) {
+    let nanos = found.reading.as_nanos() as f64;
+    println!(
+        "{file}, {what}: {} of {} functions, {} heads, {:.0} ns an instruction, {:.1} us a function of {}",
+        found.covered,
+        found.functions,
+        found.heads,
+        nanos / f64::from(found.instructions.max(1)),
+        nanos / 1000.0 / f64::from(found.covered.max(1)),
+        found.instructions / found.covered.max(1),
+    );
+    let mut reasons: Vec<_> = found.reasons.iter().collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    for (reason, count) in reasons {
+        println!("  {count:5} {reason}");
+    }
+}

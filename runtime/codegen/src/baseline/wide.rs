@@ -1,0 +1,239 @@
+//! Integers of 128 bits, as two halves, the low one first.
+
+use inkwell::llvm_sys::LLVMOpcode;
+use uruk_baseline::ir::{
+    BitOp, Cast, IntOp, IntPredicate, Op, Operand, OverflowOp, Type, Value, WideOp,
+};
+
+use super::reading::{Covered, Reading, not};
+use super::types::Shape;
+use crate::handles::{InstructionRef, ValueRef};
+
+const WORD: Type = Type::Int(64);
+const ZERO: Operand = Operand::Int(0);
+
+impl<'m> Reading<'_, 'm> {
+    /// The halves of a value.
+    pub(super) fn halves(&mut self, value: ValueRef<'m>) -> Covered<[Operand; 2]> {
+        let scalars = self.scalars(value)?;
+        match self.known.values.of(scalars) {
+            [low, high] => Ok([*low, *high]),
+            _ => not("an unusual integer"),
+        }
+    }
+
+    fn word(&mut self, op: IntOp, a: Operand, b: Operand) -> Operand {
+        self.emit_one(Op::Int(op, WORD, [a, b]))
+    }
+
+    pub(super) fn wide_binary(
+        &mut self,
+        it: InstructionRef<'m>,
+        opcode: LLVMOpcode,
+    ) -> Covered<()> {
+        use LLVMOpcode as O;
+        let [a, b] = [0, 1].map(|index| self.operand(it, index));
+        let ([a, b], [c, d]) = (self.halves(a)?, self.halves(b)?);
+        let by_halves = |op| Ok((op, [a, c], [b, d]));
+        let op = match opcode {
+            O::LLVMAnd | O::LLVMOr | O::LLVMXor => {
+                let (op, low, high) = by_halves(match opcode {
+                    O::LLVMAnd => IntOp::And,
+                    O::LLVMOr => IntOp::Or,
+                    _ => IntOp::Xor,
+                })?;
+                let low = self.word(op, low[0], low[1]);
+                let high = self.word(op, high[0], high[1]);
+                return self.stand(it, [low, high]);
+            }
+            O::LLVMShl | O::LLVMLShr | O::LLVMAShr => {
+                if let Operand::Int(distance @ 64..128) = c {
+                    return self.shift_far(it, opcode, [a, b], distance - 64);
+                }
+                let op = match opcode {
+                    O::LLVMShl => WideOp::Shl,
+                    O::LLVMLShr => WideOp::LShr,
+                    _ => WideOp::AShr,
+                };
+                return self.emit_for(it, Op::Wide(op, [a, b, c].into_iter().collect()));
+            }
+            O::LLVMAdd => WideOp::Add,
+            O::LLVMSub => WideOp::Sub,
+            O::LLVMMul => WideOp::Mul,
+            O::LLVMSDiv => WideOp::SDiv,
+            O::LLVMUDiv => WideOp::UDiv,
+            O::LLVMSRem => WideOp::SRem,
+            O::LLVMURem => WideOp::URem,
+            _ => return not("an unusual instruction"),
+        };
+        self.emit_for(it, Op::Wide(op, [a, b, c, d].into_iter().collect()))
+    }
+
+    /// A shift by 64 and more: so much more.
+    fn shift_far(
+        &mut self,
+        it: InstructionRef<'m>,
+        opcode: LLVMOpcode,
+        [low, high]: [Operand; 2],
+        more: u64,
+    ) -> Covered<()> {
+        let mut by = |op, value| match more {
+            0 => value,
+            _ => self.word(op, value, Operand::Int(more)),
+        };
+        let halves = match opcode {
+            LLVMOpcode::LLVMShl => [ZERO, by(IntOp::Shl, low)],
+            LLVMOpcode::LLVMLShr => [by(IntOp::LShr, high), ZERO],
+            _ => {
+                let low = by(IntOp::AShr, high);
+                [low, self.word(IntOp::AShr, high, Operand::Int(63))]
+            }
+        };
+        self.stand(it, halves)
+    }
+
+    /// A conversion from or to 128 bits.
+    pub(super) fn wide_cast(&mut self, it: InstructionRef<'m>, opcode: LLVMOpcode) -> Covered<()> {
+        use LLVMOpcode as O;
+        let value = self.operand(it, 0);
+        let (from, to) = (self.known_type(value), self.known_type(*it));
+        match (self.shape_of(from), self.shape_of(to), opcode) {
+            (Shape::Wide, Shape::Wide, _) => {
+                let halves = self.halves(value)?;
+                self.stand(it, halves)
+            }
+            (Shape::Wide, Shape::Scalar(to), O::LLVMTrunc | O::LLVMIntToPtr) => {
+                let [low, _] = self.halves(value)?;
+                let low = self.resize(WORD, to, low);
+                self.stand(it, [low])
+            }
+            (
+                Shape::Scalar(from),
+                Shape::Wide,
+                O::LLVMZExt | O::LLVMPtrToInt | O::LLVMPtrToAddr,
+            ) => {
+                let low = self.one(value)?;
+                let low = self.resize(from, WORD, low);
+                self.stand(it, [low, ZERO])
+            }
+            (Shape::Scalar(from), Shape::Wide, O::LLVMSExt) => {
+                let mut low = self.one(value)?;
+                if from != WORD {
+                    low = self.emit_one(Op::Cast(Cast::SExt, from, WORD, low));
+                }
+                let high = self.word(IntOp::AShr, low, Operand::Int(63));
+                self.stand(it, [low, high])
+            }
+            (Shape::Scalar(from), Shape::Wide, _) | (Shape::Wide, Shape::Scalar(from), _)
+                if !from.is_int() =>
+            {
+                not("a conversion between 128 bits and floating point")
+            }
+            _ => not("an unusual conversion"),
+        }
+    }
+
+    /// An operation on the bits of one.
+    pub(super) fn wide_bits(
+        &mut self,
+        it: InstructionRef<'m>,
+        op: BitOp,
+        value: ValueRef<'m>,
+    ) -> Covered<()> {
+        let [low, high] = self.halves(value)?;
+        let mut each = |value| self.emit_one(Op::Bits(op, WORD, value));
+        match op {
+            BitOp::SwapBytes | BitOp::Reverse => {
+                let halves = [each(high), each(low)];
+                self.stand(it, halves)
+            }
+            BitOp::Count => {
+                let (a, b) = (each(low), each(high));
+                let sum = self.word(IntOp::Add, a, b);
+                self.stand(it, [sum, ZERO])
+            }
+            BitOp::LeadingZeros | BitOp::TrailingZeros => {
+                // Those of the half that comes first, or of the other one and 64.
+                let (first, second) = match op {
+                    BitOp::LeadingZeros => (high, low),
+                    _ => (low, high),
+                };
+                let (near, far) = (each(first), each(second));
+                let far = self.word(IntOp::Add, far, Operand::Int(64));
+                let is_zero = Op::Compare(IntPredicate::Eq, WORD, [first, ZERO]);
+                let is_zero = self.emit_one(is_zero);
+                let all = self.emit_one(Op::Select(WORD, [is_zero, far, near]));
+                self.stand(it, [all, ZERO])
+            }
+            BitOp::Abs => {
+                let sign = self.word(IntOp::AShr, high, Operand::Int(63));
+                let low = self.word(IntOp::Xor, low, sign);
+                let high = self.word(IntOp::Xor, high, sign);
+                let op = [low, high, sign, sign].into_iter().collect();
+                self.emit_for(it, Op::Wide(WideOp::Sub, op))
+            }
+        }
+    }
+
+    /// The lesser or greater of two.
+    pub(super) fn wide_choice(
+        &mut self,
+        it: InstructionRef<'m>,
+        op: IntOp,
+        [a, b]: [ValueRef<'m>; 2],
+    ) -> Covered<()> {
+        let predicate = match op {
+            IntOp::SMin => IntPredicate::SLt,
+            IntOp::SMax => IntPredicate::SGt,
+            IntOp::UMin => IntPredicate::ULt,
+            IntOp::UMax => IntPredicate::UGt,
+            _ => return not("saturated arithmetic of 128 bits"),
+        };
+        let ([a, b], [c, d]) = (self.halves(a)?, self.halves(b)?);
+        let bit = self.emit_one(Op::WideCompare(predicate, [a, b, c, d]));
+        let low = self.emit_one(Op::Select(WORD, [bit, a, c]));
+        let high = self.emit_one(Op::Select(WORD, [bit, b, d]));
+        self.stand(it, [low, high])
+    }
+
+    /// A sum or difference, and whether it overflowed.
+    pub(super) fn wide_overflow(
+        &mut self,
+        it: InstructionRef<'m>,
+        op: OverflowOp,
+        [a, b]: [ValueRef<'m>; 2],
+    ) -> Covered<()> {
+        let wide = match op {
+            OverflowOp::UAdd | OverflowOp::SAdd => WideOp::Add,
+            OverflowOp::USub | OverflowOp::SSub => WideOp::Sub,
+            OverflowOp::UMul | OverflowOp::SMul => {
+                return not("a product of 128 bits that may overflow");
+            }
+        };
+        let (x, y) = (self.halves(a)?, self.halves(b)?);
+        let results = self.emit(Op::Wide(wide, x.into_iter().chain(y).collect()));
+        let [low, high] = [results.start, results.start + 1].map(|it| Operand::Value(Value(it)));
+        let bit = match op {
+            // Less than what was added to; or it was less than what was taken away.
+            OverflowOp::UAdd => {
+                let list = [low, high, x[0], x[1]];
+                self.emit_one(Op::WideCompare(IntPredicate::ULt, list))
+            }
+            OverflowOp::USub => {
+                let list = [x[0], x[1], y[0], y[1]];
+                self.emit_one(Op::WideCompare(IntPredicate::ULt, list))
+            }
+            // The sign is another than that of both; or signs differ, and it is not the first's.
+            _ => {
+                let changed = self.word(IntOp::Xor, x[1], high);
+                let other = match wide {
+                    WideOp::Add => self.word(IntOp::Xor, y[1], high),
+                    _ => self.word(IntOp::Xor, x[1], y[1]),
+                };
+                let both = self.word(IntOp::And, changed, other);
+                self.emit_one(Op::Compare(IntPredicate::SLt, WORD, [both, ZERO]))
+            }
+        };
+        self.stand(it, [low, high, bit])
+    }
+}
