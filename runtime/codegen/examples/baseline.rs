@@ -59,6 +59,9 @@ fn measure(file: &str, bytes: &[u8]) {
                         }
                         found.functions += 1;
                         found.covered += 1;
+                        if std::env::var_os("COMPARE").is_some() {
+                            compare(&mut reader, &plan, function, &how, &read.compiled);
+                        }
                         found.heads += read.compiled.heads.counted.len();
                     }
                     (1, Ok(Err(reason))) => {
@@ -93,5 +96,37 @@ fn report(file: &str, what: &str, found: &Found) {
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     for (reason, count) in reasons {
         println!("  {count:5} {reason}");
+    }
+}
+
+/// Prints where a copy is said to be something else.
+fn compare(
+    reader: &mut Reader,
+    plan: &uruk_codegen::ModulePlan,
+    function: SymbolId,
+    how: &Compile,
+    read: &uruk_codegen::Compiled,
+) {
+    let copied = reader.compile(plan, function, how).expect("compiles");
+    let facts = |it: &uruk_codegen::Compiled| {
+        format!(
+            "{} {} {} {} {:?} {} {} {:?} {:?}",
+            it.instructions,
+            it.loops,
+            it.nested,
+            it.calls,
+            it.labels,
+            it.keeps_stack,
+            it.counts,
+            it.heads,
+            it.depends
+        )
+    };
+    let (read, copied) = (facts(read), facts(&copied));
+    if read != copied {
+        println!(
+            "{}:\n  {read}\n  {copied}",
+            reader.summary().symbols[function.index()].name
+        );
     }
 }

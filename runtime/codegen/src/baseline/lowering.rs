@@ -53,6 +53,8 @@ impl<'m> Reading<'_, 'm> {
             B::MulAdd => {
                 let ty = self.scalar_type(*it)?;
                 let [a, b, c] = self.three(it)?;
+                // It is two in a copy.
+                self.notes.instructions += 1;
                 let product = self.emit_one(Op::Float(FloatOp::Mul, ty, [a, b]));
                 self.emit_for(it, Op::Float(FloatOp::Add, ty, [product, c]))
             }

@@ -14,7 +14,7 @@ mod body;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::frame::{Frame, Kind};
+use super::frame::{Body as Read, Frame, Kind};
 use super::reasons::Forbidden;
 use crate::bitcode::Bitcode;
 use crate::handles::FunctionRef;
@@ -49,7 +49,7 @@ impl Seen {
         let Ok(forbidden) = Forbidden::of(reader.kinds(), function, &shape.flow) else {
             return;
         };
-        let Ok(frame) = Frame::of(reader.module(), function, &shape.flow) else {
+        let Ok(frame) = Frame::of(Read::copied(reader.module(), function), &shape.flow) else {
             return;
         };
         let body = Body::of(reader.module(), function);
