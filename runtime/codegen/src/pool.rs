@@ -7,13 +7,14 @@
 //! session, those of a small module as desks at which it is open.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::bitcode::Bitcode;
 use crate::desk::{Desk, SMALL};
 use crate::error::CodegenError;
 use crate::fatal;
 use crate::ledger::Ledger;
+use crate::numbered::Numbered;
 use crate::opened::Known;
 use crate::reader::Reader;
 use crate::room::ReadingRoom;
@@ -29,6 +30,7 @@ pub struct ReaderPool {
     limit: usize,
     ledger: Arc<Ledger>,
     room: Arc<ReadingRoom>,
+    numbered: OnceLock<Option<Arc<Numbered>>>,
 }
 
 /// What a text about the module may be made of.
@@ -97,7 +99,15 @@ impl ReaderPool {
             limit: limit.max(1),
             ledger,
             room: Arc::clone(room),
+            numbered: OnceLock::new(),
         }
+    }
+
+    /// The module as it can be read without LLVM; `None` if it cannot. It is read once, when it is
+    /// first asked for.
+    pub fn numbered(&self) -> Option<&Arc<Numbered>> {
+        let read = || Numbered::read(&self.bitcode, &self.known.summary);
+        self.numbered.get_or_init(read).as_ref()
     }
 
     /// What the module holds.
