@@ -197,10 +197,7 @@ impl Core {
         body: &BodyOf,
         how: &Compile,
     ) -> Result<Option<(Compiled, Assembled)>, Error> {
-        let read = {
-            let _lowering = parts::enter(Part::Lowering);
-            reader.baseline(&body.plan, body.function.symbol, how)?
-        };
+        let read = reader.baseline(&body.plan, body.function.symbol, how)?;
         let _assembling = parts::enter(Part::Assembling);
         let done = read.and_then(|read| {
             let code = self

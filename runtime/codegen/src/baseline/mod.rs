@@ -86,7 +86,7 @@ impl Reader {
         let read = self.watched(how, |reader| {
             let function = reader.function(function)?;
             reader.materialize(function, Verify::Yes)?;
-            let _reading = parts::enter(Part::Copying);
+            let _lowering = parts::enter(Part::Lowering);
             let source = Source { reader, plan };
             let shape = Shape::of(Flow::of(function), 0, 0);
             let mut reading = Reading::new(source, &mut findings, function, &shape);
