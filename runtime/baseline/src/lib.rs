@@ -30,6 +30,8 @@ pub mod ir;
 
 #[allow(dead_code)]
 mod abi;
+#[allow(dead_code)]
+mod analysis;
 #[allow(dead_code, unused_imports)]
 mod asm;
 mod code;
@@ -44,6 +46,7 @@ mod options;
 mod sequences;
 #[allow(dead_code)]
 mod unwind;
+mod places;
 
 pub use compiler::{Compiler, compile, covers};
 pub use options::{Features, Options};

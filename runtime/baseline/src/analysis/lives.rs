@@ -1,0 +1,517 @@
+//! The second pass: how each value is made, and from where to where it lives.
+//!
+//! It walks forward, so what was decided of a value is known where it is used. A decision that
+//! turns out wrong at a later use is taken back there: a load that was to be read by its user
+//! gets a place of its own when memory was written in between. That costs nothing, because
+//! nothing has been emitted; that the operands seem to live a little longer than they do is
+//! harmless.
+
+use crate::ir::{Argument, Block, Callee, Cast, Function, Op, Operand, Ordering, Type, Value};
+
+use super::effects;
+use super::fold::{self, Shape};
+use super::life::{Kinds, Life, NO_REGISTER, State};
+use super::order::{NONE, Order};
+use super::uses;
+use super::variables::Variables;
+
+/// Registers of the first integers among arguments, by number: `rdi`, `rsi`, two that no value
+/// lives in, `r8`, `r9`.
+const ARGUMENTS: [u8; 6] = [7, 6, NO_REGISTER, NO_REGISTER, 8, 9];
+
+/// The pass.
+pub(super) struct Lives<'a> {
+    pub(super) function: &'a Function,
+    pub(super) order: &'a Order,
+    pub(super) lives: &'a mut Vec<Life>,
+    pub(super) variables: &'a mut Variables,
+    /// Numbers of instructions that call something.
+    pub(super) calls: &'a mut Vec<u32>,
+    /// The place of the block, the number of the instruction, and what a use there weighs.
+    block: u32,
+    number: u32,
+    weight: u32,
+    /// How often memory was written up to here.
+    memory: u32,
+    /// Whether all was walked, and only phis remain.
+    is_done: bool,
+}
+
+impl<'a> Lives<'a> {
+    pub(super) fn new(
+        function: &'a Function,
+        order: &'a Order,
+        lives: &'a mut Vec<Life>,
+        variables: &'a mut Variables,
+        calls: &'a mut Vec<u32>,
+    ) -> Lives<'a> {
+        calls.clear();
+        Lives {
+            function,
+            order,
+            lives,
+            variables,
+            calls,
+            block: 0,
+            number: 0,
+            weight: 1,
+            memory: 0,
+            is_done: false,
+        }
+    }
+
+    /// Walks it all.
+    pub(super) fn find(&mut self) {
+        let (function, order) = (self.function, self.order);
+        for (place, block) in order.blocks.iter().enumerate() {
+            self.at_block(place as u32);
+            self.number = order.start[place];
+            let mut is_head = true;
+            for (_, instruction) in function.of_block(*block) {
+                let results = instruction.results.clone();
+                if let Op::Phi(..) = instruction.op {
+                    self.start_of_phi(results.start, order.start[place]);
+                } else {
+                    if is_head {
+                        is_head = false;
+                        self.head(*block);
+                    }
+                    if results.is_empty() || self.lives[results.start as usize].state != State::Dead
+                    {
+                        self.instruction(&instruction.op, results.start);
+                    }
+                }
+                self.number += 1;
+            }
+        }
+        self.is_done = true;
+        for (place, block) in order.blocks.iter().enumerate() {
+            for (_, instruction) in function.of_block(*block) {
+                let Op::Phi(_, incoming) = &instruction.op else {
+                    break;
+                };
+                let phi = instruction.results.start;
+                if self.lives[phi as usize].state != State::Dead {
+                    self.phi(place as u32, phi, incoming);
+                }
+            }
+        }
+        self.variables.finish(function, order, self.lives);
+    }
+
+    fn at_block(&mut self, place: u32) {
+        self.block = place;
+        self.weight = weight_of(self.order.depth[place as usize]);
+    }
+
+    /// All phis of a block are written before its first instruction.
+    fn start_of_phi(&mut self, phi: u32, number: u32) {
+        let life = &mut self.lives[phi as usize];
+        life.from = number;
+        life.to = number + 1;
+        life.hint = NONE;
+    }
+
+    /// What crosses at the head of a loop is read before the first instruction behind the phis.
+    fn head(&mut self, block: Block) {
+        let Some(head) = uses::head_of(self.function, block) else {
+            return;
+        };
+        let weight = std::mem::replace(&mut self.weight, 0);
+        for argument in &head.arguments {
+            match self.variable(argument.operand) {
+                Some(variable) => self.read(variable),
+                None => self.operand(argument.operand),
+            }
+        }
+        self.weight = weight;
+    }
+
+    fn instruction(&mut self, op: &Op, result: u32) {
+        match op {
+            Op::Alloca { align, .. } => {
+                let life = &mut self.lives[result as usize];
+                if life.state == State::Placed && *align <= 16 {
+                    life.state = State::Frame;
+                }
+                return;
+            }
+            Op::Load { address, .. } => self.load(*address, result),
+            Op::Store { address, value, .. } => self.store(*address, *value),
+            Op::Offset { base, terms, bytes } => {
+                self.offset(*base, fold::shape(terms, *bytes), result);
+                if self.lives[result as usize].state != State::Placed {
+                    return;
+                }
+                self.operands(op, result);
+            }
+            Op::Cast(Cast::Trunc, Type::Int(_), Type::Int(_), Operand::Value(from))
+                if self.lives[from.index()].state != State::Frame =>
+            {
+                self.lives[result as usize].state = State::Same(from.0);
+                return;
+            }
+            Op::Call(call) | Op::Invoke(call) => {
+                if let Callee::Operand(operand) = call.callee {
+                    self.operand(operand);
+                }
+                self.arguments(&call.arguments);
+            }
+            op => {
+                self.fold(op);
+                self.operands(op, result);
+            }
+        }
+        if effects::writes(op)
+            && !matches!(op, Op::Store { address, .. } if self.variable(*address).is_some())
+        {
+            self.memory += 1;
+        }
+        if effects::calls(op) {
+            self.calls.push(self.number);
+        }
+    }
+
+    /// Uses all operands; the place of the first is welcome for the result.
+    fn operands(&mut self, op: &Op, result: u32) {
+        let mut skip = u32::from(matches!(op, Op::Select(..)));
+        op.operands(|operand| {
+            self.operand(operand);
+            if skip > 0 {
+                skip -= 1;
+            } else if let Operand::Value(Value(value)) = operand
+                && let Some(life) = self.lives.get(result as usize)
+                && life.hint == NONE
+            {
+                let home = self.home(value);
+                self.lives[result as usize].hint = home;
+            }
+        });
+    }
+
+    /// Takes operands into the instruction that it can make itself.
+    fn fold(&mut self, op: &Op) {
+        if let Some(bit) = fold::condition(op)
+            && self.is_only_here(bit)
+            && fold::gives_condition(self.made_by(bit))
+        {
+            self.lives[bit.index()].state = State::Folded;
+        }
+        if let Some(value) = fold::tested(op)
+            && self.is_only_here(value)
+            && fold::gives_test(self.made_by(value))
+        {
+            self.lives[value.index()].state = State::Folded;
+        }
+        for value in fold::loads(op).into_iter().flatten() {
+            if self.is_only_here(value)
+                && self.lives[value.index()].epoch == self.memory
+                && let Op::Load {
+                    ordering: Ordering::Plain,
+                    volatile: false,
+                    ..
+                } = self.made_by(value)
+            {
+                self.lives[value.index()].state = State::Folded;
+                break;
+            }
+        }
+    }
+
+    /// Whether a value has a place, and the instruction at hand is the only one to use it, in the
+    /// block where it is made.
+    fn is_only_here(&self, value: Value) -> bool {
+        let life = &self.lives[value.index()];
+        life.state == State::Placed
+            && life.uses == 1
+            && life.block == self.block
+            && life.by != NONE
+            && !life.kinds.has(Kinds::SPREAD)
+    }
+
+    fn made_by(&self, value: Value) -> &'a Op {
+        let by = self.lives[value.index()].by;
+        &self.function.instructions[by as usize].op
+    }
+
+    fn load(&mut self, address: Operand, result: u32) {
+        let Some(variable) = self.variable(address) else {
+            self.operand(address);
+            let life = &mut self.lives[result as usize];
+            life.epoch = self.memory;
+            life.hint = NONE;
+            return;
+        };
+        let epoch = self.lives[variable as usize].epoch;
+        self.variables.read(variable, self.block);
+        let life = &mut self.lives[result as usize];
+        life.epoch = epoch;
+        life.hint = NONE;
+        if life.kinds.has(Kinds::SPREAD) {
+            life.hint = variable;
+            self.read(variable);
+        } else {
+            life.state = State::Read(variable);
+        }
+    }
+
+    /// A store into memory or into a variable. If nobody looks at the variable between where the
+    /// value is made and here, it is made in the variable's place.
+    fn store(&mut self, address: Operand, value: Operand) {
+        let Some(variable) = self.variable(address) else {
+            self.operand(address);
+            self.operand(value);
+            return;
+        };
+        let mut from = self.number;
+        if let Operand::Value(value) = value
+            && self.is_made_for(value, variable)
+        {
+            let life = &mut self.lives[value.index()];
+            life.state = State::Same(variable);
+            from = life.from;
+            let register = life.register;
+            let hint = life.hint;
+            let life = &mut self.lives[variable as usize];
+            if life.register == NO_REGISTER {
+                life.register = register;
+            }
+            if life.hint == NONE && hint != variable {
+                life.hint = hint;
+            }
+        } else {
+            self.operand(value);
+        }
+        self.variables.write(variable, self.block);
+        let weight = self.weight;
+        let number = self.number;
+        let life = &mut self.lives[variable as usize];
+        life.epoch += 1;
+        life.touched = number;
+        life.weight = life.weight.saturating_add(weight);
+        life.from = life.from.min(from);
+        life.to = life.to.max(number + 1);
+    }
+
+    fn is_made_for(&self, value: Value, variable: u32) -> bool {
+        let life = &self.lives[value.index()];
+        life.state == State::Placed
+            && life.uses == 1
+            && life.block == self.block
+            && self.lives[variable as usize].touched <= life.from
+            && !(life.by == NONE && self.block != 0)
+            && (life.by == NONE || !matches!(self.made_by(value), Op::Phi(..)))
+    }
+
+    /// How an offset is made, by who uses it.
+    fn offset(&mut self, base: Operand, shape: Option<Shape>, result: u32) {
+        let life = &mut self.lives[result as usize];
+        life.hint = NONE;
+        let kinds = life.kinds;
+        let (is_frame, depth) = match base {
+            Operand::Value(base) => {
+                let life = &self.lives[base.index()];
+                (life.state == State::Frame, life.depth + 1)
+            }
+            Operand::Address(..) => (false, 0),
+            _ => return,
+        };
+        if depth > fold::DEEP {
+            return;
+        }
+        let state = match shape {
+            Some(Shape::Constant) if is_frame => State::Frame,
+            Some(Shape::Constant) if !kinds.has(Kinds::OTHER) => State::Folded,
+            Some(Shape::Indexed)
+                if !kinds.has(Kinds::OTHER | Kinds::INDEXED | Kinds::SPREAD)
+                    && !self.is_indexed(base) =>
+            {
+                State::Folded
+            }
+            _ => return,
+        };
+        let life = &mut self.lives[result as usize];
+        life.state = state;
+        life.depth = depth;
+    }
+
+    /// Whether an address has an index under it.
+    fn is_indexed(&self, base: Operand) -> bool {
+        let mut base = base;
+        while let Operand::Value(value) = base {
+            if self.lives[value.index()].state != State::Folded {
+                return false;
+            }
+            match self.made_by(value) {
+                Op::Offset {
+                    base: under, terms, ..
+                } => {
+                    if !terms.is_empty() {
+                        return true;
+                    }
+                    base = *under;
+                }
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// Uses arguments; registers in which they are passed are welcome.
+    fn arguments(&mut self, arguments: &[Argument]) {
+        let mut registers = ARGUMENTS.iter();
+        for argument in arguments {
+            let register = if argument.ty.is_int() {
+                registers.next().copied().unwrap_or(NO_REGISTER)
+            } else {
+                NO_REGISTER
+            };
+            self.operand(argument.operand);
+            if let Operand::Value(Value(value)) = argument.operand {
+                let home = self.home(value);
+                let life = &mut self.lives[home as usize];
+                if life.register == NO_REGISTER {
+                    life.register = register;
+                }
+            }
+        }
+    }
+
+    /// Phis read where the edge leaves: behind a call that ends the block, if there is one.
+    fn phi(&mut self, place: u32, phi: u32, incoming: &[(Block, Operand)]) {
+        for &(from, operand) in incoming {
+            let before = self.order.place[from.index()];
+            if before == NONE {
+                continue;
+            }
+            self.at_block(before);
+            self.number = self.order.start[before as usize + 1] - 1;
+            let last = &self.function.blocks[from.index()].instructions;
+            match self.function.instructions[last.end as usize - 1].op {
+                Op::Invoke(_) => self.number += 1,
+                // All phis behind it are written before it, whichever way it goes.
+                Op::IndirectJump(_) => {
+                    let life = &mut self.lives[phi as usize];
+                    life.from = life.from.min(self.number);
+                    life.to = life
+                        .to
+                        .max(self.order.start[place as usize])
+                        .max(self.number + 1);
+                }
+                _ => {}
+            }
+            let weight = self.weight;
+            let life = &mut self.lives[phi as usize];
+            life.weight = life.weight.saturating_add(weight);
+            let Operand::Value(Value(value)) = operand else {
+                continue;
+            };
+            self.operand(operand);
+            let home = self.home(value);
+            if home == phi {
+                continue;
+            }
+            if self.lives[home as usize].hint == NONE {
+                self.lives[home as usize].hint = phi;
+            }
+            if self.lives[phi as usize].hint == NONE {
+                self.lives[phi as usize].hint = home;
+            }
+        }
+    }
+
+    /// The number of the variable that an address is of.
+    fn variable(&self, address: Operand) -> Option<u32> {
+        match address {
+            Operand::Value(value) => match self.lives[value.index()].state {
+                State::Variable(variable) => Some(variable),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// A variable is read here.
+    fn read(&mut self, variable: u32) {
+        self.variables.read(variable, self.block);
+        let life = &mut self.lives[variable as usize];
+        life.weight = life.weight.saturating_add(self.weight);
+        life.touched = life.touched.max(self.number);
+        life.from = life.from.min(self.number);
+        life.to = life.to.max(self.number);
+    }
+
+    fn operand(&mut self, operand: Operand) {
+        if let Operand::Value(Value(value)) = operand {
+            self.value(value);
+        }
+    }
+
+    /// A value is used here, however it is made.
+    fn value(&mut self, mut value: u32) {
+        loop {
+            let life = &self.lives[value as usize];
+            match life.state {
+                State::Placed => return self.extend(value),
+                State::Same(of) => value = of,
+                State::Frame | State::Dead | State::Variable(_) => return,
+                State::Read(variable) => {
+                    if !self.is_done
+                        && life.block == self.block
+                        && life.epoch == self.lives[variable as usize].epoch
+                    {
+                        return self.read(variable);
+                    }
+                    // The load is done where it stands.
+                    let number = life.from;
+                    let block = life.block;
+                    let weight = weight_of(self.order.depth[block as usize]);
+                    self.lives[value as usize].state = State::Placed;
+                    self.lives[value as usize].hint = variable;
+                    let life = &mut self.lives[variable as usize];
+                    life.weight = life.weight.saturating_add(weight);
+                    life.to = life.to.max(number);
+                    life.from = life.from.min(number);
+                }
+                State::Folded => {
+                    let function = self.function;
+                    let op = &function.instructions[life.by as usize].op;
+                    if matches!(op, Op::Load { .. }) && life.epoch != self.memory {
+                        self.lives[value as usize].state = State::Placed;
+                        continue;
+                    }
+                    op.operands(|operand| self.operand(operand));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A value or variable with a place is used here.
+    fn extend(&mut self, value: u32) {
+        let life = &mut self.lives[value as usize];
+        life.weight = life.weight.saturating_add(self.weight);
+        let mut to = self.number;
+        if life.block != self.block
+            && let Some(last) = self.order.lives_until(life.block, self.block)
+        {
+            to = to.max(self.order.start[last as usize + 1]);
+        }
+        life.to = life.to.max(to);
+    }
+
+    /// Whose place a value is in: its own number if it has one, or is made by its users.
+    fn home(&self, mut value: u32) -> u32 {
+        loop {
+            match self.lives[value as usize].state {
+                State::Same(of) | State::Read(of) => value = of,
+                _ => return value,
+            }
+        }
+    }
+}
+
+/// What a use at so many loops weighs.
+fn weight_of(depth: u8) -> u32 {
+    1 << (3 * depth.min(8))
+}

@@ -1,0 +1,213 @@
+//! The first pass: who uses what, from the last instruction to the first, so that what only the
+//! unused use is unused too.
+
+use crate::ir::{Block, Callee, Function, Head, Instruction, Op, Operand, Ordering, Type, Value};
+
+use super::effects;
+use super::life::{Kinds, Life, State};
+use super::order::{NONE, Order};
+
+/// Fills in what is known of each value before it is decided how it is made, and says whether
+/// there are calls that may return twice.
+pub(super) fn count(function: &Function, order: &Order, lives: &mut Vec<Life>) -> bool {
+    lives.clear();
+    lives.extend(function.types.iter().map(|&ty| Life::new(ty)));
+    let mut uses = Uses {
+        lives,
+        block: NONE,
+        returns_twice: false,
+    };
+    for block in &order.blocks {
+        for (_, instruction) in function.of_block(*block) {
+            let Op::Phi(_, incoming) = &instruction.op else {
+                break;
+            };
+            for &(from, operand) in incoming {
+                if order.place[from.index()] != NONE {
+                    uses.add(operand, Kinds::OTHER | Kinds::SPREAD | Kinds::ESCAPES);
+                }
+            }
+        }
+    }
+    for (place, block) in order.blocks.iter().enumerate().rev() {
+        uses.block = place as u32;
+        if let Some(head) = head_of(function, *block) {
+            uses.head(head);
+        }
+        let mut number = order.start[place + 1];
+        for (id, instruction) in function.of_block(*block).rev() {
+            number -= 1;
+            uses.define(id.0, number, instruction);
+        }
+    }
+    let returns_twice = uses.returns_twice;
+    for life in &mut lives[..function.parameters.len()] {
+        life.to = 1;
+        if life.uses == 0 {
+            life.state = State::Dead;
+        } else if life.used_in != 0 {
+            life.kinds.add(Kinds::SPREAD);
+        }
+    }
+    returns_twice
+}
+
+/// The loop that can be left at this block, if there is one.
+pub(crate) fn head_of(function: &Function, block: Block) -> Option<&Head> {
+    let heads = &function.counting.heads;
+    if heads.is_empty() {
+        return None;
+    }
+    let at = heads.binary_search_by_key(&block, |head| head.block);
+    at.ok().map(|at| &heads[at])
+}
+
+struct Uses<'a> {
+    lives: &'a mut [Life],
+    block: u32,
+    returns_twice: bool,
+}
+
+impl Uses<'_> {
+    /// An instruction and its results, all uses of which were seen.
+    fn define(&mut self, id: u32, number: u32, instruction: &Instruction) {
+        let mut used = !effects::is_removable(&instruction.op);
+        for result in instruction.results.clone() {
+            let life = &mut self.lives[result as usize];
+            life.by = id;
+            life.block = self.block;
+            life.from = number;
+            life.to = number + 1;
+            used |= life.uses != 0;
+            if life.used_in != self.block && life.used_in != NONE {
+                life.kinds.add(Kinds::SPREAD);
+            }
+        }
+        if !used {
+            for result in instruction.results.clone() {
+                self.lives[result as usize].state = State::Dead;
+            }
+            return;
+        }
+        self.operands(&instruction.op);
+    }
+
+    fn operands(&mut self, op: &Op) {
+        match op {
+            Op::Phi(..) => {}
+            Op::Load {
+                address,
+                ty,
+                ordering,
+                volatile,
+                ..
+            } => self.address(*address, *ty, *volatile || *ordering != Ordering::Plain),
+            Op::Store {
+                address,
+                value,
+                ty,
+                ordering,
+                volatile,
+                ..
+            } => {
+                self.address(*address, *ty, *volatile || *ordering != Ordering::Plain);
+                self.other(*value);
+            }
+            Op::Offset { base, terms, .. } => {
+                let kind = if terms.is_empty() {
+                    Kinds::BASE
+                } else {
+                    Kinds::INDEXED
+                };
+                self.add(*base, kind | Kinds::ESCAPES);
+                for term in terms {
+                    self.other(term.operand);
+                }
+            }
+            Op::Call(call) | Op::Invoke(call) => {
+                self.returns_twice |= call.returns_twice;
+                if let Callee::Operand(operand) = call.callee {
+                    self.other(operand);
+                }
+                for argument in &call.arguments {
+                    self.other(argument.operand);
+                }
+            }
+            op => op.operands(|operand| self.other(operand)),
+        }
+    }
+
+    /// What crosses at the head of a loop.
+    fn head(&mut self, head: &Head) {
+        for (at, argument) in head.arguments.iter().enumerate() {
+            if head.loaded.contains(&(at as u32)) {
+                self.address(argument.operand, argument.ty, false);
+            } else {
+                self.other(argument.operand);
+            }
+        }
+    }
+
+    fn other(&mut self, operand: Operand) {
+        self.add(operand, Kinds::OTHER | Kinds::ESCAPES);
+    }
+
+    /// An access to memory. An alloca remembers by the number of its hint of what type the first
+    /// one was; the field is free until then.
+    fn address(&mut self, operand: Operand, ty: Type, is_strict: bool) {
+        let Operand::Value(Value(value)) = operand else {
+            return;
+        };
+        let life = &mut self.lives[value as usize];
+        let code = code_of(ty);
+        let kinds = if is_strict {
+            Kinds::OTHER | Kinds::ESCAPES
+        } else if life.hint != NONE && life.hint != code {
+            Kinds::ADDRESS | Kinds::ESCAPES
+        } else {
+            Kinds::ADDRESS
+        };
+        life.hint = code;
+        self.add(operand, kinds);
+    }
+
+    fn add(&mut self, operand: Operand, kinds: Kinds) {
+        let Operand::Value(Value(value)) = operand else {
+            return;
+        };
+        let life = &mut self.lives[value as usize];
+        life.uses = life.uses.saturating_add(1);
+        life.kinds.add(kinds);
+        if life.used_in != self.block {
+            if life.used_in != NONE {
+                life.kinds.add(Kinds::SPREAD);
+            }
+            life.used_in = self.block;
+        }
+    }
+}
+
+/// A number for each type, not [`NONE`].
+fn code_of(ty: Type) -> u32 {
+    match ty {
+        Type::Int(bits) => u32::from(bits),
+        Type::F32 => 256,
+        Type::F64 => 257,
+        Type::F80 => 258,
+        Type::V128 => 259,
+        Type::V64 => 260,
+    }
+}
+
+/// The type of a number that [`code_of`] gave.
+pub(super) fn type_of(code: u32) -> Option<Type> {
+    match code {
+        256 => Some(Type::F32),
+        257 => Some(Type::F64),
+        258 => Some(Type::F80),
+        259 => Some(Type::V128),
+        260 => Some(Type::V64),
+        NONE => None,
+        bits => Some(Type::Int(bits as u8)),
+    }
+}
