@@ -1,17 +1,32 @@
-//! One function from plain data to machine code.
+//! One function from plain data to machine code: the phases in order.
 
-use crate::{Code, Options, Uncovered, ir};
+use crate::analysis::{Analysis, NONE, NO_REGISTER, State};
+use crate::emit::{Buffers, Emitter, Frame};
+use crate::places::{Class, NO_HINT, Place, Places, Request};
+use crate::{Code, Options, Uncovered, coverage, ir};
 
 /// A compiler that keeps its buffers from function to function.
 #[derive(Debug, Default)]
 pub struct Compiler {
     options: Options,
+    analysis: Analysis,
+    places: Places,
+    requests: Vec<Request>,
+    /// Who asks: numbers of values and variables, in the order of requests.
+    asking: Vec<u32>,
+    /// The place of each value and variable among those that ask, and then where it is.
+    request_of: Vec<u32>,
+    place_of: Vec<Place>,
+    buffers: Buffers,
 }
 
 impl Compiler {
     /// One with settings.
     pub fn new(options: Options) -> Compiler {
-        Compiler { options }
+        Compiler {
+            options,
+            ..Compiler::default()
+        }
     }
 
     /// Its settings.
@@ -25,9 +40,73 @@ impl Compiler {
     /// [`Uncovered`] says what of the function is not compiled here; nothing was emitted then.
     pub fn compile(&mut self, function: &ir::Function) -> Result<Code, Uncovered> {
         covers(function, &self.options)?;
-        Err(Uncovered {
-            what: "nothing yet",
-        })
+        self.analysis.of(function);
+        let mut frame = Frame::of(function);
+        self.ask(&frame);
+        self.places
+            .assign(&self.requests, self.analysis.returns_twice);
+        self.place_of.clear();
+        self.place_of
+            .resize(self.analysis.lives.len(), Place::None);
+        for (&who, &place) in self.asking.iter().zip(&self.places.places) {
+            self.place_of[who as usize] = place;
+        }
+        let (saved, below) = (self.places.saved, self.places.frame);
+        frame.lay_out(function, &self.analysis, saved, below)?;
+        let emitter = Emitter::new(
+            function,
+            &self.analysis,
+            &self.place_of,
+            frame,
+            &self.options,
+            &mut self.buffers,
+        );
+        Ok(emitter.emit())
+    }
+
+    /// Makes requests for places of all lives that want one, by where they begin.
+    fn ask(&mut self, frame: &Frame) {
+        let lives = &self.analysis.lives;
+        self.asking.clear();
+        let wanting = lives.iter().enumerate();
+        let wanting = wanting.filter(|(_, life)| life.state == State::Placed);
+        self.asking.extend(wanting.map(|(at, _)| at as u32));
+        // Values are in order already but for blocks that are elsewhere: runs are merged.
+        self.asking.sort_by_key(|&at| lives[at as usize].from);
+        self.request_of.clear();
+        self.request_of.resize(lives.len(), NO_HINT);
+        for (at, &who) in self.asking.iter().enumerate() {
+            self.request_of[who as usize] = at as u32;
+        }
+        self.requests.clear();
+        for &who in &self.asking {
+            let life = &lives[who as usize];
+            self.requests.push(Request {
+                from: life.from,
+                to: life.to,
+                weight: life.weight,
+                class: class_of(life.ty),
+                crosses: self.analysis.crosses_calls(life),
+                hint: match life.hint {
+                    NONE => NO_HINT,
+                    hint => self.request_of[hint as usize],
+                },
+                register: match life.register {
+                    NO_REGISTER => u8::MAX,
+                    register => register,
+                },
+                home: frame.home(who as usize),
+            });
+        }
+    }
+}
+
+fn class_of(ty: ir::Type) -> Class {
+    match ty {
+        ir::Type::Int(_) => Class::Int,
+        ir::Type::F32 | ir::Type::F64 | ir::Type::V64 => Class::Scalar,
+        ir::Type::V128 => Class::Vector,
+        ir::Type::F80 => Class::Memory,
     }
 }
 
@@ -43,6 +122,6 @@ pub fn compile(function: &ir::Function, options: &Options) -> Result<Code, Uncov
 ///
 /// # Errors
 /// [`Uncovered`] names the first thing that is not.
-pub fn covers(_function: &ir::Function, _options: &Options) -> Result<(), Uncovered> {
-    Ok(())
+pub fn covers(function: &ir::Function, options: &Options) -> Result<(), Uncovered> {
+    coverage::covers(function, options)
 }

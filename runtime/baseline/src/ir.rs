@@ -829,6 +829,13 @@ impl Function {
         range.map(InstructionId).zip(instructions)
     }
 
+    /// The parameter that is the hidden pointer to the result.
+    pub fn result_parameter(&self) -> Option<Value> {
+        let mut all = self.parameters.iter();
+        let at = all.position(|parameter| parameter.passing == Passing::Result)?;
+        Some(Value(at as u32))
+    }
+
     /// The type of a value.
     pub fn type_of(&self, value: Value) -> Type {
         self.types[value.index()]

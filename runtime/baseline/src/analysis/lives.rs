@@ -6,6 +6,7 @@
 //! nothing has been emitted; that the operands seem to live a little longer than they do is
 //! harmless.
 
+use crate::abi::{self, ArgumentPlace};
 use crate::ir::{Argument, Block, Callee, Cast, Function, Op, Operand, Ordering, Type, Value};
 
 use super::effects;
@@ -14,10 +15,6 @@ use super::life::{Kinds, Life, NO_REGISTER, State};
 use super::order::{NONE, Order};
 use super::uses;
 use super::variables::Variables;
-
-/// Registers of the first integers among arguments, by number: `rdi`, `rsi`, two that no value
-/// lives in, `r8`, `r9`.
-const ARGUMENTS: [u8; 6] = [7, 6, NO_REGISTER, NO_REGISTER, 8, 9];
 
 /// The pass.
 pub(super) struct Lives<'a> {
@@ -31,6 +28,10 @@ pub(super) struct Lives<'a> {
     block: u32,
     number: u32,
     weight: u32,
+    /// Bytes of stack that arguments of calls take, at most.
+    outgoing: u32,
+    /// The parameter that all returns give back, if there is one.
+    result: Option<Value>,
     /// How often memory was written up to here.
     memory: u32,
     /// Whether all was walked, and only phis remain.
@@ -55,13 +56,15 @@ impl<'a> Lives<'a> {
             block: 0,
             number: 0,
             weight: 1,
+            outgoing: 0,
+            result: function.result_parameter(),
             memory: 0,
             is_done: false,
         }
     }
 
-    /// Walks it all.
-    pub(super) fn find(&mut self) {
+    /// Walks it all, and says how many bytes of stack arguments of calls take at most.
+    pub(super) fn find(mut self) -> u32 {
         let (function, order) = (self.function, self.order);
         for (place, block) in order.blocks.iter().enumerate() {
             self.at_block(place as u32);
@@ -97,6 +100,7 @@ impl<'a> Lives<'a> {
             }
         }
         self.variables.finish(function, order, self.lives);
+        self.outgoing
     }
 
     fn at_block(&mut self, place: u32) {
@@ -118,13 +122,16 @@ impl<'a> Lives<'a> {
             return;
         };
         let weight = std::mem::replace(&mut self.weight, 0);
+        let mut places = abi::Arguments::default();
         for argument in &head.arguments {
+            places.next(argument.ty, argument.passing);
             match self.variable(argument.operand) {
                 Some(variable) => self.read(variable),
                 None => self.operand(argument.operand),
             }
         }
         self.weight = weight;
+        self.outgoing = self.outgoing.max(places.taken().stack);
     }
 
     fn instruction(&mut self, op: &Op, result: u32) {
@@ -156,6 +163,12 @@ impl<'a> Lives<'a> {
                     self.operand(operand);
                 }
                 self.arguments(&call.arguments);
+            }
+            Op::Return(list) => {
+                list.iter().for_each(|&operand| self.operand(operand));
+                if let Some(result) = self.result {
+                    self.operand(Operand::Value(result));
+                }
             }
             op => {
                 self.fold(op);
@@ -359,22 +372,25 @@ impl<'a> Lives<'a> {
 
     /// Uses arguments; registers in which they are passed are welcome.
     fn arguments(&mut self, arguments: &[Argument]) {
-        let mut registers = ARGUMENTS.iter();
+        let mut places = abi::Arguments::default();
         for argument in arguments {
-            let register = if argument.ty.is_int() {
-                registers.next().copied().unwrap_or(NO_REGISTER)
-            } else {
-                NO_REGISTER
-            };
+            let place = places.next(argument.ty, argument.passing);
             self.operand(argument.operand);
-            if let Operand::Value(Value(value)) = argument.operand {
-                let home = self.home(value);
-                let life = &mut self.lives[home as usize];
-                if life.register == NO_REGISTER {
-                    life.register = register;
-                }
+            let Operand::Value(Value(value)) = argument.operand else {
+                continue;
+            };
+            let register = match place {
+                ArgumentPlace::Gpr(register) => register.number(),
+                ArgumentPlace::Xmm(register) => register.number(),
+                _ => continue,
+            };
+            let home = self.home(value);
+            let life = &mut self.lives[home as usize];
+            if life.register == NO_REGISTER {
+                life.register = register;
             }
         }
+        self.outgoing = self.outgoing.max(places.taken().stack);
     }
 
     /// Phis read where the edge leaves: behind a call that ends the block, if there is one.

@@ -38,6 +38,8 @@ pub(crate) struct Analysis {
     /// Whether a call may return twice: then nothing is in registers, and no place is given to
     /// two values.
     pub(crate) returns_twice: bool,
+    /// Bytes of stack that arguments of calls take, at most.
+    pub(crate) outgoing: u32,
     variables: variables::Variables,
 }
 
@@ -55,7 +57,7 @@ impl Analysis {
         for life in &mut self.lives {
             life.hint = NONE;
         }
-        lives::Lives::new(
+        self.outgoing = lives::Lives::new(
             function,
             &self.order,
             &mut self.lives,
@@ -66,12 +68,12 @@ impl Analysis {
     }
 
     /// Whose place a value is in, by its number: it is a value or variable that has one, or a
-    /// value that is made by those who use it.
+    /// value that is made by those who use it. What became a variable is that.
     pub(crate) fn home(&self, value: Value) -> u32 {
         let mut home = value.0;
         loop {
             match self.lives[home as usize].state {
-                State::Same(of) | State::Read(of) => home = of,
+                State::Same(of) | State::Read(of) | State::Variable(of) => home = of,
                 _ => return home,
             }
         }

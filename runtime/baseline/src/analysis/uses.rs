@@ -1,7 +1,7 @@
 //! The first pass: who uses what, from the last instruction to the first, so that what only the
 //! unused use is unused too.
 
-use crate::ir::{Block, Callee, Function, Head, Instruction, Op, Operand, Ordering, Type, Value};
+use crate::ir::{Block, Callee, Function, Head, Instruction, Op, Operand, Ordering, Passing, Type, Value};
 
 use super::effects;
 use super::life::{Kinds, Life, State};
@@ -41,12 +41,21 @@ pub(super) fn count(function: &Function, order: &Order, lives: &mut Vec<Life>) -
         }
     }
     let returns_twice = uses.returns_twice;
-    for life in &mut lives[..function.parameters.len()] {
+    if let Some(result) = function.result_parameter() {
+        // Every return gives it back.
+        let life = &mut lives[result.index()];
+        life.uses = life.uses.saturating_add(2);
+        life.kinds.add(Kinds::OTHER | Kinds::SPREAD);
+    }
+    for (life, parameter) in lives.iter_mut().zip(&function.parameters) {
         life.to = 1;
         if life.uses == 0 {
             life.state = State::Dead;
         } else if life.used_in != 0 {
             life.kinds.add(Kinds::SPREAD);
+        }
+        if let Passing::Memory { .. } = parameter.passing {
+            life.state = State::Frame;
         }
     }
     returns_twice

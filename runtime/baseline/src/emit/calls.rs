@@ -1,0 +1,186 @@
+//! Calls: arguments to where the callee looks for them, results to their places.
+
+use std::ops::Range;
+
+use crate::abi::{self, ArgumentPlace, ResultPlace, Taken};
+use crate::analysis::State;
+use crate::asm::{Gpr, Mem, Rm, Width};
+use crate::ir::{Argument, Call, Callee, Extension, Operand, Passing, Returned, Type, Value};
+use crate::moves::{Move, Source, Spot};
+use crate::places::{Place, SAVED};
+
+use super::Emitter;
+use super::moves::size_of;
+use super::operands::{sign_extended, width_of, zero_extended};
+
+/// The register of a callee that no argument is passed in.
+const CALLEE: Gpr = Gpr::R11;
+
+impl Emitter<'_> {
+    pub(super) fn call(&mut self, call: &Call, results: Range<u32>) {
+        self.call_arguments(call);
+        if !results.is_empty() {
+            self.call_results(&call.returns, results.start);
+        }
+    }
+
+    /// Arguments, and the call itself.
+    pub(super) fn call_arguments(&mut self, call: &Call) {
+        let callee = match call.callee {
+            Callee::Symbol(_) => None,
+            Callee::Operand(operand) => Some(operand),
+        };
+        self.moves.clear();
+        let callee = callee.map(|operand| self.callee(operand));
+        let taken = self.add_arguments(&call.arguments, &[]);
+        if call.is_variadic {
+            self.asm.mov_imm(Gpr::RAX, u64::from(taken.xmms));
+        }
+        match (call.callee, callee) {
+            (Callee::Symbol(symbol), _) => self.asm.call_symbol(symbol),
+            (_, callee) => self.asm.call(callee.unwrap_or(Rm::Gpr(CALLEE))),
+        }
+    }
+
+    /// Moves arguments to their places. Of some, by place in the list, the operand is an alloca of
+    /// which is passed what is there.
+    pub(super) fn arguments(&mut self, arguments: &[Argument], loaded: &[u32]) {
+        self.moves.clear();
+        self.add_arguments(arguments, loaded);
+    }
+
+    /// Likewise, at once with moves that were added before.
+    fn add_arguments(&mut self, arguments: &[Argument], loaded: &[u32]) -> Taken {
+        self.extended_to_stack(arguments);
+        let mut places = abi::Arguments::default();
+        for (at, argument) in arguments.iter().enumerate() {
+            let extension = extension_of(argument);
+            let to = match places.next(argument.ty, argument.passing) {
+                ArgumentPlace::Gpr(register) => Spot::Gpr(register),
+                ArgumentPlace::Xmm(register) => Spot::Xmm(register),
+                ArgumentPlace::Stack(at) if extension.is_none() => Spot::Outgoing(at as i32),
+                _ => continue,
+            };
+            match self.contents(argument.operand, loaded.contains(&(at as u32))) {
+                Some(from) => self.moves.push(Move {
+                    to,
+                    from: Source::Spot(from),
+                    size: size_of(argument.ty),
+                }),
+                None => {
+                    let (operand, ty) = extended(argument.operand, argument.ty, extension);
+                    self.move_operand(to, operand, ty);
+                }
+            }
+        }
+        self.do_moves([Gpr::RAX, Gpr::RAX]);
+        let taken = places.taken();
+        let mut places = abi::Arguments::default();
+        for argument in arguments {
+            let place = places.next(argument.ty, argument.passing);
+            if let (ArgumentPlace::Gpr(register), Some(extension), Operand::Value(_)) =
+                (place, extension_of(argument), argument.operand)
+            {
+                self.extend_argument(register, argument.ty, extension);
+            }
+        }
+        taken
+    }
+
+    /// Where the contents of an alloca are that is no variable.
+    fn contents(&self, operand: Operand, is_loaded: bool) -> Option<Spot> {
+        let Operand::Value(value) = operand else {
+            return None;
+        };
+        let home = self.analysis.home(value);
+        let is_frame = self.analysis.lives[home as usize].state == State::Frame;
+        (is_loaded && is_frame).then(|| Spot::Frame(self.frame_offset(home)))
+    }
+
+    /// From where a callee is read: from where it is if arguments do not go there, else from a
+    /// register that they are not in.
+    fn callee(&mut self, operand: Operand) -> Rm {
+        if let Operand::Value(value) = operand {
+            match self.place(value) {
+                Place::Gpr(register) if SAVED >> register.number() & 1 != 0 => {
+                    return Rm::Gpr(register);
+                }
+                Place::Slot(at) => return Rm::Mem(Mem::at(Gpr::RBP, at)),
+                _ => {}
+            }
+        }
+        self.move_operand(Spot::Gpr(CALLEE), operand, Type::PTR);
+        Rm::Gpr(CALLEE)
+    }
+
+    /// Arguments on the stack that are to be extended go there first: nothing is read from there.
+    fn extended_to_stack(&mut self, arguments: &[Argument]) {
+        let mut places = abi::Arguments::default();
+        for argument in arguments {
+            let place = places.next(argument.ty, argument.passing);
+            if let (ArgumentPlace::Stack(at), Some(extension)) = (place, extension_of(argument)) {
+                let width = width_of(argument.ty);
+                self.extend_into(argument.operand, argument.ty, extension, width, Gpr::RAX);
+                let mem = Mem::at(Gpr::RSP, at as i32);
+                self.asm.store(Width::W64, mem, Gpr::RAX);
+            }
+        }
+    }
+
+    /// Results of a call to their places.
+    pub(super) fn call_results(&mut self, returns: &[Returned], first: u32) {
+        self.moves.clear();
+        let mut places = abi::Results::default();
+        for (at, returned) in returns.iter().enumerate() {
+            let Ok(from) = places.next(returned.ty) else {
+                continue;
+            };
+            let value = first + at as u32;
+            let Some(life) = self.analysis.lives.get(value as usize) else {
+                continue;
+            };
+            if life.uses == 0 {
+                continue;
+            }
+            let from = match from {
+                ResultPlace::Gpr(register) => Spot::Gpr(register),
+                ResultPlace::Xmm(register) => Spot::Xmm(register),
+                ResultPlace::X87(_) => continue,
+            };
+            let place = self.place(Value(value));
+            self.move_spot(place, from, returned.ty);
+        }
+        // Results are where no value lives, but for vectors.
+        self.do_moves([Gpr::RAX, Gpr::RAX]);
+    }
+}
+
+/// How the bits above an argument's are made.
+fn extension_of(argument: &Argument) -> Option<Extension> {
+    match argument.passing {
+        Passing::SignExtended => Some(Extension::Sign),
+        Passing::ZeroExtended => Some(Extension::Zero),
+        _ => None,
+    }
+}
+
+/// A constant with the bits above its type's made, as an integer of a whole register; anything
+/// else as it is.
+pub(super) fn extended(
+    operand: Operand,
+    ty: Type,
+    extension: Option<Extension>,
+) -> (Operand, Type) {
+    let (Operand::Int(constant), Some(extension), Type::Int(bits)) = (operand, extension, ty)
+    else {
+        return (operand, ty);
+    };
+    let constant = match extension {
+        Extension::Sign => sign_extended(constant, bits) as u64,
+        Extension::Zero => zero_extended(constant, bits),
+    };
+    match width_of(ty) {
+        Width::W64 => (Operand::Int(constant), Type::Int(64)),
+        _ => (Operand::Int(u64::from(constant as u32)), Type::Int(32)),
+    }
+}

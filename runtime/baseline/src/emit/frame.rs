@@ -1,0 +1,263 @@
+//! The frame: how it is laid out, how it comes and goes, and where parameters go.
+//!
+//! ```text
+//! rbp + 16 ..        arguments on the stack
+//! rbp + 8            return address
+//! rbp                the caller's rbp
+//! rbp - 8 ..         saved registers, in the order of `SAVE_ORDER`
+//!                    slots of values
+//!                    allocas
+//! rsp ..             arguments of calls, `outgoing` bytes; rsp is a multiple of 16
+//! ```
+//! What an [`Op::DynamicAlloca`] takes lies between allocas and arguments of calls.
+
+use crate::abi::{self, ArgumentPlace};
+use crate::analysis::{Analysis, State};
+use crate::asm::{Alu, Gpr, Mem, Width};
+use crate::code::Uncovered;
+use crate::ir::{Block, Function, Op, Value};
+use crate::moves::Spot;
+
+use super::Emitter;
+
+/// Saved registers in the order in which they are pushed.
+pub(crate) const SAVE_ORDER: [Gpr; 5] = [Gpr::RBX, Gpr::R12, Gpr::R13, Gpr::R14, Gpr::R15];
+
+/// Bytes that no frame is larger than.
+const LARGEST: u64 = 1 << 30;
+
+/// Bytes between touches of the stack.
+const PAGE: u32 = 4096;
+
+/// Pages that are touched one after the other, without a loop.
+const FEW_PAGES: u32 = 4;
+
+/// A frame.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Frame {
+    /// Bytes below the saved `rbp`, a multiple of 16.
+    pub(crate) size: u32,
+    /// Bytes at its end for arguments of calls.
+    pub(crate) outgoing: u32,
+    /// Registers that are saved, by number.
+    pub(crate) saved: u32,
+    /// A word for who leaves a loop, from `rbp`.
+    pub(super) spare: i32,
+    /// Whether the stack pointer moves besides.
+    pub(crate) is_dynamic: bool,
+    /// Where allocas are, by the place of their instruction, rising.
+    allocas: Vec<(u32, i32)>,
+    /// How parameters come.
+    parameters: Vec<ArgumentPlace>,
+    /// Bytes of stack that parameters take.
+    pub(crate) incoming: u32,
+}
+
+impl Frame {
+    /// One that knows how parameters come.
+    pub(crate) fn of(function: &Function) -> Frame {
+        let mut places = abi::Arguments::default();
+        let parameters = &function.parameters;
+        let parameters = parameters
+            .iter()
+            .map(|parameter| places.next(parameter.ty, parameter.passing))
+            .collect();
+        Frame {
+            parameters,
+            incoming: places.taken().stack,
+            ..Frame::default()
+        }
+    }
+
+    /// Where a parameter is in the frame from the beginning, from `rbp`; 0 if it is not.
+    pub(crate) fn home(&self, value: usize) -> i32 {
+        match self.parameters.get(value) {
+            Some(ArgumentPlace::Stack(at)) => 16 + *at as i32,
+            _ => 0,
+        }
+    }
+
+    /// Where a parameter of memory is, from `rbp`.
+    pub(super) fn parameter(&self, value: u32) -> i32 {
+        match self.parameters.get(value as usize) {
+            Some(ArgumentPlace::Memory(at) | ArgumentPlace::Stack(at)) => 16 + *at as i32,
+            _ => 0,
+        }
+    }
+
+    /// Where the alloca of an instruction is, from `rbp`.
+    pub(super) fn alloca(&self, by: u32) -> i32 {
+        match self.allocas.binary_search_by_key(&by, |&(id, _)| id) {
+            Ok(at) => self.allocas[at].1,
+            Err(_) => 0,
+        }
+    }
+
+    /// Lays it out, below `below` bytes of saved registers and slots.
+    ///
+    /// # Errors
+    /// If it would be too large.
+    pub(crate) fn lay_out(
+        &mut self,
+        function: &Function,
+        analysis: &Analysis,
+        saved: u32,
+        below: u32,
+    ) -> Result<(), Uncovered> {
+        self.saved = saved;
+        self.outgoing = analysis.outgoing.next_multiple_of(16);
+        let mut size = u64::from(below);
+        if !function.counting.heads.is_empty() {
+            size = size.next_multiple_of(8) + 8;
+            self.spare = -(size as i64) as i32;
+        }
+        if analysis.order.blocks.is_empty() {
+            return Ok(());
+        }
+        for (id, instruction) in function.of_block(Block(0)) {
+            let Op::Alloca { size: bytes, align } = instruction.op else {
+                continue;
+            };
+            let state = analysis.lives[instruction.results.start as usize].state;
+            if matches!(state, State::Variable(_) | State::Dead) {
+                continue;
+            }
+            // An address is aligned to more than 16 where it is made, in that much more memory.
+            let more = if align > 16 { u64::from(align) } else { 0 };
+            size = (size.saturating_add(bytes).saturating_add(more))
+                .next_multiple_of(u64::from(align.clamp(1, 16)));
+            if size > LARGEST {
+                return Err(Uncovered {
+                    what: "a frame of more than a gigabyte",
+                });
+            }
+            self.allocas.push((id.0, -(size as i64) as i32));
+        }
+        size += u64::from(self.outgoing);
+        if size > LARGEST {
+            return Err(Uncovered {
+                what: "a frame of more than a gigabyte",
+            });
+        }
+        self.size = (size as u32).next_multiple_of(16);
+        Ok(())
+    }
+
+    /// Bytes that saved registers take.
+    fn pushed(&self) -> u32 {
+        8 * self.saved.count_ones()
+    }
+}
+
+impl Emitter<'_> {
+    /// The frame, then parameters to their places.
+    pub(super) fn prologue(&mut self) {
+        self.asm.push(Gpr::RBP);
+        self.prologue_at[0] = self.asm.here();
+        self.asm.mov(Width::W64, Gpr::RBP, Gpr::RSP);
+        self.prologue_at[1] = self.asm.here();
+        for register in SAVE_ORDER {
+            if self.frame.saved >> register.number() & 1 != 0 {
+                self.asm.push(register);
+            }
+        }
+        self.prologue_at[2] = self.asm.here();
+        let rest = self.frame.size - self.frame.pushed();
+        if self.function.probes_stack && rest > PAGE {
+            self.touch_pages(rest);
+        } else if rest > 0 {
+            self.asm
+                .alu_imm(Alu::Sub, Width::W64, Gpr::RSP, rest as i32);
+        }
+        self.count_entry();
+        self.parameters();
+    }
+
+    /// Takes so many bytes of stack and touches each page of them, in order.
+    fn touch_pages(&mut self, bytes: u32) {
+        let pages = bytes / PAGE;
+        let sub = |asm: &mut crate::asm::Asm, bytes: u32| {
+            asm.alu_imm(Alu::Sub, Width::W64, Gpr::RSP, bytes as i32);
+        };
+        let touch = |asm: &mut crate::asm::Asm| {
+            asm.alu_imm(Alu::Or, Width::W32, Mem::at(Gpr::RSP, 0), 0);
+        };
+        if pages <= FEW_PAGES {
+            for _ in 0..pages {
+                sub(self.asm, PAGE);
+                touch(self.asm);
+            }
+        } else {
+            // No argument is in r11.
+            self.asm.lea(
+                Width::W64,
+                Gpr::R11,
+                Mem::at(Gpr::RSP, -((pages * PAGE) as i32)),
+            );
+            let again = self.asm.here();
+            sub(self.asm, PAGE);
+            touch(self.asm);
+            self.asm.alu(Alu::Cmp, Width::W64, Gpr::RSP, Gpr::R11);
+            self.asm.jump_if(crate::asm::Condition::NotEqual, again);
+        }
+        if bytes % PAGE != 0 {
+            sub(self.asm, bytes % PAGE);
+        }
+    }
+
+    fn parameters(&mut self) {
+        self.moves.clear();
+        for (at, parameter) in self.function.parameters.iter().enumerate() {
+            if self.analysis.lives[at].state == State::Dead {
+                continue;
+            }
+            let from = match self.frame.parameters[at] {
+                ArgumentPlace::Gpr(register) => Spot::Gpr(register),
+                ArgumentPlace::Xmm(register) => Spot::Xmm(register),
+                ArgumentPlace::Stack(at) => Spot::Frame(16 + at as i32),
+                ArgumentPlace::Memory(_) => continue,
+            };
+            let place = self.place(Value(at as u32));
+            self.move_spot(place, from, parameter.ty);
+        }
+        // Arguments may be in two of the scratch registers.
+        self.do_moves([Gpr::RAX, Gpr::RAX]);
+    }
+
+    /// Gives back the frame and returns.
+    pub(super) fn epilogue(&mut self) {
+        self.take_down();
+        let restored = self.asm.here();
+        self.asm.ret();
+        let ended = self.asm.here();
+        self.epilogues.push((restored, ended));
+    }
+
+    /// Gives back the frame: the return address is next.
+    pub(super) fn take_down(&mut self) {
+        let frame = &self.frame;
+        let rest = frame.size - frame.pushed();
+        if frame.saved == 0 {
+            if frame.size == 0 && !frame.is_dynamic {
+                self.asm.pop(Gpr::RBP);
+            } else {
+                self.asm.leave();
+            }
+            return;
+        }
+        if frame.is_dynamic {
+            let pushed = -(frame.pushed() as i32);
+            self.asm
+                .lea(Width::W64, Gpr::RSP, Mem::at(Gpr::RBP, pushed));
+        } else if rest > 0 {
+            self.asm
+                .alu_imm(Alu::Add, Width::W64, Gpr::RSP, rest as i32);
+        }
+        for register in SAVE_ORDER.into_iter().rev() {
+            if self.frame.saved >> register.number() & 1 != 0 {
+                self.asm.pop(register);
+            }
+        }
+        self.asm.pop(Gpr::RBP);
+    }
+}

@@ -1,0 +1,170 @@
+//! Loads and stores that are not atomic, or no stronger than acquire and release: x86-64 orders
+//! those by itself.
+//!
+//! Integers of 3, 5, 6 or 7 bytes are read and written in pieces. What is written has zeros above
+//! the type's bits, as LLVM writes it.
+
+use crate::asm::{Alu, Gpr, Mem, Shift, Width};
+use crate::ir::{Extension, Operand, Type};
+use crate::places::Place;
+
+use super::operands::{Source, bits_of, width_of};
+use super::{Emitter, VECTOR_SCRATCH};
+
+impl Emitter<'_> {
+    pub(super) fn load(&mut self, ty: Type, address: Operand, result: u32) {
+        if let Some(variable) = self.analysis.variable(address) {
+            self.load_variable(ty, variable, result);
+        } else if let Type::Int(bits) = ty {
+            let target = self.target(result, Gpr::RAX);
+            let mem = self.address(address, Gpr::RCX);
+            self.load_int(bits, target, mem);
+            self.put(result, target);
+        } else {
+            let target = self.vector_target(result);
+            let mem = self.address(address, Gpr::RCX);
+            self.read_vector(ty, target, mem, false);
+            self.put_vector(result, target);
+        }
+    }
+
+    /// Reads so many bits; the register is not part of the address, unless it is of 1, 2, 4 or 8
+    /// bytes.
+    fn load_int(&mut self, bits: u8, target: Gpr, mem: Mem) {
+        let bytes = bits.div_ceil(8);
+        if bytes.is_power_of_two() {
+            self.asm.load(Width::of_bits(8 * bytes), target, mem);
+            return;
+        }
+        // The last piece first: what is before it is shifted in.
+        let sum = Gpr::RAX;
+        let mut at = bytes;
+        let mut is_first = true;
+        for piece in [4, 2, 1].into_iter().rev() {
+            if bytes & piece == 0 {
+                continue;
+            }
+            at -= piece;
+            let from = mem.plus(i32::from(at)).unwrap_or(mem);
+            if is_first {
+                self.asm.load(Width::of_bits(8 * piece), sum, from);
+            } else {
+                self.asm.shift_imm(Shift::Shl, Width::W64, sum, 8 * piece);
+                self.asm.load(Width::of_bits(8 * piece), Gpr::RDX, from);
+                self.asm.alu(Alu::Or, Width::W64, sum, Gpr::RDX);
+            }
+            is_first = false;
+        }
+        if target != sum {
+            self.asm.mov(Width::W64, target, sum);
+        }
+    }
+
+    /// A value that a variable has now.
+    fn load_variable(&mut self, ty: Type, variable: u32, result: u32) {
+        match self.places[variable as usize] {
+            Place::Gpr(register) => self.put(result, register),
+            Place::Xmm(register) => self.put_vector(result, register),
+            Place::Slot(at) if ty.is_int() => {
+                let target = self.target(result, Gpr::RAX);
+                self.asm.load(width_of(ty), target, Mem::at(Gpr::RBP, at));
+                self.put(result, target);
+            }
+            Place::Slot(at) => {
+                let target = self.vector_target(result);
+                self.read_vector(ty, target, Mem::at(Gpr::RBP, at), true);
+                self.put_vector(result, target);
+            }
+            Place::None => {}
+        }
+    }
+
+    pub(super) fn store(&mut self, ty: Type, address: Operand, value: Operand) {
+        if let Some(variable) = self.analysis.variable(address) {
+            self.store_variable(ty, variable, value);
+        } else if let Type::Int(bits) = ty {
+            let mem = self.address(address, Gpr::RCX);
+            self.store_int(ty, bits, mem, value);
+        } else {
+            self.store_vector(ty, address, value);
+        }
+    }
+
+    fn store_int(&mut self, ty: Type, bits: u8, mem: Mem, value: Operand) {
+        if let (8 | 16 | 32 | 64, Operand::Int(_)) = (bits, value)
+            && let Source::Imm(constant) = self.source(value, ty, Gpr::RAX)
+        {
+            self.asm.store_imm(Width::of_bits(bits), mem, constant);
+            return;
+        }
+        if matches!(bits, 8 | 16 | 32 | 64) {
+            let value = self.gpr(value, ty, Gpr::RAX);
+            self.asm.store(Width::of_bits(bits), mem, value);
+            return;
+        }
+        self.extend_into(value, ty, Extension::Zero, width_of(ty), Gpr::RAX);
+        let bytes = bits.div_ceil(8);
+        if bytes.is_power_of_two() {
+            self.asm.store(Width::of_bits(8 * bytes), mem, Gpr::RAX);
+            return;
+        }
+        let mut at = 0;
+        for piece in [4, 2, 1] {
+            if bytes & piece != 0 {
+                let to = mem.plus(i32::from(at)).unwrap_or(mem);
+                self.asm.store(Width::of_bits(8 * piece), to, Gpr::RAX);
+                at += piece;
+                if at != bytes {
+                    self.asm
+                        .shift_imm(Shift::Shr, Width::W64, Gpr::RAX, 8 * piece);
+                }
+            }
+        }
+    }
+
+    fn store_vector(&mut self, ty: Type, address: Operand, value: Operand) {
+        // Bits of a constant are written by an integer's instructions.
+        if let (Operand::Float(bits), Type::F32 | Type::F64) = (value, ty) {
+            let ty = match ty {
+                Type::F32 => Type::Int(32),
+                _ => Type::Int(64),
+            };
+            let mem = self.address(address, Gpr::RCX);
+            self.store_int(ty, bits_of(ty), mem, Operand::Int(bits));
+            return;
+        }
+        let value = self.xmm(value, ty, VECTOR_SCRATCH[0]);
+        let mem = self.address(address, Gpr::RCX);
+        self.write_vector(ty, mem, value, false);
+    }
+
+    /// A value to a variable, unless it was made there.
+    fn store_variable(&mut self, ty: Type, variable: u32, value: Operand) {
+        let place = self.places[variable as usize];
+        if let Operand::Value(value) = value
+            && self.analysis.home(value) == variable
+        {
+            return;
+        }
+        match place {
+            Place::Gpr(register) => self.load_into(value, ty, register),
+            Place::Xmm(register) => self.load_vector_into(value, ty, register),
+            Place::Slot(at) if ty.is_int() => {
+                let mem = Mem::at(Gpr::RBP, at);
+                match self.source(value, ty, Gpr::RAX) {
+                    Source::Imm(constant) => self.asm.store_imm(width_of(ty), mem, constant),
+                    Source::Gpr(register) => self.asm.store(width_of(ty), mem, register),
+                    Source::Mem(from) => {
+                        self.asm.load(width_of(ty), Gpr::RAX, from);
+                        self.asm.store(width_of(ty), mem, Gpr::RAX);
+                    }
+                }
+            }
+            Place::Slot(at) => {
+                let register = self.xmm(value, ty, VECTOR_SCRATCH[0]);
+                self.write_vector(ty, Mem::at(Gpr::RBP, at), register, true);
+            }
+            Place::None => {}
+        }
+    }
+}

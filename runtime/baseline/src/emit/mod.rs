@@ -1,0 +1,301 @@
+//! Machine code from a function, block by block, in one pass.
+//!
+//! Invariants:
+//! - Each value is in its place from where it is written to where it is read last, and nothing
+//!   else writes there meanwhile: what an instruction needs besides goes to [`SCRATCH`] registers,
+//!   which hold nothing between instructions.
+//! - An instruction reads all of its operands before it writes its result's place, which may be
+//!   an operand's place too; or it makes the result in a scratch register ([`Emitter::target`]
+//!   tells which of both).
+//! - Values that analysis calls folded are never asked for as such: whoever uses them makes them
+//!   ([`Emitter::address`], [`Emitter::source`], [`Emitter::test`]).
+//!
+//! | file | emits |
+//! |---|---|
+//! | `operands` | operands as registers, memory, immediates; results to their places |
+//! | `vectors` | the same for vector registers |
+//! | `addresses` | operands as addresses |
+//! | `moves` | several moves at once |
+//! | `frame` | the frame, prologue, parameters, epilogue |
+//! | `ints`, `division`, `compare`, `casts`, `select` | integers |
+//! | `memory`, `copies` | loads and stores; `memcpy` and its like |
+//! | `control`, `switch` | the ends of blocks |
+//! | `calls` | calls |
+//! | `counting` | counters, and loops that can be left |
+//!
+//! # A new family
+//! 1. A file here with an `impl Emitter<'_>` and one method for each [`Op`] of the family, which
+//!    takes what the op holds and the number of its first result.
+//! 2. A line for it in [`Emitter::instruction`].
+//! 3. In `coverage.rs`, the lines that refuse the op go. Library functions are called with
+//!    [`Emitter::call_library`], and the op is among those of `analysis/effects.rs` that call.
+//! 4. If it can read an operand from memory, a line in `analysis/fold.rs` `loads`: then
+//!    [`Emitter::rm`] or [`Emitter::vector_rm`] of that operand may be any memory.
+//!
+//! A method for two integers to one reads like this:
+//! ```text
+//! let target = self.target(result, Gpr::RAX);        // the result's register, or the scratch one
+//! let b = self.rm(b, ty, Gpr::RCX);                  // rcx and rdx may be part of it
+//! if b.uses(target) { target = Gpr::RAX }            // b is still to be read
+//! self.load_into(a, ty, target);
+//! self.asm.alu(Alu::Add, width, target, b);
+//! self.put(result, target);                          // to its place, if it is not there
+//! ```
+
+mod addresses;
+mod calls;
+mod casts;
+mod compare;
+mod control;
+mod copies;
+mod counting;
+mod division;
+mod frame;
+mod ints;
+mod memory;
+mod moves;
+mod operands;
+mod select;
+mod switch;
+mod vectors;
+
+use smallvec::SmallVec;
+
+use crate::analysis::{Analysis, Order, State};
+use crate::asm::{Asm, Gpr, Label, Xmm};
+use crate::ir::{Block, Cast, Function, Instruction, NO_LINE, Op, Symbol};
+use crate::moves::Mover;
+use crate::places::Place;
+use crate::{Code, Options, unwind};
+
+use frame::Frame;
+use moves::Movement;
+
+/// General registers that single instructions may change: `rax` for what is made, `rcx` and `rdx`
+/// for operands.
+pub(crate) const SCRATCH: [Gpr; 3] = [Gpr::RAX, Gpr::RCX, Gpr::RDX];
+
+/// Vector registers that single instructions may change.
+pub(crate) const VECTOR_SCRATCH: [Xmm; 2] = [Xmm::new(14), Xmm::new(15)];
+
+/// Buffers that are kept from one function to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    asm: Asm,
+    mover: Mover,
+    moves: Vec<Movement>,
+    labels: Vec<Label>,
+    lines: Vec<(u32, Label)>,
+    cases: Vec<switch::Case>,
+}
+
+/// What emits one function.
+pub(crate) struct Emitter<'a> {
+    function: &'a Function,
+    analysis: &'a Analysis,
+    /// Places by number of value or variable.
+    places: &'a [Place],
+    options: &'a Options,
+    asm: &'a mut Asm,
+    mover: &'a mut Mover,
+    /// The moves that are being collected.
+    moves: &'a mut Vec<Movement>,
+    /// The beginning of each block, by place.
+    labels: &'a mut Vec<Label>,
+    lines: &'a mut Vec<(u32, Label)>,
+    cases: &'a mut Vec<switch::Case>,
+    frame: Frame,
+    /// The place of the block that is being emitted.
+    block: u32,
+    /// Library functions that are called, behind the function's symbols.
+    library: Vec<&'static str>,
+    /// Where the frame is pushed, made, and registers saved; where each epilogue has restored
+    /// `rbp`, and ends.
+    prologue_at: [Label; 3],
+    epilogues: Vec<(Label, Label)>,
+    /// Loops whose way out is still to be written, by place among [`crate::ir::Counting::heads`].
+    exits: Vec<counting::Exit>,
+}
+
+impl<'a> Emitter<'a> {
+    /// One for a function.
+    pub(crate) fn new(
+        function: &'a Function,
+        analysis: &'a Analysis,
+        places: &'a [Place],
+        frame: Frame,
+        options: &'a Options,
+        buffers: &'a mut Buffers,
+    ) -> Emitter<'a> {
+        buffers.asm.clear();
+        buffers.labels.clear();
+        buffers.lines.clear();
+        let first = buffers.asm.new_label();
+        Emitter {
+            function,
+            analysis,
+            places,
+            options,
+            asm: &mut buffers.asm,
+            mover: &mut buffers.mover,
+            moves: &mut buffers.moves,
+            labels: &mut buffers.labels,
+            lines: &mut buffers.lines,
+            cases: &mut buffers.cases,
+            frame,
+            block: 0,
+            library: Vec::new(),
+            prologue_at: [first; 3],
+            epilogues: Vec::new(),
+            exits: Vec::new(),
+        }
+    }
+
+    /// Emits it all.
+    pub(crate) fn emit(mut self) -> Code {
+        let function = self.function;
+        for _ in &self.order().blocks {
+            let label = self.asm.new_label();
+            self.labels.push(label);
+        }
+        self.prologue();
+        for (place, &block) in self.order().blocks.iter().enumerate() {
+            self.block = place as u32;
+            self.asm.bind(self.labels[place]);
+            let mut is_head = true;
+            for (_, instruction) in function.of_block(block) {
+                if matches!(instruction.op, Op::Phi(..)) {
+                    continue;
+                }
+                if std::mem::take(&mut is_head) {
+                    self.count(block);
+                }
+                self.line(instruction.line);
+                self.instruction(block, instruction);
+                if matches!(instruction.op, Op::Trap) {
+                    break;
+                }
+            }
+        }
+        self.leave_loops();
+        self.finish()
+    }
+
+    fn order(&self) -> &'a Order {
+        &self.analysis.order
+    }
+
+    fn line(&mut self, line: u32) {
+        if line != NO_LINE && self.lines.last().is_none_or(|&(last, _)| last != line) {
+            let label = self.asm.here();
+            self.lines.push((line, label));
+        }
+    }
+
+    /// Emits an instruction, unless somebody else makes its results or nobody uses them.
+    fn instruction(&mut self, block: Block, instruction: &Instruction) {
+        let result = instruction.results.start;
+        if !instruction.results.is_empty() && !self.is_made_here(result, &instruction.op) {
+            return;
+        }
+        match &instruction.op {
+            Op::Int(op, ty, operands) => self.int(*op, *ty, *operands, result),
+            Op::Compare(predicate, ty, operands) => {
+                self.compare(*predicate, *ty, *operands, result);
+            }
+            Op::Cast(cast @ (Cast::Trunc | Cast::ZExt | Cast::SExt), from, to, operand) => {
+                self.cast_int(*cast, *from, *to, *operand, result);
+            }
+            Op::Select(ty, operands) => self.select(*ty, *operands, result),
+            Op::Load { ty, address, .. } => self.load(*ty, *address, result),
+            Op::Store {
+                ty, address, value, ..
+            } => self.store(*ty, *address, *value),
+            Op::Offset { base, terms, bytes } => self.offset(*base, terms, *bytes, result),
+            Op::Alloca { align, .. } => self.alloca(*align, result),
+            Op::Memory(op, operands, _) => self.memory(*op, *operands),
+            Op::Call(call) => self.call(call, instruction.results.clone()),
+            Op::Return(operands) => self.returns(operands),
+            Op::Jump => self.jump(block),
+            Op::Branch(bit) => self.branch(block, *bit),
+            Op::Switch(ty, operand, values) => self.switch(block, *ty, *operand, values),
+            Op::Trap | Op::Unreachable => self.asm.ud2(),
+            // What `coverage.rs` refuses.
+            _ => {}
+        }
+    }
+
+    /// Whether an instruction is to be emitted where it stands, by its first result.
+    fn is_made_here(&self, result: u32, op: &Op) -> bool {
+        match self.analysis.lives[result as usize].state {
+            State::Placed => true,
+            // Made for a variable, in its place; a cast that changes nothing is nowhere.
+            State::Same(_) => !matches!(op, Op::Cast(Cast::Trunc, ..)) || self.is_into(result),
+            State::Dead | State::Read(_)| State::Folded | State::Frame | State::Variable(_) => false,
+        }
+    }
+
+    /// Whether a value is made in the place of a variable.
+    fn is_into(&self, value: u32) -> bool {
+        match self.analysis.lives[value as usize].state {
+            State::Same(of) => of as usize >= self.function.types.len(),
+            _ => false,
+        }
+    }
+
+    /// A function of the C library or the compiler's runtime library.
+    fn library(&mut self, name: &'static str) -> Symbol {
+        let symbols = &self.function.symbols;
+        if let Some(at) = symbols.iter().position(|symbol| *symbol.name == *name) {
+            return Symbol(at as u32);
+        }
+        let at = match self.library.iter().position(|&other| other == name) {
+            Some(at) => at,
+            None => {
+                self.library.push(name);
+                self.library.len() - 1
+            }
+        };
+        Symbol((symbols.len() + at) as u32)
+    }
+
+    fn finish(self) -> Code {
+        let assembled = self.asm.finish();
+        let offset = |label: Label| self.asm.offset_of(label);
+        let blocks = self.order().blocks.iter().zip(&*self.labels);
+        let [pushed, framed, saved_at] = self.prologue_at.map(offset);
+        let saved: SmallVec<[Gpr; 5]> = frame::SAVE_ORDER
+            .into_iter()
+            .filter(|register| self.frame.saved >> register.number() & 1 != 0)
+            .collect();
+        let epilogues = self.epilogues.iter();
+        let epilogues: SmallVec<[_; 4]> = epilogues
+            .map(|&(restored, ended)| (offset(restored), offset(ended)))
+            .collect();
+        let (unwind, unwind_fixups) = unwind::table(&unwind::Frame {
+            size: assembled.size,
+            pushed,
+            framed,
+            saved_at,
+            saved: &saved,
+            epilogues: &epilogues,
+            personality: None,
+        });
+        let lines = self.lines.iter();
+        Code {
+            bytes: assembled.bytes,
+            align: 16,
+            size: assembled.size,
+            fixups: assembled.fixups,
+            unwind,
+            unwind_fixups,
+            handlers: None,
+            frame: self.frame.size,
+            lines: lines.map(|&(line, label)| (offset(label), line)).collect(),
+            library: self.library,
+            blocks: blocks
+                .map(|(&block, &label)| (block, offset(label)))
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! A jump by a number: tables where numbers are dense, else comparisons that halve what is left.
+//!
+//! Numbers that follow each other and lead to the same block are one range. A table is worth its
+//! place for [`LEAST`] ranges or more that fill a third of it.
+
+use crate::asm::{Alu, Condition, Gpr, Label, Mem, Scale, Width};
+use crate::ir::{Block, Extension, Operand, Type};
+
+use super::Emitter;
+use super::operands::{bits_of, width_of, zero_extended};
+
+/// Ranges that a table has at least.
+const LEAST: usize = 4;
+
+/// Ranges that are compared with one after the other.
+const FEW: usize = 3;
+
+/// A range of numbers that lead to one place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Case {
+    first: u64,
+    last: u64,
+    block: Block,
+    label: Label,
+}
+
+/// What is left to be told apart.
+#[derive(Debug, Clone, Copy)]
+struct Left<'a> {
+    cases: &'a [Case],
+    /// Between what the number is known to be.
+    least: u64,
+    most: u64,
+}
+
+/// The register that the number is in, its width, and where all others lead.
+#[derive(Debug, Clone, Copy)]
+struct Number {
+    register: Gpr,
+    width: Width,
+    default: Label,
+}
+
+impl Emitter<'_> {
+    pub(super) fn switch(&mut self, block: Block, ty: Type, operand: Operand, values: &[u64]) {
+        let function = self.function;
+        let successors = &function.blocks[block.index()].successors;
+        let bits = bits_of(ty);
+        if let Operand::Int(constant) = operand {
+            let constant = zero_extended(constant, bits);
+            let at = values.iter().position(|&v| zero_extended(v, bits) == constant);
+            self.go(block, successors[at.map_or(0, |at| at + 1)]);
+            return;
+        }
+        let register = self.extended(operand, ty, Extension::Zero, Gpr::RAX);
+        let mut cases = std::mem::take(self.cases);
+        cases.clear();
+        let first_stub = self.asm.new_label();
+        let mut stubs = vec![(successors[0], self.target_of(block, successors[0], first_stub))];
+        for (&value, &to) in values.iter().zip(&successors[1..]) {
+            let label = match stubs.iter().find(|(known, _)| *known == to) {
+                Some((_, label)) => *label,
+                None => {
+                    let stub = self.asm.new_label();
+                    let label = self.target_of(block, to, stub);
+                    stubs.push((to, label));
+                    label
+                }
+            };
+            let value = zero_extended(value, bits);
+            cases.push(Case {
+                first: value,
+                last: value,
+                block: to,
+                label,
+            });
+        }
+        let default = stubs[0];
+        cases.retain(|case| case.block != default.0);
+        cases.sort_unstable_by_key(|case| case.first);
+        cases.dedup_by(|next, before| {
+            let joins = before.last.wrapping_add(1) == next.first && before.block == next.block;
+            if joins {
+                before.last = next.last;
+            }
+            joins
+        });
+        let number = Number {
+            register,
+            width: width_of(ty),
+            default: default.1,
+        };
+        let left = Left {
+            cases: &cases,
+            least: 0,
+            most: zero_extended(u64::MAX, bits),
+        };
+        self.tell_apart(number, left);
+        for &(to, label) in &stubs {
+            if label != self.label(to) {
+                self.asm.bind(label);
+                self.go_from(block, to);
+            }
+        }
+        *self.cases = cases;
+    }
+
+    /// Where an edge leads: to its block if it needs no moves, else to the stub that does them.
+    fn target_of(&mut self, from: Block, to: Block, stub: Label) -> Label {
+        if self.edge(from, to) { stub } else { self.label(to) }
+    }
+
+    /// Jumps to where the number leads. It does not fall through.
+    fn tell_apart(&mut self, number: Number, left: Left<'_>) {
+        let cases = left.cases;
+        if cases.len() <= FEW {
+            self.one_after_the_other(number, left);
+        } else if is_dense(cases) {
+            self.jump_by_table(number, left);
+        } else {
+            // Halves, or what a table can have on one side.
+            let middle = cases.len() / 2;
+            let (low, high) = cases.split_at(middle);
+            let upper = self.asm.new_label();
+            self.compare_with(number, high[0].first);
+            self.asm.jump_if(Condition::AboveEqual, upper);
+            self.tell_apart(number, Left {
+                cases: low,
+                most: high[0].first - 1,
+                ..left
+            });
+            self.asm.bind(upper);
+            self.tell_apart(number, Left {
+                cases: high,
+                least: high[0].first,
+                ..left
+            });
+        }
+    }
+
+    fn one_after_the_other(&mut self, number: Number, left: Left<'_>) {
+        for case in left.cases {
+            if case.first <= left.least && case.last >= left.most {
+                self.asm.jump(case.label);
+                return;
+            }
+            if case.first == case.last {
+                self.compare_with(number, case.first);
+                self.asm.jump_if(Condition::Equal, case.label);
+            } else if case.first <= left.least {
+                self.compare_with(number, case.last);
+                self.asm.jump_if(Condition::BelowEqual, case.label);
+            } else if case.last >= left.most {
+                self.compare_with(number, case.first);
+                self.asm.jump_if(Condition::AboveEqual, case.label);
+            } else {
+                self.less(number, case.first);
+                let last = case.last - case.first;
+                self.compare_with(
+                    Number {
+                        register: Gpr::RDX,
+                        ..number
+                    },
+                    last,
+                );
+                self.asm.jump_if(Condition::BelowEqual, case.label);
+            }
+        }
+        self.asm.jump(number.default);
+    }
+
+    fn jump_by_table(&mut self, number: Number, left: Left<'_>) {
+        let cases = left.cases;
+        let (first, last) = (cases[0].first, cases[cases.len() - 1].last);
+        let index = if first == 0 {
+            number.register
+        } else if first < 16 {
+            // Empty entries are cheaper than a subtraction.
+            number.register
+        } else {
+            self.less(number, first);
+            Gpr::RDX
+        };
+        let first = if index == Gpr::RDX { first } else { 0 };
+        if left.most - first > last - first || left.least < first {
+            let number = Number {
+                register: index,
+                ..number
+            };
+            self.compare_with(number, last - first);
+            self.asm.jump_if(Condition::Above, number.default);
+        }
+        let mut entries = Vec::with_capacity((last - first + 1) as usize);
+        for case in cases {
+            entries.resize((case.first - first) as usize, number.default);
+            entries.resize((case.last - first + 1) as usize, case.label);
+        }
+        let table = self.asm.table(entries);
+        self.asm.address_label(Gpr::RCX, table.label());
+        // The upper half of an index of 32 bits is anything.
+        let index = if number.width == Width::W32 && index != Gpr::RDX {
+            self.asm.mov(Width::W32, Gpr::RDX, index);
+            Gpr::RDX
+        } else {
+            index
+        };
+        let entry = Mem::indexed(Gpr::RCX, index, Scale::S4, 0);
+        self.asm
+            .movsx(Width::W32, Width::W64, Gpr::RDX, entry);
+        self.asm.alu(Alu::Add, Width::W64, Gpr::RDX, Gpr::RCX);
+        self.asm.jump_to(Gpr::RDX);
+    }
+
+    /// The number less so much, in `rdx`.
+    fn less(&mut self, number: Number, by: u64) {
+        match i32::try_from(by) {
+            Ok(by) => {
+                self.asm
+                    .lea(number.width, Gpr::RDX, Mem::at(number.register, -by));
+            }
+            Err(_) => {
+                self.asm.mov_imm(Gpr::RDX, by.wrapping_neg());
+                self.asm
+                    .alu(Alu::Add, number.width, Gpr::RDX, number.register);
+            }
+        }
+    }
+
+    fn compare_with(&mut self, number: Number, with: u64) {
+        let small = match number.width {
+            Width::W64 => i32::try_from(with as i64).ok(),
+            _ => Some(with as u32 as i32),
+        };
+        match small {
+            Some(small) => self
+                .asm
+                .alu_imm(Alu::Cmp, number.width, number.register, small),
+            None => {
+                self.asm.mov_imm(Gpr::RCX, with);
+                self.asm
+                    .alu(Alu::Cmp, number.width, number.register, Gpr::RCX);
+            }
+        }
+    }
+}
+
+/// Whether a table of these is full enough.
+fn is_dense(cases: &[Case]) -> bool {
+    let (first, last) = (cases[0].first, cases[cases.len() - 1].last);
+    let first = if first < 16 { 0 } else { first };
+    let length = last - first;
+    let full: u64 = cases.iter().map(|case| case.last - case.first + 1).sum();
+    cases.len() >= LEAST && length < 1 << 20 && length / 3 <= full
+}
