@@ -231,7 +231,8 @@ fn its_code_moves_and_is_freed() {
     assert_eq!(compiled_by(&log, "sum"), [CompiledBy::Baseline]);
 
     let text = "define i64 @sum(i64 %n) { ret i64 7 }";
-    jit.main().replace(Replacement::ir("again", text))
+    jit.main()
+        .replace(Replacement::ir("again", text))
         .expect("replaced");
     assert_eq!(call(&jit, "sum", 9), 7);
     assert_eq!(compiled_by(&log, "sum"), [CompiledBy::Baseline; 2]);

@@ -1,6 +1,6 @@
 //! One function from plain data to machine code: the phases in order.
 
-use crate::analysis::{Analysis, NONE, NO_REGISTER, State};
+use crate::analysis::{Analysis, NO_REGISTER, NONE, State};
 use crate::emit::{Buffers, Emitter, Frame};
 use crate::places::{Class, NO_HINT, Place, Places, Request};
 use crate::{Code, Options, Uncovered, coverage, ir};
@@ -46,8 +46,7 @@ impl Compiler {
         self.places
             .assign(&self.requests, self.analysis.returns_twice);
         self.place_of.clear();
-        self.place_of
-            .resize(self.analysis.lives.len(), Place::None);
+        self.place_of.resize(self.analysis.lives.len(), Place::None);
         for (&who, &place) in self.asking.iter().zip(&self.places.places) {
             self.place_of[who as usize] = place;
         }

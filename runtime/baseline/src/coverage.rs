@@ -52,10 +52,12 @@ fn of_passing(ty: Type, passing: Passing) -> Reason {
 
 fn of_results(returns: &[Returned]) -> Reason {
     let mut places = abi::Results::default();
-    returns.iter().find_map(|returned| match places.next(returned.ty) {
-        Err(uncovered) => Some(uncovered.what),
-        Ok(_) => of_passing(returned.ty, Passing::Plain),
-    })
+    returns
+        .iter()
+        .find_map(|returned| match places.next(returned.ty) {
+            Err(uncovered) => Some(uncovered.what),
+            Ok(_) => of_passing(returned.ty, Passing::Plain),
+        })
 }
 
 fn of_heads(function: &Function) -> Reason {
@@ -163,9 +165,7 @@ fn of_op(function: &Function, op: &Op) -> Reason {
         Op::DynamicAlloca { .. } | Op::StackSave | Op::StackRestore(_) => Some("dynamic alloca"),
         Op::ThreadLocal(_) => Some("thread-local variables"),
         Op::Rmw { .. } | Op::CompareExchange { .. } | Op::Fence(_) => Some("atomics"),
-        Op::LandingPad { .. } | Op::TypeId(_) | Op::Invoke(_) | Op::Resume(_) => {
-            Some("exceptions")
-        }
+        Op::LandingPad { .. } | Op::TypeId(_) | Op::Invoke(_) | Op::Resume(_) => Some("exceptions"),
         Op::VaStart(_) | Op::VaCopy(_) | Op::VaArg(..) => Some("variable arguments"),
         Op::FrameAddress(_) | Op::ReturnAddress(_) => Some("addresses of frames"),
         Op::Prefetch(_) | Op::CycleCounter | Op::Pause => Some("prefetch, rdtsc, pause"),

@@ -30,23 +30,24 @@ pub mod ir;
 
 #[allow(dead_code)]
 mod abi;
-#[allow(dead_code)]
 mod analysis;
 #[allow(dead_code, unused_imports)]
 mod asm;
 mod code;
 mod compiler;
+mod coverage;
+mod emit;
 #[allow(dead_code)]
 mod handlers;
 mod leb128;
 #[allow(dead_code)]
 mod moves;
 mod options;
+mod places;
 #[allow(dead_code)]
 mod sequences;
 #[allow(dead_code)]
 mod unwind;
-mod places;
 
 pub use compiler::{Compiler, compile, covers};
 pub use options::{Features, Options};

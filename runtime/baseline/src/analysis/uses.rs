@@ -1,7 +1,9 @@
 //! The first pass: who uses what, from the last instruction to the first, so that what only the
 //! unused use is unused too.
 
-use crate::ir::{Block, Callee, Function, Head, Instruction, Op, Operand, Ordering, Passing, Type, Value};
+use crate::ir::{
+    Block, Callee, Function, Head, Instruction, Op, Operand, Ordering, Passing, Type, Value,
+};
 
 use super::effects;
 use super::life::{Kinds, Life, State};

@@ -143,7 +143,9 @@ impl Emitter<'_> {
             .iter()
             .any(|term| self.register_of(term.operand) == Some(target));
         let sum = if is_read { Gpr::RAX } else { target };
-        let small = i32::try_from(bytes).ok().filter(|&b| i64::from(b).abs() < FAR);
+        let small = i32::try_from(bytes)
+            .ok()
+            .filter(|&b| i64::from(b).abs() < FAR);
         let mut mem = self.address(base, sum);
         let mut rest = match small {
             Some(bytes) => {

@@ -161,8 +161,7 @@ impl Emitter<'_> {
                 Extension::Sign => constant,
                 Extension::Zero => i32::from(constant as u16),
             };
-            self.asm
-                .alu_imm(Alu::Cmp, Width::W32, Gpr::RAX, constant);
+            self.asm.alu_imm(Alu::Cmp, Width::W32, Gpr::RAX, constant);
             return condition;
         }
         match source {

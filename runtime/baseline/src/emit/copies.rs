@@ -61,11 +61,10 @@ impl Emitter<'_> {
             MemoryOp::Set => Type::Int(8),
             _ => Type::PTR,
         };
-        self.call_library(name, &[
-            (to, Type::PTR),
-            (value, second),
-            (length, Type::PTR),
-        ]);
+        self.call_library(
+            name,
+            &[(to, Type::PTR), (value, second), (length, Type::PTR)],
+        );
     }
 
     /// Calls a library function with scalars in registers. Its result is where the ABI has it.

@@ -84,8 +84,7 @@ impl Emitter<'_> {
             let leave = self.asm.new_label();
             self.asm.jump_if(Condition::NotEqual, leave);
             let count = self.address(word(head.count), Gpr::RAX);
-            self.asm
-                .alu_imm(Alu::And, Width::W32, count, 0x7fff_ffff);
+            self.asm.alu_imm(Alu::And, Width::W32, count, 0x7fff_ffff);
             self.asm.jump(exit.back);
             self.asm.bind(leave);
             let spare = Mem::at(Gpr::RBP, self.frame.spare);

@@ -164,8 +164,7 @@ impl Emitter<'_> {
             3 | 5 | 9 => {
                 let a = self.gpr(a, ty, Gpr::RCX);
                 let scale = Scale::of(constant as u64 - 1).unwrap_or(Scale::S1);
-                self.asm
-                    .lea(width, target, Mem::indexed(a, a, scale, 0));
+                self.asm.lea(width, target, Mem::indexed(a, a, scale, 0));
             }
             1.. if (constant as u64).is_power_of_two() => {
                 self.load_into(a, ty, target);
@@ -221,7 +220,9 @@ impl Emitter<'_> {
         match constant {
             Some(0) => {}
             Some(1) if op == Shift::Shl => self.asm.alu(Alu::Add, width, target, Rm::Gpr(target)),
-            Some(by) => self.asm.shift_imm(op, width, target, by & (width.bits() - 1)),
+            Some(by) => self
+                .asm
+                .shift_imm(op, width, target, by & (width.bits() - 1)),
             None => self.asm.shift_cl(op, width, target),
         }
         self.put(result, target);

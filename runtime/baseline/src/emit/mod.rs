@@ -68,7 +68,7 @@ use crate::moves::Mover;
 use crate::places::Place;
 use crate::{Code, Options, unwind};
 
-use frame::Frame;
+pub(crate) use frame::Frame;
 use moves::Movement;
 
 /// General registers that single instructions may change: `rax` for what is made, `rcx` and `rdx`
@@ -231,7 +231,9 @@ impl<'a> Emitter<'a> {
             State::Placed => true,
             // Made for a variable, in its place; a cast that changes nothing is nowhere.
             State::Same(_) => !matches!(op, Op::Cast(Cast::Trunc, ..)) || self.is_into(result),
-            State::Dead | State::Read(_)| State::Folded | State::Frame | State::Variable(_) => false,
+            State::Dead | State::Read(_) | State::Folded | State::Frame | State::Variable(_) => {
+                false
+            }
         }
     }
 

@@ -84,8 +84,7 @@ impl Emitter<'_> {
     /// The instruction that makes a folded value.
     pub(super) fn folded(&self, value: Value) -> Option<&Op> {
         let life = &self.analysis.lives[self.analysis.home(value) as usize];
-        (life.state == State::Folded)
-            .then(|| &self.function.instructions[life.by as usize].op)
+        (life.state == State::Folded).then(|| &self.function.instructions[life.by as usize].op)
     }
 
     /// The register that an operand is in, if it is in one.
@@ -220,7 +219,10 @@ impl Emitter<'_> {
 
     /// The address of a symbol and so many bytes into a register; flags stay.
     fn address_of(&mut self, symbol: crate::ir::Symbol, bytes: i64, register: Gpr) {
-        let rest = match (self.function.symbols[symbol.index()].reach, i32::try_from(bytes)) {
+        let rest = match (
+            self.function.symbols[symbol.index()].reach,
+            i32::try_from(bytes),
+        ) {
             (Reach::Near, Ok(near)) => {
                 self.asm.address_near(register, symbol, near);
                 return;

@@ -48,7 +48,9 @@ impl Emitter<'_> {
         let bits = bits_of(ty);
         if let Operand::Int(constant) = operand {
             let constant = zero_extended(constant, bits);
-            let at = values.iter().position(|&v| zero_extended(v, bits) == constant);
+            let at = values
+                .iter()
+                .position(|&v| zero_extended(v, bits) == constant);
             self.go(block, successors[at.map_or(0, |at| at + 1)]);
             return;
         }
@@ -56,7 +58,10 @@ impl Emitter<'_> {
         let mut cases = std::mem::take(self.cases);
         cases.clear();
         let first_stub = self.asm.new_label();
-        let mut stubs = vec![(successors[0], self.target_of(block, successors[0], first_stub))];
+        let mut stubs = vec![(
+            successors[0],
+            self.target_of(block, successors[0], first_stub),
+        )];
         for (&value, &to) in values.iter().zip(&successors[1..]) {
             let label = match stubs.iter().find(|(known, _)| *known == to) {
                 Some((_, label)) => *label,
@@ -107,7 +112,11 @@ impl Emitter<'_> {
 
     /// Where an edge leads: to its block if it needs no moves, else to the stub that does them.
     fn target_of(&mut self, from: Block, to: Block, stub: Label) -> Label {
-        if self.edge(from, to) { stub } else { self.label(to) }
+        if self.edge(from, to) {
+            stub
+        } else {
+            self.label(to)
+        }
     }
 
     /// Jumps to where the number leads. It does not fall through.
@@ -124,17 +133,23 @@ impl Emitter<'_> {
             let upper = self.asm.new_label();
             self.compare_with(number, high[0].first);
             self.asm.jump_if(Condition::AboveEqual, upper);
-            self.tell_apart(number, Left {
-                cases: low,
-                most: high[0].first - 1,
-                ..left
-            });
+            self.tell_apart(
+                number,
+                Left {
+                    cases: low,
+                    most: high[0].first - 1,
+                    ..left
+                },
+            );
             self.asm.bind(upper);
-            self.tell_apart(number, Left {
-                cases: high,
-                least: high[0].first,
-                ..left
-            });
+            self.tell_apart(
+                number,
+                Left {
+                    cases: high,
+                    least: high[0].first,
+                    ..left
+                },
+            );
         }
     }
 
@@ -205,8 +220,7 @@ impl Emitter<'_> {
             index
         };
         let entry = Mem::indexed(Gpr::RCX, index, Scale::S4, 0);
-        self.asm
-            .movsx(Width::W32, Width::W64, Gpr::RDX, entry);
+        self.asm.movsx(Width::W32, Width::W64, Gpr::RDX, entry);
         self.asm.alu(Alu::Add, Width::W64, Gpr::RDX, Gpr::RCX);
         self.asm.jump_to(Gpr::RDX);
     }
