@@ -4,14 +4,18 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 21] = [
+const LAYERS: [(&str, &[&str]); 22] = [
     ("runtime/base", &[]),
     ("runtime/link", &["uruk-base"]),
     ("runtime/heap", &["uruk-base"]),
     ("runtime/baseline", &[]),
+    ("runtime/bitcode", &[]),
     ("runtime/unwind", &["uruk-base"]),
     ("runtime/session", &["uruk-base"]),
-    ("runtime/codegen", &["uruk-base", "uruk-baseline"]),
+    (
+        "runtime/codegen",
+        &["uruk-base", "uruk-baseline", "uruk-bitcode"],
+    ),
     ("runtime/report", &["uruk-base"]),
     ("runtime/reclaim", &["uruk-base"]),
     ("runtime/roots", &["uruk-base"]),
@@ -149,6 +153,8 @@ fn tracked_text_names_no_path_of_a_machine() {
 fn thinking_packages_forbid_unsafe_code() {
     for folder in [
         "runtime/link",
+        "runtime/bitcode",
+        "runtime/baseline",
         "runtime/session",
         "runtime/report",
         "runtime/reclaim",
