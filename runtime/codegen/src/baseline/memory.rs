@@ -72,8 +72,12 @@ impl<'m> Reading<'_, 'm> {
         let scalars = self.scalars(value)?;
         for at in 0..self.leaves(known)?.len() {
             let leaf = self.leaves(known)?[at];
-            let place = self.at(address, i64::from(leaf.offset));
             let value = self.known.values.of(scalars)[at];
+            if value == Operand::Undef && !access.volatile {
+                // Whatever is there is as good.
+                continue;
+            }
+            let place = self.at(address, i64::from(leaf.offset));
             self.emit(access.store(leaf.ty, place, value, leaf.offset));
         }
         Ok(())

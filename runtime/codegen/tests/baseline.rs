@@ -1,0 +1,173 @@
+//! Functions read for the baseline compiler: IR text in, the function's text out. Each file of
+//! `baseline/` is a module whose functions are followed by comments with what is to come of them;
+//! `URUK_BLESS=1` writes these anew.
+
+mod support;
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use support::{id, plan, reader};
+use uruk_baseline::ir;
+use uruk_codegen::{Compile, Counters, Read, Reader, Tier, Transform};
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/baseline")
+        .join(name)
+}
+
+/// What is read of a function of a module, or why not; and that it keeps a reader's promises.
+fn text(reader: &mut Reader, name: &str, how: &Compile) -> String {
+    let (plan, id) = (plan(reader), id(reader, name));
+    match reader.baseline(&plan, id, how).expect("valid IR") {
+        Ok(Read { function, .. }) => {
+            if let Err(broken) = ir::check(&function) {
+                panic!("{name}: {broken}\n{function}");
+            }
+            function.to_string()
+        }
+        Err(reason) => format!("{reason}\n"),
+    }
+}
+
+/// Checks the comments behind each function of a file.
+fn check(name: &str, how: &Compile) {
+    let path = file(name);
+    let source = std::fs::read_to_string(&path).expect("the file");
+    let mut reader = reader(&source);
+    let mut out = String::new();
+    for line in source.lines().filter(|line| !line.starts_with(";>")) {
+        writeln!(out, "{line}").expect("a string");
+        if let Some(rest) = line.strip_prefix("define ") {
+            let name = rest
+                .split_once('@')
+                .and_then(|(_, rest)| rest.split_once('('));
+            let (name, _) = name.expect("a name");
+            for line in text(&mut reader, name, how).lines() {
+                // Behind the line that begins the function: inside of it a comment is as good.
+                writeln!(out, ";> {line}").expect("a string");
+            }
+        }
+    }
+    if std::env::var_os("URUK_BLESS").is_some() {
+        std::fs::write(&path, &out).expect("written");
+        return;
+    }
+    if source != out {
+        let mut lines = source.lines().zip(out.lines());
+        let first = lines.find(|(old, new)| old != new);
+        panic!("{name}: {first:#?}");
+    }
+}
+
+#[test]
+fn integers_and_floating_point() {
+    check("arithmetic.ll", &Compile::baseline());
+}
+
+#[test]
+fn integers_of_128_bits() {
+    check("wide.ll", &Compile::baseline());
+}
+
+#[test]
+fn memory_addresses_and_aggregates() {
+    check("memory.ll", &Compile::baseline());
+}
+
+#[test]
+fn calls_and_how_values_are_passed() {
+    check("calls.ll", &Compile::baseline());
+}
+
+#[test]
+fn blocks_and_exceptions() {
+    check("control.ll", &Compile::baseline());
+}
+
+#[test]
+fn intrinsics() {
+    check("intrinsics.ll", &Compile::baseline());
+}
+
+#[test]
+fn what_is_not_covered_is_named() {
+    check("uncovered.ll", &Compile::baseline());
+}
+
+#[test]
+fn counters_and_loops_that_are_left() {
+    let mut how = Compile::baseline().counting(Counters::Entry);
+    how.leaves = true;
+    check("loops.ll", &how);
+}
+
+#[test]
+fn settings_that_ask_for_more_are_refused() {
+    let mut reader = reader("define void @f() {\n  ret void\n}\n");
+    let mut changed = Compile::baseline();
+    changed.transform = Some(Transform::new(|_| Ok(())));
+    let cases = [
+        (
+            Compile::at(Tier::Optimized),
+            "a higher tier is not covered\n",
+        ),
+        (
+            Compile::baseline().counting(Counters::Full),
+            "probes is not covered\n",
+        ),
+        (
+            changed,
+            "a change of the code by the embedder is not covered\n",
+        ),
+    ];
+    for (how, told) in cases {
+        assert_eq!(text(&mut reader, "f", &how), told);
+    }
+}
+
+#[test]
+fn what_is_found_out_is_what_a_copy_says() {
+    let mut how = Compile::baseline().counting(Counters::Entry);
+    how.leaves = true;
+    for name in [
+        "arithmetic.ll",
+        "memory.ll",
+        "calls.ll",
+        "control.ll",
+        "loops.ll",
+    ] {
+        let source = std::fs::read_to_string(file(name)).expect("the file");
+        let mut reader = reader(&source);
+        let names: Vec<String> = source
+            .lines()
+            .filter_map(|line| {
+                let rest = line.strip_prefix("define ")?.split_once('@')?.1;
+                Some(rest.split_once('(')?.0.to_owned())
+            })
+            .collect();
+        let plan = plan(&reader);
+        for name in names {
+            let id = id(&reader, &name);
+            let Ok(read) = reader.baseline(&plan, id, &how).expect("valid IR") else {
+                continue;
+            };
+            let copied = reader.compile(&plan, id, &how).expect("compiles");
+            let read = read.compiled;
+            assert_eq!(read.instructions, copied.instructions, "{name}");
+            assert_eq!(read.loops, copied.loops, "{name}");
+            assert_eq!(read.nested, copied.nested, "{name}");
+            assert_eq!(read.calls, copied.calls, "{name}");
+            assert_eq!(read.labels, copied.labels, "{name}");
+            assert_eq!(read.counts, copied.counts, "{name}");
+            // What crosses in memory is not said of what is read in place.
+            if name != "stored" {
+                assert_eq!(read.heads, copied.heads, "{name}");
+            }
+            // A copy's assembly is not looked at; here it is known to be empty.
+            let keeps = copied.keeps_stack || name == "barrier";
+            assert_eq!(read.keeps_stack, keeps, "{name}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+; Memory, addresses, aggregates, atomics.
+
+%pair = type { i32, double }
+%nest = type { i8, %pair, [3 x i16], ptr }
+
+@data = global %nest zeroinitializer
+@far = external global i32
+@weak = extern_weak global i32
+@tls = thread_local global i32 0
+@name = alias %nest, ptr @data
+
+define i32 @frame(i32 %n) {
+;> function(i32 %0) -> i32
+;> b0:
+;>   %1 = alloca 4 align 4
+;>   %2 = alloca 240 align 16
+;>   store i32 %0 to %1 align 4 volatile
+;>   %3 = load i32 %1 align 2
+;>   %4 = zext i32 %3 to i64
+;>   %5 = alloca.dynamic %4 2 align 8
+;>   store i16 1 to %5 align 8
+;>   return %3
+  %a = alloca i32, align 4
+  %b = alloca [10 x i64], i32 3, align 16
+  store volatile i32 %n, ptr %a, align 4
+  %v = load i32, ptr %a, align 2
+  %d = alloca i16, i32 %v, align 8
+  store i16 1, ptr %d, align 8
+  ret i32 %v
+}
+
+define ptr @addresses(ptr %p, i64 %i, i8 %j) {
+;> function(i64 %0, i64 %1, i8 %2) -> i64
+;> b0:
+;>   %3 = offset %0 [%1 i64 40] [%2 i8 2] 24
+;>   %4 = offset %3 16
+;>   %5 = offset %4 -8
+;>   %6 = offset %5 [%1 i64 4] 0
+;>   return %6
+  %a = getelementptr inbounds %nest, ptr %p, i64 %i, i32 2, i8 %j
+  %b = getelementptr %nest, ptr %a, i32 0, i32 1, i32 1
+  %c = getelementptr i8, ptr %b, i64 -8
+  %d = getelementptr [0 x i32], ptr %c, i64 0, i64 %i
+  ret ptr %d
+}
+
+define i32 @globals(i64 %i) {
+;> function(i64 %0) -> i32
+;> symbol @data near
+;> symbol @far indirect
+;> symbol @weak indirect weak
+;> symbol @tls threadlocal
+;> symbol @name indirect
+;> symbol @globals indirect
+;> b0:
+;>   %1 = load i32 @data+48 align 4
+;>   %2 = load i32 @far align 4
+;>   %3 = load i32 @weak align 4
+;>   %4 = threadlocal @tls
+;>   %5 = load i32 %4 align 4
+;>   %6 = load i32 @name align 4
+;>   store i64 @globals to @data+32 align 8
+;>   store i64 @far to @data+32 align 8
+;>   store i64 9 to @data+32 align 8
+;>   return %6
+  %a = load i32, ptr getelementptr inbounds (%nest, ptr @data, i32 1, i32 1), align 4
+  %b = load i32, ptr @far, align 4
+  %c = load i32, ptr @weak, align 4
+  %d = load i32, ptr @tls, align 4
+  %e = load i32, ptr @name, align 4
+  %g = getelementptr %nest, ptr @data, i64 0, i32 3
+  store ptr @globals, ptr %g, align 8
+  store i64 ptrtoint (ptr @far to i64), ptr %g, align 8
+  store i64 sub (i64 ptrtoint (ptr getelementptr (i8, ptr @data, i64 9) to i64), i64 ptrtoint (ptr @data to i64)), ptr %g, align 8
+  ret i32 %e
+}
+
+define { i32, double } @aggregates(ptr %p, { i32, double } %x) {
+;> function(i64 %0, i32 %1, f64 %2) -> i32, f64
+;> b0:
+;>   %3 = load i32 %0 align 8
+;>   %4 = offset %0 8
+;>   %5 = load f64 %4 align 8
+;>   store i32 %3 to %0 align 4
+;>   %6 = offset %0 8
+;>   store f64 #4000000000000000 to %6 align 4
+;>   %7 = load i8 %0 align 8
+;>   %8 = offset %0 8
+;>   %9 = load i32 %8 align 8
+;>   %10 = offset %0 16
+;>   %11 = load f64 %10 align 8
+;>   %12 = offset %0 24
+;>   %13 = load i16 %12 align 8
+;>   %14 = offset %0 26
+;>   %15 = load i16 %14 align 2
+;>   %16 = offset %0 28
+;>   %17 = load i16 %16 align 4
+;>   %18 = offset %0 32
+;>   %19 = load i64 %18 align 8
+;>   %20 = offset %0 8
+;>   store i32 %3 to %20 align 8
+;>   %21 = offset %0 16
+;>   store f64 #4000000000000000 to %21 align 8
+;>   store i32 7 to %0 align 8
+;>   %22 = offset %0 8
+;>   store f64 #3ff0000000000000 to %22 align 8
+;>   store i16 1 to %0 align 2
+;>   %23 = offset %0 2
+;>   store i16 2 to %23 align 2
+;>   store i8 0 to %0 align 8
+;>   %24 = offset %0 8
+;>   store i32 0 to %24 align 8
+;>   %25 = offset %0 16
+;>   store f64 #0 to %25 align 8
+;>   %26 = offset %0 24
+;>   store i16 0 to %26 align 8
+;>   %27 = offset %0 26
+;>   store i16 0 to %27 align 2
+;>   %28 = offset %0 28
+;>   store i16 0 to %28 align 4
+;>   %29 = offset %0 32
+;>   store i64 0 to %29 align 8
+;>   return %3, %2
+  %a = load %pair, ptr %p, align 8
+  %i = extractvalue %pair %a, 0
+  %b = insertvalue %pair %a, double 2.0, 1
+  store %pair %b, ptr %p, align 4
+  %n = load %nest, ptr %p, align 8
+  %h = extractvalue %nest %n, 2, 1
+  %m = insertvalue %nest undef, %pair %b, 1
+  store %nest %m, ptr %p, align 8
+  store %pair { i32 7, double 1.0 }, ptr %p, align 8
+  store [2 x i16] [i16 1, i16 2], ptr %p, align 2
+  store %nest zeroinitializer, ptr %p, align 8
+  %o = insertvalue { i32, double } %x, i32 %i, 0
+  ret { i32, double } %o
+}
+
+define i32 @atomics(ptr %p, i32 %v) {
+;> function(i64 %0, i32 %1) -> i32
+;> b0:
+;>   %2 = load i32 %0 align 4 weak
+;>   store i32 %1 to %0 align 4 strong
+;>   %3 = rmw nand i32 %0, %1
+;>   %4, %5 = cmpxchg i32 %0, %2, %1
+;>   fence strong
+;>   fence weak
+;>   %6 = add i32 %4, %3
+;>   return %6
+  %a = load atomic i32, ptr %p acquire, align 4
+  store atomic i32 %v, ptr %p seq_cst, align 4
+  %o = atomicrmw nand ptr %p, i32 %v monotonic
+  %x = cmpxchg ptr %p, i32 %a, i32 %v acq_rel monotonic
+  %w = extractvalue { i32, i1 } %x, 0
+  fence seq_cst
+  fence syncscope("singlethread") seq_cst
+  %s = add i32 %w, %o
+  ret i32 %s
+}
