@@ -127,7 +127,7 @@ pub(crate) fn to_int_saturated(
 
 /// The lesser (`Arith::Min`) or the greater (`Arith::Max`) of two numbers, or the one that is a
 /// number. The bits are those that LLVM's sequence gives, zeros of both signs included:
-/// `b op a`, which is `a` where both are zero, unless `a` is no number.
+/// `b op a`, which is `a` where both are zero, unless `a` is no number. `scratch` may be `b`.
 pub(crate) fn pick_number(
     asm: &mut Asm,
     (op, is_double): (Arith, bool),
@@ -136,7 +136,9 @@ pub(crate) fn pick_number(
     scratch: Xmm,
 ) {
     let end = asm.new_label();
-    asm.movaps(scratch, b);
+    if scratch != b {
+        asm.movaps(scratch, b);
+    }
     asm.sse(ucomis(is_double), a, a);
     asm.jump_if(Condition::Parity, end);
     asm.sse(Sse::scalar(op, is_double), scratch, a);
