@@ -112,20 +112,24 @@ pub(super) enum Operand {
     Mem(Mem),
 }
 
-/// An instruction while it is put together; none is longer than 15 bytes.
+/// Up to 8 bytes while they are put together, in a register: bytes that are stored one by one and
+/// read at once make the processor wait.
+#[derive(Clone, Copy)]
 struct Draft {
-    bytes: [u8; 20],
-    len: usize,
+    bytes: u64,
+    len: u32,
 }
 
 impl Draft {
+    const EMPTY: Draft = Draft { bytes: 0, len: 0 };
+
     fn push(&mut self, byte: u8) {
-        self.bytes[self.len] = byte;
+        self.bytes |= u64::from(byte) << (8 * self.len);
         self.len += 1;
     }
 
     fn push_i32(&mut self, value: i32) {
-        self.bytes[self.len..self.len + 4].copy_from_slice(&value.to_le_bytes());
+        self.bytes |= u64::from(value as u32) << (8 * self.len);
         self.len += 4;
     }
 }
@@ -133,40 +137,42 @@ impl Draft {
 impl Asm {
     /// Appends an instruction.
     pub(super) fn instruction(&mut self, opcode: Opcode, reg: u8, rm: Operand, imm: Imm) {
-        let mut draft = Draft {
-            bytes: [0; 20],
-            len: 0,
-        };
+        // Prefixes, opcode, ModRM and SIB are at most 8 bytes, and so is what follows them.
+        let (mut head, mut tail) = (Draft::EMPTY, Draft::EMPTY);
         let rm = match rm {
             Operand::Mem(mem) => Operand::Mem(normal(mem)),
             register => register,
         };
-        push_opcode(&mut draft, opcode, reg, &rm);
+        push_opcode(&mut head, opcode, reg, &rm);
         let reg = (reg & 7) << 3;
         match rm {
-            Operand::Register(number) => draft.push(0xc0 | reg | number & 7),
+            Operand::Register(number) => head.push(0xc0 | reg | number & 7),
             Operand::Mem(mem) => match mem.base {
-                Base::Nothing | Base::Gpr(_) => push_address(&mut draft, reg, &mem),
+                Base::Nothing | Base::Gpr(_) => push_address(&mut head, &mut tail, reg, &mem),
                 Base::Label(_) | Base::Symbol(..) => {
                     debug_assert!(mem.index.is_none());
-                    draft.push(reg | 5);
-                    let at = self.bytes.len() + draft.len;
-                    self.leads_to(at as u32, &mem, imm.bytes());
-                    draft.push_i32(0);
+                    head.push(reg | 5);
+                    let at = self.len() + head.len;
+                    self.leads_to(at, &mem, imm.bytes());
+                    tail.push_i32(0);
                 }
             },
         }
         match imm {
             Imm::None => {}
-            Imm::I8(value) => draft.push(value as u8),
+            Imm::I8(value) => tail.push(value as u8),
             Imm::I16(value) => {
                 let [low, high] = value.to_le_bytes();
-                draft.push(low);
-                draft.push(high);
+                tail.push(low);
+                tail.push(high);
             }
-            Imm::I32(value) => draft.push_i32(value),
+            Imm::I32(value) => tail.push_i32(value),
         }
-        self.bytes.extend_from_slice(&draft.bytes[..draft.len]);
+        let all = u128::from(head.bytes) | u128::from(tail.bytes) << (8 * head.len);
+        let end = self.bytes.len() + (head.len + tail.len) as usize;
+        // A store of constant length is one instruction.
+        self.bytes.extend_from_slice(&all.to_le_bytes());
+        self.bytes.truncate(end);
     }
 
     /// Notes what a field of 4 bytes is to hold that so many bytes of the instruction follow.
@@ -258,7 +264,7 @@ fn push_opcode(draft: &mut Draft, opcode: Opcode, reg: u8, rm: &Operand) {
 }
 
 /// ModRM, SIB and displacement of an address of registers; `reg` is in its place.
-fn push_address(draft: &mut Draft, reg: u8, mem: &Mem) {
+fn push_address(draft: &mut Draft, tail: &mut Draft, reg: u8, mem: &Mem) {
     let sib_index = |index: Option<(super::Gpr, super::Scale)>| match index {
         Some((index, scale)) => {
             debug_assert!(index != super::Gpr::RSP);
@@ -269,7 +275,7 @@ fn push_address(draft: &mut Draft, reg: u8, mem: &Mem) {
     let Base::Gpr(base) = mem.base else {
         draft.push(reg | 4);
         draft.push(sib_index(mem.index) | 5);
-        draft.push_i32(mem.disp);
+        tail.push_i32(mem.disp);
         return;
     };
     let base = base.number() & 7;
@@ -287,7 +293,7 @@ fn push_address(draft: &mut Draft, reg: u8, mem: &Mem) {
     }
     match mode {
         0 => {}
-        0x40 => draft.push(mem.disp as u8),
-        _ => draft.push_i32(mem.disp),
+        0x40 => tail.push(mem.disp as u8),
+        _ => tail.push_i32(mem.disp),
     }
 }
