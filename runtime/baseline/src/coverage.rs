@@ -4,7 +4,7 @@
 
 use crate::abi;
 use crate::ir::{
-    Block, Call, Cast, Function, IntOp, Op, Operand, Ordering, Passing, Reach, Returned, Tail, Type,
+    Block, Call, Function, Op, Operand, Ordering, Passing, Reach, Returned, Tail, Type,
 };
 use crate::{Options, Uncovered};
 
@@ -121,10 +121,28 @@ fn of_type(ty: Type) -> Reason {
     of_passing(ty, Passing::Plain)
 }
 
+/// Of an operation on integers of a register.
+fn of_int(ty: Type) -> Reason {
+    match ty {
+        Type::Int(_) => None,
+        Type::F32 | Type::F64 => Some("an operation on integers of another type"),
+        Type::V128 | Type::V64 => Some("operations on vectors"),
+        Type::F80 => Some("x86_fp80"),
+    }
+}
+
+/// Of an operation on floating-point numbers, or a conversion.
+fn of_number(ty: Type) -> Reason {
+    match ty {
+        Type::Int(_) | Type::F32 | Type::F64 => None,
+        Type::V128 | Type::V64 => Some("operations on vectors"),
+        Type::F80 => Some("x86_fp80"),
+    }
+}
+
 /// Of a plain access to memory.
-fn of_access(ty: Type, ordering: Ordering, is_store: bool) -> Reason {
+fn of_access(ty: Type, ordering: Ordering) -> Reason {
     match (ty, ordering) {
-        (_, Ordering::Strong) if is_store => Some("atomics"),
         (Type::V128, Ordering::Weak | Ordering::Strong) => Some("atomics"),
         _ => of_type(ty),
     }
@@ -133,15 +151,18 @@ fn of_access(ty: Type, ordering: Ordering, is_store: bool) -> Reason {
 /// The table.
 fn of_op(function: &Function, op: &Op) -> Reason {
     let own = match op {
-        Op::Int(op, ..) => match op {
-            IntOp::SMin | IntOp::SMax | IntOp::UMin | IntOp::UMax => Some("minimum and maximum"),
-            IntOp::SAddSat | IntOp::SSubSat | IntOp::UAddSat | IntOp::USubSat => {
-                Some("saturating arithmetic")
-            }
-            _ => None,
-        },
-        Op::Compare(..)
-        | Op::Offset { .. }
+        Op::Int(_, ty, _) | Op::Compare(_, ty, _) | Op::Overflow(_, ty, _) | Op::Bits(_, ty, _) => {
+            of_int(*ty)
+        }
+        Op::Funnel(_, ty, [_, _, by]) => of_int(*ty).or_else(|| match (ty, by) {
+            (Type::Int(8 | 16 | 32 | 64), _) | (_, Operand::Int(_)) => None,
+            _ => Some("funnel shifts of odd sizes"),
+        }),
+        Op::Wide(..) | Op::WideCompare(..) => None,
+        Op::Fence(_) | Op::ThreadLocal(_) => None,
+        Op::FrameAddress(_) | Op::ReturnAddress(_) => None,
+        Op::Prefetch(_) | Op::CycleCounter | Op::Pause => None,
+        Op::Offset { .. }
         | Op::Alloca { .. }
         | Op::Memory(..)
         | Op::Return(_)
@@ -151,24 +172,21 @@ fn of_op(function: &Function, op: &Op) -> Reason {
         | Op::Trap
         | Op::Unreachable => None,
         Op::Select(ty, _) | Op::Phi(ty, _) => of_type(*ty),
-        Op::Load { ty, ordering, .. } => of_access(*ty, *ordering, false),
-        Op::Store { ty, ordering, .. } => of_access(*ty, *ordering, true),
-        Op::Cast(Cast::Trunc | Cast::ZExt | Cast::SExt, ..) => None,
+        Op::Load { ty, ordering, .. } => of_access(*ty, *ordering),
+        Op::Store { ty, ordering, .. } => of_access(*ty, *ordering),
+        Op::Cast(_, from, to, _) => of_number(*from).or_else(|| of_number(*to)),
         Op::Call(call) => of_call(function, call),
-        Op::Cast(..) => Some("conversions of floating point"),
-        Op::Float(..) | Op::FloatUnary(..) | Op::FloatCompare(..) | Op::Fma(..) => {
-            Some("floating point")
+        Op::Float(_, ty, _) | Op::FloatUnary(_, ty, _) | Op::FloatCompare(_, ty, _) => {
+            of_number(*ty)
         }
-        Op::Bits(..) | Op::Funnel(..) => Some("bit operations"),
-        Op::Overflow(..) => Some("arithmetic with overflow"),
-        Op::Wide(..) | Op::WideCompare(..) => Some("integers of 128 bits"),
+        Op::Fma(ty, _) => of_number(*ty),
         Op::DynamicAlloca { .. } | Op::StackSave | Op::StackRestore(_) => Some("dynamic alloca"),
-        Op::ThreadLocal(_) => Some("thread-local variables"),
-        Op::Rmw { .. } | Op::CompareExchange { .. } | Op::Fence(_) => Some("atomics"),
+        Op::Rmw { ty, .. } | Op::CompareExchange { ty, .. } => match ty {
+            Type::Int(8 | 16 | 32 | 64) | Type::F32 | Type::F64 => None,
+            _ => Some("atomics of other sizes"),
+        },
         Op::LandingPad { .. } | Op::TypeId(_) | Op::Invoke(_) | Op::Resume(_) => Some("exceptions"),
         Op::VaStart(_) | Op::VaCopy(_) | Op::VaArg(..) => Some("variable arguments"),
-        Op::FrameAddress(_) | Op::ReturnAddress(_) => Some("addresses of frames"),
-        Op::Prefetch(_) | Op::CycleCounter | Op::Pause => Some("prefetch, rdtsc, pause"),
         Op::IndirectJump(_) => Some("computed goto"),
     };
     own.or_else(|| {

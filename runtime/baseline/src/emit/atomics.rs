@@ -7,8 +7,8 @@ use crate::asm::{Alu, Arith, Condition, Gpr, Mem, Sse, Unary, Width};
 use crate::ir::{Operand, Ordering, RmwOp, Type};
 
 use super::Emitter;
+use super::VECTOR_SCRATCH;
 use super::operands::{Source, bits_of};
-use super::{State, VECTOR_SCRATCH};
 
 /// The integer that has the bits of a type.
 fn as_int(ty: Type) -> Type {
@@ -55,22 +55,15 @@ impl Emitter<'_> {
     }
 
     /// Swaps memory with the result of an operation, and gives what was there.
-    pub(super) fn rmw(
-        &mut self,
-        op: RmwOp,
-        ty: Type,
-        address: Operand,
-        value: Operand,
-        result: u32,
-    ) {
+    pub(super) fn rmw(&mut self, op: RmwOp, ty: Type, [address, value]: [Operand; 2], result: u32) {
         if matches!(op, RmwOp::FAdd | RmwOp::FSub) {
-            self.rmw_float(op, ty, address, value, result);
+            self.rmw_float(op, ty, [address, value], result);
             return;
         }
         let int = as_int(ty);
         let width = Width::of_bits(bits_of(int));
         let mem = self.address(address, Gpr::RCX);
-        let is_unused = self.analysis.lives[result as usize].state == State::Dead;
+        let is_unused = self.analysis.lives[result as usize].uses == 0;
         let alu = match op {
             RmwOp::Add => Some(Alu::Add),
             RmwOp::Sub => Some(Alu::Sub),
@@ -98,8 +91,7 @@ impl Emitter<'_> {
             (RmwOp::Add | RmwOp::Sub, _) => {
                 self.load_into(value, int, Gpr::RAX);
                 if op == RmwOp::Sub {
-                    self.asm
-                        .unary(Unary::Neg, width.at_least_32(), Gpr::RAX);
+                    self.asm.unary(Unary::Neg, width.at_least_32(), Gpr::RAX);
                 }
                 self.asm.lock_xadd(width, mem, Gpr::RAX);
             }
@@ -143,22 +135,14 @@ impl Emitter<'_> {
                     _ => Condition::Below,
                 };
                 self.asm.alu(Alu::Cmp, width, Gpr::RAX, Gpr::RDX);
-                self.asm
-                    .cmov(condition, Width::W64, Gpr::RDX, Gpr::RAX);
+                self.asm.cmov(condition, Width::W64, Gpr::RDX, Gpr::RAX);
             }
         }
         self.asm.lock_cmpxchg(width, mem, Gpr::RDX);
         self.asm.jump_if(Condition::NotEqual, again);
     }
 
-    fn rmw_float(
-        &mut self,
-        op: RmwOp,
-        ty: Type,
-        address: Operand,
-        value: Operand,
-        result: u32,
-    ) {
+    fn rmw_float(&mut self, op: RmwOp, ty: Type, [address, value]: [Operand; 2], result: u32) {
         let is_double = ty == Type::F64;
         let width = Width::of_bits(bits_of(as_int(ty)));
         let arith = match op {

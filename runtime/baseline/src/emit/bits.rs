@@ -38,7 +38,8 @@ impl Emitter<'_> {
                 } else {
                     self.asm.bswap(width, x);
                     if size != width.bits() {
-                        self.asm.shift_imm(Shift::Shr, width, x, width.bits() - size);
+                        self.asm
+                            .shift_imm(Shift::Shr, width, x, width.bits() - size);
                     }
                 }
             }
@@ -130,13 +131,7 @@ impl Emitter<'_> {
     }
 
     /// Of 8 or 16 bits, in a register that holds both.
-    fn funnel_narrow(
-        &mut self,
-        left: bool,
-        size: u8,
-        [high, low, by]: [Operand; 3],
-        result: u32,
-    ) {
+    fn funnel_narrow(&mut self, left: bool, size: u8, [high, low, by]: [Operand; 3], result: u32) {
         let ty = Type::Int(size);
         self.extend_into(low, ty, Extension::Zero, Width::W32, Gpr::RAX);
         self.load_into(by, ty, Gpr::RCX);

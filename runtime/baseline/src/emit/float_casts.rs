@@ -86,14 +86,7 @@ impl Emitter<'_> {
         if cast == Cast::FpToUi && bits == 64 {
             let x = self.xmm(operand, from, VECTOR_SCRATCH[0]);
             let scratch = [Gpr::RCX, Gpr::RDX];
-            floats::to_unsigned(
-                self.asm,
-                is_double,
-                target,
-                x,
-                scratch,
-                VECTOR_SCRATCH[1],
-            );
+            floats::to_unsigned(self.asm, is_double, target, x, scratch, VECTOR_SCRATCH[1]);
         } else {
             let width = match (cast, bits) {
                 (Cast::FpToSi, ..=32) | (_, ..=31) => Width::W32,

@@ -55,8 +55,7 @@ impl Emitter<'_> {
                 self.asm.shift_imm(Shift::Shl, Width::W64, Gpr::RAX, by);
             }
         } else if let Ok(small) = i32::try_from(size) {
-            self.asm
-                .imul_imm(Width::W64, Gpr::RAX, Gpr::RAX, small);
+            self.asm.imul_imm(Width::W64, Gpr::RAX, Gpr::RAX, small);
         } else {
             self.asm.mov_imm(Gpr::RCX, size);
             self.asm.imul(Width::W64, Gpr::RAX, Gpr::RCX);
@@ -139,8 +138,7 @@ impl Emitter<'_> {
     /// The processor's counter of cycles.
     pub(super) fn cycle_counter(&mut self, result: u32) {
         self.asm.rdtsc();
-        self.asm
-            .shift_imm(Shift::Shl, Width::W64, Gpr::RDX, 32);
+        self.asm.shift_imm(Shift::Shl, Width::W64, Gpr::RDX, 32);
         self.asm.alu(Alu::Or, Width::W64, Gpr::RAX, Gpr::RDX);
         self.put(result, Gpr::RAX);
     }

@@ -22,6 +22,10 @@
 //! | `control`, `switch` | the ends of blocks |
 //! | `calls` | calls |
 //! | `counting` | counters, and loops that can be left |
+//! | `bits`, `overflow`, `wide` | bits; limits of integers; integers of 128 bits |
+//! | `floats`, `float_casts` | floating point |
+//! | `atomics` | what several threads change |
+//! | `machine` | the stack pointer, addresses of frames, thread-local variables, hints |
 //!
 //! # A new family
 //! 1. A file here with an `impl Emitter<'_>` and one method for each [`Op`] of the family, which
@@ -43,6 +47,8 @@
 //! ```
 
 mod addresses;
+mod atomics;
+mod bits;
 mod calls;
 mod casts;
 mod compare;
@@ -50,20 +56,25 @@ mod control;
 mod copies;
 mod counting;
 mod division;
+mod float_casts;
+mod floats;
 mod frame;
 mod ints;
+mod machine;
 mod memory;
 mod moves;
 mod operands;
+mod overflow;
 mod select;
 mod switch;
 mod vectors;
+mod wide;
 
 use smallvec::SmallVec;
 
 use crate::analysis::{Analysis, Order, State};
 use crate::asm::{Asm, Gpr, Label, Xmm};
-use crate::ir::{Block, Cast, Function, Instruction, NO_LINE, Op, Symbol};
+use crate::ir::{Block, Cast, Function, Instruction, IntOp, NO_LINE, Op, Ordering, Symbol};
 use crate::moves::Mover;
 use crate::places::Place;
 use crate::{Code, Options, unwind};
@@ -199,18 +210,68 @@ impl<'a> Emitter<'a> {
             return;
         }
         match &instruction.op {
-            Op::Int(op, ty, operands) => self.int(*op, *ty, *operands, result),
+            Op::Int(op, ty, operands) => match op {
+                IntOp::SMin | IntOp::SMax | IntOp::UMin | IntOp::UMax => {
+                    self.min_max(*op, *ty, *operands, result);
+                }
+                IntOp::SAddSat | IntOp::SSubSat | IntOp::UAddSat | IntOp::USubSat => {
+                    self.saturate(*op, *ty, *operands, result);
+                }
+                op => self.int(*op, *ty, *operands, result),
+            },
+            Op::Overflow(op, ty, operands) => self.overflow(*op, *ty, *operands, result),
+            Op::Bits(op, ty, operand) => self.bit_op(*op, *ty, *operand, result),
+            Op::Funnel(left, ty, operands) => self.funnel(*left, *ty, *operands, result),
+            Op::Wide(op, operands) => self.wide(*op, operands, result),
+            Op::WideCompare(predicate, operands) => {
+                self.wide_compare(*predicate, *operands, result);
+            }
             Op::Compare(predicate, ty, operands) => {
                 self.compare(*predicate, *ty, *operands, result);
             }
             Op::Cast(cast @ (Cast::Trunc | Cast::ZExt | Cast::SExt), from, to, operand) => {
                 self.cast_int(*cast, *from, *to, *operand, result);
             }
+            Op::Cast(cast, from, to, operand) => {
+                self.cast_float(*cast, *from, *to, *operand, result);
+            }
+            Op::Float(op, ty, operands) => self.float(*op, *ty, *operands, result),
+            Op::FloatUnary(op, ty, operand) => self.float_unary(*op, *ty, *operand, result),
+            Op::FloatCompare(predicate, ty, operands) => {
+                self.float_compare(*predicate, *ty, *operands, result);
+            }
+            Op::Fma(ty, operands) => self.fma(*ty, *operands, result),
             Op::Select(ty, operands) => self.select(*ty, *operands, result),
             Op::Load { ty, address, .. } => self.load(*ty, *address, result),
             Op::Store {
+                ty,
+                address,
+                value,
+                ordering: Ordering::Strong,
+                ..
+            } => self.store_strong(*ty, *address, *value),
+            Op::Store {
                 ty, address, value, ..
             } => self.store(*ty, *address, *value),
+            Op::Rmw {
+                op,
+                ty,
+                address,
+                value,
+            } => self.rmw(*op, *ty, [*address, *value], result),
+            Op::CompareExchange {
+                ty,
+                address,
+                expected,
+                value,
+            } => self.compare_exchange(*ty, *address, [*expected, *value], result),
+            Op::Fence(ordering) => self.fence(*ordering),
+            Op::ThreadLocal(symbol) => self.thread_local(*symbol, result),
+            Op::FrameAddress(level) => self.frame_address(*level, result),
+            Op::ReturnAddress(level) => self.return_address(*level, result),
+            Op::Prefetch(address) => self.prefetch(*address),
+            Op::CycleCounter => self.cycle_counter(result),
+            Op::Pause => self.asm.pause(),
             Op::Offset { base, terms, bytes } => self.offset(*base, terms, *bytes, result),
             Op::Alloca { align, .. } => self.alloca(*align, result),
             Op::Memory(op, operands, _) => self.memory(*op, *operands),

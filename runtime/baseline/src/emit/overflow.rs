@@ -4,7 +4,7 @@
 //! Integers that are narrower than 32 or 64 bits are shifted to the top of a register first: there
 //! the processor's flags are those of the type, and its limits are the register's.
 
-use crate::asm::{Alu, Condition, Gpr, Shift, Unary, Width};
+use crate::asm::{Alu, Condition, Gpr, Shift, Unary};
 use crate::ir::{Extension, IntOp, Operand, OverflowOp, Type};
 
 use super::Emitter;
@@ -104,8 +104,7 @@ impl Emitter<'_> {
         } else {
             let limit = if alu == Alu::Add { u64::MAX } else { 0 };
             self.asm.mov_imm(Gpr::RCX, limit);
-            self.asm
-                .cmov(Condition::Below, width, Gpr::RAX, Gpr::RCX);
+            self.asm.cmov(Condition::Below, width, Gpr::RAX, Gpr::RCX);
         }
         if by != 0 {
             self.asm.shift_imm(Shift::Shr, width, Gpr::RAX, by);
