@@ -1,6 +1,7 @@
 //! One function from plain data to machine code: the phases in order.
 
 use crate::analysis::{Analysis, NO_REGISTER, NONE, State};
+use crate::asm::Gpr;
 use crate::emit::{Buffers, Emitter, Frame};
 use crate::places::{Class, NO_HINT, Place, Places, Request};
 use crate::{Code, Options, Uncovered, coverage, ir};
@@ -42,7 +43,7 @@ impl Compiler {
         covers(function, &self.options)?;
         self.analysis.of(function);
         let mut frame = Frame::of(function);
-        self.ask(&frame);
+        self.ask(function, &frame);
         self.places
             .assign(&self.requests, self.analysis.returns_twice);
         self.place_of.clear();
@@ -63,13 +64,23 @@ impl Compiler {
         Ok(emitter.emit())
     }
 
-    /// Makes requests for places of all lives that want one, by where they begin.
-    fn ask(&mut self, frame: &Frame) {
+    /// Makes requests for places of all lives that want one, by where they begin; what never
+    /// leaves `rax` does not.
+    fn ask(&mut self, function: &ir::Function, frame: &Frame) {
         let lives = &self.analysis.lives;
         self.asking.clear();
-        let wanting = lives.iter().enumerate();
-        let wanting = wanting.filter(|(_, life)| life.state == State::Placed);
-        self.asking.extend(wanting.map(|(at, _)| at as u32));
+        self.place_of.clear();
+        self.place_of.resize(lives.len(), Place::None);
+        for (at, life) in lives.iter().enumerate() {
+            if life.state != State::Placed {
+                continue;
+            }
+            if self.analysis.is_at_hand(function, at as u32) {
+                self.place_of[at] = Place::Gpr(Gpr::RAX);
+            } else {
+                self.asking.push(at as u32);
+            }
+        }
         // Values are in order already but for blocks that are elsewhere: runs are merged.
         self.asking.sort_by_key(|&at| lives[at as usize].from);
         self.request_of.clear();

@@ -1,6 +1,6 @@
 //! What instructions do besides giving results: tables that analysis and emission agree upon.
 
-use crate::ir::{FloatOp, MemoryOp, Op, Operand, Ordering, Type, WideOp};
+use crate::ir::{FloatOp, MemoryOp, Op, Operand, Ordering, WideOp};
 
 /// The longest `memcpy` or `memset` that is made of moves.
 pub(crate) const INLINE_COPY: u64 = 128;
@@ -82,9 +82,4 @@ pub(crate) fn is_removable(op: &Op) -> bool {
         Op::Load { .. } => !writes(op),
         _ => false,
     }
-}
-
-/// Whether a value of the type lives in memory only: no register that we give out holds it.
-pub(crate) fn is_in_memory(ty: Type) -> bool {
-    ty == Type::F80
 }

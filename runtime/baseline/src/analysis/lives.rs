@@ -66,6 +66,7 @@ impl<'a> Lives<'a> {
     /// Walks it all, and says how many bytes of stack arguments of calls take at most.
     pub(super) fn find(mut self) -> u32 {
         let (function, order) = (self.function, self.order);
+        self.parameters();
         for (place, block) in order.blocks.iter().enumerate() {
             self.at_block(place as u32);
             self.number = order.start[place];
@@ -101,6 +102,18 @@ impl<'a> Lives<'a> {
         }
         self.variables.finish(function, order, self.lives);
         self.outgoing
+    }
+
+    /// Parameters are welcome to stay where they come.
+    fn parameters(&mut self) {
+        let mut places = abi::Arguments::default();
+        for (life, parameter) in self.lives.iter_mut().zip(&self.function.parameters) {
+            life.register = match places.next(parameter.ty, parameter.passing) {
+                ArgumentPlace::Gpr(register) => register.number(),
+                ArgumentPlace::Xmm(register) => register.number(),
+                _ => NO_REGISTER,
+            };
+        }
     }
 
     fn at_block(&mut self, place: u32) {

@@ -9,9 +9,11 @@
 //! | `uses` | who uses what (first pass, backward) |
 //! | `variables` | which allocas become variables, and where those live |
 //! | `lives` | how each value is made, and where it lives (second pass, forward) |
+//! | `at_hand` | which values never leave `rax` |
 //!
 //! Nothing here knows registers, but for those that arguments are passed in, as hints.
 
+mod at_hand;
 pub(crate) mod effects;
 mod fold;
 mod life;
@@ -77,11 +79,6 @@ impl Analysis {
                 _ => return home,
             }
         }
-    }
-
-    /// How a value comes to those who use it, casts that change nothing aside.
-    pub(crate) fn state(&self, value: Value) -> State {
-        self.lives[self.home(value) as usize].state
     }
 
     /// The variable that an address is of.

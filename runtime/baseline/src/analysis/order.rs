@@ -91,11 +91,6 @@ impl Order {
         self.number_instructions(function);
     }
 
-    /// Predecessors of a block that can be reached, as often as edges lead from them.
-    pub(crate) fn predecessors(&self, block: Block) -> impl Iterator<Item = Block> {
-        self.predecessors.of(block.0).iter().map(|&b| Block(b))
-    }
-
     /// The place of a block that can be reached.
     pub(crate) fn place_of(&self, block: Block) -> u32 {
         self.place[block.index()]

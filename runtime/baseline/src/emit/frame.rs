@@ -49,8 +49,6 @@ pub(crate) struct Frame {
     allocas: Vec<(u32, i32)>,
     /// How parameters come.
     parameters: Vec<ArgumentPlace>,
-    /// Bytes of stack that parameters take.
-    pub(crate) incoming: u32,
 }
 
 impl Frame {
@@ -64,7 +62,6 @@ impl Frame {
             .collect();
         Frame {
             parameters,
-            incoming: places.taken().stack,
             ..Frame::default()
         }
     }

@@ -147,6 +147,7 @@ impl Emitter<'_> {
             return;
         }
         match place {
+            Place::Gpr(register) if value == Operand::Int(0) => self.asm.zero(register),
             Place::Gpr(register) => self.load_into(value, ty, register),
             Place::Xmm(register) => self.load_vector_into(value, ty, register),
             Place::Slot(at) if ty.is_int() => {

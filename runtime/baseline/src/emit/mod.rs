@@ -2,8 +2,9 @@
 //!
 //! Invariants:
 //! - Each value is in its place from where it is written to where it is read last, and nothing
-//!   else writes there meanwhile: what an instruction needs besides goes to [`SCRATCH`] registers,
-//!   which hold nothing between instructions.
+//!   else writes there meanwhile: what an instruction needs besides goes to scratch registers,
+//!   `rax` for what is made, `rcx` and `rdx` for operands, and [`VECTOR_SCRATCH`], which hold nothing
+//!   between instructions.
 //! - An instruction reads all of its operands before it writes its result's place, which may be
 //!   an operand's place too; or it makes the result in a scratch register ([`Emitter::target`]
 //!   tells which of both).
@@ -82,10 +83,6 @@ use crate::{Code, Options, unwind};
 pub(crate) use frame::Frame;
 use moves::Movement;
 
-/// General registers that single instructions may change: `rax` for what is made, `rcx` and `rdx`
-/// for operands.
-pub(crate) const SCRATCH: [Gpr; 3] = [Gpr::RAX, Gpr::RCX, Gpr::RDX];
-
 /// Vector registers that single instructions may change.
 pub(crate) const VECTOR_SCRATCH: [Xmm; 2] = [Xmm::new(14), Xmm::new(15)];
 
@@ -106,6 +103,7 @@ pub(crate) struct Emitter<'a> {
     analysis: &'a Analysis,
     /// Places by number of value or variable.
     places: &'a [Place],
+    #[expect(dead_code, reason = "families that follow ask for features")]
     options: &'a Options,
     asm: &'a mut Asm,
     mover: &'a mut Mover,

@@ -1,0 +1,69 @@
+//! What compiling costs: nanoseconds an instruction, of functions in text form or of one that is
+//! made here: `speed [FILE...]`.
+
+use std::fmt::Write;
+use std::time::Instant;
+
+use uruk_baseline::{Compiler, Options, ir};
+
+/// Rounds of one measurement, the best of which counts.
+const ROUNDS: usize = 200;
+
+/// A function as a front end writes it without optimization: variables in allocas, a loop with
+/// branches and calls.
+fn made() -> String {
+    let mut text = String::from(
+        "function(i64 %p, i32 %n) -> i32\nsymbol @f indirect\nb0:\n  %pa = alloca 8 align 8\n  \
+         %na = alloca 4 align 4\n  %i = alloca 4 align 4\n  store i64 %p to %pa align 8\n  \
+         store i32 %n to %na align 4\n  store i32 0 to %i align 4\n  jump b1\n",
+    );
+    for at in 0..10 {
+        let block = 1 + 2 * at;
+        let _ = write!(
+            text,
+            "b{block}:\n  %a{at} = load i32 %i align 4\n  %b{at} = load i32 %na align 4\n  \
+             %c{at} = icmp slt i32 %a{at}, %b{at}\n  branch %c{at} b{}, b{}\nb{}:\n  \
+             %d{at} = load i64 %pa align 8\n  %e{at} = load i32 %i align 4\n  \
+             %f{at} = sext i32 %e{at} to i64\n  %g{at} = offset %d{at} [%f{at} i64 4] 0\n  \
+             %h{at} = load i32 %g{at} align 4\n  %k{at} = call @f(i32 %h{at}) -> i32\n  \
+             %l{at} = add i32 %k{at}, %h{at}\n  store i32 %l{at} to %g{at} align 4\n  \
+             %m{at} = load i32 %i align 4\n  %o{at} = add i32 %m{at}, 1\n  \
+             store i32 %o{at} to %i align 4\n  jump b{}\n",
+            block + 1,
+            block + 2,
+            block + 1,
+            block + 2,
+        );
+    }
+    text += "b21:\n  %q = load i32 %i align 4\n  return %q\n";
+    text
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let files: Vec<String> = std::env::args().skip(1).collect();
+    let mut texts = Vec::new();
+    for file in &files {
+        texts.push((file.clone(), std::fs::read_to_string(file)?));
+    }
+    if texts.is_empty() {
+        texts.push((String::from("made here"), made()));
+    }
+    let mut compiler = Compiler::new(Options::default());
+    for (name, text) in &texts {
+        let function = ir::parse(text)?;
+        let mut best = f64::MAX;
+        let mut size = 0;
+        for _ in 0..ROUNDS {
+            let start = Instant::now();
+            size = compiler.compile(&function)?.size;
+            best = best.min(start.elapsed().as_secs_f64());
+        }
+        let count = function.instructions.len();
+        println!(
+            "{name}: {count} instructions, {size} bytes, {:.1} us, {:.0} ns an instruction",
+            best * 1e6,
+            best * 1e9 / count as f64
+        );
+    }
+    Ok(())
+}
