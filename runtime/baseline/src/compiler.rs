@@ -46,8 +46,6 @@ impl Compiler {
         self.ask(function, &frame);
         self.places
             .assign(&self.requests, self.analysis.returns_twice);
-        self.place_of.clear();
-        self.place_of.resize(self.analysis.lives.len(), Place::None);
         for (&who, &place) in self.asking.iter().zip(&self.places.places) {
             self.place_of[who as usize] = place;
         }

@@ -103,7 +103,6 @@ pub(crate) struct Emitter<'a> {
     analysis: &'a Analysis,
     /// Places by number of value or variable.
     places: &'a [Place],
-    #[expect(dead_code, reason = "families that follow ask for features")]
     options: &'a Options,
     asm: &'a mut Asm,
     mover: &'a mut Mover,
