@@ -28,6 +28,10 @@ fn what_is_wrong_is_said_with_its_line() {
         ),
         ("function()\nb0:\n  jump b7\n", "line 3: no such block"),
         ("function()\nb0:\n  %0 = add i65 1, 2\n", "line 3: no type"),
+        (
+            "function(i8 %a)\nb0:\n  %a = add i8 1, 2\n",
+            "line 3: a name that another value has",
+        ),
         ("function()\nb0:\n  fly\n", "line 3: no such operation"),
         (
             "function()\nb0:\n  return 7\n",

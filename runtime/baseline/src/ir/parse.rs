@@ -45,7 +45,10 @@ pub fn parse(text: &str) -> Result<Function, ParseError> {
     }
     let mut names = Names::default();
     let mut function = Function::default();
-    collect(&lines, &mut names);
+    for (line, tokens) in &lines {
+        let line = *line;
+        collect(tokens, &mut names).map_err(|what| ParseError { line, what })?;
+    }
     for (line, tokens) in lines {
         let mut reader = LineReader {
             tokens: &tokens,
@@ -70,40 +73,40 @@ pub(super) struct Names {
 }
 
 impl Names {
-    fn value(&mut self, name: &str) {
+    fn value(&mut self, name: &str) -> Parsed<()> {
         let number = Value(self.values.len() as u32);
-        self.values.entry(name.to_string()).or_insert(number);
+        match self.values.insert(name.to_string(), number) {
+            None => Ok(()),
+            Some(_) => Err("a name that another value has"),
+        }
+    }
+
+    fn block(&mut self, name: &str) -> Parsed<()> {
+        let number = Block(self.blocks.len() as u32);
+        match self.blocks.insert(name.to_string(), number) {
+            None => Ok(()),
+            Some(_) => Err("a name that another block has"),
+        }
     }
 }
 
-/// Numbers parameters, results and blocks, as uses may come first.
-fn collect(lines: &[(usize, Vec<Token>)], names: &mut Names) {
-    for (_, tokens) in lines {
-        match tokens.as_slice() {
-            [Token::Word(word), Token::Mark(':')] => {
-                let number = Block(names.blocks.len() as u32);
-                names.blocks.entry(word.clone()).or_insert(number);
-            }
-            [Token::Word(word), rest @ ..] if word == "function" => {
-                for token in rest {
-                    if let Token::Value(name) = token {
-                        names.value(name);
-                    }
-                }
-            }
-            [Token::Value(_), ..] => {
-                for token in tokens
-                    .iter()
-                    .take_while(|token| **token != Token::Mark('='))
-                {
-                    if let Token::Value(name) = token {
-                        names.value(name);
-                    }
-                }
-            }
-            _ => {}
+/// Numbers parameters, results and blocks of a line, as uses may come first.
+fn collect(tokens: &[Token], names: &mut Names) -> Parsed<()> {
+    let values: &[Token] = match tokens {
+        [Token::Word(word), Token::Mark(':')] => return names.block(word),
+        [Token::Word(word), rest @ ..] if word == "function" => rest,
+        [Token::Value(_), ..] => {
+            let end = tokens.iter().position(|token| *token == Token::Mark('='));
+            &tokens[..end.unwrap_or(0)]
+        }
+        _ => &[],
+    };
+    for token in values {
+        if let Token::Value(name) = token {
+            names.value(name)?;
         }
     }
+    Ok(())
 }
 
 /// What reads one line.

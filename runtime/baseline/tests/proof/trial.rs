@@ -1,0 +1,133 @@
+//! One function through everything: checked, interpreted, compiled, its code looked at, run and
+//! compared.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use uruk_baseline::ir::{self, Function, Parameter, Passing, Type};
+use uruk_baseline::{Options, compile};
+
+use crate::chance::{Chance, edges};
+use crate::interpret::{self, Given, Input, Ran};
+use crate::native;
+use crate::world::{PIECES, Pieces, ROOM};
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// So many runs were the same.
+    Same(usize),
+    /// The compiler does not cover it.
+    Uncovered(&'static str),
+    /// What is wrong.
+    Wrong(String),
+}
+
+impl Outcome {
+    pub fn is_wrong(&self) -> bool {
+        matches!(self, Outcome::Wrong(_))
+    }
+}
+
+/// Tries a function with inputs; those with undefined behaviour are left out.
+pub fn try_inputs(function: &Function, inputs: Vec<Input>, options: &Options) -> Outcome {
+    if let Err(broken) = ir::check(function) {
+        return Outcome::Wrong(format!("the function itself: {broken}"));
+    }
+    let layout = native::layout();
+    let mut runs: Vec<(Input, Ran)> = Vec::new();
+    for input in inputs {
+        if let Ok(ran) = interpret::run(function, &input, &layout) {
+            runs.push((input, ran));
+        }
+    }
+    let compiled = catch_unwind(AssertUnwindSafe(|| compile(function, options)));
+    let code = match compiled {
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
+            return Outcome::Wrong(format!("the compiler panics: {}", text.unwrap_or_default()));
+        }
+        Ok(Err(uncovered)) => return Outcome::Uncovered(uncovered.what),
+        Ok(Ok(code)) => code,
+    };
+    if let Err(what) = crate::oracle::check(function, &code) {
+        return Outcome::Wrong(format!("the code itself: {what}"));
+    }
+    match native::compare(function, &code, &runs) {
+        Ok(()) => Outcome::Same(runs.len()),
+        Err((nth, what)) => {
+            let input = runs.get(nth).map(|(input, _)| &input.arguments);
+            Outcome::Wrong(format!("{what}\nwith {input:x?}"))
+        }
+    }
+}
+
+/// An input with random values.
+pub fn random_input(function: &Function, pieces: &Rc<Pieces>, chance: &mut Chance) -> Input {
+    let arguments = function.parameters.iter().map(|one| given(*one, chance));
+    Input {
+        arguments: arguments.collect(),
+        pieces: Rc::clone(pieces),
+    }
+}
+
+/// An address of test memory for an argument that has to be one.
+fn given(parameter: Parameter, chance: &mut Chance) -> Given {
+    match parameter.passing {
+        Passing::Memory { size, .. } => {
+            let bytes = (0..size).map(|_| chance.next() as u8);
+            Given::Memory(bytes.collect())
+        }
+        Passing::Result => {
+            let room = native::layout().pieces + 512;
+            Given::Bits(u128::from(room))
+        }
+        _ => Given::Bits(chance.bits(parameter.ty)),
+    }
+}
+
+/// What memory holds: numbers of all types.
+pub fn pieces(chance: &mut Chance) -> Rc<Pieces> {
+    let piece = |_| {
+        let mut bytes = [0; ROOM];
+        for (index, word) in bytes.chunks_mut(8).enumerate() {
+            let ty = [Type::Int(64), Type::Int(32), Type::F64, Type::Int(8)][index % 4];
+            let bits = chance.bits(ty) as u64;
+            word.copy_from_slice(&bits.to_le_bytes());
+        }
+        bytes
+    };
+    Rc::new(Pieces::new((0..PIECES.len()).map(piece).collect()))
+}
+
+/// Inputs with each pair of edge values, at most so many, then random ones.
+pub fn edge_inputs(function: &Function, most: usize, chance: &mut Chance) -> Vec<Input> {
+    let pieces = pieces(chance);
+    let lists: Vec<Rc<[u128]>> = function
+        .parameters
+        .iter()
+        .map(|one| edges(one.ty))
+        .collect();
+    let all: usize = lists.iter().map(|list| list.len()).product();
+    let mut inputs = Vec::new();
+    for nth in 0..all.min(most) {
+        // All where that is not too much, else some of them.
+        let mut left = match all <= most {
+            true => nth,
+            false => chance.below(all),
+        };
+        let mut input = random_input(function, &pieces, chance);
+        for (given, list) in input.arguments.iter_mut().zip(&lists) {
+            if let Given::Bits(bits) = given {
+                *bits = list[left % list.len()];
+            }
+            left /= list.len();
+        }
+        inputs.push(input);
+    }
+    for _ in 0..most / 4 {
+        inputs.push(random_input(function, &pieces, chance));
+    }
+    inputs
+}
