@@ -2,7 +2,7 @@
 //!
 //! One that is not in the table is not covered, and its name is the reason.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use inkwell::llvm_sys::core::{LLVMIntrinsicGetName, LLVMLookupIntrinsicID};
 use rustc_hash::FxHashMap;
@@ -198,22 +198,15 @@ pub(super) fn becomes(intrinsic: u32) -> Result<Becomes, &'static str> {
         .ok_or_else(|| name(intrinsic))
 }
 
-/// The name of an intrinsic, which is kept: there are some thousands in all.
+/// The name of an intrinsic.
 fn name(intrinsic: u32) -> &'static str {
-    static NAMES: Mutex<Option<FxHashMap<u32, &'static str>>> = Mutex::new(None);
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    names
-        .get_or_insert_default()
-        .entry(intrinsic)
-        .or_insert_with(|| {
-            let mut length = 0;
-            // SAFETY: the number of an intrinsic, whose name LLVM keeps.
-            let name = unsafe {
-                let start = LLVMIntrinsicGetName(intrinsic, &mut length);
-                std::slice::from_raw_parts(start.cast::<u8>(), length)
-            };
-            Box::leak(String::from_utf8_lossy(name).into_owned().into_boxed_str())
-        })
+    let mut length = 0;
+    // SAFETY: the number of an intrinsic, whose name is in a table of LLVM's that stays.
+    let name = unsafe {
+        let start = LLVMIntrinsicGetName(intrinsic, &mut length);
+        std::slice::from_raw_parts(start.cast::<u8>(), length)
+    };
+    std::str::from_utf8(name).unwrap_or("an intrinsic")
 }
 
 #[cfg(test)]
