@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use uruk_base::locks::Mutex;
 use uruk_base::parts::{self, Part};
 use uruk_base::{FunctionId, Tier};
-use uruk_baseline::ir::SymbolData;
+use uruk_baseline::ir::{Reach, SymbolData};
 use uruk_baseline::{Code, Compiler, Features, FixupKind, Options, Uncovered, UnwindTarget};
 use uruk_codegen::{Compile, Compiled, Counters, Reader};
 use uruk_link::{Assembly, Form, LinkError, Part as LinkPart, Target};
@@ -203,7 +203,12 @@ impl Core {
             let code = self
                 .baseline
                 .with(|compiler| compiler.compile(&read.function))?;
-            let symbols = read.function.symbols;
+            let mut symbols = read.function.symbols;
+            symbols.extend(code.library.iter().map(|&name| SymbolData {
+                name: name.into(),
+                reach: Reach::Indirect,
+                is_weak: false,
+            }));
             Ok((read.compiled, Assembled { symbols, code }))
         });
         match done {
