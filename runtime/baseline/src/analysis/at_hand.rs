@@ -53,7 +53,19 @@ impl Analysis {
     fn takes(&self, function: &Function, op: &Op, value: u32) -> bool {
         let is = |operand: Operand| matches!(operand, Operand::Value(v) if self.home(v) == value);
         match op {
-            Op::Int(IntOp::Add | IntOp::Sub | IntOp::And | IntOp::Or | IntOp::Xor, _, [a, _])
+            Op::Int(
+                IntOp::Add
+                | IntOp::Sub
+                | IntOp::And
+                | IntOp::Or
+                | IntOp::Xor
+                | IntOp::SDiv
+                | IntOp::UDiv
+                | IntOp::SRem
+                | IntOp::URem,
+                _,
+                [a, _],
+            )
             | Op::Compare(_, _, [a, _]) => is(*a),
             Op::Store {
                 value,
