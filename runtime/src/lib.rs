@@ -94,6 +94,7 @@ pub use crate::told::tools::ToolSettings;
 pub use crate::units::{Code, LazyObject, Members, Reference};
 pub use crate::version::baseline::Baseline;
 pub use crate::version::build::CompiledBy;
+pub use crate::version::coverage::{BaselineCoverage, baseline_coverage};
 pub use crate::version::failed::{FailedCall, FailedCallHandler, FailureHandler};
 pub use inkwell;
 pub use uruk_base::parts::Spent;

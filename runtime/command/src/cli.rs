@@ -1,6 +1,7 @@
 //! Command line of `uruk`: parsing, and what each subcommand does.
 
 mod compare;
+mod coverage;
 mod libraries;
 mod log;
 mod run;
@@ -29,6 +30,8 @@ enum Command {
     Run(Box<Run>),
     /// Run a program at each tier, tiered, and compiled by clang, and compare the times.
     Compare(compare::Compare),
+    /// What the baseline compiler, which compiles at tier 1 without LLVM, can do.
+    Baseline(coverage::Coverage),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -303,6 +306,7 @@ pub fn main() -> i32 {
     match cli.command {
         Some(Command::Run(run)) => run::run_program(*run),
         Some(Command::Compare(compare)) => compare::main(&compare),
+        Some(Command::Baseline(asked)) => coverage::main(&asked),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Cli::command(), "uruk", &mut std::io::stdout());
             0

@@ -120,7 +120,7 @@ impl Compilers {
 }
 
 /// What this processor has.
-fn features() -> Features {
+pub(super) fn features() -> Features {
     Features {
         popcnt: is_x86_feature_detected!("popcnt"),
         lzcnt: is_x86_feature_detected!("lzcnt"),

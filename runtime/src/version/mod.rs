@@ -14,6 +14,8 @@
 //! | file | [`mod@file`], [`records`], [`blocks`] | known to samples, reclaim and statistics |
 //! | publish | [`publish`] | in the slot, or too late |
 //!
+//! What the baseline compiler covers of a file, [`coverage`] says.
+//!
 //! Who asks: [`calls`] for first calls, [`ahead`] for those still to come, `tiers` for better versions, `replace` for new bodies,
 //! `units` for better code of units' functions.
 //! A version is undone by `reclaim`, in the opposite order.
@@ -30,6 +32,7 @@ pub(crate) mod bodies;
 pub(crate) mod build;
 pub(crate) mod calls;
 pub(crate) mod constants;
+pub(crate) mod coverage;
 pub(crate) mod drafts;
 pub(crate) mod failed;
 mod file;
