@@ -45,7 +45,7 @@ impl Compiler {
         let mut frame = Frame::of(function);
         self.ask(function, &frame);
         self.places
-            .assign(&self.requests, self.analysis.returns_twice);
+            .assign(&self.requests, self.analysis.has.returns_twice);
         for (&who, &place) in self.asking.iter().zip(&self.places.places) {
             self.place_of[who as usize] = place;
         }

@@ -23,12 +23,6 @@ fn of_function(function: &Function) -> Reason {
     if function.blocks.is_empty() {
         return Some("a function without blocks");
     }
-    if function.is_variadic {
-        return Some("variable arguments");
-    }
-    if function.personality.is_some() {
-        return Some("exceptions");
-    }
     let parameters = function.parameters.iter();
     parameters
         .map(|parameter| of_passing(parameter.ty, parameter.passing))
@@ -180,13 +174,18 @@ fn of_op(function: &Function, op: &Op) -> Reason {
             of_number(*ty)
         }
         Op::Fma(ty, _) => of_number(*ty),
-        Op::DynamicAlloca { .. } | Op::StackSave | Op::StackRestore(_) => Some("dynamic alloca"),
+        Op::DynamicAlloca { .. } | Op::StackSave | Op::StackRestore(_) => None,
         Op::Rmw { ty, .. } | Op::CompareExchange { ty, .. } => match ty {
             Type::Int(8 | 16 | 32 | 64) | Type::F32 | Type::F64 => None,
             _ => Some("atomics of other sizes"),
         },
-        Op::LandingPad { .. } | Op::TypeId(_) | Op::Invoke(_) | Op::Resume(_) => Some("exceptions"),
-        Op::VaStart(_) | Op::VaCopy(_) | Op::VaArg(..) => Some("variable arguments"),
+        Op::Invoke(call) => of_call(function, call),
+        Op::LandingPad { .. } | Op::TypeId(_) | Op::Resume(_) => None,
+        Op::VaStart(_) | Op::VaCopy(_) => None,
+        Op::VaArg(ty, _) => match ty {
+            Type::Int(32 | 64) | Type::F64 => None,
+            _ => Some("variable arguments of other types"),
+        },
         Op::IndirectJump(_) => Some("computed goto"),
     };
     own.or_else(|| {

@@ -62,9 +62,9 @@ pub(crate) struct Move<T> {
 /// Registers that may be changed: no sources, and destinations of constants only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Scratch {
-    /// The second one is used only for circles through memory, which arguments never are.
-    pub(crate) gprs: [Gpr; 2],
-    /// The second one is used only for circles.
+    /// For what goes from memory to memory, and for circles.
+    pub(crate) gpr: Gpr,
+    /// The second one is used only for circles, those of general registers and memory too.
     pub(crate) xmms: [Xmm; 2],
 }
 
@@ -194,12 +194,11 @@ impl Mover {
     fn circle(&mut self, index: usize, scratch: Scratch, emit: &mut impl FnMut(Spot, Spot, Size)) {
         let Pending { to, from, size, .. } = self.left[index];
         let in_vector = |spot| matches!(spot, Spot::Xmm(_));
-        let aside = if in_vector(to) || in_vector(from) || size == Size::B16 {
+        // Through memory, the first general scratch register is needed on the way.
+        let aside = if in_vector(to) || in_vector(from) || !self.is_of_registers(index) {
             Spot::Xmm(scratch.xmms[1])
-        } else if !to.is_memory() && !from.is_memory() && self.is_of_registers(index) {
-            Spot::Gpr(scratch.gprs[0])
         } else {
-            Spot::Gpr(scratch.gprs[1])
+            Spot::Gpr(scratch.gpr)
         };
         emit(aside, from, size);
         self.left[index].done = true;
@@ -236,7 +235,7 @@ fn step(
     if to.is_memory() && from.is_memory() {
         let through = match size {
             Size::B16 => Spot::Xmm(scratch.xmms[0]),
-            _ => Spot::Gpr(scratch.gprs[0]),
+            _ => Spot::Gpr(scratch.gpr),
         };
         emit(through, from, size);
         emit(to, through, size);
@@ -253,7 +252,7 @@ mod tests {
     use crate::asm::{Gpr, Xmm};
 
     const SCRATCH: Scratch = Scratch {
-        gprs: [Gpr::RAX, Gpr::RCX],
+        gpr: Gpr::RAX,
         xmms: [Xmm::new(14), Xmm::new(15)],
     };
 
@@ -286,7 +285,9 @@ mod tests {
             steps += 1;
             match step {
                 Step::Move { to, from, size } => {
-                    assert!(class(to) == 2 || class(from) == 2 || class(to) == class(from));
+                    let aside = Spot::Xmm(SCRATCH.xmms[1]);
+                    let one_kind = class(to) == 2 || class(from) == 2 || class(to) == class(from);
+                    assert!(one_kind || to == aside || from == aside);
                     assert!(!(to.is_memory() && from.is_memory()));
                     assert!(!(size == Size::B16 && (class(to) == 0 || class(from) == 0)));
                     let (value, known) = state[&from];
@@ -295,7 +296,7 @@ mod tests {
                 }
                 Step::Constant { to, constant, size } => {
                     if to.is_memory() {
-                        state.insert(Spot::Gpr(SCRATCH.gprs[0]), (u32::MAX, Size::B8));
+                        state.insert(Spot::Gpr(SCRATCH.gpr), (u32::MAX, Size::B8));
                     }
                     state.insert(to, (constant, size));
                 }

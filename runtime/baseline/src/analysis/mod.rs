@@ -26,7 +26,7 @@ use crate::ir::{Function, Operand, Value};
 
 pub(crate) use life::{Life, NO_REGISTER, State};
 pub(crate) use order::{NONE, Order};
-pub(crate) use uses::head_of;
+pub(crate) use uses::{Has, head_of};
 
 /// What is known of a function. Its buffers are kept from one function to the next.
 #[derive(Debug, Default)]
@@ -37,9 +37,9 @@ pub(crate) struct Analysis {
     pub(crate) lives: Vec<Life>,
     /// Numbers of instructions that call something, rising.
     pub(crate) calls: Vec<u32>,
-    /// Whether a call may return twice: then nothing is in registers, and no place is given to
-    /// two values.
-    pub(crate) returns_twice: bool,
+    /// What the function has. If a call may return twice, nothing is in registers, and no place
+    /// is given to two values.
+    pub(crate) has: Has,
     /// Bytes of stack that arguments of calls take, at most.
     pub(crate) outgoing: u32,
     variables: variables::Variables,
@@ -49,8 +49,8 @@ impl Analysis {
     /// Finds out what there is to know of a function.
     pub(crate) fn of(&mut self, function: &Function) {
         self.order.of(function);
-        self.returns_twice = uses::count(function, &self.order, &mut self.lives);
-        if self.returns_twice {
+        self.has = uses::count(function, &self.order, &mut self.lives);
+        if self.has.returns_twice {
             self.variables.none(self.lives.len());
         } else {
             self.variables

@@ -9,15 +9,26 @@ use super::effects;
 use super::life::{Kinds, Life, State};
 use super::order::{NONE, Order};
 
-/// Fills in what is known of each value before it is decided how it is made, and says whether
-/// there are calls that may return twice.
-pub(super) fn count(function: &Function, order: &Order, lives: &mut Vec<Life>) -> bool {
+/// Which instructions of some kinds a function has, as far as they are used.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Has {
+    /// Calls that may return twice.
+    pub(crate) returns_twice: bool,
+    /// Something that moves the stack pointer.
+    pub(crate) moves_stack: bool,
+    /// A list of variable arguments.
+    pub(crate) starts_list: bool,
+}
+
+/// Fills in what is known of each value before it is decided how it is made, and says what the
+/// function has.
+pub(super) fn count(function: &Function, order: &Order, lives: &mut Vec<Life>) -> Has {
     lives.clear();
     lives.extend(function.types.iter().map(|&ty| Life::new(ty)));
     let mut uses = Uses {
         lives,
         block: NONE,
-        returns_twice: false,
+        has: Has::default(),
     };
     for block in &order.blocks {
         for (_, instruction) in function.of_block(*block) {
@@ -42,7 +53,7 @@ pub(super) fn count(function: &Function, order: &Order, lives: &mut Vec<Life>) -
             uses.define(id.0, number, instruction);
         }
     }
-    let returns_twice = uses.returns_twice;
+    let has = uses.has;
     if let Some(result) = function.result_parameter() {
         // Every return gives it back.
         let life = &mut lives[result.index()];
@@ -60,7 +71,7 @@ pub(super) fn count(function: &Function, order: &Order, lives: &mut Vec<Life>) -
             life.state = State::Frame;
         }
     }
-    returns_twice
+    has
 }
 
 /// The loop that can be left at this block, if there is one.
@@ -76,7 +87,7 @@ pub(crate) fn head_of(function: &Function, block: Block) -> Option<&Head> {
 struct Uses<'a> {
     lives: &'a mut [Life],
     block: u32,
-    returns_twice: bool,
+    has: Has,
 }
 
 impl Uses<'_> {
@@ -136,13 +147,21 @@ impl Uses<'_> {
                 }
             }
             Op::Call(call) | Op::Invoke(call) => {
-                self.returns_twice |= call.returns_twice;
+                self.has.returns_twice |= call.returns_twice;
                 if let Callee::Operand(operand) = call.callee {
                     self.other(operand);
                 }
                 for argument in &call.arguments {
                     self.other(argument.operand);
                 }
+            }
+            Op::DynamicAlloca { count: one, .. } | Op::StackRestore(one) => {
+                self.has.moves_stack = true;
+                self.other(*one);
+            }
+            Op::VaStart(list) => {
+                self.has.starts_list = true;
+                self.other(*list);
             }
             op => op.operands(|operand| self.other(operand)),
         }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::abi::{self, ArgumentPlace, ResultPlace, Taken};
 use crate::analysis::State;
-use crate::asm::{Gpr, Mem, Rm, Width};
+use crate::asm::{Gpr, Label, Mem, Rm, Width};
 use crate::ir::{Argument, Call, Callee, Extension, Operand, Passing, Returned, Type, Value};
 use crate::moves::{Move, Source, Spot};
 use crate::places::{Place, SAVED};
@@ -24,8 +24,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Arguments, and the call itself.
-    pub(super) fn call_arguments(&mut self, call: &Call) {
+    /// Arguments, and the call itself: where it begins and ends.
+    pub(super) fn call_arguments(&mut self, call: &Call) -> (Label, Label) {
         let callee = match call.callee {
             Callee::Symbol(_) => None,
             Callee::Operand(operand) => Some(operand),
@@ -36,10 +36,12 @@ impl Emitter<'_> {
         if call.is_variadic {
             self.asm.mov_imm(Gpr::RAX, u64::from(taken.xmms));
         }
+        let from = self.asm.here();
         match (call.callee, callee) {
             (Callee::Symbol(symbol), _) => self.asm.call_symbol(symbol),
             (_, callee) => self.asm.call(callee.unwrap_or(Rm::Gpr(CALLEE))),
         }
+        (from, self.asm.here())
     }
 
     /// Moves arguments to their places. Of some, by place in the list, the operand is an alloca of
@@ -73,7 +75,7 @@ impl Emitter<'_> {
                 }
             }
         }
-        self.do_moves([Gpr::RAX, Gpr::RAX]);
+        self.do_moves(Gpr::RAX);
         let taken = places.taken();
         let mut places = abi::Arguments::default();
         for argument in arguments {
@@ -151,7 +153,7 @@ impl Emitter<'_> {
             self.move_spot(place, from, returned.ty);
         }
         // Results are where no value lives, but for vectors.
-        self.do_moves([Gpr::RAX, Gpr::RAX]);
+        self.do_moves(Gpr::RAX);
     }
 }
 

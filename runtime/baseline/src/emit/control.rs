@@ -11,7 +11,7 @@ use super::compare::Test;
 use super::operands::bits_of;
 
 /// What phi moves may change besides: they come last in their block.
-const FREE: [Gpr; 2] = [Gpr::RAX, Gpr::RCX];
+const FREE: Gpr = Gpr::RAX;
 
 impl Emitter<'_> {
     /// The label of a block.
@@ -167,7 +167,7 @@ impl Emitter<'_> {
         }
         // No value is in the registers of integer results, so that nothing is in the way; the
         // first is used for constants only where they go to memory.
-        self.do_moves([Gpr::RAX, Gpr::RAX]);
+        self.do_moves(Gpr::RAX);
         let mut places = abi::Results::default();
         for (returned, operand) in function.returns.iter().zip(operands) {
             if let (Ok(ResultPlace::Gpr(register)), Some(extension), Operand::Value(_)) =

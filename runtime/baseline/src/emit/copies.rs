@@ -81,7 +81,7 @@ impl Emitter<'_> {
             };
             self.move_operand(to, operand, ty);
         }
-        self.do_moves([Gpr::RAX, Gpr::RAX]);
+        self.do_moves(Gpr::RAX);
         self.asm.call_symbol(symbol);
     }
 

@@ -5,9 +5,11 @@
 //! stack pointer as it was at the call. A landing pad whose phis need moves is entered through
 //! code of its own behind the function, which leaves those two registers alone.
 
+use std::ops::Range;
+
 use crate::asm::{Gpr, Label};
 use crate::handlers::Action;
-use crate::ir::{Block, Call, Callee, Op, Operand, Symbol, Type};
+use crate::ir::{Block, Call, Op, Operand, Symbol, Type};
 
 use super::Emitter;
 
@@ -21,16 +23,10 @@ pub(super) struct Pad {
 
 impl Emitter<'_> {
     /// A call that goes on at one of two blocks.
-    pub(super) fn invoke(&mut self, block: Block, call: &Call, result: u32) {
+    pub(super) fn invoke(&mut self, block: Block, call: &Call, results: Range<u32>) {
         let successors = &self.function.blocks[block.index()].successors;
         let (normal, unwind) = (successors[0], successors[1]);
-        let callee = self.arguments(&call.arguments, Some(&call.callee), call.is_variadic);
-        let from = self.asm.here();
-        match call.callee {
-            Callee::Symbol(symbol) => self.asm.call_symbol(symbol),
-            Callee::Operand(_) => self.asm.call(callee),
-        }
-        let to = self.asm.here();
+        let (from, to) = self.call_arguments(call);
         let pad = if self.edge(block, unwind) {
             let label = self.asm.new_label();
             self.pads.push(Pad {
@@ -44,7 +40,9 @@ impl Emitter<'_> {
         };
         let action = self.action_of(unwind);
         self.exceptions.site(from, to, pad, action);
-        self.call_results(&call.returns, result);
+        if !results.is_empty() {
+            self.call_results(&call.returns, results.start);
+        }
         self.go(block, normal);
     }
 

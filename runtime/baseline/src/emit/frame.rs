@@ -6,12 +6,13 @@
 //! rbp                the caller's rbp
 //! rbp - 8 ..         saved registers, in the order of `SAVE_ORDER`
 //!                    slots of values
+//!                    registers of variable arguments
 //!                    allocas
 //! rsp ..             arguments of calls, `outgoing` bytes; rsp is a multiple of 16
 //! ```
 //! What an [`Op::DynamicAlloca`] takes lies between allocas and arguments of calls.
 
-use crate::abi::{self, ArgumentPlace};
+use crate::abi::{self, ArgumentPlace, Taken};
 use crate::analysis::{Analysis, State};
 use crate::asm::{Alu, Gpr, Mem, Width};
 use crate::code::Uncovered;
@@ -19,6 +20,7 @@ use crate::ir::{Block, Function, Op, Value};
 use crate::moves::Spot;
 
 use super::Emitter;
+use super::varargs::SAVE_AREA;
 
 /// Saved registers in the order in which they are pushed.
 pub(crate) const SAVE_ORDER: [Gpr; 5] = [Gpr::RBX, Gpr::R12, Gpr::R13, Gpr::R14, Gpr::R15];
@@ -49,6 +51,10 @@ pub(crate) struct Frame {
     allocas: Vec<(u32, i32)>,
     /// How parameters come.
     parameters: Vec<ArgumentPlace>,
+    /// What parameters take.
+    pub(super) taken: Taken,
+    /// Where registers of variable arguments are saved, from `rbp`.
+    pub(super) save_area: Option<i32>,
 }
 
 impl Frame {
@@ -62,6 +68,7 @@ impl Frame {
             .collect();
         Frame {
             parameters,
+            taken: places.taken(),
             ..Frame::default()
         }
     }
@@ -107,6 +114,11 @@ impl Frame {
         if !function.counting.heads.is_empty() {
             size = size.next_multiple_of(8) + 8;
             self.spare = -(size as i64) as i32;
+        }
+        self.is_dynamic = analysis.has.moves_stack;
+        if analysis.has.starts_list {
+            size = (size + u64::from(SAVE_AREA)).next_multiple_of(16);
+            self.save_area = Some(-(size as i64) as i32);
         }
         if analysis.order.blocks.is_empty() {
             return Ok(());
@@ -167,6 +179,7 @@ impl Emitter<'_> {
                 .alu_imm(Alu::Sub, Width::W64, Gpr::RSP, rest as i32);
         }
         self.count_entry();
+        self.save_arguments();
         self.parameters();
     }
 
@@ -218,7 +231,7 @@ impl Emitter<'_> {
             self.move_spot(place, from, parameter.ty);
         }
         // Arguments may be in two of the scratch registers.
-        self.do_moves([Gpr::RAX, Gpr::RAX]);
+        self.do_moves(Gpr::RAX);
     }
 
     /// Gives back the frame and returns.

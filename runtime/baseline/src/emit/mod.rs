@@ -25,6 +25,8 @@
 //! | `counting` | counters, and loops that can be left |
 //! | `bits`, `overflow`, `wide` | bits; limits of integers; integers of 128 bits |
 //! | `floats`, `float_casts` | floating point |
+//! | `exceptions` | calls with landing pads, and those |
+//! | `varargs` | variable arguments |
 //! | `atomics` | what several threads change |
 //! | `machine` | the stack pointer, addresses of frames, thread-local variables, hints |
 //!
@@ -57,6 +59,7 @@ mod control;
 mod copies;
 mod counting;
 mod division;
+mod exceptions;
 mod float_casts;
 mod floats;
 mod frame;
@@ -68,6 +71,7 @@ mod operands;
 mod overflow;
 mod select;
 mod switch;
+mod varargs;
 mod vectors;
 mod wide;
 
@@ -75,6 +79,7 @@ use smallvec::SmallVec;
 
 use crate::analysis::{Analysis, Order, State};
 use crate::asm::{Asm, Gpr, Label, Xmm};
+use crate::handlers::Exceptions;
 use crate::ir::{Block, Cast, Function, Instruction, IntOp, NO_LINE, Op, Ordering, Symbol};
 use crate::moves::Mover;
 use crate::places::Place;
@@ -95,6 +100,7 @@ pub(crate) struct Buffers {
     labels: Vec<Label>,
     lines: Vec<(u32, Label)>,
     cases: Vec<switch::Case>,
+    exceptions: Exceptions,
 }
 
 /// What emits one function.
@@ -121,6 +127,9 @@ pub(crate) struct Emitter<'a> {
     /// `rbp`, and ends.
     prologue_at: [Label; 3],
     epilogues: Vec<(Label, Label)>,
+    exceptions: &'a mut Exceptions,
+    /// Edges to landing pads that need moves, which are still to be written.
+    pads: Vec<exceptions::Pad>,
     /// Loops whose way out is still to be written, by place among [`crate::ir::Counting::heads`].
     exits: Vec<counting::Exit>,
 }
@@ -138,6 +147,7 @@ impl<'a> Emitter<'a> {
         buffers.asm.clear();
         buffers.labels.clear();
         buffers.lines.clear();
+        buffers.exceptions.clear();
         let first = buffers.asm.new_label();
         Emitter {
             function,
@@ -155,6 +165,8 @@ impl<'a> Emitter<'a> {
             library: Vec::new(),
             prologue_at: [first; 3],
             epilogues: Vec::new(),
+            exceptions: &mut buffers.exceptions,
+            pads: Vec::new(),
             exits: Vec::new(),
         }
     }
@@ -175,16 +187,24 @@ impl<'a> Emitter<'a> {
                 if matches!(instruction.op, Op::Phi(..)) {
                     continue;
                 }
+                // What the unwinder left in registers goes first.
+                let is_pad = matches!(instruction.op, Op::LandingPad { .. });
+                if is_pad {
+                    self.instruction(block, instruction);
+                }
                 if std::mem::take(&mut is_head) {
                     self.count(block);
                 }
                 self.line(instruction.line);
-                self.instruction(block, instruction);
+                if !is_pad {
+                    self.instruction(block, instruction);
+                }
                 if matches!(instruction.op, Op::Trap) {
                     break;
                 }
             }
         }
+        self.enter_pads();
         self.leave_loops();
         self.finish()
     }
@@ -263,6 +283,18 @@ impl<'a> Emitter<'a> {
                 value,
             } => self.compare_exchange(*ty, *address, [*expected, *value], result),
             Op::Fence(ordering) => self.fence(*ordering),
+            Op::Invoke(call) => self.invoke(block, call, instruction.results.clone()),
+            Op::LandingPad { .. } => self.landing_pad(result),
+            Op::Resume(exception) => self.resume(*exception),
+            Op::TypeId(ty) => self.type_id(*ty, result),
+            Op::DynamicAlloca { count, size, align } => {
+                self.dynamic_alloca((*count, *size, *align), result);
+            }
+            Op::StackSave => self.stack_save(result),
+            Op::StackRestore(operand) => self.stack_restore(*operand),
+            Op::VaStart(list) => self.va_start(*list),
+            Op::VaCopy(lists) => self.va_copy(*lists),
+            Op::VaArg(ty, list) => self.va_arg(*ty, *list, result),
             Op::ThreadLocal(symbol) => self.thread_local(*symbol, result),
             Op::FrameAddress(level) => self.frame_address(*level, result),
             Op::ReturnAddress(level) => self.return_address(*level, result),
@@ -332,6 +364,9 @@ impl<'a> Emitter<'a> {
         let epilogues: SmallVec<[_; 4]> = epilogues
             .map(|&(restored, ended)| (offset(restored), offset(ended)))
             .collect();
+        // Without a landing pad exceptions pass by, which is what they do without a table.
+        let has_pads = !self.exceptions.is_empty();
+        let personality = self.function.personality.filter(|_| has_pads);
         let (unwind, unwind_fixups) = unwind::table(&unwind::Frame {
             size: assembled.size,
             pushed,
@@ -339,8 +374,9 @@ impl<'a> Emitter<'a> {
             saved_at,
             saved: &saved,
             epilogues: &epilogues,
-            personality: None,
+            personality,
         });
+        let handlers = personality.map(|_| self.exceptions.write(assembled.size, offset));
         let lines = self.lines.iter();
         Code {
             bytes: assembled.bytes,
@@ -349,7 +385,7 @@ impl<'a> Emitter<'a> {
             fixups: assembled.fixups,
             unwind,
             unwind_fixups,
-            handlers: None,
+            handlers,
             frame: self.frame.size,
             lines: lines.map(|&(line, label)| (offset(label), line)).collect(),
             library: self.library,

@@ -69,22 +69,21 @@ impl Emitter<'_> {
         }
     }
 
-    /// Does the moves that were added. General registers that are neither sources nor
-    /// destinations of other moves are named; the second one is needed for circles through memory
-    /// only, which arguments and results never are.
-    pub(super) fn do_moves(&mut self, gprs: [Gpr; 2]) {
+    /// Does the moves that were added. A general register is given that is neither a source nor a
+    /// destination of any of them.
+    pub(super) fn do_moves(&mut self, gpr: Gpr) {
         if self.moves.is_empty() {
             return;
         }
         let scratch = Scratch {
-            gprs,
+            gpr,
             xmms: VECTOR_SCRATCH,
         };
         let moves = std::mem::take(self.moves);
         let mut mover = std::mem::take(self.mover);
         mover.sequence(&moves, scratch, |step| match step {
             Step::Move { to, from, size } => self.move_step(to, from, size),
-            Step::Constant { to, constant, .. } => self.constant_step(to, constant, gprs[0]),
+            Step::Constant { to, constant, .. } => self.constant_step(to, constant, gpr),
         });
         *self.mover = mover;
         *self.moves = moves;

@@ -59,8 +59,7 @@ impl Emitter<'_> {
         self.asm.lea(Width::W64, Gpr::RAX, stack);
         self.asm.store(Width::W64, at(8), Gpr::RAX);
         let area = self.frame.save_area.unwrap_or(0);
-        self.asm
-            .lea(Width::W64, Gpr::RAX, Mem::at(Gpr::RBP, area));
+        self.asm.lea(Width::W64, Gpr::RAX, Mem::at(Gpr::RBP, area));
         self.asm.store(Width::W64, at(16), Gpr::RAX);
     }
 
@@ -88,8 +87,7 @@ impl Emitter<'_> {
         self.asm.load(Width::W32, Gpr::RAX, field(offset));
         self.asm.alu_imm(Alu::Cmp, Width::W32, Gpr::RAX, limit);
         self.asm.jump_if(Condition::Above, stack);
-        self.asm
-            .alu_imm(Alu::Add, Width::W32, field(offset), step);
+        self.asm.alu_imm(Alu::Add, Width::W32, field(offset), step);
         self.asm.alu(Alu::Add, Width::W64, Gpr::RAX, field(16));
         self.asm.jump(end);
         self.asm.bind(stack);
