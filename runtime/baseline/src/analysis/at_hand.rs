@@ -16,7 +16,7 @@ impl Analysis {
     pub(crate) fn is_at_hand(&self, function: &Function, value: u32) -> bool {
         let life = &self.lives[value as usize];
         let far = life.to - life.from;
-        if life.uses != 1 || life.by == NONE || far > NEAR || self.returns_twice {
+        if life.uses != 1 || life.by == NONE || far > NEAR || self.has.returns_twice {
             return false;
         }
         let Type::Int(_) = life.ty else {
