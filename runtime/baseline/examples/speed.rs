@@ -1,13 +1,14 @@
 //! What compiling costs: nanoseconds an instruction, of functions in text form or of one that is
-//! made here: `speed [FILE...]`.
+//! made here: `speed [FILE...]`. A file may have several functions, after lines with `==== name`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Instant;
 
 use uruk_baseline::{Compiler, Options, ir};
 
 /// Rounds of one measurement, the best of which counts.
-const ROUNDS: usize = 200;
+const ROUNDS: usize = 20;
 
 /// A function as a front end writes it without optimization: variables in allocas, a loop with
 /// branches and calls.
@@ -48,22 +49,56 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if texts.is_empty() {
         texts.push((String::from("made here"), made()));
     }
-    let mut compiler = Compiler::new(Options::default());
     for (name, text) in &texts {
-        let function = ir::parse(text)?;
+        measure(name, text)?;
+    }
+    Ok(())
+}
+
+fn measure(name: &str, text: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let mut compiler = Compiler::new(Options::default());
+    let mut reasons: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut times = Vec::new();
+    let (mut count, mut size, mut total) = (0, 0, 0.0);
+    for part in text.split("==== ") {
+        // The first line is the name.
+        let body = match text.starts_with("==== ") {
+            true => part.split_once('\n').map_or("", |(_, body)| body),
+            false => part,
+        };
+        if body.trim().is_empty() {
+            continue;
+        }
+        let function = ir::parse(body)?;
+        let code = match compiler.compile(&function) {
+            Ok(code) => code,
+            Err(uncovered) => {
+                *reasons.entry(uncovered.what).or_default() += 1;
+                continue;
+            }
+        };
         let mut best = f64::MAX;
-        let mut size = 0;
         for _ in 0..ROUNDS {
             let start = Instant::now();
-            size = compiler.compile(&function)?.size;
+            let _ = compiler.compile(&function);
             best = best.min(start.elapsed().as_secs_f64());
         }
-        let count = function.instructions.len();
-        println!(
-            "{name}: {count} instructions, {size} bytes, {:.1} us, {:.0} ns an instruction",
-            best * 1e6,
-            best * 1e9 / count as f64
-        );
+        count += function.instructions.len();
+        size += code.size;
+        total += best;
+        times.push(best);
+    }
+    times.sort_by(f64::total_cmp);
+    println!(
+        "{name}: {} functions, {count} instructions, {size} bytes, {:.2} ms, median {:.1} us, \
+         {:.0} ns an instruction",
+        times.len(),
+        total * 1e3,
+        times.get(times.len() / 2).unwrap_or(&0.0) * 1e6,
+        total * 1e9 / count as f64
+    );
+    for (what, count) in reasons {
+        println!("{count:6} {what}");
     }
     Ok(())
 }
