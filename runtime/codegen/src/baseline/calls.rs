@@ -18,6 +18,7 @@ use super::intrinsics::{self, Becomes};
 use super::reading::{Covered, Reading, not};
 use super::types::Known;
 use crate::handles::{InstructionRef, TypeRef, ValueRef};
+use crate::reader::Verify;
 use crate::summary::SymbolId;
 
 /// Whom calls of one function reach.
@@ -133,12 +134,40 @@ impl<'m> Reading<'_, 'm> {
             };
         };
         match function.intrinsic() {
-            0 if self.source.is_inline_body(callee) => {
+            0 if self.source.is_inline_body(callee) && !self.may_be_called(callee) => {
                 Target::Not("a function that is always inlined")
             }
             0 => self.named(callee).unwrap_or_else(Target::Not),
             number => intrinsics::becomes(number).map_or_else(Target::Not, Target::Intrinsic),
         }
+    }
+
+    /// Whether an `alwaysinline` function does the same where it is called: it has code of its own,
+    /// and asks for nothing of the frame that it would be in.
+    fn may_be_called(&self, callee: ValueRef<'m>) -> bool {
+        let id = self.source.id(callee);
+        let has_code = id.is_some_and(|id| self.source.plan.import(id).defined);
+        has_code && self.minds_no_frame(callee, 0)
+    }
+
+    fn minds_no_frame(&self, callee: ValueRef<'m>, depth: u32) -> bool {
+        /// Functions inlined in each other, at most.
+        const DEPTH: u32 = 8;
+        let Some(function) = callee.as_function().filter(|_| depth < DEPTH) else {
+            return false;
+        };
+        let reader = self.source.reader;
+        if reader.materialize(function, Verify::Yes).is_err() {
+            return false;
+        }
+        let mut called = function.instructions().filter_map(InstructionRef::callee);
+        called.all(|callee| match callee.as_function() {
+            Some(function) if function.is_intrinsic() => {
+                !intrinsics::minds_frame(function.intrinsic())
+            }
+            Some(_) if self.source.is_inline_body(callee) => self.minds_no_frame(callee, depth + 1),
+            _ => true,
+        })
     }
 
     fn named(&mut self, callee: ValueRef<'m>) -> Result<Target, &'static str> {

@@ -198,6 +198,22 @@ pub(super) fn becomes(intrinsic: u32) -> Result<Becomes, &'static str> {
         .ok_or_else(|| name(intrinsic))
 }
 
+/// Whether an intrinsic, as far as it is known, asks for the frame it is in.
+pub(super) fn minds_frame(intrinsic: u32) -> bool {
+    match becomes(intrinsic) {
+        Ok(B::FrameAddress | B::ReturnAddress | B::AddressOfReturnAddress) => true,
+        Ok(_) => false,
+        Err(name) => [
+            "llvm.sponentry",
+            "llvm.eh.",
+            "llvm.local",
+            "llvm.get.dynamic",
+        ]
+        .iter()
+        .any(|begin| name.starts_with(begin)),
+    }
+}
+
 /// The name of an intrinsic.
 fn name(intrinsic: u32) -> &'static str {
     let mut length = 0;

@@ -117,6 +117,13 @@ impl<'a, 'm> Reading<'a, 'm> {
         }
         self.head()?;
         let order = self.shape.flow.graph.reverse_postorder();
+        self.out.blocks.reserve(order.len());
+        self.out
+            .instructions
+            .reserve(INSTRUCTIONS * order.len() + INSTRUCTIONS);
+        self.out
+            .types
+            .reserve(INSTRUCTIONS * order.len() + INSTRUCTIONS);
         for (place, &block) in (0..).zip(&order) {
             self.numbers[block as usize] = Some(Block(place));
             let key = self.shape.flow.blocks[block as usize].raw() as usize;
@@ -450,6 +457,9 @@ impl<'a, 'm> Reading<'a, 'm> {
 
 /// The index of a function's own attributes.
 const FUNCTION: u32 = inkwell::llvm_sys::LLVMAttributeFunctionIndex;
+
+/// Instructions of a block, more than most have: their place is taken at once.
+const INSTRUCTIONS: usize = 10;
 
 /// Bytes of allocas beyond which a frame may have more than a page.
 const UNPROBED: u64 = 1024;

@@ -206,9 +206,8 @@ impl<'m> Reading<'_, 'm> {
         let wide = match op {
             OverflowOp::UAdd | OverflowOp::SAdd => WideOp::Add,
             OverflowOp::USub | OverflowOp::SSub => WideOp::Sub,
-            OverflowOp::UMul | OverflowOp::SMul => {
-                return not("a product of 128 bits that may overflow");
-            }
+            OverflowOp::UMul => return self.wide_product(it, [a, b]),
+            OverflowOp::SMul => return not("a signed product of 128 bits that may overflow"),
         };
         let (x, y) = (self.halves(a)?, self.halves(b)?);
         let results = self.emit(Op::Wide(wide, x.into_iter().chain(y).collect()));
@@ -235,5 +234,32 @@ impl<'m> Reading<'_, 'm> {
             }
         };
         self.stand(it, [low, high, bit])
+    }
+
+    /// A product without sign, and whether it overflowed: both high halves count, a product of
+    /// one of them with a low half is more than a half, or the sum of the high parts is.
+    fn wide_product(&mut self, it: InstructionRef<'m>, of: [ValueRef<'m>; 2]) -> Covered<()> {
+        let ([a, b], [c, d]) = (self.halves(of[0])?, self.halves(of[1])?);
+        let two = |results: std::ops::Range<u32>| {
+            [results.start, results.start + 1].map(|it| Operand::Value(Value(it)))
+        };
+        let mut pair = |op, list| two(self.emit(Op::Overflow(op, WORD, list)));
+        let [left, over_left] = pair(OverflowOp::UMul, [b, c]);
+        let [right, over_right] = pair(OverflowOp::UMul, [a, d]);
+        let low = [a, ZERO, c, ZERO].into_iter().collect();
+        let [low, carried] = two(self.emit(Op::Wide(WideOp::Mul, low)));
+        let across = self.word(IntOp::Add, left, right);
+        let high = self.emit(Op::Overflow(OverflowOp::UAdd, WORD, [carried, across]));
+        let [high, over_high] = two(high);
+        let has = |reading: &mut Self, half| {
+            reading.emit_one(Op::Compare(IntPredicate::Ne, WORD, [half, ZERO]))
+        };
+        let (x, y) = (has(self, b), has(self, d));
+        let bit = Type::Int(1);
+        let mut over = self.emit_one(Op::Int(IntOp::And, bit, [x, y]));
+        for one in [over_left, over_right, over_high] {
+            over = self.emit_one(Op::Int(IntOp::Or, bit, [over, one]));
+        }
+        self.stand(it, [low, high, over])
     }
 }

@@ -86,3 +86,22 @@ define void @barrier(ptr %p) {
   call void asm sideeffect "", "r,~{memory}"(ptr %p)
   ret void
 }
+
+define internal i32 @small(i32 %a) alwaysinline {
+;> function(i32 %0) -> i32
+;> b0:
+;>   %1 = add i32 %0, 1
+;>   return %1
+  %s = add i32 %a, 1
+  ret i32 %s
+}
+
+define i32 @inlines(i32 %a) {
+;> function(i32 %0) -> i32
+;> symbol @small indirect
+;> b0:
+;>   %1 = call @small(i32 %0) -> i32
+;>   return %1
+  %r = call i32 @small(i32 %a)
+  ret i32 %r
+}

@@ -100,3 +100,24 @@ a:
 b:
   ret void
 }
+
+define internal ptr @where() alwaysinline {
+;> function() -> i64
+;> b0:
+;>   %0 = returnaddress 0
+;>   return %0
+  %a = call ptr @llvm.returnaddress(i32 0)
+  ret ptr %a
+}
+
+define internal ptr @within() alwaysinline {
+;> a function that is always inlined is not covered
+  %a = call ptr @where()
+  ret ptr %a
+}
+
+define ptr @inlines() {
+;> a function that is always inlined is not covered
+  %a = call ptr @within()
+  ret ptr %a
+}

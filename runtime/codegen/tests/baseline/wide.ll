@@ -97,3 +97,22 @@ define { i128, i1 } @overflow(i128 %a, i128 %b) {
   %r = call { i128, i1 } @llvm.ssub.with.overflow.i128(i128 %a, i128 %b)
   ret { i128, i1 } %r
 }
+
+define { i128, i1 } @product(i128 %a, i128 %b) {
+;> function(i64 %0 paired, i64 %1, i64 %2 paired, i64 %3) -> i64, i64, i1
+;> b0:
+;>   %4, %5 = umul.overflow i64 %1, %2
+;>   %6, %7 = umul.overflow i64 %0, %3
+;>   %8, %9 = wide.mul %0, 0, %2, 0
+;>   %10 = add i64 %4, %6
+;>   %11, %12 = uadd.overflow i64 %9, %10
+;>   %13 = icmp ne i64 %1, 0
+;>   %14 = icmp ne i64 %3, 0
+;>   %15 = and i1 %13, %14
+;>   %16 = or i1 %15, %5
+;>   %17 = or i1 %16, %7
+;>   %18 = or i1 %17, %12
+;>   return %8, %11, %18
+  %r = call { i128, i1 } @llvm.umul.with.overflow.i128(i128 %a, i128 %b)
+  ret { i128, i1 } %r
+}
