@@ -54,8 +54,21 @@ impl Emitter<'_> {
         let by = self.analysis.lives[home as usize].by;
         match function.instructions.get(by as usize).map(|one| &one.op) {
             Some(Op::Offset { base, terms, bytes }) => {
+                let term = terms.first();
+                // What is read may go to the register that the index is in: the base may not.
+                let is_taken = term.is_some_and(|it| self.register_of(it.operand) == Some(scratch));
+                let base_place = match base {
+                    Operand::Value(base) => self.place(*base),
+                    _ => Place::None,
+                };
+                if is_taken && !matches!(base_place, Place::Gpr(_)) {
+                    self.asm.mov(Width::W64, Gpr::RDX, scratch);
+                    let mem = self.address(*base, scratch);
+                    let mem = self.moved(mem, *bytes as i32, scratch);
+                    return self.indexed(mem, Gpr::RDX, term, scratch);
+                }
                 let mem = self.address(*base, scratch);
-                self.plus(mem, terms.first(), *bytes as i32, scratch)
+                self.plus(mem, term, *bytes as i32, scratch)
             }
             _ => {
                 // A value that nobody should ask for: what nobody uses.
@@ -116,6 +129,26 @@ impl Emitter<'_> {
             return Mem::at(scratch, 0);
         }
         mem
+    }
+
+    /// An address with an index that is in `rdx`, which is free again afterwards.
+    fn indexed(&mut self, mem: Mem, index: Gpr, term: Option<&Term>, scratch: Gpr) -> Mem {
+        let scale = term.and_then(|term| Scale::of(term.scale));
+        let base = match mem.base {
+            Base::Gpr(base) if mem.index.is_none() => base,
+            _ => {
+                self.lea(scratch, mem);
+                scratch
+            }
+        };
+        let disp = if base == scratch && mem.base != Base::Gpr(scratch) {
+            0
+        } else {
+            mem.disp
+        };
+        let mem = Mem::indexed(base, index, scale.unwrap_or(Scale::S1), disp);
+        self.asm.lea(Width::W64, scratch, mem);
+        Mem::at(scratch, 0)
     }
 
     /// So many bytes on.
