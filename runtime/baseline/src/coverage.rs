@@ -6,7 +6,7 @@ use crate::abi;
 use crate::ir::{
     Block, Call, Function, Op, Operand, Ordering, Passing, Reach, Returned, Tail, Type,
 };
-use crate::{Options, Uncovered};
+use crate::{Options, Uncovered, emit};
 
 /// A reason, or none.
 type Reason = Option<&'static str>;
@@ -80,7 +80,7 @@ fn is_plain_alloca(function: &Function, operand: Operand) -> bool {
 
 fn of_argument(ty: Type, passing: Passing) -> Reason {
     match passing {
-        Passing::Memory { .. } => Some("a copy of memory as an argument"),
+        Passing::Memory { .. } => Some("a copy of memory for a continuation"),
         _ => of_passing(ty, passing),
     }
 }
@@ -91,7 +91,11 @@ fn of_call(function: &Function, call: &Call) -> Reason {
     }
     let mut arguments = call.arguments.iter();
     arguments
-        .find_map(|argument| of_argument(argument.ty, argument.passing))
+        .find_map(|argument| match argument.passing {
+            Passing::Memory { align: ..=16, .. } => None,
+            Passing::Memory { .. } => Some("an over-aligned copy of memory as an argument"),
+            passing => of_passing(argument.ty, passing),
+        })
         .or_else(|| of_results(&call.returns))
         .or_else(|| match call.callee {
             crate::ir::Callee::Symbol(symbol) => of_operand(function, Operand::Address(symbol, 0)),
@@ -106,7 +110,9 @@ fn of_operand(function: &Function, operand: Operand) -> Reason {
         {
             Some("the address of a thread-local variable as a constant")
         }
-        Operand::Label(_) => Some("addresses of blocks"),
+        Operand::Label(block) if emit::has_phis(function, block) && emit::one_goto(function).1 => {
+            Some("several jumps to a block with phis")
+        }
         _ => None,
     }
 }
@@ -186,7 +192,7 @@ fn of_op(function: &Function, op: &Op) -> Reason {
             Type::Int(32 | 64) | Type::F64 => None,
             _ => Some("variable arguments of other types"),
         },
-        Op::IndirectJump(_) => Some("computed goto"),
+        Op::IndirectJump(_) => None,
     };
     own.or_else(|| {
         let mut reason = None;

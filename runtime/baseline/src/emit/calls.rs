@@ -53,7 +53,7 @@ impl Emitter<'_> {
 
     /// Likewise, at once with moves that were added before.
     fn add_arguments(&mut self, arguments: &[Argument], loaded: &[u32]) -> Taken {
-        self.extended_to_stack(arguments);
+        self.first_to_stack(arguments);
         let mut places = abi::Arguments::default();
         for (at, argument) in arguments.iter().enumerate() {
             let extension = extension_of(argument);
@@ -115,11 +115,17 @@ impl Emitter<'_> {
         Rm::Gpr(CALLEE)
     }
 
-    /// Arguments on the stack that are to be extended go there first: nothing is read from there.
-    fn extended_to_stack(&mut self, arguments: &[Argument]) {
+    /// Arguments on the stack that are to be extended, and copies of memory, go there first:
+    /// nothing is read from there.
+    fn first_to_stack(&mut self, arguments: &[Argument]) {
         let mut places = abi::Arguments::default();
         for argument in arguments {
             let place = places.next(argument.ty, argument.passing);
+            if let (ArgumentPlace::Memory(at), Passing::Memory { size, .. }) =
+                (place, argument.passing)
+            {
+                self.copy_argument(argument.operand, size, at);
+            }
             if let (ArgumentPlace::Stack(at), Some(extension)) = (place, extension_of(argument)) {
                 let width = width_of(argument.ty);
                 self.extend_into(argument.operand, argument.ty, extension, width, Gpr::RAX);

@@ -1,7 +1,7 @@
 //! `memcpy`, `memmove`, `memset`: a few moves where the length is a small constant, else calls.
 
 use crate::analysis::effects;
-use crate::asm::{Gpr, Mem, Width, Xmm};
+use crate::asm::{Alu, Condition, Gpr, Mem, Scale, Width, Xmm};
 use crate::ir::{MemoryOp, Operand, Type};
 use crate::moves::Spot;
 
@@ -10,6 +10,9 @@ use super::{Emitter, VECTOR_SCRATCH};
 
 /// Through which a piece of so many bytes goes.
 const THROUGH: Gpr = Gpr::RDX;
+
+/// The longest copy of memory as an argument that is made without a loop.
+const LONGEST_ARGUMENT: u32 = 256;
 
 /// Pieces of a length: offset and size, the largest first. The last one may overlap the one
 /// before where that saves some.
@@ -88,6 +91,35 @@ impl Emitter<'_> {
     fn copy(&mut self, to: Operand, from: Operand, length: u32) {
         let to = self.address(to, Gpr::RAX);
         let from = self.address(from, Gpr::RCX);
+        self.copy_pieces(to, from, length);
+    }
+
+    /// Copies memory among the arguments of a call, so many bytes from the stack's end.
+    pub(super) fn copy_argument(&mut self, from: Operand, size: u32, at: u32) {
+        let from = self.address(from, Gpr::RCX);
+        let to = Mem::at(Gpr::RSP, at as i32);
+        if size <= LONGEST_ARGUMENT {
+            self.copy_pieces(to, from, size);
+            return;
+        }
+        // `rep movsb` would need registers that other arguments are still in.
+        self.lea(Gpr::RCX, from);
+        let (many, rest) = (size & !15, size % 16);
+        self.asm.zero(Gpr::RAX);
+        let again = self.asm.here();
+        let from = Mem::indexed(Gpr::RCX, Gpr::RAX, Scale::S1, 0);
+        self.asm.load_vector(false, VECTOR_SCRATCH[0], from);
+        let piece = Mem::indexed(Gpr::RSP, Gpr::RAX, Scale::S1, at as i32);
+        self.asm.store_vector(false, piece, VECTOR_SCRATCH[0]);
+        self.asm.alu_imm(Alu::Add, Width::W32, Gpr::RAX, 16);
+        self.asm
+            .alu_imm(Alu::Cmp, Width::W32, Gpr::RAX, many as i32);
+        self.asm.jump_if(Condition::Below, again);
+        let from = Mem::at(Gpr::RCX, many as i32);
+        self.copy_pieces(at_offset(to, many), from, rest);
+    }
+
+    fn copy_pieces(&mut self, to: Mem, from: Mem, length: u32) {
         pieces(length, |at, size| {
             self.read_piece(at_offset(from, at), size, VECTOR_SCRATCH[0]);
             self.write_piece(at_offset(to, at), size, VECTOR_SCRATCH[0]);

@@ -25,6 +25,7 @@
 //! | `counting` | counters, and loops that can be left |
 //! | `bits`, `overflow`, `wide` | bits; limits of integers; integers of 128 bits |
 //! | `floats`, `float_casts` | floating point |
+//! | `goto` | jumps to addresses of blocks |
 //! | `exceptions` | calls with landing pads, and those |
 //! | `varargs` | variable arguments |
 //! | `atomics` | what several threads change |
@@ -63,6 +64,7 @@ mod exceptions;
 mod float_casts;
 mod floats;
 mod frame;
+mod goto;
 mod ints;
 mod machine;
 mod memory;
@@ -86,6 +88,7 @@ use crate::places::Place;
 use crate::{Code, Options, unwind};
 
 pub(crate) use frame::Frame;
+pub(crate) use goto::{has_phis, one_goto};
 use moves::Movement;
 
 /// Vector registers that single instructions may change.
@@ -130,6 +133,8 @@ pub(crate) struct Emitter<'a> {
     exceptions: &'a mut Exceptions,
     /// Edges to landing pads that need moves, which are still to be written.
     pads: Vec<exceptions::Pad>,
+    /// Blocks that are jumped to by address and need moves, and what their addresses are.
+    entries: Vec<(Block, Label)>,
     /// Loops whose way out is still to be written, by place among [`crate::ir::Counting::heads`].
     exits: Vec<counting::Exit>,
 }
@@ -167,6 +172,7 @@ impl<'a> Emitter<'a> {
             epilogues: Vec::new(),
             exceptions: &mut buffers.exceptions,
             pads: Vec::new(),
+            entries: Vec::new(),
             exits: Vec::new(),
         }
     }
@@ -205,6 +211,7 @@ impl<'a> Emitter<'a> {
             }
         }
         self.enter_pads();
+        self.enter_blocks();
         self.leave_loops();
         self.finish()
     }
@@ -283,6 +290,7 @@ impl<'a> Emitter<'a> {
                 value,
             } => self.compare_exchange(*ty, *address, [*expected, *value], result),
             Op::Fence(ordering) => self.fence(*ordering),
+            Op::IndirectJump(address) => self.goto(*address),
             Op::Invoke(call) => self.invoke(block, call, instruction.results.clone()),
             Op::LandingPad { .. } => self.landing_pad(result),
             Op::Resume(exception) => self.resume(*exception),

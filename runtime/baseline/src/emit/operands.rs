@@ -174,13 +174,10 @@ impl Emitter<'_> {
             Operand::Float(bits) => self.asm.mov_imm(register, bits),
             Operand::Wide(_) | Operand::Undef => self.asm.mov_imm(register, 0),
             Operand::Address(symbol, bytes) => self.address_of(symbol, bytes, register),
-            Operand::Label(block) => {
-                let place = self.order().place_of(block);
-                match self.labels.get(place as usize) {
-                    Some(&label) => self.asm.address_label(register, label),
-                    None => self.asm.mov_imm(register, 1),
-                }
-            }
+            Operand::Label(block) => match self.address_of_block(block) {
+                Some(label) => self.asm.address_label(register, label),
+                None => self.asm.mov_imm(register, 1),
+            },
         }
     }
 

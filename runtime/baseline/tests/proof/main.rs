@@ -8,6 +8,7 @@
 
 mod chance;
 mod directed;
+mod directed_calls;
 mod directed_more;
 mod effects;
 mod eval;

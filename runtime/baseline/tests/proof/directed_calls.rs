@@ -1,0 +1,100 @@
+//! What calls, frames and jumps to addresses are made of, where tables have only one operation.
+
+use crate::directed::check;
+
+#[test]
+fn memory_as_arguments() {
+    let mut texts = Vec::new();
+    for size in [
+        1, 2, 3, 5, 7, 8, 12, 15, 16, 17, 24, 40, 100, 255, 256, 257, 300, 400,
+    ] {
+        for align in [1, 8, 16] {
+            texts.push(format!(
+                "function(i64 %a, f64 %b, i32 %c) -> i64, f64, i32\nb0:\n  \
+                 store i64 %a to @data+8 align 8\n  \
+                 %r = call @host0(i64 %a, i64 @data memory {size} align {align}, f64 %b, \
+                 i64 @far+3 memory 5 align 1, i32 %c) -> i64\n  return %r, %b, %c\n"
+            ));
+            // More than there are registers, one of them extended.
+            texts.push(format!(
+                "function(i64 %a, i16 %c) -> i64, i16\nb0:\n  \
+                 %p = offset @data [%c i16 1] 200\n  %q = and i64 %a, 15\n  \
+                 %s = offset @data [%q i64 1] 1\n  \
+                 %r = call @host0(i64 %a, i64 2, i64 %a, i64 %q, i64 %a, i64 6, i64 7, \
+                 i64 %s memory {size} align {align}, i16 %c sext, i64 %a) -> i64\n  \
+                 return %r, %c\n"
+            ));
+        }
+        texts.push(format!(
+            "function(i64 %p memory {size} align 8, i64 %a) -> i8, i64, i8\nb0:\n  \
+             %q = offset %p {}\n  %v = load i8 %q align 1\n  store i8 7 to %q align 1\n  \
+             call @host0(i64 %p memory {size} align 8)\n  %w = load i8 %q align 1\n  \
+             return %v, %a, %w\n",
+            size - 1
+        ));
+    }
+    check("memory as arguments", texts);
+}
+
+#[test]
+fn dynamic_allocas() {
+    let mut texts = Vec::new();
+    for size in [1, 3, 8, 24, 4096] {
+        for align in [1, 8, 16, 32, 128] {
+            for probes in ["", "probes\n"] {
+                for arguments in ["", ", i64 1, i64 2, i64 3, i64 4, i64 5, i64 %a, i64 %n"] {
+                    texts.push(format!(
+                        "function(i64 %a) -> i64, i64, i64\n{probes}b0:\n  \
+                         %l = alloca 16 align 8\n  store i64 %a to %l align 8\n  \
+                         %m = and i64 %a, 7\n  %n = add i64 %m, 8\n  %s = stacksave\n  \
+                         %p = alloca.dynamic %n {size} align {align}\n  \
+                         %q = alloca.dynamic 3 8 align 8\n  store i64 %a to %q align 8\n  \
+                         call @poke0(ptr %p{arguments})\n  %r = load i64 %p align 8\n  \
+                         %t = load i64 %q align 8\n  stackrestore %s\n  \
+                         %u = alloca.dynamic %n {size} align {align}\n  \
+                         call @poke1(ptr %u)\n  %v = load i64 %l align 8\n  \
+                         return %r, %t, %v\n"
+                    ));
+                }
+            }
+        }
+    }
+    check("dynamic allocas", texts);
+}
+
+#[test]
+fn jumps_to_addresses() {
+    let choose = "  %c = and i64 %a, 3\n  %is = icmp eq i64 %c, 0\n  \
+                  %x = select i64 %is, &b1, &b2\n  %is2 = icmp eq i64 %c, 1\n  \
+                  %y = select i64 %is2, &b3, %x\n";
+    let texts = vec![
+        format!(
+            "function(i64 %a) -> i64\nb0:\n{choose}  indirectjump %y b1, b2, b3\n\
+             b1:\n  return 1\nb2:\n  return 2\nb3:\n  return 3\n"
+        ),
+        // Phis, which are moved where the blocks are entered; those of both circle.
+        format!(
+            "function(i64 %a, i64 %b) -> i64, i64\nb0:\n{choose}  jump b4\n\
+             b4:\n  %i = phi i64 [b0 %a] [b1 %n] [b2 %n2]\n  \
+             %j = phi i64 [b0 %b] [b1 %i1] [b2 %k]\n  %t = phi i64 [b0 %y] [b1 &b3] [b2 &b1]\n  \
+             indirectjump %t b1, b2, b3\n\
+             b1:\n  %i1 = phi i64 [b4 %j]\n  %j1 = phi i64 [b4 %i]\n  %n = add i64 %j1, 5\n  \
+             jump b4\n\
+             b2:\n  %k = phi i64 [b4 %i]\n  %n2 = xor i64 %j, 77\n  jump b4\n\
+             b3:\n  %z = phi i64 [b4 %j]\n  %w = phi i64 [b4 7]\n  %v = phi i64 [b4 %i]\n  \
+             %s = add i64 %z, %w\n  return %s, %v\n"
+        ),
+    ];
+    check("jumps to addresses", texts);
+}
+
+#[test]
+fn threads_and_frames() {
+    let texts = vec![
+        "function(i64 %a, i64 %b) -> i64, i64\nb0:\n  %t = threadlocal @thread\n  \
+         store i64 %a to %t align 8\n  %u = threadlocal @thread\n  %r = load i64 %u align 8\n  \
+         return %r, %b\n"
+            .to_owned(),
+    ];
+    check("thread-local variables", texts);
+}
