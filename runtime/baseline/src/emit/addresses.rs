@@ -264,7 +264,8 @@ impl Emitter<'_> {
     pub(super) fn alloca(&mut self, align: u32, result: u32) {
         let by = self.analysis.lives[result as usize].by;
         let target = self.target(result, Gpr::RAX);
-        let at = self.frame.alloca(by);
+        // Its memory is longer by the alignment: rounding down stays within it from there.
+        let at = self.frame.alloca(by) + align as i32;
         self.asm.lea(Width::W64, target, Mem::at(Gpr::RBP, at));
         self.asm
             .alu_imm(Alu::And, Width::W64, target, -(align as i64) as i32);

@@ -243,3 +243,60 @@ fn switches() {
     }
     check("switches", texts);
 }
+
+#[test]
+fn frames() {
+    let mut texts = Vec::new();
+    for align in [1, 2, 4, 8, 16, 32, 64, 128, 4096] {
+        for size in [1, 8, 24, 40, 5000] {
+            for rest in [
+                "",
+                "  %d = alloca.dynamic 3 8 align 32\n  store i64 %a to %d align 1\n",
+            ] {
+                texts.push(format!(
+                    "function(i64 %a) -> i64, i64\nb0:\n  %s = alloca {size} align {align}\n  \
+                     %t = alloca 8 align 8\n  memset %s, 7, {size}\n  \
+                     store i64 %a to %t align 8\n{rest}  call @poke0(ptr %t)\n  \
+                     call @poke1(ptr %t, ptr %s memory 1 align 8)\n  %l = and i64 %s, {}\n  \
+                     %r = load i64 %t align 8\n  return %l, %r\n",
+                    align - 1
+                ));
+            }
+        }
+    }
+    check("frames", texts);
+}
+
+#[test]
+fn memory_as_arguments() {
+    let mut texts = Vec::new();
+    for size in [1, 3, 4, 7, 8, 12, 16, 17, 24, 32, 40, 64, 100, 200] {
+        for align in [8, 16, 32] {
+            let memory = format!("memory {size} align {align}");
+            for from in ["@data+8", "@far+8", "%s", "%p"] {
+                for others in [
+                    "",
+                    ", i64 %a",
+                    ", i64 %a, f64 %f, i64 %p, i32 7, i64 %a, i64 %p, \
+                    i64 %a, i64 3, f64 #0",
+                    ", ptr @far+16 memory 24 align 8, i8 3",
+                ] {
+                    texts.push(format!(
+                        "function(i64 %a, f64 %f) -> i64\nb0:\n  %s = alloca 200 align 16\n  \
+                         memset %s, 5, 200\n  %m = and i64 %a, 7\n  \
+                         %p = offset @data [%m i64 8] 1\n  \
+                         call @host0(i64 %a, ptr {from} {memory}{others})\n  \
+                         call variadic @host1(i64 %a, i64 %m, i64 %p, ptr {from} {memory})\n  \
+                         return %a\n"
+                    ));
+                }
+            }
+            texts.push(format!(
+                "function(i32 %a, ptr %m {memory}, i64 %b, ptr %n {memory}) -> i64, i8\nb0:\n  \
+                 %r = load i8 %m align 1\n  store i8 9 to %n align 1\n  \
+                 call @host0(ptr %m {memory}, ptr %n {memory})\n  return %b, %r\n"
+            ));
+        }
+    }
+    check("memory as arguments", texts);
+}

@@ -87,18 +87,27 @@ fn given(parameter: Parameter, chance: &mut Chance) -> Given {
     }
 }
 
-/// What memory holds: numbers of all types.
+/// What memory holds: numbers of all types; for loops, counts that are about to end and words
+/// that hold nothing or a host.
 pub fn pieces(chance: &mut Chance) -> Rc<Pieces> {
-    let piece = |_| {
+    let layout = native::layout();
+    let piece = |name: &&str| {
         let mut bytes = [0; ROOM];
         for (index, word) in bytes.chunks_mut(8).enumerate() {
             let ty = [Type::Int(64), Type::Int(32), Type::F64, Type::Int(8)][index % 4];
-            let bits = chance.bits(ty) as u64;
+            let mut bits = chance.bits(ty) as u64;
+            if *name == "loops" {
+                let host = layout.address_of("host7").unwrap_or(0);
+                bits = match index % 3 {
+                    0 => chance.one_of(&[0, host]),
+                    _ => chance.one_of(&[0, 0x7fff_fffe, 0x7fff_ffff, 0x8000_0000, 0xffff_fff0]),
+                };
+            }
             word.copy_from_slice(&bits.to_le_bytes());
         }
         bytes
     };
-    Rc::new(Pieces::new((0..PIECES.len()).map(piece).collect()))
+    Rc::new(Pieces::new(PIECES.iter().map(piece).collect()))
 }
 
 /// Inputs with each pair of edge values, at most so many, then random ones.
