@@ -146,10 +146,17 @@ impl Assembled {
         let mut assembly = assembly
             .with_unwind(&self.code.unwind)
             .with_handlers(handlers.map_or(&[], |handlers| &handlers.bytes));
-        assembly.reserve(self.symbols.len(), self.code.fixups.len());
-        let symbols = self.symbols.iter();
-        let symbols = symbols.map(|symbol| assembly.external(&symbol.name, symbol.is_weak));
-        let targets: Vec<Target> = symbols.collect();
+        let library = self.code.library.iter();
+        let named = self.symbols.iter();
+        let named = named.map(|symbol| (&*symbol.name, symbol.is_weak));
+        let all = named.chain(library.map(|&name| (name, false)));
+        assembly.reserve(
+            self.symbols.len() + self.code.library.len(),
+            self.code.fixups.len(),
+        );
+        let targets: Vec<Target> = all
+            .map(|(name, is_weak)| assembly.external(name, is_weak))
+            .collect();
         for fixup in &self.code.fixups {
             let (form, width) = match fixup.kind {
                 FixupKind::Distance => (Form::Distance, 4),
