@@ -80,3 +80,11 @@ fn what_is_made_is_read_as_it_is_written() {
         assert_eq!(again.as_ref(), Ok(&text), "seed {seed}");
     }
 }
+
+#[test]
+#[ignore = "prints functions"]
+fn print() {
+    for seed in seeds() {
+        println!("seed {seed}\n{}", generate::function(seed));
+    }
+}

@@ -20,6 +20,9 @@ impl Maker {
         for _ in 0..self.chance.below(6) {
             self.instruction();
         }
+        if self.chance.once_in(4) {
+            self.sink();
+        }
         if depth >= DEEPEST || self.left <= 0 {
             return;
         }

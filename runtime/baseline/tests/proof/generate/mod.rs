@@ -10,12 +10,13 @@ mod straight;
 mod tangle;
 
 use uruk_baseline::ir::{
-    Block, Counting, Extension, Function, Op, Operand, Parameter, Passing, Reach, Returned, Type,
-    Value,
+    Argument, Block, Call, Callee, Cast, Counting, Extension, Function, Op, Operand, Parameter,
+    Passing, Reach, Returned, Tail, Type, Value,
 };
 
 use crate::chance::Chance;
 use crate::draft::Draft;
+use crate::world::HOSTS;
 
 /// A function from a seed.
 pub fn function(seed: u64) -> Function {
@@ -30,8 +31,18 @@ pub fn function(seed: u64) -> Function {
         loops: Vec::new(),
         left: size,
         floats: true,
+        ints: Vec::new(),
+        unused: Vec::new(),
     };
     maker.floats = !maker.chance.once_in(4);
+    // Few types, so that values meet.
+    for _ in 0..1 + maker.chance.below(4) {
+        let bits = match maker.chance.once_in(9) {
+            true => maker.chance.one_of(&ODD),
+            false => maker.chance.one_of(&INTS),
+        };
+        maker.ints.push(Type::Int(bits));
+    }
     maker.signature();
     maker.draft.block();
     maker.frame();
@@ -76,6 +87,10 @@ struct Maker {
     /// Instructions that are still to be made.
     left: i32,
     floats: bool,
+    /// Types that this function has most.
+    ints: Vec<Type>,
+    /// What nobody has used yet.
+    unused: Vec<Value>,
 }
 
 const INTS: [u8; 12] = [1, 8, 8, 16, 16, 32, 32, 32, 64, 64, 64, 64];
@@ -83,9 +98,10 @@ const ODD: [u8; 9] = [2, 3, 7, 9, 17, 24, 33, 48, 63];
 
 impl Maker {
     fn int(&mut self) -> Type {
-        match self.chance.once_in(9) {
-            true => Type::Int(self.chance.one_of(&ODD)),
-            false => Type::Int(self.chance.one_of(&INTS)),
+        match self.chance.below(12) {
+            0 => Type::Int(self.chance.one_of(&ODD)),
+            1 | 2 => Type::Int(self.chance.one_of(&INTS)),
+            _ => self.ints[self.chance.below(self.ints.len())],
         }
     }
 
@@ -102,9 +118,9 @@ impl Maker {
 
     /// A type that code often has.
     fn plain(&mut self) -> Type {
-        match self.floats && self.chance.once_in(4) {
-            true => self.float(),
-            false => Type::Int(self.chance.one_of(&INTS)),
+        match self.ty() {
+            Type::Int(bits) if !matches!(bits, 1 | 8 | 16 | 32 | 64) => Type::Int(32),
+            ty => ty,
         }
     }
 
@@ -224,6 +240,7 @@ impl Maker {
         let types = op.results();
         let results = self.put(op, &types);
         self.values.extend(results.iter().copied().zip(types));
+        self.unused.extend(&results);
         results
     }
 
@@ -233,6 +250,9 @@ impl Maker {
     }
 
     fn give_back(&mut self) {
+        if !self.chance.once_in(4) {
+            self.sink();
+        }
         let types: Vec<Type> = self.draft.rest.returns.iter().map(|one| one.ty).collect();
         let list = types.into_iter().map(|ty| self.any(ty)).collect();
         self.end(Op::Return(list), &[]);
@@ -251,21 +271,30 @@ impl Maker {
         }
     }
 
-    /// A value of the type, if there is one; later ones are liked better.
+    /// A value of the type, if there is one; what nobody used and later ones are liked better.
     fn known(&mut self, ty: Type) -> Option<Operand> {
         let of_type = self.values.iter().filter(|(_, its)| *its == ty);
         let count = of_type.clone().count();
         if count == 0 {
             return None;
         }
+        let fresh = of_type
+            .clone()
+            .rev()
+            .find(|(value, _)| self.unused.contains(value))
+            .copied();
         let back = match self.chance.once_in(2) {
             true => self.chance.below(count.min(4)),
             false => self.chance.below(count),
         };
-        of_type
-            .rev()
-            .nth(back)
-            .map(|(value, _)| Operand::Value(*value))
+        let of_type = self.values.iter().filter(|(_, its)| *its == ty);
+        let found = match fresh {
+            Some(fresh) if self.chance.once_in(2) => Some(fresh),
+            _ => of_type.rev().nth(back).copied(),
+        };
+        let (value, _) = found?;
+        self.unused.retain(|one| *one != value);
+        Some(Operand::Value(value))
     }
 
     /// An operand of a type.
@@ -273,12 +302,74 @@ impl Maker {
         if self.chance.once_in(150) {
             return Operand::Undef;
         }
-        if self.chance.once_in(5) {
+        if self.chance.once_in(7) {
             return self.constant(ty);
         }
-        match self.known(ty) {
-            Some(operand) => operand,
-            None => self.constant(ty),
+        if let Some(operand) = self.known(ty) {
+            return operand;
+        }
+        match self.chance.once_in(3) || self.values.is_empty() {
+            true => self.constant(ty),
+            false => self.converted(ty),
+        }
+    }
+
+    /// A value of another type, made to be of this one.
+    fn converted(&mut self, ty: Type) -> Operand {
+        let (_, from) = self.values[self.chance.below(self.values.len())];
+        let Some(one) = self.known(from) else {
+            return self.constant(ty);
+        };
+        let cast = match (from, ty) {
+            (Type::Int(a), Type::Int(b)) if a > b => Cast::Trunc,
+            (Type::Int(_), Type::Int(_)) => self.chance.one_of(&[Cast::ZExt, Cast::SExt]),
+            (Type::Int(_), _) => self.chance.one_of(&[Cast::SiToFp, Cast::UiToFp]),
+            (_, Type::Int(_)) => self.chance.one_of(&[Cast::FpToSiSat, Cast::FpToUiSat]),
+            (Type::F32, _) => Cast::FpExt,
+            _ => Cast::FpTrunc,
+        };
+        Operand::Value(self.put(Op::Cast(cast, from, ty, one), &[ty])[0])
+    }
+
+    /// What nobody used is seen from outside: stored, or passed to a host.
+    fn sink(&mut self) {
+        let known = &self.values;
+        let list: Vec<_> = known
+            .iter()
+            .filter(|one| self.unused.contains(&one.0))
+            .copied()
+            .collect();
+        if self.chance.once_in(2) && list.len() > 1 {
+            let number = self.chance.below(HOSTS);
+            let symbol = self.draft.symbol(&format!("host{number}"), Reach::Indirect);
+            let call = Call {
+                callee: Callee::Symbol(symbol),
+                arguments: list
+                    .iter()
+                    .map(|&(value, ty)| self.argument(value, ty))
+                    .collect(),
+                returns: Default::default(),
+                is_variadic: false,
+                tail: Tail::No,
+                returns_twice: false,
+            };
+            self.put(Op::Call(Box::new(call)), &[]);
+        } else {
+            let symbol = self.draft.symbol("far", Reach::Indirect);
+            for (nth, (value, ty)) in list.into_iter().enumerate().take(12) {
+                self.unused.retain(|one| *one != value);
+                let at = Operand::Address(symbol, 300 + 8 * nth as i64);
+                self.put(straight::stored(ty, at, Operand::Value(value)), &[]);
+            }
+        }
+    }
+
+    fn argument(&mut self, value: Value, ty: Type) -> Argument {
+        self.unused.retain(|one| *one != value);
+        Argument {
+            operand: Operand::Value(value),
+            ty,
+            passing: self.passing(ty),
         }
     }
 

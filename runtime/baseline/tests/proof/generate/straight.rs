@@ -515,6 +515,7 @@ impl Maker {
                     &[ty],
                 );
                 if !self.chance.once_in(3) {
+                    self.unused.push(results[0]);
                     self.values.push((results[0], ty));
                 }
             }
@@ -573,6 +574,7 @@ impl Maker {
             false => {
                 let results = self.put(Op::Call(Box::new(call)), &types);
                 self.values.extend(results.iter().copied().zip(types));
+                self.unused.extend(&results);
                 results
             }
         };
@@ -591,7 +593,7 @@ impl Maker {
     }
 }
 
-fn stored(ty: Type, address: Operand, value: Operand) -> Op {
+pub(super) fn stored(ty: Type, address: Operand, value: Operand) -> Op {
     Op::Store {
         ty,
         address,

@@ -52,6 +52,9 @@ impl Maker {
                     self.put(store(ty, address, value), &[]);
                 }
             }
+            if self.chance.once_in(3) {
+                self.sink();
+            }
             let list = [Operand::Value(fuel), Operand::Int(1)];
             let more = self.put(Op::Int(IntOp::Add, Type::Int(32), list), &[Type::Int(32)])[0];
             self.put(
