@@ -86,8 +86,8 @@ fn of_argument(ty: Type, passing: Passing) -> Reason {
 }
 
 fn of_call(function: &Function, call: &Call) -> Reason {
-    if call.tail == Tail::Must {
-        return Some("musttail");
+    if call.tail == Tail::Must && !can_jump(function, call) {
+        return Some("musttail with memory or more arguments than parameters");
     }
     let mut arguments = call.arguments.iter();
     arguments
@@ -101,6 +101,21 @@ fn of_call(function: &Function, call: &Call) -> Reason {
             crate::ir::Callee::Symbol(symbol) => of_operand(function, Operand::Address(symbol, 0)),
             crate::ir::Callee::Operand(_) => None,
         })
+}
+
+/// Whether the arguments of a call fit where the function's parameters came. Of variadic functions
+/// nobody knows how much came.
+fn can_jump(function: &Function, call: &Call) -> bool {
+    let (mut here, mut there) = (abi::Arguments::default(), abi::Arguments::default());
+    for parameter in &function.parameters {
+        here.next(parameter.ty, parameter.passing);
+    }
+    let mut is_plain = !call.is_variadic;
+    for argument in &call.arguments {
+        is_plain &= !matches!(argument.passing, Passing::Memory { .. });
+        there.next(argument.ty, argument.passing);
+    }
+    is_plain && there.taken().stack <= here.taken().stack
 }
 
 fn of_operand(function: &Function, operand: Operand) -> Reason {

@@ -14,7 +14,7 @@ use super::moves::size_of;
 use super::operands::{sign_extended, width_of, zero_extended};
 
 /// The register of a callee that no argument is passed in.
-const CALLEE: Gpr = Gpr::R11;
+pub(super) const CALLEE: Gpr = Gpr::R11;
 
 impl Emitter<'_> {
     pub(super) fn call(&mut self, call: &Call, results: Range<u32>) {
@@ -164,7 +164,7 @@ impl Emitter<'_> {
 }
 
 /// How the bits above an argument's are made.
-fn extension_of(argument: &Argument) -> Option<Extension> {
+pub(super) fn extension_of(argument: &Argument) -> Option<Extension> {
     match argument.passing {
         Passing::SignExtended => Some(Extension::Sign),
         Passing::ZeroExtended => Some(Extension::Zero),

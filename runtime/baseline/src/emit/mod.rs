@@ -21,7 +21,7 @@
 //! | `ints`, `division`, `compare`, `casts`, `select` | integers |
 //! | `memory`, `copies` | loads and stores; `memcpy` and its like |
 //! | `control`, `switch` | the ends of blocks |
-//! | `calls` | calls |
+//! | `calls`, `tail` | calls; those that are jumps |
 //! | `counting` | counters, and loops that can be left |
 //! | `bits`, `overflow`, `wide` | bits; limits of integers; integers of 128 bits |
 //! | `floats`, `float_casts` | floating point |
@@ -73,6 +73,7 @@ mod operands;
 mod overflow;
 mod select;
 mod switch;
+mod tail;
 mod varargs;
 mod vectors;
 mod wide;
@@ -82,7 +83,7 @@ use smallvec::SmallVec;
 use crate::analysis::{Analysis, Order, State};
 use crate::asm::{Asm, Gpr, Label, Xmm};
 use crate::handlers::Exceptions;
-use crate::ir::{Block, Cast, Function, Instruction, IntOp, NO_LINE, Op, Ordering, Symbol};
+use crate::ir::{Block, Cast, Function, Instruction, IntOp, NO_LINE, Op, Ordering, Symbol, Tail};
 use crate::moves::Mover;
 use crate::places::Place;
 use crate::{Code, Options, unwind};
@@ -205,7 +206,7 @@ impl<'a> Emitter<'a> {
                 if !is_pad {
                     self.instruction(block, instruction);
                 }
-                if matches!(instruction.op, Op::Trap) {
+                if ends(&instruction.op) {
                     break;
                 }
             }
@@ -312,6 +313,7 @@ impl<'a> Emitter<'a> {
             Op::Offset { base, terms, bytes } => self.offset(*base, terms, *bytes, result),
             Op::Alloca { align, .. } => self.alloca(*align, result),
             Op::Memory(op, operands, _) => self.memory(*op, *operands),
+            Op::Call(call) if call.tail == Tail::Must => self.tail_call(call),
             Op::Call(call) => self.call(call, instruction.results.clone()),
             Op::Return(operands) => self.returns(operands),
             Op::Jump => self.jump(block),
@@ -401,5 +403,14 @@ impl<'a> Emitter<'a> {
                 .map(|(&block, &label)| (block, offset(label)))
                 .collect(),
         }
+    }
+}
+
+/// Whether nothing comes after an instruction in its block.
+fn ends(op: &Op) -> bool {
+    match op {
+        Op::Trap => true,
+        Op::Call(call) => call.tail == Tail::Must,
+        _ => false,
     }
 }

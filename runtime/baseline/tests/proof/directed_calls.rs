@@ -98,3 +98,27 @@ fn threads_and_frames() {
     ];
     check("thread-local variables", texts);
 }
+
+#[test]
+fn calls_that_are_jumps() {
+    let mut texts = Vec::new();
+    let list = "i64 %a, f64 %b, i16 %c, i64 %d, i64 %e, i64 %f, i64 %g, i64 %h, i16 %i, i32 %j";
+    for to in ["@host0", "at %p", "at %q"] {
+        for arguments in [
+            "i64 %a, f64 %b, i16 %c, i64 %d, i64 %e, i64 %f, i64 %g, i64 %h, i16 %i, i32 %j",
+            "i64 %d, f64 %b, i16 %i sext, i64 %a, i64 %h, i64 %g, i64 %f, i64 %e, i16 %c zext, i32 7",
+            "i64 %h, f64 #3ff0000000000000, i16 65000 zext, i64 %r, i64 3, i64 @data, i64 %g, i64 %a, \
+             i16 65000 sext, i32 %j sext",
+            "i64 1",
+        ] {
+            texts.push(format!(
+                "function({list}) -> i64\nb0:\n  call @host1()\n  %p = offset @host2 0\n  \
+                 %r = call @host3() -> i64\n  %m = and i64 %r, 1\n  \
+                 %is = icmp eq i64 %m, 0\n  %q = select i64 %is, @host4, @host5\n  \
+                 branch %is b1, b2\nb1:\n  return %r\n\
+                 b2:\n  %t = call musttail {to}({arguments}) -> i64\n  return %t\n"
+            ));
+        }
+    }
+    check("calls that are jumps", texts);
+}
