@@ -45,11 +45,6 @@ impl<'m> Reading<'_, 'm> {
         self.end(Op::Switch(ty, operand, values))
     }
 
-    pub(super) fn indirect(&mut self, it: InstructionRef<'m>) -> Covered<()> {
-        let address = self.one_of(it, 0)?;
-        self.end(Op::IndirectJump(address))
-    }
-
     pub(super) fn ret(&mut self, it: InstructionRef<'m>) -> Covered<()> {
         // SAFETY: a return.
         if unsafe { LLVMGetNumOperands(it.raw()) } == 0 {

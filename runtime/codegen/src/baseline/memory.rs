@@ -48,6 +48,11 @@ impl<'m> Reading<'_, 'm> {
     }
 
     pub(super) fn load(&mut self, it: InstructionRef<'m>) -> Covered<()> {
+        if self.jumps.numbered
+            && let Some(number) = self.loaded_label(it)
+        {
+            return self.stand(it, [number]);
+        }
         let address = self.one_of(it, 0)?;
         let known = self.known_type(*it);
         let access = self.access(it, known)?;
@@ -127,7 +132,8 @@ impl<'m> Reading<'_, 'm> {
             let source = TypeRef::of(LLVMGetGEPSourceElementType(it.raw()));
             (source, LLVMGetNumOperands(it.raw()) as u32)
         };
-        let base = self.one_of(it, 0)?;
+        let base = self.operand(it, 0);
+        let table = self.table(base)?;
         let mut within = self.known.types.know(source);
         let (mut bytes, mut terms) = (0i64, SmallVec::<[Term; 1]>::new());
         for at in 1..count {
@@ -151,6 +157,10 @@ impl<'m> Reading<'_, 'm> {
                 None => {}
             }
         }
+        if let Some(first) = table {
+            return self.entry(it, first, bytes, &terms);
+        }
+        let base = self.one(base)?;
         let address = match terms.is_empty() {
             true => self.at(base, bytes),
             false => self.emit_one(Op::Offset { base, terms, bytes }),

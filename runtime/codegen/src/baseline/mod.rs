@@ -9,7 +9,7 @@
 //! | [`arithmetic`], [`wide`] | integers, floating point; 128 bits |
 //! | [`memory`] | memory, addresses, aggregates, atomics |
 //! | [`calls`], [`intrinsics`], [`lowering`] | whom calls reach, and intrinsics |
-//! | [`control`] | ends of blocks, landing pads |
+//! | [`control`], [`jumps`] | ends of blocks, landing pads; tables of labels |
 //! | [`loops`] | what is counted, and which loops can be left |
 //!
 //! # Invariants
@@ -42,6 +42,7 @@ mod attributes;
 mod calls;
 mod control;
 mod intrinsics;
+mod jumps;
 mod loops;
 mod lowering;
 mod memory;

@@ -5,12 +5,12 @@
 
 use inkwell::llvm_sys::core::{
     LLVMConstBitCast, LLVMConstIntGetSExtValue, LLVMConstIntGetZExtValue, LLVMGetAggregateElement,
-    LLVMGetBlockAddressBasicBlock, LLVMGetBlockAddressFunction, LLVMGetConstOpcode,
-    LLVMGetGEPSourceElementType, LLVMGetNumOperands, LLVMGetOperand, LLVMGetTypeContext,
-    LLVMIntTypeInContext, LLVMIsAConstantInt, LLVMPrintValueToString, LLVMTypeOf,
+    LLVMGetConstOpcode, LLVMGetGEPSourceElementType, LLVMGetNumOperands, LLVMGetOperand,
+    LLVMGetTypeContext, LLVMIntTypeInContext, LLVMIsAConstantInt, LLVMPrintValueToString,
+    LLVMTypeOf,
 };
 use inkwell::llvm_sys::{LLVMOpcode, LLVMValueKind};
-use uruk_baseline::ir::{Block, Op, Operand, Reach, Symbol, SymbolData, Type};
+use uruk_baseline::ir::{Op, Operand, Reach, Symbol, SymbolData, Type};
 
 use super::reading::{Covered, Reading, not};
 use super::types::{Known, Shape};
@@ -94,7 +94,7 @@ impl<'m> Reading<'_, 'm> {
             }
             K::LLVMBlockAddressValueKind => {
                 let label = self.label(value)?;
-                self.known.values.add([Operand::Label(label)])
+                self.known.values.add([label])
             }
             K::LLVMConstantVectorValueKind | K::LLVMConstantDataVectorValueKind => {
                 return not("a vector");
@@ -200,23 +200,6 @@ impl<'m> Reading<'_, 'm> {
         }
         let address = self.emit_one(Op::ThreadLocal(symbol));
         Ok(self.known.values.add([address]))
-    }
-
-    fn label(&mut self, value: ValueRef<'m>) -> Covered<Block> {
-        // SAFETY: a block address; its function and block are live.
-        let (function, block) = unsafe {
-            let function = LLVMGetBlockAddressFunction(value.raw());
-            let block = LLVMGetBlockAddressBasicBlock(value.raw());
-            (function, block as usize)
-        };
-        if function != self.function.raw() {
-            return not("a label of another function");
-        }
-        self.notes.labels = true;
-        match self.known.values.get(block) {
-            Some(number) => Ok(Block(number.first)),
-            None => not("a label that is not reached"),
-        }
     }
 
     /// An address, or a number, that an expression comes to.

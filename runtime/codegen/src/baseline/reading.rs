@@ -6,9 +6,9 @@
 use inkwell::llvm_sys::LLVMOpcode;
 use inkwell::llvm_sys::core::{
     LLVMCountIncoming, LLVMGetFirstParam, LLVMGetFunctionCallConv, LLVMGetGC, LLVMGetIncomingBlock,
-    LLVMGetIncomingValue, LLVMGetNextParam, LLVMGetPersonalityFn, LLVMGetReturnType,
-    LLVMGlobalGetValueType, LLVMHasPersonalityFn, LLVMHasPrefixData, LLVMHasPrologueData,
-    LLVMIsFunctionVarArg, LLVMTypeOf,
+    LLVMGetIncomingValue, LLVMGetInstructionParent, LLVMGetNextParam, LLVMGetPersonalityFn,
+    LLVMGetReturnType, LLVMGlobalGetValueType, LLVMHasPersonalityFn, LLVMHasPrefixData,
+    LLVMHasPrologueData, LLVMIsFunctionVarArg, LLVMTypeOf,
 };
 use smallvec::SmallVec;
 use uruk_baseline::Uncovered;
@@ -19,6 +19,7 @@ use uruk_baseline::ir::{
 
 use super::attributes::{Attributes, Passed, Says};
 use super::calls::Callees;
+use super::jumps::Jumps;
 use super::types::{Known, Shape as TypeShape, Types};
 use super::values::{Scalars, Values};
 use crate::handles::{FunctionRef, InstructionRef, TypeRef, ValueRef};
@@ -68,6 +69,7 @@ pub(super) struct Reading<'a, 'm> {
     /// Operands of phis are read: no instruction may be added.
     at_edges: bool,
     pub(super) notes: Notes,
+    pub(super) jumps: Jumps<'m>,
 }
 
 /// What is noted on the way.
@@ -107,6 +109,7 @@ impl<'a, 'm> Reading<'a, 'm> {
             phis: Vec::new(),
             at_edges: false,
             notes: Notes::default(),
+            jumps: Jumps::default(),
         }
     }
 
@@ -140,6 +143,7 @@ impl<'a, 'm> Reading<'a, 'm> {
             let instructions = self.shape.flow.blocks[block].instructions();
             self.notes.instructions += instructions.count() as u32;
         }
+        self.number_jumps()?;
         self.fill_phis()?;
         let frame = self.notes.frame;
         match () {
@@ -348,6 +352,7 @@ impl<'a, 'm> Reading<'a, 'm> {
                     continue;
                 };
                 let scalars = self.scalars(value)?;
+                let times = self.edges(Block(from.first), phi, index);
                 for at in 0..scalars.count {
                     let operand = self.known.values.of(scalars)[at as usize];
                     let into = &mut self.out.instructions[(first + at) as usize];
@@ -355,12 +360,29 @@ impl<'a, 'm> Reading<'a, 'm> {
                         if index == 0 {
                             incoming.reserve_exact(count as usize);
                         }
-                        incoming.push((Block(from.first), operand));
+                        let edge = (Block(from.first), operand);
+                        incoming.extend(std::iter::repeat_n(edge, times));
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// How many edges an entry of a phi stands for.
+    fn edges(&self, from: Block, phi: InstructionRef<'m>, index: u32) -> usize {
+        // SAFETY: a live phi; indices are below its count.
+        let block_at = |index| unsafe { LLVMGetIncomingBlock(phi.raw(), index) };
+        // SAFETY: as above.
+        let block = unsafe { LLVMGetInstructionParent(phi.raw()) };
+        let to = self.known.values.get(block as usize);
+        let numbered = to.and_then(|to| self.numbered_edges(from, Block(to.first)));
+        match numbered {
+            None => 1,
+            // The first entry of several stands for all.
+            Some(_) if (0..index).any(|it| block_at(it) == block_at(index)) => 0,
+            Some(count) => count,
+        }
     }
 
     /// Adds an instruction; its results.

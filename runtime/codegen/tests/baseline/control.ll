@@ -123,3 +123,50 @@ b:
   call void @done()
   ret void
 }
+
+@table = internal constant [3 x ptr] [ptr blockaddress(@jumps, %a), ptr blockaddress(@jumps, %b), ptr blockaddress(@jumps, %a)]
+@other = internal constant [1 x ptr] [ptr blockaddress(@jumps, %b)]
+
+define i32 @jumps(ptr %code) {
+;> function(i64 %0) -> i32
+;> b0:
+;>   %1 = alloca 8 align 8
+;>   %2 = load i8 %0 align 1
+;>   %3 = zext i8 %2 to i64
+;>   jump b1
+;> b1:
+;>   %4 = phi i64 [b0 %3] [b2 %9]
+;>   switch i64 %4 b2, b2, b3, b2, b3 [0, 1, 2, 3]
+;> b2:
+;>   %5 = phi i32 [b1 1] [b1 1] [b1 1]
+;>   %6 = load i32 %0 align 4
+;>   %7 = sext i32 %6 to i64
+;>   %8 = add i64 %7, 3
+;>   store i64 %8 to %1 align 8
+;>   %9 = load i64 %1 align 8
+;>   jump b1
+;> b3:
+;>   %10 = phi i32 [b1 2] [b1 2]
+;>   return %10
+entry:
+  %next = alloca ptr, align 8
+  %o = load i8, ptr %code, align 1
+  %i = zext i8 %o to i64
+  %p = getelementptr inbounds [3 x ptr], ptr @table, i64 0, i64 %i
+  %t = load ptr, ptr %p, align 8
+  br label %dispatch
+dispatch:
+  %l = phi ptr [ %t, %entry ], [ %v, %a ]
+  indirectbr ptr %l, [label %a, label %b]
+a:
+  %n = phi i32 [ 1, %dispatch ]
+  %j = load i32, ptr %code, align 4
+  %q = getelementptr inbounds [1 x ptr], ptr @other, i64 0, i32 %j
+  %u = load ptr, ptr %q, align 8
+  store ptr %u, ptr %next, align 8
+  %v = load ptr, ptr %next, align 8
+  br label %dispatch
+b:
+  %m = phi i32 [ 2, %dispatch ]
+  ret i32 %m
+}
