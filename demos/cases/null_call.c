@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+static void (*volatile nothing)(void);
+
 int main(void) {
   write(1, "before\n", 7);
   printf("in a buffer");
-  ((void (*volatile)(void))0)();
+  nothing();
   return 0;
 }
