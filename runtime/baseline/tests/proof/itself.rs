@@ -127,3 +127,70 @@ fn memory_that_was_written_is_found() {
     let found = differs(text, &bytes, &[distance(7)]).unwrap_err();
     assert!(found.contains("@data+7"), "{found}");
 }
+
+/// A function that saves registers, calls, and uses what the call gives.
+fn compiled() -> (ir::Function, Code) {
+    let text = "function(i64 %a, i64 %b) -> i64\nb0:\n  %c = call @host0(i64 %b) -> i64\n  \
+                %d = add i64 %c, %a\n  %f = xor i64 %a, %d\n  call @host1(i64 %d)\n  \
+                %e = mul i64 %f, %a\n  %g = sub i64 %e, %a\n  %h = or i64 %g, %a\n  \
+                return %h\n";
+    let function = ir::parse(text).unwrap();
+    let code = uruk_baseline::compile(&function, &Default::default()).unwrap();
+    (function, code)
+}
+
+/// Replaces the first such bytes of the code.
+fn patched(code: &Code, from: &[u8], to: &[u8]) -> Code {
+    let at = code
+        .bytes
+        .windows(from.len())
+        .position(|window| window == from);
+    let at = at.unwrap_or_else(|| panic!("no {from:x?} in {:x?}", code.bytes));
+    let mut code = code.clone();
+    code.bytes[at..at + to.len()].copy_from_slice(to);
+    code
+}
+
+#[test]
+fn the_oracle_finds_what_is_wrong() {
+    let (function, code) = compiled();
+    assert_eq!(crate::oracle::check(&function, &code), Ok(()));
+    // pop rbx; pop rbp; push rbp; call through a word
+    let wrong: [(&[u8], &[u8], &str); 5] = [
+        (&[0x5b], &[0x90], ""),
+        (&[0x5b], &[0x58], "RBX is not restored"),
+        (&[0x55], &[0x90], "row"),
+        (&[0xff, 0x15], &[0x8b, 0x05], "of another kind"),
+        // mov rbp, rsp to mov rbp, rdi
+        (&[0x48, 0x89, 0xe5], &[0x48, 0x89, 0xfd], "row"),
+    ];
+    for (from, to, what) in wrong {
+        let found = crate::oracle::check(&function, &patched(&code, from, to)).unwrap_err();
+        assert!(found.contains(what), "{to:x?}: {found}");
+    }
+    let mut moved = code.clone();
+    let last = moved
+        .unwind
+        .iter()
+        .rposition(|&byte| byte & 0xc0 == 0x40)
+        .unwrap();
+    moved.unwind[last] += 1;
+    assert!(crate::oracle::check(&function, &moved).is_err());
+    let mut fewer = code.clone();
+    fewer.fixups[0].at -= 1;
+    let found = crate::oracle::check(&function, &fewer).unwrap_err();
+    assert!(found.contains("no distance"), "{found}");
+}
+
+#[test]
+fn the_oracle_finds_reads_of_nothing() {
+    // It is as long as the unwind table says, and does nothing with the frame.
+    let text = "function(i32 %a) -> i32\nb0:\n  return %a\n";
+    let function = ir::parse(text).unwrap();
+    let code = uruk_baseline::compile(&function, &Default::default()).unwrap();
+    assert_eq!(crate::oracle::check(&function, &code), Ok(()));
+    // mov eax, edi to mov eax, esi
+    let other = patched(&code, &[0x89, 0xf8], &[0x89, 0xf0]);
+    let found = crate::oracle::check(&function, &other).unwrap_err();
+    assert!(found.contains("RSI is read"), "{found}");
+}

@@ -1,0 +1,278 @@
+//! Looks at emitted code without running it: every instruction is decoded, and what registers and
+//! the stack hold is followed along all ways through the code.
+//!
+//! Checked are: each instruction decodes, and control comes only to where one begins; nothing that
+//! is not there is read (registers, flags); whoever returns or jumps out has restored
+//! callee-saved registers and the stack; nothing below the stack pointer is touched; calls are
+//! made with an aligned stack; unwind rows are right before every instruction (`rows`); fix-ups
+//! fill fields of instructions.
+
+mod fixups;
+mod rows;
+mod state;
+
+use std::collections::{BTreeSet, HashMap};
+
+use iced_x86::{
+    Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory,
+    Mnemonic, OpKind, Register,
+};
+use uruk_baseline::Code;
+use uruk_baseline::ir::{Block, Function, Op, Operand, Value};
+
+use self::rows::Rows;
+use self::state::State;
+
+/// Checks code.
+///
+/// # Errors
+/// What is wrong, with the offset of its instruction.
+pub fn check(function: &Function, code: &Code) -> Result<(), String> {
+    let size = code.size as usize;
+    let bytes = code
+        .bytes
+        .get(..size)
+        .ok_or("a function that is longer than its code")?;
+    let mut decoder = Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE);
+    let all: Vec<Instruction> = decoder.iter().collect();
+    let mut places = HashMap::new();
+    for (index, instruction) in all.iter().enumerate() {
+        if instruction.is_invalid() {
+            return Err(format!("{:#x}: no instruction", instruction.ip()));
+        }
+        places.insert(instruction.ip(), index);
+    }
+    fixups::check(code, &all, bytes)?;
+    let walk = Walk {
+        function,
+        code,
+        all,
+        places,
+        rows: Rows::read(code)?,
+    };
+    walk.check(!may_be_undefined(function))
+}
+
+/// Whether the function itself may read what nobody wrote: undef, or memory of the frame that is
+/// not filled where it is made.
+fn may_be_undefined(function: &Function) -> bool {
+    let mut undefined = false;
+    for instruction in &function.instructions {
+        instruction
+            .op
+            .operands(|operand| undefined |= operand == Operand::Undef);
+        if matches!(instruction.op, Op::Alloca { .. }) {
+            let made = Operand::Value(Value(instruction.results.start));
+            let filled = function.of_block(Block(0)).any(|(_, one)| match one.op {
+                Op::Store { address, .. } => address == made,
+                Op::Memory(_, [to, ..], _) => to == made,
+                _ => false,
+            });
+            undefined |= !filled;
+        }
+    }
+    undefined
+}
+
+struct Walk<'a> {
+    function: &'a Function,
+    code: &'a Code,
+    all: Vec<Instruction>,
+    places: HashMap<u64, usize>,
+    rows: Rows,
+}
+
+/// Where control goes behind an instruction.
+enum After {
+    /// On, and perhaps elsewhere.
+    Goes(Vec<usize>),
+    /// Out of the function.
+    Leaves,
+    /// Nowhere.
+    Ends,
+}
+
+impl Walk<'_> {
+    /// Follows all ways; with `strict`, nothing is read that nobody wrote.
+    fn check(&self, strict: bool) -> Result<(), String> {
+        let mut states: Vec<Option<State>> = vec![None; self.all.len()];
+        let first = states.first_mut().ok_or("no instruction")?;
+        *first = Some(State::at_entry(self.function, strict));
+        // In order, so that most ways are known when their end is looked at.
+        let mut open = BTreeSet::from([0]);
+        let mut factory = InstructionInfoFactory::new();
+        while let Some(index) = open.pop_first() {
+            let instruction = &self.all[index];
+            let Some(mut state) = states[index].clone() else {
+                continue;
+            };
+            self.rows
+                .check(instruction.ip(), &state)
+                .map_err(|what| self.at(index, what))?;
+            state
+                .step(instruction, &mut factory)
+                .map_err(|what| self.at(index, what))?;
+            let after = self
+                .after(index, &state)
+                .map_err(|what| self.at(index, what))?;
+            let next = match after {
+                After::Goes(next) => next,
+                After::Ends => continue,
+                After::Leaves => {
+                    state.check_leaving().map_err(|what| self.at(index, what))?;
+                    continue;
+                }
+            };
+            for to in next {
+                let merged = match &states[to] {
+                    None => state.clone(),
+                    Some(old) => old.meet(&state).map_err(|what| self.at(to, what))?,
+                };
+                if states[to].as_ref() != Some(&merged) {
+                    states[to] = Some(merged);
+                    open.insert(to);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn at(&self, index: usize, what: impl std::fmt::Display) -> String {
+        let instruction = &self.all[index];
+        format!("{:#x} `{instruction}`: {what}", instruction.ip())
+    }
+
+    fn place(&self, ip: u64) -> Result<usize, String> {
+        let place = self.places.get(&ip).copied();
+        place.ok_or(format!(
+            "control comes to {ip:#x}, where no instruction begins"
+        ))
+    }
+
+    fn after(&self, index: usize, state: &State) -> Result<After, String> {
+        let instruction = &self.all[index];
+        let next = || self.place(instruction.next_ip());
+        Ok(match instruction.flow_control() {
+            FlowControl::Return => After::Leaves,
+            FlowControl::Exception | FlowControl::Interrupt => After::Ends,
+            FlowControl::UnconditionalBranch => {
+                After::Goes(vec![self.place(instruction.near_branch_target())?])
+            }
+            FlowControl::ConditionalBranch => {
+                After::Goes(vec![self.place(instruction.near_branch_target())?, next()?])
+            }
+            FlowControl::IndirectBranch if state.is_at_return_address() => After::Leaves,
+            FlowControl::IndirectBranch => After::Goes(self.targets(index)?),
+            FlowControl::Call | FlowControl::IndirectCall => {
+                let mut to: Vec<usize> = self.landings(instruction)?;
+                // What does not return may be the last instruction.
+                to.extend(next().ok());
+                After::Goes(to)
+            }
+            _ => After::Goes(vec![next()?]),
+        })
+    }
+
+    /// Where a jump through a register goes: by the table whose address was just made, or, without
+    /// one, anywhere whose address is made.
+    fn targets(&self, index: usize) -> Result<Vec<usize>, String> {
+        let size = self.code.size as usize;
+        let near = self.all[index.saturating_sub(6)..index].iter();
+        if let Some(table) = near.rev().find_map(table_of(size)) {
+            // It ends where another one begins, if not before.
+            let others = self
+                .all
+                .iter()
+                .filter_map(table_of(size))
+                .filter(|&at| at > table);
+            let end = others.min().unwrap_or(self.code.bytes.len());
+            let entries = self
+                .code
+                .bytes
+                .get(table..end)
+                .unwrap_or_default()
+                .chunks_exact(4);
+            let mut targets: Vec<usize> = entries
+                .map_while(|entry| {
+                    let distance = i32::from_le_bytes(entry.try_into().ok()?);
+                    let to = table as i64 + i64::from(distance);
+                    self.places.get(&(to as u64)).copied()
+                })
+                .collect();
+            targets.sort_unstable();
+            targets.dedup();
+            return match targets.is_empty() {
+                true => Err(format!("no table of jumps at {table:#x}")),
+                false => Ok(targets),
+            };
+        }
+        // To where an address was taken: of a block, or of the moves on the way to it.
+        let taken = self.all.iter().filter(|one| {
+            let inside = one.ip_rel_memory_address() < self.code.size.into();
+            one.mnemonic() == Mnemonic::Lea && one.is_ip_rel_memory_operand() && inside
+        });
+        let fixed = |at: u64| self.code.fixups.iter().any(|one| u64::from(one.at) == at);
+        // Distances that are not filled in yet lead to symbols.
+        let taken = taken.filter(|one| !fixed(one.next_ip() - 4));
+        taken
+            .map(|one| self.place(one.ip_rel_memory_address()))
+            .collect()
+    }
+
+    /// Landing pads are checked where handlers are; a call goes on behind it.
+    fn landings(&self, _call: &Instruction) -> Result<Vec<usize>, String> {
+        Ok(Vec::new())
+    }
+}
+
+/// The address behind the function that an instruction makes, if it does.
+fn table_of(size: usize) -> impl Fn(&Instruction) -> Option<usize> {
+    move |one| {
+        let is = one.mnemonic() == Mnemonic::Lea && one.is_ip_rel_memory_operand();
+        let at = one.ip_rel_memory_address() as usize;
+        (is && at >= size).then_some(at)
+    }
+}
+
+/// Whether an instruction reads its destination only because the hardware keeps the rest of it.
+fn merges(instruction: &Instruction) -> bool {
+    let is_register = instruction.op0_kind() == OpKind::Register;
+    let merging = matches!(
+        instruction.mnemonic(),
+        Mnemonic::Cvtsi2sd
+            | Mnemonic::Cvtsi2ss
+            | Mnemonic::Cvtss2sd
+            | Mnemonic::Cvtsd2ss
+            | Mnemonic::Sqrtsd
+            | Mnemonic::Sqrtss
+            | Mnemonic::Movsd
+            | Mnemonic::Movss
+            | Mnemonic::Roundsd
+            | Mnemonic::Roundss
+            | Mnemonic::Bsf
+            | Mnemonic::Bsr
+    );
+    is_register && merging
+}
+
+/// What makes a register zero, or all ones, whatever it held.
+fn ignores_operands(instruction: &Instruction) -> bool {
+    let same = instruction.op0_register() == instruction.op1_register();
+    let both = instruction.op_count() == 2
+        && instruction.op0_kind() == OpKind::Register
+        && instruction.op1_kind() == OpKind::Register;
+    both && same
+        && instruction.op0_register() != Register::None
+        && matches!(
+            instruction.mnemonic(),
+            Mnemonic::Xor
+                | Mnemonic::Sub
+                | Mnemonic::Pxor
+                | Mnemonic::Xorps
+                | Mnemonic::Xorpd
+                | Mnemonic::Pcmpeqd
+                | Mnemonic::Pcmpeqb
+                | Mnemonic::Pcmpeqw
+        )
+        && instruction.code() != Opcode::INVALID
+}
