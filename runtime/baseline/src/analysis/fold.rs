@@ -1,6 +1,6 @@
 //! Which operands an instruction makes itself: tables, without state.
 
-use crate::ir::{Cast, FloatOp, IntOp, Op, Operand, Term, Type, Value};
+use crate::ir::{Cast, FloatOp, IntOp, IntPredicate, Op, Operand, Ordering, Term, Type, Value};
 
 /// The most bytes that a folded offset adds, so that sums of a few fit in 32 bits.
 const FAR: i64 = 1 << 24;
@@ -55,6 +55,7 @@ pub(super) fn loads(op: &Op) -> [Option<Value>; 2] {
             Type::F32 | Type::F64,
             [_, b],
         ) => [value(*b), None],
+        Op::FloatCompare(_, Type::F32 | Type::F64, [a, b]) => [value(*b), value(*a)],
         _ => [None; 2],
     }
 }
@@ -71,7 +72,10 @@ pub(super) fn condition(op: &Op) -> Option<Value> {
 
 /// Whether what it gives can be had as a condition.
 pub(super) fn gives_condition(op: &Op) -> bool {
-    matches!(op, Op::Compare(..))
+    matches!(
+        op,
+        Op::Compare(..) | Op::FloatCompare(_, Type::F32 | Type::F64, _)
+    )
 }
 
 /// The operand of a comparison with zero that may be tested for bits instead.
@@ -87,4 +91,62 @@ pub(super) fn tested(op: &Op) -> Option<Value> {
 /// Whether a comparison of it with zero is an instruction of its own.
 pub(super) fn gives_test(op: &Op) -> bool {
     matches!(op, Op::Int(IntOp::And, Type::Int(8 | 16 | 32 | 64), _))
+}
+
+/// The operand of a comparison with a constant that may be compared before it is extended.
+pub(super) fn narrowed(op: &Op) -> Option<Value> {
+    match op {
+        Op::Compare(_, Type::Int(16 | 32 | 64), [Operand::Value(value), Operand::Int(_)]) => {
+            Some(*value)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a comparison can be done with what an operand was extended from: the constant is such
+/// an extension too, and a predicate of numbers with signs finds signs.
+pub(super) fn is_narrow(compare: &Op, cast: &Op) -> bool {
+    let (
+        Op::Compare(predicate, Type::Int(bits), [_, Operand::Int(constant)]),
+        Op::Cast(cast, Type::Int(from @ (8 | 16 | 32)), _, Operand::Value(_)),
+    ) = (compare, cast)
+    else {
+        return false;
+    };
+    let above = 64 - u32::from(*bits);
+    let constant = (constant << above) as i64 >> above;
+    let is_unsigned = matches!(
+        predicate,
+        IntPredicate::UGt | IntPredicate::UGe | IntPredicate::ULt | IntPredicate::ULe
+    );
+    match cast {
+        Cast::ZExt => constant >= 0 && constant < 1 << from,
+        Cast::SExt => !is_unsigned && constant >= -(1 << (from - 1)) && constant < 1 << (from - 1),
+        _ => false,
+    }
+}
+
+/// Operands of an operation that memory can be changed by: those that may be what is there.
+pub(crate) fn changed(op: &Op) -> [Option<Value>; 2] {
+    let Op::Int(op, Type::Int(8 | 16 | 32 | 64), [a, b]) = op else {
+        return [None; 2];
+    };
+    let value = |operand: &Operand| match operand {
+        Operand::Value(value) => Some(*value),
+        _ => None,
+    };
+    match op {
+        IntOp::Add | IntOp::And | IntOp::Or | IntOp::Xor => [value(a), value(b)],
+        IntOp::Sub => [value(a), None],
+        _ => [None; 2],
+    }
+}
+
+/// Whether it is a plain load of a type from an address.
+pub(crate) fn reads(op: &Op, from: Operand, what: Type) -> bool {
+    matches!(
+        op,
+        Op::Load { address, ty, ordering: Ordering::Plain, volatile: false, .. }
+            if *address == from && *ty == what
+    )
 }

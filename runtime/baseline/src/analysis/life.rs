@@ -10,9 +10,11 @@ pub(crate) enum State {
     /// It is made where it is defined, and has a place.
     #[default]
     Placed,
-    /// It is in the place of another value or variable, by its number: a cast that changes
-    /// nothing, or what is made for a variable in the first place.
+    /// It is in the place of another value, by its number: a cast that changes nothing.
     Same(u32),
+    /// It is made in the place of a variable, which is written with it before anybody looks, and
+    /// not written again until its last use.
+    Made(u32),
     /// It is read from a variable that nobody writes until its last use: it is there.
     Read(u32),
     /// Whoever uses it makes it of its operands.
@@ -81,8 +83,8 @@ pub(crate) struct Life {
     pub(crate) by: u32,
     /// The place of the block where it is defined.
     pub(crate) block: u32,
-    /// Of a load: what `Lives::memory` or the variable's `epoch` was. Of a variable: how many
-    /// stores there were.
+    /// Of a load, or what is made for a variable: what `Lives::memory` or the variable's `epoch`
+    /// was. Of a variable: how many stores there were.
     pub(crate) epoch: u32,
     /// Of a variable: the number where it was read or written last.
     pub(crate) touched: u32,

@@ -157,7 +157,15 @@ impl<'a> Lives<'a> {
                 return;
             }
             Op::Load { address, .. } => self.load(*address, result),
-            Op::Store { address, value, .. } => self.store(*address, *value),
+            Op::Store { address, value, .. } => {
+                self.change(op);
+                self.store(*address, *value);
+            }
+            Op::Memory(_, operands, _) => {
+                operands.iter().for_each(|&operand| self.operand(operand));
+                self.welcome(operands[0], 7);
+                self.welcome(operands[1], 6);
+            }
             Op::Offset { base, terms, bytes } => {
                 self.offset(*base, fold::shape(terms, *bytes), result);
                 if self.lives[result as usize].state != State::Placed {
@@ -229,6 +237,12 @@ impl<'a> Lives<'a> {
         {
             self.lives[value.index()].state = State::Folded;
         }
+        if let Some(value) = fold::narrowed(op)
+            && self.is_only_here(value)
+            && fold::is_narrow(op, self.made_by(value))
+        {
+            self.lives[value.index()].state = State::Folded;
+        }
         for value in fold::loads(op).into_iter().flatten() {
             if self.is_only_here(value)
                 && self.lives[value.index()].epoch == self.memory
@@ -258,6 +272,40 @@ impl<'a> Lives<'a> {
     fn made_by(&self, value: Value) -> &'a Op {
         let by = self.lives[value.index()].by;
         &self.function.instructions[by as usize].op
+    }
+
+    /// Takes into a store the operation whose result it writes, and the load of what was there: an
+    /// instruction that changes memory.
+    fn change(&mut self, op: &Op) {
+        let Op::Store {
+            address,
+            value: Operand::Value(value),
+            ty,
+            ordering: Ordering::Plain,
+            volatile: false,
+            ..
+        } = op
+        else {
+            return;
+        };
+        if !self.is_only_here(*value) || self.variable(*address).is_some() {
+            return;
+        }
+        let made = self.made_by(*value);
+        for load in fold::changed(made).into_iter().flatten() {
+            let life = &self.lives[load.index()];
+            if matches!(life.state, State::Placed | State::Folded)
+                && life.uses == 1
+                && life.by != NONE
+                && life.block == self.block
+                && life.epoch == self.memory
+                && fold::reads(self.made_by(load), *address, *ty)
+            {
+                self.lives[load.index()].state = State::Folded;
+                self.lives[value.index()].state = State::Folded;
+                return;
+            }
+        }
     }
 
     fn load(&mut self, address: Operand, result: u32) {
@@ -293,8 +341,10 @@ impl<'a> Lives<'a> {
         if let Operand::Value(value) = value
             && self.is_made_for(value, variable)
         {
+            let epoch = self.lives[variable as usize].epoch + 1;
             let life = &mut self.lives[value.index()];
-            life.state = State::Same(variable);
+            life.state = State::Made(variable);
+            life.epoch = epoch;
             from = life.from;
             let register = life.register;
             let hint = life.hint;
@@ -322,7 +372,7 @@ impl<'a> Lives<'a> {
     fn is_made_for(&self, value: Value, variable: u32) -> bool {
         let life = &self.lives[value.index()];
         life.state == State::Placed
-            && life.uses == 1
+            && !life.kinds.has(Kinds::SPREAD)
             && life.block == self.block
             && self.lives[variable as usize].touched <= life.from
             && !(life.by == NONE && self.block != 0)
@@ -389,21 +439,25 @@ impl<'a> Lives<'a> {
         for argument in arguments {
             let place = places.next(argument.ty, argument.passing);
             self.operand(argument.operand);
-            let Operand::Value(Value(value)) = argument.operand else {
-                continue;
-            };
             let register = match place {
                 ArgumentPlace::Gpr(register) => register.number(),
                 ArgumentPlace::Xmm(register) => register.number(),
                 _ => continue,
             };
+            self.welcome(argument.operand, register);
+        }
+        self.outgoing = self.outgoing.max(places.taken().stack);
+    }
+
+    /// A register is welcome for an operand, unless another one is.
+    fn welcome(&mut self, operand: Operand, register: u8) {
+        if let Operand::Value(Value(value)) = operand {
             let home = self.home(value);
             let life = &mut self.lives[home as usize];
             if life.register == NO_REGISTER {
                 life.register = register;
             }
         }
-        self.outgoing = self.outgoing.max(places.taken().stack);
     }
 
     /// Phis read where the edge leaves: behind a call that ends the block, if there is one.
@@ -484,12 +538,16 @@ impl<'a> Lives<'a> {
                 State::Placed => return self.extend(value),
                 State::Same(of) => value = of,
                 State::Frame | State::Dead | State::Variable(_) => return,
-                State::Read(variable) => {
+                State::Read(variable) | State::Made(variable) => {
                     if !self.is_done
                         && life.block == self.block
                         && life.epoch == self.lives[variable as usize].epoch
                     {
                         return self.read(variable);
+                    }
+                    if let State::Made(_) = life.state {
+                        self.lives[value as usize].state = State::Placed;
+                        continue;
                     }
                     // The load is done where it stands.
                     let number = life.from;
@@ -533,7 +591,7 @@ impl<'a> Lives<'a> {
     fn home(&self, mut value: u32) -> u32 {
         loop {
             match self.lives[value as usize].state {
-                State::Same(of) | State::Read(of) => value = of,
+                State::Same(of) | State::Made(of) | State::Read(of) => value = of,
                 _ => return value,
             }
         }

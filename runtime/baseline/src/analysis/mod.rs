@@ -15,7 +15,7 @@
 
 mod at_hand;
 pub(crate) mod effects;
-mod fold;
+pub(crate) mod fold;
 mod life;
 mod lives;
 pub(crate) mod order;
@@ -75,7 +75,9 @@ impl Analysis {
         let mut home = value.0;
         loop {
             match self.lives[home as usize].state {
-                State::Same(of) | State::Read(of) | State::Variable(of) => home = of,
+                State::Same(of) | State::Made(of) | State::Read(of) | State::Variable(of) => {
+                    home = of;
+                }
                 _ => return home,
             }
         }

@@ -1,10 +1,10 @@
 //! Comparisons of integers, and conditions that are used where they are made.
 
 use crate::asm::{Alu, Condition, Gpr, Width};
-use crate::ir::{Extension, IntOp, IntPredicate, Op, Operand, Type};
+use crate::ir::{Cast, Extension, IntOp, IntPredicate, Op, Operand, Type};
 
 use super::Emitter;
-use super::operands::{Source, bits_of, width_of};
+use super::operands::{Source, bits_of, width_of, zero_extended};
 
 /// What flags are to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,17 @@ fn condition_of(predicate: IntPredicate) -> Condition {
         IntPredicate::SGe => Condition::GreaterEqual,
         IntPredicate::SLt => Condition::Less,
         IntPredicate::SLe => Condition::LessEqual,
+    }
+}
+
+/// The predicate of numbers that are not negative.
+fn unsigned(predicate: IntPredicate) -> IntPredicate {
+    match predicate {
+        IntPredicate::SGt => IntPredicate::UGt,
+        IntPredicate::SGe => IntPredicate::UGe,
+        IntPredicate::SLt => IntPredicate::ULt,
+        IntPredicate::SLe => IntPredicate::ULe,
+        other => other,
     }
 }
 
@@ -126,6 +137,9 @@ impl Emitter<'_> {
             Op::Compare(predicate, ty, operands) => {
                 Test::One(self.flags(*predicate, *ty, *operands))
             }
+            Op::FloatCompare(predicate, ty, operands) => {
+                self.float_flags(*predicate, *ty, *operands)
+            }
             _ => Test::Known(false),
         }
     }
@@ -137,6 +151,10 @@ impl Emitter<'_> {
         if !matches!(a, Operand::Value(_)) && matches!(b, Operand::Value(_)) {
             (a, b) = (b, a);
             condition = condition.swapped();
+        }
+        if let Some((narrow, operands)) = self.narrow(predicate, [a, b]) {
+            let (predicate, ty) = narrow;
+            return self.flags(predicate, ty, operands);
         }
         let bits = bits_of(ty);
         let width = Width::of_bits(bits);
@@ -188,6 +206,27 @@ impl Emitter<'_> {
             }
         }
         condition
+    }
+
+    /// The comparison of what was extended, if the first operand is a cast that is made here. Two
+    /// numbers that are not negative compare without signs as they do with signs.
+    fn narrow(
+        &self,
+        predicate: IntPredicate,
+        [a, b]: [Operand; 2],
+    ) -> Option<((IntPredicate, Type), [Operand; 2])> {
+        let (Operand::Value(value), Operand::Int(constant)) = (a, b) else {
+            return None;
+        };
+        let Some(&Op::Cast(cast, from, _, operand)) = self.folded(value) else {
+            return None;
+        };
+        let predicate = match cast {
+            Cast::ZExt => unsigned(predicate),
+            _ => predicate,
+        };
+        let constant = zero_extended(constant, bits_of(from));
+        Some(((predicate, from), [operand, Operand::Int(constant)]))
     }
 
     /// Compares the bits that two operands share with zero, if the operand is that, folded.

@@ -16,12 +16,22 @@ const FREE: Gpr = Gpr::RAX;
 impl Emitter<'_> {
     /// The label of a block.
     pub(super) fn label(&self, block: Block) -> Label {
-        self.labels[self.order().place_of(block) as usize]
+        self.labels[self.target_place(block) as usize]
     }
 
     /// Whether a block comes next.
     pub(super) fn is_next(&self, block: Block) -> bool {
-        self.order().place_of(block) == self.block + 1
+        let to = self.target_place(block);
+        let between = self.block + 1..to;
+        to > self.block
+            && between
+                .into_iter()
+                .all(|at| self.targets[at as usize] != at)
+    }
+
+    /// The place of the block where an edge to a block ends.
+    fn target_place(&self, block: Block) -> u32 {
+        self.targets[self.order().place_of(block) as usize]
     }
 
     /// Collects the moves of an edge, and says whether there are any.

@@ -4,8 +4,9 @@
 //! Integers of 3, 5, 6 or 7 bytes are read and written in pieces. What is written has zeros above
 //! the type's bits, as LLVM writes it.
 
+use crate::analysis::fold;
 use crate::asm::{Alu, Gpr, Mem, Shift, Width};
-use crate::ir::{Extension, Operand, Type};
+use crate::ir::{Extension, IntOp, Op, Operand, Type};
 use crate::places::Place;
 
 use super::operands::{Source, bits_of, width_of};
@@ -84,10 +85,46 @@ impl Emitter<'_> {
             self.store_variable(ty, variable, value);
         } else if let Type::Int(bits) = ty {
             let mem = self.address(address, Gpr::RCX);
-            self.store_int(ty, bits, mem, value);
+            if !self.change(ty, address, mem, value) {
+                self.store_int(ty, bits, mem, value);
+            }
         } else {
             self.store_vector(ty, address, value);
         }
+    }
+
+    /// Changes memory by the operation whose result is stored, if that is left to the store.
+    fn change(&mut self, ty: Type, address: Operand, mem: Mem, value: Operand) -> bool {
+        let Operand::Value(value) = value else {
+            return false;
+        };
+        let Some(&Op::Int(op, _, [a, b])) = self.folded(value) else {
+            return false;
+        };
+        let is_there = |operand: Operand| match operand {
+            Operand::Value(value) => self
+                .folded(value)
+                .is_some_and(|op| fold::reads(op, address, ty)),
+            _ => false,
+        };
+        let other = if is_there(a) { b } else { a };
+        let op = match op {
+            IntOp::Add => Alu::Add,
+            IntOp::Sub => Alu::Sub,
+            IntOp::And => Alu::And,
+            IntOp::Or => Alu::Or,
+            _ => Alu::Xor,
+        };
+        let width = Width::of_bits(bits_of(ty));
+        match self.source(other, ty, Gpr::RAX) {
+            Source::Imm(constant) => self.asm.alu_imm(op, width, mem, constant),
+            Source::Gpr(register) => self.asm.alu_store(op, width, mem, register),
+            Source::Mem(from) => {
+                self.asm.load(width, Gpr::RAX, from);
+                self.asm.alu_store(op, width, mem, Gpr::RAX);
+            }
+        }
+        true
     }
 
     fn store_int(&mut self, ty: Type, bits: u8, mem: Mem, value: Operand) {

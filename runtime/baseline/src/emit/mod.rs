@@ -20,7 +20,7 @@
 //! | `frame` | the frame, prologue, parameters, epilogue |
 //! | `ints`, `division`, `compare`, `casts`, `select` | integers |
 //! | `memory`, `copies` | loads and stores; `memcpy` and its like |
-//! | `control`, `switch` | the ends of blocks |
+//! | `control`, `switch`, `threads` | the ends of blocks |
 //! | `calls`, `tail` | calls; those that are jumps |
 //! | `counting` | counters, and loops that can be left |
 //! | `bits`, `overflow`, `wide` | bits; limits of integers; integers of 128 bits |
@@ -74,6 +74,7 @@ mod overflow;
 mod select;
 mod switch;
 mod tail;
+mod threads;
 mod varargs;
 mod vectors;
 mod wide;
@@ -102,6 +103,7 @@ pub(crate) struct Buffers {
     mover: Mover,
     moves: Vec<Movement>,
     labels: Vec<Label>,
+    targets: Vec<u32>,
     lines: Vec<(u32, Label)>,
     cases: Vec<switch::Case>,
     exceptions: Exceptions,
@@ -120,6 +122,8 @@ pub(crate) struct Emitter<'a> {
     moves: &'a mut Vec<Movement>,
     /// The beginning of each block, by place.
     labels: &'a mut Vec<Label>,
+    /// Which block is meant by each, by place (`threads`).
+    targets: &'a mut Vec<u32>,
     lines: &'a mut Vec<(u32, Label)>,
     cases: &'a mut Vec<switch::Case>,
     frame: Frame,
@@ -164,6 +168,7 @@ impl<'a> Emitter<'a> {
             mover: &mut buffers.mover,
             moves: &mut buffers.moves,
             labels: &mut buffers.labels,
+            targets: &mut buffers.targets,
             lines: &mut buffers.lines,
             cases: &mut buffers.cases,
             frame,
@@ -185,10 +190,14 @@ impl<'a> Emitter<'a> {
             let label = self.asm.new_label();
             self.labels.push(label);
         }
+        threads::find(function, self.order(), self.targets);
         self.prologue();
         for (place, &block) in self.order().blocks.iter().enumerate() {
             self.block = place as u32;
             self.asm.bind(self.labels[place]);
+            if self.targets[place] != place as u32 {
+                continue;
+            }
             let mut is_head = true;
             for (_, instruction) in function.of_block(block) {
                 if matches!(instruction.op, Op::Phi(..)) {
@@ -231,7 +240,7 @@ impl<'a> Emitter<'a> {
     /// Emits an instruction, unless somebody else makes its results or nobody uses them.
     fn instruction(&mut self, block: Block, instruction: &Instruction) {
         let result = instruction.results.start;
-        if !instruction.results.is_empty() && !self.is_made_here(result, &instruction.op) {
+        if !instruction.results.is_empty() && !self.is_made_here(result) {
             return;
         }
         match &instruction.op {
@@ -326,22 +335,17 @@ impl<'a> Emitter<'a> {
     }
 
     /// Whether an instruction is to be emitted where it stands, by its first result.
-    fn is_made_here(&self, result: u32, op: &Op) -> bool {
+    fn is_made_here(&self, result: u32) -> bool {
         match self.analysis.lives[result as usize].state {
             State::Placed => true,
-            // Made for a variable, in its place; a cast that changes nothing is nowhere.
-            State::Same(_) => !matches!(op, Op::Cast(Cast::Trunc, ..)) || self.is_into(result),
-            State::Dead | State::Read(_) | State::Folded | State::Frame | State::Variable(_) => {
-                false
-            }
-        }
-    }
-
-    /// Whether a value is made in the place of a variable.
-    fn is_into(&self, value: u32) -> bool {
-        match self.analysis.lives[value as usize].state {
-            State::Same(of) => of as usize >= self.function.types.len(),
-            _ => false,
+            // A cast that changes nothing is nowhere.
+            State::Made(_) => true,
+            State::Dead
+            | State::Same(_)
+            | State::Read(_)
+            | State::Folded
+            | State::Frame
+            | State::Variable(_) => false,
         }
     }
 

@@ -246,6 +246,9 @@ impl Emitter<'_> {
             _ => Some(with as u32 as i32),
         };
         match small {
+            Some(0) => self
+                .asm
+                .test(number.width, number.register, number.register),
             Some(small) => self
                 .asm
                 .alu_imm(Alu::Cmp, number.width, number.register, small),
