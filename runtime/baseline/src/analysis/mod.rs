@@ -100,3 +100,6 @@ impl Analysis {
         self.calls.get(after).is_some_and(|&call| call < life.to)
     }
 }
+
+#[cfg(test)]
+mod tests;
