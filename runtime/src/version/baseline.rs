@@ -210,7 +210,9 @@ impl Core {
             let code = self
                 .baseline
                 .with(|compiler| compiler.compile(&read.function))?;
-            let mut symbols = read.function.symbols;
+            let mut function = read.function;
+            let mut symbols = std::mem::take(&mut function.symbols);
+            reader.take_back(function);
             symbols.extend(code.library.iter().map(|&name| SymbolData {
                 name: name.into(),
                 reach: Reach::Indirect,

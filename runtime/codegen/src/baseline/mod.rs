@@ -96,6 +96,35 @@ impl Reader {
         self.keep_findings(findings);
         read
     }
+
+    /// Takes a function back that was compiled: the next one has its room.
+    pub fn take_back(&mut self, function: ir::Function) {
+        let mut findings = self.take_findings();
+        findings.room = emptied(function);
+        self.keep_findings(findings);
+    }
+}
+
+/// A function with nothing in it, in the room of another.
+fn emptied(mut function: ir::Function) -> ir::Function {
+    /// Instructions that room is kept for.
+    const MOST: usize = 20_000;
+    if function.instructions.capacity() > MOST {
+        return ir::Function::default();
+    }
+    function.types.clear();
+    function.blocks.clear();
+    function.instructions.clear();
+    function.symbols.clear();
+    function.parameters.clear();
+    ir::Function {
+        types: function.types,
+        blocks: function.blocks,
+        instructions: function.instructions,
+        symbols: function.symbols,
+        parameters: function.parameters,
+        ..ir::Function::default()
+    }
 }
 
 /// What of a compile's settings is not covered.

@@ -32,6 +32,8 @@ pub(crate) struct Findings {
     pub(super) attributes: Attributes,
     pub(super) values: Values,
     pub(super) callees: Callees,
+    /// A function that was compiled, for the room it has.
+    pub(super) room: Function,
 }
 
 impl Default for Findings {
@@ -41,6 +43,7 @@ impl Default for Findings {
             attributes: Attributes::new(),
             values: Values::new(),
             callees: Callees::default(),
+            room: Function::default(),
         }
     }
 }
@@ -98,12 +101,13 @@ impl<'a, 'm> Reading<'a, 'm> {
     ) -> Reading<'a, 'm> {
         known.values.clear();
         known.callees.clear();
+        let out = std::mem::take(&mut known.room);
         Reading {
             source,
             known,
             function,
             shape,
-            out: Function::default(),
+            out,
             numbers: vec![None; shape.flow.blocks.len()],
             block: Block(0),
             phis: Vec::new(),
@@ -120,13 +124,6 @@ impl<'a, 'm> Reading<'a, 'm> {
         }
         self.head()?;
         let order = self.shape.flow.graph.reverse_postorder();
-        self.out.blocks.reserve(order.len());
-        self.out
-            .instructions
-            .reserve(INSTRUCTIONS * order.len() + INSTRUCTIONS);
-        self.out
-            .types
-            .reserve(INSTRUCTIONS * order.len() + INSTRUCTIONS);
         for (place, &block) in (0..).zip(&order) {
             self.numbers[block as usize] = Some(Block(place));
             let key = self.shape.flow.blocks[block as usize].raw() as usize;
@@ -479,9 +476,6 @@ impl<'a, 'm> Reading<'a, 'm> {
 
 /// The index of a function's own attributes.
 const FUNCTION: u32 = inkwell::llvm_sys::LLVMAttributeFunctionIndex;
-
-/// Instructions of a block, more than most have: their place is taken at once.
-const INSTRUCTIONS: usize = 10;
 
 /// Bytes of allocas beyond which a frame may have more than a page.
 const UNPROBED: u64 = 1024;

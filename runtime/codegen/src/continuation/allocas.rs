@@ -233,7 +233,7 @@ impl<'m> Reading<'_, 'm> {
     /// Arguments that are used, results that are used beyond their block, and phis.
     fn beyond(&self) -> FxHashMap<ValueRef<'m>, ()> {
         let mut beyond: FxHashMap<ValueRef<'m>, ()> = FxHashMap::default();
-        for (block, index) in self.flow.blocks.iter().zip(0u32..) {
+        for block in &self.flow.blocks {
             for instruction in block.instructions() {
                 let is_phi = instruction.opcode() == LLVMOpcode::LLVMPHI;
                 if is_phi {
@@ -249,8 +249,8 @@ impl<'m> Reading<'_, 'm> {
                         continue;
                     };
                     // SAFETY: a live instruction.
-                    let from = unsafe { LLVMGetInstructionParent(made.raw()) } as usize;
-                    if is_phi || self.numbers.get(&from) != Some(&index) {
+                    let from = unsafe { LLVMGetInstructionParent(made.raw()) };
+                    if is_phi || from != block.raw() {
                         beyond.insert(operand, ());
                     }
                 }

@@ -10,10 +10,12 @@ use std::hash::{Hash, Hasher};
 
 use inkwell::llvm_sys::LLVMOpcode;
 use inkwell::llvm_sys::core::{
-    LLVMCountIncoming, LLVMGetIncomingBlock, LLVMGetIncomingValue, LLVMIsAConstantInt, LLVMTypeOf,
+    LLVMCountIncoming, LLVMGetIncomingBlock, LLVMGetIncomingValue, LLVMHasPersonalityFn,
+    LLVMIsAConstantInt, LLVMTypeOf,
 };
 use inkwell::llvm_sys::target::{LLVMGetModuleDataLayout, LLVMTargetDataRef};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use smallvec::SmallVec;
 
 use super::allocas::Reading;
 use super::alone::alone;
@@ -168,14 +170,21 @@ impl<'m> Frame<'m> {
             derived: FxHashMap::default(),
         };
         reading.read_allocas()?;
-        reading.read_type_numbers();
+        // SAFETY: a live function.
+        let catches = unsafe { LLVMHasPersonalityFn(function.raw()) } != 0;
+        if catches {
+            reading.read_type_numbers();
+        }
         let (variables, places) = reading.variables(function)?;
         let words = variables.len().div_ceil(64);
         if words * 64 * flow.blocks.len() > MOST_BITS {
             return Err(Reason::TooLarge);
         }
         let mut frame = Frame {
-            choices: reading.choices(&places),
+            choices: match catches {
+                true => reading.choices(&places),
+                false => Vec::new(),
+            },
             alone: alone(function, &variables),
             variables,
             places,
@@ -361,14 +370,18 @@ impl<'m> Frame<'m> {
 
     /// The variable that an operand is, or is made of.
     fn mentioned(&self, operand: ValueRef<'m>) -> Option<u32> {
-        let root = self.derived.get(&operand).unwrap_or(&operand);
-        self.place(*root)
+        // Most bodies make no such pointers.
+        let root = match self.derived.is_empty() {
+            true => operand,
+            false => *self.derived.get(&operand).unwrap_or(&operand),
+        };
+        self.place(root)
     }
 
     /// Tells of each variable that an instruction, no phi, mentions whether it is given a value
     /// as a whole. Uses come first. A marker of what has left is nothing.
     fn events(&self, instruction: InstructionRef<'m>, mut each: impl FnMut(u32, bool)) {
-        let operands: Vec<Option<ValueRef<'m>>> = instruction.operands().collect();
+        let operands: SmallVec<[Option<ValueRef<'m>>; 8]> = instruction.operands().collect();
         if instruction.opcode() == LLVMOpcode::LLVMStore
             && let [Some(value), Some(to)] = operands[..]
             && let Some(place) = self.place(to)
