@@ -35,9 +35,9 @@
 //! `raw_svector_ostream` laid out by hand, `codegen::gate` calls `setOptPassGate` with an
 //! `OptPassGate` laid out likewise, `codegen::fatal` installs a handler for failed allocations.
 //! All carry the library's symbol version `LLVM_22.1`; a test compares objects of a kept
-//! pipeline with those of a fresh one. The first call of a median sqlite function at -O0 went
-//! from 383 to 190 us by keeping the pipeline (`cargo xtask bench --only 'first call in
-//! sqlite'` prints the latter).
+//! pipeline with those of a fresh one. Keeping the pipeline saves
+//! some 190 us a function (`cargo xtask bench --only 'first call in sqlite'` prints what a first
+//! call takes, in processor time of the process).
 
 #![deny(missing_docs)]
 
