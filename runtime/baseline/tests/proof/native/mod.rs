@@ -44,14 +44,33 @@ pub fn compare(
 ) -> Result<(), (usize, String)> {
     with(|arena| {
         let target = arena.place(function, code).map_err(|what| (0, what))?;
-        signals::prepare();
-        for (nth, (input, ran)) in runs.iter().enumerate() {
-            // A frame at a multiple of 32, and one at a multiple of 16 only.
-            let above = 2 * (nth % 2);
-            one(arena, target, function, input, ran, above).map_err(|what| (nth, what))?;
-        }
-        Ok(())
+        run_all(arena, target, function, runs)
     })
+}
+
+/// Likewise, of code that somebody else made and placed.
+#[allow(dead_code, reason = "tests of other packages do it")]
+pub fn compare_at(
+    function: &Function,
+    target: u64,
+    runs: &[(Input, Ran)],
+) -> Result<(), (usize, String)> {
+    with(|arena| run_all(arena, target, function, runs))
+}
+
+fn run_all(
+    arena: &Arena,
+    target: u64,
+    function: &Function,
+    runs: &[(Input, Ran)],
+) -> Result<(), (usize, String)> {
+    signals::prepare();
+    for (nth, (input, ran)) in runs.iter().enumerate() {
+        // A frame at a multiple of 32, and one at a multiple of 16 only.
+        let above = 2 * (nth % 2);
+        one(arena, target, function, input, ran, above).map_err(|what| (nth, what))?;
+    }
+    Ok(())
 }
 
 fn one(
