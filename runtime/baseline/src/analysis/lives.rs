@@ -7,10 +7,10 @@
 //! harmless.
 
 use crate::abi::{self, ArgumentPlace};
-use crate::ir::{Argument, Block, Callee, Cast, Function, Op, Operand, Ordering, Type, Value};
+use crate::ir::{Argument, Block, Callee, Cast, Function, Op, Operand, Type, Value};
 
 use super::effects;
-use super::fold::{self, Shape};
+use super::fold;
 use super::life::{Kinds, Life, NO_REGISTER, State};
 use super::order::{NONE, Order};
 use super::uses;
@@ -25,7 +25,7 @@ pub(super) struct Lives<'a> {
     /// Numbers of instructions that call something.
     pub(super) calls: &'a mut Vec<u32>,
     /// The place of the block, the number of the instruction, and what a use there weighs.
-    block: u32,
+    pub(super) block: u32,
     number: u32,
     weight: u32,
     /// Bytes of stack that arguments of calls take, at most.
@@ -33,7 +33,7 @@ pub(super) struct Lives<'a> {
     /// The parameter that all returns give back, if there is one.
     result: Option<Value>,
     /// How often memory was written up to here.
-    memory: u32,
+    pub(super) memory: u32,
     /// Whether all was walked, and only phis remain.
     is_done: bool,
 }
@@ -223,91 +223,6 @@ impl<'a> Lives<'a> {
         });
     }
 
-    /// Takes operands into the instruction that it can make itself.
-    fn fold(&mut self, op: &Op) {
-        if let Some(bit) = fold::condition(op)
-            && self.is_only_here(bit)
-            && fold::gives_condition(self.made_by(bit))
-        {
-            self.lives[bit.index()].state = State::Folded;
-        }
-        if let Some(value) = fold::tested(op)
-            && self.is_only_here(value)
-            && fold::gives_test(self.made_by(value))
-        {
-            self.lives[value.index()].state = State::Folded;
-        }
-        if let Some(value) = fold::narrowed(op)
-            && self.is_only_here(value)
-            && fold::is_narrow(op, self.made_by(value))
-        {
-            self.lives[value.index()].state = State::Folded;
-        }
-        for value in fold::loads(op).into_iter().flatten() {
-            if self.is_only_here(value)
-                && self.lives[value.index()].epoch == self.memory
-                && let Op::Load {
-                    ordering: Ordering::Plain,
-                    volatile: false,
-                    ..
-                } = self.made_by(value)
-            {
-                self.lives[value.index()].state = State::Folded;
-                break;
-            }
-        }
-    }
-
-    /// Whether a value has a place, and the instruction at hand is the only one to use it, in the
-    /// block where it is made.
-    fn is_only_here(&self, value: Value) -> bool {
-        let life = &self.lives[value.index()];
-        life.state == State::Placed
-            && life.uses == 1
-            && life.block == self.block
-            && life.by != NONE
-            && !life.kinds.has(Kinds::SPREAD)
-    }
-
-    fn made_by(&self, value: Value) -> &'a Op {
-        let by = self.lives[value.index()].by;
-        &self.function.instructions[by as usize].op
-    }
-
-    /// Takes into a store the operation whose result it writes, and the load of what was there: an
-    /// instruction that changes memory.
-    fn change(&mut self, op: &Op) {
-        let Op::Store {
-            address,
-            value: Operand::Value(value),
-            ty,
-            ordering: Ordering::Plain,
-            volatile: false,
-            ..
-        } = op
-        else {
-            return;
-        };
-        if !self.is_only_here(*value) || self.variable(*address).is_some() {
-            return;
-        }
-        let made = self.made_by(*value);
-        for load in fold::changed(made).into_iter().flatten() {
-            let life = &self.lives[load.index()];
-            if matches!(life.state, State::Placed | State::Folded)
-                && life.uses == 1
-                && life.by != NONE
-                && life.block == self.block
-                && life.epoch == self.memory
-                && fold::reads(self.made_by(load), *address, *ty)
-            {
-                self.lives[load.index()].state = State::Folded;
-                self.lives[value.index()].state = State::Folded;
-                return;
-            }
-        }
-    }
-
     fn load(&mut self, address: Operand, result: u32) {
         let Some(variable) = self.variable(address) else {
             self.operand(address);
@@ -377,60 +292,6 @@ impl<'a> Lives<'a> {
             && self.lives[variable as usize].touched <= life.from
             && !(life.by == NONE && self.block != 0)
             && (life.by == NONE || !matches!(self.made_by(value), Op::Phi(..)))
-    }
-
-    /// How an offset is made, by who uses it.
-    fn offset(&mut self, base: Operand, shape: Option<Shape>, result: u32) {
-        let life = &mut self.lives[result as usize];
-        life.hint = NONE;
-        let kinds = life.kinds;
-        let (is_frame, depth) = match base {
-            Operand::Value(base) => {
-                let life = &self.lives[base.index()];
-                (life.state == State::Frame, life.depth + 1)
-            }
-            Operand::Address(..) => (false, 0),
-            _ => return,
-        };
-        if depth > fold::DEEP {
-            return;
-        }
-        let state = match shape {
-            Some(Shape::Constant) if is_frame => State::Frame,
-            Some(Shape::Constant) if !kinds.has(Kinds::OTHER) => State::Folded,
-            Some(Shape::Indexed)
-                if !kinds.has(Kinds::OTHER | Kinds::INDEXED | Kinds::SPREAD)
-                    && !self.is_indexed(base) =>
-            {
-                State::Folded
-            }
-            _ => return,
-        };
-        let life = &mut self.lives[result as usize];
-        life.state = state;
-        life.depth = depth;
-    }
-
-    /// Whether an address has an index under it.
-    fn is_indexed(&self, base: Operand) -> bool {
-        let mut base = base;
-        while let Operand::Value(value) = base {
-            if self.lives[value.index()].state != State::Folded {
-                return false;
-            }
-            match self.made_by(value) {
-                Op::Offset {
-                    base: under, terms, ..
-                } => {
-                    if !terms.is_empty() {
-                        return true;
-                    }
-                    base = *under;
-                }
-                _ => return false,
-            }
-        }
-        false
     }
 
     /// Uses arguments; registers in which they are passed are welcome.
@@ -504,7 +365,7 @@ impl<'a> Lives<'a> {
     }
 
     /// The number of the variable that an address is of.
-    fn variable(&self, address: Operand) -> Option<u32> {
+    pub(super) fn variable(&self, address: Operand) -> Option<u32> {
         match address {
             Operand::Value(value) => match self.lives[value.index()].state {
                 State::Variable(variable) => Some(variable),

@@ -8,6 +8,7 @@
 //! | `fold` | which operands an instruction makes itself: tables |
 //! | `uses` | who uses what (first pass, backward) |
 //! | `variables` | which allocas become variables, and where those live |
+//! | `takes` | what an instruction makes itself |
 //! | `lives` | how each value is made, and where it lives (second pass, forward) |
 //! | `at_hand` | which values never leave `rax` |
 //!
@@ -19,6 +20,7 @@ pub(crate) mod fold;
 mod life;
 mod lives;
 pub(crate) mod order;
+mod takes;
 mod uses;
 mod variables;
 

@@ -210,7 +210,7 @@ impl Emitter<'_> {
             self.asm.alu(Alu::Cmp, Width::W64, Gpr::RSP, Gpr::R11);
             self.asm.jump_if(crate::asm::Condition::NotEqual, again);
         }
-        if bytes % PAGE != 0 {
+        if !bytes.is_multiple_of(PAGE) {
             sub(self.asm, bytes % PAGE);
         }
     }
