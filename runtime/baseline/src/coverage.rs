@@ -4,7 +4,8 @@
 
 use crate::abi;
 use crate::ir::{
-    Block, Call, Function, Op, Operand, Ordering, Passing, Reach, Returned, Tail, Type,
+    Block, Call, Cast, FloatOp, Function, Op, Operand, Ordering, Passing, Reach, Returned, Tail,
+    Type,
 };
 use crate::{Options, Uncovered, emit};
 
@@ -38,7 +39,6 @@ fn of_function(function: &Function) -> Reason {
 
 fn of_passing(ty: Type, passing: Passing) -> Reason {
     match (ty, passing) {
-        (Type::F80, _) => Some("x86_fp80"),
         (Type::V64, _) => Some("vectors of 64 bits"),
         _ => None,
     }
@@ -61,7 +61,9 @@ fn of_heads(function: &Function) -> Reason {
             if head.loaded.contains(&(at as u32)) && !is_plain_alloca(function, argument.operand) {
                 return Some("contents of an over-aligned alloca at a loop's head");
             }
-            of_argument(argument.ty, argument.passing)
+            let is_long = argument.ty == Type::F80;
+            let long = is_long.then_some("x86_fp80 for a continuation");
+            long.or_else(|| of_argument(argument.ty, argument.passing))
                 .or_else(|| of_operand(function, argument.operand))
         })
     })
@@ -147,11 +149,23 @@ fn of_int(ty: Type) -> Reason {
 }
 
 /// Of an operation on floating-point numbers, or a conversion.
-fn of_number(ty: Type) -> Reason {
+fn of_number(function: &Function, ty: Type) -> Reason {
     match ty {
         Type::Int(_) | Type::F32 | Type::F64 => None,
         Type::V128 | Type::V64 => Some("operations on vectors"),
-        Type::F80 => Some("x86_fp80"),
+        // Room in the frame is made for values, not for constants.
+        Type::F80 if function.types.contains(&Type::F80) => None,
+        Type::F80 => Some("x86_fp80 of constants only"),
+    }
+}
+
+fn of_cast(function: &Function, cast: Cast, from: Type, to: Type) -> Reason {
+    let is_long = from == Type::F80 || to == Type::F80;
+    match cast {
+        Cast::Bits | Cast::FpToSiSat | Cast::FpToUiSat if is_long => {
+            Some("an unusual conversion of x86_fp80")
+        }
+        _ => of_number(function, from).or_else(|| of_number(function, to)),
     }
 }
 
@@ -189,12 +203,18 @@ fn of_op(function: &Function, op: &Op) -> Reason {
         Op::Select(ty, _) | Op::Phi(ty, _) => of_type(*ty),
         Op::Load { ty, ordering, .. } => of_access(*ty, *ordering),
         Op::Store { ty, ordering, .. } => of_access(*ty, *ordering),
-        Op::Cast(_, from, to, _) => of_number(*from).or_else(|| of_number(*to)),
+        Op::Cast(cast, from, to, _) => of_cast(function, *cast, *from, *to),
         Op::Call(call) => of_call(function, call),
+        Op::Float(
+            FloatOp::Rem | FloatOp::MinNum | FloatOp::MaxNum | FloatOp::CopySign,
+            Type::F80,
+            _,
+        )
+        | Op::Fma(Type::F80, _) => Some("an operation on x86_fp80 that is none of the processor's"),
         Op::Float(_, ty, _) | Op::FloatUnary(_, ty, _) | Op::FloatCompare(_, ty, _) => {
-            of_number(*ty)
+            of_number(function, *ty)
         }
-        Op::Fma(ty, _) => of_number(*ty),
+        Op::Fma(ty, _) => of_number(function, *ty),
         Op::DynamicAlloca { .. } | Op::StackSave | Op::StackRestore(_) => None,
         Op::Rmw { ty, .. } | Op::CompareExchange { ty, .. } => match ty {
             Type::Int(8 | 16 | 32 | 64) | Type::F32 | Type::F64 => None,

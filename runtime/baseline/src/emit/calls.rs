@@ -19,9 +19,7 @@ pub(super) const CALLEE: Gpr = Gpr::R11;
 impl Emitter<'_> {
     pub(super) fn call(&mut self, call: &Call, results: Range<u32>) {
         self.call_arguments(call);
-        if !results.is_empty() {
-            self.call_results(&call.returns, results.start);
-        }
+        self.call_results(&call.returns, &results);
     }
 
     /// Arguments, and the call itself: where it begins and ends.
@@ -136,7 +134,12 @@ impl Emitter<'_> {
     }
 
     /// Results of a call to their places.
-    pub(super) fn call_results(&mut self, returns: &[Returned], first: u32) {
+    pub(super) fn call_results(&mut self, returns: &[Returned], results: &Range<u32>) {
+        self.x87_results(returns, results);
+        if results.is_empty() {
+            return;
+        }
+        let first = results.start;
         self.moves.clear();
         let mut places = abi::Results::default();
         for (at, returned) in returns.iter().enumerate() {

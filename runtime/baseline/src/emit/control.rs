@@ -175,6 +175,7 @@ impl Emitter<'_> {
         if let Some(result) = function.result_parameter() {
             self.move_operand(Spot::Gpr(Gpr::RAX), Operand::Value(result), Type::PTR);
         }
+        self.x87_returns(operands);
         // No value is in the registers of integer results, so that nothing is in the way; the
         // first is used for constants only where they go to memory.
         self.do_moves(Gpr::RAX);

@@ -40,9 +40,7 @@ impl Emitter<'_> {
         };
         let action = self.action_of(unwind);
         self.exceptions.site(from, to, pad, action);
-        if !results.is_empty() {
-            self.call_results(&call.returns, results.start);
-        }
+        self.call_results(&call.returns, &results);
         self.go(block, normal);
     }
 

@@ -17,6 +17,9 @@ impl Emitter<'_> {
         operand: Operand,
         result: u32,
     ) {
+        if from == Type::F80 || to == Type::F80 {
+            return self.x87_cast(cast, from, to, operand, result);
+        }
         match cast {
             Cast::FpTrunc | Cast::FpExt => {
                 let target = self.vector_target(result);

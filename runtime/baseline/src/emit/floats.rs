@@ -26,7 +26,7 @@ fn mask(ty: Type, is_sign: bool) -> [u8; 16] {
 
 /// What the flags of `ucomis` say of a predicate, and whether the operands change places: "above"
 /// and "above or equal" are false for what is no number, their opposites true.
-fn test_of(predicate: FloatPredicate) -> (bool, Test) {
+pub(super) fn test_of(predicate: FloatPredicate) -> (bool, Test) {
     use Condition as C;
     use FloatPredicate as P;
     match predicate {
@@ -52,6 +52,9 @@ fn test_of(predicate: FloatPredicate) -> (bool, Test) {
 impl Emitter<'_> {
     /// An operation on two numbers.
     pub(super) fn float(&mut self, op: FloatOp, ty: Type, operands: [Operand; 2], result: u32) {
+        if ty == Type::F80 {
+            return self.x87_float(op, operands, result);
+        }
         let is_double = ty == Type::F64;
         let arith = match op {
             FloatOp::Add => Arith::Add,
@@ -105,6 +108,9 @@ impl Emitter<'_> {
 
     /// An operation on one number.
     pub(super) fn float_unary(&mut self, op: FloatUnary, ty: Type, operand: Operand, result: u32) {
+        if ty == Type::F80 {
+            return self.x87_unary(op, operand, result);
+        }
         let target = self.vector_target(result);
         self.load_vector_into(operand, ty, target);
         match op {
@@ -151,6 +157,9 @@ impl Emitter<'_> {
         ty: Type,
         [a, b]: [Operand; 2],
     ) -> Test {
+        if ty == Type::F80 {
+            return self.x87_flags(predicate, [a, b]);
+        }
         let (swaps, test) = test_of(predicate);
         if let Test::Known(_) = test {
             return test;

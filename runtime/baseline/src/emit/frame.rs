@@ -16,7 +16,7 @@ use crate::abi::{self, ArgumentPlace, Taken};
 use crate::analysis::{Analysis, State};
 use crate::asm::{Alu, Gpr, Mem, Width};
 use crate::code::Uncovered;
-use crate::ir::{Block, Function, Op, Value};
+use crate::ir::{Block, Function, Op, Type, Value};
 use crate::moves::Spot;
 
 use super::Emitter;
@@ -53,6 +53,8 @@ pub(crate) struct Frame {
     parameters: Vec<ArgumentPlace>,
     /// What parameters take.
     pub(super) taken: Taken,
+    /// 16 bytes for numbers on their way to the x87 stack, from `rbp`.
+    pub(super) room: Option<i32>,
     /// Where registers of variable arguments are saved, from `rbp`.
     pub(super) save_area: Option<i32>,
 }
@@ -116,6 +118,10 @@ impl Frame {
             self.spare = -(size as i64) as i32;
         }
         self.is_dynamic = analysis.has.moves_stack;
+        if function.types.contains(&Type::F80) {
+            size = (size + 16).next_multiple_of(16);
+            self.room = Some(-(size as i64) as i32);
+        }
         if analysis.has.starts_list {
             size = (size + u64::from(SAVE_AREA)).next_multiple_of(16);
             self.save_area = Some(-(size as i64) as i32);

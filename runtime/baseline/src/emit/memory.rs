@@ -21,6 +21,8 @@ impl Emitter<'_> {
             let mem = self.address(address, Gpr::RCX);
             self.load_int(bits, target, mem);
             self.put(result, target);
+        } else if ty == Type::F80 {
+            self.x87_load(address, result);
         } else {
             let target = self.vector_target(result);
             let mem = self.address(address, Gpr::RCX);
@@ -88,6 +90,8 @@ impl Emitter<'_> {
             if !self.change(ty, address, mem, value) {
                 self.store_int(ty, bits, mem, value);
             }
+        } else if ty == Type::F80 {
+            self.x87_store(address, value);
         } else {
             self.store_vector(ty, address, value);
         }

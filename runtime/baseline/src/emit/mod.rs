@@ -28,6 +28,7 @@
 //! | `goto` | jumps to addresses of blocks |
 //! | `exceptions` | calls with landing pads, and those |
 //! | `varargs` | variable arguments |
+//! | `x87` | `x86_fp80` |
 //! | `atomics` | what several threads change |
 //! | `machine` | the stack pointer, addresses of frames, thread-local variables, hints |
 //!
@@ -78,6 +79,7 @@ mod threads;
 mod varargs;
 mod vectors;
 mod wide;
+mod x87;
 
 use smallvec::SmallVec;
 

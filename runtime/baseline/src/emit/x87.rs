@@ -3,8 +3,12 @@
 //! The control word is as the ABI has it, with all 64 bits of precision, so that results are
 //! LLVM's bit by bit. The stack is empty between instructions.
 
+use std::ops::Range;
+
 use crate::asm::{Alu, Gpr, Mem, Width, X87};
-use crate::ir::{Cast, Extension, FloatOp, FloatPredicate, FloatUnary, Operand, Type, Value};
+use crate::ir::{
+    Cast, Extension, FloatOp, FloatPredicate, FloatUnary, Operand, Returned, Type, Value,
+};
 use crate::places::Place;
 
 use super::Emitter;
@@ -101,6 +105,30 @@ impl Emitter<'_> {
         self.asm.x87(X87::ComparePop, 1);
         self.asm.x87(X87::StorePop, 0);
         test
+    }
+
+    /// Takes results of a call from the stack, those that nobody uses too.
+    pub(super) fn x87_results(&mut self, returns: &[Returned], results: &Range<u32>) {
+        for (at, returned) in returns.iter().enumerate() {
+            if returned.ty != Type::F80 {
+                continue;
+            }
+            if results.is_empty() {
+                self.asm.x87(X87::StorePop, 0);
+            } else {
+                self.x87_pop(results.start + at as u32);
+            }
+        }
+    }
+
+    /// Puts results on the stack, the first one last: it is to be on top.
+    pub(super) fn x87_returns(&mut self, operands: &[Operand]) {
+        let returns = self.function.returns.iter().zip(operands);
+        for (returned, &operand) in returns.rev() {
+            if returned.ty == Type::F80 {
+                self.x87_push(operand, Type::F80);
+            }
+        }
     }
 
     /// From memory to memory.

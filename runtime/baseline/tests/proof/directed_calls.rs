@@ -122,3 +122,24 @@ fn calls_that_are_jumps() {
     }
     check("calls that are jumps", texts);
 }
+
+#[test]
+fn long_numbers_are_passed() {
+    let texts = [
+        "function(f80 %a, i64 %b) -> f80\nb0:\n  return %a\n",
+        "function(f80 %a, f80 %b) -> f80, f80\nb0:\n  return %b, %a\n",
+        "function(i64 %b, f80 %a) -> f80, i64\nb0:\n  store f80 %a to @data+16 align 16\n  \
+         %r = load f80 @data+16 align 16\n  %m = load i64 @data+16 align 8\n  return %r, %m\n",
+        "function(f80 %a, i1 %c, f80 %b) -> f80\nb0:\n  %s = alloca 16 align 16\n  \
+         store f80 %a to %s align 16\n  branch %c b1, b2\nb1:\n  store f80 %b to %s align 16\n  \
+         jump b2\nb2:\n  %r = load f80 %s align 16\n  return %r\n",
+        "function(f80 %a, i1 %c, f80 %b) -> f80, f80\nb0:\n  %r = select f80 %c, %a, %b\n  \
+         jump b1\nb1:\n  %x = phi f80 [b0 %r] [b1 %y]\n  %y = phi f80 [b0 %b] [b1 %x]\n  \
+         %i = phi i64 [b0 0] [b1 %n]\n  %n = add i64 %i, 1\n  %is = icmp ult i64 %n, 4\n  \
+         branch %is b1, b2\nb2:\n  return %x, %y\n",
+        "function(f80 %a, f64 %d) -> f80, i64\nb0:\n  %r, %i = call @host0(f80 %a, f64 %d, i64 4, \
+         f80 %a) -> f80, i64\n  call @host1() -> f80\n  %q = call @host2(f80 %r) -> f80\n  \
+         return %q, %i\n",
+    ];
+    check("long numbers", texts.map(str::to_owned).into());
+}
