@@ -18,7 +18,7 @@ impl<'m> Reading<'_, 'm> {
             Shape::Wide => return self.wide_binary(it, opcode),
             _ => {
                 self.leaves(known)?;
-                return not("an unusual instruction");
+                return not("an operation on a vector");
             }
         };
         let op = if ty.is_int() {
@@ -60,7 +60,7 @@ impl<'m> Reading<'_, 'm> {
             }
             _ => {
                 self.leaves(known)?;
-                not("an unusual comparison")
+                not("an operation on a vector")
             }
         }
     }
@@ -124,6 +124,19 @@ impl<'m> Reading<'_, 'm> {
                 let operand = self.one(value)?;
                 let operand = self.convert(opcode, from, to, operand)?;
                 self.stand(it, [operand])
+            }
+            (Shape::Vector { .. }, Shape::Vector { .. })
+                if opcode == LLVMOpcode::LLVMBitCast
+                    && self.leaves(from)?.len() == self.leaves(to)?.len() =>
+            {
+                let scalars = self.scalars(value)?;
+                self.known.values.set(it.raw() as usize, scalars);
+                Ok(())
+            }
+            (Shape::Vector { .. }, _) | (_, Shape::Vector { .. }) => {
+                self.leaves(from)?;
+                self.leaves(to)?;
+                not("an operation on a vector")
             }
             (Shape::Wide, _) | (_, Shape::Wide) => self.wide_cast(it, opcode),
             _ => {

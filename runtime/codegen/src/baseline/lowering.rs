@@ -168,7 +168,7 @@ impl<'m> Reading<'_, 'm> {
             Shape::Wide => not("an intrinsic of 128 bits"),
             _ => {
                 self.leaves(known)?;
-                not("an intrinsic of an aggregate")
+                not("an operation on a vector")
             }
         }
     }

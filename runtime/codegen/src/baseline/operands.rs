@@ -97,7 +97,7 @@ impl<'m> Reading<'_, 'm> {
                 self.known.values.add([label])
             }
             K::LLVMConstantVectorValueKind | K::LLVMConstantDataVectorValueKind => {
-                return not("a vector");
+                self.lanes(value)?
             }
             K::LLVMInlineAsmValueKind => return not("assembly"),
             _ => return not("an unusual value"),
@@ -192,6 +192,29 @@ impl<'m> Reading<'_, 'm> {
             operands.extend_from_slice(self.known.values.of(scalars));
         }
         Ok(self.known.values.add(operands))
+    }
+
+    /// A constant vector of 16 bytes.
+    fn lanes(&mut self, value: ValueRef<'m>) -> Covered<Scalars> {
+        let known = self.known_type(value);
+        self.leaves(known)?;
+        let Shape::Vector { lane, lanes } = self.shape_of(known) else {
+            return not("an unusual constant");
+        };
+        let (mut all, size) = ([0; 16], lane.bytes() as usize);
+        for (index, bytes) in (0..lanes).zip(all.chunks_exact_mut(size)) {
+            // SAFETY: a live constant with so many lanes, which live as it does.
+            let part = unsafe { ValueRef::of(LLVMGetAggregateElement(value.raw(), index)) };
+            let bits = match self.one(part)? {
+                Operand::Int(bits) | Operand::Float(bits) => bits,
+                Operand::Undef => 0,
+                _ => return not("an address in a constant vector"),
+            };
+            bytes.copy_from_slice(&bits.to_le_bytes()[..size]);
+        }
+        self.out.wide.push(all);
+        let wide = Operand::Wide(self.out.wide.len() as u32 - 1);
+        Ok(self.known.values.add([wide]))
     }
 
     fn thread_local(&mut self, symbol: Symbol) -> Covered<Scalars> {

@@ -461,10 +461,11 @@ impl<'a, 'm> Reading<'a, 'm> {
         let known = self.known_type(value);
         match self.shape_of(known) {
             TypeShape::Scalar(ty) => Ok(ty),
-            _ => match self.leaves(known)? {
-                [leaf] => Ok(leaf.ty),
-                _ => not("an operation on an aggregate"),
-            },
+            TypeShape::Vector { .. } => not("an operation on a vector"),
+            _ => {
+                self.leaves(known)?;
+                not("an operation on an aggregate")
+            }
         }
     }
 

@@ -350,16 +350,28 @@ impl Types {
         Ok(self.add(leaves))
     }
 
+    /// One of 16 bytes is moved as a whole, if its lanes lie in memory as in a register.
     fn vector(&mut self, ty: TypeRef<'_>) -> Info {
         // SAFETY: a vector of fixed length.
-        let (lane, lanes) = unsafe {
-            let lane = TypeRef::of(LLVMGetElementType(ty.raw()));
-            (lane, LLVMGetVectorSize(ty.raw()))
+        let (lane, lanes, addresses) = unsafe {
+            let lane = LLVMGetElementType(ty.raw());
+            let addresses = LLVMGetTypeKind(lane) == LLVMTypeKind::LLVMPointerTypeKind;
+            (TypeRef::of(lane), LLVMGetVectorSize(ty.raw()), addresses)
         };
         let lane = self.know(lane);
         let mut info = self.other(ty, "a vector");
-        if let Shape::Scalar(lane) = self.info(lane).shape {
-            info.shape = Shape::Vector { lane, lanes };
+        let (Shape::Scalar(lane), bytes) = (self.info(lane).shape, self.info(lane).size) else {
+            return info;
+        };
+        info.shape = Shape::Vector { lane, lanes };
+        let is_plain = matches!(lane, Type::Int(8 | 16 | 32 | 64) | Type::F32 | Type::F64);
+        // Of addresses `getelementptr` makes others.
+        if is_plain && !addresses && bytes * u64::from(lanes) == 16 {
+            info.leaves = Ok(self.add([Leaf {
+                ty: Type::V128,
+                offset: 0,
+                paired: false,
+            }]));
         }
         info
     }

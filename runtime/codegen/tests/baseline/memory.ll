@@ -157,3 +157,32 @@ define i32 @atomics(ptr %p, i32 %v) {
   %s = add i32 %w, %o
   ret i32 %s
 }
+
+define <4 x i32> @vectors(ptr %p, <2 x double> %v, i1 %c) {
+;> function(i64 %0, v128 %1, i1 %2) -> v128
+;> wide ffff0007000600050004000000020001
+;> wide 0
+;> b0:
+;>   %3 = load v128 %0 align 1
+;>   store v128 %1 to %0 align 16
+;>   store v128 $0 to %0 align 2
+;>   branch %2 b1, b2
+;> b1:
+;>   jump b2
+;> b2:
+;>   %4 = phi v128 [b0 %3] [b1 $1]
+;>   %5 = select v128 %2, %4, %3
+;>   return %5
+entry:
+  %a = load <16 x i8>, ptr %p, align 1
+  %b = bitcast <16 x i8> %a to <4 x i32>
+  store <2 x double> %v, ptr %p, align 16
+  store <8 x i16> <i16 1, i16 2, i16 undef, i16 4, i16 5, i16 6, i16 7, i16 -1>, ptr %p, align 2
+  br i1 %c, label %more, label %end
+more:
+  br label %end
+end:
+  %r = phi <4 x i32> [ %b, %entry ], [ zeroinitializer, %more ]
+  %s = select i1 %c, <4 x i32> %r, <4 x i32> %b
+  ret <4 x i32> %s
+}

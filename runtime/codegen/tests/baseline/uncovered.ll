@@ -123,3 +123,16 @@ define ptr @inlines() {
   %a = call ptr @within()
   ret ptr %a
 }
+
+define <4 x float> @sums(<4 x float> %a) {
+;> an operation on a vector is not covered
+  %s = fadd <4 x float> %a, %a
+  %n = fneg <4 x float> %s
+  ret <4 x float> %n
+}
+
+define i128 @same(<4 x float> %a) {
+;> an operation on a vector is not covered
+  %s = bitcast <4 x float> %a to i128
+  ret i128 %s
+}
