@@ -235,3 +235,24 @@ fn of_an_option_given_twice_the_later_counts() {
         "{log}"
     );
 }
+
+#[test]
+fn what_the_baseline_compiler_covers_is_told() {
+    let folder = folder();
+    let functions = "define i32 @f(i32 %a) {\n  ret i32 %a\n}\n\
+                     define void @g() {\n  call void asm \"nop\", \"\"()\n  ret void\n}\n";
+    std::fs::write(folder.join("covered.ll"), functions).expect("a file");
+    let told = Command::new(env!("CARGO_BIN_EXE_uruk"))
+        .current_dir(&folder)
+        .args(["baseline", "--coverage", "covered.ll"])
+        .output()
+        .expect("uruk starts");
+    assert_eq!(
+        String::from_utf8_lossy(&told.stdout),
+        "covered.ll: 1 of 2 functions (50.0 %)\n       1 assembly\n"
+    );
+    assert_eq!(told.status.code(), Some(0));
+    let (status, said) = uruk(&folder, "baseline --coverage poem.bc");
+    assert_eq!(status, Some(125), "{said}");
+    assert!(said.contains("poem.bc"), "{said}");
+}

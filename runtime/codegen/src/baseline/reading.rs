@@ -142,11 +142,9 @@ impl<'a, 'm> Reading<'a, 'm> {
         }
         self.number_jumps()?;
         self.fill_phis()?;
-        let frame = self.notes.frame;
-        match () {
-            () if self.notes.guarded && frame > 8 => not("a guarded stack"),
-            () if self.out.probes_stack && frame > UNPROBED => not("a large frame that is probed"),
-            () => Ok(()),
+        match self.notes.guarded && self.notes.frame > 8 {
+            true => not("a guarded stack"),
+            false => Ok(()),
         }
     }
 
@@ -477,6 +475,3 @@ impl<'a, 'm> Reading<'a, 'm> {
 
 /// The index of a function's own attributes.
 const FUNCTION: u32 = inkwell::llvm_sys::LLVMAttributeFunctionIndex;
-
-/// Bytes of allocas beyond which a frame may have more than a page.
-const UNPROBED: u64 = 1024;

@@ -186,3 +186,13 @@ end:
   %s = select i1 %c, <4 x i32> %r, <4 x i32> %b
   ret <4 x i32> %s
 }
+
+define void @probed() "probe-stack"="inline-asm" {
+;> function()
+;> probes
+;> b0:
+;>   %0 = alloca 5000 align 1
+;>   return
+  %a = alloca [5000 x i8], align 1
+  ret void
+}

@@ -77,8 +77,8 @@ define void @hooked() "instrument-function-entry"="__cyg_profile_func_enter" {
   ret void
 }
 
-define void @probed() "probe-stack"="inline-asm" {
-;> a large frame that is probed is not covered
+define void @guarded() ssp {
+;> a guarded stack is not covered
   %a = alloca [5000 x i8], align 1
   ret void
 }
