@@ -30,7 +30,12 @@ pub fn compile_any(bytes: &[u8]) {
         }
         let function = SymbolId(index as u32);
         if reader.is_sound() {
-            let how = Compile::baseline().counting(Counters::Entry);
+            let mut how = Compile::baseline().counting(Counters::Entry);
+            how.leaves = true;
+            if let Ok(Ok(read)) = reader.baseline(&plan, function, &how) {
+                let kept = uruk_baseline::ir::check(&read.function);
+                assert!(kept.is_ok(), "{kept:?}: {}", read.function);
+            }
             let _ = reader.compile(&plan, function, &how);
         }
         if reader.is_sound() {
