@@ -20,7 +20,6 @@ const FEW: usize = 3;
 pub(crate) struct Case {
     first: u64,
     last: u64,
-    block: Block,
     label: Label,
 }
 
@@ -31,6 +30,8 @@ struct Left<'a> {
     /// Between what the number is known to be.
     least: u64,
     most: u64,
+    /// Whether its code is the last of all.
+    is_last: bool,
 }
 
 /// The register that the number is in, its width, and where all others lead.
@@ -39,6 +40,8 @@ struct Number {
     register: Gpr,
     width: Width,
     default: Label,
+    /// Whether they lead to what comes next.
+    is_next: bool,
 }
 
 impl Emitter<'_> {
@@ -76,15 +79,14 @@ impl Emitter<'_> {
             cases.push(Case {
                 first: value,
                 last: value,
-                block: to,
                 label,
             });
         }
         let default = stubs[0];
-        cases.retain(|case| case.block != default.0);
+        cases.retain(|case| case.label != default.1);
         cases.sort_unstable_by_key(|case| case.first);
         cases.dedup_by(|next, before| {
-            let joins = before.last.wrapping_add(1) == next.first && before.block == next.block;
+            let joins = before.last.wrapping_add(1) == next.first && before.label == next.label;
             if joins {
                 before.last = next.last;
             }
@@ -94,11 +96,14 @@ impl Emitter<'_> {
             register,
             width: width_of(ty),
             default: default.1,
+            is_next: self.is_next(default.0)
+                && stubs.iter().all(|&(to, label)| label == self.label(to)),
         };
         let left = Left {
             cases: &cases,
             least: 0,
             most: zero_extended(u64::MAX, bits),
+            is_last: true,
         };
         self.tell_apart(number, left);
         for &(to, label) in &stubs {
@@ -119,7 +124,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Jumps to where the number leads. It does not fall through.
+    /// Jumps to where the number leads, or goes on there if that comes next.
     fn tell_apart(&mut self, number: Number, left: Left<'_>) {
         let cases = left.cases;
         if cases.len() <= FEW {
@@ -138,6 +143,7 @@ impl Emitter<'_> {
                 Left {
                     cases: low,
                     most: high[0].first - 1,
+                    is_last: false,
                     ..left
                 },
             );
@@ -181,7 +187,9 @@ impl Emitter<'_> {
                 self.asm.jump_if(Condition::BelowEqual, case.label);
             }
         }
-        self.asm.jump(number.default);
+        if !(left.is_last && number.is_next) {
+            self.asm.jump(number.default);
+        }
     }
 
     fn jump_by_table(&mut self, number: Number, left: Left<'_>) {
