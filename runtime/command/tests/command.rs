@@ -240,7 +240,7 @@ fn of_an_option_given_twice_the_later_counts() {
 fn what_the_baseline_compiler_covers_is_told() {
     let folder = folder();
     let functions = "define i32 @f(i32 %a) {\n  ret i32 %a\n}\n\
-                     define void @g() {\n  call void asm \"nop\", \"\"()\n  ret void\n}\n";
+                     define void @g() {\n  call void asm sideeffect \"hlt\", \"\"()\n  ret void\n}\n";
     std::fs::write(folder.join("covered.ll"), functions).expect("a file");
     let told = Command::new(env!("CARGO_BIN_EXE_uruk"))
         .current_dir(&folder)

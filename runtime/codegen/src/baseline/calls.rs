@@ -4,15 +4,15 @@
 //! LLVM's own code. A callee is looked at once in each function.
 
 use inkwell::llvm_sys::core::{
-    LLVMGetCalledFunctionType, LLVMGetCalledValue, LLVMGetInlineAsmAsmString,
-    LLVMGetInlineAsmConstraintString, LLVMGetInstructionCallConv, LLVMGetNumArgOperands,
-    LLVMGetNumOperandBundles, LLVMGetTailCallKind, LLVMIsAInlineAsm, LLVMIsFunctionVarArg,
-    LLVMTypeOf,
+    LLVMGetCalledFunctionType, LLVMGetCalledValue, LLVMGetInstructionCallConv,
+    LLVMGetNumArgOperands, LLVMGetNumOperandBundles, LLVMGetTailCallKind, LLVMIsAInlineAsm,
+    LLVMIsFunctionVarArg, LLVMTypeOf,
 };
 use inkwell::llvm_sys::{LLVMAttributeFunctionIndex, LLVMTailCallKind};
 use rustc_hash::FxHashMap;
 use uruk_baseline::ir::{Argument, Call, Callee, Function, Op, Passing, Symbol, Tail, Type};
 
+use super::assembly;
 use super::attributes::{Passed, Says};
 use super::intrinsics::{self, Becomes};
 use super::reading::{Covered, Reading, not};
@@ -77,7 +77,7 @@ impl<'m> Reading<'_, 'm> {
         let callee = unsafe { ValueRef::of(LLVMGetCalledValue(it.raw())) };
         match self.target(callee) {
             Target::Intrinsic(becomes) => self.intrinsic(it, becomes),
-            Target::Empty => self.empty_assembly(it),
+            Target::Empty => self.empty_assembly(it, callee),
             target => {
                 let call = self.ordinary(it, callee, target)?;
                 // SAFETY: a call.
@@ -123,7 +123,7 @@ impl<'m> Reading<'_, 'm> {
         let Some(function) = callee.as_function() else {
             // SAFETY: a live value.
             if unsafe { !LLVMIsAInlineAsm(callee.raw()).is_null() } {
-                return match is_empty(callee) {
+                return match assembly::is_empty(callee) {
                     true => Target::Empty,
                     false => Target::Not("assembly"),
                 };
@@ -333,29 +333,5 @@ impl<'m> Reading<'_, 'm> {
             each(at, leaf.ty, passing, &mut self.out);
         }
         Ok(())
-    }
-
-    /// Assembly without instructions, that keeps memory accesses in their order: as it is here.
-    fn empty_assembly(&mut self, it: InstructionRef<'m>) -> Covered<()> {
-        let known = self.known_type(*it);
-        match self.leaves(known)?.is_empty() {
-            true => Ok(()),
-            false => not("assembly"),
-        }
-    }
-}
-
-/// Whether assembly has no instructions, gives nothing, and jumps nowhere.
-fn is_empty(assembly: ValueRef<'_>) -> bool {
-    // SAFETY: a piece of assembly, which keeps its texts.
-    unsafe {
-        let text = |get: unsafe extern "C" fn(_, *mut usize) -> _| {
-            let mut length = 0;
-            let start: *const std::ffi::c_char = get(assembly.raw(), &mut length);
-            std::slice::from_raw_parts(start.cast::<u8>(), length)
-        };
-        let code = text(LLVMGetInlineAsmAsmString);
-        let constraints = text(LLVMGetInlineAsmConstraintString);
-        code.trim_ascii().is_empty() && !constraints.iter().any(|it| b"=+!".contains(it))
     }
 }

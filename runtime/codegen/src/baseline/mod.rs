@@ -8,7 +8,7 @@
 //! | [`types`], [`attributes`] | what LLVM's types and attributes come to, found out once in a context |
 //! | [`arithmetic`], [`wide`] | integers, floating point; 128 bits |
 //! | [`memory`] | memory, addresses, aggregates, atomics |
-//! | [`calls`], [`intrinsics`], [`lowering`] | whom calls reach, and intrinsics |
+//! | [`calls`], [`intrinsics`], [`lowering`], [`assembly`] | whom calls reach, and intrinsics |
 //! | [`control`], [`jumps`] | ends of blocks, landing pads; tables of labels |
 //! | [`loops`] | what is counted, and which loops can be left |
 //!
@@ -38,6 +38,7 @@ use crate::source::Source;
 use crate::summary::SymbolId;
 
 mod arithmetic;
+mod assembly;
 mod attributes;
 mod calls;
 mod control;

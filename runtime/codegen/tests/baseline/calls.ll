@@ -105,3 +105,14 @@ define i32 @inlines(i32 %a) {
   %r = call i32 @small(i32 %a)
   ret i32 %r
 }
+
+define i32 @tied(i32 %a, i32 %b, ptr %p) {
+;> function(i32 %0, i32 %1, i64 %2) -> i32
+;> b0:
+;>   return %1
+  call void asm sideeffect "nop", "~{flags}"()
+  call void asm sideeffect ".p2align 5", "=*m,*m"(ptr elementtype(i32) %p, ptr elementtype(i32) %p)
+  %r = call { i32, i32 } asm "", "=r,=r,1,0"(i32 %a, i32 %b)
+  %x = extractvalue { i32, i32 } %r, 0
+  ret i32 %x
+}

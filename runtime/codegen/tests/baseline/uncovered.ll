@@ -2,13 +2,13 @@
 
 define void @assembly() {
 ;> assembly is not covered
-  call void asm sideeffect "nop", ""()
+  call void asm sideeffect "nop; hlt", ""()
   ret void
 }
 
 define i32 @output() {
 ;> assembly is not covered
-  %a = call i32 asm "", "=r,0"(i32 1)
+  %a = call i32 asm "", "=r,r"(i32 1)
   ret i32 %a
 }
 
