@@ -183,7 +183,7 @@ fn of_op(function: &Function, op: &Op) -> Reason {
         Op::Int(_, ty, _) | Op::Compare(_, ty, _) | Op::Overflow(_, ty, _) | Op::Bits(_, ty, _) => {
             of_int(*ty)
         }
-        Op::Funnel(_, ty, [_, _, by]) => of_int(*ty).or_else(|| match (ty, by) {
+        Op::Funnel(_, ty, [_, _, by]) => of_int(*ty).or(match (ty, by) {
             (Type::Int(8 | 16 | 32 | 64), _) | (_, Operand::Int(_)) => None,
             _ => Some("funnel shifts of odd sizes"),
         }),

@@ -32,9 +32,9 @@ impl Emitter<'_> {
                 self.asm.sse(op, target, target);
                 self.put_vector(result, target);
             }
-            Cast::SiToFp => self.from_int(Extension::Sign, from, to, operand, result),
-            Cast::UiToFp => self.from_int(Extension::Zero, from, to, operand, result),
-            Cast::FpToSi | Cast::FpToUi => self.to_int(cast, from, to, operand, result),
+            Cast::SiToFp => self.float_of_int(Extension::Sign, from, to, operand, result),
+            Cast::UiToFp => self.float_of_int(Extension::Zero, from, to, operand, result),
+            Cast::FpToSi | Cast::FpToUi => self.int_of_float(cast, from, to, operand, result),
             Cast::FpToSiSat | Cast::FpToUiSat => {
                 let x = self.xmm(operand, from, VECTOR_SCRATCH[0]);
                 let target = self.target(result, Gpr::RAX);
@@ -50,7 +50,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn from_int(
+    fn float_of_int(
         &mut self,
         extension: Extension,
         from: Type,
@@ -82,7 +82,7 @@ impl Emitter<'_> {
         self.put_vector(result, target);
     }
 
-    fn to_int(&mut self, cast: Cast, from: Type, to: Type, operand: Operand, result: u32) {
+    fn int_of_float(&mut self, cast: Cast, from: Type, to: Type, operand: Operand, result: u32) {
         let is_double = from == Type::F64;
         let bits = bits_of(to);
         let target = self.target(result, Gpr::RAX);
