@@ -16,6 +16,10 @@ impl<'m> Reading<'_, 'm> {
         let ty = match self.shape_of(known) {
             Shape::Scalar(ty) => ty,
             Shape::Wide => return self.wide_binary(it, opcode),
+            Shape::Vector { lane, .. } if self.known.types.by_lanes => {
+                self.leaves(known)?;
+                return self.vector_binary(it, lane, opcode);
+            }
             _ => {
                 self.leaves(known)?;
                 return not("an operation on a vector");
@@ -39,6 +43,13 @@ impl<'m> Reading<'_, 'm> {
     }
 
     pub(super) fn negate(&mut self, it: InstructionRef<'m>) -> Covered<()> {
+        let known = self.known_type(*it);
+        if self.known.types.by_lanes
+            && let Shape::Vector { lane, .. } = self.shape_of(known)
+        {
+            self.leaves(known)?;
+            return self.vector_negate(it, lane);
+        }
         let ty = self.scalar_type(*it)?;
         let one = self.one_of(it, 0)?;
         self.emit_for(it, Op::FloatUnary(FloatUnary::Neg, ty, one))
@@ -58,6 +69,10 @@ impl<'m> Reading<'_, 'm> {
                 let ([a, b], [c, d]) = (self.halves(a)?, self.halves(b)?);
                 self.emit_for(it, Op::WideCompare(predicate, [a, b, c, d]))
             }
+            Shape::Vector { lane, .. } if self.known.types.by_lanes => {
+                self.leaves(known)?;
+                self.vector_compare(it, lane, predicate)
+            }
             _ => {
                 self.leaves(known)?;
                 not("an operation on a vector")
@@ -67,17 +82,31 @@ impl<'m> Reading<'_, 'm> {
 
     pub(super) fn float_compare(&mut self, it: InstructionRef<'m>) -> Covered<()> {
         let [a, b] = [0, 1].map(|index| self.operand(it, index));
-        let ty = self.scalar_type(a)?;
         // SAFETY: a comparison of floating-point numbers.
         let predicate = float_predicate(unsafe { LLVMGetFCmpPredicate(it.raw()) });
+        let known = self.known_type(a);
+        if self.known.types.by_lanes
+            && let Shape::Vector { lane, .. } = self.shape_of(known)
+        {
+            self.leaves(known)?;
+            return self.vector_float_compare(it, lane, predicate);
+        }
+        let ty = self.scalar_type(a)?;
         let list = [self.one(a)?, self.one(b)?];
         self.emit_for(it, Op::FloatCompare(predicate, ty, list))
     }
 
     pub(super) fn select(&mut self, it: InstructionRef<'m>) -> Covered<()> {
         let [bit, a, b] = [0, 1, 2].map(|index| self.operand(it, index));
+        let (known, bits) = (self.known_type(*it), self.known_type(bit));
+        if self.known.types.by_lanes
+            && let (Shape::Vector { lane, .. }, Shape::Vector { .. }) =
+                (self.shape_of(known), self.shape_of(bits))
+        {
+            self.leaves(known)?;
+            return self.vector_select(it, lane);
+        }
         let bit = self.one(bit)?;
-        let known = self.known_type(*it);
         let (a, b) = (self.scalars(a)?, self.scalars(b)?);
         let first = self.out.types.len() as u32;
         for at in 0..self.leaves(known)?.len() {
@@ -125,6 +154,9 @@ impl<'m> Reading<'_, 'm> {
                 let operand = self.convert(opcode, from, to, operand)?;
                 self.stand(it, [operand])
             }
+            (Shape::Vector { .. }, _) | (_, Shape::Vector { .. }) if self.known.types.by_lanes => {
+                self.vector_cast(it, (from, to), opcode)
+            }
             (Shape::Vector { .. }, Shape::Vector { .. })
                 if opcode == LLVMOpcode::LLVMBitCast
                     && self.leaves(from)?.len() == self.leaves(to)?.len() =>
@@ -148,7 +180,7 @@ impl<'m> Reading<'_, 'm> {
     }
 
     /// A conversion between scalars; what it comes to.
-    fn convert(
+    pub(super) fn convert(
         &mut self,
         opcode: LLVMOpcode,
         from: Type,
@@ -194,7 +226,7 @@ impl<'m> Reading<'_, 'm> {
     }
 }
 
-fn int_op(opcode: LLVMOpcode) -> Option<IntOp> {
+pub(super) fn int_op(opcode: LLVMOpcode) -> Option<IntOp> {
     use LLVMOpcode as O;
     Some(match opcode {
         O::LLVMAdd => IntOp::Add,
@@ -214,7 +246,7 @@ fn int_op(opcode: LLVMOpcode) -> Option<IntOp> {
     })
 }
 
-fn float_op(opcode: LLVMOpcode) -> Option<FloatOp> {
+pub(super) fn float_op(opcode: LLVMOpcode) -> Option<FloatOp> {
     use LLVMOpcode as O;
     Some(match opcode {
         O::LLVMFAdd => FloatOp::Add,

@@ -16,7 +16,7 @@ use super::assembly;
 use super::attributes::{Passed, Says};
 use super::intrinsics::{self, Becomes};
 use super::reading::{Covered, Reading, not};
-use super::types::Known;
+use super::types::{Known, Shape};
 use crate::handles::{InstructionRef, TypeRef, ValueRef};
 use crate::reader::Verify;
 use crate::summary::SymbolId;
@@ -319,6 +319,11 @@ impl<'m> Reading<'_, 'm> {
         } else {
             None
         };
+        if self.known.types.by_lanes
+            && let Shape::Vector { .. } = self.shape_of(known)
+        {
+            return not("a vector that is passed");
+        }
         for at in 0..self.leaves(known)?.len() {
             let leaf = self.leaves(known)?[at];
             let passing = match (whole, passed.extension, leaf.ty) {

@@ -179,6 +179,12 @@ impl<'m> Reading<'_, 'm> {
         if self.shape_of(known) == Shape::Wide {
             return self.wide_choice(it, op, [a, b]);
         }
+        if let (Shape::Vector { lane, .. }, true) =
+            (self.shape_of(known), self.known.types.by_lanes)
+        {
+            self.leaves(known)?;
+            return self.lane_by_lane(it, |list| Op::Int(op, lane, list));
+        }
         let ty = self.narrow(it)?;
         let list = [self.one(a)?, self.one(b)?];
         self.emit_for(it, Op::Int(op, ty, list))

@@ -98,6 +98,12 @@ impl<'m> Reading<'_, 'm> {
                 LLVMGetVolatile(it.raw()) != 0,
             )
         };
+        if let Shape::Vector {
+            lane: Type::Int(1), ..
+        } = self.shape_of(known)
+        {
+            return not("a vector of bits in memory");
+        }
         let ordering = ordering_of(ordering);
         if ordering != Ordering::Plain && !matches!(self.shape_of(known), Shape::Scalar(_)) {
             return not("an atomic access of more than a word");

@@ -51,6 +51,7 @@ mod operands;
 mod reading;
 mod types;
 mod values;
+mod vectors;
 mod wide;
 
 pub(crate) use reading::Findings;
@@ -92,7 +93,19 @@ impl Reader {
             let source = Source { reader, plan };
             let shape = Shape::of(Flow::of(function), 0, 0);
             let mut reading = Reading::new(source, &mut findings, function, &shape);
-            Ok(read(&mut reading, how))
+            let done = read(&mut reading, how);
+            match done {
+                // What vectors are not covered for as a whole may be so by lanes.
+                Err(uncovered) if uncovered.what.contains("vector") => {
+                    findings.types.by_lanes = true;
+                    let source = Source { reader, plan };
+                    let mut reading = Reading::new(source, &mut findings, function, &shape);
+                    let done = read(&mut reading, how);
+                    findings.types.by_lanes = false;
+                    Ok(done)
+                }
+                done => Ok(done),
+            }
         });
         self.keep_findings(findings);
         read

@@ -97,7 +97,10 @@ impl<'m> Reading<'_, 'm> {
                 self.known.values.add([label])
             }
             K::LLVMConstantVectorValueKind | K::LLVMConstantDataVectorValueKind => {
-                self.lanes(value)?
+                match self.known.types.by_lanes {
+                    true => self.aggregate(value)?,
+                    false => self.lanes(value)?,
+                }
             }
             K::LLVMInlineAsmValueKind => return not("assembly"),
             _ => return not("an unusual value"),

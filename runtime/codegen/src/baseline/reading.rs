@@ -234,6 +234,11 @@ impl<'a, 'm> Reading<'a, 'm> {
             return not(what);
         }
         let known = self.known.types.know(ty);
+        if self.known.types.by_lanes
+            && let TypeShape::Vector { .. } = self.shape_of(known)
+        {
+            return not("a vector that is passed");
+        }
         let leaves = self.leaves(known)?;
         Ok(leaves
             .iter()
@@ -307,7 +312,14 @@ impl<'a, 'm> Reading<'a, 'm> {
             | O::LLVMBitCast
             | O::LLVMAddrSpaceCast => self.cast(it, opcode),
             O::LLVMCallBr => not("asm goto"),
-            O::LLVMExtractElement | O::LLVMInsertElement | O::LLVMShuffleVector => not("a vector"),
+            O::LLVMExtractElement | O::LLVMInsertElement | O::LLVMShuffleVector
+                if !self.known.types.by_lanes =>
+            {
+                not("an operation on a vector")
+            }
+            O::LLVMExtractElement => self.extract_lane(it),
+            O::LLVMInsertElement => self.insert_lane(it),
+            O::LLVMShuffleVector => self.shuffle(it),
             O::LLVMCleanupRet
             | O::LLVMCatchRet
             | O::LLVMCatchPad

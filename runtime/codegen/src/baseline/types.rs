@@ -27,6 +27,9 @@ pub(super) const LAYOUT: &std::ffi::CStr =
 /// Scalars that one value may have.
 const MOST_LEAVES: u32 = 32;
 
+/// The most lanes of vectors that are taken apart.
+const MOST_LANES: u32 = 32;
+
 /// Why a vector of a length that is not known here, and what holds one, has no leaves.
 const SCALABLE: &str = "a vector of unknown length";
 
@@ -69,6 +72,8 @@ pub(super) struct Info {
     pub(super) shape: Shape,
     /// Its leaves, the first of them and their number; or why it has none.
     leaves: Result<(u32, u32), &'static str>,
+    /// Of a vector: its lanes.
+    lanes: Option<(u32, u32)>,
     /// Bytes from one to the next.
     pub(super) size: u64,
     /// Of a struct or array in memory.
@@ -88,6 +93,8 @@ pub(super) struct Field {
 /// The types of one context.
 pub(super) struct Types {
     layout: LLVMTargetDataRef,
+    /// Whether vectors are taken apart into their lanes.
+    pub(super) by_lanes: bool,
     index: FxHashMap<LLVMTypeRef, Known>,
     infos: Vec<Info>,
     fields: Vec<Field>,
@@ -106,6 +113,7 @@ impl Types {
         Types {
             // SAFETY: a C string that is a layout.
             layout: unsafe { LLVMCreateTargetData(LAYOUT.as_ptr()) },
+            by_lanes: false,
             index: FxHashMap::default(),
             infos: Vec::new(),
             fields: Vec::new(),
@@ -136,6 +144,25 @@ impl Types {
 
     /// The scalars of a type.
     pub(super) fn leaves(&self, known: Known) -> Result<&[Leaf], &'static str> {
+        if !self.by_lanes {
+            return self.whole(known);
+        }
+        if let Shape::Vector { .. } = self.info(known).shape {
+            let (first, count) = self
+                .info(known)
+                .lanes
+                .ok_or("a vector of an unusual type")?;
+            return Ok(&self.leaves[first as usize..(first + count) as usize]);
+        }
+        let leaves = self.whole(known)?;
+        match leaves.iter().any(|leaf| leaf.ty == Type::V128) {
+            true => Err("a vector in an aggregate"),
+            false => Ok(leaves),
+        }
+    }
+
+    /// The scalars of a type whose vectors are whole.
+    fn whole(&self, known: Known) -> Result<&[Leaf], &'static str> {
         let (first, count) = self.info(known).leaves?;
         Ok(&self.leaves[first as usize..(first + count) as usize])
     }
@@ -191,6 +218,7 @@ impl Types {
             | LLVMTypeKind::LLVMMetadataTypeKind => Info {
                 shape: Shape::Nothing,
                 leaves: Ok((0, 0)),
+                lanes: None,
                 size: 0,
                 align: 1,
             },
@@ -234,6 +262,7 @@ impl Types {
         Info {
             shape: Shape::Scalar(scalar),
             leaves: Ok(self.add([leaf])),
+            lanes: None,
             size,
             align,
         }
@@ -249,6 +278,7 @@ impl Types {
         Info {
             shape: Shape::Wide,
             leaves: Ok(self.add([half(0), half(8)])),
+            lanes: None,
             size,
             align,
         }
@@ -259,6 +289,7 @@ impl Types {
         Info {
             shape: Shape::Other,
             leaves: Err(what),
+            lanes: None,
             size,
             align,
         }
@@ -268,6 +299,7 @@ impl Types {
         Info {
             shape: Shape::Other,
             leaves: Err(what),
+            lanes: None,
             size: 0,
             align: 1,
         }
@@ -300,11 +332,12 @@ impl Types {
         let mut leaf = 0;
         for &(ty, offset) in &parts {
             self.fields.push(Field { ty, offset, leaf });
-            leaf += self.leaves(ty).map_or(0, |leaves| leaves.len() as u32);
+            leaf += self.whole(ty).map_or(0, |leaves| leaves.len() as u32);
         }
         Info {
             shape: Shape::Struct { fields },
             leaves: self.gather(&parts),
+            lanes: None,
             size,
             align,
         }
@@ -329,6 +362,7 @@ impl Types {
         Info {
             shape: Shape::Array { element, stride },
             leaves,
+            lanes: None,
             size,
             align,
         }
@@ -338,7 +372,7 @@ impl Types {
     fn gather(&mut self, parts: &[(Known, u64)]) -> Result<(u32, u32), &'static str> {
         let mut leaves = Vec::new();
         for &(part, offset) in parts {
-            let found = self.leaves(part)?;
+            let found = self.whole(part)?;
             leaves.extend(found.iter().map(|leaf| Leaf {
                 offset: leaf.offset + offset as u32,
                 ..*leaf
@@ -364,6 +398,18 @@ impl Types {
             return info;
         };
         info.shape = Shape::Vector { lane, lanes };
+        let is_usual = matches!(
+            lane,
+            Type::Int(1 | 8 | 16 | 32 | 64) | Type::F32 | Type::F64
+        );
+        if is_usual && (2..=MOST_LANES).contains(&lanes) {
+            let leaves = (0..lanes).map(|at| Leaf {
+                ty: lane,
+                offset: at * bytes as u32,
+                paired: false,
+            });
+            info.lanes = Some(self.add(leaves));
+        }
         let is_plain = matches!(lane, Type::Int(8 | 16 | 32 | 64) | Type::F32 | Type::F64);
         // Of addresses `getelementptr` makes others.
         if is_plain && !addresses && bytes * u64::from(lanes) == 16 {
