@@ -92,6 +92,11 @@ fn intrinsics() {
 }
 
 #[test]
+fn vectors_by_lanes() {
+    check("vectors.ll", &Compile::baseline());
+}
+
+#[test]
 fn what_is_not_covered_is_named() {
     check("uncovered.ll", &Compile::baseline());
 }
@@ -134,6 +139,7 @@ fn what_is_found_out_is_what_a_copy_says() {
     for name in [
         "arithmetic.ll",
         "memory.ll",
+        "vectors.ll",
         "calls.ll",
         "control.ll",
         "loops.ll",

@@ -102,7 +102,7 @@ impl Reader {
                     let mut reading = Reading::new(source, &mut findings, function, &shape);
                     let done = read(&mut reading, how);
                     findings.types.by_lanes = false;
-                    Ok(done)
+                    Ok(done.map_err(|_| uncovered))
                 }
                 done => Ok(done),
             }
