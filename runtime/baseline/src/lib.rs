@@ -28,7 +28,6 @@
 
 pub mod ir;
 
-#[allow(dead_code)]
 mod abi;
 mod analysis;
 #[allow(dead_code, unused_imports)]
@@ -37,16 +36,12 @@ mod code;
 mod compiler;
 mod coverage;
 mod emit;
-#[allow(dead_code)]
 mod handlers;
 mod leb128;
-#[allow(dead_code)]
 mod moves;
 mod options;
 mod places;
-#[allow(dead_code)]
 mod sequences;
-#[allow(dead_code)]
 mod unwind;
 
 pub use compiler::{Compiler, compile, covers};
