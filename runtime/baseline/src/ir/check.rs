@@ -157,6 +157,9 @@ impl One<'_> {
         if let Op::Phi(ty, incoming) = op {
             return self.phi(*ty, incoming);
         }
+        if matches!(op, Op::LandingPad { .. }) {
+            self.lands()?;
+        }
         self.uses(op)?;
         self.types(op)?;
         self.successors(op)
@@ -188,6 +191,22 @@ impl One<'_> {
         let normal = self.function.blocks[block.index()].successors.first();
         let is = normal.is_some_and(|&normal| self.dominance.dominates(normal, used));
         need(is, "a result of an invoke where it threw")
+    }
+
+    /// Only exceptions come to a landing pad.
+    fn lands(&self) -> Checked {
+        need(self.block.0 != 0, "a landing pad at the entry")?;
+        let function = self.function;
+        let mut edges = function.blocks.iter().flat_map(|block| {
+            let last = function
+                .instructions
+                .get(block.instructions.end as usize - 1);
+            let throws = last.is_some_and(|last| matches!(last.op, Op::Invoke(_)));
+            let ways = block.successors.iter().enumerate();
+            ways.map(move |(nth, &to)| (to, throws && nth == 1))
+        });
+        let is = edges.all(|(to, throws)| to != self.block || throws);
+        need(is, "a landing pad that something else leads to")
     }
 
     fn uses(&self, op: &Op) -> Checked {

@@ -277,12 +277,10 @@ impl Frame<'_> {
                 return Ok(Some(Next::Block(nth.ok_or("an unknown label")?)));
             }
             Op::Unreachable | Op::Trap => return Err(Stopped("an end that is none")),
-            Op::Call(call) => {
-                let results = self.call(call)?;
-                match instruction.results.is_empty() {
-                    true => Vec::new(),
-                    false => results,
-                }
+            Op::Call(call) | Op::Invoke(call) => {
+                let mut results = self.call(call)?;
+                results.truncate(instruction.results.len());
+                results
             }
             op if effects::is_of_memory(op) => self.memory_op(op)?,
             op => self.pure(op)?,
@@ -293,7 +291,9 @@ impl Frame<'_> {
         for (value, word) in instruction.results.clone().zip(words) {
             self.values[value as usize] = word;
         }
-        Ok(None)
+        // Hosts throw nothing.
+        let is_invoke = matches!(instruction.op, Op::Invoke(_));
+        Ok(is_invoke.then_some(Next::Block(0)))
     }
 
     fn pure(&self, op: &Op) -> Result<Vec<Word>, Stopped> {

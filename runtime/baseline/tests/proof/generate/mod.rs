@@ -197,6 +197,10 @@ impl Maker {
                 });
             }
         }
+        if self.chance.once_in(5) {
+            // Nobody calls it, as nothing is thrown.
+            self.draft.rest.personality = Some(self.draft.symbol("host15", Reach::Indirect));
+        }
         if self.chance.once_in(6) {
             let counters = self.draft.symbol("counters", Reach::Near);
             let loops = self.draft.symbol("loops", Reach::Near);

@@ -2,8 +2,9 @@
 
 use smallvec::smallvec;
 use uruk_baseline::ir::{
-    Argument, BitOp, Call, Callee, Cast, FloatOp, FloatPredicate, FloatUnary, IntOp, IntPredicate,
-    MemoryOp, Op, Operand, Ordering, OverflowOp, Passing, Reach, RmwOp, Tail, Term, Type, WideOp,
+    Argument, BitOp, Call, Callee, Cast, Clause, FloatOp, FloatPredicate, FloatUnary, IntOp,
+    IntPredicate, MemoryOp, Op, Operand, Ordering, OverflowOp, Passing, Reach, RmwOp, Tail, Term,
+    Type, Value, WideOp,
 };
 
 use super::{Maker, Place};
@@ -569,15 +570,53 @@ impl Maker {
             tail: Tail::No,
             returns_twice: false,
         };
-        match self.chance.once_in(8) {
-            true => self.put(Op::Call(Box::new(call)), &[]),
-            false => {
-                let results = self.put(Op::Call(Box::new(call)), &types);
-                self.values.extend(results.iter().copied().zip(types));
-                self.unused.extend(&results);
-                results
-            }
+        let types = if self.chance.once_in(8) {
+            Vec::new()
+        } else {
+            types
         };
+        let results = match self.draft.rest.personality.is_some() && self.chance.once_in(2) {
+            true => self.invoke(call, &types),
+            false => self.put(Op::Call(Box::new(call)), &types),
+        };
+        self.unused.extend(&results);
+        self.values.extend(results.iter().copied().zip(types));
+    }
+
+    /// A call whose exception is caught, looked at and thrown on.
+    fn invoke(&mut self, call: Call, types: &[Type]) -> Vec<Value> {
+        let (on, pad) = (self.draft.block(), self.draft.block());
+        let results = self.put(Op::Invoke(Box::new(call)), types);
+        self.draft.blocks[self.at.index()].successors = vec![on, pad];
+        self.at = pad;
+        let caught = self.draft.symbol("data", Reach::Near);
+        let clauses = match self.chance.below(4) {
+            0 => vec![],
+            1 => vec![Clause::Catch(None)],
+            2 => vec![
+                Clause::Catch(Some(caught)),
+                Clause::Filter(vec![None, Some(caught)]),
+            ],
+            _ => vec![Clause::Filter(vec![])],
+        };
+        let cleanup = clauses.is_empty() || self.chance.once_in(2);
+        let (word, number) = (Type::PTR, Type::Int(32));
+        let pair = self.put(Op::LandingPad { cleanup, clauses }, &[word, number]);
+        if self.chance.once_in(2) {
+            self.sink();
+        }
+        let id = self.put(Op::TypeId(caught), &[number])[0];
+        let list = [Operand::Value(pair[1]), Operand::Value(id)];
+        self.put(Op::Compare(IntPredicate::Eq, number, list), &[BIT]);
+        match self.chance.once_in(2) {
+            true => {
+                let thrown = [Operand::Value(pair[0]), Operand::Value(pair[1])];
+                self.end(Op::Resume(thrown), &[]);
+            }
+            false => self.give_back(),
+        }
+        self.at = on;
+        results
     }
 
     /// The address of a function, as a constant or a value.

@@ -154,6 +154,7 @@ impl Arena {
 fn library(name: &str) -> Option<u64> {
     unsafe extern "C" {
         fn fmod(a: f64, b: f64) -> f64;
+        fn _Unwind_Resume(exception: *mut u8) -> !;
         fn fmodf(a: f32, b: f32) -> f32;
         fn fma(a: f64, b: f64, c: f64) -> f64;
         fn fmaf(a: f32, b: f32, c: f32) -> f32;
@@ -166,6 +167,7 @@ fn library(name: &str) -> Option<u64> {
         "memcpy" => libc::memcpy as *const (),
         "memmove" => libc::memmove as *const (),
         "memset" => libc::memset as *const (),
+        "_Unwind_Resume" => _Unwind_Resume as *const (),
         "fmod" => fmod as *const (),
         "fmodf" => fmodf as *const (),
         "fma" => fma as *const (),

@@ -4,10 +4,11 @@
 //! Checked are: each instruction decodes, and control comes only to where one begins; nothing that
 //! is not there is read (registers, flags); whoever returns or jumps out has restored
 //! callee-saved registers and the stack; nothing below the stack pointer is touched; calls are
-//! made with an aligned stack; unwind rows are right before every instruction (`rows`); fix-ups
-//! fill fields of instructions.
+//! made with an aligned stack; unwind rows are right before every instruction (`rows`), where
+//! exceptions land too (`handlers`); fix-ups fill fields of instructions.
 
 mod fixups;
+mod handlers;
 mod rows;
 mod state;
 
@@ -20,6 +21,7 @@ use iced_x86::{
 use uruk_baseline::Code;
 use uruk_baseline::ir::{Block, Function, Op, Operand, Value};
 
+use self::handlers::Site;
 use self::rows::Rows;
 use self::state::State;
 
@@ -49,6 +51,7 @@ pub fn check(function: &Function, code: &Code) -> Result<(), String> {
         all,
         places,
         rows: Rows::read(code)?,
+        sites: handlers::sites(code)?,
     };
     walk.check(!may_be_undefined(function))
 }
@@ -80,6 +83,7 @@ struct Walk<'a> {
     all: Vec<Instruction>,
     places: HashMap<u64, usize>,
     rows: Rows,
+    sites: Vec<Site>,
 }
 
 /// Where control goes behind an instruction.
@@ -219,9 +223,20 @@ impl Walk<'_> {
             .collect()
     }
 
-    /// Landing pads are checked where handlers are; a call goes on behind it.
-    fn landings(&self, _call: &Instruction) -> Result<Vec<usize>, String> {
-        Ok(Vec::new())
+    /// Where an exception that passes a call goes on: the unwinder has restored what the frame had
+    /// at the call, and put its words into `rax` and `rdx`, as if they were results.
+    fn landings(&self, call: &Instruction) -> Result<Vec<usize>, String> {
+        // The unwinder looks for the byte before the return address.
+        let at = call.next_ip() - 1;
+        let site = self.sites.iter().find(|site| site.range.contains(&at));
+        match site {
+            None if self.sites.is_empty() => Ok(Vec::new()),
+            None => Err("the table of handlers does not have this call".to_string()),
+            Some(site) => match site.landing {
+                0 => Ok(Vec::new()),
+                landing => Ok(vec![self.place(landing)?]),
+            },
+        }
     }
 }
 

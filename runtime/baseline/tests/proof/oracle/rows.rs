@@ -18,9 +18,9 @@ pub struct Row {
 #[derive(Debug, Default)]
 pub struct Rows(Vec<(u64, Row)>);
 
-struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
+pub(super) struct Reader<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) at: usize,
 }
 
 impl Reader<'_> {
@@ -30,7 +30,7 @@ impl Reader<'_> {
         found.ok_or("an unwind table that ends too early".to_string())
     }
 
-    fn byte(&mut self) -> Result<u8, String> {
+    pub(super) fn byte(&mut self) -> Result<u8, String> {
         Ok(self.bytes(1)?[0])
     }
 
@@ -42,7 +42,7 @@ impl Reader<'_> {
             .fold(0, |sum, &byte| sum << 8 | u64::from(byte)))
     }
 
-    fn uleb(&mut self) -> Result<u64, String> {
+    pub(super) fn uleb(&mut self) -> Result<u64, String> {
         let (mut sum, mut shift) = (0, 0);
         loop {
             let byte = self.byte()?;
