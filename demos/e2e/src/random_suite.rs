@@ -1,5 +1,5 @@
 //! Random programs by csmith, seed by seed: what they print must be the same
-//! natively and under test, at -O0 and -O2.
+//! natively and under test, at -O0 and -O2; with the baseline compiler at -O1 without passes too.
 //!
 //! `URUK_CSMITH_SEEDS` is how many seeds run (20 by itself), `URUK_CSMITH_FIRST`
 //! the first (1). Without csmith every trial is ignored.
@@ -111,6 +111,12 @@ fn one(bench: Arc<Bench>, csmith: &Path, include: PathBuf, seed: u64) -> Result<
             for mode in Mode::ALL {
                 reference.compare(&bench, mode)?;
             }
+        }
+        // What the front end writes for optimization, which nobody has done.
+        let bare = Building::new(program, Flavor::plain(Level::O1NoPasses));
+        let reference = Reference::new(plan, bare);
+        for mode in [Mode::Baseline, Mode::Mixed] {
+            reference.compare(&bench, mode)?;
         }
     }
     fs::remove_dir_all(&directory)

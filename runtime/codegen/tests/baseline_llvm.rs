@@ -18,7 +18,7 @@ mod eval;
 mod generate;
 #[path = "../../baseline/tests/proof/interpret.rs"]
 mod interpret;
-#[path = "../../baseline/tests/proof/llvm.rs"]
+#[path = "../../baseline/tests/proof/llvm/mod.rs"]
 mod llvm;
 #[path = "../../baseline/tests/proof/memory.rs"]
 mod memory;

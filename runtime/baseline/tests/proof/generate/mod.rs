@@ -1,11 +1,12 @@
 //! Random functions with defined behaviour, as far as that can be had without running them: where
 //! it is not, the interpreter stops, and the input is left out.
 //!
-//! `straight` makes instructions of one block, `flow` nests of branches, switches and loops with
+//! `straight` and `outside` make instructions of one block, `flow` nests of branches, switches and loops with
 //! phis, and `tangle` blocks that lead anywhere, whose variables are in the frame and which are
 //! ended by a count. Afterwards blocks are put in another order.
 
 mod flow;
+mod outside;
 mod straight;
 mod tangle;
 
@@ -363,7 +364,7 @@ impl Maker {
             for (nth, (value, ty)) in list.into_iter().enumerate().take(12) {
                 self.unused.retain(|one| *one != value);
                 let at = Operand::Address(symbol, 300 + 8 * nth as i64);
-                self.put(straight::stored(ty, at, Operand::Value(value)), &[]);
+                self.put(outside::stored(ty, at, Operand::Value(value)), &[]);
             }
         }
     }
