@@ -305,7 +305,7 @@ pub fn cast(cast: Cast, from: Type, to: Type, a: u128) -> Word {
                 _ => (0.0, exp2(width(to))),
             };
             let fits = value >= least && value < end;
-            fits.then(|| value as i128 as u128 & all)
+            fits.then_some(value as i128 as u128 & all)
         }
         Cast::FpToSiSat => {
             let (least, most) = (-1i128 << (width(to) - 1), (1i128 << (width(to) - 1)) - 1);

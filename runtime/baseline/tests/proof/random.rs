@@ -25,7 +25,7 @@ fn attempt(function: &Function, seed: u64) -> Outcome {
         }
         inputs.push(random_input(function, &memory, &mut chance));
     }
-    let is = seed % 2 == 0;
+    let is = seed.is_multiple_of(2);
     let features = Features {
         popcnt: is,
         lzcnt: is,

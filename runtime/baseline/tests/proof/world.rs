@@ -109,7 +109,7 @@ pub fn answer(nth: usize, returns: &[Returned]) -> (Vec<u128>, u64) {
             Type::F32 => u128::from((chance.next() as i8 as f32 / 4.0).to_bits()),
             Type::F64 => u128::from((chance.next() as i16 as f64 / 8.0).to_bits()),
             Type::F80 => 0x3fff_8000_0000_0000_0000 | u128::from(chance.next() >> 1),
-            ty => u128::from(chance.next()) * 0x1_0000_0001_0000_0001 & mask(ty),
+            ty => (u128::from(chance.next()) * 0x1_0000_0001_0000_0001) & mask(ty),
         })
         .collect();
     (results, chance.next())

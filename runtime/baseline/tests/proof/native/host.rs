@@ -58,7 +58,7 @@ pub extern "C" fn answered(captured: *mut Captured) {
 
 /// Compares arguments.
 fn check(captured: &Captured, call: &HostCall, wrong: &mut Vec<String>) {
-    if captured.stack as u64 % 16 != 0 {
+    if !(captured.stack as u64).is_multiple_of(16) {
         wrong.push("the stack is not aligned".to_string());
     }
     let arguments = || call.arguments.iter().map(|one| (one.ty, one.passing));
