@@ -166,6 +166,9 @@ pub fn measure_live_objects(bench: &Bench) -> Result<Vec<Row>> {
     Ok(pair.live_rows(&format!("memory of {live} live objects"), Unit::Bytes, 1.0))
 }
 
+/// In place of a path: our side compiles modules without LLVM's code generator.
+pub const BASELINE: &str = "baseline";
+
 /// Modules of one small function with a global: memory of those that live and were called, and
 /// one that comes and goes.
 ///
@@ -184,6 +187,9 @@ pub fn measure_cheap_modules(bench: &Bench) -> Result<Vec<Row>> {
         let pair = Pair::run(&sides, "ir", "none", Sizes::of(live, 200, 20));
         let name = format!("memory of {live} live modules, called");
         rows.extend(pair.live_rows(&name, Unit::Kilobytes, 1024.0));
+        let without = Pair::run(&sides, "ir", BASELINE, Sizes::of(live, 0, 20));
+        let name = format!("{name}, baseline compiler");
+        rows.extend(without.live_rows(&name, Unit::Kilobytes, 1024.0));
         rows.extend(pair.cycle_rows(&format!("add, call and remove a module, beside {live}")));
     }
     Ok(rows)

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use uruk::{Jit, ReclaimKind, Tracker};
+use uruk::{Baseline, Jit, ReclaimKind, Tracker};
 use uruk_codegen::Bitcode;
 
 use super::super::inputs::{self, Template};
+use super::super::modules::BASELINE;
 use super::super::readings::Meter;
 use super::call;
 use crate::clock;
@@ -67,7 +68,11 @@ pub fn modules(meter: &mut Meter, objects: bool, path: &str, limits: &Limits) ->
         cycles,
         seconds,
     } = *limits;
-    let jit = Jit::new()?;
+    let baseline = match path {
+        BASELINE => Baseline::On,
+        _ => Baseline::Off,
+    };
+    let jit = Jit::builder().baseline(baseline).build()?;
     let mut inputs = if objects {
         let bytes = std::fs::read(path).with_context(|| format!("reading {path}"))?;
         Inputs::Objects(Template::new(bytes)?)
