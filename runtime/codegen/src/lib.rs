@@ -119,7 +119,7 @@ pub use foreign::Offer;
 pub use inspect::inspect;
 pub use interface::Layout;
 pub use labels::Labels;
-pub use numbered::Numbered;
+pub use numbered::{Numbered, Plain};
 pub use parcel::Parcel;
 pub use plan::{Access, Import, ModulePlan};
 pub use pool::ReaderPool;

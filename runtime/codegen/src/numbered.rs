@@ -5,19 +5,26 @@
 //! [`ModuleSummary`] has functions first. LLVM may have changed declarations of intrinsics while it
 //! read them, so names are compared, and a module with a difference is LLVM's alone.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use uruk_bitcode::Source;
 use uruk_bitcode::ir::GlobalKind;
+use uruk_lower::Lowering;
 
 use crate::bitcode::Bitcode;
 use crate::summary::{Kind, ModuleSummary, SymbolId};
+
+mod lower;
+
+pub use lower::Plain;
 
 /// A module, and whose numbers are whose.
 pub struct Numbered {
     /// The module.
     pub source: Source,
     bitcode: Bitcode,
+    summary: Arc<ModuleSummary>,
+    lowering: OnceLock<Lowering>,
     /// By the numbers of bitcode.
     symbols: Box<[SymbolId]>,
     /// By symbol.
@@ -26,7 +33,7 @@ pub struct Numbered {
 
 impl Numbered {
     /// Reads the module; `None` if it is LLVM's alone.
-    pub fn read(bitcode: &Bitcode, summary: &ModuleSummary) -> Option<Arc<Numbered>> {
+    pub fn read(bitcode: &Bitcode, summary: &Arc<ModuleSummary>) -> Option<Arc<Numbered>> {
         let source = Source::read(bitcode.bytes()).ok()?;
         let module = &source.module;
         let all = summary.symbols.len();
@@ -65,6 +72,8 @@ impl Numbered {
         Some(Arc::new(Numbered {
             source,
             bitcode: bitcode.clone(),
+            summary: Arc::clone(summary),
+            lowering: OnceLock::new(),
             symbols: symbols.into(),
             globals: globals.into(),
         }))

@@ -142,7 +142,7 @@ fn emptied(mut function: ir::Function) -> ir::Function {
 }
 
 /// What of a compile's settings is not covered.
-fn asks_for_more(how: &Compile) -> Option<&'static str> {
+pub(crate) fn asks_for_more(how: &Compile) -> Option<&'static str> {
     match how {
         _ if how.tier != Tier::Baseline => Some("a higher tier"),
         _ if how.start.is_some() => Some("a continuation"),

@@ -1,0 +1,182 @@
+//! Functions for the baseline compiler without LLVM: [`Reader::baseline`](crate::Reader::baseline)
+//! of what the module's bytes say.
+
+use std::cell::RefCell;
+
+use rustc_hash::FxHashMap;
+use uruk_base::parts::{self, Part};
+use uruk_baseline::ir::{Reach, SymbolData};
+use uruk_bitcode::ir::Body;
+use uruk_lower::{Buffers, Lowering, Outside, Refused, Wanted};
+
+use super::Numbered;
+use crate::baseline::{Read, asks_for_more};
+use crate::compile::{COUNTERS, Compile, Compiled, Counters};
+use crate::plan::{Access, ModulePlan};
+use crate::sketch::Sketch;
+use crate::summary::{Kind, Linkage, Placement, SymbolId};
+
+/// A body, and what is kept from one to the next, whatever modules they are of.
+#[derive(Default)]
+pub struct Plain {
+    body: Body,
+    buffers: Buffers,
+}
+
+/// Functions inlined in each other that are looked at, at most.
+const DEPTH: u32 = 8;
+
+/// What names of a module mean to one function.
+struct Names<'a> {
+    numbered: &'a Numbered,
+    plan: &'a ModulePlan,
+    /// By global: whether it minds no frame.
+    inlined: RefCell<FxHashMap<u32, bool>>,
+}
+
+impl Outside for Names<'_> {
+    fn symbol(&self, global: u32) -> Result<SymbolData, &'static str> {
+        let id = self.numbered.symbol(global);
+        let info = &self.numbered.summary.symbols[id.index()];
+        if matches!(info.placement, Placement::WithFunction(_)) {
+            return Err("a table of labels");
+        }
+        let import = self.plan.import(id);
+        let reach = match self.numbered.effective_kind(id) {
+            Kind::Function | Kind::Ifunc { .. } => Reach::Indirect,
+            Kind::ThreadLocal => Reach::ThreadLocal,
+            _ if import.access == Access::Near => Reach::Near,
+            _ => Reach::Indirect,
+        };
+        Ok(SymbolData {
+            name: import.name.clone(),
+            reach,
+            is_weak: info.linkage == Linkage::DeclaredWeak,
+        })
+    }
+
+    fn must_be_inlined(&self, global: u32) -> bool {
+        let id = self.numbered.symbol(global);
+        self.is_inline_body(global)
+            && !(self.plan.import(id).defined && self.minds_no_frame(global, 0))
+    }
+}
+
+impl Names<'_> {
+    /// True for an `alwaysinline` function whose body this module has.
+    fn is_inline_body(&self, global: u32) -> bool {
+        let id = self.numbered.symbol(global);
+        self.numbered.summary.symbols[id.index()].always_inline
+            && !self.plan.import(id).replaced
+            && self.numbered.body(id).is_some()
+    }
+
+    /// Whether an `alwaysinline` function does the same where it is called: it asks for nothing
+    /// of the frame that it would be in.
+    fn minds_no_frame(&self, global: u32, depth: u32) -> bool {
+        if let Some(&known) = self.inlined.borrow().get(&global) {
+            return known;
+        }
+        let numbered = self.numbered;
+        let mut body = Body::default();
+        let read = numbered.body(numbered.symbol(global)).map(|number| {
+            let source = &numbered.source;
+            source.read_body(numbered.bytes(), number, &mut body)
+        });
+        let minds_none = depth < DEPTH
+            && matches!(read, Some(Ok(())))
+            && numbered.lowering().minds_no_frame(&body, &mut |callee| {
+                !self.is_inline_body(callee) || self.minds_no_frame(callee, depth + 1)
+            });
+        self.inlined.borrow_mut().insert(global, minds_none);
+        minds_none
+    }
+}
+
+impl Numbered {
+    /// Looks through aliases: what a name finally is.
+    fn effective_kind(&self, mut id: SymbolId) -> Kind {
+        for _ in 0..64 {
+            match self.summary.symbols[id.index()].kind {
+                Kind::Alias {
+                    base: Some(base), ..
+                } => id = base,
+                Kind::Alias { .. } => break,
+                kind => return kind,
+            }
+        }
+        Kind::Data
+    }
+
+    fn lowering(&self) -> &Lowering {
+        let module = &self.source.module;
+        self.lowering.get_or_init(|| Lowering::new(module.clone()))
+    }
+
+    /// Reads the body of a function into `plain`.
+    ///
+    /// # Errors
+    /// What is not read here.
+    pub fn read_into(&self, function: SymbolId, plain: &mut Plain) -> Result<(), Refused> {
+        let number = self.body(function).ok_or(Refused::Unread("no body"))?;
+        let _reading = parts::enter(Part::Reading);
+        let read = self
+            .source
+            .read_body(self.bytes(), number, &mut plain.body);
+        read.map_err(|_| Refused::Unread("an unusual body"))
+    }
+
+    /// The sketch of the body in `plain`.
+    pub fn sketch_of(&self, plain: &Plain) -> Sketch {
+        self.sketch(&plain.body)
+    }
+
+    /// What [`Reader::baseline`](crate::Reader::baseline) would have made of a function, whose body
+    /// is in `plain`. Loops that can be left are not found here.
+    ///
+    /// # Errors
+    /// Why it is not covered, or is to be read by LLVM.
+    pub fn baseline(
+        &self,
+        plan: &ModulePlan,
+        function: SymbolId,
+        how: &Compile,
+        plain: &mut Plain,
+    ) -> Result<Read, Refused> {
+        if asks_for_more(how).is_some() || how.lines {
+            return Err(Refused::Unread("more than a body"));
+        }
+        let _lowering = parts::enter(Part::Lowering);
+        let counts = how.counters == Counters::Entry;
+        let names = Names {
+            numbered: self,
+            plan,
+            inlined: RefCell::default(),
+        };
+        let wanted = Wanted {
+            counters: counts.then_some(COUNTERS),
+            leaves: counts && how.leaves,
+        };
+        let Plain { body, buffers } = plain;
+        let global = self.global(function);
+        let lowered = self
+            .lowering()
+            .lower(body, global, &names, wanted, buffers)?;
+        Ok(Read {
+            compiled: Compiled {
+                instructions: lowered.instructions,
+                unit_instructions: lowered.instructions,
+                loops: lowered.loops,
+                nested: lowered.nested,
+                calls: lowered.calls,
+                keeps_stack: lowered.keeps_stack,
+                counts: lowered.counts,
+                ..Compiled::default()
+            },
+            function: lowered.function,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

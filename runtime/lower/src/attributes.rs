@@ -1,0 +1,248 @@
+//! What attributes say that changes code: how values are passed, and what is asked of a function
+//! as a whole. Each list of a module is looked at once.
+
+use uruk_baseline::ir::Extension;
+use uruk_bitcode::ir::{Attribute, Attributes, AttributesId, TypeId};
+
+/// What one attribute says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Says {
+    /// A value's bits above its own.
+    Extended(Extension),
+    /// A copy of what is pointed at is passed.
+    ByValue,
+    /// The argument points to where the result goes.
+    Result,
+    /// It comes in a register of its own.
+    Nest,
+    /// The alignment of what is pointed at.
+    Align,
+    /// The alignment of a place on the stack.
+    StackAlign,
+    /// A call may return more than once.
+    ReturnsTwice,
+    /// Each page of a frame is touched.
+    ProbesStack,
+    /// Arrays in a frame are guarded.
+    Guarded,
+    /// What is not covered.
+    Not(&'static str),
+}
+
+/// Attributes by LLVM's number in bitcode (`AttributeKindCodes`) that say something.
+const BY_NUMBER: [(u32, Says); 24] = [
+    (24, Says::Extended(Extension::Sign)),
+    (34, Says::Extended(Extension::Zero)),
+    (3, Says::ByValue),
+    (29, Says::Result),
+    (8, Says::Nest),
+    (1, Says::Align),
+    (25, Says::StackAlign),
+    (23, Says::ReturnsTwice),
+    (26, Says::Guarded),
+    (28, Says::Guarded),
+    (27, Says::Guarded),
+    (5, Says::Not("inreg")),
+    (38, Says::Not("inalloca")),
+    (65, Says::Not("preallocated")),
+    (46, Says::Not("swiftself")),
+    (47, Says::Not("swifterror")),
+    (75, Says::Not("swiftasync")),
+    (7, Says::Not("a naked function")),
+    (83, Says::Not("a coroutine")),
+    (54, Says::Not("strict floating point")),
+    (43, Says::Not("a safe stack")),
+    (58, Says::Not("a shadow stack")),
+    (59, Says::Not("hardened loads")),
+    (84, Says::Not("return thunks")),
+];
+
+/// String attributes that say something: whether they do so only with a value, other than `false`.
+const BY_TEXT: [(&str, bool, Says); 15] = [
+    ("probe-stack", true, Says::ProbesStack),
+    ("split-stack", false, Says::Not("a split stack")),
+    ("fentry-call", true, Says::Not("hooks")),
+    ("instrument-function-entry", true, Says::Not("hooks")),
+    ("instrument-function-exit", true, Says::Not("hooks")),
+    (
+        "instrument-function-entry-inlined",
+        true,
+        Says::Not("hooks"),
+    ),
+    ("instrument-function-exit-inlined", true, Says::Not("hooks")),
+    ("no_caller_saved_registers", false, OWN_REGISTERS),
+    ("no_callee_saved_registers", false, OWN_REGISTERS),
+    (
+        "stackrealign",
+        false,
+        Says::Not("a stack of another alignment"),
+    ),
+    ("interrupt", false, Says::Not("an interrupt handler")),
+    ("use-soft-float", true, Says::Not("soft floating point")),
+    ("thunk", false, Says::Not("a thunk")),
+    ("kcfi-target", false, Says::Not("checked calls")),
+    ("zero-call-used-regs", true, Says::Not("zeroed registers")),
+];
+
+const OWN_REGISTERS: Says = Says::Not("a choice of saved registers");
+
+/// How one argument or result is passed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Passed {
+    pub(crate) extension: Option<Extension>,
+    /// The type of what is copied.
+    pub(crate) by_value: Option<TypeId>,
+    pub(crate) is_result: bool,
+    pub(crate) is_nest: bool,
+    /// In bytes; 0 if nothing is said.
+    pub(crate) align: u32,
+    pub(crate) stack_align: u32,
+    pub(crate) not: Option<&'static str>,
+}
+
+impl Passed {
+    fn of(attributes: &[Attribute]) -> Passed {
+        let mut passed = Passed::default();
+        for attribute in attributes {
+            let Some(says) = said(attribute) else {
+                continue;
+            };
+            match (says, attribute) {
+                (Says::Extended(extension), _) => passed.extension = Some(extension),
+                (Says::ByValue, &Attribute::Typed(_, ty)) => passed.by_value = Some(ty),
+                (Says::Align, &Attribute::Number(_, bytes)) => match power(bytes) {
+                    Some(bytes) => passed.align = bytes,
+                    None => passed.not = Some(ODD),
+                },
+                (Says::StackAlign, &Attribute::Number(_, bytes)) => match power(bytes) {
+                    Some(bytes) => passed.stack_align = bytes,
+                    None => passed.not = Some(ODD),
+                },
+                (Says::ByValue | Says::Align | Says::StackAlign, _) => passed.not = Some(ODD),
+                (Says::Result, _) => passed.is_result = true,
+                (Says::Nest, _) => passed.is_nest = true,
+                (Says::Not(what), _) => passed.not = Some(what),
+                (Says::ReturnsTwice | Says::ProbesStack | Says::Guarded, _) => {}
+            }
+        }
+        passed
+    }
+
+    /// With what a call adds to what the callee's declaration says.
+    pub(crate) fn and(self, more: Passed) -> Passed {
+        let or = |a: u32, b: u32| if a == 0 { b } else { a };
+        Passed {
+            extension: more.extension.or(self.extension),
+            by_value: more.by_value.or(self.by_value),
+            is_result: self.is_result || more.is_result,
+            is_nest: self.is_nest || more.is_nest,
+            align: or(more.align, self.align),
+            stack_align: or(more.stack_align, self.stack_align),
+            not: more.not.or(self.not),
+        }
+    }
+}
+
+const ODD: &str = "an unusual attribute";
+
+/// An alignment.
+fn power(bytes: u64) -> Option<u32> {
+    let bytes = u32::try_from(bytes).ok()?;
+    bytes.is_power_of_two().then_some(bytes)
+}
+
+/// What is said of a function, or a call, as a whole.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Whole {
+    pub(crate) returns_twice: bool,
+    pub(crate) probes_stack: bool,
+    pub(crate) guarded: bool,
+    pub(crate) stack_align: bool,
+    pub(crate) not: Option<&'static str>,
+}
+
+impl Whole {
+    fn of(attributes: &[Attribute]) -> Whole {
+        let mut whole = Whole::default();
+        for says in attributes.iter().filter_map(said) {
+            match says {
+                Says::ReturnsTwice => whole.returns_twice = true,
+                Says::ProbesStack => whole.probes_stack = true,
+                Says::Guarded => whole.guarded = true,
+                Says::StackAlign => whole.stack_align = true,
+                Says::Not(what) => whole.not = Some(what),
+                _ => {}
+            }
+        }
+        whole
+    }
+}
+
+fn said(attribute: &Attribute) -> Option<Says> {
+    match attribute {
+        Attribute::Text(key, value) => {
+            let known = BY_TEXT.iter().find(|(name, ..)| *name == &**key);
+            let &(_, valued, says) = known?;
+            let none = valued && (value.is_empty() || &**value == "false");
+            (!none).then_some(says)
+        }
+        Attribute::Flag(kind) | Attribute::Number(kind, _) | Attribute::Typed(kind, _) => {
+            let known = BY_NUMBER.iter().find(|(number, _)| number == kind);
+            known.map(|&(_, says)| says)
+        }
+    }
+}
+
+/// A list of attributes.
+#[derive(Debug, Default)]
+struct List {
+    whole: Whole,
+    /// Of the result, then of parameters; those behind the last have none.
+    passed: Box<[Passed]>,
+}
+
+/// Parameters that attributes are looked up of.
+const MOST_PARAMETERS: u32 = 1 << 10;
+
+impl List {
+    fn of(attributes: &Attributes) -> List {
+        let mut whole = Whole::of(&attributes.function);
+        let mut passed = vec![Passed::of(&attributes.result)];
+        for (index, list) in &attributes.parameters {
+            if *index >= MOST_PARAMETERS {
+                whole.not = Some(ODD);
+                continue;
+            }
+            let at = *index as usize + 1;
+            if passed.len() <= at {
+                passed.resize(at + 1, Passed::default());
+            }
+            passed[at] = passed[at].and(Passed::of(list));
+        }
+        List {
+            whole,
+            passed: passed.into(),
+        }
+    }
+}
+
+/// The lists of one module.
+#[derive(Debug)]
+pub(crate) struct Lists(Vec<List>);
+
+impl Lists {
+    pub(crate) fn of(all: &[Attributes]) -> Lists {
+        Lists(all.iter().map(List::of).collect())
+    }
+
+    pub(crate) fn whole(&self, id: AttributesId) -> Whole {
+        self.0.get(id.0 as usize).map_or(Whole::default(), |it| it.whole)
+    }
+
+    /// How the result (0) or a parameter (from 1) is passed.
+    pub(crate) fn passed(&self, id: AttributesId, index: u32) -> Passed {
+        let list = self.0.get(id.0 as usize);
+        let passed = list.and_then(|list| list.passed.get(index as usize));
+        passed.copied().unwrap_or_default()
+    }
+}

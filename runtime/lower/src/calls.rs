@@ -1,0 +1,258 @@
+//! Calls: whom, with what, and how it is passed.
+//!
+//! What a call says of its arguments and what its callee's declaration says count both, as for
+//! LLVM's own code.
+
+use uruk_baseline::ir::{
+    Argument, Call, Callee, Extension, Function, Op, Operand, Passing, Symbol, Tail, Type,
+};
+use uruk_bitcode::ir::{
+    self as bitcode, AttributesId, BlockId, Body, Constant, Definition, GlobalKind, Instruction,
+    Module, Type as BitcodeType, TypeId, ValueId,
+};
+
+use crate::attributes::Passed;
+use crate::intrinsics::Becomes;
+use crate::reading::{Covered, Reading, TYPES, invalid, not};
+use crate::{Named, Refused};
+
+/// What is called.
+#[derive(Clone, Copy)]
+enum Target {
+    /// A function by its name, with what its declaration says; or another name.
+    Named(Symbol, Option<AttributesId>),
+    Intrinsic(Becomes),
+    /// What is computed.
+    Value,
+}
+
+/// Whether values are passed as in C.
+pub(crate) fn convention(number: u32) -> Covered<()> {
+    /// `ccc`, `fastcc`, `coldcc`, and the one of System V, by LLVM's numbers.
+    const AS_C: [u32; 4] = [0, 8, 9, 78];
+    match AS_C.contains(&number) {
+        true => Ok(()),
+        false => not("a calling convention"),
+    }
+}
+
+/// The globals that instructions of a body call by their names.
+pub(crate) fn called<'a>(body: &'a Body, module: &'a Module) -> impl Iterator<Item = u32> + 'a {
+    let calls = body.instructions.iter().filter(|it| {
+        matches!(it.op, bitcode::Op::Call(_) | bitcode::Op::Invoke(..))
+    });
+    let callees = calls.filter_map(|it| body.operands_of(it).first());
+    callees.filter_map(|&callee| match body.definition(module, callee)? {
+        Definition::Global(global) => Some(global),
+        _ => None,
+    })
+}
+
+impl Reading<'_> {
+    pub(crate) fn call(&mut self, it: &Instruction, call: &bitcode::Call) -> Covered<()> {
+        let Some((&callee, arguments)) = self.body.operands_of(it).split_first() else {
+            return invalid("another number of operands");
+        };
+        match self.target(callee)? {
+            Target::Intrinsic(becomes) => self.intrinsic(it, call, becomes),
+            target => {
+                let made = self.ordinary(call, callee, target, arguments)?;
+                if call.must_tail && self.out.is_variadic {
+                    return not("a tail call that passes variable arguments on");
+                }
+                let tail = if call.must_tail { Tail::Must } else { Tail::No };
+                if call.must_tail && !self.is_returned(it) {
+                    return invalid("a tail call without a return behind it");
+                }
+                self.emit_for(it, Op::Call(Box::new(Call { tail, ..made })))
+            }
+        }
+    }
+
+    /// Whether a return of what a call gives comes right behind it.
+    fn is_returned(&self, it: &Instruction) -> bool {
+        let block = self.flow.order[self.block as usize];
+        let range = self.body.blocks[block as usize].clone();
+        let all = &self.body.instructions[range.start as usize..range.end as usize];
+        let [.., call, end] = all else {
+            return false;
+        };
+        let gives = self.body.operands_of(end);
+        std::ptr::eq(call, it)
+            && matches!(end.op, bitcode::Op::Return)
+            && gives.first().copied() == it.result
+    }
+
+    pub(crate) fn invoke(
+        &mut self,
+        it: &Instruction,
+        call: &bitcode::Call,
+        pad: BlockId,
+    ) -> Covered<()> {
+        let Some((&callee, arguments)) = self.body.operands_of(it).split_first() else {
+            return invalid("another number of operands");
+        };
+        if !self.is_pad(pad) {
+            return not("an invoke without a landing pad");
+        }
+        match self.target(callee)? {
+            Target::Intrinsic(_) => not("an intrinsic that is invoked"),
+            target => {
+                let call = self.ordinary(call, callee, target, arguments)?;
+                self.emit_for(it, Op::Invoke(Box::new(call)))
+            }
+        }
+    }
+
+    /// Whom a call of `callee` reaches.
+    fn target(&mut self, callee: ValueId) -> Covered<Target> {
+        let global = match self.definition(callee) {
+            Some(Definition::Global(global)) => global,
+            Some(Definition::Constant(Constant::Assembly)) => {
+                return Err(Refused::Unread("assembly"));
+            }
+            _ => return Ok(Target::Value),
+        };
+        match self.lowering.named[global as usize] {
+            Named::Intrinsic(becomes) => Ok(Target::Intrinsic(becomes)),
+            Named::Not(what) => not(what),
+            Named::Function if self.outside.must_be_inlined(global) => {
+                not("a function that is always inlined")
+            }
+            Named::Function | Named::Other => {
+                let symbol = self.symbol(global)?;
+                let it = &self.module.globals[global as usize];
+                let is_function = it.kind == GlobalKind::Function;
+                Ok(Target::Named(symbol, is_function.then_some(it.attributes)))
+            }
+        }
+    }
+
+    /// A call of something that has code.
+    fn ordinary(
+        &mut self,
+        call: &bitcode::Call,
+        callee: ValueId,
+        target: Target,
+        arguments: &[ValueId],
+    ) -> Covered<Call> {
+        let module = self.module;
+        let BitcodeType::Function(returns, ref parameters, is_variadic) =
+            *module.ty(call.function)
+        else {
+            return invalid(TYPES);
+        };
+        convention(call.convention)?;
+        if call.has_bundles {
+            return not("a bundle of operands");
+        }
+        if arguments.len() < parameters.len()
+            || arguments.len() > parameters.len() && !is_variadic
+        {
+            return invalid("another number of arguments");
+        }
+        let (to, declared) = match target {
+            Target::Named(symbol, declared) => (Callee::Symbol(symbol), declared),
+            _ => (Callee::Operand(self.address(callee)?), None),
+        };
+        let lists = &self.lowering.lists;
+        let whole = lists.whole(call.attributes);
+        if let Some(what) = whole.not {
+            return not(what);
+        }
+        let by_declaration = declared.is_some_and(|list| lists.whole(list).returns_twice);
+        let passed = |index| match declared {
+            Some(list) => lists.passed(list, index).and(lists.passed(call.attributes, index)),
+            None => lists.passed(call.attributes, index),
+        };
+        self.notes.calls += u32::from(declared.is_some());
+        let mut made = Call {
+            callee: to,
+            arguments: Vec::with_capacity(arguments.len()),
+            returns: self.returned(returns, passed(0))?,
+            is_variadic,
+            tail: Tail::No,
+            returns_twice: whole.returns_twice || by_declaration,
+        };
+        for (index, &value) in arguments.iter().enumerate() {
+            let ty = self.type_of(value)?;
+            if parameters.get(index).is_some_and(|&its| its != ty) {
+                return invalid(TYPES);
+            }
+            self.argument(value, ty, passed(index as u32 + 1), &mut made.arguments)?;
+        }
+        Ok(made)
+    }
+
+    /// Adds the scalars of an argument.
+    fn argument(
+        &mut self,
+        value: ValueId,
+        ty: TypeId,
+        passed: Passed,
+        into: &mut Vec<Argument>,
+    ) -> Covered<()> {
+        let scalars = self.scalars(value)?;
+        let start = into.len();
+        self.passing(ty, passed, |ty, passing, _| {
+            // The operand comes below.
+            into.push(Argument {
+                operand: Operand::Undef,
+                ty,
+                passing,
+            });
+        })?;
+        let operands = self.values.of(scalars);
+        for (argument, operand) in into[start..].iter_mut().zip(operands) {
+            argument.operand = *operand;
+        }
+        Ok(())
+    }
+
+    /// Tells how each scalar of a parameter or argument is passed.
+    pub(crate) fn passing(
+        &mut self,
+        ty: TypeId,
+        passed: Passed,
+        mut each: impl FnMut(Type, Passing, &mut Function),
+    ) -> Covered<()> {
+        if let Some(what) = passed.not {
+            return not(what);
+        }
+        let whole = if let Some(copied) = passed.by_value {
+            let info = self.lowering.types.info(copied);
+            let align = match (passed.stack_align, passed.align) {
+                (0, 0) => info.align.max(8),
+                (0, align) | (align, _) => align.max(8),
+            };
+            let size = info.size.and_then(|it| u32::try_from(it).ok());
+            let Some(size) = size.filter(|&it| it < 1 << 30) else {
+                return not("a very large argument");
+            };
+            Some(Passing::Memory { size, align })
+        } else if passed.is_result {
+            Some(Passing::Result)
+        } else if passed.is_nest {
+            Some(Passing::Nest)
+        } else {
+            None
+        };
+        let leaves = self.leaves(ty)?;
+        if whole.is_some() && !matches!(leaves, [leaf] if leaf.ty == Type::PTR) {
+            return invalid(TYPES);
+        }
+        for leaf in leaves {
+            let passing = match (whole, passed.extension, leaf.ty) {
+                (Some(passing), ..) => passing,
+                _ if leaf.paired => Passing::Paired,
+                (_, Some(extension), Type::Int(..64)) => match extension {
+                    Extension::Sign => Passing::SignExtended,
+                    Extension::Zero => Passing::ZeroExtended,
+                },
+                _ => Passing::Plain,
+            };
+            each(leaf.ty, passing, &mut self.out);
+        }
+        Ok(())
+    }
+}

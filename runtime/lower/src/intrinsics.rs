@@ -1,0 +1,258 @@
+//! LLVM's intrinsics: what each becomes, as data.
+//!
+//! One that is not in the table is not covered.
+
+use std::sync::OnceLock;
+
+use rustc_hash::FxHashMap;
+use uruk_baseline::ir::{BitOp, FloatOp, FloatUnary, IntOp, MemoryOp, OverflowOp};
+
+/// What an intrinsic becomes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Becomes {
+    /// Nothing: it has no result, or nobody cares for it.
+    Nothing,
+    /// Its first operand.
+    First,
+    /// A set bit.
+    True,
+    Int(IntOp),
+    Overflow(OverflowOp),
+    Bits(BitOp),
+    /// To the left, or to the right.
+    Funnel(bool),
+    Float(FloatOp),
+    FloatUnary(FloatUnary),
+    Fma,
+    /// A product and a sum, each rounded.
+    MulAdd,
+    /// A call of this function of the C library, with the ending of its type.
+    Library(&'static str),
+    /// Of the compiler's library, by type.
+    Power,
+    Memory(MemoryOp),
+    /// To an integer, signed or not, with the nearest there is.
+    Saturated(bool),
+    /// Less, equal or greater, signed or not, as -1, 0 and 1.
+    Order(bool),
+    FloatClass,
+    StackSave,
+    StackRestore,
+    ThreadLocal,
+    VaStart,
+    VaCopy,
+    TypeId,
+    FrameAddress,
+    ReturnAddress,
+    AddressOfReturnAddress,
+    Prefetch,
+    CycleCounter,
+    Pause,
+    Trap,
+    /// Whether the operand is a constant.
+    IsConstant,
+    /// A size that is not known.
+    ObjectSize,
+    /// A pointer without some bits.
+    Mask,
+    /// What a table of distances has at an offset.
+    LoadRelative,
+}
+
+use Becomes as B;
+
+/// Intrinsics by name without types.
+const TABLE: &[(&str, Becomes)] = &[
+    ("llvm.lifetime.start", B::Nothing),
+    ("llvm.lifetime.end", B::Nothing),
+    ("llvm.dbg.declare", B::Nothing),
+    ("llvm.dbg.value", B::Nothing),
+    ("llvm.dbg.label", B::Nothing),
+    ("llvm.dbg.assign", B::Nothing),
+    ("llvm.assume", B::Nothing),
+    ("llvm.donothing", B::Nothing),
+    ("llvm.sideeffect", B::Nothing),
+    ("llvm.fake.use", B::Nothing),
+    ("llvm.pseudoprobe", B::Nothing),
+    ("llvm.invariant.start", B::Nothing),
+    ("llvm.invariant.end", B::Nothing),
+    ("llvm.var.annotation", B::Nothing),
+    ("llvm.codeview.annotation", B::Nothing),
+    ("llvm.experimental.noalias.scope.decl", B::Nothing),
+    ("llvm.va_end", B::Nothing),
+    ("llvm.expect", B::First),
+    ("llvm.expect.with.probability", B::First),
+    ("llvm.ssa.copy", B::First),
+    ("llvm.annotation", B::First),
+    ("llvm.ptr.annotation", B::First),
+    ("llvm.launder.invariant.group", B::First),
+    ("llvm.strip.invariant.group", B::First),
+    ("llvm.arithmetic.fence", B::First),
+    ("llvm.allow.runtime.check", B::True),
+    ("llvm.allow.ubsan.check", B::True),
+    ("llvm.smin", B::Int(IntOp::SMin)),
+    ("llvm.smax", B::Int(IntOp::SMax)),
+    ("llvm.umin", B::Int(IntOp::UMin)),
+    ("llvm.umax", B::Int(IntOp::UMax)),
+    ("llvm.sadd.sat", B::Int(IntOp::SAddSat)),
+    ("llvm.ssub.sat", B::Int(IntOp::SSubSat)),
+    ("llvm.uadd.sat", B::Int(IntOp::UAddSat)),
+    ("llvm.usub.sat", B::Int(IntOp::USubSat)),
+    ("llvm.sadd.with.overflow", B::Overflow(OverflowOp::SAdd)),
+    ("llvm.uadd.with.overflow", B::Overflow(OverflowOp::UAdd)),
+    ("llvm.ssub.with.overflow", B::Overflow(OverflowOp::SSub)),
+    ("llvm.usub.with.overflow", B::Overflow(OverflowOp::USub)),
+    ("llvm.smul.with.overflow", B::Overflow(OverflowOp::SMul)),
+    ("llvm.umul.with.overflow", B::Overflow(OverflowOp::UMul)),
+    ("llvm.ctpop", B::Bits(BitOp::Count)),
+    ("llvm.ctlz", B::Bits(BitOp::LeadingZeros)),
+    ("llvm.cttz", B::Bits(BitOp::TrailingZeros)),
+    ("llvm.bswap", B::Bits(BitOp::SwapBytes)),
+    ("llvm.bitreverse", B::Bits(BitOp::Reverse)),
+    ("llvm.abs", B::Bits(BitOp::Abs)),
+    ("llvm.fshl", B::Funnel(true)),
+    ("llvm.fshr", B::Funnel(false)),
+    ("llvm.scmp", B::Order(true)),
+    ("llvm.ucmp", B::Order(false)),
+    ("llvm.fabs", B::FloatUnary(FloatUnary::Abs)),
+    ("llvm.sqrt", B::FloatUnary(FloatUnary::Sqrt)),
+    ("llvm.copysign", B::Float(FloatOp::CopySign)),
+    ("llvm.minnum", B::Float(FloatOp::MinNum)),
+    ("llvm.maxnum", B::Float(FloatOp::MaxNum)),
+    ("llvm.is.fpclass", B::FloatClass),
+    ("llvm.fma", B::Fma),
+    ("llvm.fmuladd", B::MulAdd),
+    ("llvm.fptosi.sat", B::Saturated(true)),
+    ("llvm.fptoui.sat", B::Saturated(false)),
+    ("llvm.floor", B::Library("floor")),
+    ("llvm.ceil", B::Library("ceil")),
+    ("llvm.trunc", B::Library("trunc")),
+    ("llvm.rint", B::Library("rint")),
+    ("llvm.nearbyint", B::Library("nearbyint")),
+    ("llvm.round", B::Library("round")),
+    ("llvm.roundeven", B::Library("roundeven")),
+    ("llvm.lround", B::Library("lround")),
+    ("llvm.llround", B::Library("llround")),
+    ("llvm.lrint", B::Library("lrint")),
+    ("llvm.llrint", B::Library("llrint")),
+    ("llvm.sin", B::Library("sin")),
+    ("llvm.cos", B::Library("cos")),
+    ("llvm.tan", B::Library("tan")),
+    ("llvm.asin", B::Library("asin")),
+    ("llvm.acos", B::Library("acos")),
+    ("llvm.atan", B::Library("atan")),
+    ("llvm.atan2", B::Library("atan2")),
+    ("llvm.sinh", B::Library("sinh")),
+    ("llvm.cosh", B::Library("cosh")),
+    ("llvm.tanh", B::Library("tanh")),
+    ("llvm.pow", B::Library("pow")),
+    ("llvm.exp", B::Library("exp")),
+    ("llvm.exp2", B::Library("exp2")),
+    ("llvm.exp10", B::Library("exp10")),
+    ("llvm.log", B::Library("log")),
+    ("llvm.log2", B::Library("log2")),
+    ("llvm.log10", B::Library("log10")),
+    ("llvm.ldexp", B::Library("ldexp")),
+    ("llvm.powi", B::Power),
+    ("llvm.memcpy", B::Memory(MemoryOp::Copy)),
+    ("llvm.memmove", B::Memory(MemoryOp::Move)),
+    ("llvm.memset", B::Memory(MemoryOp::Set)),
+    ("llvm.stacksave", B::StackSave),
+    ("llvm.stackrestore", B::StackRestore),
+    ("llvm.threadlocal.address", B::ThreadLocal),
+    ("llvm.va_start", B::VaStart),
+    ("llvm.va_copy", B::VaCopy),
+    ("llvm.eh.typeid.for", B::TypeId),
+    ("llvm.frameaddress", B::FrameAddress),
+    ("llvm.returnaddress", B::ReturnAddress),
+    ("llvm.addressofreturnaddress", B::AddressOfReturnAddress),
+    ("llvm.prefetch", B::Prefetch),
+    ("llvm.readcyclecounter", B::CycleCounter),
+    ("llvm.x86.sse2.pause", B::Pause),
+    ("llvm.trap", B::Trap),
+    ("llvm.ubsantrap", B::Trap),
+    ("llvm.is.constant", B::IsConstant),
+    ("llvm.objectsize", B::ObjectSize),
+    ("llvm.ptrmask", B::Mask),
+    ("llvm.load.relative", B::LoadRelative),
+];
+
+/// Intrinsics that have the name of another one as their beginning, and are not in the table.
+const OTHERS: [&str; 5] = [
+    "llvm.memcpy.inline",
+    "llvm.memcpy.element",
+    "llvm.memmove.element",
+    "llvm.memset.inline",
+    "llvm.memset.element",
+];
+
+/// What the intrinsic of that name becomes: types follow its own name, behind points.
+///
+/// # Errors
+/// That it is not covered.
+pub(crate) fn becomes(name: &str) -> Result<Becomes, &'static str> {
+    static KNOWN: OnceLock<FxHashMap<&str, Becomes>> = OnceLock::new();
+    let known = KNOWN.get_or_init(|| TABLE.iter().copied().collect());
+    let is_other = |other: &&str| {
+        let rest = name.strip_prefix(*other);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    if let Some(other) = OTHERS.iter().find(|it| is_other(it)) {
+        return Err(other);
+    }
+    let mut own = name;
+    loop {
+        if let Some(&becomes) = known.get(own) {
+            return Ok(becomes);
+        }
+        own = match own.rsplit_once('.') {
+            Some((own, _)) => own,
+            None => return Err(WHAT),
+        };
+    }
+}
+
+const WHAT: &str = "an intrinsic";
+
+impl Becomes {
+    /// Whether it asks for the frame it is in.
+    pub(crate) fn minds_frame(self) -> bool {
+        matches!(
+            self,
+            B::FrameAddress | B::ReturnAddress | B::AddressOfReturnAddress
+        )
+    }
+}
+
+/// Whether an intrinsic that is not covered may ask for the frame it is in.
+pub(crate) fn may_mind_frame(name: &str) -> bool {
+    const ALL: [&str; 4] = [
+        "llvm.sponentry",
+        "llvm.eh.",
+        "llvm.local",
+        "llvm.get.dynamic",
+    ];
+    ALL.iter().any(|begin| name.starts_with(begin))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_name_counts() {
+        assert_eq!(becomes("llvm.ctpop.i32"), Ok(B::Bits(BitOp::Count)));
+        assert_eq!(becomes("llvm.exp2.f64"), Ok(B::Library("exp2")));
+        assert_eq!(becomes("llvm.trap"), Ok(B::Trap));
+        assert_eq!(
+            becomes("llvm.expect.with.probability.i1"),
+            Ok(B::First)
+        );
+        assert_eq!(
+            becomes("llvm.memcpy.inline.p0.p0.i64"),
+            Err("llvm.memcpy.inline")
+        );
+        assert_eq!(becomes("llvm.expectations"), Err(WHAT));
+        assert_eq!(becomes("llvm"), Err(WHAT));
+    }
+}

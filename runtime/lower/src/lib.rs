@@ -1,0 +1,200 @@
+//! A function as the baseline compiler takes it ([`uruk_baseline::ir`]), made of what a reader of
+//! bitcode gives ([`uruk_bitcode::ir`]): no LLVM is asked.
+//!
+//! | file | is about |
+//! |---|---|
+//! | [`Lowering`] | what is found out once of a module |
+//! | `reading` | the function as far as it was read, its blocks in order, phis |
+//! | `flow` | which blocks are reached, loops, dominance |
+//! | `values`, `operands` | which scalars stand for what; constants and symbols |
+//! | `types`, `attributes` | what types and attributes come to |
+//! | `arithmetic`, `wide` | integers, floating point; 128 bits |
+//! | `memory` | memory, addresses, aggregates, atomics |
+//! | `calls`, `intrinsics`, `lowering`, `numbers` | whom calls reach, and intrinsics |
+//! | `control` | ends of blocks, landing pads |
+//!
+//! # Invariants
+//! - What is made keeps a reader's promises ([`uruk_baseline::ir::check`]), whatever the body is: a
+//!   body that is no valid IR in what counts here is refused, as is what is not covered.
+//! - No input panics, and none takes more than some times as long as it is large.
+//! - Addresses and integers of 64 bits are not told apart.
+//!
+//! # Why
+//! LLVM takes 150 us to read and verify a body of sqlite, and its C interface some nanoseconds for
+//! each question that is asked of it then. Here values are numbers, which index tables.
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+use std::sync::Arc;
+
+use uruk_baseline::Uncovered;
+use uruk_baseline::ir::{Function, SymbolData};
+use uruk_bitcode::ir::{Body, GlobalKind, Module};
+
+mod arithmetic;
+mod attributes;
+mod calls;
+mod control;
+mod flow;
+mod intrinsics;
+mod lowering;
+mod memory;
+mod numbers;
+mod operands;
+mod reading;
+mod types;
+mod values;
+mod wide;
+
+use attributes::Lists;
+use intrinsics::Becomes;
+use types::Types;
+
+/// What lies outside of a body: what names mean, once modules are bound.
+pub trait Outside {
+    /// What a global of the module is for code that names it; or why it is not covered.
+    ///
+    /// # Errors
+    /// A constant text.
+    fn symbol(&self, global: u32) -> Result<SymbolData, &'static str>;
+
+    /// Whether a call of that function cannot be one: its body has to be where the call is.
+    fn must_be_inlined(&self, global: u32) -> bool;
+}
+
+/// What is wanted besides the function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wanted<'a> {
+    /// The name of the words that entries and loops are counted in; nothing is counted without.
+    pub counters: Option<&'a str>,
+    /// Loops are to be left: that is asked of somebody else, and functions with loops are refused
+    /// before anything is done.
+    pub leaves: bool,
+}
+
+/// Why a function was not lowered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The baseline compiler does not have it, whoever reads it.
+    #[error(transparent)]
+    Uncovered(#[from] Uncovered),
+    /// It is no valid IR, as far as was seen: LLVM says what is wrong.
+    #[error("invalid: {0}")]
+    Invalid(&'static str),
+    /// Something that only LLVM tells.
+    #[error("{0} is for LLVM to read")]
+    Unread(&'static str),
+}
+
+/// A function that was lowered.
+#[derive(Debug, Clone)]
+pub struct Lowered {
+    /// What is compiled.
+    pub function: Function,
+    /// Instructions of the body.
+    pub instructions: u32,
+    /// Calls of named functions, intrinsics left out.
+    pub calls: u32,
+    /// Loops: targets of back edges.
+    pub loops: u32,
+    /// Whether one of them lies inside another.
+    pub nested: bool,
+    /// Whether it never goes back to an earlier stack pointer by itself.
+    pub keeps_stack: bool,
+    /// Whether anything is counted.
+    pub counts: bool,
+}
+
+/// Tables that are kept from function to function, whatever modules they are of.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    values: values::Values,
+    flow: flow::Flow,
+    phis: Vec<(u32, u32)>,
+    edges: Vec<(u32, u32)>,
+}
+
+/// What a global is to a call.
+#[derive(Debug, Clone, Copy)]
+enum Named {
+    Function,
+    Intrinsic(Becomes),
+    Not(&'static str),
+    /// No function, but maybe another name of one.
+    Other,
+}
+
+/// A module whose functions are lowered.
+#[derive(Debug)]
+pub struct Lowering {
+    module: Arc<Module>,
+    types: Types,
+    lists: Lists,
+    named: Box<[Named]>,
+    /// Why nothing of it is lowered.
+    not: Option<Refused>,
+}
+
+impl Lowering {
+    /// Looks at a module.
+    pub fn new(module: Arc<Module>) -> Lowering {
+        let named = module.globals.iter().map(|global| {
+            let name = module.name(global);
+            match global.kind {
+                GlobalKind::Function if name.starts_with("llvm.") => {
+                    intrinsics::becomes(name).map_or_else(Named::Not, Named::Intrinsic)
+                }
+                GlobalKind::Function => Named::Function,
+                _ => Named::Other,
+            }
+        });
+        let known = module.layout.is_empty() || &*module.layout == types::LAYOUT;
+        Lowering {
+            types: Types::of(&module.types),
+            lists: Lists::of(&module.attributes),
+            named: named.collect(),
+            not: (!known).then_some(Refused::Unread("another layout of data")),
+            module,
+        }
+    }
+
+    /// The number of loops of a body.
+    pub fn loops(&self, body: &Body, buffers: &mut Buffers) -> u32 {
+        buffers.flow.look(body);
+        buffers.flow.loops()
+    }
+
+    /// Lowers the body of the function with that number among globals.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn lower(
+        &self,
+        body: &Body,
+        function: u32,
+        outside: &dyn Outside,
+        wanted: Wanted<'_>,
+        buffers: &mut Buffers,
+    ) -> Result<Lowered, Refused> {
+        if let Some(refused) = self.not {
+            return Err(refused);
+        }
+        reading::Reading::new(self, body, function, outside, buffers)?.run(wanted)
+    }
+
+    /// Whether calls within a body that is inlined elsewhere ask nothing of the frame that they
+    /// are in; `inlined` is asked about functions whose own body would be.
+    pub fn minds_no_frame(&self, body: &Body, inlined: &mut dyn FnMut(u32) -> bool) -> bool {
+        calls::called(body, &self.module).all(|global| match self.named[global as usize] {
+            Named::Intrinsic(becomes) => !becomes.minds_frame(),
+            Named::Not(_) => !intrinsics::may_mind_frame(self.name(global)),
+            Named::Function => inlined(global),
+            Named::Other => true,
+        })
+    }
+
+    fn name(&self, global: u32) -> &str {
+        self.module.name(&self.module.globals[global as usize])
+    }
+}

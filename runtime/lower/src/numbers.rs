@@ -1,0 +1,99 @@
+//! Intrinsics about floating-point numbers.
+
+use smallvec::smallvec;
+use uruk_baseline::ir::{
+    Argument, Call, Callee, FloatPredicate, FloatUnary, Op, Operand, Passing, Returned, Tail, Type,
+};
+use uruk_bitcode::ir::Instruction;
+
+use crate::reading::{Covered, Reading, not};
+
+impl Reading<'_> {
+    /// A call of what the C library has for a type.
+    pub(crate) fn library_call(&mut self, it: &Instruction, name: &str) -> Covered<()> {
+        let [value] = self.arguments(it)?;
+        let (_, ty) = self.typed(value)?;
+        let ending = match ty {
+            Type::F32 => "f",
+            Type::F64 => "",
+            Type::F80 => "l",
+            _ => return not("a function of the library for an unusual type"),
+        };
+        self.call_library(it, &format!("{name}{ending}"))
+    }
+
+    pub(crate) fn power(&mut self, it: &Instruction) -> Covered<()> {
+        let name = match self.float_result(it)? {
+            Type::F32 => "__powisf2",
+            Type::F64 => "__powidf2",
+            Type::F80 => "__powixf2",
+            _ => return not("a function of the library for an unusual type"),
+        };
+        self.call_library(it, name)
+    }
+
+    fn call_library(&mut self, it: &Instruction, name: &str) -> Covered<()> {
+        let all = self.body.operands_of(it);
+        let mut arguments = Vec::with_capacity(all.len());
+        for &value in all.iter().skip(1) {
+            let (operand, ty) = self.typed(value)?;
+            arguments.push(Argument {
+                operand,
+                ty,
+                passing: Passing::Plain,
+            });
+        }
+        let ty = self.narrow(it)?;
+        let callee = Callee::Symbol(self.library(name));
+        self.emit_for(
+            it,
+            Op::Call(Box::new(Call {
+                callee,
+                arguments,
+                returns: smallvec![Returned {
+                    ty,
+                    extension: None
+                }],
+                is_variadic: false,
+                tail: Tail::No,
+                returns_twice: false,
+            })),
+        )
+    }
+
+    /// Tests of what kind a number is, of those that a comparison tells.
+    pub(crate) fn float_class(&mut self, it: &Instruction) -> Covered<()> {
+        /// A number that is none, of both kinds.
+        const NAN: i64 = 0b11;
+        const INFINITE: i64 = 1 << 2 | 1 << 9;
+        const ALL: i64 = (1 << 10) - 1;
+        const ORDERED: i64 = ALL & !NAN;
+        const FINITE: i64 = ALL & !NAN & !INFINITE;
+        const NOT_INFINITE: i64 = ALL & !INFINITE;
+        const NOT_FINITE: i64 = NAN | INFINITE;
+        let [value, which] = self.arguments(it)?;
+        let (one, ty) = self.typed(value)?;
+        let infinity = match ty {
+            Type::F32 => Operand::Float(0x7f80_0000),
+            Type::F64 => Operand::Float(0x7ff0_0000_0000_0000),
+            _ => return not("llvm.is.fpclass"),
+        };
+        let predicate = match self.number(which) {
+            Some(NAN) => {
+                return self.emit_for(it, Op::FloatCompare(FloatPredicate::Uno, ty, [one, one]));
+            }
+            Some(ORDERED) => {
+                return self.emit_for(it, Op::FloatCompare(FloatPredicate::Ord, ty, [one, one]));
+            }
+            Some(INFINITE) => FloatPredicate::OEq,
+            Some(FINITE) => FloatPredicate::OLt,
+            Some(NOT_INFINITE) => FloatPredicate::UNe,
+            Some(NOT_FINITE) => FloatPredicate::UGe,
+            _ => return not("llvm.is.fpclass"),
+        };
+        let size = Op::FloatUnary(FloatUnary::Abs, ty, one);
+        let size = self.emit_one(size);
+        self.emit_for(it, Op::FloatCompare(predicate, ty, [size, infinity]))
+    }
+}
+

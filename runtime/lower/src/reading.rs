@@ -1,0 +1,505 @@
+//! One function that is being read: what was made of it so far.
+//!
+//! Blocks are read in reverse postorder, so that whatever dominates a use has been read before
+//! it, and what cannot be reached is never read. Operands of phis are read at the end.
+
+use smallvec::SmallVec;
+use uruk_baseline::Uncovered;
+use uruk_baseline::ir::{
+    Block, BlockData, Function, Instruction, NO_LINE, Op, Operand, Parameter, Reach, Returned,
+    SymbolData, Type, Value,
+};
+use uruk_bitcode::ir::{self as bitcode, Body, Global, Module, TypeId, ValueId};
+
+use crate::attributes::Passed;
+use crate::flow::{Flow, UNREACHED};
+use crate::types::{Leaf, Shape};
+use crate::values::{EVERYWHERE, Scalars, Values};
+use crate::{Buffers, Lowered, Lowering, Outside, Refused, Wanted};
+
+/// A result, if there is one.
+pub(crate) type Covered<T> = Result<T, Refused>;
+
+/// Not covered.
+pub(crate) fn not<T>(what: &'static str) -> Covered<T> {
+    Err(Refused::Uncovered(Uncovered { what }))
+}
+
+/// Not valid.
+pub(crate) fn invalid<T>(what: &'static str) -> Covered<T> {
+    Err(Refused::Invalid(what))
+}
+
+pub(crate) const TYPES: &str = "types that do not fit";
+
+/// The function, as far as it was read.
+pub(crate) struct Reading<'a> {
+    pub(crate) lowering: &'a Lowering,
+    pub(crate) module: &'a Module,
+    pub(crate) body: &'a Body,
+    pub(crate) outside: &'a dyn Outside,
+    pub(crate) values: &'a mut Values,
+    pub(crate) flow: &'a mut Flow,
+    pub(crate) global: &'a Global,
+    /// Its result's type.
+    pub(crate) returns: TypeId,
+    pub(crate) out: Function,
+    /// The place of the block that is being read.
+    pub(crate) block: u32,
+    /// The first of the block's instructions that is no phi.
+    pub(crate) first: u32,
+    /// Phis, with the first of the instructions they became.
+    phis: &'a mut Vec<(u32, u32)>,
+    edges: &'a mut Vec<(u32, u32)>,
+    /// Operands of phis are read: no instruction may be added.
+    at_edges: bool,
+    /// Parts of constant expressions that were looked at.
+    pub(crate) parts: u32,
+    pub(crate) notes: Notes,
+}
+
+/// What is noted on the way.
+#[derive(Default)]
+pub(crate) struct Notes {
+    /// Instructions of the body.
+    pub(crate) instructions: u32,
+    /// Calls of named functions.
+    pub(crate) calls: u32,
+    /// It goes back to stack pointers.
+    pub(crate) restores: bool,
+    /// Arrays are to be guarded.
+    guarded: bool,
+    /// Bytes of its frame, as far as the code says so.
+    pub(crate) frame: u64,
+}
+
+impl<'a> Reading<'a> {
+    pub(crate) fn new(
+        lowering: &'a Lowering,
+        body: &'a Body,
+        number: u32,
+        outside: &'a dyn Outside,
+        buffers: &'a mut Buffers,
+    ) -> Covered<Reading<'a>> {
+        let module = &*lowering.module;
+        let Some(global) = module.globals.get(number as usize) else {
+            return invalid("no such function");
+        };
+        let bitcode::Type::Function(returns, ref parameters, is_variadic) = *module.ty(global.ty)
+        else {
+            return invalid("no such function");
+        };
+        if body.blocks.is_empty() || parameters.len() != body.parameters as usize {
+            return invalid("no such body");
+        }
+        let Buffers {
+            values,
+            flow,
+            phis,
+            edges,
+        } = buffers;
+        values.start(
+            body.first as usize + body.types.len(),
+            module.globals.len(),
+        );
+        flow.look(body);
+        phis.clear();
+        Ok(Reading {
+            lowering,
+            module,
+            body,
+            outside,
+            values,
+            flow,
+            global,
+            returns,
+            out: Function {
+                is_variadic,
+                ..Function::default()
+            },
+            block: 0,
+            first: 0,
+            phis,
+            edges,
+            at_edges: false,
+            parts: 0,
+            notes: Notes::default(),
+        })
+    }
+
+    /// Reads all of it.
+    pub(crate) fn run(mut self, wanted: Wanted<'_>) -> Covered<Lowered> {
+        let loops = self.flow.loops();
+        if wanted.leaves && loops != 0 {
+            return Err(Refused::Unread("loops that can be left"));
+        }
+        self.head()?;
+        let reached = self.flow.order.len();
+        self.out.blocks.reserve_exact(reached);
+        let most = self.body.instructions.len();
+        self.out.instructions.reserve(most + most / 8);
+        self.out.types.reserve(most);
+        for place in 0..reached as u32 {
+            self.block(place)?;
+        }
+        self.notes.instructions = most as u32 + self.notes.instructions;
+        self.fill_phis()?;
+        let frame = self.notes.frame;
+        if self.notes.guarded && frame > 8 {
+            return not("a guarded stack");
+        }
+        if self.out.probes_stack && frame > UNPROBED {
+            return not("a large frame that is probed");
+        }
+        if let Some(name) = wanted.counters {
+            let counters = self.add_symbol(SymbolData {
+                name: name.into(),
+                reach: Reach::Near,
+                is_weak: false,
+            });
+            self.out.counting.counters = Some(counters);
+            let latches = self.flow.latches();
+            self.out.counting.latches = latches.into_iter().map(Block).collect();
+        }
+        Ok(Lowered {
+            instructions: self.notes.instructions,
+            calls: self.notes.calls,
+            loops,
+            nested: self.flow.is_nested(),
+            keeps_stack: !self.notes.restores,
+            counts: wanted.counters.is_some(),
+            function: self.out,
+        })
+    }
+
+    /// What is said of the function as a whole, its parameters and its result.
+    fn head(&mut self) -> Covered<()> {
+        let whole = self.lowering.lists.whole(self.global.attributes);
+        self.out.probes_stack = whole.probes_stack;
+        self.notes.guarded = whole.guarded;
+        if let Some(what) = whole.not {
+            return not(what);
+        }
+        if whole.stack_align {
+            return not("a stack of another alignment");
+        }
+        if self.global.is_special {
+            return not("a collector of garbage, or data at a function");
+        }
+        if let Some(personality) = self.global.personality {
+            if personality.0 >= self.body.first {
+                return invalid("an unusual personality");
+            }
+            match self.one(personality)? {
+                Operand::Address(symbol, 0) => self.out.personality = Some(symbol),
+                _ => return not("an unusual personality"),
+            }
+        }
+        crate::calls::convention(self.global.convention)?;
+        let passed = self.passed(0);
+        let returns = self.returned(self.returns, passed)?;
+        self.out.returns.extend(returns);
+        for index in 0..self.body.parameters {
+            let passed = self.passed(index + 1);
+            let first = self.out.parameters.len() as u32;
+            let ty = self.body.types[index as usize];
+            self.passing(ty, passed, |ty, passing, out| {
+                out.parameters.push(Parameter { ty, passing });
+                out.types.push(ty);
+            })?;
+            let last = self.out.parameters.len() as u32;
+            let scalars = self.values.add((first..last).map(|it| Operand::Value(Value(it))));
+            self.values.set(self.body.first + index, EVERYWHERE, scalars);
+        }
+        Ok(())
+    }
+
+    fn passed(&self, index: u32) -> Passed {
+        self.lowering.lists.passed(self.global.attributes, index)
+    }
+
+    /// The scalars of a result.
+    pub(crate) fn returned(
+        &mut self,
+        ty: TypeId,
+        passed: Passed,
+    ) -> Covered<SmallVec<[Returned; 2]>> {
+        if let Some(what) = passed.not {
+            return not(what);
+        }
+        let leaves = self.leaves(ty)?;
+        Ok(leaves
+            .iter()
+            .map(|leaf| Returned {
+                ty: leaf.ty,
+                extension: passed.extension.filter(|_| leaf.ty.is_int()),
+            })
+            .collect())
+    }
+
+    fn block(&mut self, place: u32) -> Covered<()> {
+        self.block = place;
+        let block = self.flow.order[place as usize];
+        let range = self.body.blocks[block as usize].clone();
+        let all = &self.body.instructions[range.start as usize..range.end as usize];
+        let phis = all.iter().take_while(|it| matches!(it.op, bitcode::Op::Phi(_)));
+        let phis = phis.count() as u32;
+        self.first = range.start + phis;
+        if place == 0 && phis != 0 {
+            return invalid("a phi in the entry");
+        }
+        let start = self.out.instructions.len() as u32;
+        for (at, it) in range.zip(all) {
+            self.instruction(at, it)?;
+        }
+        let successors = self.flow.successors(block).iter();
+        let successors = successors.map(|&to| Block(self.flow.places[to as usize]));
+        let successors: SmallVec<[Block; 2]> = successors.collect();
+        if successors.contains(&Block(0)) {
+            return invalid("an edge to the entry");
+        }
+        self.out.blocks.push(BlockData {
+            instructions: start..self.out.instructions.len() as u32,
+            successors,
+        });
+        Ok(())
+    }
+
+    fn instruction(&mut self, at: u32, it: &'a bitcode::Instruction) -> Covered<()> {
+        use bitcode::Op as O;
+        match &it.op {
+            O::Load {
+                align,
+                volatile,
+                ordering,
+            } => self.load(it, *align, *volatile, *ordering),
+            O::Store {
+                align,
+                volatile,
+                ordering,
+            } => self.store(it, *align, *volatile, *ordering),
+            O::GetElementPtr(of) => self.element(it, *of),
+            O::Alloca {
+                of,
+                align,
+                is_special,
+            } => self.alloca(it, *of, *align, *is_special),
+            O::Call(call) => self.call(it, call),
+            O::Jump(_) => self.end(Op::Jump),
+            O::Branch(_) => self.branch(it),
+            O::Phi(from) => self.phi(at, it, from.len()),
+            O::Compare(predicate) => self.compare(it, *predicate),
+            O::Select => self.select(it),
+            O::Return => self.ret(it),
+            O::Invoke(call, to) => self.invoke(it, call, to[1]),
+            O::Switch(to) => self.switch(it, to.len()),
+            O::Unreachable => self.end(Op::Unreachable),
+            O::LandingPad(cleanup, filters) => self.landing_pad(at, it, *cleanup, filters),
+            O::Resume => self.resume(it),
+            O::IndirectBranch(_) => self.indirect(it),
+            O::ExtractValue(path) => self.extract(it, path),
+            O::InsertValue(path) => self.insert(it, path),
+            O::Freeze => self.freeze(it),
+            O::FNeg(_) => self.negate(it),
+            O::Rmw { op, .. } => self.rmw(it, *op),
+            O::CompareExchange { .. } => self.compare_exchange(it),
+            O::Fence(ordering) => self.fence(*ordering),
+            O::VaArg => self.va_arg(it),
+            O::Cast(op) => self.cast(it, *op),
+            O::Binary(op, _) => self.binary(it, *op),
+            O::ExtractElement | O::InsertElement | O::ShuffleVector => not("a vector"),
+            O::Other(_) => Err(Refused::Unread("an unusual instruction")),
+        }
+    }
+
+    fn phi(&mut self, at: u32, it: &'a bitcode::Instruction, incoming: usize) -> Covered<()> {
+        if at >= self.first {
+            return invalid("a phi behind something else");
+        }
+        let known = self.result(it)?;
+        let first = self.out.instructions.len() as u32;
+        let value = self.out.types.len() as u32;
+        for leaf in self.leaves(known)? {
+            self.emit(Op::Phi(leaf.ty, Vec::with_capacity(incoming)));
+        }
+        self.phis.push((at, first));
+        let last = self.out.types.len() as u32;
+        self.define(it, value..last)
+    }
+
+    fn fill_phis(&mut self) -> Covered<()> {
+        self.at_edges = true;
+        for at in 0..self.phis.len() {
+            let (at, first) = self.phis[at];
+            self.fill_phi(&self.body.instructions[at as usize], first)?;
+        }
+        Ok(())
+    }
+
+    fn fill_phi(&mut self, phi: &'a bitcode::Instruction, first: u32) -> Covered<()> {
+        const EDGES: &str = "a phi that has other edges";
+        let (bitcode::Op::Phi(from), Some(result)) = (&phi.op, phi.result) else {
+            return invalid(EDGES);
+        };
+        let ty = self.type_of(result)?;
+        self.edges.clear();
+        let operands = self.body.operands_of(phi);
+        for (from, &value) in from.iter().zip(operands) {
+            let place = self.flow.places[from.0 as usize];
+            if place == UNREACHED {
+                // It cannot be reached.
+                continue;
+            }
+            self.edges.push((place, value.0));
+            self.block = place;
+            if self.type_of(value)? != ty {
+                return invalid(TYPES);
+            }
+            let scalars = self.scalars(value)?;
+            for at in 0..scalars.count {
+                let operand = self.values.of(scalars)[at as usize];
+                let into = &mut self.out.instructions[(first + at) as usize];
+                if let Op::Phi(_, incoming) = &mut into.op {
+                    incoming.push((Block(place), operand));
+                }
+            }
+        }
+        // What comes twice from one block is the same, and each edge is there.
+        self.edges.sort_unstable();
+        let differ = |pair: &[(u32, u32)]| pair[0].0 == pair[1].0 && pair[0].1 != pair[1].1;
+        if self.edges.windows(2).any(differ) {
+            return invalid(EDGES);
+        }
+        let (_, block) = self.values.get(result.0).unwrap_or_default();
+        let edges = self.edges.iter().map(|&(place, _)| place);
+        match edges.eq(self.flow.predecessors(block).iter().copied()) {
+            true => Ok(()),
+            false => invalid(EDGES),
+        }
+    }
+
+    /// Adds an instruction; its results.
+    pub(crate) fn emit(&mut self, op: Op) -> std::ops::Range<u32> {
+        let first = self.out.types.len() as u32;
+        self.out.types.extend(op.results());
+        let results = first..self.out.types.len() as u32;
+        self.out.instructions.push(Instruction {
+            op,
+            results: results.clone(),
+            line: NO_LINE,
+        });
+        results
+    }
+
+    /// Adds an instruction with one result.
+    pub(crate) fn emit_one(&mut self, op: Op) -> Operand {
+        Operand::Value(Value(self.emit(op).start))
+    }
+
+    /// Adds one without a result.
+    pub(crate) fn end(&mut self, op: Op) -> Covered<()> {
+        self.emit(op);
+        Ok(())
+    }
+
+    /// Whether instructions may be added now.
+    pub(crate) fn may_emit(&self) -> bool {
+        !self.at_edges
+    }
+
+    /// Has values of ours stand for what an instruction gives.
+    fn define(&mut self, it: &bitcode::Instruction, values: std::ops::Range<u32>) -> Covered<()> {
+        let scalars = self.values.add(values.map(|it| Operand::Value(Value(it))));
+        self.bind(it, scalars)
+    }
+
+    /// Has operands stand for what an instruction gives.
+    pub(crate) fn stand(
+        &mut self,
+        it: &bitcode::Instruction,
+        operands: impl IntoIterator<Item = Operand>,
+    ) -> Covered<()> {
+        let scalars = self.values.add(operands);
+        self.bind(it, scalars)
+    }
+
+    /// Has scalars stand for what an instruction gives: those that its type says.
+    pub(crate) fn bind(&mut self, it: &bitcode::Instruction, scalars: Scalars) -> Covered<()> {
+        let Some(result) = it.result else {
+            return match scalars.count {
+                0 => Ok(()),
+                _ => invalid(TYPES),
+            };
+        };
+        let ty = self.type_of(result)?;
+        let leaves = self.leaves(ty)?;
+        let operands = self.values.of(scalars);
+        let mut pairs = leaves.iter().zip(operands);
+        let fit = leaves.len() == operands.len()
+            && pairs.all(|(leaf, operand)| match operand {
+                Operand::Value(value) => self.out.types[value.index()] == leaf.ty,
+                Operand::Int(_) => leaf.ty.is_int(),
+                Operand::Float(_) => matches!(leaf.ty, Type::F32 | Type::F64),
+                Operand::Wide(_) => leaf.ty == Type::F80,
+                Operand::Address(..) | Operand::Label(_) => leaf.ty == Type::PTR,
+                Operand::Undef => true,
+            });
+        if !fit || self.shape_of(ty) == Shape::Nothing {
+            return invalid(TYPES);
+        }
+        self.values.set(result.0, self.block, scalars);
+        Ok(())
+    }
+
+    /// Adds an instruction that stands for one of the body.
+    pub(crate) fn emit_for(&mut self, it: &bitcode::Instruction, op: Op) -> Covered<()> {
+        let results = self.emit(op);
+        self.define(it, results)
+    }
+
+    /// The type of a value.
+    pub(crate) fn type_of(&self, value: ValueId) -> Covered<TypeId> {
+        match self.body.type_of(self.module, value) {
+            Some(ty) => Ok(ty),
+            None => invalid("a value without a type"),
+        }
+    }
+
+    /// The type of what an instruction gives.
+    pub(crate) fn result(&self, it: &bitcode::Instruction) -> Covered<TypeId> {
+        match it.result {
+            Some(value) => self.type_of(value),
+            None => invalid("no result"),
+        }
+    }
+
+    /// The scalars of a type.
+    pub(crate) fn leaves(&self, ty: TypeId) -> Covered<&'a [Leaf]> {
+        let lowering: &'a Lowering = self.lowering;
+        let leaves = lowering.types.leaves(ty);
+        leaves.map_err(|what| Refused::Uncovered(Uncovered { what }))
+    }
+
+    pub(crate) fn shape_of(&self, ty: TypeId) -> Shape {
+        self.lowering.types.info(ty).shape
+    }
+
+    /// A type of one scalar.
+    pub(crate) fn scalar(&self, ty: TypeId) -> Covered<Type> {
+        match self.shape_of(ty) {
+            Shape::Scalar(ty) => Ok(ty),
+            _ => match self.leaves(ty)? {
+                [leaf] => Ok(leaf.ty),
+                _ => not("an operation on an aggregate"),
+            },
+        }
+    }
+
+    /// The type of a result of one scalar.
+    pub(crate) fn scalar_result(&self, it: &bitcode::Instruction) -> Covered<Type> {
+        self.scalar(self.result(it)?)
+    }
+}
+
+/// Bytes of allocas beyond which a frame may have more than a page.
+const UNPROBED: u64 = 1024;

@@ -1,0 +1,107 @@
+//! Which scalars stand for each value, and which symbols are known, by their numbers. The tables
+//! are used for function after function: what is of an earlier one says so, and nothing is cleared.
+
+use uruk_baseline::ir::{Operand, Symbol};
+
+/// Operands in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Scalars {
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+}
+
+impl Scalars {
+    /// Some of them; `None` if there are fewer.
+    pub(crate) fn part(self, first: u32, count: u32) -> Option<Scalars> {
+        (first + count <= self.count).then_some(Scalars {
+            first: self.first + first,
+            count,
+        })
+    }
+}
+
+/// In the place of a block: it is there everywhere.
+pub(crate) const EVERYWHERE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    /// The function it is of.
+    round: u32,
+    /// Where it is defined.
+    block: u32,
+    scalars: Scalars,
+}
+
+/// The tables, and the operands that they name.
+#[derive(Debug, Default)]
+pub(crate) struct Values {
+    entries: Vec<Entry>,
+    /// By global.
+    symbols: Vec<(u32, Symbol)>,
+    round: u32,
+    operands: Vec<Operand>,
+}
+
+impl Values {
+    /// Forgets all, and makes room.
+    pub(crate) fn start(&mut self, values: usize, globals: usize) {
+        self.operands.clear();
+        self.round = self.round.wrapping_add(1);
+        if self.round == 0 {
+            self.entries.clear();
+            self.symbols.clear();
+            self.round = 1;
+        }
+        if self.entries.len() < values {
+            self.entries.resize(values, Entry::default());
+        }
+        if self.symbols.len() < globals {
+            self.symbols.resize(globals, (0, Symbol(0)));
+        }
+    }
+
+    /// What stands for a value, and the block that defines it.
+    pub(crate) fn get(&self, value: u32) -> Option<(Scalars, u32)> {
+        let entry = self.entries.get(value as usize)?;
+        (entry.round == self.round).then_some((entry.scalars, entry.block))
+    }
+
+    /// Has scalars stand for a value.
+    pub(crate) fn set(&mut self, value: u32, block: u32, scalars: Scalars) {
+        if let Some(entry) = self.entries.get_mut(value as usize) {
+            *entry = Entry {
+                round: self.round,
+                block,
+                scalars,
+            };
+        }
+    }
+
+    /// Operands in a row.
+    pub(crate) fn of(&self, scalars: Scalars) -> &[Operand] {
+        let first = scalars.first as usize;
+        &self.operands[first..first + scalars.count as usize]
+    }
+
+    /// Adds operands, in a row.
+    pub(crate) fn add(&mut self, operands: impl IntoIterator<Item = Operand>) -> Scalars {
+        let first = self.operands.len();
+        self.operands.extend(operands);
+        Scalars {
+            first: first as u32,
+            count: (self.operands.len() - first) as u32,
+        }
+    }
+
+    /// The symbol of a global.
+    pub(crate) fn symbol(&self, global: u32) -> Option<Symbol> {
+        let &(round, symbol) = self.symbols.get(global as usize)?;
+        (round == self.round).then_some(symbol)
+    }
+
+    pub(crate) fn set_symbol(&mut self, global: u32, symbol: Symbol) {
+        if let Some(entry) = self.symbols.get_mut(global as usize) {
+            *entry = (self.round, symbol);
+        }
+    }
+}
