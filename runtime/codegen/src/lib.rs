@@ -133,3 +133,4 @@ pub use summary::{
     BODY_PREFIX, Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo,
 };
 pub use transform::{IrUnit, Transform};
+pub use uruk_lower::Refused as NotPlain;

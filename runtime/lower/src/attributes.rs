@@ -236,7 +236,9 @@ impl Lists {
     }
 
     pub(crate) fn whole(&self, id: AttributesId) -> Whole {
-        self.0.get(id.0 as usize).map_or(Whole::default(), |it| it.whole)
+        self.0
+            .get(id.0 as usize)
+            .map_or(Whole::default(), |it| it.whole)
     }
 
     /// How the result (0) or a parameter (from 1) is passed.

@@ -38,9 +38,10 @@ pub(crate) fn convention(number: u32) -> Covered<()> {
 
 /// The globals that instructions of a body call by their names.
 pub(crate) fn called<'a>(body: &'a Body, module: &'a Module) -> impl Iterator<Item = u32> + 'a {
-    let calls = body.instructions.iter().filter(|it| {
-        matches!(it.op, bitcode::Op::Call(_) | bitcode::Op::Invoke(..))
-    });
+    let calls = body
+        .instructions
+        .iter()
+        .filter(|it| matches!(it.op, bitcode::Op::Call(_) | bitcode::Op::Invoke(..)));
     let callees = calls.filter_map(|it| body.operands_of(it).first());
     callees.filter_map(|&callee| match body.definition(module, callee)? {
         Definition::Global(global) => Some(global),
@@ -137,8 +138,7 @@ impl Reading<'_> {
         arguments: &[ValueId],
     ) -> Covered<Call> {
         let module = self.module;
-        let BitcodeType::Function(returns, ref parameters, is_variadic) =
-            *module.ty(call.function)
+        let BitcodeType::Function(returns, ref parameters, is_variadic) = *module.ty(call.function)
         else {
             return invalid(TYPES);
         };
@@ -146,8 +146,7 @@ impl Reading<'_> {
         if call.has_bundles {
             return not("a bundle of operands");
         }
-        if arguments.len() < parameters.len()
-            || arguments.len() > parameters.len() && !is_variadic
+        if arguments.len() < parameters.len() || arguments.len() > parameters.len() && !is_variadic
         {
             return invalid("another number of arguments");
         }
@@ -162,7 +161,9 @@ impl Reading<'_> {
         }
         let by_declaration = declared.is_some_and(|list| lists.whole(list).returns_twice);
         let passed = |index| match declared {
-            Some(list) => lists.passed(list, index).and(lists.passed(call.attributes, index)),
+            Some(list) => lists
+                .passed(list, index)
+                .and(lists.passed(call.attributes, index)),
             None => lists.passed(call.attributes, index),
         };
         self.notes.calls += u32::from(declared.is_some());

@@ -53,9 +53,7 @@ impl Reading<'_> {
     pub(crate) fn ret(&mut self, it: &Instruction) -> Covered<()> {
         let returns = self.returns;
         match *self.body.operands_of(it) {
-            [] if self.shape_of(returns) == Shape::Nothing => {
-                self.end(Op::Return(Operands::new()))
-            }
+            [] if self.shape_of(returns) == Shape::Nothing => self.end(Op::Return(Operands::new())),
             [value] if self.type_of(value)? == returns => {
                 let scalars = self.scalars(value)?;
                 let operands = self.values.of(scalars).into();
@@ -83,7 +81,9 @@ impl Reading<'_> {
     pub(crate) fn is_pad(&self, block: BlockId) -> bool {
         let range = self.body.blocks[block.0 as usize].clone();
         let all = &self.body.instructions[range.start as usize..range.end as usize];
-        let mut others = all.iter().filter(|it| !matches!(it.op, bitcode::Op::Phi(_)));
+        let mut others = all
+            .iter()
+            .filter(|it| !matches!(it.op, bitcode::Op::Phi(_)));
         let first = others.next();
         first.is_some_and(|it| matches!(it.op, bitcode::Op::LandingPad(..)))
     }

@@ -113,7 +113,10 @@ impl Flow {
 
     /// The places of blocks that a back edge leaves from, rising.
     pub(crate) fn latches(&self) -> Vec<u32> {
-        let latches = self.back.iter().map(|&(from, _)| self.places[from as usize]);
+        let latches = self
+            .back
+            .iter()
+            .map(|&(from, _)| self.places[from as usize]);
         let mut latches: Vec<u32> = latches.collect();
         latches.sort_unstable();
         latches.dedup();

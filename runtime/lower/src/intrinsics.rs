@@ -244,10 +244,7 @@ mod tests {
         assert_eq!(becomes("llvm.ctpop.i32"), Ok(B::Bits(BitOp::Count)));
         assert_eq!(becomes("llvm.exp2.f64"), Ok(B::Library("exp2")));
         assert_eq!(becomes("llvm.trap"), Ok(B::Trap));
-        assert_eq!(
-            becomes("llvm.expect.with.probability.i1"),
-            Ok(B::First)
-        );
+        assert_eq!(becomes("llvm.expect.with.probability.i1"), Ok(B::First));
         assert_eq!(
             becomes("llvm.memcpy.inline.p0.p0.i64"),
             Err("llvm.memcpy.inline")

@@ -53,11 +53,11 @@ use types::Types;
 
 /// What lies outside of a body: what names mean, once modules are bound.
 pub trait Outside {
-    /// What a global of the module is for code that names it; or why it is not covered.
+    /// What a global of the module is for code that names it.
     ///
     /// # Errors
-    /// A constant text.
-    fn symbol(&self, global: u32) -> Result<SymbolData, &'static str>;
+    /// That it is none for this.
+    fn symbol(&self, global: u32) -> Result<SymbolData, Refused>;
 
     /// Whether a call of that function cannot be one: its body has to be where the call is.
     fn must_be_inlined(&self, global: u32) -> bool;
@@ -113,6 +113,33 @@ pub struct Buffers {
     flow: flow::Flow,
     phis: Vec<(u32, u32)>,
     edges: Vec<(u32, u32)>,
+    /// A function whose room is used again.
+    spare: Function,
+}
+
+impl Buffers {
+    /// Takes back a function that was made with them: its room is used again.
+    pub fn take_back(&mut self, mut function: Function) {
+        function.parameters.clear();
+        function.returns.clear();
+        function.types.clear();
+        function.blocks.clear();
+        function.instructions.clear();
+        function.symbols.clear();
+        function.wide.clear();
+        function.lines.clear();
+        self.spare = Function {
+            parameters: function.parameters,
+            returns: function.returns,
+            types: function.types,
+            blocks: function.blocks,
+            instructions: function.instructions,
+            symbols: function.symbols,
+            wide: function.wide,
+            lines: function.lines,
+            ..Function::default()
+        };
+    }
 }
 
 /// What a global is to a call.

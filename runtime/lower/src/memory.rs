@@ -237,12 +237,10 @@ impl Reading<'_> {
         for &index in path {
             let types = &self.lowering.types;
             let (next, before) = match types.info(within).shape {
-                Shape::Struct { fields, count } => {
-                    match types.field(fields, count, index.into()) {
-                        Some(field) => (field.ty, field.leaf),
-                        None => return invalid(TYPES),
-                    }
-                }
+                Shape::Struct { fields, count } => match types.field(fields, count, index.into()) {
+                    Some(field) => (field.ty, field.leaf),
+                    None => return invalid(TYPES),
+                },
                 Shape::Array { element, .. } => {
                     // A part of what has few scalars; without any, it may have many parts.
                     let each = self.leaves(element)?.len() as u32;

@@ -96,4 +96,3 @@ impl Reading<'_> {
         self.emit_for(it, Op::FloatCompare(predicate, ty, [size, infinity]))
     }
 }
-

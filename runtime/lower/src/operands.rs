@@ -398,10 +398,7 @@ impl<'a> Reading<'a> {
         if it.is_special && it.kind != GlobalKind::Function {
             return Err(Refused::Unread("an address space"));
         }
-        let data = match self.outside.symbol(global) {
-            Ok(data) => data,
-            Err(what) => return not(what),
-        };
+        let data = self.outside.symbol(global)?;
         let symbol = self.add_symbol(data);
         self.values.set_symbol(global, symbol);
         Ok(symbol)

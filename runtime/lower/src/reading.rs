@@ -97,11 +97,9 @@ impl<'a> Reading<'a> {
             flow,
             phis,
             edges,
+            spare,
         } = buffers;
-        values.start(
-            body.first as usize + body.types.len(),
-            module.globals.len(),
-        );
+        values.start(body.first as usize + body.types.len(), module.globals.len());
         flow.look(body);
         phis.clear();
         Ok(Reading {
@@ -115,7 +113,7 @@ impl<'a> Reading<'a> {
             returns,
             out: Function {
                 is_variadic,
-                ..Function::default()
+                ..std::mem::take(spare)
             },
             block: 0,
             first: 0,
@@ -135,7 +133,7 @@ impl<'a> Reading<'a> {
         }
         self.head()?;
         let reached = self.flow.order.len();
-        self.out.blocks.reserve_exact(reached);
+        self.out.blocks.reserve(reached);
         let most = self.body.instructions.len();
         self.out.instructions.reserve(most + most / 8);
         self.out.types.reserve(most);
@@ -208,8 +206,11 @@ impl<'a> Reading<'a> {
                 out.types.push(ty);
             })?;
             let last = self.out.parameters.len() as u32;
-            let scalars = self.values.add((first..last).map(|it| Operand::Value(Value(it))));
-            self.values.set(self.body.first + index, EVERYWHERE, scalars);
+            let scalars = self
+                .values
+                .add((first..last).map(|it| Operand::Value(Value(it))));
+            self.values
+                .set(self.body.first + index, EVERYWHERE, scalars);
         }
         Ok(())
     }
@@ -242,7 +243,9 @@ impl<'a> Reading<'a> {
         let block = self.flow.order[place as usize];
         let range = self.body.blocks[block as usize].clone();
         let all = &self.body.instructions[range.start as usize..range.end as usize];
-        let phis = all.iter().take_while(|it| matches!(it.op, bitcode::Op::Phi(_)));
+        let phis = all
+            .iter()
+            .take_while(|it| matches!(it.op, bitcode::Op::Phi(_)));
         let phis = phis.count() as u32;
         self.first = range.start + phis;
         if place == 0 && phis != 0 {

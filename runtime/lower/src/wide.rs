@@ -28,11 +28,7 @@ impl Reading<'_> {
         self.emit_one(Op::Int(op, WORD, [a, b]))
     }
 
-    pub(crate) fn wide_binary(
-        &mut self,
-        it: &Instruction,
-        binary: BinaryOp,
-    ) -> Covered<()> {
+    pub(crate) fn wide_binary(&mut self, it: &Instruction, binary: BinaryOp) -> Covered<()> {
         use BinaryOp as O;
         let [a, b] = self.operands(it)?;
         let ([a, b], [c, d]) = (self.halves(a)?, self.halves(b)?);
@@ -110,11 +106,7 @@ impl Reading<'_> {
                 let low = self.resize(WORD, to, low);
                 self.stand(it, [low])
             }
-            (
-                Shape::Scalar(from),
-                Shape::Wide,
-                O::ZExt | O::PtrToInt | O::PtrToAddr,
-            ) => {
+            (Shape::Scalar(from), Shape::Wide, O::ZExt | O::PtrToInt | O::PtrToAddr) => {
                 let low = self.one(value)?;
                 if !from.is_int() {
                     return invalid(TYPES);
@@ -143,12 +135,7 @@ impl Reading<'_> {
     }
 
     /// An operation on the bits of one.
-    pub(crate) fn wide_bits(
-        &mut self,
-        it: &Instruction,
-        op: BitOp,
-        value: ValueId,
-    ) -> Covered<()> {
+    pub(crate) fn wide_bits(&mut self, it: &Instruction, op: BitOp, value: ValueId) -> Covered<()> {
         let [low, high] = self.halves(value)?;
         let mut each = |value| self.emit_one(Op::Bits(op, WORD, value));
         match op {

@@ -1,5 +1,5 @@
-//! Tier 1 without LLVM's code generator: a function read in place, machine code from that, and
-//! its parts for the linker. What the baseline compiler does not cover, LLVM compiles.
+//! Tier 1 without LLVM's code generator: a function read from its bytes, or in LLVM's memory where
+//! that does not do, machine code from that, and its parts for the linker. What the baseline compiler does not cover, LLVM compiles.
 //!
 //! Who gets it: [`Core::wants_baseline`]. Everything after the compile is as for other versions,
 //! but that there is no object file: tools get to see none, and object caches keep nothing.
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use uruk_base::locks::Mutex;
 use uruk_base::parts::{self, Part};
 use uruk_base::{FunctionId, Tier};
-use uruk_baseline::ir::{Reach, SymbolData};
+use uruk_baseline::ir::{Function, Reach, SymbolData};
 use uruk_baseline::{Code, Compiler, Features, FixupKind, Options, Uncovered, UnwindTarget};
-use uruk_codegen::{Compile, Compiled, Counters, Reader};
+use uruk_codegen::{Compile, Compiled, Counters, NotPlain, Plain, Read, Reader};
 use uruk_link::{Assembly, Form, LinkError, Part as LinkPart, Target};
 
 use super::plan::BodyOf;
@@ -59,9 +59,35 @@ impl Baseline {
 pub(crate) struct Compilers {
     setting: Baseline,
     /// With their buffers; as many as there are threads that use them at once.
-    idle: Mutex<Vec<Compiler>>,
+    idle: Mutex<Vec<Desk>>,
     compiled: AtomicU64,
     uncovered: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+/// What is kept from function to function.
+#[derive(Default)]
+struct Desk {
+    compiler: Compiler,
+    plain: Plain,
+}
+
+impl std::fmt::Debug for Desk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Desk").finish_non_exhaustive()
+    }
+}
+
+/// What is found out of a function, its code, and itself.
+type Made = (Compiled, Assembled, Function);
+
+/// What came of a function without LLVM.
+pub(super) enum WithoutLlvm {
+    /// All there is to it.
+    Compiled(Box<(Compiled, Assembled)>),
+    /// It is not covered: LLVM compiles it.
+    Uncovered,
+    /// LLVM reads it first.
+    Unread,
 }
 
 /// A function that was compiled, with the names it refers to.
@@ -103,18 +129,33 @@ impl Compilers {
         *all.entry(uncovered.what).or_default() += 1;
     }
 
-    /// Has a compiler do `work`.
-    fn with<T>(&self, work: impl FnOnce(&mut Compiler) -> T) -> T {
+    /// Counts what was compiled, and what was not.
+    fn noted(&self, done: Result<Made, Uncovered>) -> Option<Made> {
+        match done {
+            Ok(made) => {
+                self.compiled.fetch_add(1, Ordering::Relaxed);
+                Some(made)
+            }
+            Err(uncovered) => {
+                self.note(uncovered);
+                None
+            }
+        }
+    }
+
+    /// Has work done at a desk.
+    fn with<T>(&self, work: impl FnOnce(&mut Desk) -> T) -> T {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let compiler = idle().pop();
-        let mut compiler = compiler.unwrap_or_else(|| {
-            Compiler::new(Options {
+        let desk = idle().pop();
+        let mut desk = desk.unwrap_or_else(|| Desk {
+            compiler: Compiler::new(Options {
                 features: features(),
-            })
+            }),
+            plain: Plain::default(),
         });
-        let done = work(&mut compiler);
+        let done = work(&mut desk);
         // One that panics does not come back.
-        idle().push(compiler);
+        idle().push(desk);
         done
     }
 }
@@ -205,32 +246,71 @@ impl Core {
         how: &Compile,
     ) -> Result<Option<(Compiled, Assembled)>, Error> {
         let read = reader.baseline(&body.plan, body.function.symbol, how)?;
-        let _assembling = parts::enter(Part::Assembling);
-        let done = read.and_then(|read| {
-            let code = self
-                .baseline
-                .with(|compiler| compiler.compile(&read.function))?;
-            let mut function = read.function;
-            let mut symbols = std::mem::take(&mut function.symbols);
-            reader.take_back(function);
-            symbols.extend(code.library.iter().map(|&name| SymbolData {
-                name: name.into(),
-                reach: Reach::Indirect,
-                is_weak: false,
-            }));
-            Ok((read.compiled, Assembled { symbols, code }))
-        });
-        match done {
-            Ok(done) => {
-                self.baseline.compiled.fetch_add(1, Ordering::Relaxed);
-                Ok(Some(done))
-            }
-            Err(uncovered) => {
-                self.baseline.note(uncovered);
-                Ok(None)
-            }
-        }
+        let done = read.and_then(|read| self.baseline.with(|desk| assemble(desk, read)));
+        Ok(self
+            .baseline
+            .noted(done)
+            .map(|(compiled, assembled, function)| {
+                reader.take_back(function);
+                (compiled, assembled)
+            }))
     }
+
+    /// Compiles a function from its module's bytes. On the way, whoever compiles ahead is told what
+    /// it calls, if that is `sketched` nowhere.
+    pub(super) fn compile_without_llvm(
+        &self,
+        body: &BodyOf,
+        how: &Compile,
+        sketched: &mut bool,
+    ) -> WithoutLlvm {
+        let function = &body.function;
+        let numbered = match function.module.readers.numbered() {
+            Some(numbered) if !how.lines => numbered,
+            _ => return WithoutLlvm::Unread,
+        };
+        self.baseline.with(|desk| {
+            if numbered
+                .read_into(function.symbol, &mut desk.plain)
+                .is_err()
+            {
+                return WithoutLlvm::Unread;
+            }
+            if !*sketched && self.speculation.wants(body.id) {
+                let sketch = numbered.sketch_of(&desk.plain);
+                self.speculation
+                    .sketched(body.id, &function.module, &body.plan, sketch);
+            }
+            *sketched = true;
+            let read = numbered.baseline(&body.plan, function.symbol, how, &mut desk.plain);
+            let done = match read {
+                Ok(read) => assemble(desk, read),
+                Err(NotPlain::Uncovered(uncovered)) => Err(uncovered),
+                Err(_) => return WithoutLlvm::Unread,
+            };
+            match self.baseline.noted(done) {
+                Some((compiled, assembled, function)) => {
+                    desk.plain.take_back(function);
+                    WithoutLlvm::Compiled(Box::new((compiled, assembled)))
+                }
+                None => WithoutLlvm::Uncovered,
+            }
+        })
+    }
+}
+
+/// Machine code of a function that was read, which is given back without its names.
+fn assemble(desk: &mut Desk, read: Read) -> Result<Made, Uncovered> {
+    let _assembling = parts::enter(Part::Assembling);
+    let code = desk.compiler.compile(&read.function)?;
+    let mut function = read.function;
+    let mut symbols = std::mem::take(&mut function.symbols);
+    symbols.extend(code.library.iter().map(|&name| SymbolData {
+        name: name.into(),
+        reach: Reach::Indirect,
+        is_weak: false,
+    }));
+    Ok((read.compiled, Assembled { symbols, code }, function))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use uruk_session::{Flags, Interface, Responsibility, SessionError, Symbol, Track
 use uruk_tiering::Purpose;
 
 use super::Request;
-use super::baseline::Assembled;
+use super::baseline::{Assembled, WithoutLlvm};
 use super::blocks::{Code, Rest};
 use super::offers::Crossing;
 use super::plan::BodyOf;
@@ -324,23 +324,33 @@ impl Core {
         how: &Compile,
     ) -> Result<(Compiled, Option<Assembled>), Error> {
         let function = &body.function;
+        let mut how = how.clone();
+        how.transform.clone_from(&self.layers.ir);
+        // What an embedder changes lives in no frame that we know.
+        how.leaves &= self.layers.ir.is_none();
+        how.start = function.origin.as_ref().map(|origin| origin.start);
+        let mut sketched = false;
+        let mut baseline = self.wants_baseline(body.id, &how);
+        if baseline {
+            match self.compile_without_llvm(body, &how, &mut sketched) {
+                WithoutLlvm::Compiled(done) => return Ok((done.0, Some(done.1))),
+                WithoutLlvm::Uncovered => baseline = false,
+                WithoutLlvm::Unread => {}
+            }
+        }
         let mut reader = {
             let _reading = parts::enter(Part::Reading);
             function.module.readers.reader()?
         };
-        if self.speculation.wants(body.id)
+        if !sketched
+            && self.speculation.wants(body.id)
             && let Ok(sketch) = reader.sketch(function.symbol)
         {
             let module = &function.module;
             self.speculation
                 .sketched(body.id, module, &body.plan, sketch);
         }
-        let mut how = how.clone();
-        how.transform.clone_from(&self.layers.ir);
-        // What an embedder changes lives in no frame that we know.
-        how.leaves &= self.layers.ir.is_none();
-        how.start = function.origin.as_ref().map(|origin| origin.start);
-        if self.wants_baseline(body.id, &how) {
+        if baseline {
             match self.compile_baseline(&mut reader, body, &how) {
                 Ok(Some((compiled, assembled))) => return Ok((compiled, Some(assembled))),
                 Ok(None) => {}

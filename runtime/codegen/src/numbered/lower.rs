@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use rustc_hash::FxHashMap;
 use uruk_base::parts::{self, Part};
-use uruk_baseline::ir::{Reach, SymbolData};
+use uruk_baseline::ir::{Function, Reach, SymbolData};
 use uruk_bitcode::ir::Body;
 use uruk_lower::{Buffers, Lowering, Outside, Refused, Wanted};
 
@@ -23,6 +23,13 @@ pub struct Plain {
     buffers: Buffers,
 }
 
+impl Plain {
+    /// Takes back a function that was made at it: its room is used again.
+    pub fn take_back(&mut self, function: Function) {
+        self.buffers.take_back(function);
+    }
+}
+
 /// Functions inlined in each other that are looked at, at most.
 const DEPTH: u32 = 8;
 
@@ -35,11 +42,11 @@ struct Names<'a> {
 }
 
 impl Outside for Names<'_> {
-    fn symbol(&self, global: u32) -> Result<SymbolData, &'static str> {
+    fn symbol(&self, global: u32) -> Result<SymbolData, Refused> {
         let id = self.numbered.symbol(global);
         let info = &self.numbered.summary.symbols[id.index()];
         if matches!(info.placement, Placement::WithFunction(_)) {
-            return Err("a table of labels");
+            return Err(Refused::Unread("a table of labels"));
         }
         let import = self.plan.import(id);
         let reach = match self.numbered.effective_kind(id) {
@@ -120,9 +127,7 @@ impl Numbered {
     pub fn read_into(&self, function: SymbolId, plain: &mut Plain) -> Result<(), Refused> {
         let number = self.body(function).ok_or(Refused::Unread("no body"))?;
         let _reading = parts::enter(Part::Reading);
-        let read = self
-            .source
-            .read_body(self.bytes(), number, &mut plain.body);
+        let read = self.source.read_body(self.bytes(), number, &mut plain.body);
         read.map_err(|_| Refused::Unread("an unusual body"))
     }
 

@@ -118,7 +118,7 @@ fn damage_never_panics() {
 struct AsNamed;
 
 impl uruk_lower::Outside for AsNamed {
-    fn symbol(&self, global: u32) -> Result<ir::SymbolData, &'static str> {
+    fn symbol(&self, global: u32) -> Result<ir::SymbolData, Refused> {
         Ok(ir::SymbolData {
             name: global.to_string().into(),
             reach: match global % 3 {
