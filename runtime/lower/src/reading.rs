@@ -30,6 +30,8 @@ pub(crate) fn invalid<T>(what: &'static str) -> Covered<T> {
     Err(Refused::Invalid(what))
 }
 
+pub(crate) const VECTOR: &str = "an operation on a vector";
+
 pub(crate) const TYPES: &str = "types that do not fit";
 
 /// The function, as far as it was read.
@@ -142,12 +144,8 @@ impl<'a> Reading<'a> {
         }
         self.notes.instructions = most as u32 + self.notes.instructions;
         self.fill_phis()?;
-        let frame = self.notes.frame;
-        if self.notes.guarded && frame > 8 {
+        if self.notes.guarded && self.notes.frame > 8 {
             return not("a guarded stack");
-        }
-        if self.out.probes_stack && frame > UNPROBED {
-            return not("a large frame that is probed");
         }
         if let Some(name) = wanted.counters {
             let counters = self.add_symbol(SymbolData {
@@ -443,7 +441,7 @@ impl<'a> Reading<'a> {
                 Operand::Value(value) => self.out.types[value.index()] == leaf.ty,
                 Operand::Int(_) => leaf.ty.is_int(),
                 Operand::Float(_) => matches!(leaf.ty, Type::F32 | Type::F64),
-                Operand::Wide(_) => leaf.ty == Type::F80,
+                Operand::Wide(_) => matches!(leaf.ty, Type::F80 | Type::V128),
                 Operand::Address(..) | Operand::Label(_) => leaf.ty == Type::PTR,
                 Operand::Undef => true,
             });
@@ -491,10 +489,11 @@ impl<'a> Reading<'a> {
     pub(crate) fn scalar(&self, ty: TypeId) -> Covered<Type> {
         match self.shape_of(ty) {
             Shape::Scalar(ty) => Ok(ty),
-            _ => match self.leaves(ty)? {
-                [leaf] => Ok(leaf.ty),
-                _ => not("an operation on an aggregate"),
-            },
+            Shape::Vector { .. } => not(VECTOR),
+            _ => {
+                self.leaves(ty)?;
+                not("an operation on an aggregate")
+            }
         }
     }
 
@@ -503,6 +502,3 @@ impl<'a> Reading<'a> {
         self.scalar(self.result(it)?)
     }
 }
-
-/// Bytes of allocas beyond which a frame may have more than a page.
-const UNPROBED: u64 = 1024;

@@ -43,6 +43,8 @@ pub(crate) enum Shape {
     Struct { fields: u32, count: u32 },
     /// Elements of a type, one behind the other.
     Array { element: TypeId, stride: u64 },
+    /// A vector: lanes of a type.
+    Vector { lane: Type, lanes: u32 },
     /// Another.
     Other,
 }
@@ -143,7 +145,7 @@ impl Types {
             T::Struct(ref fields, packed) => self.structure(fields, packed),
             T::Array(count, element) => self.array(count, element),
             T::Vector(_, _, true) => nothing_of(SCALABLE),
-            T::Vector(lanes, lane, false) => vector(lanes, all.get(lane.index())),
+            T::Vector(lanes, lane, false) => self.vector(lanes, lane, all),
             T::Token => nothing_of("a token"),
             _ => NONE,
         }
@@ -244,6 +246,28 @@ impl Types {
             size: Some(size),
             align,
         }
+    }
+
+    /// One of 16 bytes is moved as a whole, if its lanes lie in memory as in a register.
+    fn vector(&mut self, lanes: u32, lane: TypeId, all: &[bitcode::Type]) -> Info {
+        let ty = all.get(lane.index());
+        let mut info = vector(lanes, ty);
+        let &Info { shape, size, .. } = self.info(lane);
+        let (Shape::Scalar(lane), Some(bytes)) = (shape, size) else {
+            return info;
+        };
+        info.shape = Shape::Vector { lane, lanes };
+        // Of addresses `getelementptr` makes others.
+        let is_address = matches!(ty, Some(bitcode::Type::Pointer(_)));
+        let is_plain = matches!(lane, Type::Int(8 | 16 | 32 | 64) | Type::F32 | Type::F64);
+        if is_plain && !is_address && bytes * u64::from(lanes) == 16 {
+            info.leaves = Ok(self.add(&[Leaf {
+                ty: Type::V128,
+                offset: 0,
+                paired: false,
+            }]));
+        }
+        info
     }
 
     /// The leaves of parts at offsets.
