@@ -6,7 +6,7 @@ use uruk_baseline::ir::{
 };
 use uruk_bitcode::ir::{BinaryOp, CastOp, Instruction};
 
-use crate::reading::{Covered, Reading, TYPES, VECTOR, invalid, not};
+use crate::reading::{Covered, Reading, TYPES, invalid, not, vector};
 use crate::types::Shape;
 
 impl Reading<'_> {
@@ -15,7 +15,7 @@ impl Reading<'_> {
         let ty = match self.shape_of(known) {
             Shape::Scalar(ty) => ty,
             Shape::Wide => return self.wide_binary(it, op),
-            Shape::Vector { .. } => return not(VECTOR),
+            Shape::Vector => return vector(),
             _ => {
                 self.leaves(known)?;
                 return invalid(TYPES);
@@ -71,7 +71,7 @@ impl Reading<'_> {
                 let ([a, b], [c, d]) = (self.halves(a)?, self.halves(b)?);
                 self.emit_for(it, Op::WideCompare(predicate, [a, b, c, d]))
             }
-            Shape::Vector { .. } => not(VECTOR),
+            Shape::Vector => vector(),
             _ => {
                 self.leaves(known)?;
                 invalid(TYPES)
@@ -122,16 +122,10 @@ impl Reading<'_> {
                 let operand = self.convert(op, from, to, operand)?;
                 self.stand(it, [operand])
             }
-            (Shape::Vector { .. }, Shape::Vector { .. })
-                if op == CastOp::BitCast && self.leaves(from)?.len() == self.leaves(to)?.len() =>
-            {
-                let scalars = self.scalars(value)?;
-                self.bind(it, scalars)
-            }
-            (Shape::Vector { .. }, _) | (_, Shape::Vector { .. }) => {
+            (Shape::Vector, _) | (_, Shape::Vector) => {
                 self.leaves(from)?;
                 self.leaves(to)?;
-                not(VECTOR)
+                vector()
             }
             (Shape::Wide, _) | (_, Shape::Wide) => self.wide_cast(it, op),
             _ => {

@@ -8,7 +8,7 @@ use uruk_baseline::ir::{
 use uruk_bitcode::ir::{self as bitcode, Constant, Definition, Instruction, ValueId};
 
 use crate::intrinsics::Becomes;
-use crate::reading::{Covered, Reading, TYPES, VECTOR, invalid, not};
+use crate::reading::{Covered, Reading, TYPES, invalid, not};
 use crate::types::Shape;
 
 const INT: Type = Type::Int(32);
@@ -215,7 +215,7 @@ impl Reading<'_> {
             Shape::Wide => not("an intrinsic of 128 bits"),
             _ => {
                 self.leaves(known)?;
-                not(VECTOR)
+                not("an intrinsic of an aggregate")
             }
         }
     }

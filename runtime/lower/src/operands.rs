@@ -240,9 +240,6 @@ impl<'a> Reading<'a> {
     ) -> Covered<Scalars> {
         let leaves = self.leaves(ty)?;
         let module = self.module;
-        if let Shape::Vector { lane, lanes } = self.shape_of(ty) {
-            return self.lanes(value, lane, lanes, parts);
-        }
         let (types, element) = match module.ty(ty) {
             BitcodeType::Struct(fields, _) => (&fields[..], None),
             BitcodeType::Array(_, of) => (&[][..], Some(*of)),
@@ -271,30 +268,6 @@ impl<'a> Reading<'a> {
         Ok(self.always(value, operands))
     }
 
-    /// A constant vector of 16 bytes.
-    fn lanes(
-        &mut self,
-        value: ValueId,
-        lane: Type,
-        lanes: u32,
-        parts: &[ValueId],
-    ) -> Covered<Scalars> {
-        let (mut all, size) = ([0; 16], lane.bytes() as usize);
-        if parts.len() != lanes as usize {
-            return invalid(TYPES);
-        }
-        for (&part, bytes) in parts.iter().zip(all.chunks_exact_mut(size)) {
-            let bits = match self.one_as(part, lane)? {
-                Operand::Int(bits) | Operand::Float(bits) => bits,
-                Operand::Undef => 0,
-                _ => return not("an address in a constant vector"),
-            };
-            bytes.copy_from_slice(&bits.to_le_bytes()[..size]);
-        }
-        let wide = self.wide_constant(u128::from_le_bytes(all));
-        Ok(self.always(value, [wide]))
-    }
-
     fn is_parameter(&self, value: ValueId) -> bool {
         matches!(self.definition(value), Some(Definition::Parameter(_)))
     }
@@ -302,15 +275,6 @@ impl<'a> Reading<'a> {
     /// An array of simple numbers.
     fn data(&mut self, value: ValueId, ty: TypeId, words: &[u64]) -> Covered<Scalars> {
         let leaves = self.leaves(ty)?;
-        if let Shape::Vector { lane, .. } = self.shape_of(ty) {
-            let mut all = [0; 16];
-            let size = lane.bytes() as usize;
-            for (&word, bytes) in words.iter().zip(all.chunks_exact_mut(size)) {
-                bytes.copy_from_slice(&word.to_le_bytes()[..size]);
-            }
-            let wide = self.wide_constant(u128::from_le_bytes(all));
-            return Ok(self.always(value, [wide]));
-        }
         if leaves.len() != words.len() || !matches!(self.shape_of(ty), Shape::Array { .. }) {
             return invalid(TYPES);
         }

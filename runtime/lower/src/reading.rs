@@ -13,7 +13,7 @@ use uruk_bitcode::ir::{self as bitcode, Body, Global, Module, TypeId, ValueId};
 
 use crate::attributes::Passed;
 use crate::flow::{Flow, UNREACHED};
-use crate::types::{Leaf, Shape};
+use crate::types::{Leaf, Shape, VECTOR};
 use crate::values::{EVERYWHERE, Scalars, Values};
 use crate::{Buffers, Lowered, Lowering, Outside, Refused, Wanted};
 
@@ -25,12 +25,15 @@ pub(crate) fn not<T>(what: &'static str) -> Covered<T> {
     Err(Refused::Uncovered(Uncovered { what }))
 }
 
+/// About vectors.
+pub(crate) fn vector<T>() -> Covered<T> {
+    Err(Refused::Unread(VECTOR))
+}
+
 /// Not valid.
 pub(crate) fn invalid<T>(what: &'static str) -> Covered<T> {
     Err(Refused::Invalid(what))
 }
-
-pub(crate) const VECTOR: &str = "an operation on a vector";
 
 pub(crate) const TYPES: &str = "types that do not fit";
 
@@ -308,7 +311,7 @@ impl<'a> Reading<'a> {
             O::VaArg => self.va_arg(it),
             O::Cast(op) => self.cast(it, *op),
             O::Binary(op, _) => self.binary(it, *op),
-            O::ExtractElement | O::InsertElement | O::ShuffleVector => not("a vector"),
+            O::ExtractElement | O::InsertElement | O::ShuffleVector => vector(),
             O::Other(_) => Err(Refused::Unread("an unusual instruction")),
         }
     }
@@ -478,7 +481,10 @@ impl<'a> Reading<'a> {
     pub(crate) fn leaves(&self, ty: TypeId) -> Covered<&'a [Leaf]> {
         let lowering: &'a Lowering = self.lowering;
         let leaves = lowering.types.leaves(ty);
-        leaves.map_err(|what| Refused::Uncovered(Uncovered { what }))
+        leaves.map_err(|what| match what {
+            VECTOR => Refused::Unread(what),
+            what => Refused::Uncovered(Uncovered { what }),
+        })
     }
 
     pub(crate) fn shape_of(&self, ty: TypeId) -> Shape {
@@ -489,7 +495,7 @@ impl<'a> Reading<'a> {
     pub(crate) fn scalar(&self, ty: TypeId) -> Covered<Type> {
         match self.shape_of(ty) {
             Shape::Scalar(ty) => Ok(ty),
-            Shape::Vector { .. } => not(VECTOR),
+            Shape::Vector => vector(),
             _ => {
                 self.leaves(ty)?;
                 not("an operation on an aggregate")

@@ -16,6 +16,9 @@ const MOST_LEAVES: usize = 32;
 /// Bytes that one type may have.
 const MOST_BYTES: u64 = 1 << 60;
 
+/// Why vectors have no leaves: who takes them apart is LLVM's reader.
+pub(crate) const VECTOR: &str = "a vector";
+
 const SCALABLE: &str = "a vector of unknown length";
 const UNSIZED: &str = "a type without a size";
 const LARGE: &str = "a large aggregate";
@@ -43,8 +46,8 @@ pub(crate) enum Shape {
     Struct { fields: u32, count: u32 },
     /// Elements of a type, one behind the other.
     Array { element: TypeId, stride: u64 },
-    /// A vector: lanes of a type.
-    Vector { lane: Type, lanes: u32 },
+    /// A vector of scalars.
+    Vector,
     /// Another.
     Other,
 }
@@ -248,24 +251,11 @@ impl Types {
         }
     }
 
-    /// One of 16 bytes is moved as a whole, if its lanes lie in memory as in a register.
-    fn vector(&mut self, lanes: u32, lane: TypeId, all: &[bitcode::Type]) -> Info {
+    fn vector(&self, lanes: u32, lane: TypeId, all: &[bitcode::Type]) -> Info {
         let ty = all.get(lane.index());
         let mut info = vector(lanes, ty);
-        let &Info { shape, size, .. } = self.info(lane);
-        let (Shape::Scalar(lane), Some(bytes)) = (shape, size) else {
-            return info;
-        };
-        info.shape = Shape::Vector { lane, lanes };
-        // Of addresses `getelementptr` makes others.
-        let is_address = matches!(ty, Some(bitcode::Type::Pointer(_)));
-        let is_plain = matches!(lane, Type::Int(8 | 16 | 32 | 64) | Type::F32 | Type::F64);
-        if is_plain && !is_address && bytes * u64::from(lanes) == 16 {
-            info.leaves = Ok(self.add(&[Leaf {
-                ty: Type::V128,
-                offset: 0,
-                paired: false,
-            }]));
+        if let Shape::Scalar(_) = self.info(lane).shape {
+            info.shape = Shape::Vector;
         }
         info
     }
@@ -323,7 +313,6 @@ fn nothing_of(what: &'static str) -> Info {
 
 fn vector(lanes: u32, lane: Option<&bitcode::Type>) -> Info {
     use bitcode::Type as T;
-    const WHAT: &str = "a vector";
     let bits: u32 = match lane {
         Some(&T::Integer(bits)) => bits,
         Some(T::Half | T::BFloat) => 16,
@@ -331,18 +320,18 @@ fn vector(lanes: u32, lane: Option<&bitcode::Type>) -> Info {
         Some(T::Double | T::Pointer(_)) => 64,
         Some(T::X86Fp80) => 80,
         Some(T::Fp128) => 128,
-        _ => return nothing_of(WHAT),
+        _ => return nothing_of(VECTOR),
     };
     let bytes = (u64::from(bits) * u64::from(lanes)).div_ceil(8);
     let align = bytes.max(1).checked_next_power_of_two();
     match align.and_then(|it| u32::try_from(it).ok()) {
         Some(align) => Info {
             shape: Shape::Other,
-            leaves: Err(WHAT),
+            leaves: Err(VECTOR),
             size: Some(bytes.next_multiple_of(align.into())),
             align,
         },
-        None => nothing_of(WHAT),
+        None => nothing_of(VECTOR),
     }
 }
 

