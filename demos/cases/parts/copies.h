@@ -22,9 +22,14 @@ static pid_t by_quiet_fork(work run, void *arg) {
 }
 
 static pid_t by_clone(work run, void *arg) {
-  enum { SIZE = 1 << 16 };
-  static _Thread_local char stack[SIZE];
-  return clone(run, stack + SIZE, SIGCHLD, arg);
+  /* A child may do it again, on a stack of its own. */
+  enum { SIZE = 1 << 16, DEPTH = 3 };
+  static _Thread_local _Alignas(16) char stacks[DEPTH][SIZE];
+  static _Thread_local int depth;
+  char *end = stacks[depth++ % DEPTH] + SIZE;
+  pid_t id = clone(run, end, SIGCHLD, arg);
+  depth--;
+  return id;
 }
 
 static pid_t by_fork_call(work run, void *arg) {
