@@ -4,17 +4,18 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 22] = [
+const LAYERS: [(&str, &[&str]); 23] = [
     ("runtime/base", &[]),
     ("runtime/link", &["uruk-base"]),
     ("runtime/heap", &["uruk-base"]),
     ("runtime/baseline", &[]),
     ("runtime/bitcode", &[]),
+    ("runtime/lower", &["uruk-baseline", "uruk-bitcode"]),
     ("runtime/unwind", &["uruk-base"]),
     ("runtime/session", &["uruk-base"]),
     (
         "runtime/codegen",
-        &["uruk-base", "uruk-baseline", "uruk-bitcode"],
+        &["uruk-base", "uruk-baseline", "uruk-bitcode", "uruk-lower"],
     ),
     ("runtime/report", &["uruk-base"]),
     ("runtime/reclaim", &["uruk-base"]),
@@ -155,6 +156,7 @@ fn thinking_packages_forbid_unsafe_code() {
         "runtime/link",
         "runtime/bitcode",
         "runtime/baseline",
+        "runtime/lower",
         "runtime/session",
         "runtime/report",
         "runtime/reclaim",
@@ -228,5 +230,5 @@ fn the_map_names_files_that_exist() {
         !places.any(|folder| root().join(folder).join(name).is_file())
     });
     report(missing.map(|name| (*name).to_owned()).collect());
-    assert!(map.lines().count() <= 150, "a map fits on a page or two");
+    assert!(map.lines().count() <= 160, "a map fits on a page or two");
 }

@@ -43,6 +43,7 @@ mod memory;
 mod numbers;
 mod operands;
 mod reading;
+mod refused;
 mod types;
 mod values;
 mod wide;

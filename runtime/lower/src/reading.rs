@@ -11,31 +11,13 @@ use uruk_baseline::ir::{
 };
 use uruk_bitcode::ir::{self as bitcode, Body, Global, Module, TypeId, ValueId};
 
+pub(crate) use crate::refused::{Covered, TYPES, invalid, not, vector};
+
 use crate::attributes::Passed;
 use crate::flow::{Flow, UNREACHED};
 use crate::types::{Leaf, Shape, VECTOR};
 use crate::values::{EVERYWHERE, Scalars, Values};
 use crate::{Buffers, Lowered, Lowering, Outside, Refused, Wanted};
-
-/// A result, if there is one.
-pub(crate) type Covered<T> = Result<T, Refused>;
-
-/// Not covered.
-pub(crate) fn not<T>(what: &'static str) -> Covered<T> {
-    Err(Refused::Uncovered(Uncovered { what }))
-}
-
-/// About vectors.
-pub(crate) fn vector<T>() -> Covered<T> {
-    Err(Refused::Unread(VECTOR))
-}
-
-/// Not valid.
-pub(crate) fn invalid<T>(what: &'static str) -> Covered<T> {
-    Err(Refused::Invalid(what))
-}
-
-pub(crate) const TYPES: &str = "types that do not fit";
 
 /// The function, as far as it was read.
 pub(crate) struct Reading<'a> {
