@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-/// A type, by its place in [`Types`].
+/// A type, by its place in [`Module::types`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(pub u32);
 

@@ -375,7 +375,9 @@ mod tests {
 
     #[test]
     fn loops_are_counted_and_nest() {
-        let cases: [(&[&[u32]], u32, bool, &[u32]); 5] = [
+        /// Edges of each block, loops, whether they are nested, latches.
+        type Case<'a> = (&'a [&'a [u32]], u32, bool, &'a [u32]);
+        let cases: [Case<'_>; 5] = [
             (&[&[1, 2], &[2], &[]], 0, false, &[]),
             (&[&[1], &[1, 2], &[2, 3], &[]], 2, false, &[1, 2]),
             (&[&[1], &[2, 4], &[2, 3], &[1], &[]], 2, true, &[2, 3]),

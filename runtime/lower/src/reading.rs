@@ -127,7 +127,7 @@ impl<'a> Reading<'a> {
         for place in 0..reached as u32 {
             self.block(place)?;
         }
-        self.notes.instructions = most as u32 + self.notes.instructions;
+        self.notes.instructions += most as u32;
         self.fill_phis()?;
         if self.notes.guarded && self.notes.frame > 8 {
             return not("a guarded stack");

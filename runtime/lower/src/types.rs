@@ -285,10 +285,10 @@ impl Types {
 /// The alignment in bytes of so many bits.
 fn natural(bits: u32) -> u32 {
     match bits {
-        ..=8 => 1,
-        ..=16 => 2,
-        ..=32 => 4,
-        ..=64 => 8,
+        0..=8 => 1,
+        9..=16 => 2,
+        17..=32 => 4,
+        33..=64 => 8,
         _ => 16,
     }
 }

@@ -100,7 +100,7 @@ impl Compared<'_> {
             let ty = self.body.type_of(&self.numbered.source.module, result);
             // SAFETY: a live value.
             let theirs = unsafe { LLVMTypeOf(theirs.raw()) };
-            self.same_type(ty.expect("it has one"), theirs, 0, &context());
+            self.same_type(ty.expect("it has one"), theirs, &context());
         }
         let operands = self.operands(theirs);
         // Cases are no operands that LLVM-C tells of, nor is a mask.
@@ -169,7 +169,7 @@ impl Compared<'_> {
         self.constant(theirs, constant, context);
         let ty = self.body.type_of(module, ours).expect("it has one");
         // SAFETY: a live value.
-        self.same_type(ty, unsafe { LLVMTypeOf(theirs.raw()) }, 0, context);
+        self.same_type(ty, unsafe { LLVMTypeOf(theirs.raw()) }, context);
     }
 
     fn constant(&self, theirs: ValueRef<'_>, ours: &Constant, context: &str) {
@@ -233,7 +233,7 @@ impl Compared<'_> {
         assert_eq!(theirs, mine, "{context}");
     }
 
-    fn same_type(&self, ours: TypeId, theirs: LLVMTypeRef, depth: u32, context: &str) {
+    fn same_type(&self, ours: TypeId, theirs: LLVMTypeRef, context: &str) {
         // SAFETY: a live type, here and below.
         let kind = unsafe { LLVMGetTypeKind(theirs) };
         let ty = self.numbered.source.module.ty(ours);
@@ -252,12 +252,7 @@ impl Compared<'_> {
             (LLVMTypeKind::LLVMVectorTypeKind, Type::Vector(_, of, _))
             | (LLVMTypeKind::LLVMArrayTypeKind, Type::Array(_, of)) => {
                 // SAFETY: a type with elements.
-                self.same_type(
-                    *of,
-                    unsafe { LLVMGetElementType(theirs) },
-                    depth + 1,
-                    context,
-                );
+                self.same_type(*of, unsafe { LLVMGetElementType(theirs) }, context);
                 true
             }
             (LLVMTypeKind::LLVMStructTypeKind, Type::Struct(..)) => true,
