@@ -178,11 +178,17 @@ fn rows_are_whose_memory_it_is() {
     assert_eq!(under(&gone, one.key()), BTreeMap::new());
     // SAFETY: as above.
     unsafe { object.remove() }.unwrap();
-    jit.reclaim(ReclaimKind::Sweep, std::time::Duration::from_secs(20));
-    let empty = jit.memory();
+    // A word that a call has left on this thread's stack may keep code for one scan.
+    let empty = (0..100)
+        .map(|_| {
+            jit.reclaim(ReclaimKind::Sweep, std::time::Duration::from_secs(20));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            jit.memory()
+        })
+        .find(|memory| memory.of(MemoryPurpose::Waiting) == 0)
+        .expect("everything is freed in the end");
     check_sums(&empty);
     assert_eq!(empty.by_dylib().len(), 1, "{:?}", empty.by_dylib());
-    assert_eq!(empty.of(MemoryPurpose::Waiting), 0, "{:?}", empty.rows);
     assert_eq!(empty.of(MemoryPurpose::Bitcode), 0);
     assert_eq!(empty.of(MemoryPurpose::Runtime), own + counters);
 }
