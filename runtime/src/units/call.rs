@@ -37,6 +37,8 @@ impl Core {
         let core = Arc::clone(self);
         self.hands.start(move || {
             let _pass = gate::enter();
+            // They may be the last to hold the session: they go before the pass does.
+            let (core, body) = (core, body);
             if let Err(cause) = core.materialize_body(id, &body)
                 && core.stubs.entry(id).is_none()
             {
