@@ -76,6 +76,8 @@ impl Core {
         let core = Arc::clone(self);
         self.hands.start(move || {
             let _pass = gate::enter();
+            // They may be the last to hold the session: they go before the pass does.
+            let (core, unit) = (core, unit);
             let (request, queued) = (job.request, job.queued);
             let result = core.make_better(request, &unit, Some(queued), &job.cancel);
             if let Err(cause) = &result {
