@@ -9,7 +9,8 @@ use uruk_baseline::ir::{BitOp, FloatOp, FloatUnary, IntOp, MemoryOp, OverflowOp}
 
 /// What an intrinsic becomes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Becomes {
+#[allow(missing_docs)]
+pub enum Becomes {
     /// Nothing: it has no result, or nobody cares for it.
     Nothing,
     /// Its first operand.
@@ -62,7 +63,7 @@ pub(crate) enum Becomes {
 use Becomes as B;
 
 /// Intrinsics by name without types.
-const TABLE: &[(&str, Becomes)] = &[
+pub const TABLE: &[(&str, Becomes)] = &[
     ("llvm.lifetime.start", B::Nothing),
     ("llvm.lifetime.end", B::Nothing),
     ("llvm.dbg.declare", B::Nothing),

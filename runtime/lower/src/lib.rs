@@ -37,7 +37,7 @@ mod attributes;
 mod calls;
 mod control;
 mod flow;
-mod intrinsics;
+pub mod intrinsics;
 mod lowering;
 mod memory;
 mod numbers;
