@@ -31,7 +31,8 @@ fn a_loop_is_left_when_somebody_asks() {
 fn the_policy_has_a_loop_left_that_is_entered_once() {
     let jit = session(Tiers::Auto, 3);
     let spinning = Spinning::start(function(&jit), 5);
-    wait(|| left(&jit) == 1);
+    // It may have left the continuation, too, before somebody looks.
+    wait(|| left(&jit) >= 1);
     let (result, passes) = spinning.end();
     assert_eq!(result, expected(3, 5, passes));
     // The function itself was called once and is worth nothing.
@@ -43,7 +44,7 @@ fn every_loop_can_be_left_at_any_pass() {
     for passes in [1, 2, 3, 50, 51, 1000] {
         let jit = session(Tiers::Leave(passes), 5);
         let spinning = Spinning::start(function(&jit), 11);
-        wait(|| left(&jit) == 1);
+        wait(|| left(&jit) >= 1);
         let (result, passes) = spinning.end();
         assert_eq!(result, expected(5, 11, passes));
     }

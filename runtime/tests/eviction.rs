@@ -123,8 +123,10 @@ fn a_budget_holds_over_thousands_of_functions() {
 
 #[test]
 fn who_is_inside_finishes_there() {
+    static THERE: AtomicBool = AtomicBool::new(false);
     static GO: AtomicBool = AtomicBool::new(false);
     extern "C" fn wait(depth: i64) -> i64 {
+        THERE.store(true, Ordering::Release);
         while !GO.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
@@ -151,7 +153,8 @@ fn who_is_inside_finishes_there() {
     .unwrap();
     let f = function(&jit, 0);
     let thread = std::thread::spawn(move || f.call(2));
-    while jit.main().tier("f_0").unwrap().is_none() {
+    // At the bottom: a call on the way down would have it compiled again.
+    while !THERE.load(Ordering::Acquire) {
         std::thread::yield_now();
     }
     while !jit.evict("f_0").unwrap() {

@@ -30,8 +30,9 @@
 //! | `Eviction::away` | a function goes or comes back | nothing |
 //!
 //! Whoever publishes looks, after those who waited for it were woken. One looks at a time; who comes
-//! meanwhile leaves a note and goes on, so the budget is exceeded by what is published during a look, at
-//! most. Events are told when nothing is locked.
+//! meanwhile leaves a note and goes on, until the notes are [`LEFT`] of the budget: who comes then waits
+//! for the look. So the budget is exceeded by that and by what is being published, at most, however
+//! late the one who looks gets a processor. Events are told when nothing is locked.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -51,12 +52,17 @@ use crate::told::evictions::EvictionStats;
 /// Notes of code that came which are left for the next look, at most.
 const ARRIVALS: usize = 256;
 
+/// One part in so many of the budget may come while somebody looks, before others wait for that.
+const LEFT: u64 = 20;
+
 /// What a session knows of its budget.
 pub(crate) struct Eviction {
     budget: Option<u64>,
     state: Mutex<State>,
     /// Code that came and that nobody looked at yet.
     arrivals: Mutex<Vec<(FunctionId, u64)>>,
+    /// Bytes in `arrivals`. Relaxed: written under its lock.
+    arrived: AtomicU64,
     /// Functions whose code is evicted.
     away: Mutex<HashSet<FunctionId>>,
     /// Somebody looks. Relaxed: whoever sees it late waits for the lock.
@@ -110,6 +116,7 @@ impl Eviction {
                 samples: HashMap::new(),
             }),
             arrivals: Mutex::default(),
+            arrived: zero(),
             away: Mutex::default(),
             looking: AtomicBool::new(false),
             begun: AtomicBool::new(false),
@@ -136,7 +143,11 @@ impl Eviction {
     /// The state, which knows of all that came.
     fn state(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let arrivals = std::mem::take(&mut *self.arrivals());
+        let arrivals = {
+            let mut arrivals = self.arrivals();
+            self.arrived.store(0, Ordering::Relaxed);
+            std::mem::take(&mut *arrivals)
+        };
         for (id, bytes) in arrivals {
             state.cold.came(id, bytes);
         }
@@ -167,6 +178,7 @@ impl Core {
         }
         let mut arrivals = eviction.arrivals();
         arrivals.push((id, bytes));
+        eviction.arrived.fetch_add(bytes, Ordering::Relaxed);
         let many = arrivals.len() >= ARRIVALS;
         drop(arrivals);
         if many {
@@ -179,10 +191,15 @@ impl Core {
         returned
     }
 
-    /// Evicts what is over the budget, unless somebody is at it. Under a pass.
+    /// Evicts what is over the budget, unless somebody is at it and can be left to it. Under a
+    /// pass, with nothing locked.
     pub(crate) fn keep_budget(self: &Arc<Self>) {
         let eviction = &self.eviction;
-        if eviction.budget.is_none() || eviction.looking.swap(true, Ordering::Relaxed) {
+        let Some(budget) = eviction.budget else {
+            return;
+        };
+        let busy = eviction.looking.swap(true, Ordering::Relaxed);
+        if busy && eviction.arrived.load(Ordering::Relaxed) <= budget / LEFT {
             return;
         }
         let _looking = Looking(&eviction.looking);
