@@ -1,7 +1,7 @@
 //! Code that holds, or relies on, a body that is replaced is replaced with it: without the
 //! records of what a version depends on each of these patches would be partial.
 
-use uruk::{Jit, Replacement, Tier};
+use uruk::{Baseline, Jit, Replacement, Tier};
 
 fn jit(ir: &str) -> Jit {
     let jit = Jit::builder().jobs(2).build().expect("a session");
@@ -65,16 +65,21 @@ fn a_body_that_was_inlined() {
 
 #[test]
 fn a_body_that_is_always_inlined() {
-    let jit = jit("define i32 @g(i32 %x) alwaysinline { ret i32 1 }
-        define i32 @f(i32 %x) { %y = call i32 @g(i32 %x) ret i32 %y }");
-    assert_eq!(call(&jit, "f", 0), 1);
-    assert_eq!(
-        replace(&jit, "define i32 @g(i32 %x) alwaysinline { ret i32 2 }"),
-        ["f"]
-    );
-    assert_eq!(call(&jit, "f", 0), 2);
-    jit.compile_at("f", Tier::Optimized).expect("compiles");
-    assert_eq!(call(&jit, "f", 0), 2);
+    // The baseline compiler calls what LLVM copies at every tier.
+    for (baseline, dependents) in [(Baseline::Off, &["f"][..]), (Baseline::On, &[])] {
+        let jit = Jit::builder().jobs(2).baseline(baseline);
+        let jit = jit.build().expect("a session");
+        let g = |value: i32| format!("define i32 @g(i32 %x) alwaysinline {{ ret i32 {value} }}");
+        let f = "define i32 @f(i32 %x) { %y = call i32 @g(i32 %x) ret i32 %y }";
+        jit.add_ir("m", &(g(1) + f)).expect("valid IR");
+        assert_eq!(call(&jit, "f", 0), 1);
+        assert_eq!(replace(&jit, &g(2)), dependents);
+        assert_eq!(call(&jit, "f", 0), 2);
+        jit.compile_at("f", Tier::Optimized).expect("compiles");
+        assert_eq!(call(&jit, "f", 0), 2);
+        assert_eq!(replace(&jit, &g(3)), ["f"]);
+        assert_eq!(call(&jit, "f", 0), 3);
+    }
 }
 
 #[test]

@@ -22,13 +22,13 @@ pub enum Mode {
     Lazy,
     /// All before the program starts.
     Eager,
-    /// Each when it is first called, and then again and again at other tiers.
+    /// Each when it is first called, and then again and again at other tiers: all by LLVM.
     Tiered,
     /// As tiered; whatever lives moves to other addresses all the time, and what was
     /// left is closed at once: who executes freed code dies of it.
     Moving,
     /// Each when it is first called; every loop is left for a continuation at one of its first
-    /// passes, the same every time.
+    /// passes, the same every time. A half of them count in code of the baseline compiler.
     Leaving,
     /// Each when it is first called, by the baseline compiler wherever it covers it, and no more.
     Baseline,
@@ -79,8 +79,8 @@ impl Mode {
         match self {
             Self::Lazy => &["--lazy"],
             Self::Eager => &["--eager"],
-            Self::Tiered => &["--lazy", "--tiers=churn"],
-            Self::Leaving => &["--lazy", "--leave-loops=1000"],
+            Self::Tiered => &["--lazy", "--tiers=churn", "--baseline=off"],
+            Self::Leaving => &["--lazy", "--leave-loops=1000", "--baseline=41"],
             Self::Baseline => &["--lazy", "--tiers=1", "--baseline=on"],
             Self::Moving => &MOVING,
             Self::Mixed => &MIXED,

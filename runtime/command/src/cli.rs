@@ -97,7 +97,7 @@ struct Run {
     tiers: TiersChoice,
     /// Whether the baseline compiler compiles at tier 1 what it covers; for tests, a number seeds a
     /// half of the functions.
-    #[arg(long, value_name = "off|on", value_parser = settings::baseline, default_value = "off")]
+    #[arg(long, value_name = "off|on", value_parser = settings::baseline, default_value = "on")]
     baseline: uruk::Baseline,
     /// Tier 1, unless another is asked for, and every loop is left for a continuation after so
     /// many passes; a number above 50 seeds one from 1 to 50 for each.

@@ -151,7 +151,7 @@ impl JitBuilder {
 
     /// Which functions the baseline compiler compiles at tier 1, in a tenth of the time and less
     /// that LLVM takes there, to code that is about as fast. What it does not cover LLVM
-    /// compiles, so a session does with it what it does without. Off by default.
+    /// compiles, so a session does with it what it does without. On by default.
     ///
     /// ```
     /// use uruk::{Baseline, Jit};

@@ -27,10 +27,10 @@ use crate::told::baseline::BaselineStats;
 #[non_exhaustive]
 pub enum Baseline {
     /// None.
-    #[default]
     Off,
     /// All. Functions whose IR or objects an embedder changes, and those whose lines a debugger
     /// wants, are LLVM's.
+    #[default]
     On,
     /// For tests, of programs and of this library: a half, which the number seeds. The same
     /// functions are taken each time.
