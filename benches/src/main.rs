@@ -10,13 +10,14 @@
 //!
 //! Reading order: `sample`, `row` and `findings` (data), `report` (text); `clock`,
 //! `process`, `contest` (how time is taken); `bench` (surroundings), `catalogue` (what
-//! there is); `programs`, `once`, `generated`, `first_call`, `session`, `linking`, `stubs`,
+//! there is); `programs`, `once`, `generated`, `compiling`, `first_call`, `session`, `linking`, `stubs`,
 //! `tiers`, `reclaim` (the experiments), `tiny_object` and `orc` (what they need). `session` has
 //! its peer in C++, which it compiles: `benches/orc`.
 
 mod bench;
 mod catalogue;
 mod clock;
+mod compiling;
 mod contest;
 mod findings;
 mod first_call;

@@ -34,7 +34,7 @@ struct Budget {
     in_parts: &'static [&'static str],
 }
 
-const BUDGETS: [Budget; 5] = [
+const BUDGETS: [Budget; 6] = [
     Budget {
         guest: Guest::Lua,
         gate: 'A',
@@ -76,6 +76,15 @@ const BUDGETS: [Budget; 5] = [
         tiered: &["O0", "O1-no-passes"],
         moving: &["round-trip"],
         in_parts: &["O0"],
+    },
+    Budget {
+        guest: Guest::QuickJs,
+        gate: 'D',
+        both: &["O2"],
+        lazy: &["O0", "O1-no-passes"],
+        tiered: &["O1-no-passes"],
+        moving: &[],
+        in_parts: &[],
     },
     Budget {
         guest: Guest::Rust,

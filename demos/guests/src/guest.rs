@@ -21,6 +21,8 @@ pub enum Guest {
     Zstd,
     /// bzip2, round trips.
     Bzip2,
+    /// QuickJS with its own command: `program SCRIPT ARGS...`.
+    QuickJs,
     /// A Rust program with std: `program MODE`.
     Rust,
 }
@@ -38,7 +40,14 @@ pub struct Run {
 
 impl Guest {
     /// Every guest.
-    pub const ALL: [Self; 5] = [Self::Lua, Self::Sqlite, Self::Zstd, Self::Bzip2, Self::Rust];
+    pub const ALL: [Self; 6] = [
+        Self::Lua,
+        Self::Sqlite,
+        Self::Zstd,
+        Self::Bzip2,
+        Self::QuickJs,
+        Self::Rust,
+    ];
 
     /// The guest's name on command lines and in file names.
     pub fn name(self) -> &'static str {
@@ -47,6 +56,7 @@ impl Guest {
             Self::Sqlite => "sqlite",
             Self::Zstd => "zstd",
             Self::Bzip2 => "bzip2",
+            Self::QuickJs => "quickjs",
             Self::Rust => "rust",
         }
     }
@@ -89,6 +99,7 @@ impl Guest {
             Self::Sqlite => sqlite(&Sources::locate()?),
             Self::Zstd => zstd(&Sources::locate()?),
             Self::Bzip2 => bzip2(&Sources::locate()?),
+            Self::QuickJs => quickjs(&Sources::locate()?),
             Self::Rust => Ok(program("rust", "rust.rs")),
         }
     }
@@ -105,7 +116,7 @@ impl Guest {
                 "strings",
                 "errors",
             ]
-            .map(|name| run(name, &[&script(name)], 0))
+            .map(|name| run(name, &[&script(name, "lua")], 0))
             .to_vec(),
             Self::Sqlite => vec![
                 run("trivial", &["trivial"], 0),
@@ -116,6 +127,9 @@ impl Guest {
                 run("threads", &["threads"], 0),
             ],
             Self::Bzip2 => vec![run("round-trip", &["round-trip"], 0)],
+            Self::QuickJs => ["hello", "bench"]
+                .map(|name| run(name, &[&script(name, "js")], 0))
+                .to_vec(),
             Self::Rust => vec![
                 run("hello", &["hello"], 0),
                 run("collections", &["collections"], 0),
@@ -211,6 +225,31 @@ fn bzip2(sources: &Sources) -> Result<Program, GuestError> {
     Ok(guest)
 }
 
+fn quickjs(sources: &Sources) -> Result<Program, GuestError> {
+    let directory = sources.directory("rquickjs-sys")?.join("quickjs");
+    let mut guest = Program {
+        name: "quickjs".to_owned(),
+        ..Program::default()
+    };
+    let files = [
+        "qjs.c",
+        "quickjs.c",
+        "quickjs-libc.c",
+        "libregexp.c",
+        "libunicode.c",
+        "dtoa.c",
+        "gen/repl.c",
+        "gen/standalone.c",
+    ];
+    guest.add_c(files.map(|name| directory.join(name)).to_vec());
+    guest.include.push(directory);
+    guest.flag(&["-w", "-D_GNU_SOURCE", "-DQUICKJS_NG_BUILD"]);
+    for flag in ["-lm", "-ldl", "-pthread"] {
+        guest.link_flags.push(flag.to_owned());
+    }
+    Ok(guest)
+}
+
 impl Program {
     fn add_c(&mut self, files: Vec<PathBuf>) {
         self.sources.extend(files.into_iter().map(Source::new));
@@ -238,9 +277,9 @@ fn run(name: &'static str, args: &[&str], status: i32) -> Run {
     }
 }
 
-/// The path of one of our Lua scripts.
-pub(crate) fn script(name: &str) -> String {
-    let path = ours("scripts").join(format!("{name}.lua"));
+/// The path of one of our scripts; `language` is its extension.
+pub(crate) fn script(name: &str, language: &str) -> String {
+    let path = ours("scripts").join(format!("{name}.{language}"));
     path.to_string_lossy().into_owned()
 }
 

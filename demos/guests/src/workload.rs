@@ -101,7 +101,7 @@ impl Workload {
             Self::Lua(name) => {
                 let size = SCRIPTS.iter().find(|(script, _)| *script == name);
                 let size = size.map_or("1", |(_, size)| *size);
-                vec!["steady".into(), count, script(name), size.into()]
+                vec!["steady".into(), count, script(name, "lua"), size.into()]
             }
             Self::Sqlite => vec!["steady".into(), count, ROWS.into()],
             Self::Zstd => vec!["steady".into(), count],
