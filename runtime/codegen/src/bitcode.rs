@@ -14,11 +14,30 @@ use crate::reader::Reader;
 use crate::structure::Structure;
 use uruk_bitcode::stream::Malformed;
 
+/// Bytes as they were given.
+#[derive(Clone)]
+pub(crate) enum Bytes {
+    Shared(Arc<[u8]>),
+    /// Read from a file, and not copied since.
+    Read(Arc<Vec<u8>>),
+}
+
+impl std::ops::Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Shared(bytes) => bytes,
+            Bytes::Read(bytes) => bytes,
+        }
+    }
+}
+
 /// The bytes of a module, shareable between threads and readers.
 #[derive(Clone)]
 pub struct Bitcode {
     pub(crate) name: Arc<str>,
-    pub(crate) bytes: Arc<[u8]>,
+    pub(crate) bytes: Bytes,
     digest: Arc<OnceLock<[u8; 32]>>,
     /// Whether structs have names in it, once it was checked. Clones share it.
     names_structs: Arc<OnceLock<bool>>,
@@ -27,9 +46,18 @@ pub struct Bitcode {
 impl Bitcode {
     /// Takes bitcode as it is. It is checked when a [`Reader`] is made of it.
     pub fn new(name: &str, bytes: impl Into<Arc<[u8]>>) -> Bitcode {
+        Bitcode::of(name, Bytes::Shared(bytes.into()))
+    }
+
+    /// As [`Bitcode::new`], with what was read from a file.
+    pub fn read(name: &str, bytes: Vec<u8>) -> Bitcode {
+        Bitcode::of(name, Bytes::Read(Arc::new(bytes)))
+    }
+
+    fn of(name: &str, bytes: Bytes) -> Bitcode {
         Bitcode {
             name: name.into(),
-            bytes: bytes.into(),
+            bytes,
             digest: Arc::default(),
             names_structs: Arc::default(),
         }

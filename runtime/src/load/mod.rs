@@ -89,7 +89,7 @@ impl Source {
     /// Tells what `bytes` are: bitcode (raw or wrapped), an ELF object, IR text.
     pub(crate) fn from_bytes(file: &str, bytes: Vec<u8>) -> Result<Source, Error> {
         if bytes.starts_with(b"BC\xC0\xDE") || bytes.starts_with(&[0xDE, 0xC0, 0x17, 0x0B]) {
-            return Ok(Source::Bitcode(Bitcode::new(file, bytes)));
+            return Ok(Source::Bitcode(Bitcode::read(file, bytes)));
         }
         if bytes.starts_with(b"!<arch>\n") {
             let archive = Archive::from_bytes(file.to_owned(), bytes)?;
