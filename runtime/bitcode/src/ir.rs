@@ -102,6 +102,87 @@ pub struct Global {
     pub aliasee: Option<ValueId>,
 }
 
+/// What a module says of one global for those who link it; bodies are compiled without.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Details {
+    /// How it binds.
+    pub linkage: Linkage,
+    /// Who finds it.
+    pub visibility: Visibility,
+    /// Whether its address tells it from others.
+    pub unnamed: Unnamed,
+    /// Its group, by its place in [`Module::comdats`].
+    pub comdat: Option<u32>,
+    /// Its section, by its place in [`Module::sections`].
+    pub section: Option<u32>,
+    /// In bytes; 0 for that of its type.
+    pub align: u64,
+    /// Whether a variable is constant.
+    pub is_constant: bool,
+    /// The value of a variable.
+    pub initializer: Option<ValueId>,
+    /// Whether somebody else may set the value of a variable before the program runs.
+    pub is_externally_initialized: bool,
+    /// The collector of a function, by its place in [`Module::collectors`].
+    pub collector: Option<u32>,
+    /// Whether data lies before a function.
+    pub has_prefix: bool,
+    /// Something that is not told here: a partition, a class of storage, a model of code.
+    pub is_unusual: bool,
+}
+
+/// How a global binds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[allow(missing_docs)]
+pub enum Linkage {
+    #[default]
+    External,
+    AvailableExternally,
+    LinkOnce,
+    LinkOnceOdr,
+    Weak,
+    WeakOdr,
+    Appending,
+    Internal,
+    Private,
+    ExternalWeak,
+    Common,
+}
+
+/// Who finds a global.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[allow(missing_docs)]
+pub enum Visibility {
+    #[default]
+    Default,
+    Hidden,
+    Protected,
+}
+
+/// Whether the address of a global tells it from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Unnamed {
+    /// It does.
+    #[default]
+    Significant,
+    /// It does not in its module.
+    LocallyUnnamed,
+    /// It does not.
+    Unnamed,
+}
+
+/// Which of the definitions of a group counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum ComdatKind {
+    Any,
+    Exact,
+    Largest,
+    /// There is one; the group only keeps its members together.
+    NoDuplicates,
+    SameSize,
+}
+
 /// What a global is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GlobalKind {
@@ -394,6 +475,20 @@ pub struct Module {
     pub pointer: Option<TypeId>,
     /// The module's text of its data layout.
     pub layout: Box<str>,
+    /// The machine it is for; empty if it does not say.
+    pub triple: Box<str>,
+    /// Whether it has assembly of its own.
+    pub has_assembly: bool,
+    /// What is said of each global.
+    pub details: Vec<Details>,
+    /// Groups of definitions.
+    pub comdats: Vec<ComdatKind>,
+    /// Names of sections.
+    pub sections: Vec<Box<str>>,
+    /// Names of collectors.
+    pub collectors: Vec<Box<str>>,
+    /// The release of LLVM that wrote it: the first of its numbers.
+    pub release: u32,
 }
 
 /// What a value is.
@@ -415,6 +510,12 @@ impl Module {
         let range = global.name.start as usize..global.name.end as usize;
         let bytes = self.strings.get(range).unwrap_or_default();
         std::str::from_utf8(bytes).unwrap_or_default()
+    }
+
+    /// A global's name as bytes; bitcode has any.
+    pub fn raw_name(&self, global: &Global) -> &[u8] {
+        let range = global.name.start as usize..global.name.end as usize;
+        self.strings.get(range).unwrap_or_default()
     }
 
     /// The type of that number; [`Type::Other`] for none.

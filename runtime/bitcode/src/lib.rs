@@ -13,6 +13,7 @@
 //! | [`stream`] | bits, records, abbreviations |
 //! | `walk` | blocks |
 //! | [`Source`] | a module: types, globals, attributes, constants, where bodies are |
+//! | `globals` | records of globals |
 //! | `constants` | constants of a module or a body |
 //! | `body` | one body |
 //!
@@ -29,6 +30,7 @@ pub mod stream;
 mod attributes;
 mod body;
 mod constants;
+mod globals;
 mod module;
 mod types;
 mod walk;

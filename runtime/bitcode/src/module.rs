@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::attributes::{self, Groups};
 use crate::constants;
-use crate::ir::{AttributesId, Global, GlobalKind, Module, Type, TypeId, ValueId};
+use crate::globals;
+use crate::ir::{Global, GlobalKind, Module, Type};
 use crate::stream::{Malformed, What};
 use crate::types::{self, Known};
 use crate::walk::{Entry, Extent, Standard, Walk};
@@ -25,9 +26,15 @@ pub(crate) mod block {
 /// Codes of a module's records.
 mod code {
     pub(super) const VERSION: u64 = 1;
+    pub(super) const TRIPLE: u64 = 2;
     pub(super) const LAYOUT: u64 = 3;
+    pub(super) const ASSEMBLY: u64 = 4;
+    pub(super) const SECTION: u64 = 5;
     pub(super) const VARIABLE: u64 = 7;
     pub(super) const FUNCTION: u64 = 8;
+    pub(super) const OLD_ALIAS: u64 = 9;
+    pub(super) const COLLECTOR: u64 = 11;
+    pub(super) const COMDAT: u64 = 12;
     pub(super) const ALIAS: u64 = 14;
     pub(super) const IFUNC: u64 = 18;
 }
@@ -104,7 +111,9 @@ impl Source {
             }
             let extent = walk.head()?;
             match extent.number {
-                block::IDENTIFICATION => identified = source.identification(&mut walk, extent)?,
+                block::IDENTIFICATION => {
+                    identified = source.identification(&mut walk, extent, &mut module.release)?;
+                }
                 block::MODULE if found => {
                     return Err(Refused::Unknown("several modules in one file"));
                 }
@@ -132,7 +141,12 @@ impl Source {
     }
 
     /// Whether the release that wrote it is one that is read here.
-    fn identification(&self, walk: &mut Walk<'_>, extent: Extent) -> Result<bool, Refused> {
+    fn identification(
+        &self,
+        walk: &mut Walk<'_>,
+        extent: Extent,
+        said: &mut u32,
+    ) -> Result<bool, Refused> {
         const NAME: u64 = 1;
         let mut inside = walk.enter(extent, &self.standard);
         let mut known = false;
@@ -141,10 +155,11 @@ impl Source {
                 Entry::End => return Ok(known),
                 Entry::Block(extent) => walk.pass(extent),
                 Entry::Record(NAME) => {
-                    let text: String = walk.record.iter().map(|&it| it as u8 as char).collect();
+                    let text = text(&walk.record);
                     let release = text.strip_prefix("LLVM").unwrap_or_default();
                     let major = release.split('.').next().and_then(|it| it.parse().ok());
-                    known = major.is_some_and(|major| RELEASES.contains(&major));
+                    *said = major.unwrap_or_default();
+                    known = RELEASES.contains(said);
                 }
                 Entry::Record(_) => {}
             }
@@ -209,11 +224,31 @@ impl Source {
             code::VERSION if record.first() != Some(&VERSION) => {
                 return Err(Refused::Unknown("bitcode of an old form"));
             }
-            code::LAYOUT => {
-                let text: String = record.iter().map(|&it| it as u8 as char).collect();
-                module.layout = text.into();
+            code::TRIPLE => {
+                module.triple = text(record);
                 return Ok(());
             }
+            code::LAYOUT => {
+                module.layout = text(record);
+                return Ok(());
+            }
+            code::ASSEMBLY => {
+                module.has_assembly |= !record.is_empty();
+                return Ok(());
+            }
+            code::SECTION => {
+                module.sections.push(text(record));
+                return Ok(());
+            }
+            code::COLLECTOR => {
+                module.collectors.push(text(record));
+                return Ok(());
+            }
+            code::COMDAT => {
+                module.comdats.push(globals::comdat(record)?);
+                return Ok(());
+            }
+            code::OLD_ALIAS => return Err(Refused::Unknown("an alias of an old form")),
             code::VARIABLE => GlobalKind::Variable,
             code::FUNCTION => GlobalKind::Function,
             code::ALIAS => GlobalKind::Alias,
@@ -224,7 +259,7 @@ impl Source {
         if !module.constants.is_empty() {
             return Err(Refused::Unknown("a global behind constants"));
         }
-        let global = global(kind, record)?;
+        let (global, details) = globals::global(kind, record)?;
         if global.ty.index() >= module.types.len() {
             return Err(Refused::OutOfRange);
         }
@@ -232,20 +267,19 @@ impl Source {
             self.defined.push(module.globals.len() as u32);
         }
         module.globals.push(global);
+        module.details.push(details);
         Ok(())
     }
 
     /// Whether what was read fits together.
     fn check(&self, module: &Module) -> Result<(), Refused> {
         let strings = module.strings.len() as u32;
-        let values = (module.globals.len() + module.constants.len()) as u32;
         let named = |global: &Global| {
             let values = [global.personality, global.aliasee].into_iter().flatten();
             global.name.start <= global.name.end
                 && global.name.end <= strings
                 && values.into_iter().all(|value| value.0 < u32::MAX)
         };
-        let _ = values;
         match module.globals.iter().all(named) && self.bodies.len() == self.defined.len() {
             true => Ok(()),
             false => Err(Refused::OutOfRange),
@@ -253,54 +287,10 @@ impl Source {
     }
 }
 
-/// A global from its record: where its name is, then what is of its kind.
-fn global(kind: GlobalKind, record: &[u64]) -> Result<Global, Refused> {
-    let at = |index: usize| record.get(index).copied().unwrap_or_default();
-    let short = |number: u64| u32::try_from(number).map_err(|_| Refused::OutOfRange);
-    let (from, length) = (short(at(0))?, short(at(1))?);
-    let end = from.checked_add(length).ok_or(Refused::OutOfRange)?;
-    let value = |number: u64| short(number).map(|number| number.checked_sub(1).map(ValueId));
-    let plain = Global {
-        kind,
-        name: from..end,
-        ty: TypeId(short(at(2))?),
-        is_thread_local: false,
-        convention: 0,
-        attributes: AttributesId(0),
-        personality: None,
-        is_special: false,
-        is_definition: true,
-        aliasee: None,
-    };
-    Ok(match kind {
-        GlobalKind::Variable => {
-            const EXPLICIT: u64 = 2;
-            if at(3) & EXPLICIT == 0 {
-                return Err(Refused::Unknown("a variable of an old form"));
-            }
-            Global {
-                is_definition: at(4) != 0,
-                is_thread_local: at(9) != 0,
-                // In another address space.
-                is_special: at(3) >> 2 != 0,
-                ..plain
-            }
-        }
-        GlobalKind::Function => Global {
-            convention: short(at(3))?,
-            is_definition: at(4) == 0,
-            attributes: AttributesId(short(at(6))?),
-            // A collector, prologue data, prefix data, another address space.
-            is_special: [at(10), at(12), at(15), at(18)] != [0; 4],
-            personality: value(at(16))?,
-            ..plain
-        },
-        GlobalKind::Alias | GlobalKind::Ifunc => Global {
-            is_special: at(3) != 0,
-            aliasee: Some(ValueId(short(at(4))?)),
-            ..plain
-        },
-    })
+/// Characters, one an operand.
+fn text(record: &[u64]) -> Box<str> {
+    let text: String = record.iter().map(|&it| it as u8 as char).collect();
+    text.into()
 }
 
 /// Reads the table of strings.

@@ -2,19 +2,23 @@
 //! there is which symbol here.
 //!
 //! Bitcode numbers variables, functions, aliases and ifuncs in the order of their lists; a
-//! [`ModuleSummary`] has functions first. LLVM may have changed declarations of intrinsics while it
-//! read them, so names are compared, and a module with a difference is LLVM's alone.
+//! [`ModuleSummary`] has functions first. Where LLVM has read the module before, it may have changed
+//! declarations of intrinsics, so names are compared, and a module with a difference is LLVM's alone.
+//! Where it has not, the summary is made here (`summarize`), and LLVM is compared with it when it
+//! reads the module after all.
 
 use std::sync::{Arc, OnceLock};
 
 use uruk_bitcode::Source;
-use uruk_bitcode::ir::GlobalKind;
+use uruk_bitcode::ir::{Global, GlobalKind, Module};
 use uruk_lower::Lowering;
 
 use crate::bitcode::Bitcode;
 use crate::summary::{Kind, ModuleSummary, SymbolId};
 
+mod constants;
 mod lower;
+mod summarize;
 
 pub use lower::Plain;
 
@@ -36,47 +40,50 @@ impl Numbered {
     pub fn read(bitcode: &Bitcode, summary: &Arc<ModuleSummary>) -> Option<Arc<Numbered>> {
         let source = Source::read(bitcode.bytes()).ok()?;
         let module = &source.module;
-        let all = summary.symbols.len();
-        if module.globals.len() != all {
+        if module.globals.len() != summary.symbols.len() {
             return None;
         }
-        let mut symbols = vec![SymbolId(0); all];
-        let mut globals = vec![0; all];
-        let mut place = 0;
-        let order = [
-            GlobalKind::Function,
-            GlobalKind::Variable,
-            GlobalKind::Alias,
-            GlobalKind::Ifunc,
-        ];
-        for kind in order {
-            for (number, global) in module.globals.iter().enumerate() {
-                if global.kind != kind {
-                    continue;
-                }
-                let info = &summary.symbols[place];
-                let is_kind = match info.kind {
-                    Kind::Function => kind == GlobalKind::Function,
-                    Kind::Data | Kind::ThreadLocal => kind == GlobalKind::Variable,
-                    Kind::Alias { .. } => kind == GlobalKind::Alias,
-                    Kind::Ifunc { .. } => kind == GlobalKind::Ifunc,
-                };
-                if !is_kind || module.name(global) != info.name {
-                    return None;
-                }
-                symbols[number] = SymbolId(place as u32);
-                globals[place] = number as u32;
-                place += 1;
-            }
+        let symbols = order(module);
+        let agrees = |(global, id): (&Global, &SymbolId)| {
+            let info = &summary.symbols[id.index()];
+            is_kind(info.kind, global.kind) && plain_name(module, global) == Some(&info.name)
+        };
+        if !module.globals.iter().zip(&symbols).all(agrees) {
+            return None;
         }
-        Some(Arc::new(Numbered {
+        Some(Numbered::of(source, bitcode, Arc::clone(summary), symbols))
+    }
+
+    /// Reads a module that LLVM has not seen; `None` if LLVM has to.
+    pub(crate) fn alone(bitcode: &Bitcode) -> Option<Arc<Numbered>> {
+        let source = Source::read(bitcode.bytes()).ok()?;
+        let (summary, symbols) = summarize::summarize(&source)?;
+        Some(Numbered::of(source, bitcode, Arc::new(summary), symbols))
+    }
+
+    fn of(
+        source: Source,
+        bitcode: &Bitcode,
+        summary: Arc<ModuleSummary>,
+        symbols: Box<[SymbolId]>,
+    ) -> Arc<Numbered> {
+        let mut globals = vec![0; symbols.len()];
+        for (number, symbol) in symbols.iter().enumerate() {
+            globals[symbol.index()] = number as u32;
+        }
+        Arc::new(Numbered {
             source,
             bitcode: bitcode.clone(),
-            summary: Arc::clone(summary),
+            summary,
             lowering: OnceLock::new(),
-            symbols: symbols.into(),
+            symbols,
             globals: globals.into(),
-        }))
+        })
+    }
+
+    /// What the module holds.
+    pub(crate) fn summary(&self) -> &Arc<ModuleSummary> {
+        &self.summary
     }
 
     /// The symbol of a global.
@@ -100,5 +107,44 @@ impl Numbered {
     }
 }
 
+/// The symbol of each global: functions come first, then variables, aliases and ifuncs.
+fn order(module: &Module) -> Box<[SymbolId]> {
+    const ORDER: [GlobalKind; 4] = [
+        GlobalKind::Function,
+        GlobalKind::Variable,
+        GlobalKind::Alias,
+        GlobalKind::Ifunc,
+    ];
+    let mut symbols = vec![SymbolId(0); module.globals.len()];
+    let mut place = 0;
+    for kind in ORDER {
+        let all = module.globals.iter().zip(&mut symbols);
+        for (_, symbol) in all.filter(|(global, _)| global.kind == kind) {
+            *symbol = SymbolId(place);
+            place += 1;
+        }
+    }
+    symbols.into()
+}
+
+fn is_kind(theirs: Kind, ours: GlobalKind) -> bool {
+    match theirs {
+        Kind::Function => ours == GlobalKind::Function,
+        Kind::Data | Kind::ThreadLocal => ours == GlobalKind::Variable,
+        Kind::Alias { .. } => ours == GlobalKind::Alias,
+        Kind::Ifunc { .. } => ours == GlobalKind::Ifunc,
+    }
+}
+
+/// The name of a global; `None` for one that is not text.
+fn plain_name<'m>(module: &'m Module, global: &Global) -> Option<&'m str> {
+    let name = std::str::from_utf8(module.raw_name(global)).ok()?;
+    // The byte says that the name is not to be mangled, which ELF never does.
+    let name = name.strip_prefix('\u{1}').unwrap_or(name);
+    (!name.contains('\0')).then_some(name)
+}
+
 #[cfg(test)]
 mod oracle;
+#[cfg(test)]
+mod summaries;

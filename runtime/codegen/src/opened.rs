@@ -1,7 +1,8 @@
 //! A module as it was read at a desk: lazily from bitcode, or as a whole from text.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyModule};
 use inkwell::llvm_sys::bit_reader::LLVMGetBitcodeModuleInContext2;
@@ -25,7 +26,37 @@ use crate::table::SymbolTable;
 pub(crate) struct Known {
     pub(crate) summary: Arc<ModuleSummary>,
     /// Of a large module: it takes as much memory as a small one.
-    pub(crate) structure: Option<Arc<Structure>>,
+    pub(crate) structure: OnceLock<Arc<Structure>>,
+    /// LLVM has read the module, and found nothing wrong.
+    verified: AtomicBool,
+}
+
+impl Known {
+    /// What a reader has found out.
+    pub(crate) fn by_llvm(
+        summary: &Arc<ModuleSummary>,
+        structure: Option<Arc<Structure>>,
+    ) -> Known {
+        Known {
+            summary: Arc::clone(summary),
+            structure: structure.map_or_else(OnceLock::new, OnceLock::from),
+            verified: AtomicBool::new(true),
+        }
+    }
+
+    /// What was read without LLVM.
+    pub(crate) fn without_llvm(summary: &Arc<ModuleSummary>) -> Known {
+        Known {
+            summary: Arc::clone(summary),
+            structure: OnceLock::new(),
+            verified: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether LLVM has read the module. Relaxed: whoever sees it late verifies once more.
+    pub(crate) fn is_verified(&self) -> bool {
+        self.verified.load(Ordering::Relaxed)
+    }
 }
 
 /// A module as it was read at a desk, with what was made of it there.
@@ -52,10 +83,11 @@ impl Opened {
     ) -> Result<Opened, CodegenError> {
         let (module, structure) = read_lazily(desk.context(), bitcode, known)?;
         check_target(&module, bitcode.name())?;
+        let verified = known.is_some_and(Known::is_verified);
         // Bodies are verified one by one, when they are read.
-        let broken = match known {
-            Some(_) => None,
-            None => verify_module(&module),
+        let broken = match verified {
+            true => None,
+            false => verify_module(&module),
         };
         match broken.or_else(|| desk.context().take_errors()) {
             Some(message) => Err(CodegenError::Load {
@@ -64,9 +96,38 @@ impl Opened {
             }),
             None => {
                 let mut opened = Opened::of(desk, module, bitcode, known)?;
+                if let (Some(known), false) = (known, verified) {
+                    opened.compare(desk)?;
+                    if !desk.is_shared() {
+                        let _ = known.structure.set(Arc::clone(&structure));
+                    }
+                    known.verified.store(true, Ordering::Relaxed);
+                }
                 opened.structure = Some(structure);
                 Ok(opened)
             }
+        }
+    }
+
+    /// Compares what LLVM has read with what was known without it: numbers of symbols are the
+    /// same in both. A debug build compares all.
+    fn compare(&self, desk: &Desk) -> Result<(), CodegenError> {
+        if cfg!(debug_assertions) {
+            let mut theirs = scan::summarize(&self.table, desk.kinds().always_inline);
+            theirs.has_inline_asm = self.summary.has_inline_asm;
+            debug_assert_eq!(theirs, *self.summary, "{}", self.bitcode.name());
+        }
+        let (theirs, ours) = (self.table.values(), &self.summary.symbols);
+        let same = theirs.len() == ours.len()
+            && theirs
+                .zip(ours)
+                .all(|(value, info)| value.name() == info.name);
+        match same {
+            true => Ok(()),
+            false => Err(CodegenError::Load {
+                module: self.bitcode.name().to_owned(),
+                message: String::from("LLVM changes its symbols"),
+            }),
         }
     }
 
@@ -133,7 +194,7 @@ fn read_lazily(
     if bitcode.bytes().is_empty() {
         return Err(fail(Some(String::from("the file is empty"))));
     }
-    let structure = match known.and_then(|known| known.structure.clone()) {
+    let structure = match known.and_then(|known| known.structure.get().cloned()) {
         Some(structure) => structure,
         None => Arc::new(bitcode.check()?),
     };

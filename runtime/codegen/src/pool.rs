@@ -64,6 +64,35 @@ impl ReaderPool {
         Ok(ReaderPool::with(reader, limit, room))
     }
 
+    /// As [`ReaderPool::new`], but LLVM reads the module when a reader is first needed, if it can
+    /// be told without what the module holds. What is wrong with it and only LLVM sees, is an
+    /// error of whoever needs that reader.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn without_llvm(
+        bitcode: Bitcode,
+        limit: usize,
+        room: &Arc<ReadingRoom>,
+    ) -> Result<ReaderPool, CodegenError> {
+        let Some(numbered) = Numbered::alone(&bitcode) else {
+            return ReaderPool::new(bitcode, limit, room);
+        };
+        let known = Known::without_llvm(numbered.summary());
+        let is_tiny = bitcode.bytes().len() <= TINY;
+        Ok(ReaderPool {
+            bitcode,
+            known,
+            limit: limit.max(1),
+            ledger: Arc::new(Ledger::new(0)),
+            room: Arc::clone(room),
+            numbered: match is_tiny {
+                true => OnceLock::new(),
+                false => OnceLock::from(Some(numbered)),
+            },
+        })
+    }
+
     /// Parses IR text, and goes on as with its bitcode.
     ///
     /// # Errors
@@ -88,10 +117,8 @@ impl ReaderPool {
     fn with(reader: Reader, limit: usize, room: &Arc<ReadingRoom>) -> ReaderPool {
         let bitcode = reader.bitcode().clone();
         let shared = reader.is_at_shared_desk();
-        let known = Known {
-            summary: Arc::clone(reader.summary()),
-            structure: reader.structure().filter(|_| !shared).cloned(),
-        };
+        let structure = reader.structure().filter(|_| !shared).cloned();
+        let known = Known::by_llvm(reader.summary(), structure);
         let ledger = Arc::new(Ledger::new(usize::from(!shared)));
         match shared {
             true => room.keep_desk(reader.leave()),
@@ -144,11 +171,15 @@ impl ReaderPool {
     }
 
     /// Makes another reader of a large module, unless there are `count`, for who comes next: to
-    /// read the symbol table takes longer than to compile a function.
+    /// read the symbol table takes longer than to compile a function. Nothing is made of a module
+    /// that LLVM has not been needed for.
     ///
     /// # Errors
     /// As [`Reader::new`].
     pub fn prepare(&self, count: usize) -> Result<(), CodegenError> {
+        if !self.known.is_verified() {
+            return Ok(());
+        }
         fatal::enter();
         {
             let mut live = self.ledger.lock();

@@ -157,7 +157,11 @@ fn comdat_group(
     groups: &mut FxHashMap<usize, u32>,
     comdats: &mut Vec<String>,
 ) -> Option<u32> {
-    // SAFETY: a live global object; aliases and ifuncs answer null.
+    // LLVM-C takes the others for what they are not.
+    if value.as_function().is_none() && value.as_variable().is_none() {
+        return None;
+    }
+    // SAFETY: a live function or variable.
     let group = unsafe { LLVMGetComdat(value.raw()) };
     if group.is_null() || !info.linkage.is_definition() {
         return None;

@@ -91,7 +91,7 @@ pub enum Placement {
 }
 
 /// One symbol of a module.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SymbolInfo {
     /// Name in the module; empty for unnamed ones.
     pub name: String,
@@ -127,7 +127,7 @@ pub struct Structor {
 }
 
 /// What a module holds.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModuleSummary {
     /// The symbol table.
     pub symbols: Vec<SymbolInfo>,

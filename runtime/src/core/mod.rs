@@ -95,7 +95,11 @@ impl Module {
     /// Reads the symbol table of `bitcode`; as many workers can compile from it at once as
     /// `core` has.
     pub(crate) fn new(bitcode: Bitcode, core: &Core, dylib: &Dylib) -> Result<Module, Error> {
-        let readers = ReaderPool::new(bitcode, core.readers(), &core.reading_room)?;
+        let read = match core.baseline.is_on() {
+            true => ReaderPool::without_llvm,
+            false => ReaderPool::new,
+        };
+        let readers = read(bitcode, core.readers(), &core.reading_room)?;
         Ok(Module::read_by(readers, dylib))
     }
 

@@ -106,6 +106,11 @@ impl Compilers {
         }
     }
 
+    /// Whether LLVM is to be waited for until it is needed.
+    pub(crate) fn is_on(&self) -> bool {
+        self.setting == Baseline::On
+    }
+
     /// What was compiled, and what was not.
     pub(crate) fn stats(&self) -> BaselineStats {
         let uncovered = self.uncovered.lock();

@@ -1,0 +1,158 @@
+//! Summaries of bytes against those of LLVM's reading.
+
+use super::Numbered;
+use crate::bitcode::Bitcode;
+use crate::reader::Reader;
+
+/// All kinds of globals, and what links them.
+pub(super) const TEXT: &str = r#"
+    source_filename = "m"
+    target datalayout = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
+    target triple = "x86_64-pc-linux-gnu"
+    $any = comdat any
+    $kept = comdat nodeduplicate
+    $key = comdat any
+    @llvm.used = appending global [2 x ptr] [ptr @internal, ptr @second], section "llvm.metadata"
+    @llvm.compiler.used = appending global [1 x ptr] [ptr @table], section "llvm.metadata"
+    @llvm.global_ctors = appending global [3 x { i32, ptr, ptr }] [
+        { i32, ptr, ptr } { i32 65535, ptr @start, ptr null },
+        { i32, ptr, ptr } { i32 101, ptr @start, ptr @any },
+        { i32, ptr, ptr } zeroinitializer]
+    @llvm.global_dtors = appending global [1 x { i32, ptr, ptr }] [
+        { i32, ptr, ptr } { i32 7, ptr @stop, ptr null }]
+    @any = linkonce_odr global i32 3, comdat
+    @also = internal global i32 4, comdat($any)
+    @kept = weak global i32 5, comdat
+    @guard = linkonce_odr hidden global i64 0, comdat($key)
+    @internal = internal global i32 7
+    @0 = private unnamed_addr constant [3 x i8] c"ab\00"
+    @"\01plain" = global i8 1
+    @table = protected constant [3 x i32] [i32 1, i32 2, i32 3]
+    @tentative = common global i64 0
+    @there = external global i32
+    @maybe = extern_weak global i32
+    @copy = available_externally constant i32 9
+    @thread = thread_local global i32 1
+    @thread.there = external thread_local(initialexec) global i32
+    @own.labels = internal constant [2 x ptr]
+        [ptr blockaddress(@jumps, %a), ptr blockaddress(@jumps, %b)]
+    @differences = private constant [1 x i32] [i32 trunc (i64 sub (
+        i64 ptrtoint (ptr blockaddress(@jumps, %b) to i64),
+        i64 ptrtoint (ptr blockaddress(@jumps, %a) to i64)) to i32)]
+    @shared.labels = global [1 x ptr] [ptr blockaddress(@shared, %a)]
+    @second = alias i32, ptr @internal
+    @inside = weak alias i32, getelementptr inbounds ([3 x i32], ptr @table, i64 0, i64 1)
+    @of.alias = hidden alias i32, ptr @second
+    @of.thread = thread_local alias i32, ptr @thread
+    @again = internal alias void (), ptr @start
+    @chosen = ifunc i32 (i32), ptr @resolver
+    @chosen2 = internal ifunc i32 (i32), ptr @resolver.alias
+    @resolver.alias = internal alias ptr (), ptr @resolver
+    declare i32 @puts(ptr)
+    declare extern_weak void @absent()
+    declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+    define internal void @start() { ret void }
+    define weak_odr void @stop() comdat($key) { ret void }
+    define linkonce hidden i32 @inlined() alwaysinline { ret i32 1 }
+    define available_externally i32 @elsewhere() { ret i32 1 }
+    define ptr @resolver() { ret ptr @inlined }
+    define void @prefixed() prefix i32 7 { ret void }
+    define void @prologue() prologue i8 144 { ret void }
+    define void @collected() gc "erlang" { ret void }
+    define void @other() gc "statepoint-example" { ret void }
+    define void @jumps(ptr %to) {
+        indirectbr ptr %to, [label %a, label %b]
+        a: ret void
+        b: ret void }
+    define void @shared(ptr %to) {
+        indirectbr ptr %to, [label %a]
+        a: ret void }
+    define internal void @1() { ret void }
+    module asm ".globl from_assembly"
+    module asm "from_assembly:"
+"#;
+
+/// Whether the module is read without LLVM; then it says the same.
+fn compare(bitcode: &Bitcode) -> bool {
+    let Some(alone) = Numbered::alone(bitcode) else {
+        return false;
+    };
+    let reader = Reader::new(bitcode).expect("what is taken is valid");
+    let (theirs, ours) = (reader.summary(), alone.summary());
+    for (theirs, ours) in theirs.symbols.iter().zip(&ours.symbols) {
+        assert_eq!(ours, theirs, "{}", bitcode.name());
+    }
+    assert_eq!(**ours, **theirs, "{}", bitcode.name());
+    assert!(Numbered::read(bitcode, theirs).is_some());
+    true
+}
+
+fn bitcode(text: &str) -> Bitcode {
+    Bitcode::from_ir_text("m", text).expect("valid syntax")
+}
+
+#[test]
+fn summaries_are_as_llvm_makes_them() {
+    assert!(compare(&bitcode(TEXT)));
+    assert!(compare(&bitcode("")));
+    assert!(compare(&bitcode("define void @f() { ret void }")));
+}
+
+/// Of the files that `URUK_BITCODE` names, with spaces between them.
+#[test]
+#[ignore = "files are to be named"]
+fn summaries_of_files_are_as_llvm_makes_them() {
+    let files = std::env::var("URUK_BITCODE").expect("names of files");
+    let mut refused = 0;
+    for file in files.split_whitespace() {
+        let bytes = std::fs::read(file).expect("readable");
+        if !compare(&Bitcode::new(file, bytes)) {
+            println!("{file} is LLVM's");
+            refused += 1;
+        }
+    }
+    println!("{refused} are LLVM's");
+}
+
+#[test]
+fn what_llvm_refuses_is_left_to_it() {
+    let wrong = [
+        "@a = internal global i32 1 @b = alias i32, ptr @c @c = external global i32",
+        "@llvm.used = appending global [1 x ptr] [ptr null]",
+        "@c = common global i32 1",
+        "@llvm.global_ctors = appending global [1 x i32] [i32 1]",
+        "target triple = \"aarch64-linux-gnu\"",
+    ];
+    for text in wrong {
+        let context = crate::context::LlvmContext::new();
+        // Some are refused by who parses text.
+        if let Ok(module) = crate::bitcode::parse(&context, "m", text) {
+            let bitcode = Bitcode::write("m", &module);
+            assert!(Numbered::alone(&bitcode).is_none(), "{text}");
+            assert!(Reader::new(&bitcode).is_err(), "{text}");
+        }
+    }
+}
+
+/// Damage is told by LLVM, or told when it reads.
+#[test]
+fn damage_never_panics() {
+    let good = bitcode(TEXT);
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    let mut whole = 0;
+    for _ in 0..4000 {
+        let mut bytes = good.bytes().to_vec();
+        for _ in 0..1 + random(4) {
+            let at = random(bytes.len());
+            bytes[at] ^= 1 << random(8);
+        }
+        whole += u32::from(Numbered::alone(&Bitcode::new("m", bytes)).is_some());
+    }
+    assert!(whole > 1000, "{whole}");
+}

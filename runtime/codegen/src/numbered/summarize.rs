@@ -1,0 +1,446 @@
+//! A [`ModuleSummary`] from a module's bytes: symbol for symbol what `scan` makes of LLVM's reading.
+//!
+//! What is not sound is LLVM's: it says what is wrong. Checked is what a summary and the data unit
+//! are made of: names, linkage and what it asks for, groups, what aliases and resolvers stand for,
+//! the tables `llvm.*`. LLVM's verifier knows more (attributes, metadata, types of intrinsics);
+//! what it says is told when LLVM first reads the module, as an error of what it is read for.
+//!
+//! # Why
+//! LLVM takes 22 ms for the symbol tables of Lua, and has to be loaded for any.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use uruk_bitcode::Source;
+use uruk_bitcode::ir::{
+    Attribute, ComdatKind, Constant, Details, Global, GlobalKind, Linkage as IrLinkage, Module,
+    Type, ValueId, Visibility,
+};
+
+use super::constants::{Constants, Found};
+use crate::summary::{Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo};
+
+/// The release whose bitcode has nothing that LLVM changes while it reads.
+const RELEASE: u32 = 22;
+
+/// LLVM's number of `alwaysinline` in bitcode.
+const ALWAYS_INLINE: u32 = 2;
+
+/// Aliases of aliases; who goes in circles ends there.
+const DEPTH: u32 = 64;
+
+/// The summary of a module, and which symbol each global is; `None` if it is LLVM's to read.
+pub(super) fn summarize(source: &Source) -> Option<(ModuleSummary, Box<[SymbolId]>)> {
+    let module = &*source.module;
+    if module.release != RELEASE || !is_for_this_machine(&module.triple) {
+        return None;
+    }
+    let symbols = super::order(module);
+    let reading = Reading {
+        module,
+        constants: Constants { module },
+        symbols: &symbols,
+    };
+    let mut summary = ModuleSummary {
+        symbols: vec![NOTHING; symbols.len()],
+        has_inline_asm: module.has_assembly,
+        ..ModuleSummary::default()
+    };
+    for (number, &id) in symbols.iter().enumerate() {
+        summary.symbols[id.index()] = reading.describe(number as u32)?;
+    }
+    let mut names = FxHashSet::default();
+    let mut named = summary.symbols.iter().filter(|info| !info.name.is_empty());
+    if !named.all(|info| names.insert(&*info.name)) {
+        return None;
+    }
+    reading.group(&mut summary);
+    reading.place_label_tables(&mut summary)?;
+    reading.read_llvm_tables(&mut summary)?;
+    Some((summary, symbols))
+}
+
+const NOTHING: SymbolInfo = SymbolInfo {
+    name: String::new(),
+    kind: Kind::Function,
+    linkage: Linkage::Declared,
+    placement: Placement::None,
+    hidden: false,
+    odr: false,
+    comdat: None,
+    used: false,
+    constant: false,
+    always_inline: false,
+};
+
+/// As `opened::check_target` has it.
+fn is_for_this_machine(triple: &str) -> bool {
+    triple.is_empty() || (triple.starts_with("x86_64-") && triple.contains("linux"))
+}
+
+struct Reading<'m> {
+    module: &'m Module,
+    constants: Constants<'m>,
+    symbols: &'m [SymbolId],
+}
+
+impl<'m> Reading<'m> {
+    fn get(&self, number: u32) -> Option<(&'m Global, &'m Details)> {
+        let module = self.module;
+        let at = number as usize;
+        Some((module.globals.get(at)?, module.details.get(at)?))
+    }
+
+    /// All that is told of one symbol without looking at others, but its group.
+    fn describe(&self, number: u32) -> Option<SymbolInfo> {
+        let (global, details) = self.get(number)?;
+        let name = super::plain_name(self.module, global)?;
+        self.check(global, details)?;
+        let (kind, placement) = self.kind_and_place(number)?;
+        let mut linkage = linkage_of(details.linkage);
+        if !global.is_definition && linkage.is_definition() {
+            linkage = Linkage::Declared;
+        }
+        if name.starts_with("llvm.") {
+            // Intrinsics whose names tell of named structs are named anew where those are.
+            if name.contains(".s_") || name.contains("sl_s") {
+                return None;
+            }
+            if !matches!(linkage, Linkage::Local | Linkage::Appending) {
+                linkage = Linkage::Declared;
+            }
+        }
+        Some(SymbolInfo {
+            name: name.to_owned(),
+            kind,
+            linkage,
+            placement: match linkage.is_definition() {
+                true => placement,
+                false => Placement::None,
+            },
+            hidden: linkage == Linkage::Local || details.visibility == Visibility::Hidden,
+            odr: matches!(details.linkage, IrLinkage::LinkOnceOdr | IrLinkage::WeakOdr),
+            comdat: None,
+            used: false,
+            constant: details.is_constant,
+            always_inline: global.kind == GlobalKind::Function && self.is_always_inline(global),
+        })
+    }
+
+    fn is_always_inline(&self, global: &Global) -> bool {
+        let attributes = self.module.attributes(global.attributes);
+        attributes
+            .function
+            .contains(&Attribute::Flag(ALWAYS_INLINE))
+    }
+
+    /// Whether LLVM has nothing to say against a global by itself.
+    fn check(&self, global: &Global, details: &Details) -> Option<()> {
+        use IrLinkage as L;
+        let module = self.module;
+        let is_local = matches!(details.linkage, L::Internal | L::Private);
+        let fits = match (global.kind, global.is_definition) {
+            (GlobalKind::Variable | GlobalKind::Function, false) => {
+                matches!(details.linkage, L::External | L::ExternalWeak) && details.comdat.is_none()
+            }
+            (GlobalKind::Function, true) => {
+                !matches!(details.linkage, L::ExternalWeak | L::Common | L::Appending)
+            }
+            (GlobalKind::Variable, true) => details.linkage != L::ExternalWeak,
+            (GlobalKind::Alias | GlobalKind::Ifunc, _) => !matches!(
+                details.linkage,
+                L::ExternalWeak | L::Common | L::Appending | L::AvailableExternally
+            ),
+        };
+        let exists =
+            |index: Option<u32>, count: usize| index.is_none_or(|at| (at as usize) < count);
+        let is_ascii = |index: Option<u32>, list: &[Box<str>]| {
+            index.is_none_or(|at| list.get(at as usize).is_some_and(|it| it.is_ascii()))
+        };
+        let sound = fits
+            && exists(details.comdat, module.comdats.len())
+            && is_ascii(details.section, &module.sections)
+            && is_ascii(details.collector, &module.collectors)
+            && !(is_local && details.visibility != Visibility::Default)
+            && !details.is_unusual
+            && (global.attributes.0 as usize) < module.attributes.len();
+        let is_function = matches!(module.ty(global.ty), Type::Function(..));
+        let typed = match global.kind {
+            GlobalKind::Function => is_function,
+            GlobalKind::Variable => !is_function && self.check_value(global, details),
+            GlobalKind::Alias => true,
+            GlobalKind::Ifunc => is_function,
+        };
+        (sound && typed).then_some(())
+    }
+
+    /// Whether a variable may have the value it has.
+    fn check_value(&self, global: &Global, details: &Details) -> bool {
+        let Some(value) = details.initializer else {
+            return true;
+        };
+        let of_type = self.constants.type_of(value) == Some(global.ty);
+        match details.linkage {
+            IrLinkage::Common => {
+                let null = matches!(
+                    self.constants.find(value),
+                    Some(Found::Constant(Constant::Null))
+                ) || self.constants.is_zero(value);
+                of_type && null && !details.is_constant && details.comdat.is_none()
+            }
+            IrLinkage::Appending => of_type && matches!(self.module.ty(global.ty), Type::Array(..)),
+            _ => of_type,
+        }
+    }
+
+    /// What a global is, and where it is compiled if it is defined.
+    fn kind_and_place(&self, number: u32) -> Option<(Kind, Placement)> {
+        let (global, details) = self.get(number)?;
+        Some(match global.kind {
+            GlobalKind::Function => {
+                let collector = details
+                    .collector
+                    .map(|at| &self.module.collectors[at as usize]);
+                let is_in_tables = collector
+                    .is_some_and(|it| ["erlang", "ocaml", "shadow-stack"].contains(&&**it));
+                match details.has_prefix || is_in_tables {
+                    true => (Kind::Function, Placement::DataUnit),
+                    false => (Kind::Function, Placement::Own),
+                }
+            }
+            GlobalKind::Variable if global.is_thread_local => {
+                (Kind::ThreadLocal, Placement::DataUnit)
+            }
+            GlobalKind::Variable => (Kind::Data, Placement::DataUnit),
+            GlobalKind::Alias => {
+                let (base, exact) = self.aliased(number)?;
+                let base = Some(base);
+                (Kind::Alias { base, exact }, Placement::DataUnit)
+            }
+            GlobalKind::Ifunc => {
+                let resolver = self.base(global.aliasee?)?;
+                self.check_resolver(resolver)?;
+                let resolver = Some(self.symbols[resolver as usize]);
+                (Kind::Ifunc { resolver }, Placement::None)
+            }
+        })
+    }
+
+    /// The symbol that an alias stands for, or for a place in it, which is defined.
+    fn aliased(&self, number: u32) -> Option<(SymbolId, bool)> {
+        let aliasee = self.get(number)?.0.aliasee?;
+        let base = self.base(aliasee)?;
+        let mut end = base;
+        for _ in 0..DEPTH {
+            let (global, details) = self.get(end)?;
+            match global.kind {
+                GlobalKind::Alias => end = self.base(global.aliasee?)?,
+                _ if !global.is_definition || details.linkage == IrLinkage::AvailableExternally => {
+                    return None;
+                }
+                _ => return Some((self.symbols[base as usize], aliasee.0 == base)),
+            }
+        }
+        None
+    }
+
+    /// A resolver is a function that is defined, if by an alias.
+    fn check_resolver(&self, mut number: u32) -> Option<()> {
+        for _ in 0..DEPTH {
+            let (global, _) = self.get(number)?;
+            match global.kind {
+                GlobalKind::Alias => number = self.base(global.aliasee?)?,
+                GlobalKind::Function if global.is_definition => return Some(()),
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// The global an address constant is based on, through casts and offsets.
+    fn base(&self, value: ValueId) -> Option<u32> {
+        self.constants.base(value)
+    }
+
+    /// Groups: the least name of a member is a group's key; see `scan`.
+    fn group(&self, summary: &mut ModuleSummary) {
+        let mut groups = FxHashMap::default();
+        let mut numbers = vec![0; self.symbols.len()];
+        for (number, id) in self.symbols.iter().enumerate() {
+            numbers[id.index()] = number;
+        }
+        let ModuleSummary {
+            symbols, comdats, ..
+        } = summary;
+        for (info, &number) in symbols.iter_mut().zip(&numbers) {
+            let group = self.module.details[number].comdat;
+            let Some(group) = group.filter(|_| info.linkage.is_definition()) else {
+                continue;
+            };
+            if self.module.comdats[group as usize] == ComdatKind::NoDuplicates {
+                continue;
+            }
+            let index = *groups.entry(group).or_insert_with(|| {
+                comdats.push(String::new());
+                (comdats.len() - 1) as u32
+            });
+            let key = &mut comdats[index as usize];
+            if info.linkage != Linkage::Local && (key.is_empty() || info.name < *key) {
+                key.clone_from(&info.name);
+            }
+            info.comdat = Some(index);
+        }
+    }
+
+    /// Finds initializers that hold label addresses; see `scan`.
+    fn place_label_tables(&self, summary: &mut ModuleSummary) -> Option<()> {
+        let labels = self.constants.with_labels()?;
+        for (number, (global, details)) in self.globals() {
+            let index = self.symbols[number].index();
+            let info = &summary.symbols[index];
+            let (GlobalKind::Variable, Some(value)) = (global.kind, details.initializer) else {
+                continue;
+            };
+            let functions = labels.of(value);
+            if functions.is_empty() || !info.linkage.is_definition() {
+                continue;
+            }
+            let defined = |&&function: &&u32| {
+                let global = self.get(function).map(|(global, _)| global);
+                global.is_some_and(|it| it.kind == GlobalKind::Function && it.is_definition)
+            };
+            if functions.iter().filter(defined).count() != functions.len() {
+                return None;
+            }
+            let mut functions = functions.iter().map(|&it| self.symbols[it as usize]);
+            let first = functions.next()?;
+            let is_own = info.constant && info.linkage == Linkage::Local;
+            if functions.len() == 0 && is_own {
+                summary.symbols[index].placement = Placement::WithFunction(first);
+            } else {
+                for function in functions.chain(Some(first)) {
+                    summary.symbols[function.index()].placement = Placement::DataUnit;
+                }
+            }
+        }
+        // A function that moved to the data unit takes its tables along.
+        for index in 0..summary.symbols.len() {
+            if let Placement::WithFunction(function) = summary.symbols[index].placement
+                && summary.symbols[function.index()].placement == Placement::DataUnit
+            {
+                summary.symbols[index].placement = Placement::DataUnit;
+            }
+        }
+        Some(())
+    }
+
+    fn globals(&self) -> impl Iterator<Item = (usize, (&'m Global, &'m Details))> {
+        let module = self.module;
+        module.globals.iter().zip(&module.details).enumerate()
+    }
+
+    fn read_llvm_tables(&self, summary: &mut ModuleSummary) -> Option<()> {
+        for (number, (global, details)) in self.globals() {
+            let index = self.symbols[number].index();
+            if summary.symbols[index].linkage != Linkage::Appending {
+                continue;
+            }
+            let name = summary.symbols[index].name.clone();
+            let used = matches!(&*name, "llvm.used" | "llvm.compiler.used");
+            let elements = match details.initializer.and_then(|it| self.constants.find(it)) {
+                Some(Found::Constant(Constant::Aggregate(elements))) => &elements[..],
+                Some(Found::Constant(Constant::Null)) if !used => &[],
+                None => &[],
+                _ => return None,
+            };
+            match name.as_str() {
+                _ if used => {
+                    for &element in elements {
+                        // Nothing in the middle of one.
+                        let &base = self.symbols.get(element.index())?;
+                        let info = &mut summary.symbols[base.index()];
+                        if info.name.is_empty() {
+                            return None;
+                        }
+                        info.used = true;
+                    }
+                }
+                "llvm.global_ctors" | "llvm.global_dtors" => {
+                    self.check_structors(global)?;
+                    for &element in elements {
+                        let structor = self.structor(element)?;
+                        match name.as_str() {
+                            "llvm.global_ctors" => summary.constructors.extend(structor),
+                            _ => summary.destructors.extend(structor),
+                        }
+                    }
+                }
+                // Arrays that nobody knows are only an error once they are to be emitted.
+                _ => {}
+            }
+        }
+        Some(())
+    }
+
+    /// Whether a table of constructors has the type it is to have.
+    fn check_structors(&self, global: &Global) -> Option<()> {
+        let Type::Array(_, element) = *self.module.ty(global.ty) else {
+            return None;
+        };
+        let Type::Struct(fields, false) = self.module.ty(element) else {
+            return None;
+        };
+        let fields: Vec<_> = fields.iter().map(|&ty| self.module.ty(ty)).collect();
+        let wanted = [&Type::Integer(32), &Type::Pointer(0), &Type::Pointer(0)];
+        (fields == wanted).then_some(())
+    }
+
+    /// Elements of the tables are `{ i32, ptr, ptr }` structs; one without a function is none.
+    fn structor(&self, element: ValueId) -> Option<Option<Structor>> {
+        let found = self.constants.find(element)?;
+        if matches!(found, Found::Constant(Constant::Null)) {
+            return Some(None);
+        }
+        let Found::Constant(Constant::Aggregate(fields)) = found else {
+            return None;
+        };
+        let &[priority, function, key] = &fields[..] else {
+            return None;
+        };
+        let priority = match self.constants.find(priority)? {
+            Found::Constant(Constant::Integer(words)) => words[0] as u32,
+            Found::Constant(Constant::Null) => 0,
+            _ => return None,
+        };
+        let is_null = |it| {
+            matches!(
+                self.constants.find(it),
+                Some(Found::Constant(Constant::Null))
+            )
+        };
+        let symbol = |it| Some(self.symbols[self.base(it)? as usize]);
+        if is_null(function) {
+            return Some(None);
+        }
+        Some(Some(Structor {
+            priority,
+            function: symbol(function)?,
+            key: match is_null(key) {
+                true => None,
+                false => Some(symbol(key)?),
+            },
+        }))
+    }
+}
+
+fn linkage_of(linkage: IrLinkage) -> Linkage {
+    match linkage {
+        IrLinkage::External => Linkage::Strong,
+        IrLinkage::AvailableExternally => Linkage::Available,
+        IrLinkage::LinkOnce | IrLinkage::LinkOnceOdr | IrLinkage::Weak | IrLinkage::WeakOdr => {
+            Linkage::Weak
+        }
+        IrLinkage::Appending => Linkage::Appending,
+        IrLinkage::Internal | IrLinkage::Private => Linkage::Local,
+        IrLinkage::ExternalWeak => Linkage::DeclaredWeak,
+        IrLinkage::Common => Linkage::Common,
+    }
+}
