@@ -6,40 +6,33 @@ use uruk_baseline::ir::{
 };
 use uruk_bitcode::ir::{BinaryOp, CastOp, Instruction};
 
-use crate::reading::{Covered, Reading, TYPES, invalid, not, vector};
+use crate::lanes::Numbers;
+use crate::reading::{Covered, Reading, TYPES, invalid, not};
 use crate::types::Shape;
 
 impl Reading<'_> {
     pub(crate) fn binary(&mut self, it: &Instruction, op: BinaryOp) -> Covered<()> {
         let known = self.result(it)?;
-        let ty = match self.shape_of(known) {
-            Shape::Scalar(ty) => ty,
-            Shape::Wide => return self.wide_binary(it, op),
-            Shape::Vector => return vector(),
-            _ => {
-                self.leaves(known)?;
-                return invalid(TYPES);
-            }
-        };
+        if self.shape_of(known) == Shape::Wide {
+            return self.wide_binary(it, op);
+        }
+        let numbers @ Numbers { ty, .. } = self.numbers(known)?;
         let list = self.operands(it)?;
-        let list = self.all_as(list, ty)?;
-        let op = match ty {
-            Type::Int(_) => Op::Int(int_op(op), ty, list),
-            _ => match float_op(op) {
-                Some(op) => Op::Float(op, ty, list),
-                None => return invalid(TYPES),
-            },
-        };
-        self.emit_for(it, op)
+        match (ty, float_op(op)) {
+            (Type::Int(_), _) => self.each(it, list, numbers, |list| Op::Int(int_op(op), ty, list)),
+            (_, Some(op)) => self.each(it, list, numbers, |list| Op::Float(op, ty, list)),
+            (_, None) => invalid(TYPES),
+        }
     }
 
     pub(crate) fn negate(&mut self, it: &Instruction) -> Covered<()> {
-        let ty = self.scalar_result(it)?;
-        let [one] = self.operands(it)?;
-        let one = self.one_as(one, ty)?;
+        let numbers @ Numbers { ty, .. } = self.numbers(self.result(it)?)?;
+        let list = self.operands(it)?;
         match ty.is_int() {
             true => invalid(TYPES),
-            false => self.emit_for(it, Op::FloatUnary(FloatUnary::Neg, ty, one)),
+            false => self.each(it, list, numbers, |[one]| {
+                Op::FloatUnary(FloatUnary::Neg, ty, one)
+            }),
         }
     }
 
@@ -47,14 +40,13 @@ impl Reading<'_> {
         let list @ [a, b] = self.operands(it)?;
         let known = self.type_of(a)?;
         if predicate < 16 {
-            let ty = self.scalar(known)?;
-            let list = self.all_as(list, ty)?;
+            let numbers @ Numbers { ty, .. } = self.numbers(known)?;
+            let predicate = FLOAT_PREDICATES[predicate as usize];
             return match ty.is_int() {
                 true => invalid(TYPES),
-                false => {
-                    let predicate = FLOAT_PREDICATES[predicate as usize];
-                    self.emit_for(it, Op::FloatCompare(predicate, ty, list))
-                }
+                false => self.each(it, list, numbers, |list| {
+                    Op::FloatCompare(predicate, ty, list)
+                }),
             };
         }
         let predicate = predicate.checked_sub(FIRST_OF_INTEGERS);
@@ -62,33 +54,38 @@ impl Reading<'_> {
         let Some(&predicate) = predicate else {
             return invalid("a predicate that there is not");
         };
-        match self.shape_of(known) {
-            Shape::Scalar(ty @ Type::Int(_)) => {
-                let list = self.all_as(list, ty)?;
-                self.emit_for(it, Op::Compare(predicate, ty, list))
-            }
-            Shape::Wide => {
-                let ([a, b], [c, d]) = (self.halves(a)?, self.halves(b)?);
-                self.emit_for(it, Op::WideCompare(predicate, [a, b, c, d]))
-            }
-            Shape::Vector => vector(),
-            _ => {
-                self.leaves(known)?;
-                invalid(TYPES)
-            }
+        if self.shape_of(known) == Shape::Wide {
+            let ([a, b], [c, d]) = (self.halves(a)?, self.halves(b)?);
+            return self.emit_for(it, Op::WideCompare(predicate, [a, b, c, d]));
+        }
+        let numbers @ Numbers { ty, .. } = self.numbers(known)?;
+        match ty.is_int() {
+            true => self.each(it, list, numbers, |list| Op::Compare(predicate, ty, list)),
+            false => invalid(TYPES),
         }
     }
 
     pub(crate) fn select(&mut self, it: &Instruction) -> Covered<()> {
         let [a, b, bit] = self.operands(it)?;
-        let bit = self.one_as(bit, Type::Int(1))?;
         let known = self.result(it)?;
         if self.type_of(a)? != known || self.type_of(b)? != known {
             return invalid(TYPES);
         }
+        let leaves = self.leaves(known)?;
+        // One bit for all, or one for each lane.
+        let bits = match self.shape_of(self.type_of(bit)?) {
+            Shape::Vector { .. } => {
+                let bits = self.numbers(known)?.of(Type::Int(1));
+                self.lanes_as(bit, bits)?
+            }
+            _ => {
+                let bit = self.one_as(bit, Type::Int(1))?;
+                std::iter::repeat_n(bit, leaves.len()).collect()
+            }
+        };
         let (a, b) = (self.scalars(a)?, self.scalars(b)?);
         let mut values = SmallVec::<[Operand; 4]>::new();
-        for (at, leaf) in self.leaves(known)?.iter().enumerate() {
+        for (at, (leaf, bit)) in leaves.iter().zip(bits).enumerate() {
             let [a, b] = [a, b].map(|from| self.values.of(from)[at]);
             values.push(self.emit_one(Op::Select(leaf.ty, [bit, a, b])));
         }
@@ -122,10 +119,8 @@ impl Reading<'_> {
                 let operand = self.convert(op, from, to, operand)?;
                 self.stand(it, [operand])
             }
-            (Shape::Vector, _) | (_, Shape::Vector) => {
-                self.leaves(from)?;
-                self.leaves(to)?;
-                vector()
+            (Shape::Vector { .. }, _) | (_, Shape::Vector { .. }) => {
+                self.convert_all(it, op, [from, to])
             }
             (Shape::Wide, _) | (_, Shape::Wide) => self.wide_cast(it, op),
             _ => {
@@ -137,7 +132,7 @@ impl Reading<'_> {
     }
 
     /// A conversion between scalars; what it comes to.
-    fn convert(&mut self, op: CastOp, from: Type, to: Type, operand: Operand) -> Covered<Operand> {
+    pub(crate) fn convert(&mut self, op: CastOp, from: Type, to: Type, operand: Operand) -> Covered<Operand> {
         let bits = |ty: Type| match ty {
             Type::Int(bits) => u32::from(bits),
             other => other.bytes() * 8,

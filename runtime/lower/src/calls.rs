@@ -65,7 +65,18 @@ impl Reading<'_> {
                 if call.must_tail && !self.is_returned(it) {
                     return invalid("a tail call without a return behind it");
                 }
-                self.emit_for(it, Op::Call(Box::new(Call { tail, ..made })))
+                let call = Op::Call(Box::new(Call { tail, ..made }));
+                match it.result {
+                    Some(result) if self.holds_vectors(self.type_of(result)?) => {
+                        if tail == Tail::Must {
+                            return not("a tail call that gives a vector");
+                        }
+                        let results = self.emit(call);
+                        let lanes = self.unpacked(self.type_of(result)?, results.start)?;
+                        self.stand(it, lanes)
+                    }
+                    _ => self.emit_for(it, call),
+                }
             }
         }
     }
@@ -100,6 +111,11 @@ impl Reading<'_> {
             Target::Intrinsic(_) => not("an intrinsic that is invoked"),
             target => {
                 let call = self.ordinary(call, callee, target, arguments)?;
+                if let Some(result) = it.result
+                    && self.holds_vectors(self.type_of(result)?)
+                {
+                    return not("a vector of an invoke");
+                }
                 self.emit_for(it, Op::Invoke(Box::new(call)))
             }
         }
@@ -203,6 +219,13 @@ impl Reading<'_> {
                 passing,
             });
         })?;
+        if self.holds_vectors(ty) {
+            let operands = self.packed(ty, scalars)?;
+            for (argument, operand) in into[start..].iter_mut().zip(operands) {
+                argument.operand = operand;
+            }
+            return Ok(());
+        }
         let operands = self.values.of(scalars);
         for (argument, operand) in into[start..].iter_mut().zip(operands) {
             argument.operand = *operand;
@@ -238,6 +261,16 @@ impl Reading<'_> {
         } else {
             None
         };
+        if self.holds_vectors(ty) {
+            for piece in self.pieces(ty)? {
+                let passing = match piece.paired {
+                    true => Passing::Paired,
+                    false => Passing::Plain,
+                };
+                each(piece.ty, passing, &mut self.out);
+            }
+            return Ok(());
+        }
         let leaves = self.leaves(ty)?;
         if whole.is_some() && !matches!(leaves, [leaf] if leaf.ty == Type::PTR) {
             return invalid(TYPES);

@@ -56,7 +56,10 @@ impl Reading<'_> {
             [] if self.shape_of(returns) == Shape::Nothing => self.end(Op::Return(Operands::new())),
             [value] if self.type_of(value)? == returns => {
                 let scalars = self.scalars(value)?;
-                let operands = self.values.of(scalars).into();
+                let operands = match self.holds_vectors(returns) {
+                    true => self.packed(returns, scalars)?.into_iter().collect(),
+                    false => self.values.of(scalars).into(),
+                };
                 self.end(Op::Return(operands))
             }
             _ => invalid("a return of another type"),

@@ -9,6 +9,7 @@
 //! | `values`, `operands` | which scalars stand for what; constants and symbols |
 //! | `types`, `attributes` | what types and attributes come to |
 //! | `arithmetic`, `wide` | integers, floating point; 128 bits |
+//! | `lanes`, `pieces` | vectors: their lanes; how they are passed |
 //! | `memory` | memory, addresses, aggregates, atomics |
 //! | `calls`, `intrinsics`, `lowering`, `numbers` | whom calls reach, and intrinsics |
 //! | `control` | ends of blocks, landing pads |
@@ -38,10 +39,12 @@ mod calls;
 mod control;
 mod flow;
 pub mod intrinsics;
+mod lanes;
 mod lowering;
 mod memory;
 mod numbers;
 mod operands;
+mod pieces;
 mod reading;
 mod refused;
 mod types;

@@ -8,7 +8,7 @@ use uruk_bitcode::ir::{self as bitcode, Definition, Instruction, TypeId, ValueId
 use crate::Refused;
 use crate::operands::Step;
 use crate::reading::{Covered, Reading, TYPES, invalid, not};
-use crate::types::Shape;
+use crate::types::{Shape, Vectors};
 
 impl Reading<'_> {
     pub(crate) fn alloca(
@@ -104,6 +104,9 @@ impl Reading<'_> {
         match self.shape_of(known) {
             Shape::Scalar(_) => {}
             Shape::Nothing => return invalid(TYPES),
+            _ if self.lowering.types.info(known).vectors == Vectors::Bits => {
+                return not("a vector of bits in memory");
+            }
             _ if ordering != Ordering::Plain => {
                 return not("an atomic access of more than a word");
             }

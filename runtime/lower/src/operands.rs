@@ -208,7 +208,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn wide_constant(&mut self, bits: u128) -> Operand {
+    pub(crate) fn wide_constant(&mut self, bits: u128) -> Operand {
         self.out.wide.push(bits.to_le_bytes());
         Operand::Wide(self.out.wide.len() as u32 - 1)
     }
@@ -230,7 +230,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// A constant struct or array: what its parts are, in order.
+    /// A constant struct, array or vector: what its parts are, in order.
     fn aggregate(
         &mut self,
         value: ValueId,
@@ -242,7 +242,7 @@ impl<'a> Reading<'a> {
         let module = self.module;
         let (types, element) = match module.ty(ty) {
             BitcodeType::Struct(fields, _) => (&fields[..], None),
-            BitcodeType::Array(_, of) => (&[][..], Some(*of)),
+            BitcodeType::Array(_, of) | BitcodeType::Vector(_, of, _) => (&[][..], Some(*of)),
             _ => return invalid(TYPES),
         };
         let mut operands = SmallVec::<[Operand; 8]>::new();
@@ -272,10 +272,14 @@ impl<'a> Reading<'a> {
         matches!(self.definition(value), Some(Definition::Parameter(_)))
     }
 
-    /// An array of simple numbers.
+    /// An array or vector of simple numbers.
     fn data(&mut self, value: ValueId, ty: TypeId, words: &[u64]) -> Covered<Scalars> {
         let leaves = self.leaves(ty)?;
-        if leaves.len() != words.len() || !matches!(self.shape_of(ty), Shape::Array { .. }) {
+        let is_list = matches!(
+            self.shape_of(ty),
+            Shape::Array { .. } | Shape::Vector { .. }
+        );
+        if leaves.len() != words.len() || !is_list {
             return invalid(TYPES);
         }
         let mut operands = SmallVec::<[Operand; 8]>::new();

@@ -11,11 +11,11 @@ use uruk_baseline::ir::{
 };
 use uruk_bitcode::ir::{self as bitcode, Body, Global, Module, TypeId, ValueId};
 
-pub(crate) use crate::refused::{Covered, TYPES, invalid, not, vector};
+pub(crate) use crate::refused::{Covered, TYPES, invalid, not};
 
 use crate::attributes::Passed;
 use crate::flow::{Flow, UNREACHED};
-use crate::types::{Leaf, Shape, VECTOR};
+use crate::types::{Leaf, Shape};
 use crate::values::{EVERYWHERE, Scalars, Values};
 use crate::{Buffers, Lowered, Lowering, Outside, Refused, Wanted};
 
@@ -42,6 +42,8 @@ pub(crate) struct Reading<'a> {
     at_edges: bool,
     /// Parts of constant expressions that were looked at.
     pub(crate) parts: u32,
+    /// Bytes of the frame that vectors pass through.
+    pub(crate) room: Option<Operand>,
     pub(crate) notes: Notes,
 }
 
@@ -108,6 +110,7 @@ impl<'a> Reading<'a> {
             edges,
             at_edges: false,
             parts: 0,
+            room: None,
             notes: Notes::default(),
         })
     }
@@ -211,14 +214,16 @@ impl<'a> Reading<'a> {
         if let Some(what) = passed.not {
             return not(what);
         }
+        let returned = |ty: Type| Returned {
+            ty,
+            extension: passed.extension.filter(|_| ty.is_int()),
+        };
+        if self.holds_vectors(ty) {
+            let pieces = self.pieces(ty)?;
+            return Ok(pieces.iter().map(|piece| returned(piece.ty)).collect());
+        }
         let leaves = self.leaves(ty)?;
-        Ok(leaves
-            .iter()
-            .map(|leaf| Returned {
-                ty: leaf.ty,
-                extension: passed.extension.filter(|_| leaf.ty.is_int()),
-            })
-            .collect())
+        Ok(leaves.iter().map(|leaf| returned(leaf.ty)).collect())
     }
 
     fn block(&mut self, place: u32) -> Covered<()> {
@@ -235,6 +240,9 @@ impl<'a> Reading<'a> {
             return invalid("a phi in the entry");
         }
         let start = self.out.instructions.len() as u32;
+        if place == 0 {
+            self.take_vectors()?;
+        }
         for (at, it) in range.zip(all) {
             self.instruction(at, it)?;
         }
@@ -293,7 +301,9 @@ impl<'a> Reading<'a> {
             O::VaArg => self.va_arg(it),
             O::Cast(op) => self.cast(it, *op),
             O::Binary(op, _) => self.binary(it, *op),
-            O::ExtractElement | O::InsertElement | O::ShuffleVector => vector(),
+            O::ExtractElement => self.extract_lane(it),
+            O::InsertElement => self.insert_lane(it),
+            O::ShuffleVector => self.shuffle(it),
             O::Other(_) => Err(Refused::Unread("an unusual instruction")),
         }
     }
@@ -463,10 +473,7 @@ impl<'a> Reading<'a> {
     pub(crate) fn leaves(&self, ty: TypeId) -> Covered<&'a [Leaf]> {
         let lowering: &'a Lowering = self.lowering;
         let leaves = lowering.types.leaves(ty);
-        leaves.map_err(|what| match what {
-            VECTOR => Refused::Unread(what),
-            what => Refused::Uncovered(Uncovered { what }),
-        })
+        leaves.map_err(|what| Refused::Uncovered(Uncovered { what }))
     }
 
     pub(crate) fn shape_of(&self, ty: TypeId) -> Shape {
@@ -477,7 +484,6 @@ impl<'a> Reading<'a> {
     pub(crate) fn scalar(&self, ty: TypeId) -> Covered<Type> {
         match self.shape_of(ty) {
             Shape::Scalar(ty) => Ok(ty),
-            Shape::Vector => vector(),
             _ => {
                 self.leaves(ty)?;
                 not("an operation on an aggregate")

@@ -3,7 +3,6 @@
 use uruk_baseline::Uncovered;
 
 use crate::Refused;
-use crate::types::VECTOR;
 
 /// A result, if there is one.
 pub(crate) type Covered<T> = Result<T, Refused>;
@@ -11,11 +10,6 @@ pub(crate) type Covered<T> = Result<T, Refused>;
 /// Not covered.
 pub(crate) fn not<T>(what: &'static str) -> Covered<T> {
     Err(Refused::Uncovered(Uncovered { what }))
-}
-
-/// About vectors.
-pub(crate) fn vector<T>() -> Covered<T> {
-    Err(Refused::Unread(VECTOR))
 }
 
 /// Not valid.

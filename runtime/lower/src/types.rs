@@ -16,8 +16,11 @@ const MOST_LEAVES: usize = 32;
 /// Bytes that one type may have.
 const MOST_BYTES: u64 = 1 << 60;
 
-/// Why vectors have no leaves: who takes them apart is LLVM's reader.
-pub(crate) const VECTOR: &str = "a vector";
+/// Lanes that one vector may have.
+const MOST_LANES: u32 = 64;
+
+/// Why a vector has no leaves.
+const VECTOR: &str = "a vector of an unusual type";
 
 const SCALABLE: &str = "a vector of unknown length";
 const UNSIZED: &str = "a type without a size";
@@ -46,8 +49,8 @@ pub(crate) enum Shape {
     Struct { fields: u32, count: u32 },
     /// Elements of a type, one behind the other.
     Array { element: TypeId, stride: u64 },
-    /// A vector of scalars.
-    Vector,
+    /// A vector: so many scalars of a type, which are its leaves.
+    Vector { lane: Type, lanes: u32 },
     /// Another.
     Other,
 }
@@ -62,6 +65,20 @@ pub(crate) struct Info {
     pub(crate) size: Option<u64>,
     /// In memory.
     pub(crate) align: u32,
+    /// Whether it is a vector, or has one as a part.
+    pub(crate) vectors: Vectors,
+}
+
+/// What vectors a type holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum Vectors {
+    /// None.
+    #[default]
+    None,
+    /// Some, whose lanes are bytes.
+    Bytes,
+    /// Some of bits, which are not where offsets of leaves say.
+    Bits,
 }
 
 /// Of a number that no type has.
@@ -70,6 +87,7 @@ const NONE: Info = Info {
     leaves: Err("an unusual type"),
     size: None,
     align: 1,
+    vectors: Vectors::None,
 };
 
 /// A field of a struct.
@@ -130,8 +148,7 @@ impl Types {
             T::Void | T::Label | T::Metadata => Info {
                 shape: Shape::Nothing,
                 leaves: Ok((0, 0)),
-                size: None,
-                align: 1,
+                ..NONE
             },
             T::Integer(bits @ 1..=64) => self.scalar(Type::Int(bits as u8), bits),
             T::Integer(128) => self.wide(),
@@ -214,7 +231,9 @@ impl Types {
             .iter()
             .map(|field| (field.ty, field.offset))
             .collect();
+        let vectors = parts.iter().map(|&(ty, _)| self.info(ty).vectors).max();
         Info {
+            vectors: vectors.unwrap_or_default(),
             shape: Shape::Struct {
                 fields,
                 count: parts.len() as u32,
@@ -230,6 +249,7 @@ impl Types {
             size,
             align,
             leaves,
+            vectors,
             ..
         } = self.info(element);
         let Some(stride) = size else {
@@ -248,16 +268,34 @@ impl Types {
             leaves,
             size: Some(size),
             align,
+            vectors,
         }
     }
 
-    fn vector(&self, lanes: u32, lane: TypeId, all: &[bitcode::Type]) -> Info {
-        let ty = all.get(lane.index());
-        let mut info = vector(lanes, ty);
-        if let Shape::Scalar(_) = self.info(lane).shape {
-            info.shape = Shape::Vector;
+    fn vector(&mut self, lanes: u32, lane: TypeId, all: &[bitcode::Type]) -> Info {
+        let info = vector(lanes, all.get(lane.index()));
+        let lane = match self.info(lane).shape {
+            Shape::Scalar(ty @ (Type::Int(1 | 8 | 16 | 32 | 64) | Type::F32 | Type::F64)) => ty,
+            _ => return info,
+        };
+        if info.size.is_none() || lanes > MOST_LANES {
+            return info;
         }
-        info
+        let leaf = |at| Leaf {
+            ty: lane,
+            offset: at * lane.bytes(),
+            paired: false,
+        };
+        let all: Vec<Leaf> = (0..lanes).map(leaf).collect();
+        Info {
+            shape: Shape::Vector { lane, lanes },
+            leaves: Ok(self.add(&all)),
+            vectors: match lane {
+                Type::Int(1) => Vectors::Bits,
+                _ => Vectors::Bytes,
+            },
+            ..info
+        }
     }
 
     /// The leaves of parts at offsets.
@@ -301,6 +339,7 @@ fn other(what: &'static str, bits: u32, align: u32) -> Info {
         leaves: Err(what),
         size: Some(bytes.next_multiple_of(align.into())),
         align,
+        vectors: Vectors::None,
     }
 }
 
@@ -330,6 +369,7 @@ fn vector(lanes: u32, lane: Option<&bitcode::Type>) -> Info {
             leaves: Err(VECTOR),
             size: Some(bytes.next_multiple_of(align.into())),
             align,
+            vectors: Vectors::None,
         },
         None => nothing_of(VECTOR),
     }

@@ -1,0 +1,238 @@
+//! Values that hold vectors, as they are passed: a vector of at most 16 bytes is in one register of
+//! the processor's vectors, its lanes from the low end on.
+//!
+//! Lanes get there, and out of there, through a few bytes of the frame. They are written one by
+//! one and read as a whole, or the other way round, and nothing else uses those bytes in between.
+//!
+//! # Why
+//! LLVM has a rule for every length. What is larger than a register, and what has bits as lanes,
+//! is passed in ways that depend on what the processor has: that is not covered.
+
+use smallvec::SmallVec;
+use uruk_baseline::ir::{Op, Operand, Type, Value};
+use uruk_bitcode::ir::{self as bitcode, TypeId};
+
+use crate::lanes::{Lanes, plain_load, plain_store};
+use crate::reading::{Covered, Reading, not};
+use crate::types::{Shape, Vectors};
+use crate::values::{EVERYWHERE, Scalars};
+
+const PASSED: &str = "a vector that is passed in parts";
+
+/// A scalar as it is passed, and the leaves that are in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) ty: Type,
+    /// It is the low half of an integer of 128 bits.
+    pub(crate) paired: bool,
+    first: u32,
+    count: u32,
+}
+
+/// The pieces of a value.
+pub(crate) type Pieces = SmallVec<[Piece; 4]>;
+
+impl Reading<'_> {
+    /// Whether a type holds vectors.
+    pub(crate) fn holds_vectors(&self, ty: TypeId) -> bool {
+        self.lowering.types.info(ty).vectors != Vectors::None
+    }
+
+    /// The pieces of a type that holds vectors.
+    pub(crate) fn pieces(&self, ty: TypeId) -> Covered<Pieces> {
+        let mut pieces = Pieces::new();
+        // It has few leaves, or none.
+        self.leaves(ty)?;
+        self.add_pieces(ty, &mut 0, &mut pieces)?;
+        Ok(pieces)
+    }
+
+    fn add_pieces(&self, ty: TypeId, leaf: &mut u32, into: &mut Pieces) -> Covered<()> {
+        let types = &self.lowering.types;
+        match self.shape_of(ty) {
+            Shape::Struct { fields, count } => {
+                for index in 0..count {
+                    if let Some(field) = types.field(fields, count, index.into()) {
+                        self.add_pieces(field.ty, leaf, into)?;
+                    }
+                }
+            }
+            Shape::Array { element, .. } => {
+                let each = self.leaves(element)?.len();
+                let bitcode::Type::Array(count, _) = *self.module.ty(ty) else {
+                    return not(PASSED);
+                };
+                // What has no leaves may be there any number of times.
+                for _ in 0..if each == 0 { 0 } else { count } {
+                    self.add_pieces(element, leaf, into)?;
+                }
+            }
+            Shape::Vector { lane, lanes: 1 } if lane != Type::Int(1) => {
+                self.add_leaves(ty, leaf, into)?;
+            }
+            Shape::Vector { lane, lanes } => {
+                if lane == Type::Int(1) || lane.bytes() * lanes > 16 {
+                    return not(PASSED);
+                }
+                into.push(Piece {
+                    ty: Type::V128,
+                    paired: false,
+                    first: *leaf,
+                    count: lanes,
+                });
+                *leaf += lanes;
+            }
+            _ => self.add_leaves(ty, leaf, into)?,
+        }
+        Ok(())
+    }
+
+    fn add_leaves(&self, ty: TypeId, leaf: &mut u32, into: &mut Pieces) -> Covered<()> {
+        for it in self.leaves(ty)? {
+            into.push(Piece {
+                ty: it.ty,
+                paired: it.paired,
+                first: *leaf,
+                count: 1,
+            });
+            *leaf += 1;
+        }
+        Ok(())
+    }
+
+    /// What is passed of scalars that stand for a value of a type that holds vectors.
+    pub(crate) fn packed(&mut self, ty: TypeId, scalars: Scalars) -> Covered<Lanes> {
+        let leaves = self.leaves(ty)?;
+        let mut packed = Lanes::new();
+        for piece in self.pieces(ty)? {
+            let first = piece.first as usize;
+            let range = first..first + piece.count as usize;
+            let lanes: Lanes = self.values.of(scalars)[range].iter().copied().collect();
+            packed.push(match piece.ty {
+                Type::V128 => self.pack(&lanes, leaves[first].ty)?,
+                _ => lanes[0],
+            });
+        }
+        Ok(packed)
+    }
+
+    /// A vector of lanes.
+    fn pack(&mut self, lanes: &[Operand], lane: Type) -> Covered<Operand> {
+        if let Some(bytes) = constant(lanes, lane) {
+            return Ok(self.wide_constant(u128::from_le_bytes(bytes)));
+        }
+        let room = self.room()?;
+        for (at, &operand) in (0..).zip(lanes) {
+            if operand != Operand::Undef {
+                let place = self.at(room, at * i64::from(lane.bytes()));
+                self.emit(plain_store(lane, place, operand));
+            }
+        }
+        Ok(self.emit_one(plain_load(Type::V128, room)))
+    }
+
+    /// The leaves of a value of a type that holds vectors, of which the pieces came.
+    pub(crate) fn unpacked(&mut self, ty: TypeId, first: u32) -> Covered<Lanes> {
+        let leaves = self.leaves(ty)?;
+        let mut all = Lanes::new();
+        for (at, piece) in (first..).zip(self.pieces(ty)?) {
+            let value = Operand::Value(Value(at));
+            if piece.ty != Type::V128 {
+                all.push(value);
+                continue;
+            }
+            let lane = leaves[piece.first as usize].ty;
+            let room = self.room()?;
+            self.emit(plain_store(Type::V128, room, value));
+            for at in 0..i64::from(piece.count) {
+                let place = self.at(room, at * i64::from(lane.bytes()));
+                all.push(self.emit_one(plain_load(lane, place)));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Some bytes of the frame, as many as any vector has.
+    pub(crate) fn room(&mut self) -> Covered<Operand> {
+        match self.room {
+            Some(room) => Ok(room),
+            None => not("a vector at an unusual place"),
+        }
+    }
+
+    /// Has the lanes of vectors that are parameters stand for them.
+    pub(crate) fn take_vectors(&mut self) -> Covered<()> {
+        self.make_room();
+        if self.room.is_none() {
+            return Ok(());
+        }
+        for index in 0..self.body.parameters {
+            let ty = self.body.types[index as usize];
+            let value = self.body.first + index;
+            let (true, Some((passed, _))) = (self.holds_vectors(ty), self.values.get(value)) else {
+                continue;
+            };
+            let first = match self.values.of(passed) {
+                [Operand::Value(first), ..] => first.0,
+                _ => continue,
+            };
+            let lanes = self.unpacked(ty, first)?;
+            let scalars = self.values.add(lanes);
+            self.values.set(value, EVERYWHERE, scalars);
+        }
+        Ok(())
+    }
+
+    /// Makes room, at the beginning of the entry, if vectors are passed or lanes are computed.
+    fn make_room(&mut self) {
+        /// Of the most lanes that there are.
+        const MOST: u64 = 512;
+        let types = self.body.types.iter();
+        if !self.holds_vectors(self.returns) && !types.clone().any(|&ty| self.holds_vectors(ty)) {
+            return;
+        }
+        let needs = |it: &bitcode::Instruction| match it.op {
+            bitcode::Op::ExtractElement | bitcode::Op::InsertElement => {
+                let index = self.body.operands_of(it).last();
+                index.is_none_or(|&index| self.number(index).is_none())
+            }
+            bitcode::Op::Call(_) | bitcode::Op::Invoke(..) | bitcode::Op::Return => {
+                let mut all = self.body.operands_of(it).iter().copied().chain(it.result);
+                all.any(|value| {
+                    let ty = self.body.type_of(self.module, value);
+                    ty.is_some_and(|ty| self.holds_vectors(ty))
+                })
+            }
+            _ => false,
+        };
+        let (mut large, mut small) = (false, false);
+        for it in self.body.instructions.iter().filter(|it| needs(it)) {
+            match it.op {
+                bitcode::Op::ExtractElement | bitcode::Op::InsertElement => large = true,
+                _ => small = true,
+            }
+        }
+        let own = self.body.parameters as usize;
+        let mut parameters = self.body.types.iter().take(own);
+        small |= parameters.any(|&ty| self.holds_vectors(ty));
+        if large || small {
+            let size = if large { MOST } else { 16 };
+            self.room = Some(self.emit_one(Op::Alloca { size, align: 16 }));
+        }
+    }
+}
+
+/// The bytes of a vector whose lanes are constants.
+fn constant(lanes: &[Operand], lane: Type) -> Option<[u8; 16]> {
+    let size = lane.bytes() as usize;
+    let mut bytes = [0; 16];
+    for (operand, into) in lanes.iter().zip(bytes.chunks_exact_mut(size)) {
+        let bits = match *operand {
+            Operand::Int(bits) | Operand::Float(bits) => bits,
+            Operand::Undef => 0,
+            _ => return None,
+        };
+        into.copy_from_slice(&bits.to_le_bytes()[..size]);
+    }
+    Some(bytes)
+}
