@@ -19,8 +19,10 @@ impl Reading<'_> {
         let numbers @ Numbers { ty, .. } = self.numbers(known)?;
         let list = self.operands(it)?;
         match (ty, float_op(op)) {
-            (Type::Int(_), _) => self.each(it, list, numbers, |list| Op::Int(int_op(op), ty, list)),
-            (_, Some(op)) => self.each(it, list, numbers, |list| Op::Float(op, ty, list)),
+            (Type::Int(_), _) => {
+                self.each_op(it, list, numbers, |list| Op::Int(int_op(op), ty, list))
+            }
+            (_, Some(op)) => self.each_op(it, list, numbers, |list| Op::Float(op, ty, list)),
             (_, None) => invalid(TYPES),
         }
     }
@@ -30,7 +32,7 @@ impl Reading<'_> {
         let list = self.operands(it)?;
         match ty.is_int() {
             true => invalid(TYPES),
-            false => self.each(it, list, numbers, |[one]| {
+            false => self.each_op(it, list, numbers, |[one]| {
                 Op::FloatUnary(FloatUnary::Neg, ty, one)
             }),
         }
@@ -44,7 +46,7 @@ impl Reading<'_> {
             let predicate = FLOAT_PREDICATES[predicate as usize];
             return match ty.is_int() {
                 true => invalid(TYPES),
-                false => self.each(it, list, numbers, |list| {
+                false => self.each_op(it, list, numbers, |list| {
                     Op::FloatCompare(predicate, ty, list)
                 }),
             };
@@ -60,7 +62,7 @@ impl Reading<'_> {
         }
         let numbers @ Numbers { ty, .. } = self.numbers(known)?;
         match ty.is_int() {
-            true => self.each(it, list, numbers, |list| Op::Compare(predicate, ty, list)),
+            true => self.each_op(it, list, numbers, |list| Op::Compare(predicate, ty, list)),
             false => invalid(TYPES),
         }
     }
@@ -132,7 +134,13 @@ impl Reading<'_> {
     }
 
     /// A conversion between scalars; what it comes to.
-    pub(crate) fn convert(&mut self, op: CastOp, from: Type, to: Type, operand: Operand) -> Covered<Operand> {
+    pub(crate) fn convert(
+        &mut self,
+        op: CastOp,
+        from: Type,
+        to: Type,
+        operand: Operand,
+    ) -> Covered<Operand> {
         let bits = |ty: Type| match ty {
             Type::Int(bits) => u32::from(bits),
             other => other.bytes() * 8,

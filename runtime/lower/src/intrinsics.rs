@@ -58,6 +58,42 @@ pub enum Becomes {
     Mask,
     /// What a table of distances has at an offset.
     LoadRelative,
+    /// One number of all lanes.
+    Reduce(Reduce),
+    /// Bits of signs of all lanes.
+    Signs,
+    /// What the processor does with lanes.
+    Lanes(LaneOp),
+}
+
+/// How lanes become one number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reduce {
+    /// Of integers, in any order.
+    Int(IntOp),
+    /// In order, from a first number.
+    Ordered(FloatOp),
+    /// Without one.
+    Float(FloatOp),
+}
+
+/// Operations of the processor on 16 bytes that the language does not have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum LaneOp {
+    /// Two vectors as one of lanes half as wide, with the nearest number: of a signed one, with a
+    /// sign or not.
+    Pack { signed: bool },
+    /// High halves of products of 16 bits.
+    MulHigh { signed: bool },
+    /// Sums of two products of 16 bits.
+    MulAdd,
+    /// Averages, rounded up.
+    Average,
+    /// Sums of differences of eight bytes.
+    Differences,
+    /// Of all lanes by the same number, which may be too large.
+    Shift(IntOp),
 }
 
 use Becomes as B;
@@ -176,6 +212,181 @@ pub const TABLE: &[(&str, Becomes)] = &[
     ("llvm.objectsize", B::ObjectSize),
     ("llvm.ptrmask", B::Mask),
     ("llvm.load.relative", B::LoadRelative),
+    ("llvm.vector.reduce.add", B::Reduce(Reduce::Int(IntOp::Add))),
+    ("llvm.vector.reduce.mul", B::Reduce(Reduce::Int(IntOp::Mul))),
+    ("llvm.vector.reduce.and", B::Reduce(Reduce::Int(IntOp::And))),
+    ("llvm.vector.reduce.or", B::Reduce(Reduce::Int(IntOp::Or))),
+    ("llvm.vector.reduce.xor", B::Reduce(Reduce::Int(IntOp::Xor))),
+    (
+        "llvm.vector.reduce.smin",
+        B::Reduce(Reduce::Int(IntOp::SMin)),
+    ),
+    (
+        "llvm.vector.reduce.smax",
+        B::Reduce(Reduce::Int(IntOp::SMax)),
+    ),
+    (
+        "llvm.vector.reduce.umin",
+        B::Reduce(Reduce::Int(IntOp::UMin)),
+    ),
+    (
+        "llvm.vector.reduce.umax",
+        B::Reduce(Reduce::Int(IntOp::UMax)),
+    ),
+    (
+        "llvm.vector.reduce.fadd",
+        B::Reduce(Reduce::Ordered(FloatOp::Add)),
+    ),
+    (
+        "llvm.vector.reduce.fmul",
+        B::Reduce(Reduce::Ordered(FloatOp::Mul)),
+    ),
+    (
+        "llvm.vector.reduce.fmin",
+        B::Reduce(Reduce::Float(FloatOp::MinNum)),
+    ),
+    (
+        "llvm.vector.reduce.fmax",
+        B::Reduce(Reduce::Float(FloatOp::MaxNum)),
+    ),
+    ("llvm.x86.sse2.pmovmskb.128", B::Signs),
+    ("llvm.x86.sse.movmsk.ps", B::Signs),
+    ("llvm.x86.sse2.movmsk.pd", B::Signs),
+    (
+        "llvm.x86.sse2.packsswb.128",
+        B::Lanes(LaneOp::Pack { signed: true }),
+    ),
+    (
+        "llvm.x86.sse2.packssdw.128",
+        B::Lanes(LaneOp::Pack { signed: true }),
+    ),
+    (
+        "llvm.x86.sse2.packuswb.128",
+        B::Lanes(LaneOp::Pack { signed: false }),
+    ),
+    (
+        "llvm.x86.sse41.packusdw",
+        B::Lanes(LaneOp::Pack { signed: false }),
+    ),
+    (
+        "llvm.x86.sse2.pmulh.w",
+        B::Lanes(LaneOp::MulHigh { signed: true }),
+    ),
+    (
+        "llvm.x86.sse2.pmulhu.w",
+        B::Lanes(LaneOp::MulHigh { signed: false }),
+    ),
+    ("llvm.x86.sse2.pmadd.wd", B::Lanes(LaneOp::MulAdd)),
+    ("llvm.x86.sse2.pavg.b", B::Lanes(LaneOp::Average)),
+    ("llvm.x86.sse2.pavg.w", B::Lanes(LaneOp::Average)),
+    ("llvm.x86.sse2.psad.bw", B::Lanes(LaneOp::Differences)),
+    ("llvm.x86.sse2.pslli", B::Lanes(LaneOp::Shift(IntOp::Shl))),
+    ("llvm.x86.sse2.psrli", B::Lanes(LaneOp::Shift(IntOp::LShr))),
+    ("llvm.x86.sse2.psrai", B::Lanes(LaneOp::Shift(IntOp::AShr))),
+    ("llvm.x86.sse2.psll", B::Lanes(LaneOp::Shift(IntOp::Shl))),
+    ("llvm.x86.sse2.psrl", B::Lanes(LaneOp::Shift(IntOp::LShr))),
+    ("llvm.x86.sse2.psra", B::Lanes(LaneOp::Shift(IntOp::AShr))),
+];
+
+/// Intrinsics that are not in the table, as they are called where they are told of. A name that
+/// begins with one of these is that one; others are just intrinsics.
+const NAMES: &[&str] = &[
+    "llvm.modf",
+    "llvm.frexp",
+    "llvm.sincos",
+    "llvm.minimumnum",
+    "llvm.maximumnum",
+    "llvm.minimum",
+    "llvm.maximum",
+    "llvm.canonicalize",
+    "llvm.is.constant",
+    "llvm.sadd.sat",
+    "llvm.sshl.sat",
+    "llvm.ushl.sat",
+    "llvm.smul.fix",
+    "llvm.umul.fix",
+    "llvm.sdiv.fix",
+    "llvm.udiv.fix",
+    "llvm.convert.to.fp16",
+    "llvm.convert.from.fp16",
+    "llvm.masked.load",
+    "llvm.masked.store",
+    "llvm.masked.gather",
+    "llvm.masked.scatter",
+    "llvm.masked.expandload",
+    "llvm.masked.compressstore",
+    "llvm.get.active.lane.mask",
+    "llvm.vector.reduce",
+    "llvm.vector.insert",
+    "llvm.vector.extract",
+    "llvm.vector.interleave",
+    "llvm.vector.deinterleave",
+    "llvm.vector.reverse",
+    "llvm.vector.splice",
+    "llvm.stepvector",
+    "llvm.matrix",
+    "llvm.vp.",
+    "llvm.experimental.constrained",
+    "llvm.experimental.",
+    "llvm.coro.",
+    "llvm.eh.",
+    "llvm.get.rounding",
+    "llvm.set.rounding",
+    "llvm.get.fpenv",
+    "llvm.set.fpenv",
+    "llvm.reset.fpenv",
+    "llvm.get.fpmode",
+    "llvm.set.fpmode",
+    "llvm.reset.fpmode",
+    "llvm.get.dynamic.area.offset",
+    "llvm.localescape",
+    "llvm.localrecover",
+    "llvm.localaddress",
+    "llvm.sponentry",
+    "llvm.read_register",
+    "llvm.read_volatile_register",
+    "llvm.write_register",
+    "llvm.init.trampoline",
+    "llvm.adjust.trampoline",
+    "llvm.type.test",
+    "llvm.type.checked.load",
+    "llvm.debugtrap",
+    "llvm.clear_cache",
+    "llvm.readsteadycounter",
+    "llvm.stackprotector",
+    "llvm.instrprof",
+    "llvm.gcroot",
+    "llvm.call.preallocated",
+    "llvm.x86.rdtsc",
+    "llvm.x86.xgetbv",
+    "llvm.x86.rdrand",
+    "llvm.x86.rdseed",
+    "llvm.x86.addcarry",
+    "llvm.x86.subborrow",
+    "llvm.x86.flags",
+    "llvm.x86.fxsave",
+    "llvm.x86.fxrstor",
+    "llvm.x86.xsave",
+    "llvm.x86.xrstor",
+    "llvm.x86.bmi.",
+    "llvm.x86.sse42.crc32",
+    "llvm.x86.sse42.pcmp",
+    "llvm.x86.pclmulqdq",
+    "llvm.x86.aesni.",
+    "llvm.x86.sha",
+    "llvm.x86.sse2.",
+    "llvm.x86.sse3.",
+    "llvm.x86.ssse3.",
+    "llvm.x86.sse41.",
+    "llvm.x86.sse42.",
+    "llvm.x86.sse.",
+    "llvm.x86.avx512.",
+    "llvm.x86.avx2.",
+    "llvm.x86.avx.",
+    "llvm.x86.mmx.",
+    "llvm.x86.",
+    "llvm.amdgcn.",
+    "llvm.aarch64.",
 ];
 
 /// Intrinsics that have the name of another one as their beginning, and are not in the table.
@@ -208,12 +419,18 @@ pub(crate) fn becomes(name: &str) -> Result<Becomes, &'static str> {
         }
         own = match own.rsplit_once('.') {
             Some((own, _)) => own,
-            None => return Err(WHAT),
+            None => return Err(said_as(name)),
         };
     }
 }
 
 const WHAT: &str = "an intrinsic";
+
+/// What one that is not in the table is called.
+fn said_as(name: &str) -> &'static str {
+    let known = NAMES.iter().find(|known| name.starts_with(**known));
+    known.copied().unwrap_or(WHAT)
+}
 
 impl Becomes {
     /// Whether it asks for the frame it is in.
@@ -251,6 +468,9 @@ mod tests {
             Err("llvm.memcpy.inline")
         );
         assert_eq!(becomes("llvm.expectations"), Err(WHAT));
+        assert_eq!(becomes("llvm.minimum.f32"), Err("llvm.minimum"));
+        assert_eq!(becomes("llvm.minimumnum.v4f32"), Err("llvm.minimumnum"));
+        assert_eq!(becomes("llvm.x86.avx2.psad.bw"), Err("llvm.x86.avx2."));
         assert_eq!(becomes("llvm"), Err(WHAT));
     }
 }

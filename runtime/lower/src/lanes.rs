@@ -71,18 +71,19 @@ impl Reading<'_> {
         Ok(self.values.of(scalars).iter().copied().collect())
     }
 
-    /// Has what is made of each scalar of numbers, together with that at its place in the others,
-    /// stand for what an instruction gives.
+    /// Has what is made of each scalar of such numbers, together with those at its place in the
+    /// others, stand for what an instruction gives.
     pub(crate) fn each<const N: usize>(
         &mut self,
         it: &Instruction,
         values: [ValueId; N],
         numbers: Numbers,
-        mut make: impl FnMut([Operand; N]) -> Op,
+        mut make: impl FnMut(&mut Self, [Operand; N]) -> Operand,
     ) -> Covered<()> {
         if numbers.lanes.is_none() {
             let list = self.all_as(values, numbers.ty)?;
-            return self.emit_for(it, make(list));
+            let one = make(self, list);
+            return self.stand(it, [one]);
         }
         let mut all = std::array::from_fn::<Lanes, N, _>(|_| Lanes::new());
         for (lanes, value) in all.iter_mut().zip(values) {
@@ -91,9 +92,22 @@ impl Reading<'_> {
         let mut results = Lanes::new();
         for at in 0..numbers.count() {
             let list = std::array::from_fn(|of| all[of][at]);
-            results.push(self.emit_one(make(list)));
+            results.push(make(self, list));
         }
         self.stand(it, results)
+    }
+
+    /// Likewise an operation.
+    pub(crate) fn each_op<const N: usize>(
+        &mut self,
+        it: &Instruction,
+        values: [ValueId; N],
+        numbers: Numbers,
+        make: impl Fn([Operand; N]) -> Op,
+    ) -> Covered<()> {
+        self.each(it, values, numbers, |reading, list| {
+            reading.emit_one(make(list))
+        })
     }
 
     /// A conversion of each scalar, or of the bits of all.
@@ -109,7 +123,11 @@ impl Reading<'_> {
             let lanes: Lanes = self.values.of(scalars).iter().copied().collect();
             lanes
         };
-        if op == CastOp::BitCast && [from, to].iter().any(|&ty| self.shape_of(ty) == Shape::Wide) {
+        if op == CastOp::BitCast
+            && [from, to]
+                .iter()
+                .any(|&ty| self.shape_of(ty) == Shape::Wide)
+        {
             return self.wide_bits_of(it, &lanes, [from, to]);
         }
         let (from, to) = (self.numbers(from)?, self.numbers(to)?);
@@ -351,10 +369,7 @@ impl Reading<'_> {
         let mut results = Lanes::new();
         for at in 0..count as usize {
             results.push(match self.values.of(mask)[at] {
-                Operand::Int(from) => lanes
-                    .get(from as usize)
-                    .copied()
-                    .unwrap_or(Operand::Undef),
+                Operand::Int(from) => lanes.get(from as usize).copied().unwrap_or(Operand::Undef),
                 _ => Operand::Undef,
             });
         }

@@ -46,6 +46,7 @@ mod numbers;
 mod operands;
 mod pieces;
 mod reading;
+mod reductions;
 mod refused;
 mod types;
 mod values;

@@ -8,6 +8,7 @@ use uruk_baseline::ir::{
 use uruk_bitcode::ir::{self as bitcode, Constant, Definition, Instruction, ValueId};
 
 use crate::intrinsics::Becomes;
+use crate::lanes::Numbers;
 use crate::reading::{Covered, Reading, TYPES, invalid, not};
 use crate::types::Shape;
 
@@ -42,40 +43,37 @@ impl Reading<'_> {
             B::Overflow(op) => self.overflow(it, op),
             B::Bits(op) => self.bits(it, op),
             B::Funnel(left) => {
-                let ty = self.narrow(it)?;
+                let numbers @ Numbers { ty, .. } = self.narrow(it)?;
                 let list = self.arguments(it)?;
-                let list = self.all_as(list, ty)?;
                 match ty.is_int() {
-                    true => self.emit_for(it, Op::Funnel(left, ty, list)),
+                    true => self.each_op(it, list, numbers, |list| Op::Funnel(left, ty, list)),
                     false => invalid(TYPES),
                 }
             }
             B::Float(op) => {
-                let ty = self.float_result(it)?;
+                let numbers @ Numbers { ty, .. } = self.float_result(it)?;
                 let list = self.arguments(it)?;
-                let list = self.all_as(list, ty)?;
-                self.emit_for(it, Op::Float(op, ty, list))
+                self.each_op(it, list, numbers, |list| Op::Float(op, ty, list))
             }
             B::FloatUnary(op) => {
-                let ty = self.float_result(it)?;
-                let [one] = self.arguments(it)?;
-                let one = self.one_as(one, ty)?;
-                self.emit_for(it, Op::FloatUnary(op, ty, one))
+                let numbers @ Numbers { ty, .. } = self.float_result(it)?;
+                let list = self.arguments(it)?;
+                self.each_op(it, list, numbers, |[one]| Op::FloatUnary(op, ty, one))
             }
             B::Fma => {
-                let ty = self.float_result(it)?;
+                let numbers @ Numbers { ty, .. } = self.float_result(it)?;
                 let list = self.arguments(it)?;
-                let list = self.all_as(list, ty)?;
-                self.emit_for(it, Op::Fma(ty, list))
+                self.each_op(it, list, numbers, |list| Op::Fma(ty, list))
             }
             B::MulAdd => {
-                let ty = self.float_result(it)?;
+                let numbers @ Numbers { ty, .. } = self.float_result(it)?;
                 let list = self.arguments(it)?;
-                let [a, b, c] = self.all_as(list, ty)?;
                 // It is two in a copy.
                 self.notes.instructions += 1;
-                let product = self.emit_one(Op::Float(FloatOp::Mul, ty, [a, b]));
-                self.emit_for(it, Op::Float(FloatOp::Add, ty, [product, c]))
+                self.each(it, list, numbers, |reading, [a, b, c]| {
+                    let product = reading.emit_one(Op::Float(FloatOp::Mul, ty, [a, b]));
+                    reading.emit_one(Op::Float(FloatOp::Add, ty, [product, c]))
+                })
             }
             B::Library(name) => self.library_call(it, name),
             B::Power => self.power(it),
@@ -95,6 +93,9 @@ impl Reading<'_> {
                 self.emit_for(it, Op::Int(IntOp::And, Type::PTR, list))
             }
             B::LoadRelative => self.load_relative(it),
+            B::Reduce(by) => self.reduce(it, by),
+            B::Signs => self.signs(it),
+            B::Lanes(op) => self.machine_lanes(it, op),
             other => self.machine(it, other),
         }
     }
@@ -199,24 +200,29 @@ impl Reading<'_> {
         self.address(value)
     }
 
-    /// The type of a result that is a floating-point number.
-    pub(crate) fn float_result(&self, it: &Instruction) -> Covered<Type> {
-        match self.scalar_result(it)? {
+    /// The type of a result that is floating-point numbers.
+    pub(crate) fn float_result(&self, it: &Instruction) -> Covered<Numbers> {
+        let numbers = self.numbers(self.result(it)?)?;
+        match numbers.ty {
             Type::Int(_) => invalid(TYPES),
-            ty => Ok(ty),
+            _ => Ok(numbers),
         }
     }
 
-    /// The type of a result of at most 64 bits.
-    pub(crate) fn narrow(&self, it: &Instruction) -> Covered<Type> {
+    /// The type of a result that is numbers of at most 64 bits.
+    pub(crate) fn narrow(&self, it: &Instruction) -> Covered<Numbers> {
         let known = self.result(it)?;
         match self.shape_of(known) {
-            Shape::Scalar(ty) => Ok(ty),
             Shape::Wide => not("an intrinsic of 128 bits"),
-            _ => {
-                self.leaves(known)?;
-                not("an intrinsic of an aggregate")
-            }
+            _ => self.numbers(known),
+        }
+    }
+
+    /// The type of a result that is one of them.
+    fn narrow_one(&self, it: &Instruction) -> Covered<Type> {
+        match self.narrow(it)? {
+            Numbers { ty, lanes: None } => Ok(ty),
+            _ => not("an unusual intrinsic of vectors"),
         }
     }
 
@@ -226,10 +232,9 @@ impl Reading<'_> {
         if self.shape_of(known) == Shape::Wide {
             return self.wide_choice(it, op, [a, b]);
         }
-        let ty = self.narrow(it)?;
-        let list = self.all_as([a, b], ty)?;
+        let numbers @ Numbers { ty, .. } = self.narrow(it)?;
         match ty.is_int() {
-            true => self.emit_for(it, Op::Int(op, ty, list)),
+            true => self.each_op(it, [a, b], numbers, |list| Op::Int(op, ty, list)),
             false => invalid(TYPES),
         }
     }
@@ -243,10 +248,7 @@ impl Reading<'_> {
                 self.emit_for(it, Op::Overflow(op, ty, list))
             }
             Shape::Wide => self.wide_overflow(it, op, [a, b]),
-            _ => {
-                self.leaves(known)?;
-                not("an intrinsic of an aggregate")
-            }
+            _ => self.lanes_overflow(it, op, [a, b]),
         }
     }
 
@@ -256,10 +258,9 @@ impl Reading<'_> {
         if self.shape_of(known) == Shape::Wide {
             return self.wide_bits(it, op, value);
         }
-        let ty = self.narrow(it)?;
-        let one = self.one_as(value, ty)?;
+        let numbers @ Numbers { ty, .. } = self.narrow(it)?;
         match ty.is_int() {
-            true => self.emit_for(it, Op::Bits(op, ty, one)),
+            true => self.each_op(it, [value], numbers, |[one]| Op::Bits(op, ty, one)),
             false => invalid(TYPES),
         }
     }
@@ -281,9 +282,9 @@ impl Reading<'_> {
     }
 
     fn saturated(&mut self, it: &Instruction, signed: bool) -> Covered<()> {
-        let [value] = self.arguments(it)?;
-        let (one, from) = self.typed(value)?;
-        let to = self.narrow(it)?;
+        let list = self.arguments(it)?;
+        let numbers @ Numbers { ty: from, .. } = self.numbers(self.type_of(list[0])?)?;
+        let Numbers { ty: to, .. } = self.narrow(it)?;
         if from.is_int() || !to.is_int() {
             return invalid(TYPES);
         }
@@ -291,7 +292,7 @@ impl Reading<'_> {
             true => Cast::FpToSiSat,
             false => Cast::FpToUiSat,
         };
-        self.emit_for(it, Op::Cast(cast, from, to, one))
+        self.each_op(it, list, numbers, |[one]| Op::Cast(cast, from, to, one))
     }
 
     /// Whether it is greater, less whether it is less.
@@ -302,7 +303,7 @@ impl Reading<'_> {
             true => (IntPredicate::SLt, IntPredicate::SGt),
             false => (IntPredicate::ULt, IntPredicate::UGt),
         };
-        let to = self.narrow(it)?;
+        let to = self.narrow_one(it)?;
         if !matches!(to, Type::Int(2..)) {
             return invalid(TYPES);
         }
@@ -328,7 +329,7 @@ impl Reading<'_> {
 
     /// A size that nobody knows: as large as can be, or nothing, as is asked.
     fn object_size(&mut self, it: &Instruction) -> Covered<()> {
-        let Type::Int(bits) = self.narrow(it)? else {
+        let Type::Int(bits) = self.narrow_one(it)? else {
             return not("an intrinsic");
         };
         let [_, least] = self.arguments(it)?;

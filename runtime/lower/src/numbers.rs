@@ -6,13 +6,14 @@ use uruk_baseline::ir::{
 };
 use uruk_bitcode::ir::Instruction;
 
-use crate::reading::{Covered, Reading, not};
+use crate::lanes::{Lanes, Numbers};
+use crate::reading::{Covered, Reading, TYPES, invalid, not};
 
 impl Reading<'_> {
     /// A call of what the C library has for a type.
     pub(crate) fn library_call(&mut self, it: &Instruction, name: &str) -> Covered<()> {
         let [value] = self.arguments(it)?;
-        let (_, ty) = self.typed(value)?;
+        let Numbers { ty, .. } = self.numbers(self.type_of(value)?)?;
         let ending = match ty {
             Type::F32 => "f",
             Type::F64 => "",
@@ -23,7 +24,7 @@ impl Reading<'_> {
     }
 
     pub(crate) fn power(&mut self, it: &Instruction) -> Covered<()> {
-        let name = match self.float_result(it)? {
+        let name = match self.float_result(it)?.ty {
             Type::F32 => "__powisf2",
             Type::F64 => "__powidf2",
             Type::F80 => "__powixf2",
@@ -33,32 +34,43 @@ impl Reading<'_> {
     }
 
     fn call_library(&mut self, it: &Instruction, name: &str) -> Covered<()> {
-        let all = self.body.operands_of(it);
-        let mut arguments = Vec::with_capacity(all.len());
-        for &value in all.iter().skip(1) {
-            let (operand, ty) = self.typed(value)?;
-            arguments.push(Argument {
-                operand,
-                ty,
+        let body = self.body;
+        let all = body.operands_of(it).get(1..).unwrap_or_default();
+        let result = self.narrow(it)?;
+        let mut lists = Vec::with_capacity(all.len());
+        for &value in all {
+            let numbers = self.numbers(self.type_of(value)?)?;
+            // One number goes with each lane of the others.
+            if numbers
+                .lanes
+                .is_some_and(|lanes| result.lanes != Some(lanes))
+            {
+                return invalid(TYPES);
+            }
+            lists.push((self.lanes_as(value, numbers)?, numbers.ty));
+        }
+        let callee = Callee::Symbol(self.library(name));
+        let mut results = Lanes::new();
+        for at in 0..result.count() {
+            let arguments = lists.iter().map(|(lanes, ty)| Argument {
+                operand: lanes[at.min(lanes.len() - 1)],
+                ty: *ty,
                 passing: Passing::Plain,
             });
-        }
-        let ty = self.narrow(it)?;
-        let callee = Callee::Symbol(self.library(name));
-        self.emit_for(
-            it,
-            Op::Call(Box::new(Call {
+            let call = Call {
                 callee,
-                arguments,
+                arguments: arguments.collect(),
                 returns: smallvec![Returned {
-                    ty,
+                    ty: result.ty,
                     extension: None
                 }],
                 is_variadic: false,
                 tail: Tail::No,
                 returns_twice: false,
-            })),
-        )
+            };
+            results.push(self.emit_one(Op::Call(Box::new(call))));
+        }
+        self.stand(it, results)
     }
 
     /// Tests of what kind a number is, of those that a comparison tells.
@@ -72,7 +84,7 @@ impl Reading<'_> {
         const NOT_INFINITE: i64 = ALL & !INFINITE;
         const NOT_FINITE: i64 = NAN | INFINITE;
         let [value, which] = self.arguments(it)?;
-        let (one, ty) = self.typed(value)?;
+        let numbers @ Numbers { ty, .. } = self.numbers(self.type_of(value)?)?;
         let infinity = match ty {
             Type::F32 => Operand::Float(0x7f80_0000),
             Type::F64 => Operand::Float(0x7ff0_0000_0000_0000),
@@ -80,10 +92,14 @@ impl Reading<'_> {
         };
         let predicate = match self.number(which) {
             Some(NAN) => {
-                return self.emit_for(it, Op::FloatCompare(FloatPredicate::Uno, ty, [one, one]));
+                return self.each_op(it, [value], numbers, |[one]| {
+                    Op::FloatCompare(FloatPredicate::Uno, ty, [one, one])
+                });
             }
             Some(ORDERED) => {
-                return self.emit_for(it, Op::FloatCompare(FloatPredicate::Ord, ty, [one, one]));
+                return self.each_op(it, [value], numbers, |[one]| {
+                    Op::FloatCompare(FloatPredicate::Ord, ty, [one, one])
+                });
             }
             Some(INFINITE) => FloatPredicate::OEq,
             Some(FINITE) => FloatPredicate::OLt,
@@ -91,8 +107,9 @@ impl Reading<'_> {
             Some(NOT_FINITE) => FloatPredicate::UGe,
             _ => return not("llvm.is.fpclass"),
         };
-        let size = Op::FloatUnary(FloatUnary::Abs, ty, one);
-        let size = self.emit_one(size);
-        self.emit_for(it, Op::FloatCompare(predicate, ty, [size, infinity]))
+        self.each(it, [value], numbers, |reading, [one]| {
+            let size = reading.emit_one(Op::FloatUnary(FloatUnary::Abs, ty, one));
+            reading.emit_one(Op::FloatCompare(predicate, ty, [size, infinity]))
+        })
     }
 }
