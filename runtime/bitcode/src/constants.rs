@@ -1,6 +1,6 @@
 //! Constants, of a module or of a body.
 
-use crate::ir::{BinaryOp, BlockId, CastOp, Constant, Type, TypeId, ValueId, Words};
+use crate::ir::{Assembly, BinaryOp, BlockId, CastOp, Constant, Type, TypeId, ValueId, Words};
 use crate::module::Refused;
 use crate::walk::{Entry, Extent, Standard, Walk};
 
@@ -104,9 +104,31 @@ fn one(code: u64, record: &[u64], ty: &Type, types: &[Type]) -> Result<Constant,
             value(function),
             BlockId(block.min(u64::from(u32::MAX)) as u32),
         ),
-        (code::ASSEMBLY, _) => Constant::Assembly,
+        (code::ASSEMBLY, [_, flags, rest @ ..]) => match assembly(*flags, rest) {
+            Some(it) => Constant::Assembly(Box::new(it)),
+            None => Constant::Other,
+        },
         _ => Constant::Other,
     })
+}
+
+/// A piece of assembly: two texts, each behind its length.
+fn assembly(flags: u64, rest: &[u64]) -> Option<Assembly> {
+    const SIDE_EFFECTS: u64 = 1;
+    let (text, rest) = text(rest)?;
+    let (constraints, _) = self::text(rest)?;
+    Some(Assembly {
+        text,
+        constraints,
+        is_special: flags & !SIDE_EFFECTS != 0,
+    })
+}
+
+fn text(list: &[u64]) -> Option<(Box<str>, &[u64])> {
+    let (&length, rest) = list.split_first()?;
+    let (text, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    let text: String = text.iter().map(|&it| it as u8 as char).collect();
+    Some((text.into(), rest))
 }
 
 /// A `getelementptr` with the range of what may be reached from it, which is passed: its bits, and

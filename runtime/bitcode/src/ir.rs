@@ -222,9 +222,20 @@ pub enum Constant {
     /// The address of a block of a function.
     Label(ValueId, BlockId),
     /// Inline assembly.
-    Assembly,
+    Assembly(Box<Assembly>),
     /// Something else.
     Other,
+}
+
+/// Inline assembly.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Assembly {
+    /// Its instructions.
+    pub text: Box<str>,
+    /// Where operands and results are, and what it changes.
+    pub constraints: Box<str>,
+    /// Whether the stack is to be aligned, an exception may pass, or it is in Intel's syntax.
+    pub is_special: bool,
 }
 
 /// Words of a number.

@@ -14,7 +14,7 @@ use uruk_bitcode::ir::{
 use crate::attributes::Passed;
 use crate::intrinsics::Becomes;
 use crate::reading::{Covered, Reading, TYPES, invalid, not};
-use crate::{Named, Refused};
+use crate::Named;
 
 /// What is called.
 #[derive(Clone, Copy)]
@@ -22,6 +22,8 @@ enum Target {
     /// A function by its name, with what its declaration says; or another name.
     Named(Symbol, Option<AttributesId>),
     Intrinsic(Becomes),
+    /// Assembly without instructions.
+    Nothing,
     /// What is computed.
     Value,
 }
@@ -56,6 +58,7 @@ impl Reading<'_> {
         };
         match self.target(callee)? {
             Target::Intrinsic(becomes) => self.intrinsic(it, call, becomes),
+            Target::Nothing => self.empty_assembly(it, callee),
             target => {
                 let made = self.ordinary(call, callee, target, arguments)?;
                 if call.must_tail && self.out.is_variadic {
@@ -109,6 +112,7 @@ impl Reading<'_> {
         }
         match self.target(callee)? {
             Target::Intrinsic(_) => not("an intrinsic that is invoked"),
+            Target::Nothing => not("assembly"),
             target => {
                 let call = self.ordinary(call, callee, target, arguments)?;
                 if let Some(result) = it.result
@@ -125,8 +129,11 @@ impl Reading<'_> {
     fn target(&mut self, callee: ValueId) -> Covered<Target> {
         let global = match self.definition(callee) {
             Some(Definition::Global(global)) => global,
-            Some(Definition::Constant(Constant::Assembly)) => {
-                return Err(Refused::Unread("assembly"));
+            Some(Definition::Constant(Constant::Assembly(it))) => {
+                return match !it.is_special && crate::assembly::is_empty(&it.text) {
+                    true => Ok(Target::Nothing),
+                    false => not("assembly"),
+                };
             }
             _ => return Ok(Target::Value),
         };

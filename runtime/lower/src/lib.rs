@@ -11,7 +11,8 @@
 //! | `arithmetic`, `wide` | integers, floating point; 128 bits |
 //! | `lanes`, `pieces` | vectors: their lanes; how they are passed |
 //! | `memory` | memory, addresses, aggregates, atomics |
-//! | `calls`, `intrinsics`, `lowering`, `numbers` | whom calls reach, and intrinsics |
+//! | `calls`, `intrinsics`, `lowering`, `numbers`, `reductions` | whom calls reach, and intrinsics |
+//! | `assembly` | assembly without instructions |
 //! | `control` | ends of blocks, landing pads |
 //!
 //! # Invariants
@@ -34,6 +35,7 @@ use uruk_baseline::ir::{Function, SymbolData};
 use uruk_bitcode::ir::{Body, GlobalKind, Module};
 
 mod arithmetic;
+mod assembly;
 mod attributes;
 mod calls;
 mod control;

@@ -389,7 +389,7 @@ impl Reading<'_> {
             Constant::Binary(_, a, b) => {
                 return Ok(self.is_manifest(*a, depth + 1)? && self.is_manifest(*b, depth + 1)?);
             }
-            Constant::Label(..) | Constant::Assembly | Constant::Other => return Ok(false),
+            Constant::Label(..) | Constant::Assembly(_) | Constant::Other => return Ok(false),
             _ => return Ok(true),
         };
         for &part in parts {

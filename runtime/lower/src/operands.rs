@@ -140,7 +140,7 @@ impl<'a> Reading<'a> {
                 }
             }
             Constant::Label(..) => return Err(Refused::Unread("the address of a label")),
-            Constant::Assembly => return Err(Refused::Unread("assembly")),
+            Constant::Assembly(_) => return not("assembly"),
             Constant::Other => return Err(Refused::Unread("an unusual constant")),
         };
         Ok(self.always(value, [operand]))
