@@ -4,18 +4,28 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 23] = [
+const LAYERS: [(&str, &[&str]); 24] = [
     ("runtime/base", &[]),
     ("runtime/link", &["uruk-base"]),
     ("runtime/heap", &["uruk-base"]),
     ("runtime/baseline", &[]),
     ("runtime/bitcode", &[]),
-    ("runtime/lower", &["uruk-baseline", "uruk-bitcode"]),
+    ("runtime/leaving", &[]),
+    (
+        "runtime/lower",
+        &["uruk-baseline", "uruk-bitcode", "uruk-leaving"],
+    ),
     ("runtime/unwind", &["uruk-base"]),
     ("runtime/session", &["uruk-base"]),
     (
         "runtime/codegen",
-        &["uruk-base", "uruk-baseline", "uruk-bitcode", "uruk-lower"],
+        &[
+            "uruk-base",
+            "uruk-baseline",
+            "uruk-bitcode",
+            "uruk-leaving",
+            "uruk-lower",
+        ],
     ),
     ("runtime/report", &["uruk-base"]),
     ("runtime/reclaim", &["uruk-base"]),

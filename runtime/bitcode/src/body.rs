@@ -135,6 +135,7 @@ fn clear(body: &mut Body, first: u32) {
     body.instructions.clear();
     body.operands.clear();
     body.makers.clear();
+    body.labels_elsewhere = false;
 }
 
 impl<'a> Reading<'a> {
@@ -169,9 +170,16 @@ impl<'a> Reading<'a> {
             code::LINE_AGAIN => return self.put_line(),
             code::BUNDLE => {
                 self.bundles = true;
+                let mut operands = Operands { record, at: 1 };
+                while !operands.is_empty() {
+                    self.typed(&mut operands)?;
+                }
                 return Ok(());
             }
-            code::LABEL_USERS => return Ok(()),
+            code::LABEL_USERS => {
+                self.body.labels_elsewhere = true;
+                return Ok(());
+            }
             code if code::DEBUG.contains(&code) => return Ok(()),
             _ => {}
         }

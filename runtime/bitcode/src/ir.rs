@@ -347,10 +347,12 @@ pub struct Body {
     pub blocks: Vec<Range<u32>>,
     /// All instructions.
     pub instructions: Vec<Instruction>,
-    /// Operands of all.
+    /// Operands of all; what bundles of a call have stands before the call's own.
     pub operands: Vec<ValueId>,
     /// The instruction of each result, in order.
     pub makers: Vec<u32>,
+    /// Whether other functions have addresses of its blocks.
+    pub labels_elsewhere: bool,
 }
 
 /// What a module says of itself; its bodies are read one by one.
@@ -471,6 +473,16 @@ impl Body {
         let results = self.first + self.parameters + self.constants.len() as u32;
         let maker = self.makers.get(value.0.checked_sub(results)? as usize)?;
         self.instructions.get(*maker as usize)
+    }
+
+    /// What the bundles of a call have, by its place among the instructions.
+    pub fn bundled(&self, instruction: usize) -> &[ValueId] {
+        let before = instruction.checked_sub(1);
+        let before = before.and_then(|it| self.instructions.get(it));
+        let start = before.map_or(0, |it| it.operands.end as usize);
+        let own = self.instructions.get(instruction);
+        let end = own.map_or(start, |it| it.operands.start as usize);
+        self.operands.get(start..end).unwrap_or_default()
     }
 
     /// The operands of an instruction.

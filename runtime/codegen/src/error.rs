@@ -1,6 +1,6 @@
 //! What can go wrong between bitcode and object, with the operands.
 
-use crate::continuation::reasons::Reason;
+use uruk_leaving::Reason;
 
 /// An error of loading, extracting or emitting. The session stays usable.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -110,8 +110,6 @@ pub use compile::{
     COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Knowledge, LOOPS, Rare, Tier,
 };
 pub use continuation::build::Start;
-pub use continuation::offer::{Head, Heads, Places};
-pub use continuation::reasons::Reason;
 pub use emit::{host_cpu, llvm_version};
 pub use error::CodegenError;
 pub use facts::{FactStats, FactStore};
@@ -133,4 +131,5 @@ pub use summary::{
     BODY_PREFIX, Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo,
 };
 pub use transform::{IrUnit, Transform};
+pub use uruk_leaving::{Head, Heads, Places, Reason};
 pub use uruk_lower::Refused as NotPlain;

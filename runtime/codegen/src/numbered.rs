@@ -145,6 +145,8 @@ fn plain_name<'m>(module: &'m Module, global: &Global) -> Option<&'m str> {
 }
 
 #[cfg(test)]
+mod leaving;
+#[cfg(test)]
 mod oracle;
 #[cfg(test)]
 mod summaries;

@@ -76,6 +76,16 @@ pub(crate) fn is_countable(reader: &Reader, body: FunctionRef<'_>) -> bool {
 }
 
 impl<'m> Shape<'m> {
+    /// What is decided of loops by.
+    pub(crate) fn of_loops(&self) -> uruk_leaving::Shape<'_> {
+        uruk_leaving::Shape {
+            graph: &self.flow.graph,
+            loops: self.loops.as_deref(),
+            count: self.measure.loops,
+            latches: &self.latches,
+        }
+    }
+
     /// The latches of all loops.
     pub(crate) fn latches(&self) -> &[u32] {
         &self.latches

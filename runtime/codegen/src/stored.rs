@@ -6,12 +6,11 @@
 use uruk_base::Tier;
 
 use crate::compile::{Compile, Compiled, Counters, Dependence, DependenceKind};
-use crate::continuation::offer::{Head, Heads};
-use crate::continuation::reasons::Reason;
 use crate::labels::Labels;
 use crate::plan::ModulePlan;
 use crate::reader::Reader;
 use crate::summary::SymbolId;
+use uruk_leaving::{Head, Heads, Reason};
 
 /// Changes with what is written.
 const FORMAT: u32 = 3;
@@ -62,44 +61,42 @@ impl Reader {
     }
 }
 
-impl Heads {
-    fn write(&self, bytes: &mut Vec<u8>) {
-        bytes.extend((self.counted.len() as u32).to_le_bytes());
-        for head in &self.counted {
-            bytes.extend(head.block.to_le_bytes());
-            bytes.extend(head.around.unwrap_or(u32::MAX).to_le_bytes());
-            bytes.extend(head.fingerprint.to_le_bytes());
-        }
-        bytes.extend((self.refused.len() as u32).to_le_bytes());
-        for (reason, count) in &self.refused {
-            let place = Reason::ALL.iter().position(|it| it == reason);
-            bytes.push(place.unwrap_or_default() as u8);
-            bytes.extend(count.to_le_bytes());
-        }
+fn write_heads(heads: &Heads, bytes: &mut Vec<u8>) {
+    bytes.extend((heads.counted.len() as u32).to_le_bytes());
+    for head in &heads.counted {
+        bytes.extend(head.block.to_le_bytes());
+        bytes.extend(head.around.unwrap_or(u32::MAX).to_le_bytes());
+        bytes.extend(head.fingerprint.to_le_bytes());
     }
+    bytes.extend((heads.refused.len() as u32).to_le_bytes());
+    for (reason, count) in &heads.refused {
+        let place = Reason::ALL.iter().position(|it| it == reason);
+        bytes.push(place.unwrap_or_default() as u8);
+        bytes.extend(count.to_le_bytes());
+    }
+}
 
-    fn read<'b>(take: &mut impl FnMut(usize) -> Option<&'b [u8]>) -> Option<Heads> {
-        fn number(bytes: &[u8]) -> Option<u32> {
-            Some(u32::from_le_bytes(bytes.try_into().ok()?))
-        }
-        let mut heads = Heads::default();
-        for own in 0..number(take(4)?)? {
-            let head = Head {
-                block: number(take(4)?)?,
-                around: Some(number(take(4)?)?).filter(|it| *it != u32::MAX),
-                fingerprint: u64::from_le_bytes(take(8)?.try_into().ok()?),
-            };
-            if head.around.is_some_and(|it| it >= own) {
-                return None;
-            }
-            heads.counted.push(head);
-        }
-        for _ in 0..number(take(4)?)? {
-            let reason = *Reason::ALL.get(usize::from(*take(1)?.first()?))?;
-            heads.refused.push((reason, number(take(4)?)?));
-        }
-        Some(heads)
+fn read_heads<'b>(take: &mut impl FnMut(usize) -> Option<&'b [u8]>) -> Option<Heads> {
+    fn number(bytes: &[u8]) -> Option<u32> {
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
     }
+    let mut heads = Heads::default();
+    for own in 0..number(take(4)?)? {
+        let head = Head {
+            block: number(take(4)?)?,
+            around: Some(number(take(4)?)?).filter(|it| *it != u32::MAX),
+            fingerprint: u64::from_le_bytes(take(8)?.try_into().ok()?),
+        };
+        if head.around.is_some_and(|it| it >= own) {
+            return None;
+        }
+        heads.counted.push(head);
+    }
+    for _ in 0..number(take(4)?)? {
+        let reason = *Reason::ALL.get(usize::from(*take(1)?.first()?))?;
+        heads.refused.push((reason, number(take(4)?)?));
+    }
+    Some(heads)
 }
 
 impl Compiled {
@@ -129,7 +126,7 @@ impl Compiled {
             u8::from(self.counts),
             u8::from(self.keeps_stack),
         ]);
-        self.heads.write(&mut bytes);
+        write_heads(&self.heads, &mut bytes);
         bytes.extend((self.depends.len() as u32).to_le_bytes());
         for dependence in &self.depends {
             bytes.extend(dependence.symbol.0.to_le_bytes());
@@ -171,7 +168,7 @@ impl Compiled {
             2 => Labels::Escape,
             _ => return None,
         };
-        let heads = Heads::read(&mut take)?;
+        let heads = read_heads(&mut take)?;
         let count = number(take(4)?)?;
         let mut depends = Vec::new();
         for _ in 0..count {

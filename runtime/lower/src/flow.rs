@@ -9,6 +9,7 @@
 //! irreducible flow it finds one edge of each cycle.
 
 use uruk_bitcode::ir::{Body, Op};
+use uruk_leaving::Graph;
 
 /// In the place of a block: it is not reached.
 pub(crate) const UNREACHED: u32 = u32::MAX;
@@ -22,15 +23,14 @@ const ROUNDS: usize = 64;
 /// What was found.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
-    /// Successors of block `i` are `edges[starts[i]..starts[i + 1]]`.
-    starts: Vec<u32>,
-    edges: Vec<u32>,
+    /// Of the blocks of the body.
+    pub(crate) graph: Graph,
     /// Blocks that are reached, in reverse postorder.
     pub(crate) order: Vec<u32>,
     /// The places of blocks among those.
     pub(crate) places: Vec<u32>,
     /// Back edges, as (from, to).
-    back: Vec<(u32, u32)>,
+    pub(crate) back: Vec<(u32, u32)>,
     predecessors: Predecessors,
     dominance: Dominance,
     stack: Vec<(u32, u32)>,
@@ -79,20 +79,17 @@ impl Flow {
         self.dominance.known = false;
         self.back.clear();
         self.order.clear();
-        self.starts.clear();
-        self.edges.clear();
+        self.graph.clear();
         self.places.clear();
-        self.starts.push(0);
         if body.blocks.len() == 1 && successors_of(body, 0).is_empty() {
-            self.starts.push(0);
+            self.graph.add([]);
             self.order.push(0);
             self.places.push(0);
             return;
         }
         for block in 0..body.blocks.len() {
-            self.edges
-                .extend(successors_of(body, block).iter().map(|to| to.0));
-            self.starts.push(self.edges.len() as u32);
+            self.graph
+                .add(successors_of(body, block).iter().map(|to| to.0));
         }
         if self.walk(body.blocks.len()) {
             self.find_back_edges(body.blocks.len());
@@ -153,8 +150,7 @@ impl Flow {
 
     /// Successors of a block of the body.
     pub(crate) fn successors(&self, block: u32) -> &[u32] {
-        let block = block as usize;
-        &self.edges[self.starts[block] as usize..self.starts[block + 1] as usize]
+        self.graph.successors(block)
     }
 
     /// The blocks that lead to one, once for each edge; all by place.
@@ -184,22 +180,23 @@ impl Flow {
         self.places.resize(blocks, UNREACHED);
         // Successors are walked from the last, as the order is turned around.
         let mut cyclic = false;
-        self.stack.push((0, self.starts[1]));
+        let leads = |graph: &Graph, block| graph.successors(block).len() as u32;
+        self.stack.push((0, leads(&self.graph, 0)));
         self.states[0] = State::Open;
         while let Some((block, left)) = self.stack.last_mut() {
             let block = *block;
-            if *left == self.starts[block as usize] {
+            if *left == 0 {
                 self.states[block as usize] = State::Done;
                 self.order.push(block);
                 self.stack.pop();
                 continue;
             }
             *left -= 1;
-            let to = self.edges[*left as usize];
+            let to = self.graph.successors(block)[*left as usize];
             match self.states[to as usize] {
                 State::New => {
                     self.states[to as usize] = State::Open;
-                    self.stack.push((to, self.starts[to as usize + 1]));
+                    self.stack.push((to, leads(&self.graph, to)));
                 }
                 State::Open => cyclic = true,
                 State::Done => {}
@@ -219,17 +216,16 @@ impl Flow {
         self.states[0] = State::Open;
         while let Some((block, next)) = self.stack.last_mut() {
             let block = *block;
-            if *next == self.starts[block as usize + 1] {
+            let Some(&to) = self.graph.successors(block).get(*next as usize) else {
                 self.states[block as usize] = State::Done;
                 self.stack.pop();
                 continue;
-            }
-            let to = self.edges[*next as usize];
+            };
             *next += 1;
             match self.states[to as usize] {
                 State::New => {
                     self.states[to as usize] = State::Open;
-                    self.stack.push((to, self.starts[to as usize]));
+                    self.stack.push((to, 0));
                 }
                 State::Open => self.back.push((block, to)),
                 State::Done => {}
@@ -244,11 +240,7 @@ impl Flow {
         let Predecessors { starts, list, .. } = &mut self.predecessors;
         starts.clear();
         starts.resize(self.order.len() + 1, 0);
-        let edges = |block: u32| {
-            let block = block as usize;
-            let edges = self.starts[block] as usize..self.starts[block + 1] as usize;
-            self.edges[edges].iter()
-        };
+        let edges = |block: u32| self.graph.successors(block).iter();
         for &block in &self.order {
             for &to in edges(block) {
                 starts[self.places[to as usize] as usize + 1] += 1;
@@ -362,10 +354,8 @@ mod tests {
 
     fn flow(successors: &[&[u32]]) -> Flow {
         let mut flow = Flow::default();
-        flow.starts.push(0);
         for list in successors {
-            flow.edges.extend_from_slice(list);
-            flow.starts.push(flow.edges.len() as u32);
+            flow.graph.add(list.iter().copied());
         }
         if flow.walk(successors.len()) {
             flow.find_back_edges(successors.len());

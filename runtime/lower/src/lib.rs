@@ -14,6 +14,7 @@
 //! | `calls`, `intrinsics`, `lowering`, `numbers`, `reductions` | whom calls reach, and intrinsics |
 //! | `assembly` | assembly without instructions |
 //! | `control` | ends of blocks, landing pads |
+//! | `loops`, `anatomy` | which loops can be left, and what of the body is told to find that out |
 //!
 //! # Invariants
 //! - What is made keeps a reader's promises ([`uruk_baseline::ir::check`]), whatever the body is: a
@@ -33,7 +34,9 @@ use std::sync::Arc;
 use uruk_baseline::Uncovered;
 use uruk_baseline::ir::{Function, SymbolData};
 use uruk_bitcode::ir::{Body, GlobalKind, Module};
+use uruk_leaving::{Anatomy, Heads};
 
+mod anatomy;
 mod arithmetic;
 mod assembly;
 mod attributes;
@@ -42,6 +45,7 @@ mod control;
 mod flow;
 pub mod intrinsics;
 mod lanes;
+mod loops;
 mod lowering;
 mod memory;
 mod numbers;
@@ -75,9 +79,10 @@ pub trait Outside {
 pub struct Wanted<'a> {
     /// The name of the words that entries and loops are counted in; nothing is counted without.
     pub counters: Option<&'a str>,
-    /// Loops are to be left: that is asked of somebody else, and functions with loops are refused
-    /// before anything is done.
-    pub leaves: bool,
+    /// The name of the words of loops that can be left; none can be without.
+    pub leaves: Option<&'a str>,
+    /// Whether other compiles of the function may fuse a multiplication and an addition.
+    pub contract: bool,
 }
 
 /// Why a function was not lowered.
@@ -111,6 +116,8 @@ pub struct Lowered {
     pub keeps_stack: bool,
     /// Whether anything is counted.
     pub counts: bool,
+    /// Which loops can be left.
+    pub heads: Heads,
 }
 
 /// Tables that are kept from function to function, whatever modules they are of.
@@ -120,6 +127,7 @@ pub struct Buffers {
     flow: flow::Flow,
     phis: Vec<(u32, u32)>,
     edges: Vec<(u32, u32)>,
+    anatomy: Anatomy,
     /// A function whose room is used again.
     spare: Function,
 }
@@ -166,6 +174,7 @@ pub struct Lowering {
     types: Types,
     lists: Lists,
     named: Box<[Named]>,
+    known: anatomy::Known,
     /// Why nothing of it is lowered.
     not: Option<Refused>,
 }
@@ -184,8 +193,10 @@ impl Lowering {
             }
         });
         let known = module.layout.is_empty() || &*module.layout == types::LAYOUT;
+        let types = Types::of(&module.types);
         Lowering {
-            types: Types::of(&module.types),
+            known: anatomy::Known::of(&module, &types),
+            types,
             lists: Lists::of(&module.attributes),
             named: named.collect(),
             not: (!known).then_some(Refused::Unread("another layout of data")),
@@ -197,6 +208,17 @@ impl Lowering {
     pub fn loops(&self, body: &Body, buffers: &mut Buffers) -> u32 {
         buffers.flow.look(body);
         buffers.flow.loops()
+    }
+
+    /// Tells of the body of the function with that number among globals what says which of its
+    /// loops can be left; `contract` is as in [`Wanted`].
+    ///
+    /// # Errors
+    /// What is not told here.
+    pub fn tell(&self, body: &Body, function: u32, contract: bool) -> Result<Anatomy, Refused> {
+        let mut anatomy = Anatomy::default();
+        anatomy::tell(self, body, function, contract, &mut anatomy)?;
+        Ok(anatomy)
     }
 
     /// Lowers the body of the function with that number among globals.

@@ -10,6 +10,7 @@ use uruk_baseline::ir::{
     SymbolData, Type, Value,
 };
 use uruk_bitcode::ir::{self as bitcode, Body, Global, Module, TypeId, ValueId};
+use uruk_leaving::{Anatomy, Heads};
 
 pub(crate) use crate::refused::{Covered, TYPES, invalid, not};
 
@@ -28,6 +29,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) values: &'a mut Values,
     pub(crate) flow: &'a mut Flow,
     pub(crate) global: &'a Global,
+    /// Its number.
+    pub(crate) number: u32,
     /// Its result's type.
     pub(crate) returns: TypeId,
     pub(crate) out: Function,
@@ -38,6 +41,7 @@ pub(crate) struct Reading<'a> {
     /// Phis, with the first of the instructions they became.
     phis: &'a mut Vec<(u32, u32)>,
     edges: &'a mut Vec<(u32, u32)>,
+    pub(crate) anatomy: &'a mut Anatomy,
     /// Operands of phis are read: no instruction may be added.
     at_edges: bool,
     /// Parts of constant expressions that were looked at.
@@ -86,6 +90,7 @@ impl<'a> Reading<'a> {
             flow,
             phis,
             edges,
+            anatomy,
             spare,
         } = buffers;
         values.start(body.first as usize + body.types.len(), module.globals.len());
@@ -99,6 +104,7 @@ impl<'a> Reading<'a> {
             values,
             flow,
             global,
+            number,
             returns,
             out: Function {
                 is_variadic,
@@ -108,6 +114,7 @@ impl<'a> Reading<'a> {
             first: 0,
             phis,
             edges,
+            anatomy,
             at_edges: false,
             parts: 0,
             room: None,
@@ -118,9 +125,6 @@ impl<'a> Reading<'a> {
     /// Reads all of it.
     pub(crate) fn run(mut self, wanted: Wanted<'_>) -> Covered<Lowered> {
         let loops = self.flow.loops();
-        if wanted.leaves && loops != 0 {
-            return Err(Refused::Unread("loops that can be left"));
-        }
         self.head()?;
         let reached = self.flow.order.len();
         self.out.blocks.reserve(reached);
@@ -142,9 +146,16 @@ impl<'a> Reading<'a> {
                 is_weak: false,
             });
             self.out.counting.counters = Some(counters);
-            let latches = self.flow.latches();
-            self.out.counting.latches = latches.into_iter().map(Block).collect();
         }
+        let heads = match (wanted.counters, wanted.leaves) {
+            (Some(_), Some(name)) if loops != 0 => self.leave_loops(name, wanted.contract)?,
+            (Some(_), _) => {
+                let latches = self.flow.latches();
+                self.out.counting.latches = latches.into_iter().map(Block).collect();
+                Heads::default()
+            }
+            (None, _) => Heads::default(),
+        };
         Ok(Lowered {
             instructions: self.notes.instructions,
             calls: self.notes.calls,
@@ -152,6 +163,7 @@ impl<'a> Reading<'a> {
             nested: self.flow.is_nested(),
             keeps_stack: !self.notes.restores,
             counts: wanted.counters.is_some(),
+            heads,
             function: self.out,
         })
     }

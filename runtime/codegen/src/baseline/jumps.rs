@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use uruk_baseline::ir::{Block, Cast, IntOp, Op, Operand, Term, Type};
 
 use super::reading::{Covered, Reading, not};
-use crate::continuation::reasons::{Meaning, is_intrinsic};
+use crate::continuation::intrinsics::{Meaning, is_intrinsic};
 use crate::handles::{InstructionRef, ValueRef};
 use crate::summary::{Placement, SymbolId};
 

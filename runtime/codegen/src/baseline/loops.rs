@@ -7,7 +7,8 @@ use uruk_baseline::ir::{Argument, Counting, Head, Passing, Reach, Symbol, Symbol
 use super::reading::{Covered, Reading, not};
 use super::types::Shape as TypeShape;
 use crate::compile::{COUNTERS, Compile, Counters, LOOPS};
-use crate::continuation::frame::{Body, Kind, Variable};
+use crate::continuation::anatomy::Body;
+use crate::continuation::frame::{Kind, Variable};
 use crate::continuation::offer::{Decision, Heads, Places, decide};
 use crate::handles::{InstructionRef, ValueRef};
 
@@ -54,7 +55,7 @@ impl<'m> Reading<'_, 'm> {
         };
         // SAFETY: the layout is kept beside us.
         let body = unsafe { Body::in_place(self.function, self.known.types.layout(), &is_fused) };
-        let can_pass = |it: &Variable<'m>| it.kind != Kind::Stored;
+        let can_pass = |kind: Kind| kind != Kind::Stored;
         let decision = decide(reader.kinds(), body, self.shape, can_pass);
         let Decision {
             heads,

@@ -14,8 +14,8 @@ use inkwell::llvm_sys::prelude::LLVMValueRef;
 use rustc_hash::FxHashSet;
 
 use super::frame::{incoming, is_static};
+use super::intrinsics::{Meaning, is_intrinsic};
 use super::making::{Local, Making, NO_NAME};
-use super::reasons::{Meaning, is_intrinsic};
 use crate::handles::{BlockRef, InstructionRef, ValueRef};
 
 impl<'m> Making<'_, 'm> {

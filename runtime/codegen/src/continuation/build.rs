@@ -10,10 +10,11 @@ use inkwell::llvm_sys::core::{
     LLVMDeleteFunction, LLVMGetFirstUse, LLVMReplaceAllUsesWith, LLVMSetValueName2,
 };
 use inkwell::llvm_sys::debuginfo::{LLVMGetSubprogram, LLVMSetSubprogram};
+use uruk_leaving::{Forbidden, Reason};
 
-use super::frame::{Body, Frame};
+use super::anatomy::{Body, Told};
+use super::frame::Frame;
 use super::making::Making;
-use super::reasons::{Forbidden, Reason};
 use super::regions::Regions;
 use crate::context::{LlvmContext, OwnedModule};
 use crate::flow::around;
@@ -51,11 +52,12 @@ pub(crate) fn replace(
     let flow = &shape.flow;
     let index = loops.iter().position(|it| it.head == start.block);
     let index = index.ok_or(Reason::Changed)?;
-    let forbidden = Forbidden::of(kinds, body, flow)?;
-    if let Some(reason) = forbidden.at(flow, &loops[index]) {
+    let told = Told::of(Body::copied(module, body), kinds, flow);
+    let forbidden = Forbidden::of(&told.anatomy)?;
+    if let Some(reason) = forbidden.at(&told.anatomy, &flow.graph, &loops[index]) {
         return Err(reason);
     }
-    let frame = Frame::of(Body::copied(module, body), flow)?;
+    let frame = Frame::of(told, &flow.graph)?;
     let what = frame.crossing(start.block)?;
     if what.fingerprint != start.fingerprint {
         return Err(Reason::Changed);

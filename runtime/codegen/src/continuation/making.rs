@@ -16,9 +16,9 @@ use inkwell::llvm_sys::{LLVMLinkage, LLVMOpcode};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::frame::{Crossing, Frame, Kind};
+use super::intrinsics::{Meaning, is_intrinsic};
 use super::offer::continuation_type;
 use super::promises::copy_promises;
-use super::reasons::{Meaning, is_intrinsic};
 use super::regions::Regions;
 use crate::context::{Builder, LlvmContext, OwnedModule};
 use crate::handles::{BlockRef, FunctionRef, ValueRef, c_name};
@@ -139,6 +139,7 @@ impl<'a, 'm> Making<'a, 'm> {
     /// # Safety
     /// A variable of the frame, and its parameter.
     pub(super) unsafe fn take_over(&mut self, variable: u32, index: u32) {
+        let promised = self.frame.is_alone(variable);
         let variable = self.frame.variables[variable as usize];
         let (value, builder) = (variable.value, self.at_entry.0);
         if !matches!(variable.kind, Kind::Value | Kind::Stored) {
@@ -147,7 +148,7 @@ impl<'a, 'm> Making<'a, 'm> {
         // SAFETY: by the caller's promise; what is read is what was passed.
         unsafe {
             let given = LLVMGetParam(self.function.raw(), index);
-            if self.frame.is_alone(value) {
+            if promised {
                 self.promise(index, "noalias", 0);
             }
             match variable.kind {

@@ -8,10 +8,8 @@
 //!
 //! | file | does |
 //! |---|---|
-//! | [`frame`] | what lives across each head, found by the same reading of one body at both ends |
-//! | [`allocas`] | how each variable crosses |
-//! | [`alone`] | which pointers are promised to be the only ones |
-//! | [`reasons`] | what cannot be left in the middle |
+//! | [`anatomy`], [`intrinsics`] | a body as [`uruk_leaving`] takes it, which decides what can be left, and finds what crosses |
+//! | [`frame`] | what lives across each head, by LLVM's values |
 //! | [`offer`] | the count, and the call, in code of tier 1 |
 //! | [`build`] | the version that starts at a head |
 //! | [`regions`] | which blocks are copied, so that a nest of loops stays whole |
@@ -22,9 +20,9 @@
 //!
 //! | in the frame | crosses as | is in the continuation |
 //! |---|---|---|
-//! | a value in the middle of its life | itself; in memory if it is no integer, pointer or float, as the two ends have different features of the CPU | an argument, `noalias` if it is promised to be ([`alone`]) |
+//! | a value in the middle of its life | itself; in memory if it is no integer, pointer or float, as the two ends have different features of the CPU | an argument, `noalias` if it is promised to be |
 //! | a scalar `alloca` whose address never leaves | what it holds | an `alloca` of its own, so a register |
-//! | another such `alloca`, up to [`frame::COPIED_BYTES`] | its address | a copy |
+//! | another such `alloca`, up to [`uruk_leaving::COPIED_BYTES`] | its address | a copy |
 //! | any other `alloca` | its address; it stays in the old frame | a pointer, `noalias` if nothing else can point there |
 //! | a saved stack pointer | nothing | the continuation's own: what is on the old stack stays there until both frames end |
 //! | the number of a type that is caught (`llvm.eh.typeid.for`) | nothing | asked for again: each function has its own numbers |
@@ -37,15 +35,14 @@
 //! - The sign of the count is the question: a loop that goes on pays a compare and a branch
 //!   that is never taken beside the increment that the policy reads anyway.
 
-mod allocas;
-mod alone;
+pub(crate) mod anatomy;
 mod blocks;
 pub(crate) mod build;
 pub(crate) mod frame;
+pub(crate) mod intrinsics;
 mod making;
 pub(crate) mod offer;
 #[cfg(test)]
 mod oracle;
 mod promises;
-pub(crate) mod reasons;
 mod regions;

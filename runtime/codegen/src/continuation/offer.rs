@@ -27,77 +27,15 @@ use inkwell::llvm_sys::core::{
 use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMTypeRef, LLVMValueRef};
 use inkwell::llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMTypeKind, LLVMVisibility};
 
-use super::frame::{Body, Crossing, Frame, Kind, Variable};
-use super::reasons::{Forbidden, Reason};
+pub(crate) use uruk_leaving::{Heads, Places};
+
+use super::anatomy::{Body, Told};
+use super::frame::{Crossing, Frame, Kind};
 use crate::compile::LOOPS;
 use crate::context::{Builder, LlvmContext, OwnedModule};
-use crate::flow::{Loop, around};
 use crate::handles::{BlockRef, FunctionRef, c_name};
 use crate::shape::Shape;
 use crate::source::AttributeKinds;
-
-/// Heads of one function at which a continuation may be offered.
-const MOST_HEADS: usize = 64;
-
-/// Variables that cross, over all heads of a function.
-const MOST_CROSSING: usize = 512;
-
-/// A loop of a version, as whoever offers continuations sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Head {
-    /// The number of its first block.
-    pub block: u32,
-    /// The least of the loops around it that are counted, by its place among them: before its own.
-    pub around: Option<u32>,
-    /// What stands for the body and for what crosses: a continuation has the same.
-    pub fingerprint: u64,
-}
-
-/// The loops of a version.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Heads {
-    /// Those that are counted, in the order of their words.
-    pub counted: Vec<Head>,
-    /// Why others are not, with their number.
-    pub refused: Vec<(Reason, u32)>,
-}
-
-/// Offsets of the words of one loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Places {
-    /// What is offered: an address, of 8 bytes, or null.
-    pub slot: usize,
-    /// How often the head was passed, of 4 bytes.
-    pub count: usize,
-    /// How often the loop was left, of 4 bytes.
-    pub left: usize,
-}
-
-impl Heads {
-    /// Bytes of the words of so many loops.
-    pub const fn bytes(loops: usize) -> usize {
-        loops * 16
-    }
-
-    /// Where the words of a loop are, the first being number 0, among those `of` so many.
-    pub const fn places(number: usize, of: usize) -> Places {
-        let count = of * 8 + number * 4;
-        Places {
-            slot: number * 8,
-            count,
-            left: count + of * 4,
-        }
-    }
-
-    fn refuse(&mut self, reason: Reason, loops: usize) {
-        let loops = u32::try_from(loops).unwrap_or(u32::MAX);
-        match self.refused.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, count)) => *count += loops,
-            None if loops != 0 => self.refused.push((reason, loops)),
-            None => {}
-        }
-    }
-}
 
 /// Which loops of a body are counted at their heads and can be left, and what crosses there.
 pub(crate) struct Decision<'m> {
@@ -115,59 +53,23 @@ pub(crate) fn decide<'m>(
     kinds: &AttributeKinds,
     body: Body<'_, 'm>,
     shape: &Shape<'m>,
-    can_pass: impl Fn(&Variable<'m>) -> bool,
+    can_pass: impl Fn(Kind) -> bool,
 ) -> Decision<'m> {
-    let mut none = Decision {
-        heads: Heads::default(),
-        latches: shape.latches().to_vec(),
-        chosen: Vec::new(),
-        frame: None,
-    };
-    let Some(loops) = &shape.loops else {
-        none.heads
-            .refuse(Reason::TooLarge, shape.measure.loops as usize);
-        return none;
-    };
-    if loops.is_empty() {
-        return none;
+    if shape.measure.loops == 0 {
+        return Decision {
+            heads: Heads::default(),
+            latches: Vec::new(),
+            chosen: Vec::new(),
+            frame: None,
+        };
     }
-    let flow = &shape.flow;
-    let read = Forbidden::of(kinds, body.function, flow)
-        .and_then(|forbidden| Ok((forbidden, Frame::of(body, flow)?)));
-    let (forbidden, frame) = match read {
-        Ok(read) => read,
-        Err(reason) => {
-            none.heads.refuse(reason, loops.len());
-            return none;
-        }
-    };
-    let mut heads = Heads::default();
-    let chosen = choose(shape, loops, &forbidden, &frame, &can_pass, &mut heads);
-    if chosen.is_empty() {
-        none.heads = heads;
-        return none;
-    }
-    let place = |index: usize| chosen.iter().position(|(it, _)| *it == index);
-    for (own, (index, what)) in chosen.iter().enumerate() {
-        // Where flow is irreducible two can be around each other: the first is around the other.
-        let mut outer = around(loops, *index).into_iter().filter_map(place);
-        let outer = outer.find(|&at| at < own);
-        heads.counted.push(Head {
-            block: loops[*index].head,
-            around: outer.map(|it| it as u32),
-            fingerprint: what.fingerprint,
-        });
-    }
-    let counted: Vec<u32> = heads.counted.iter().map(|it| it.block).collect();
-    let others = loops.iter().filter(|it| !counted.contains(&it.head));
-    let mut latches: Vec<u32> = others.flat_map(|it| it.latches.iter().copied()).collect();
-    latches.sort_unstable();
-    latches.dedup();
+    let told = Told::of(body, kinds, &shape.flow);
+    let decision = uruk_leaving::decide(&told.anatomy, shape.of_loops(), |it| can_pass(it.kind));
     Decision {
-        heads,
-        latches,
-        chosen,
-        frame: Some(frame),
+        heads: decision.heads,
+        latches: decision.latches,
+        chosen: decision.chosen,
+        frame: decision.frame.map(|it| Frame::with(it, told)),
     }
 }
 
@@ -190,54 +92,12 @@ pub(crate) fn insert(
     let predecessors = flow.graph.predecessors();
     for (place, (index, what)) in decision.chosen.iter().enumerate() {
         let head = loops[*index].head as usize;
-        let before = predecessors[head].iter();
+        let before = predecessors.of(head as u32).iter();
         let before: Vec<_> = before.map(|&it| flow.blocks[it as usize]).collect();
         // SAFETY: a head of the body, with what was found to live across it, and its place.
         unsafe { writer.open(frame, flow.blocks[head].raw(), &before, what, place) };
     }
     (decision.heads, decision.latches)
-}
-
-/// The loops that are to be counted, by their places, with what crosses; why others are not is
-/// noted.
-fn choose<'m>(
-    shape: &Shape<'m>,
-    loops: &[Loop],
-    forbidden: &Forbidden,
-    frame: &Frame<'m>,
-    can_pass: &impl Fn(&Variable<'m>) -> bool,
-    heads: &mut Heads,
-) -> Vec<(usize, Crossing)> {
-    // Outer loops first: of an inner one there may be too many.
-    let flow = &shape.flow;
-    let mut order: Vec<usize> = (0..loops.len()).collect();
-    order.sort_by_key(|&it| around(loops, it).len());
-    let (mut chosen, mut crossing) = (Vec::new(), 0);
-    for index in order {
-        let crosses = match forbidden.at(flow, &loops[index]) {
-            Some(reason) => Err(reason),
-            None => frame.crossing(loops[index].head),
-        };
-        let what = match crosses {
-            Ok(what) => what,
-            Err(reason) => {
-                heads.refuse(reason, 1);
-                continue;
-            }
-        };
-        let mut crosses = what.variables.iter();
-        if !crosses.all(|&it| can_pass(&frame.variables[it as usize])) {
-            heads.refuse(Reason::Type, 1);
-            continue;
-        }
-        if chosen.len() == MOST_HEADS || crossing + what.variables.len() > MOST_CROSSING {
-            heads.refuse(Reason::TooLarge, 1);
-            continue;
-        }
-        crossing += what.variables.len();
-        chosen.push((index, what));
-    }
-    chosen
 }
 
 /// The type of a continuation of `of` with what crosses.

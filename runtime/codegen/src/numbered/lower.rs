@@ -11,7 +11,7 @@ use uruk_lower::{Buffers, Lowering, Outside, Refused, Wanted};
 
 use super::Numbered;
 use crate::baseline::{Read, asks_for_more};
-use crate::compile::{COUNTERS, Compile, Compiled, Counters};
+use crate::compile::{COUNTERS, Compile, Compiled, Counters, LOOPS};
 use crate::plan::{Access, ModulePlan};
 use crate::sketch::Sketch;
 use crate::summary::{Kind, Linkage, Placement, SymbolId};
@@ -137,7 +137,7 @@ impl Numbered {
     }
 
     /// What [`Reader::baseline`](crate::Reader::baseline) would have made of a function, whose body
-    /// is in `plain`. Loops that can be left are not found here.
+    /// is in `plain`.
     ///
     /// # Errors
     /// Why it is not covered, or is to be read by LLVM.
@@ -160,7 +160,8 @@ impl Numbered {
         };
         let wanted = Wanted {
             counters: counts.then_some(COUNTERS),
-            leaves: counts && how.leaves,
+            leaves: how.leaves.then_some(LOOPS),
+            contract: how.contract,
         };
         let Plain { body, buffers } = plain;
         let global = self.global(function);
@@ -176,6 +177,7 @@ impl Numbered {
                 calls: lowered.calls,
                 keeps_stack: lowered.keeps_stack,
                 counts: lowered.counts,
+                heads: lowered.heads,
                 ..Compiled::default()
             },
             function: lowered.function,

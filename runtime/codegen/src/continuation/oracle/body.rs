@@ -13,7 +13,7 @@ use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
 use inkwell::llvm_sys::{LLVMAtomicOrdering, LLVMTypeKind};
 
 use super::super::frame::{incoming, parameters};
-use super::super::reasons::{Meaning, is_intrinsic};
+use super::super::intrinsics::{Meaning, is_intrinsic};
 use crate::context::OwnedModule;
 use crate::flow::Flow;
 use crate::handles::{FunctionRef, InstructionRef, ValueRef};
@@ -278,13 +278,13 @@ impl<'m> Body<'m> {
         };
         let before = self.flow.graph.predecessors();
         let mut seen = HashSet::new();
-        let mut work = before[head as usize].clone();
+        let mut work = before.of(head).to_vec();
         while let Some(block) = work.pop() {
             if seen.insert(block) {
                 if events.inside.contains_key(&block) || events.edges.contains(&block) {
                     return true;
                 }
-                work.extend(&before[block as usize]);
+                work.extend(before.of(block));
             }
         }
         false

@@ -14,8 +14,10 @@ mod body;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::frame::{Body as Read, Frame, Kind};
-use super::reasons::Forbidden;
+use uruk_leaving::Forbidden;
+
+use super::anatomy::{Body as Read, Told};
+use super::frame::{Frame, Kind};
 use crate::bitcode::Bitcode;
 use crate::handles::FunctionRef;
 use crate::reader::{Reader, Verify};
@@ -46,17 +48,24 @@ impl Seen {
         let Some(loops) = shape.loops.as_deref().filter(|it| !it.is_empty()) else {
             return;
         };
-        let Ok(forbidden) = Forbidden::of(reader.kinds(), function, &shape.flow) else {
+        let graph = &shape.flow.graph;
+        let read = Read::copied(reader.module(), function);
+        let told = Told::of(read, reader.kinds(), &shape.flow);
+        let Ok(forbidden) = Forbidden::of(&told.anatomy) else {
             return;
         };
-        let Ok(frame) = Frame::of(Read::copied(reader.module(), function), &shape.flow) else {
+        let loops: Vec<_> = loops
+            .iter()
+            .filter(|it| forbidden.at(&told.anatomy, graph, it).is_none())
+            .collect();
+        let Ok(frame) = Frame::of(told, graph) else {
             return;
         };
         let body = Body::of(reader.module(), function);
         self.bodies += 1;
         let mut steps = 0;
         for it in loops {
-            if forbidden.at(&shape.flow, it).is_some() || steps > MOST_STEPS {
+            if steps > MOST_STEPS {
                 continue;
             }
             let Ok(what) = frame.crossing(it.head) else {

@@ -37,7 +37,8 @@ fn compare(bitcode: &Bitcode) -> Compared {
     let mut reader = Reader::new(bitcode).expect("valid");
     let numbered = Numbered::read(bitcode, reader.summary()).expect("read here, too");
     let plan = plan_alone(reader.summary());
-    let how = Compile::baseline().counting(Counters::Entry);
+    let mut how = Compile::baseline().counting(Counters::Entry);
+    how.leaves = true;
     let mut plain = Plain::default();
     let mut compared = Compared::default();
     for index in 0..reader.summary().symbols.len() as u32 {
@@ -176,7 +177,8 @@ fn lower_damaged(bytes: &[u8]) -> (u32, u32) {
         }
         let wanted = uruk_lower::Wanted {
             counters: Some("counters"),
-            leaves: false,
+            leaves: Some("loops"),
+            contract: false,
         };
         let Plain { body, buffers } = &mut plain;
         match lowering.lower(body, global, &AsNamed, wanted, buffers) {

@@ -1,0 +1,392 @@
+//! A body in LLVM's memory, told as [`Anatomy`].
+//!
+//! What is told has to be the same as what is told of the body's bitcode (`uruk_lower`): a test
+//! compares them.
+
+use std::sync::OnceLock;
+
+use inkwell::llvm_sys::core::{
+    LLVMConstIntGetZExtValue, LLVMGetAllocatedType, LLVMGetCallSiteEnumAttribute,
+    LLVMGetEnumAttributeAtIndex, LLVMGetEnumAttributeKindForName, LLVMGetGC, LLVMGetIndices,
+    LLVMGetIntTypeWidth, LLVMGetNumArgOperands, LLVMGetNumIndices, LLVMGetOrdering,
+    LLVMGetPointerAddressSpace, LLVMGetTailCallKind, LLVMGetTypeKind, LLVMGetVolatile,
+    LLVMHasPersonalityFn, LLVMIsAConstantInt, LLVMIsAInlineAsm, LLVMIsConstant, LLVMTypeIsSized,
+    LLVMTypeOf,
+};
+use inkwell::llvm_sys::prelude::LLVMTypeRef;
+use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout, LLVMTargetDataRef};
+use inkwell::llvm_sys::{
+    LLVMAtomicOrdering, LLVMOpcode, LLVMTailCallKind, LLVMTypeKind, LLVMValueKind,
+};
+use rustc_hash::FxHashMap;
+use uruk_leaving::{Anatomy, Carried, Code, Facts, Meaning, NONE, Reason, Simple};
+
+use super::frame::{incoming, parameters};
+use super::intrinsics::meaning_of;
+use crate::context::OwnedModule;
+use crate::flow::Flow;
+use crate::handles::{FunctionRef, InstructionRef, ValueRef};
+use crate::source::AttributeKinds;
+
+/// A body that is read: one's copy, or, where it lies in its module, what its copy would be.
+#[derive(Clone, Copy)]
+pub(crate) struct Body<'a, 'm> {
+    pub(crate) function: FunctionRef<'m>,
+    /// The layout that sizes are of.
+    layout: LLVMTargetDataRef,
+    /// Of what the copy has a multiplication and an addition in place of.
+    is_fused: &'a dyn Fn(InstructionRef<'m>) -> bool,
+}
+
+impl<'a, 'm> Body<'a, 'm> {
+    /// A copy, in a module for the target.
+    pub(crate) fn copied(module: &OwnedModule, function: FunctionRef<'m>) -> Body<'a, 'm> {
+        Body {
+            function,
+            // SAFETY: a live module, which owns the layout.
+            layout: unsafe { LLVMGetModuleDataLayout(module.raw()) },
+            is_fused: &|_| false,
+        }
+    }
+
+    /// The original.
+    ///
+    /// # Safety
+    /// The layout lives as long as this.
+    pub(crate) unsafe fn in_place(
+        function: FunctionRef<'m>,
+        layout: LLVMTargetDataRef,
+        is_fused: &'a dyn Fn(InstructionRef<'m>) -> bool,
+    ) -> Body<'a, 'm> {
+        Body {
+            function,
+            layout,
+            is_fused,
+        }
+    }
+}
+
+/// A body that was told, and which of its values is which.
+pub(crate) struct Told<'m> {
+    pub(crate) anatomy: Anatomy,
+    /// By number.
+    pub(super) values: Vec<ValueRef<'m>>,
+    pub(super) numbers: FxHashMap<ValueRef<'m>, u32>,
+}
+
+struct Telling<'a, 'm> {
+    body: Body<'a, 'm>,
+    told: Told<'m>,
+    /// Blocks by their addresses.
+    blocks: FxHashMap<usize, u32>,
+    types: FxHashMap<LLVMTypeRef, Carried>,
+}
+
+impl<'m> Told<'m> {
+    /// Tells of a body, whose blocks are in `flow`.
+    pub(crate) fn of(body: Body<'_, 'm>, kinds: &AttributeKinds, flow: &Flow<'m>) -> Told<'m> {
+        let parameters = parameters(body.function);
+        let instructions = flow.blocks.iter().flat_map(|it| it.instructions());
+        let values: Vec<ValueRef<'m>> = (parameters.iter().copied())
+            .chain(instructions.map(|it| *it))
+            .collect();
+        let numbers = values.iter().copied().zip(0..).collect();
+        let blocks = flow.blocks.iter().zip(0..);
+        let mut telling = Telling {
+            body,
+            told: Told {
+                anatomy: Anatomy::default(),
+                values,
+                numbers,
+            },
+            blocks: blocks.map(|(it, at)| (it.raw() as usize, at)).collect(),
+            types: FxHashMap::default(),
+        };
+        telling.head(kinds, flow);
+        for (block, at) in flow.blocks.iter().zip(0..) {
+            telling.told.anatomy.begin_block();
+            for instruction in block.instructions() {
+                telling.instruction(instruction, at == 0);
+            }
+        }
+        telling.told.anatomy.finish();
+        telling.told
+    }
+}
+
+impl<'m> Telling<'_, 'm> {
+    /// What is so of the body as a whole, and its parameters.
+    fn head(&mut self, kinds: &AttributeKinds, flow: &Flow<'m>) {
+        let function = self.body.function;
+        // SAFETY: a live function, here and below.
+        let (collected, catches) = unsafe {
+            let collected = !LLVMGetGC(function.raw()).is_null();
+            (collected, LLVMHasPersonalityFn(function.raw()) != 0)
+        };
+        let is_odd = collected || function.has(kinds.naked) || function.has(kinds.returns_twice);
+        let is_named = |user: ValueRef<'_>| user.kind() == LLVMValueKind::LLVMBlockAddressValueKind;
+        let mut blocks = flow.blocks.iter();
+        let anatomy = &mut self.told.anatomy;
+        anatomy.catches = catches;
+        anatomy.labels = blocks.any(|block| block.value().users().any(is_named));
+        anatomy.whole = match function.has(kinds.presplit_coroutine) {
+            true => Some(Reason::Coroutine),
+            false => is_odd.then_some(Reason::Other),
+        };
+        for (index, parameter) in (1..).zip(parameters(function)) {
+            // SAFETY: there is an index for each parameter, behind that of the result.
+            let (promised, ty) = unsafe {
+                let kind = kind("noalias");
+                let promise = LLVMGetEnumAttributeAtIndex(function.raw(), index, kind);
+                (!promise.is_null(), LLVMTypeOf(parameter.raw()))
+            };
+            let carried = self.carried(ty);
+            self.told.anatomy.add_parameter(carried, promised);
+        }
+    }
+
+    fn instruction(&mut self, it: InstructionRef<'m>, is_entry: bool) {
+        let opcode = it.opcode();
+        let (code, mut facts) = (code_of(opcode), Facts::none());
+        let meaning = match code {
+            Code::Call | Code::Invoke => meaning_of(it),
+            _ => Meaning::Nothing,
+        };
+        // SAFETY: a live instruction, asked for what its kind has; a size is asked of what is made
+        // room for, and the number of a constant.
+        let carried = unsafe {
+            match code {
+                Code::Load => facts = Facts::SPECIAL.when(is_special(it)),
+                Code::Store => facts = Facts::SPECIAL.when(is_special(it)),
+                Code::ExtractValue => facts = Facts::FIRST.when(is_first(it)),
+                Code::GetElementPtr | Code::BitCast => {
+                    let mut added = it.operands().flatten().skip(1);
+                    let fixed = added.all(|it| LLVMIsConstant(it.raw()) != 0);
+                    let kind = LLVMGetTypeKind(LLVMTypeOf(it.raw()));
+                    facts = Facts::FIXED.when(fixed)
+                        | Facts::POINTER.when(kind == LLVMTypeKind::LLVMPointerTypeKind);
+                }
+                Code::Alloca => facts = self.room(it, is_entry),
+                Code::Call | Code::Invoke => facts = self.call(it, meaning),
+                _ => {}
+            }
+            match (code, it.operands().next().flatten()) {
+                (Code::Store, Some(value)) => self.carried(LLVMTypeOf(value.raw())),
+                (Code::Alloca, _) => self.carried(LLVMGetAllocatedType(it.raw())),
+                _ => self.carried(LLVMTypeOf(it.raw())),
+            }
+        };
+        self.operands(it, code);
+        self.told.anatomy.add(code, meaning, facts, carried);
+    }
+
+    fn operands(&mut self, it: InstructionRef<'m>, code: Code) {
+        let Told {
+            anatomy, numbers, ..
+        } = &mut self.told;
+        let number = |it: ValueRef<'m>| numbers.get(&it).copied().unwrap_or(NONE);
+        if code == Code::Phi {
+            for (value, from) in incoming(it) {
+                if let Some(&from) = self.blocks.get(&from) {
+                    anatomy.add_incoming(number(value), from);
+                }
+            }
+            return;
+        }
+        for operand in it.operands().flatten() {
+            let operand = number(operand);
+            if operand != NONE || code == Code::Store {
+                anatomy.add_operand(operand);
+            }
+        }
+    }
+
+    /// # Safety
+    /// An `alloca`.
+    unsafe fn room(&mut self, it: InstructionRef<'m>, is_entry: bool) -> Facts {
+        let count = it.operands().next().flatten();
+        // SAFETY: by the caller's promise; sizes of types of known size are asked for.
+        unsafe {
+            let Some(count) = count.filter(|it| !LLVMIsAConstantInt(it.raw()).is_null()) else {
+                return Facts::none();
+            };
+            let ty = LLVMGetAllocatedType(it.raw());
+            if is_entry && LLVMGetTypeKind(ty) == LLVMTypeKind::LLVMScalableVectorTypeKind {
+                self.told.anatomy.scalable = true;
+            } else if is_entry {
+                let bytes = LLVMABISizeOfType(self.body.layout, ty);
+                let count = LLVMConstIntGetZExtValue(count.raw());
+                self.told.anatomy.add_room(bytes, count);
+            }
+        }
+        Facts::COUNTED
+    }
+
+    /// # Safety
+    /// A call.
+    unsafe fn call(&self, it: InstructionRef<'m>, meaning: Meaning) -> Facts {
+        // SAFETY: by the caller's promise; a flag of an intrinsic is a constant number.
+        unsafe {
+            let volatile = meaning == Meaning::Memory
+                && (it.operands().nth(3).flatten())
+                    .is_none_or(|it| LLVMConstIntGetZExtValue(it.raw()) != 0);
+            let must_tail = it.opcode() == LLVMOpcode::LLVMCall
+                && LLVMGetTailCallKind(it.raw()) == LLVMTailCallKind::LLVMTailCallKindMustTail;
+            let is_asm = it
+                .callee()
+                .is_some_and(|it| !LLVMIsAInlineAsm(it.raw()).is_null());
+            Facts::SPECIAL.when(volatile)
+                | Facts::MUST_TAIL.when(must_tail)
+                | Facts::PASSES_SPECIALLY.when(!is_asm && passes_specially(it))
+                | Facts::FUSED.when((self.body.is_fused)(it))
+        }
+    }
+
+    /// How values of a type are carried.
+    fn carried(&mut self, ty: LLVMTypeRef) -> Carried {
+        if let Some(&known) = self.types.get(&ty) {
+            return known;
+        }
+        // SAFETY: a live type, asked for what its kind has.
+        let carried = unsafe {
+            let kind = LLVMGetTypeKind(ty);
+            let simple = match kind {
+                LLVMTypeKind::LLVMIntegerTypeKind => Simple::integer(LLVMGetIntTypeWidth(ty)),
+                LLVMTypeKind::LLVMFloatTypeKind => Some(Simple::FLOAT),
+                LLVMTypeKind::LLVMDoubleTypeKind => Some(Simple::DOUBLE),
+                LLVMTypeKind::LLVMPointerTypeKind => {
+                    Some(Simple::pointer(LLVMGetPointerAddressSpace(ty)))
+                }
+                _ => None,
+            };
+            let sized = !matches!(
+                kind,
+                LLVMTypeKind::LLVMTokenTypeKind
+                    | LLVMTypeKind::LLVMMetadataTypeKind
+                    | LLVMTypeKind::LLVMLabelTypeKind
+                    | LLVMTypeKind::LLVMX86_AMXTypeKind
+                    | LLVMTypeKind::LLVMTargetExtTypeKind
+                    | LLVMTypeKind::LLVMVoidTypeKind
+                    | LLVMTypeKind::LLVMScalableVectorTypeKind
+            ) && LLVMTypeIsSized(ty) != 0;
+            match sized {
+                true => Carried::or_stored(simple),
+                false => Carried::Never,
+            }
+        };
+        self.types.insert(ty, carried);
+        carried
+    }
+}
+
+fn kind(name: &str) -> u32 {
+    // SAFETY: pointer and length describe the name.
+    unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) }
+}
+
+/// True if the first part of a value is extracted.
+///
+/// # Safety
+/// An instruction with indices.
+unsafe fn is_first(extract: InstructionRef<'_>) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe { LLVMGetNumIndices(extract.raw()) == 1 && *LLVMGetIndices(extract.raw()) == 0 }
+}
+
+/// True for an access that is volatile or atomic.
+///
+/// # Safety
+/// A load or store.
+unsafe fn is_special(access: InstructionRef<'_>) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        LLVMGetVolatile(access.raw()) != 0
+            || LLVMGetOrdering(access.raw()) != LLVMAtomicOrdering::LLVMAtomicOrderingNotAtomic
+    }
+}
+
+/// True for a call with arguments that are no values: what a `swifterror` or `inalloca`
+/// argument is made of must stay what it is.
+///
+/// # Safety
+/// A call.
+unsafe fn passes_specially(call: InstructionRef<'_>) -> bool {
+    static KINDS: OnceLock<[u32; 3]> = OnceLock::new();
+    let kinds = KINDS.get_or_init(|| ["swifterror", "inalloca", "preallocated"].map(kind));
+    // SAFETY: by the caller's promise, and arguments below their count.
+    unsafe {
+        (1..=LLVMGetNumArgOperands(call.raw())).any(|index| {
+            let has =
+                |kind: &u32| !LLVMGetCallSiteEnumAttribute(call.raw(), index, *kind).is_null();
+            kinds.iter().any(has)
+        })
+    }
+}
+
+fn code_of(opcode: LLVMOpcode) -> Code {
+    use LLVMOpcode as L;
+    match opcode {
+        L::LLVMAdd | L::LLVMFAdd => Code::Add,
+        L::LLVMSub | L::LLVMFSub => Code::Sub,
+        L::LLVMMul | L::LLVMFMul => Code::Mul,
+        L::LLVMUDiv => Code::UDiv,
+        L::LLVMSDiv | L::LLVMFDiv => Code::SDiv,
+        L::LLVMURem => Code::URem,
+        L::LLVMSRem | L::LLVMFRem => Code::SRem,
+        L::LLVMShl => Code::Shl,
+        L::LLVMLShr => Code::LShr,
+        L::LLVMAShr => Code::AShr,
+        L::LLVMAnd => Code::And,
+        L::LLVMOr => Code::Or,
+        L::LLVMXor => Code::Xor,
+        L::LLVMFNeg => Code::FNeg,
+        L::LLVMTrunc => Code::Trunc,
+        L::LLVMZExt => Code::ZExt,
+        L::LLVMSExt => Code::SExt,
+        L::LLVMFPToUI => Code::FpToUi,
+        L::LLVMFPToSI => Code::FpToSi,
+        L::LLVMUIToFP => Code::UiToFp,
+        L::LLVMSIToFP => Code::SiToFp,
+        L::LLVMFPTrunc => Code::FpTrunc,
+        L::LLVMFPExt => Code::FpExt,
+        L::LLVMPtrToInt => Code::PtrToInt,
+        L::LLVMIntToPtr => Code::IntToPtr,
+        L::LLVMBitCast => Code::BitCast,
+        L::LLVMAddrSpaceCast => Code::AddrSpaceCast,
+        L::LLVMPtrToAddr => Code::PtrToAddr,
+        L::LLVMGetElementPtr => Code::GetElementPtr,
+        L::LLVMExtractValue => Code::ExtractValue,
+        L::LLVMInsertValue => Code::InsertValue,
+        L::LLVMSelect => Code::Select,
+        L::LLVMExtractElement => Code::ExtractElement,
+        L::LLVMInsertElement => Code::InsertElement,
+        L::LLVMShuffleVector => Code::ShuffleVector,
+        L::LLVMICmp | L::LLVMFCmp => Code::Compare,
+        L::LLVMPHI => Code::Phi,
+        L::LLVMAlloca => Code::Alloca,
+        L::LLVMLoad => Code::Load,
+        L::LLVMStore => Code::Store,
+        L::LLVMAtomicCmpXchg => Code::CompareExchange,
+        L::LLVMAtomicRMW => Code::Rmw,
+        L::LLVMFence => Code::Fence,
+        L::LLVMCall => Code::Call,
+        L::LLVMInvoke => Code::Invoke,
+        L::LLVMLandingPad => Code::LandingPad,
+        L::LLVMResume => Code::Resume,
+        L::LLVMVAArg => Code::VaArg,
+        L::LLVMFreeze => Code::Freeze,
+        L::LLVMRet => Code::Return,
+        L::LLVMBr => Code::Branch,
+        L::LLVMSwitch => Code::Switch,
+        L::LLVMIndirectBr => Code::IndirectBranch,
+        L::LLVMUnreachable => Code::Unreachable,
+        L::LLVMCallBr
+        | L::LLVMCatchSwitch
+        | L::LLVMCatchPad
+        | L::LLVMCleanupPad
+        | L::LLVMCatchRet
+        | L::LLVMCleanupRet
+        | L::LLVMUserOp1
+        | L::LLVMUserOp2 => Code::Odd,
+    }
+}

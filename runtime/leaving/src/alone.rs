@@ -1,0 +1,88 @@
+//! Pointers that cross and promise `noalias`, where the continuation can be promised the same.
+//!
+//! A parameter of the function is `noalias` to who wrote it (C's `restrict`, references of Rust),
+//! an `alloca` of variable length is so by itself. In the continuation the pointer comes in
+//! beside others, and loops that were vectorized without a question would ask for overlaps, or
+//! stay as they are. The promise holds there, too, if nothing else that crosses, and no memory,
+//! can hold a pointer made of it:
+//!
+//! ```text
+//! alone(p) = what is made of p is an address of loads and stores, in the block it is made in
+//!            and p is a parameter with the promise, or an alloca of variable length
+//!         or v holds it: an alloca that never leaves, with one store of such a parameter, in the
+//!            entry, where nothing else uses the parameter; and each load of v is as p above
+//! ```
+//!
+//! What the continuation does with its parameter is then all that is done with the object while
+//! it runs: the frame below waits for it.
+
+use crate::anatomy::{Anatomy, Code, Facts};
+use crate::frame::{Kind, Variable};
+use crate::rooms::Uses;
+
+/// Which of the variables hold a pointer nothing else leads to.
+pub(crate) fn alone(anatomy: &Anatomy, variables: &[Variable]) -> Vec<bool> {
+    let is_alone = |variable: &Variable| {
+        let value = variable.value;
+        match (variable.kind, anatomy.maker(value)) {
+            (Kind::Value, None) => is_promised(anatomy, value) && stays(anatomy, value, true),
+            (Kind::Value, Some(made)) => {
+                let it = anatomy.at(made);
+                it.code == Code::Alloca
+                    && !it.facts.has(Facts::COUNTED)
+                    && stays(anatomy, value, true)
+            }
+            (Kind::Scalar, Some(_)) => holds(anatomy, value),
+            _ => false,
+        }
+    };
+    variables.iter().map(is_alone).collect()
+}
+
+/// True for a parameter that is `noalias`.
+fn is_promised(anatomy: &Anatomy, value: u32) -> bool {
+    let parameter = anatomy.parameters.get(value as usize);
+    parameter.is_some_and(|it| it.promised)
+}
+
+/// True if `room`, whose address never leaves, holds a promised parameter from the entry on, and
+/// what is read from it stays.
+fn holds(anatomy: &Anatomy, room: u32) -> bool {
+    let mut stored = None;
+    for &user in anatomy.users_of(room) {
+        let it = anatomy.at(user);
+        match it.code {
+            Code::Store if stored.is_none() => stored = Some(user),
+            Code::Load if stays(anatomy, anatomy.value(user), false) => {}
+            _ if it.meaning.is_marker() => {}
+            _ => return false,
+        }
+    }
+    let Some(store) = stored else { return false };
+    let is_only_use = |value: u32| anatomy.users_of(value).len() == 1;
+    let value = anatomy.first_of(store);
+    anatomy.block_of(store) == 0
+        && value.is_some_and(|it| is_promised(anatomy, it) && is_only_use(it))
+}
+
+/// True if no pointer made of `pointer` is used in another block than it is made in, nor but as
+/// an address; what is `fixed` is itself used anywhere.
+fn stays(anatomy: &Anatomy, pointer: u32, fixed: bool) -> bool {
+    let mut uses = Uses::default();
+    let mut work = vec![(pointer, fixed)];
+    while let Some((pointer, fixed)) = work.pop() {
+        let block = anatomy.maker(pointer).map(|it| anatomy.block_of(it));
+        for &user in anatomy.users_of(pointer) {
+            if !fixed && block != Some(anatomy.block_of(user)) {
+                return false;
+            }
+            if uses.note(anatomy, pointer, user).is_some() {
+                work.push((anatomy.value(user), false));
+            }
+            if uses.captured {
+                return false;
+            }
+        }
+    }
+    true
+}

@@ -1,0 +1,411 @@
+//! A body as plain data, in as much detail as counts here.
+//!
+//! Values are numbered: parameters first, then all instructions, with or without a result.
+//! Whatever else an operand is (constants, blocks, metadata) is [`NONE`].
+//!
+//! # Invariants
+//! What is told has to be the same of two copies of a body, whoever tells it. Operands stand in
+//! this order: of a store the value, then the address; of a call the arguments, then what its
+//! bundles have, then the callee; of others as LLVM has them.
+
+use std::ops::{BitOr, Range};
+
+use crate::meaning::Meaning;
+
+/// In the place of a value: none.
+pub const NONE: u32 = u32::MAX;
+
+/// What an instruction does. Operations of integers and of floating-point numbers are not told
+/// apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Code {
+    /// It is none: what only debuggers want.
+    Nothing,
+    Add,
+    Sub,
+    Mul,
+    UDiv,
+    SDiv,
+    URem,
+    SRem,
+    Shl,
+    LShr,
+    AShr,
+    And,
+    Or,
+    Xor,
+    FNeg,
+    Trunc,
+    ZExt,
+    SExt,
+    FpToUi,
+    FpToSi,
+    UiToFp,
+    SiToFp,
+    FpTrunc,
+    FpExt,
+    PtrToInt,
+    IntToPtr,
+    BitCast,
+    AddrSpaceCast,
+    PtrToAddr,
+    GetElementPtr,
+    ExtractValue,
+    InsertValue,
+    Select,
+    ExtractElement,
+    InsertElement,
+    ShuffleVector,
+    Compare,
+    Phi,
+    Alloca,
+    Load,
+    Store,
+    CompareExchange,
+    Rmw,
+    Fence,
+    Call,
+    Invoke,
+    LandingPad,
+    Resume,
+    VaArg,
+    Freeze,
+    Return,
+    /// To one of one or two blocks.
+    Branch,
+    Switch,
+    IndirectBranch,
+    Unreachable,
+    /// `asm goto`, funclets.
+    Odd,
+}
+
+/// A type that is passed in the same way whatever the CPU has: equal numbers are equal types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Simple(u32);
+
+impl Simple {
+    /// `float`.
+    pub const FLOAT: Simple = Simple(2);
+    /// `double`.
+    pub const DOUBLE: Simple = Simple(3);
+
+    /// An integer of so many bits; `None` for unusual ones.
+    pub fn integer(bits: u32) -> Option<Simple> {
+        matches!(bits, 1 | 8 | 16 | 32 | 64).then_some(Simple(bits))
+    }
+
+    /// A pointer in an address space.
+    pub fn pointer(space: u32) -> Simple {
+        // There are 24 bits of them.
+        Simple(1 << 24 | space & 0xff_ffff)
+    }
+}
+
+/// How values of a type are carried across a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Carried {
+    /// Not at all: it has no size that is known.
+    Never,
+    /// Through memory.
+    Stored,
+    /// As they are.
+    Whole(Simple),
+}
+
+impl Carried {
+    /// As they are, if the type is such a one; else through memory.
+    pub fn or_stored(simple: Option<Simple>) -> Carried {
+        simple.map_or(Carried::Stored, Carried::Whole)
+    }
+}
+
+/// What else is so of an instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Facts(u8);
+
+impl Facts {
+    /// Of a load, a store, or an intrinsic about memory: it is volatile, or atomic.
+    pub const SPECIAL: Facts = Facts(1);
+    /// Of a call: it is `musttail`.
+    pub const MUST_TAIL: Facts = Facts(2);
+    /// Of a call: an argument is no value (`swifterror`, `inalloca`, `preallocated`).
+    pub const PASSES_SPECIALLY: Facts = Facts(4);
+    /// Of an extraction: of the first part, and that as a whole.
+    pub const FIRST: Facts = Facts(8);
+    /// Of an address: all that is added is constant. Of a cast always.
+    pub const FIXED: Facts = Facts(16);
+    /// The result is one pointer.
+    pub const POINTER: Facts = Facts(32);
+    /// Of a call: other copies have a multiplication and an addition in its place.
+    pub const FUSED: Facts = Facts(64);
+    /// Of an `alloca`: of how many is known.
+    pub const COUNTED: Facts = Facts(128);
+
+    /// Nothing else.
+    pub const fn none() -> Facts {
+        Facts(0)
+    }
+
+    /// These, if so.
+    #[must_use]
+    pub fn when(self, so: bool) -> Facts {
+        Facts(self.0 * u8::from(so))
+    }
+
+    /// Whether all of these are so.
+    pub fn has(self, facts: Facts) -> bool {
+        self.0 & facts.0 == facts.0
+    }
+}
+
+impl BitOr for Facts {
+    type Output = Facts;
+
+    fn bitor(self, other: Facts) -> Facts {
+        Facts(self.0 | other.0)
+    }
+}
+
+/// An instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instruction {
+    /// What it does.
+    pub code: Code,
+    /// What the intrinsic is that it calls.
+    pub meaning: Meaning,
+    /// What else is so.
+    pub facts: Facts,
+    /// The type of its result; of a store that of the value, of an `alloca` what it holds.
+    pub carried: Carried,
+    block: u32,
+    operands: u32,
+    edges: u32,
+}
+
+/// A parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Parameter {
+    pub(crate) carried: Carried,
+    /// It is `noalias`.
+    pub(crate) promised: bool,
+}
+
+/// An `alloca` of the entry, of a number that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Which.
+    pub(crate) instruction: u32,
+    /// All of them together.
+    pub(crate) bytes: u64,
+    /// It is of one.
+    pub(crate) single: bool,
+}
+
+/// A body.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Anatomy {
+    /// Why no loop of it can be left, whatever is in it.
+    pub whole: Option<crate::Reason>,
+    /// Whether the address of one of its blocks is taken.
+    pub labels: bool,
+    /// Whether it has a personality.
+    pub catches: bool,
+    /// Whether an `alloca` of the entry holds a vector of unknown length.
+    pub scalable: bool,
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) blocks: Vec<Range<u32>>,
+    pub(crate) instructions: Vec<Instruction>,
+    operands: Vec<u32>,
+    /// Blocks that operands of phis come from.
+    edges: Vec<u32>,
+    pub(crate) rooms: Vec<Room>,
+    /// Users of value `i` are `users[starts[i]..starts[i + 1]]`, once for each use.
+    starts: Vec<u32>,
+    users: Vec<u32>,
+}
+
+impl Anatomy {
+    /// Forgets all, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.whole = None;
+        self.labels = false;
+        self.catches = false;
+        self.scalable = false;
+        self.parameters.clear();
+        self.blocks.clear();
+        self.instructions.clear();
+        self.operands.clear();
+        self.edges.clear();
+        self.rooms.clear();
+    }
+
+    /// Adds a parameter, and whether it is `noalias`.
+    pub fn add_parameter(&mut self, carried: Carried, promised: bool) {
+        self.parameters.push(Parameter { carried, promised });
+    }
+
+    /// Begins the next block.
+    pub fn begin_block(&mut self) {
+        let at = self.instructions.len() as u32;
+        self.blocks.push(at..at);
+    }
+
+    /// Adds an operand of the next instruction: a number of a value, or [`NONE`].
+    pub fn add_operand(&mut self, value: u32) {
+        self.operands.push(value);
+    }
+
+    /// Adds an operand of the next instruction, a phi, and the block it comes from.
+    pub fn add_incoming(&mut self, value: u32, block: u32) {
+        self.operands.push(value);
+        self.edges.push(block);
+    }
+
+    /// Adds an instruction, whose operands were added.
+    pub fn add(&mut self, code: Code, meaning: Meaning, facts: Facts, carried: Carried) {
+        self.instructions.push(Instruction {
+            code,
+            meaning,
+            facts,
+            carried,
+            block: self.blocks.len().saturating_sub(1) as u32,
+            operands: self.operands.len() as u32,
+            edges: self.edges.len() as u32,
+        });
+        let end = self.instructions.len() as u32;
+        if let Some(block) = self.blocks.last_mut() {
+            block.end = end;
+        }
+    }
+
+    /// Says of the next instruction that it is an `alloca` of the entry, of a number that is
+    /// known.
+    pub fn add_room(&mut self, bytes: u64, count: u64) {
+        self.rooms.push(Room {
+            instruction: self.instructions.len() as u32,
+            bytes: bytes.saturating_mul(count),
+            single: count == 1,
+        });
+    }
+
+    /// To be called when all was added: finds the users.
+    pub fn finish(&mut self) {
+        let values = self.parameters.len() + self.instructions.len();
+        self.starts.clear();
+        self.starts.resize(values + 2, 0);
+        // Counts stand two places on, so that filling leaves the starts where they belong.
+        for &value in &self.operands {
+            if let Some(count) = self.starts.get_mut((value as usize).saturating_add(2)) {
+                *count += 1;
+            }
+        }
+        for at in 1..self.starts.len() {
+            self.starts[at] += self.starts[at - 1];
+        }
+        self.users.clear();
+        let all = self.starts.last().copied().unwrap_or_default();
+        self.users.resize(all as usize, 0);
+        let mut at = 0;
+        for (number, instruction) in (0..).zip(&self.instructions) {
+            let end = instruction.operands as usize;
+            for &value in &self.operands[at..end] {
+                if (value as usize) < values {
+                    let next = &mut self.starts[value as usize + 1];
+                    self.users[*next as usize] = number;
+                    *next += 1;
+                }
+            }
+            at = end;
+        }
+    }
+
+    /// How many values there are.
+    pub(crate) fn values(&self) -> usize {
+        self.parameters.len() + self.instructions.len()
+    }
+
+    /// The value that an instruction gives.
+    pub(crate) fn value(&self, instruction: u32) -> u32 {
+        self.parameters.len() as u32 + instruction
+    }
+
+    /// The instruction that gives a value; `None` for parameters.
+    pub(crate) fn maker(&self, value: u32) -> Option<u32> {
+        let own = value.checked_sub(self.parameters.len() as u32)?;
+        ((own as usize) < self.instructions.len()).then_some(own)
+    }
+
+    pub(crate) fn at(&self, instruction: u32) -> &Instruction {
+        &self.instructions[instruction as usize]
+    }
+
+    pub(crate) fn block_of(&self, instruction: u32) -> u32 {
+        self.at(instruction).block
+    }
+
+    pub(crate) fn operands_of(&self, instruction: u32) -> &[u32] {
+        let own = instruction as usize;
+        let start = own.checked_sub(1).map(|it| self.instructions[it].operands);
+        let end = self.instructions[own].operands as usize;
+        &self.operands[start.unwrap_or_default() as usize..end]
+    }
+
+    /// The first operand, a value.
+    pub(crate) fn first_of(&self, instruction: u32) -> Option<u32> {
+        let first = self.operands_of(instruction).first();
+        first.copied().filter(|&it| it != NONE)
+    }
+
+    /// What comes to a phi from which block.
+    pub(crate) fn incoming(&self, phi: u32) -> impl Iterator<Item = (u32, u32)> {
+        let own = phi as usize;
+        let start = own.checked_sub(1).map(|it| self.instructions[it].edges);
+        let end = self.instructions[own].edges as usize;
+        let edges = &self.edges[start.unwrap_or_default() as usize..end];
+        self.operands_of(phi)
+            .iter()
+            .copied()
+            .zip(edges.iter().copied())
+    }
+
+    /// The instructions that use a value, once for each use.
+    pub(crate) fn users_of(&self, value: u32) -> &[u32] {
+        let value = value as usize;
+        &self.users[self.starts[value] as usize..self.starts[value + 1] as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_once_for_each_use() {
+        let mut anatomy = Anatomy::default();
+        anatomy.add_parameter(Carried::Whole(Simple::FLOAT), false);
+        anatomy.begin_block();
+        let add = |anatomy: &mut Anatomy, operands: &[u32]| {
+            operands.iter().for_each(|&it| anatomy.add_operand(it));
+            anatomy.add(
+                Code::Add,
+                Meaning::Nothing,
+                Facts::none(),
+                Carried::Whole(Simple::FLOAT),
+            );
+        };
+        add(&mut anatomy, &[0, 0]);
+        add(&mut anatomy, &[1, NONE]);
+        add(&mut anatomy, &[0, 2]);
+        anatomy.finish();
+        assert_eq!(anatomy.users_of(0), [0, 0, 2]);
+        assert_eq!(anatomy.users_of(1), [1]);
+        assert_eq!(anatomy.users_of(2), [2]);
+        assert_eq!(anatomy.users_of(3), [0; 0]);
+        assert_eq!(anatomy.operands_of(1), [1, NONE]);
+        assert_eq!(anatomy.maker(0), None);
+        assert_eq!(anatomy.maker(2), Some(1));
+    }
+}

@@ -1,0 +1,377 @@
+//! What lives across the heads of a body's loops.
+//!
+//! One backward analysis over blocks, of values and of what `alloca`s hold: a load uses, a store
+//! of the whole defines, and markers of lifetimes end what was before and after. But whoever has
+//! the address of an `alloca` has it in all its lives: one whose address leaves crosses if it is
+//! mentioned on the way to the head, and behind it. Two copies of one body have equal answers, in
+//! one order: [`Crossing`] carries a fingerprint by which the two ends of a call are matched.
+
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::FxHasher;
+
+use crate::alone::alone;
+use crate::anatomy::{Anatomy, Carried, Code, Facts, NONE};
+use crate::graph::Graph;
+use crate::reasons::Reason;
+use crate::rooms::Reading;
+
+/// Larger `alloca`s stay where they are.
+pub const COPIED_BYTES: u64 = 512;
+
+/// Bits of one analysis: values times blocks.
+const MOST_BITS: usize = 32 << 20;
+
+/// How something crosses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// An argument or the result of an instruction.
+    Value,
+    /// The same, through memory.
+    Stored,
+    /// What an `alloca` holds.
+    Scalar,
+    /// The same, of so many bytes, by the address it has.
+    Bytes(u64),
+    /// An `alloca` that stays.
+    Kept {
+        /// Of so many bytes.
+        bytes: u64,
+        /// Whether nothing else can point to it.
+        alone: bool,
+    },
+}
+
+/// Something that may live across heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// The number of the argument, instruction or `alloca`.
+    pub value: u32,
+    /// How it crosses.
+    pub kind: Kind,
+}
+
+/// The variables of a body, and where each lives.
+#[derive(Debug, Default)]
+pub struct Frame {
+    /// All, in the order of their numbers.
+    pub variables: Vec<Variable>,
+    /// By value.
+    places: Vec<u32>,
+    /// Pointers that are made of an `alloca` and constants, which are made anew where they are
+    /// used; empty if there are none.
+    derived: Vec<u32>,
+    /// `alloca`s of saved stack pointers.
+    stacks: Vec<u32>,
+    /// Variables that may hold what a landing pad chose.
+    choices: Vec<u32>,
+    /// By variable: whether it holds a pointer nothing else leads to.
+    alone: Vec<bool>,
+    words: usize,
+    /// What lives behind the phis of each block.
+    live: Vec<u64>,
+    fingerprint: u64,
+}
+
+/// What crosses at one head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Crossing {
+    /// Places among the variables.
+    pub variables: Vec<u32>,
+    /// Equal for equal bodies, heads and variables.
+    pub fingerprint: u64,
+}
+
+/// The sets of all blocks, as rows of words.
+struct Sets {
+    words: usize,
+    rows: Vec<u64>,
+}
+
+impl Sets {
+    fn new(words: usize, blocks: usize) -> Sets {
+        let rows = vec![0; words * blocks];
+        Sets { words, rows }
+    }
+
+    fn row(&self, block: u32) -> &[u64] {
+        let at = block as usize * self.words;
+        &self.rows[at..at + self.words]
+    }
+
+    fn row_mut(&mut self, block: u32) -> &mut [u64] {
+        let at = block as usize * self.words;
+        &mut self.rows[at..at + self.words]
+    }
+
+    fn put(&mut self, block: u32, variable: u32) {
+        let at = block as usize * self.words + variable as usize / 64;
+        self.rows[at] |= 1 << (variable % 64);
+    }
+
+    fn has(&self, block: u32, variable: u32) -> bool {
+        let at = block as usize * self.words + variable as usize / 64;
+        self.rows[at] >> (variable % 64) & 1 != 0
+    }
+}
+
+/// What blocks do with variables.
+struct Done {
+    /// Before they are given a value.
+    used: Sets,
+    defined: Sets,
+    /// Phis of the block.
+    phis: Sets,
+    /// For phis of blocks behind it.
+    at_end: Sets,
+    mentioned: Sets,
+}
+
+impl Frame {
+    /// Of a body whose loops are in `graph`.
+    ///
+    /// # Errors
+    /// Why no head of it can be left.
+    pub fn of(anatomy: &Anatomy, graph: &Graph) -> Result<Frame, Reason> {
+        let reading = Reading::of(anatomy)?;
+        let (variables, places) = reading.variables()?;
+        let words = variables.len().div_ceil(64);
+        if words * 64 * graph.len() > MOST_BITS {
+            return Err(Reason::TooLarge);
+        }
+        let mut frame = Frame {
+            choices: match anatomy.catches {
+                true => reading.choices(&places),
+                false => Vec::new(),
+            },
+            alone: alone(anatomy, &variables),
+            variables,
+            places,
+            words,
+            live: Vec::new(),
+            fingerprint: 0,
+            derived: reading.derived,
+            stacks: reading.stacks,
+        };
+        frame.live = frame.solve(anatomy, graph);
+        frame.fingerprint = frame.sign(anatomy);
+        Ok(frame)
+    }
+
+    /// What crosses at the head `block`.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn crossing(&self, block: u32) -> Result<Crossing, Reason> {
+        let at = block as usize * self.words;
+        let row = &self.live[at..at + self.words];
+        let is_live = |&it: &u32| row[it as usize / 64] >> (it % 64) & 1 != 0;
+        let variables: Vec<u32> = (0..self.variables.len() as u32).filter(is_live).collect();
+        if variables.iter().any(|it| self.choices.contains(it)) {
+            return Err(Reason::Exception);
+        }
+        let mut hasher = FxHasher::default();
+        (self.fingerprint, block, &variables).hash(&mut hasher);
+        Ok(Crossing {
+            variables,
+            fingerprint: hasher.finish(),
+        })
+    }
+
+    /// The place of a value among the variables.
+    pub fn place(&self, value: u32) -> Option<u32> {
+        let place = self.places.get(value as usize).copied();
+        place.filter(|&it| it != NONE)
+    }
+
+    /// Whether a pointer is made of an `alloca` and constants only, or a number of a type that is
+    /// caught: what is made anew where it is used.
+    pub fn is_derived(&self, value: u32) -> bool {
+        let derived = self.derived.get(value as usize);
+        derived.is_some_and(|&it| it != NONE)
+    }
+
+    /// True for a variable that holds a pointer nothing else leads to.
+    pub fn is_alone(&self, variable: u32) -> bool {
+        self.alone[variable as usize]
+    }
+
+    /// True for an `alloca` that holds saved stack pointers.
+    pub fn is_stack(&self, value: u32) -> bool {
+        self.stacks.contains(&value)
+    }
+
+    /// True for what is given its value where it stands, and is no `alloca` of the frame.
+    pub fn is_value(&self, variable: u32) -> bool {
+        let kind = self.variables[variable as usize].kind;
+        matches!(kind, Kind::Value | Kind::Stored)
+    }
+
+    /// What stands for the body and its variables, and is equal in another copy.
+    fn sign(&self, anatomy: &Anatomy) -> u64 {
+        let mut hasher = FxHasher::default();
+        for block in &anatomy.blocks {
+            for at in block.clone() {
+                let it = anatomy.at(at);
+                let mut code = it.code;
+                if code == Code::Nothing {
+                    continue;
+                }
+                if it.facts.has(Facts::FUSED) {
+                    // The product is used in its block only.
+                    (Code::Mul as u8).hash(&mut hasher);
+                    None::<Kind>.hash(&mut hasher);
+                    code = Code::Add;
+                }
+                (code as u8).hash(&mut hasher);
+                let place = self.places[anatomy.value(at) as usize];
+                let variable = self.variables.get(place as usize);
+                variable.map(|it| it.kind).hash(&mut hasher);
+            }
+            0xff_u8.hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    /// What lives behind the phis of each block.
+    fn solve(&self, anatomy: &Anatomy, graph: &Graph) -> Vec<u64> {
+        let blocks = graph.len();
+        let done = self.read_blocks(anatomy, blocks);
+        let mut live = Sets::new(self.words, blocks);
+        let mut before = vec![0u64; self.words];
+        let mut changed = true;
+        while std::mem::take(&mut changed) {
+            for index in (0..blocks as u32).rev() {
+                before.copy_from_slice(done.at_end.row(index));
+                for &next in graph.successors(index) {
+                    let rows = live.row(next).iter().zip(done.phis.row(next));
+                    for (word, (live, phis)) in before.iter_mut().zip(rows) {
+                        *word |= live & !phis;
+                    }
+                }
+                let rows = done.used.row(index).iter().zip(done.defined.row(index));
+                for (word, (used, defined)) in before.iter_mut().zip(rows) {
+                    *word = used | (*word & !defined);
+                }
+                let row = live.row_mut(index);
+                changed |= row != &before[..];
+                row.copy_from_slice(&before);
+            }
+        }
+        self.leave_out_unmet(graph, &done.mentioned, &mut live);
+        live.rows
+    }
+
+    fn read_blocks(&self, anatomy: &Anatomy, blocks: usize) -> Done {
+        let sets = || Sets::new(self.words, blocks);
+        let mut done = Done {
+            used: sets(),
+            defined: sets(),
+            phis: sets(),
+            at_end: sets(),
+            mentioned: sets(),
+        };
+        for (block, index) in anatomy.blocks.iter().zip(0u32..) {
+            for at in block.clone() {
+                let place = self.place(anatomy.value(at));
+                let place = place.filter(|&it| self.is_value(it));
+                if anatomy.at(at).code == Code::Phi {
+                    place.inspect(|&it| done.phis.put(index, it));
+                    for (value, from) in anatomy.incoming(at) {
+                        if let Some(it) = self.mentioned(value) {
+                            done.at_end.put(from, it);
+                            done.mentioned.put(from, it);
+                        }
+                    }
+                    continue;
+                }
+                self.events(anatomy, at, |it, defines| match defines {
+                    true => done.defined.put(index, it),
+                    false => {
+                        done.mentioned.put(index, it);
+                        if !done.defined.has(index, it) {
+                            done.used.put(index, it);
+                        }
+                    }
+                });
+                place.inspect(|&it| done.defined.put(index, it));
+            }
+        }
+        done
+    }
+
+    /// Leaves out what nobody on the way to a block can have the address of.
+    fn leave_out_unmet(&self, graph: &Graph, mentioned: &Sets, live: &mut Sets) {
+        let mut leaving = vec![0u64; self.words];
+        for at in (0..self.variables.len()).filter(|&it| self.leaves(it as u32)) {
+            leaving[at / 64] |= 1 << (at % 64);
+        }
+        if leaving.iter().all(|&word| word == 0) {
+            return;
+        }
+        let blocks = graph.len();
+        let mut met = Sets::new(self.words, blocks);
+        let mut behind = vec![0u64; self.words];
+        let mut changed = true;
+        while std::mem::take(&mut changed) {
+            for index in 0..blocks as u32 {
+                let rows = met.row(index).iter().zip(mentioned.row(index));
+                for (word, (met, mentioned)) in behind.iter_mut().zip(rows) {
+                    *word = met | mentioned;
+                }
+                for &next in graph.successors(index) {
+                    for (met, word) in met.row_mut(next).iter_mut().zip(&behind) {
+                        changed |= *word & !*met != 0;
+                        *met |= word;
+                    }
+                }
+            }
+        }
+        let rows = live.rows.iter_mut().zip(&met.rows);
+        for ((live, met), leaving) in rows.zip(leaving.iter().cycle()) {
+            *live &= met | !leaving;
+        }
+    }
+
+    /// True for an `alloca` whose address others may have.
+    fn leaves(&self, variable: u32) -> bool {
+        let kind = self.variables[variable as usize].kind;
+        matches!(kind, Kind::Kept { alone: false, .. })
+    }
+
+    /// The variable that an operand is, or is made of.
+    fn mentioned(&self, operand: u32) -> Option<u32> {
+        // Most bodies make no such pointers.
+        let root = self.derived.get(operand as usize).copied();
+        self.place(root.filter(|&it| it != NONE).unwrap_or(operand))
+    }
+
+    /// Tells of each variable that an instruction, no phi, mentions whether it is given a value
+    /// as a whole. Uses come first. A marker of what has left is nothing.
+    fn events(&self, anatomy: &Anatomy, at: u32, mut each: impl FnMut(u32, bool)) {
+        let it = anatomy.at(at);
+        let operands = anatomy.operands_of(at);
+        if it.code == Code::Store
+            && let [value, to] = *operands
+            && let Some(place) = self.place(to)
+            && self.variables[place as usize].kind == Kind::Scalar
+            && self.held(anatomy, to) == Some(it.carried)
+        {
+            self.mentioned(value).inspect(|&it| each(it, false));
+            return each(place, true);
+        }
+        let is_marker = it.meaning.is_marker();
+        for &operand in operands {
+            match self.mentioned(operand) {
+                Some(place) if is_marker && self.leaves(place) => {}
+                Some(place) => each(place, is_marker),
+                None => {}
+            }
+        }
+    }
+
+    /// What an `alloca` holds.
+    fn held(&self, anatomy: &Anatomy, room: u32) -> Option<Carried> {
+        anatomy.maker(room).map(|it| anatomy.at(it).carried)
+    }
+}

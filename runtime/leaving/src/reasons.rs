@@ -1,0 +1,210 @@
+//! What cannot be left in the middle, and why.
+//!
+//! | reason | what would go wrong |
+//! |---|---|
+//! | [`Reason::Arguments`] | `va_start` behind the head would look for arguments in the wrong frame |
+//! | [`Reason::FrameAddress`] | the address of a frame, or of a return address, would be the continuation's |
+//! | [`Reason::SavedStack`] | going back to a stack pointer that is not seen to be saved in this frame |
+//! | [`Reason::Labels`] | an address of a label means a place in the old code |
+//! | [`Reason::TailCall`] | a `musttail` call gives its frame up, which would now be two |
+//! | [`Reason::Coroutine`] | its frame is not on the stack yet |
+//! | [`Reason::Type`] | tokens, and vectors of unknown size, cannot be kept in memory |
+//! | [`Reason::Exception`] | which handler a landing pad chose is a number, and each function numbers its own |
+//! | [`Reason::Entry`] | the head is a landing pad, or no head in the loop's own right |
+//! | [`Reason::TooLarge`] | the analysis would take too long |
+//! | [`Reason::Other`] | `asm goto`, collectors of garbage, funclets, functions that return twice |
+//! | [`Reason::Changed`] | an embedder changes what is compiled |
+
+use std::fmt;
+
+use crate::anatomy::{Anatomy, Code, Facts};
+use crate::graph::{Graph, Loop};
+use crate::meaning::Meaning;
+
+/// Why a loop cannot be left for a continuation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// Variable arguments are looked for behind the head.
+    Arguments,
+    /// The function asks for the address of its frame.
+    FrameAddress,
+    /// The stack pointer is set to something that is not seen to be this frame's.
+    SavedStack,
+    /// Addresses of labels.
+    Labels,
+    /// A `musttail` call behind the head.
+    TailCall,
+    /// The function is a coroutine that is not split yet.
+    Coroutine,
+    /// Something lives across that cannot be stored.
+    Type,
+    /// What a landing pad chose lives across.
+    Exception,
+    /// The head is a landing pad, or the loop is entered beside it.
+    Entry,
+    /// Too many values times blocks, or too much would cross.
+    TooLarge,
+    /// A construct that nobody has needed in a loop that runs for long.
+    Other,
+    /// The embedder changes code before it is optimized.
+    Changed,
+}
+
+impl Reason {
+    /// All of them, in the order of the table.
+    pub const ALL: [Reason; 12] = [
+        Reason::Arguments,
+        Reason::FrameAddress,
+        Reason::SavedStack,
+        Reason::Labels,
+        Reason::TailCall,
+        Reason::Coroutine,
+        Reason::Type,
+        Reason::Exception,
+        Reason::Entry,
+        Reason::TooLarge,
+        Reason::Other,
+        Reason::Changed,
+    ];
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::Arguments => "variable arguments",
+            Reason::FrameAddress => "frame address",
+            Reason::SavedStack => "saved stack",
+            Reason::Labels => "labels",
+            Reason::TailCall => "tail call",
+            Reason::Coroutine => "coroutine",
+            Reason::Type => "type",
+            Reason::Exception => "exception",
+            Reason::Entry => "entry",
+            Reason::TooLarge => "too large",
+            Reason::Other => "other",
+            Reason::Changed => "changed code",
+        })
+    }
+}
+
+/// What of a body forbids to leave it in the middle, at all or at some heads.
+#[derive(Debug)]
+pub struct Forbidden {
+    /// Blocks behind which no head may be, with the reason.
+    blocks: Vec<(u32, Reason)>,
+}
+
+impl Forbidden {
+    /// Of a body.
+    ///
+    /// # Errors
+    /// Why no head of it can be left.
+    pub fn of(anatomy: &Anatomy) -> Result<Forbidden, Reason> {
+        if let Some(reason) = anatomy.whole {
+            return Err(reason);
+        }
+        if anatomy.labels {
+            return Err(Reason::Labels);
+        }
+        let mut blocks = Vec::new();
+        for instruction in 0..anatomy.instructions.len() as u32 {
+            if let Some(reason) = forbids(anatomy, instruction)? {
+                blocks.push((anatomy.block_of(instruction), reason));
+            }
+        }
+        Ok(Forbidden { blocks })
+    }
+
+    /// Why the head of a loop cannot be left, if it cannot.
+    pub fn at(&self, anatomy: &Anatomy, graph: &Graph, of: &Loop) -> Option<Reason> {
+        let mut head = anatomy.blocks[of.head as usize].clone();
+        let behind = head.find(|&it| !matches!(anatomy.at(it).code, Code::Phi | Code::Nothing));
+        let is_pad = behind.is_none_or(|it| anatomy.at(it).code == Code::LandingPad);
+        if of.irreducible || is_pad {
+            return Some(Reason::Entry);
+        }
+        if self.blocks.is_empty() {
+            return None;
+        }
+        let mut reached = vec![false; graph.len()];
+        let mut work = vec![of.head];
+        while let Some(block) = work.pop() {
+            if !std::mem::replace(&mut reached[block as usize], true) {
+                work.extend(graph.successors(block));
+            }
+        }
+        let mut found = self.blocks.iter();
+        found
+            .find(|(block, _)| reached[*block as usize])
+            .map(|(_, reason)| *reason)
+    }
+}
+
+/// Why nothing before an instruction can be left for a continuation that would have it.
+///
+/// # Errors
+/// Why nothing of the body can be.
+fn forbids(anatomy: &Anatomy, instruction: u32) -> Result<Option<Reason>, Reason> {
+    let it = anatomy.at(instruction);
+    match it.code {
+        Code::IndirectBranch => Err(Reason::Labels),
+        Code::Odd => Err(Reason::Other),
+        Code::Call | Code::Invoke => match it.meaning {
+            Meaning::Frame => Err(Reason::FrameAddress),
+            Meaning::Other => Err(Reason::Other),
+            _ if it.facts.has(Facts::PASSES_SPECIALLY) => Err(Reason::Other),
+            Meaning::StackRestore if !is_own_stack(anatomy, instruction) => Err(Reason::SavedStack),
+            _ if it.facts.has(Facts::MUST_TAIL) => Ok(Some(Reason::TailCall)),
+            Meaning::Arguments => Ok(Some(Reason::Arguments)),
+            _ => Ok(None),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// True if a stack pointer is gone back to that this body saved: a result of `stacksave`, or
+/// what an `alloca` holds. That the latter holds nothing else is seen by its uses.
+fn is_own_stack(anatomy: &Anatomy, restore: u32) -> bool {
+    let made = |value: Option<u32>| value.and_then(|it| anatomy.maker(it));
+    let Some(saved) = made(anatomy.first_of(restore)) else {
+        return false;
+    };
+    if anatomy.at(saved).code != Code::Load {
+        return anatomy.at(saved).meaning == Meaning::StackSave;
+    }
+    made(anatomy.first_of(saved)).is_some_and(|room| {
+        let of = anatomy.at(room);
+        let value = anatomy.value(room);
+        of.code == Code::Alloca
+            && of.facts.has(Facts::COUNTED)
+            && anatomy.block_of(room) == 0
+            && (anatomy.users_of(value).iter()).all(|&it| is_stack_access(anatomy, it, value))
+    })
+}
+
+/// True for a load of an `alloca` that serves to go back, a store of a saved stack pointer, and
+/// markers.
+fn is_stack_access(anatomy: &Anatomy, user: u32, room: u32) -> bool {
+    let it = anatomy.at(user);
+    match it.code {
+        Code::Load => only_goes_back(anatomy, user),
+        Code::Store => {
+            let value = anatomy.first_of(user).filter(|&it| it != room);
+            is_saved(anatomy, value)
+        }
+        _ => it.meaning.is_marker(),
+    }
+}
+
+/// True for a load whose result is a stack pointer that is gone back to, and nothing else.
+pub(crate) fn only_goes_back(anatomy: &Anatomy, load: u32) -> bool {
+    let users = anatomy.users_of(anatomy.value(load));
+    let mut meanings = users.iter().map(|&it| anatomy.at(it).meaning);
+    meanings.all(|it| it == Meaning::StackRestore)
+}
+
+/// True for a saved stack pointer.
+pub(crate) fn is_saved(anatomy: &Anatomy, value: Option<u32>) -> bool {
+    let made = value.and_then(|it| anatomy.maker(it));
+    made.is_some_and(|it| anatomy.at(it).meaning == Meaning::StackSave)
+}

@@ -1,0 +1,263 @@
+//! How each variable of a body crosses: what becomes of the addresses of `alloca`s, and which
+//! values are used beyond their block.
+
+use crate::anatomy::{Anatomy, Carried, Code, Facts, NONE};
+use crate::frame::{COPIED_BYTES, Kind, Variable};
+use crate::meaning::Meaning;
+use crate::reasons::{Reason, is_saved, only_goes_back};
+
+/// What is found out about one pointer by its uses.
+#[derive(Default)]
+pub(crate) struct Uses {
+    pub(crate) captured: bool,
+    kept: bool,
+    /// It holds nothing but saved stack pointers, for nothing but going back to them.
+    stack: bool,
+    /// Stores of such.
+    saves: u32,
+}
+
+impl Uses {
+    /// Notes what `user` does with a pointer; if it makes another one, whether by constants alone.
+    pub(crate) fn note(&mut self, anatomy: &Anatomy, pointer: u32, user: u32) -> Option<bool> {
+        let it = anatomy.at(user);
+        match it.code {
+            Code::Load => {
+                self.kept |= it.facts.has(Facts::SPECIAL);
+                self.stack &= only_goes_back(anatomy, user);
+            }
+            Code::Store => {
+                self.kept |= it.facts.has(Facts::SPECIAL);
+                let value = anatomy.first_of(user);
+                self.captured |= value == Some(pointer);
+                let is_save = is_saved(anatomy, value);
+                self.stack &= is_save;
+                self.saves += u32::from(is_save);
+            }
+            Code::GetElementPtr | Code::BitCast => {
+                self.stack = false;
+                if anatomy.first_of(user) == Some(pointer) && it.facts.has(Facts::POINTER) {
+                    return Some(it.facts.has(Facts::FIXED));
+                }
+                self.captured = true;
+            }
+            _ if it.meaning.is_marker() => {}
+            _ if it.meaning == Meaning::Memory => {
+                self.stack = false;
+                self.kept |= it.facts.has(Facts::SPECIAL);
+            }
+            _ => {
+                self.stack = false;
+                self.captured = true;
+            }
+        }
+        None
+    }
+}
+
+/// What an analysis begins with. What is said of values is said by their numbers.
+pub(crate) struct Reading<'a> {
+    pub(crate) anatomy: &'a Anatomy,
+    /// How `alloca`s of the entry cross; those of saved stack pointers do not.
+    rooms: Vec<(u32, Kind)>,
+    /// `alloca`s of saved stack pointers.
+    pub(crate) stacks: Vec<u32>,
+    /// What a pointer is made of, if of an `alloca` and constants; empty if none is.
+    pub(crate) derived: Vec<u32>,
+}
+
+impl<'a> Reading<'a> {
+    /// Finds the static `alloca`s and how each would cross.
+    pub(crate) fn of(anatomy: &'a Anatomy) -> Result<Reading<'a>, Reason> {
+        let mut reading = Reading {
+            anatomy,
+            rooms: Vec::with_capacity(anatomy.rooms.len()),
+            stacks: Vec::new(),
+            derived: Vec::new(),
+        };
+        if anatomy.scalable {
+            return Err(Reason::Type);
+        }
+        let mut work = Vec::new();
+        for room in &anatomy.rooms {
+            let value = anatomy.value(room.instruction);
+            let uses = reading.examine(value, &mut work);
+            if uses.stack {
+                reading.stacks.push(value);
+                continue;
+            }
+            let is_simple = matches!(anatomy.at(room.instruction).carried, Carried::Whole(_));
+            let kind = match () {
+                () if uses.captured || uses.kept || room.bytes > COPIED_BYTES => Kind::Kept {
+                    bytes: room.bytes,
+                    alone: !uses.captured,
+                },
+                () if room.single && is_simple => Kind::Scalar,
+                () => Kind::Bytes(room.bytes),
+            };
+            reading.rooms.push((value, kind));
+        }
+        if anatomy.catches {
+            reading.read_type_numbers();
+        }
+        Ok(reading)
+    }
+
+    /// Finds what each function numbers by itself, and is asked for again where it is used.
+    fn read_type_numbers(&mut self) {
+        for (at, it) in (0..).zip(&self.anatomy.instructions) {
+            if it.meaning == Meaning::TypeNumber {
+                let value = self.anatomy.value(at);
+                self.derive(value, value);
+            }
+        }
+    }
+
+    fn derive(&mut self, value: u32, of: u32) {
+        if self.derived.is_empty() {
+            self.derived = vec![NONE; self.anatomy.values()];
+        }
+        self.derived[value as usize] = of;
+    }
+
+    /// What becomes of the address of an `alloca`.
+    fn examine(&mut self, room: u32, work: &mut Vec<(u32, bool)>) -> Uses {
+        let anatomy = self.anatomy;
+        let mut uses = Uses {
+            stack: true,
+            ..Uses::default()
+        };
+        // Pointers made of it, and whether by constants alone.
+        work.push((room, true));
+        while let Some((pointer, constant)) = work.pop() {
+            let block = anatomy.maker(pointer).map(|it| anatomy.block_of(it));
+            for &user in anatomy.users_of(pointer) {
+                uses.captured |= !constant && block != Some(anatomy.block_of(user));
+                if let Some(fixed) = uses.note(anatomy, pointer, user) {
+                    let made = anatomy.value(user);
+                    if constant && fixed {
+                        self.derive(made, room);
+                    }
+                    work.push((made, constant && fixed));
+                }
+            }
+        }
+        uses.stack &= uses.saves > 0 && !uses.captured && !uses.kept;
+        uses
+    }
+
+    /// Arguments that are used, results that are used beyond their block, and phis.
+    fn beyond(&self) -> Vec<bool> {
+        let anatomy = self.anatomy;
+        let mut beyond = vec![false; anatomy.values()];
+        for at in 0..anatomy.instructions.len() as u32 {
+            let is_phi = anatomy.at(at).code == Code::Phi;
+            beyond[anatomy.value(at) as usize] |= is_phi;
+            let block = anatomy.block_of(at);
+            for &operand in anatomy.operands_of(at).iter().filter(|&&it| it != NONE) {
+                let goes = match anatomy.maker(operand) {
+                    Some(made) => is_phi || anatomy.block_of(made) != block,
+                    None => true,
+                };
+                if let (true, Some(beyond)) = (goes, beyond.get_mut(operand as usize)) {
+                    *beyond = true;
+                }
+            }
+        }
+        beyond
+    }
+
+    /// The variables, and the place of each value among them: arguments and results that are used
+    /// beyond their block, phis, `alloca`s.
+    pub(crate) fn variables(&self) -> Result<(Vec<Variable>, Vec<u32>), Reason> {
+        let anatomy = self.anatomy;
+        let beyond = self.beyond();
+        let mut variables: Vec<Variable> = Vec::new();
+        let mut places = vec![NONE; anatomy.values()];
+        let mut rooms = self.rooms.iter().peekable();
+        for value in 0..anatomy.values() as u32 {
+            let kind = match (rooms.peek(), anatomy.maker(value)) {
+                (Some(&&(room, kind)), _) if room == value => {
+                    rooms.next();
+                    kind
+                }
+                _ if !beyond[value as usize] => continue,
+                (_, None) => value_kind(anatomy.parameters[value as usize].carried)?,
+                (_, Some(made)) => {
+                    let derived = self.derived.get(value as usize);
+                    if derived.is_some_and(|&it| it != NONE) || self.stacks.contains(&value) {
+                        continue;
+                    }
+                    value_kind(self.result_of(made))?
+                }
+            };
+            places[value as usize] = variables.len() as u32;
+            variables.push(Variable { value, kind });
+        }
+        Ok((variables, places))
+    }
+
+    fn result_of(&self, made: u32) -> Carried {
+        let it = self.anatomy.at(made);
+        match it.code {
+            // It says what is held; the result is an address.
+            Code::Alloca => Carried::Whole(crate::Simple::pointer(0)),
+            _ => it.carried,
+        }
+    }
+
+    /// The variables that may hold what a landing pad chose.
+    pub(crate) fn choices(&self, places: &[u32]) -> Vec<u32> {
+        let anatomy = self.anatomy;
+        let mut held = vec![false; anatomy.values()];
+        let mut changed = true;
+        while std::mem::take(&mut changed) {
+            for at in 0..anatomy.instructions.len() as u32 {
+                let it = anatomy.at(at);
+                let operands = anatomy.operands_of(at);
+                let is_held = |value: u32| held.get(value as usize) == Some(&true);
+                let takes = match it.code {
+                    Code::LandingPad => anatomy.value(at),
+                    Code::Store => match *operands {
+                        [value, to] if is_held(value) && to != NONE => self.root(to),
+                        _ => continue,
+                    },
+                    // The exception itself is no number of ours.
+                    Code::ExtractValue if it.facts.has(Facts::FIRST) => continue,
+                    Code::Load
+                    | Code::Phi
+                    | Code::Select
+                    | Code::Freeze
+                    | Code::GetElementPtr
+                    | Code::InsertValue
+                    | Code::ExtractValue
+                        if operands.iter().any(|&it| is_held(it)) =>
+                    {
+                        anatomy.value(at)
+                    }
+                    _ => continue,
+                };
+                changed |= !std::mem::replace(&mut held[takes as usize], true);
+            }
+        }
+        let held = (0..).zip(&held).filter(|&(_, &held)| held);
+        let mut found: Vec<u32> = held.map(|(value, _): (usize, _)| places[value]).collect();
+        found.retain(|&it| it != NONE);
+        found
+    }
+
+    /// What a pointer is made of.
+    fn root(&self, value: u32) -> u32 {
+        let root = self.derived.get(value as usize).copied();
+        root.filter(|&it| it != NONE).unwrap_or(value)
+    }
+}
+
+/// How a value crosses.
+fn value_kind(carried: Carried) -> Result<Kind, Reason> {
+    match carried {
+        Carried::Never => Err(Reason::Type),
+        Carried::Stored => Ok(Kind::Stored),
+        Carried::Whole(_) => Ok(Kind::Value),
+    }
+}

@@ -1,0 +1,117 @@
+//! Which loops can be left, and what crosses at their heads.
+
+use uruk_baseline::ir::{Argument, Block, Head, Passing, Reach, SymbolData, Type};
+use uruk_bitcode::ir::{Op, ValueId};
+use uruk_leaving::{Heads, Kind, Places, Shape as LoopShape, Variable, decide};
+
+use crate::anatomy::tell;
+use crate::reading::{Covered, Reading, invalid, not};
+use crate::types::Shape;
+
+impl Reading<'_> {
+    /// Says which loops are counted at their heads; the latches of the others are counted. All
+    /// instructions were read.
+    pub(crate) fn leave_loops(&mut self, name: &str, contract: bool) -> Covered<Heads> {
+        let mut anatomy = std::mem::take(self.anatomy);
+        tell(
+            self.lowering,
+            self.body,
+            self.number,
+            contract,
+            &mut anatomy,
+        )?;
+        let loops = self.flow.graph.loops(&self.flow.back);
+        let mut latches: Vec<u32> = self.flow.back.iter().map(|&(latch, _)| latch).collect();
+        latches.sort_unstable();
+        latches.dedup();
+        let count = self.flow.loops();
+        let shape = LoopShape {
+            graph: &self.flow.graph,
+            loops: loops.as_deref(),
+            count,
+            latches: &latches,
+        };
+        let decision = decide(&anatomy, shape, |it| it.kind != Kind::Stored);
+        *self.anatomy = anatomy;
+        self.count_latches(&decision.latches);
+        let Some(frame) = decision.frame else {
+            return Ok(decision.heads);
+        };
+        let words = self.add_symbol(SymbolData {
+            name: name.into(),
+            reach: Reach::Near,
+            is_weak: false,
+        });
+        let all = decision.chosen.len();
+        let mut heads = Vec::with_capacity(all);
+        for (place, (own, (_, what))) in decision
+            .heads
+            .counted
+            .iter()
+            .zip(&decision.chosen)
+            .enumerate()
+        {
+            let Places { slot, count, left } = Heads::places(place, all);
+            // Loops are found from the entry on.
+            self.block = self.flow.places[own.block as usize];
+            let mut head = Head {
+                block: Block(self.block),
+                slot: slot as u32,
+                count: count as u32,
+                left: left as u32,
+                arguments: Vec::with_capacity(what.variables.len()),
+                loaded: Vec::new(),
+            };
+            for &variable in &what.variables {
+                self.cross(frame.variables[variable as usize], &mut head)?;
+            }
+            heads.push(head);
+        }
+        heads.sort_unstable_by_key(|head| head.block);
+        self.out.counting.loops = Some(words);
+        self.out.counting.heads = heads;
+        Ok(decision.heads)
+    }
+
+    /// Has these blocks count that they are left.
+    fn count_latches(&mut self, latches: &[u32]) {
+        let places = latches.iter().map(|&it| self.flow.places[it as usize]);
+        let mut places: Vec<u32> = places.collect();
+        places.sort_unstable();
+        self.out.counting.latches = places.into_iter().map(Block).collect();
+    }
+
+    /// Adds what crosses for a variable.
+    fn cross(&mut self, variable: Variable, head: &mut Head) -> Covered<()> {
+        let body = self.body;
+        let made = variable.value.checked_sub(body.parameters);
+        let made = made.map(|it| &body.instructions[it as usize]);
+        let value = match made {
+            None => ValueId(body.first + variable.value),
+            Some(made) => match made.result {
+                Some(result) => result,
+                None => return invalid("a use of nothing"),
+            },
+        };
+        let operand = self.one(value)?;
+        let held = match (variable.kind, made.map(|it| &it.op)) {
+            (Kind::Value, _) => Some(self.type_of(value)?),
+            (Kind::Scalar, Some(Op::Alloca { of, .. })) => Some(*of),
+            _ => None,
+        };
+        let ty = match held.map(|it| self.shape_of(it)) {
+            None => Type::PTR,
+            Some(Shape::Scalar(ty)) => ty,
+            Some(_) => return not("what lives across a loop's head"),
+        };
+        if variable.kind == Kind::Scalar {
+            head.loaded.push(head.arguments.len() as u32);
+        }
+        head.arguments.push(Argument {
+            operand,
+            ty,
+            passing: Passing::Plain,
+        });
+        Ok(())
+    }
+}
