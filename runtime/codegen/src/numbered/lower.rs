@@ -115,7 +115,7 @@ impl Numbered {
         Kind::Data
     }
 
-    fn lowering(&self) -> &Lowering {
+    pub(super) fn lowering(&self) -> &Lowering {
         let module = &self.source.module;
         self.lowering.get_or_init(|| Lowering::new(module.clone()))
     }
