@@ -11,10 +11,10 @@ use uruk_bitcode::ir::{
     Module, Type as BitcodeType, TypeId, ValueId,
 };
 
+use crate::Named;
 use crate::attributes::Passed;
 use crate::intrinsics::Becomes;
 use crate::reading::{Covered, Reading, TYPES, invalid, not};
-use crate::Named;
 
 /// What is called.
 #[derive(Clone, Copy)]

@@ -44,12 +44,6 @@ impl Reading<'_> {
         self.end(Op::Switch(ty, operand, values))
     }
 
-    pub(crate) fn indirect(&mut self, it: &Instruction) -> Covered<()> {
-        let [address] = self.operands(it)?;
-        let address = self.address(address)?;
-        self.end(Op::IndirectJump(address))
-    }
-
     pub(crate) fn ret(&mut self, it: &Instruction) -> Covered<()> {
         let returns = self.returns;
         match *self.body.operands_of(it) {

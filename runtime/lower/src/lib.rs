@@ -13,7 +13,8 @@
 //! | `memory` | memory, addresses, aggregates, atomics |
 //! | `calls`, `intrinsics`, `lowering`, `numbers`, `reductions` | whom calls reach, and intrinsics |
 //! | `assembly` | assembly without instructions |
-//! | `control` | ends of blocks, landing pads |
+//! | `control`, `phis` | ends of blocks, landing pads; phis |
+//! | `jumps` | labels as numbers |
 //! | `loops`, `anatomy` | which loops can be left, and what of the body is told to find that out |
 //!
 //! # Invariants
@@ -44,12 +45,14 @@ mod calls;
 mod control;
 mod flow;
 pub mod intrinsics;
+mod jumps;
 mod lanes;
 mod loops;
 mod lowering;
 mod memory;
 mod numbers;
 mod operands;
+mod phis;
 mod pieces;
 mod reading;
 mod reductions;
@@ -118,6 +121,8 @@ pub struct Lowered {
     pub counts: bool,
     /// Which loops can be left.
     pub heads: Heads,
+    /// Whether addresses of its labels are taken; they stay inside.
+    pub has_labels: bool,
 }
 
 /// Tables that are kept from function to function, whatever modules they are of.

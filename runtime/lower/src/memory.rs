@@ -53,6 +53,9 @@ impl Reading<'_> {
         volatile: bool,
         ordering: bitcode::Ordering,
     ) -> Covered<()> {
+        if let Some(number) = self.loaded_label(it)? {
+            return self.stand(it, [number]);
+        }
         let [address] = self.operands(it)?;
         let address = self.address(address)?;
         let known = self.result(it)?;
@@ -140,7 +143,11 @@ impl Reading<'_> {
         let Some((&base, indices)) = self.body.operands_of(it).split_first() else {
             return invalid("another number of operands");
         };
-        let base = self.address(base)?;
+        let table = self.table(base)?;
+        let base = match table {
+            Some(_) => Operand::Undef,
+            None => self.address(base)?,
+        };
         let mut within = source;
         let (mut bytes, mut terms) = (0i64, SmallVec::<[Term; 1]>::new());
         for (at, &index) in indices.iter().enumerate() {
@@ -162,6 +169,9 @@ impl Reading<'_> {
                 }
                 None => {}
             }
+        }
+        if let Some(first) = table {
+            return self.entry(it, first, bytes, &terms);
         }
         let address = match terms.is_empty() {
             true => self.at(base, bytes),

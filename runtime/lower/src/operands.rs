@@ -139,7 +139,10 @@ impl<'a> Reading<'a> {
                     (None, bytes) => Operand::Int(bytes as u64),
                 }
             }
-            Constant::Label(..) => return Err(Refused::Unread("the address of a label")),
+            Constant::Label(function, block) if depth == 0 => {
+                self.label(value, *function, *block)?
+            }
+            Constant::Label(..) => return Err(Refused::Unread("a label that is kept")),
             Constant::Assembly(_) => return not("assembly"),
             Constant::Other => return Err(Refused::Unread("an unusual constant")),
         };
@@ -250,6 +253,9 @@ impl<'a> Reading<'a> {
             let of = element.or(types.get(index).copied());
             if of != Some(self.type_of(part)?) {
                 return invalid(TYPES);
+            }
+            if let Some(Definition::Constant(Constant::Label(..))) = self.definition(part) {
+                return Err(Refused::Unread("a label that is kept"));
             }
             let known = self.values.get(part.0);
             let scalars = match known {

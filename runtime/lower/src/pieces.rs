@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use uruk_baseline::ir::{Op, Operand, Type, Value};
 use uruk_bitcode::ir::{self as bitcode, TypeId};
 
+use crate::Named;
 use crate::lanes::{Lanes, plain_load, plain_store};
 use crate::reading::{Covered, Reading, not};
 use crate::types::{Shape, Vectors};
@@ -183,6 +184,17 @@ impl Reading<'_> {
         Ok(())
     }
 
+    /// Whether a call is one of an intrinsic, whose lanes stay apart.
+    fn is_intrinsic(&self, call: &bitcode::Instruction) -> bool {
+        let callee = self.body.operands_of(call).first();
+        match callee.and_then(|&callee| self.definition(callee)) {
+            Some(bitcode::Definition::Global(global)) => {
+                matches!(self.lowering.named[global as usize], Named::Intrinsic(_))
+            }
+            _ => false,
+        }
+    }
+
     /// Makes room, at the beginning of the entry, if vectors are passed or lanes are computed.
     fn make_room(&mut self) {
         /// Of the most lanes that there are.
@@ -196,6 +208,7 @@ impl Reading<'_> {
                 let index = self.body.operands_of(it).last();
                 index.is_none_or(|&index| self.number(index).is_none())
             }
+            bitcode::Op::Call(_) if self.is_intrinsic(it) => false,
             bitcode::Op::Call(_) | bitcode::Op::Invoke(..) | bitcode::Op::Return => {
                 let mut all = self.body.operands_of(it).iter().copied().chain(it.result);
                 all.any(|value| {

@@ -15,7 +15,8 @@ use uruk_leaving::{Anatomy, Heads};
 pub(crate) use crate::refused::{Covered, TYPES, invalid, not};
 
 use crate::attributes::Passed;
-use crate::flow::{Flow, UNREACHED};
+use crate::flow::Flow;
+use crate::jumps::Jumps;
 use crate::types::{Leaf, Shape};
 use crate::values::{EVERYWHERE, Scalars, Values};
 use crate::{Buffers, Lowered, Lowering, Outside, Refused, Wanted};
@@ -39,15 +40,16 @@ pub(crate) struct Reading<'a> {
     /// The first of the block's instructions that is no phi.
     pub(crate) first: u32,
     /// Phis, with the first of the instructions they became.
-    phis: &'a mut Vec<(u32, u32)>,
-    edges: &'a mut Vec<(u32, u32)>,
+    pub(crate) phis: &'a mut Vec<(u32, u32)>,
+    pub(crate) edges: &'a mut Vec<(u32, u32)>,
     pub(crate) anatomy: &'a mut Anatomy,
     /// Operands of phis are read: no instruction may be added.
-    at_edges: bool,
+    pub(crate) at_edges: bool,
     /// Parts of constant expressions that were looked at.
     pub(crate) parts: u32,
     /// Bytes of the frame that vectors pass through.
     pub(crate) room: Option<Operand>,
+    pub(crate) jumps: Jumps,
     pub(crate) notes: Notes,
 }
 
@@ -118,6 +120,7 @@ impl<'a> Reading<'a> {
             at_edges: false,
             parts: 0,
             room: None,
+            jumps: Jumps::default(),
             notes: Notes::default(),
         })
     }
@@ -135,6 +138,7 @@ impl<'a> Reading<'a> {
             self.block(place)?;
         }
         self.notes.instructions += most as u32;
+        self.number_jumps()?;
         self.fill_phis()?;
         if self.notes.guarded && self.notes.frame > 8 {
             return not("a guarded stack");
@@ -164,6 +168,7 @@ impl<'a> Reading<'a> {
             keeps_stack: !self.notes.restores,
             counts: wanted.counters.is_some(),
             heads,
+            has_labels: self.has_labels(),
             function: self.out,
         })
     }
@@ -320,72 +325,6 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn phi(&mut self, at: u32, it: &'a bitcode::Instruction, incoming: usize) -> Covered<()> {
-        if at >= self.first {
-            return invalid("a phi behind something else");
-        }
-        let known = self.result(it)?;
-        let first = self.out.instructions.len() as u32;
-        let value = self.out.types.len() as u32;
-        for leaf in self.leaves(known)? {
-            self.emit(Op::Phi(leaf.ty, Vec::with_capacity(incoming)));
-        }
-        self.phis.push((at, first));
-        let last = self.out.types.len() as u32;
-        self.define(it, value..last)
-    }
-
-    fn fill_phis(&mut self) -> Covered<()> {
-        self.at_edges = true;
-        for at in 0..self.phis.len() {
-            let (at, first) = self.phis[at];
-            self.fill_phi(&self.body.instructions[at as usize], first)?;
-        }
-        Ok(())
-    }
-
-    fn fill_phi(&mut self, phi: &'a bitcode::Instruction, first: u32) -> Covered<()> {
-        const EDGES: &str = "a phi that has other edges";
-        let (bitcode::Op::Phi(from), Some(result)) = (&phi.op, phi.result) else {
-            return invalid(EDGES);
-        };
-        let ty = self.type_of(result)?;
-        self.edges.clear();
-        let operands = self.body.operands_of(phi);
-        for (from, &value) in from.iter().zip(operands) {
-            let place = self.flow.places[from.0 as usize];
-            if place == UNREACHED {
-                // It cannot be reached.
-                continue;
-            }
-            self.edges.push((place, value.0));
-            self.block = place;
-            if self.type_of(value)? != ty {
-                return invalid(TYPES);
-            }
-            let scalars = self.scalars(value)?;
-            for at in 0..scalars.count {
-                let operand = self.values.of(scalars)[at as usize];
-                let into = &mut self.out.instructions[(first + at) as usize];
-                if let Op::Phi(_, incoming) = &mut into.op {
-                    incoming.push((Block(place), operand));
-                }
-            }
-        }
-        // What comes twice from one block is the same, and each edge is there.
-        self.edges.sort_unstable();
-        let differ = |pair: &[(u32, u32)]| pair[0].0 == pair[1].0 && pair[0].1 != pair[1].1;
-        if self.edges.windows(2).any(differ) {
-            return invalid(EDGES);
-        }
-        let (_, block) = self.values.get(result.0).unwrap_or_default();
-        let edges = self.edges.iter().map(|&(place, _)| place);
-        match edges.eq(self.flow.predecessors(block).iter().copied()) {
-            true => Ok(()),
-            false => invalid(EDGES),
-        }
-    }
-
     /// Adds an instruction; its results.
     pub(crate) fn emit(&mut self, op: Op) -> std::ops::Range<u32> {
         let first = self.out.types.len() as u32;
@@ -416,7 +355,11 @@ impl<'a> Reading<'a> {
     }
 
     /// Has values of ours stand for what an instruction gives.
-    fn define(&mut self, it: &bitcode::Instruction, values: std::ops::Range<u32>) -> Covered<()> {
+    pub(crate) fn define(
+        &mut self,
+        it: &bitcode::Instruction,
+        values: std::ops::Range<u32>,
+    ) -> Covered<()> {
         let scalars = self.values.add(values.map(|it| Operand::Value(Value(it))));
         self.bind(it, scalars)
     }

@@ -12,6 +12,7 @@ use uruk_lower::{Buffers, Lowering, Outside, Refused, Wanted};
 use super::Numbered;
 use crate::baseline::{Read, asks_for_more};
 use crate::compile::{COUNTERS, Compile, Compiled, Counters, LOOPS};
+use crate::labels::Labels;
 use crate::plan::{Access, ModulePlan};
 use crate::sketch::Sketch;
 use crate::summary::{Kind, Linkage, Placement, SymbolId};
@@ -178,6 +179,10 @@ impl Numbered {
                 keeps_stack: lowered.keeps_stack,
                 counts: lowered.counts,
                 heads: lowered.heads,
+                labels: match lowered.has_labels {
+                    true => Labels::Inside,
+                    false => Labels::None,
+                },
                 ..Compiled::default()
             },
             function: lowered.function,

@@ -1,0 +1,86 @@
+//! Phis, whose operands are read when everything else has been.
+
+use uruk_baseline::ir::{Block, Op};
+use uruk_bitcode::ir as bitcode;
+
+use crate::flow::UNREACHED;
+use crate::reading::{Covered, Reading, TYPES, invalid};
+
+impl<'a> Reading<'a> {
+    pub(crate) fn phi(
+        &mut self,
+        at: u32,
+        it: &'a bitcode::Instruction,
+        incoming: usize,
+    ) -> Covered<()> {
+        if at >= self.first {
+            return invalid("a phi behind something else");
+        }
+        let known = self.result(it)?;
+        let first = self.out.instructions.len() as u32;
+        let value = self.out.types.len() as u32;
+        for leaf in self.leaves(known)? {
+            self.emit(Op::Phi(leaf.ty, Vec::with_capacity(incoming)));
+        }
+        self.phis.push((at, first));
+        let last = self.out.types.len() as u32;
+        self.define(it, value..last)
+    }
+
+    pub(crate) fn fill_phis(&mut self) -> Covered<()> {
+        self.at_edges = true;
+        for at in 0..self.phis.len() {
+            let (at, first) = self.phis[at];
+            self.fill_phi(&self.body.instructions[at as usize], first)?;
+        }
+        Ok(())
+    }
+
+    fn fill_phi(&mut self, phi: &'a bitcode::Instruction, first: u32) -> Covered<()> {
+        const EDGES: &str = "a phi that has other edges";
+        let (bitcode::Op::Phi(from), Some(result)) = (&phi.op, phi.result) else {
+            return invalid(EDGES);
+        };
+        let ty = self.type_of(result)?;
+        let (_, own) = self.values.get(result.0).unwrap_or_default();
+        self.edges.clear();
+        let operands = self.body.operands_of(phi);
+        for (from, &value) in from.iter().zip(operands) {
+            let place = self.flow.places[from.0 as usize];
+            if place == UNREACHED {
+                // It cannot be reached.
+                continue;
+            }
+            let many = match self.numbered_edges(place, own) {
+                None => 1,
+                // The first of several stands for all.
+                Some(_) if self.edges.iter().any(|edge| edge.0 == place) => 0,
+                Some(many) => many,
+            };
+            self.edges.push((place, value.0));
+            self.block = place;
+            if self.type_of(value)? != ty {
+                return invalid(TYPES);
+            }
+            let scalars = self.scalars(value)?;
+            for at in 0..scalars.count {
+                let operand = self.values.of(scalars)[at as usize];
+                let into = &mut self.out.instructions[(first + at) as usize];
+                if let Op::Phi(_, incoming) = &mut into.op {
+                    incoming.extend(std::iter::repeat_n((Block(place), operand), many));
+                }
+            }
+        }
+        // What comes twice from one block is the same, and each edge is there.
+        self.edges.sort_unstable();
+        let differ = |pair: &[(u32, u32)]| pair[0].0 == pair[1].0 && pair[0].1 != pair[1].1;
+        if self.edges.windows(2).any(differ) {
+            return invalid(EDGES);
+        }
+        let edges = self.edges.iter().map(|&(place, _)| place);
+        match edges.eq(self.flow.predecessors(own).iter().copied()) {
+            true => Ok(()),
+            false => invalid(EDGES),
+        }
+    }
+}
