@@ -77,7 +77,7 @@ pub enum Reduce {
     Float(FloatOp),
 }
 
-/// Operations of the processor on 16 bytes that the language does not have.
+/// Operations of the processor on 16 bytes, or on each 16 of more, that the language does not have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum LaneOp {
@@ -92,6 +92,8 @@ pub enum LaneOp {
     Average,
     /// Sums of differences of eight bytes.
     Differences,
+    /// Bytes of a table of 16, by their numbers; zero for a negative one.
+    Shuffle,
     /// Of all lanes by the same number, which may be too large.
     Shift(IntOp),
 }
@@ -252,44 +254,53 @@ pub const TABLE: &[(&str, Becomes)] = &[
     ("llvm.x86.sse2.pmovmskb.128", B::Signs),
     ("llvm.x86.sse.movmsk.ps", B::Signs),
     ("llvm.x86.sse2.movmsk.pd", B::Signs),
-    (
-        "llvm.x86.sse2.packsswb.128",
-        B::Lanes(LaneOp::Pack { signed: true }),
-    ),
-    (
-        "llvm.x86.sse2.packssdw.128",
-        B::Lanes(LaneOp::Pack { signed: true }),
-    ),
-    (
-        "llvm.x86.sse2.packuswb.128",
-        B::Lanes(LaneOp::Pack { signed: false }),
-    ),
-    (
-        "llvm.x86.sse41.packusdw",
-        B::Lanes(LaneOp::Pack { signed: false }),
-    ),
-    (
-        "llvm.x86.sse2.pmulh.w",
-        B::Lanes(LaneOp::MulHigh { signed: true }),
-    ),
-    (
-        "llvm.x86.sse2.pmulhu.w",
-        B::Lanes(LaneOp::MulHigh { signed: false }),
-    ),
+    ("llvm.x86.avx2.pmovmskb", B::Signs),
+    ("llvm.x86.avx.movmsk.ps.256", B::Signs),
+    ("llvm.x86.avx.movmsk.pd.256", B::Signs),
+    ("llvm.x86.sse2.packsswb.128", PACK_SIGNED),
+    ("llvm.x86.sse2.packssdw.128", PACK_SIGNED),
+    ("llvm.x86.sse2.packuswb.128", PACK),
+    ("llvm.x86.sse41.packusdw", PACK),
+    ("llvm.x86.avx2.packsswb", PACK_SIGNED),
+    ("llvm.x86.avx2.packssdw", PACK_SIGNED),
+    ("llvm.x86.avx2.packuswb", PACK),
+    ("llvm.x86.avx2.packusdw", PACK),
+    ("llvm.x86.sse2.pmulh.w", MUL_HIGH_SIGNED),
+    ("llvm.x86.sse2.pmulhu.w", MUL_HIGH),
+    ("llvm.x86.avx2.pmulh.w", MUL_HIGH_SIGNED),
+    ("llvm.x86.avx2.pmulhu.w", MUL_HIGH),
     ("llvm.x86.sse2.pmadd.wd", B::Lanes(LaneOp::MulAdd)),
-    ("llvm.x86.sse2.pavg.b", B::Lanes(LaneOp::Average)),
-    ("llvm.x86.sse2.pavg.w", B::Lanes(LaneOp::Average)),
+    ("llvm.x86.avx2.pmadd.wd", B::Lanes(LaneOp::MulAdd)),
+    ("llvm.x86.sse2.pavg", B::Lanes(LaneOp::Average)),
+    ("llvm.x86.avx2.pavg", B::Lanes(LaneOp::Average)),
     ("llvm.x86.sse2.psad.bw", B::Lanes(LaneOp::Differences)),
-    ("llvm.x86.sse2.pslli", B::Lanes(LaneOp::Shift(IntOp::Shl))),
-    ("llvm.x86.sse2.psrli", B::Lanes(LaneOp::Shift(IntOp::LShr))),
-    ("llvm.x86.sse2.psrai", B::Lanes(LaneOp::Shift(IntOp::AShr))),
-    ("llvm.x86.sse2.psll", B::Lanes(LaneOp::Shift(IntOp::Shl))),
-    ("llvm.x86.sse2.psrl", B::Lanes(LaneOp::Shift(IntOp::LShr))),
-    ("llvm.x86.sse2.psra", B::Lanes(LaneOp::Shift(IntOp::AShr))),
+    ("llvm.x86.avx2.psad.bw", B::Lanes(LaneOp::Differences)),
+    ("llvm.x86.ssse3.pshuf.b.128", B::Lanes(LaneOp::Shuffle)),
+    ("llvm.x86.avx2.pshuf.b", B::Lanes(LaneOp::Shuffle)),
+    ("llvm.x86.sse2.pslli", SHIFT_LEFT),
+    ("llvm.x86.sse2.psrli", SHIFT_RIGHT),
+    ("llvm.x86.sse2.psrai", SHIFT_SIGNED),
+    ("llvm.x86.sse2.psll", SHIFT_LEFT),
+    ("llvm.x86.sse2.psrl", SHIFT_RIGHT),
+    ("llvm.x86.sse2.psra", SHIFT_SIGNED),
+    ("llvm.x86.avx2.pslli", SHIFT_LEFT),
+    ("llvm.x86.avx2.psrli", SHIFT_RIGHT),
+    ("llvm.x86.avx2.psrai", SHIFT_SIGNED),
+    ("llvm.x86.avx2.psll", SHIFT_LEFT),
+    ("llvm.x86.avx2.psrl", SHIFT_RIGHT),
+    ("llvm.x86.avx2.psra", SHIFT_SIGNED),
 ];
 
-/// Intrinsics that are not in the table, as they are called where they are told of. A name that
-/// begins with one of these is that one; others are just intrinsics.
+const PACK: Becomes = B::Lanes(LaneOp::Pack { signed: false });
+const PACK_SIGNED: Becomes = B::Lanes(LaneOp::Pack { signed: true });
+const MUL_HIGH: Becomes = B::Lanes(LaneOp::MulHigh { signed: false });
+const MUL_HIGH_SIGNED: Becomes = B::Lanes(LaneOp::MulHigh { signed: true });
+const SHIFT_LEFT: Becomes = B::Lanes(LaneOp::Shift(IntOp::Shl));
+const SHIFT_RIGHT: Becomes = B::Lanes(LaneOp::Shift(IntOp::LShr));
+const SHIFT_SIGNED: Becomes = B::Lanes(LaneOp::Shift(IntOp::AShr));
+
+/// Intrinsics that are not in the table, and families of them, as they are called where they are
+/// told of: the first that a name begins with. Others are just intrinsics.
 const NAMES: &[&str] = &[
     "llvm.modf",
     "llvm.frexp",
@@ -325,11 +336,11 @@ const NAMES: &[&str] = &[
     "llvm.vector.splice",
     "llvm.stepvector",
     "llvm.matrix",
-    "llvm.vp.",
+    "llvm.vp",
     "llvm.experimental.constrained",
-    "llvm.experimental.",
-    "llvm.coro.",
-    "llvm.eh.",
+    "llvm.experimental",
+    "llvm.coro",
+    "llvm.eh",
     "llvm.get.rounding",
     "llvm.set.rounding",
     "llvm.get.fpenv",
@@ -368,25 +379,25 @@ const NAMES: &[&str] = &[
     "llvm.x86.fxrstor",
     "llvm.x86.xsave",
     "llvm.x86.xrstor",
-    "llvm.x86.bmi.",
+    "llvm.x86.bmi",
     "llvm.x86.sse42.crc32",
     "llvm.x86.sse42.pcmp",
     "llvm.x86.pclmulqdq",
-    "llvm.x86.aesni.",
+    "llvm.x86.aesni",
     "llvm.x86.sha",
-    "llvm.x86.sse2.",
-    "llvm.x86.sse3.",
-    "llvm.x86.ssse3.",
-    "llvm.x86.sse41.",
-    "llvm.x86.sse42.",
-    "llvm.x86.sse.",
-    "llvm.x86.avx512.",
-    "llvm.x86.avx2.",
-    "llvm.x86.avx.",
-    "llvm.x86.mmx.",
-    "llvm.x86.",
-    "llvm.amdgcn.",
-    "llvm.aarch64.",
+    "llvm.x86.sse2",
+    "llvm.x86.sse3",
+    "llvm.x86.ssse3",
+    "llvm.x86.sse41",
+    "llvm.x86.sse42",
+    "llvm.x86.sse",
+    "llvm.x86.avx512",
+    "llvm.x86.avx2",
+    "llvm.x86.avx",
+    "llvm.x86.mmx",
+    "llvm.x86",
+    "llvm.amdgcn",
+    "llvm.aarch64",
 ];
 
 /// Intrinsics that have the name of another one as their beginning, and are not in the table.
@@ -405,11 +416,7 @@ const OTHERS: [&str; 5] = [
 pub(crate) fn becomes(name: &str) -> Result<Becomes, &'static str> {
     static KNOWN: OnceLock<FxHashMap<&str, Becomes>> = OnceLock::new();
     let known = KNOWN.get_or_init(|| TABLE.iter().copied().collect());
-    let is_other = |other: &&str| {
-        let rest = name.strip_prefix(*other);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    };
-    if let Some(other) = OTHERS.iter().find(|it| is_other(it)) {
+    if let Some(other) = OTHERS.iter().find(|it| is_one_of(name, it)) {
         return Err(other);
     }
     let mut own = name;
@@ -428,8 +435,14 @@ const WHAT: &str = "an intrinsic";
 
 /// What one that is not in the table is called.
 fn said_as(name: &str) -> &'static str {
-    let known = NAMES.iter().find(|known| name.starts_with(**known));
+    let known = NAMES.iter().find(|known| is_one_of(name, known));
     known.copied().unwrap_or(WHAT)
+}
+
+/// Whether a name is another one, or that with something behind a point.
+fn is_one_of(name: &str, other: &str) -> bool {
+    let rest = name.strip_prefix(other);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 impl Becomes {
@@ -446,7 +459,7 @@ impl Becomes {
 pub(crate) fn may_mind_frame(name: &str) -> bool {
     const ALL: [&str; 4] = [
         "llvm.sponentry",
-        "llvm.eh.",
+        "llvm.eh",
         "llvm.local",
         "llvm.get.dynamic",
     ];
@@ -470,7 +483,7 @@ mod tests {
         assert_eq!(becomes("llvm.expectations"), Err(WHAT));
         assert_eq!(becomes("llvm.minimum.f32"), Err("llvm.minimum"));
         assert_eq!(becomes("llvm.minimumnum.v4f32"), Err("llvm.minimumnum"));
-        assert_eq!(becomes("llvm.x86.avx2.psad.bw"), Err("llvm.x86.avx2."));
+        assert_eq!(becomes("llvm.x86.avx2.maskload.d"), Err("llvm.x86.avx2"));
         assert_eq!(becomes("llvm"), Err(WHAT));
     }
 }

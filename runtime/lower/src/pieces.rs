@@ -13,6 +13,7 @@ use uruk_baseline::ir::{Op, Operand, Type, Value};
 use uruk_bitcode::ir::{self as bitcode, TypeId};
 
 use crate::Named;
+use crate::intrinsics::{Becomes, LaneOp};
 use crate::lanes::{Lanes, plain_load, plain_store};
 use crate::reading::{Covered, Reading, not};
 use crate::types::{Shape, Vectors};
@@ -184,12 +185,15 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether a call is one of an intrinsic, whose lanes stay apart.
+    /// Whether a call is one of an intrinsic that needs no room.
     fn is_intrinsic(&self, call: &bitcode::Instruction) -> bool {
         let callee = self.body.operands_of(call).first();
         match callee.and_then(|&callee| self.definition(callee)) {
             Some(bitcode::Definition::Global(global)) => {
-                matches!(self.lowering.named[global as usize], Named::Intrinsic(_))
+                match self.lowering.named[global as usize] {
+                    Named::Intrinsic(becomes) => becomes != Becomes::Lanes(LaneOp::Shuffle),
+                    _ => false,
+                }
             }
             _ => false,
         }

@@ -1,11 +1,12 @@
 //! Intrinsics that are about the lanes of vectors together: what all come to, and what the
 //! processor has instructions for and the language has not.
 
-use uruk_baseline::ir::{Cast, IntOp, IntPredicate, Op, Operand, OverflowOp, Type, Value};
+use smallvec::smallvec;
+use uruk_baseline::ir::{Cast, IntOp, IntPredicate, Op, Operand, OverflowOp, Term, Type, Value};
 use uruk_bitcode::ir::{Instruction, ValueId};
 
 use crate::intrinsics::{LaneOp, Reduce};
-use crate::lanes::{Lanes, Numbers};
+use crate::lanes::{Lanes, Numbers, plain_load, plain_store};
 use crate::reading::{Covered, Reading, TYPES, invalid};
 use crate::types::Shape;
 
@@ -116,6 +117,7 @@ impl Reading<'_> {
             LaneOp::Pack { .. } => wanted * 2 == bits && result.count() == 2 * a.len(),
             LaneOp::MulAdd => bits == 16 && wanted == 32 && result.count() * 2 == a.len(),
             LaneOp::Differences => bits == 8 && wanted == 64 && result.count() * 8 == a.len(),
+            LaneOp::Shuffle => bits == 8 && result == numbers,
             _ => bits <= 16 && result == numbers,
         };
         if !fits {
@@ -124,10 +126,14 @@ impl Reading<'_> {
         let ty = numbers.ty;
         let results: Lanes = match op {
             LaneOp::Pack { signed } => {
-                let all = a.into_iter().chain(b);
-                all.map(|lane| self.nearest(lane, ty, wanted, signed))
+                // Of each 16 bytes, those of the first come before those of the second.
+                let each = 128 / usize::from(bits);
+                let groups = a.chunks(each).zip(b.chunks(each));
+                let all = groups.flat_map(|(a, b)| a.iter().chain(b));
+                all.map(|&lane| self.nearest(lane, ty, wanted, signed))
                     .collect()
             }
+            LaneOp::Shuffle => self.look_up(ty, &a, &b)?,
             LaneOp::MulHigh { signed } => {
                 let pairs = a.into_iter().zip(b);
                 let cast = if signed { Cast::SExt } else { Cast::ZExt };
@@ -193,6 +199,36 @@ impl Reading<'_> {
         let sum = self.int(IntOp::Add, INT, sum, Operand::Int(1));
         let half = self.int(IntOp::LShr, INT, sum, Operand::Int(1));
         self.emit_one(Op::Cast(Cast::Trunc, INT, ty, half))
+    }
+
+    /// Bytes by their numbers, in each 16.
+    fn look_up(&mut self, ty: Type, table: &[Operand], numbers: &[Operand]) -> Covered<Lanes> {
+        let room = self.room()?;
+        let mut found = Lanes::new();
+        for (table, numbers) in table.chunks(16).zip(numbers.chunks(16)) {
+            for (at, &byte) in (0..).zip(table) {
+                let place = self.at(room, at);
+                self.emit(plain_store(ty, place, byte));
+            }
+            for &number in numbers {
+                let list = [number, Operand::Int(0)];
+                let is_none = self.emit_one(Op::Compare(IntPredicate::SLt, ty, list));
+                let low = self.int(IntOp::And, ty, number, Operand::Int(15));
+                let place = self.emit_one(Op::Offset {
+                    base: room,
+                    terms: smallvec![Term {
+                        operand: low,
+                        bits: 8,
+                        scale: 1,
+                    }],
+                    bytes: 0,
+                });
+                let byte = self.emit_one(plain_load(ty, place));
+                let list = [is_none, Operand::Int(0), byte];
+                found.push(self.emit_one(Op::Select(ty, list)));
+            }
+        }
+        Ok(found)
     }
 
     fn differences(&mut self, ty: Type, group: &[(Operand, Operand)]) -> Operand {
