@@ -7,6 +7,11 @@ use std::sync::OnceLock;
 use rustc_hash::FxHashMap;
 use uruk_baseline::ir::{BitOp, FloatOp, FloatUnary, IntOp, MemoryOp, OverflowOp};
 
+mod machine;
+
+pub use machine::MACHINE;
+use machine::NAMES;
+
 /// What an intrinsic becomes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
@@ -251,153 +256,6 @@ pub const TABLE: &[(&str, Becomes)] = &[
         "llvm.vector.reduce.fmax",
         B::Reduce(Reduce::Float(FloatOp::MaxNum)),
     ),
-    ("llvm.x86.sse2.pmovmskb.128", B::Signs),
-    ("llvm.x86.sse.movmsk.ps", B::Signs),
-    ("llvm.x86.sse2.movmsk.pd", B::Signs),
-    ("llvm.x86.avx2.pmovmskb", B::Signs),
-    ("llvm.x86.avx.movmsk.ps.256", B::Signs),
-    ("llvm.x86.avx.movmsk.pd.256", B::Signs),
-    ("llvm.x86.sse2.packsswb.128", PACK_SIGNED),
-    ("llvm.x86.sse2.packssdw.128", PACK_SIGNED),
-    ("llvm.x86.sse2.packuswb.128", PACK),
-    ("llvm.x86.sse41.packusdw", PACK),
-    ("llvm.x86.avx2.packsswb", PACK_SIGNED),
-    ("llvm.x86.avx2.packssdw", PACK_SIGNED),
-    ("llvm.x86.avx2.packuswb", PACK),
-    ("llvm.x86.avx2.packusdw", PACK),
-    ("llvm.x86.sse2.pmulh.w", MUL_HIGH_SIGNED),
-    ("llvm.x86.sse2.pmulhu.w", MUL_HIGH),
-    ("llvm.x86.avx2.pmulh.w", MUL_HIGH_SIGNED),
-    ("llvm.x86.avx2.pmulhu.w", MUL_HIGH),
-    ("llvm.x86.sse2.pmadd.wd", B::Lanes(LaneOp::MulAdd)),
-    ("llvm.x86.avx2.pmadd.wd", B::Lanes(LaneOp::MulAdd)),
-    ("llvm.x86.sse2.pavg", B::Lanes(LaneOp::Average)),
-    ("llvm.x86.avx2.pavg", B::Lanes(LaneOp::Average)),
-    ("llvm.x86.sse2.psad.bw", B::Lanes(LaneOp::Differences)),
-    ("llvm.x86.avx2.psad.bw", B::Lanes(LaneOp::Differences)),
-    ("llvm.x86.ssse3.pshuf.b.128", B::Lanes(LaneOp::Shuffle)),
-    ("llvm.x86.avx2.pshuf.b", B::Lanes(LaneOp::Shuffle)),
-    ("llvm.x86.sse2.pslli", SHIFT_LEFT),
-    ("llvm.x86.sse2.psrli", SHIFT_RIGHT),
-    ("llvm.x86.sse2.psrai", SHIFT_SIGNED),
-    ("llvm.x86.sse2.psll", SHIFT_LEFT),
-    ("llvm.x86.sse2.psrl", SHIFT_RIGHT),
-    ("llvm.x86.sse2.psra", SHIFT_SIGNED),
-    ("llvm.x86.avx2.pslli", SHIFT_LEFT),
-    ("llvm.x86.avx2.psrli", SHIFT_RIGHT),
-    ("llvm.x86.avx2.psrai", SHIFT_SIGNED),
-    ("llvm.x86.avx2.psll", SHIFT_LEFT),
-    ("llvm.x86.avx2.psrl", SHIFT_RIGHT),
-    ("llvm.x86.avx2.psra", SHIFT_SIGNED),
-];
-
-const PACK: Becomes = B::Lanes(LaneOp::Pack { signed: false });
-const PACK_SIGNED: Becomes = B::Lanes(LaneOp::Pack { signed: true });
-const MUL_HIGH: Becomes = B::Lanes(LaneOp::MulHigh { signed: false });
-const MUL_HIGH_SIGNED: Becomes = B::Lanes(LaneOp::MulHigh { signed: true });
-const SHIFT_LEFT: Becomes = B::Lanes(LaneOp::Shift(IntOp::Shl));
-const SHIFT_RIGHT: Becomes = B::Lanes(LaneOp::Shift(IntOp::LShr));
-const SHIFT_SIGNED: Becomes = B::Lanes(LaneOp::Shift(IntOp::AShr));
-
-/// Intrinsics that are not in the table, and families of them, as they are called where they are
-/// told of: the first that a name begins with. Others are just intrinsics.
-const NAMES: &[&str] = &[
-    "llvm.modf",
-    "llvm.frexp",
-    "llvm.sincos",
-    "llvm.minimumnum",
-    "llvm.maximumnum",
-    "llvm.minimum",
-    "llvm.maximum",
-    "llvm.canonicalize",
-    "llvm.is.constant",
-    "llvm.sadd.sat",
-    "llvm.sshl.sat",
-    "llvm.ushl.sat",
-    "llvm.smul.fix",
-    "llvm.umul.fix",
-    "llvm.sdiv.fix",
-    "llvm.udiv.fix",
-    "llvm.convert.to.fp16",
-    "llvm.convert.from.fp16",
-    "llvm.masked.load",
-    "llvm.masked.store",
-    "llvm.masked.gather",
-    "llvm.masked.scatter",
-    "llvm.masked.expandload",
-    "llvm.masked.compressstore",
-    "llvm.get.active.lane.mask",
-    "llvm.vector.reduce",
-    "llvm.vector.insert",
-    "llvm.vector.extract",
-    "llvm.vector.interleave",
-    "llvm.vector.deinterleave",
-    "llvm.vector.reverse",
-    "llvm.vector.splice",
-    "llvm.stepvector",
-    "llvm.matrix",
-    "llvm.vp",
-    "llvm.experimental.constrained",
-    "llvm.experimental",
-    "llvm.coro",
-    "llvm.eh",
-    "llvm.get.rounding",
-    "llvm.set.rounding",
-    "llvm.get.fpenv",
-    "llvm.set.fpenv",
-    "llvm.reset.fpenv",
-    "llvm.get.fpmode",
-    "llvm.set.fpmode",
-    "llvm.reset.fpmode",
-    "llvm.get.dynamic.area.offset",
-    "llvm.localescape",
-    "llvm.localrecover",
-    "llvm.localaddress",
-    "llvm.sponentry",
-    "llvm.read_register",
-    "llvm.read_volatile_register",
-    "llvm.write_register",
-    "llvm.init.trampoline",
-    "llvm.adjust.trampoline",
-    "llvm.type.test",
-    "llvm.type.checked.load",
-    "llvm.debugtrap",
-    "llvm.clear_cache",
-    "llvm.readsteadycounter",
-    "llvm.stackprotector",
-    "llvm.instrprof",
-    "llvm.gcroot",
-    "llvm.call.preallocated",
-    "llvm.x86.rdtsc",
-    "llvm.x86.xgetbv",
-    "llvm.x86.rdrand",
-    "llvm.x86.rdseed",
-    "llvm.x86.addcarry",
-    "llvm.x86.subborrow",
-    "llvm.x86.flags",
-    "llvm.x86.fxsave",
-    "llvm.x86.fxrstor",
-    "llvm.x86.xsave",
-    "llvm.x86.xrstor",
-    "llvm.x86.bmi",
-    "llvm.x86.sse42.crc32",
-    "llvm.x86.sse42.pcmp",
-    "llvm.x86.pclmulqdq",
-    "llvm.x86.aesni",
-    "llvm.x86.sha",
-    "llvm.x86.sse2",
-    "llvm.x86.sse3",
-    "llvm.x86.ssse3",
-    "llvm.x86.sse41",
-    "llvm.x86.sse42",
-    "llvm.x86.sse",
-    "llvm.x86.avx512",
-    "llvm.x86.avx2",
-    "llvm.x86.avx",
-    "llvm.x86.mmx",
-    "llvm.x86",
-    "llvm.amdgcn",
-    "llvm.aarch64",
 ];
 
 /// Intrinsics that have the name of another one as their beginning, and are not in the table.
@@ -415,7 +273,7 @@ const OTHERS: [&str; 5] = [
 /// That it is not covered.
 pub(crate) fn becomes(name: &str) -> Result<Becomes, &'static str> {
     static KNOWN: OnceLock<FxHashMap<&str, Becomes>> = OnceLock::new();
-    let known = KNOWN.get_or_init(|| TABLE.iter().copied().collect());
+    let known = KNOWN.get_or_init(|| TABLE.iter().chain(MACHINE).copied().collect());
     if let Some(other) = OTHERS.iter().find(|it| is_one_of(name, it)) {
         return Err(other);
     }

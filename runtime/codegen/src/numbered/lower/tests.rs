@@ -195,3 +195,15 @@ fn lower_damaged(bytes: &[u8]) -> (u32, u32) {
     }
     (lowered, refused)
 }
+
+#[test]
+fn llvm_knows_each_intrinsic() {
+    use uruk_lower::intrinsics::{MACHINE, TABLE};
+    for (name, _) in TABLE.iter().chain(MACHINE) {
+        // SAFETY: pointer and length describe the name.
+        let id = unsafe {
+            inkwell::llvm_sys::core::LLVMLookupIntrinsicID(name.as_ptr().cast(), name.len())
+        };
+        assert_ne!(id, 0, "{name}");
+    }
+}
