@@ -23,10 +23,7 @@ pub(super) fn becomes(intrinsic: u32) -> Result<Becomes, &'static str> {
             // SAFETY: pointer and length describe the name.
             unsafe { LLVMLookupIntrinsicID(name.as_ptr().cast(), name.len()) }
         };
-        let known = TABLE
-            .iter()
-            .chain(MACHINE)
-            .map(|&(name, becomes)| (id(name), becomes));
+        let known = TABLE.iter().map(|&(name, becomes)| (id(name), becomes));
         known.filter(|(id, _)| *id != 0).collect()
     });
     known
