@@ -1,17 +1,41 @@
 //! Which loops can be left, and what crosses at their heads.
 
-use uruk_baseline::ir::{Argument, Block, Head, Passing, Reach, SymbolData, Type};
+use uruk_baseline::ir::{Argument, Block, Head, Passing, Reach, Symbol, SymbolData, Type};
 use uruk_bitcode::ir::{Op, ValueId};
 use uruk_leaving::{Heads, Kind, Places, Shape as LoopShape, Variable, decide};
 
+use crate::Wanted;
 use crate::anatomy::tell;
 use crate::reading::{Covered, Reading, invalid, not};
 use crate::types::Shape;
 
 impl Reading<'_> {
-    /// Says which loops are counted at their heads; the latches of the others are counted. All
-    /// instructions were read.
-    pub(crate) fn leave_loops(&mut self, name: &str, contract: bool) -> Covered<Heads> {
+    /// Says what is counted, and which loops can be left. All instructions were read.
+    pub(crate) fn count(&mut self, wanted: Wanted<'_>) -> Covered<Heads> {
+        let Some(counters) = wanted.counters else {
+            return Ok(Heads::default());
+        };
+        self.out.counting.counters = Some(self.add_words(counters));
+        match wanted.leaves {
+            Some(name) if !self.flow.back.is_empty() => self.leave_loops(name, wanted.contract),
+            _ => {
+                let latches = self.flow.latches();
+                self.out.counting.latches = latches.into_iter().map(Block).collect();
+                Ok(Heads::default())
+            }
+        }
+    }
+
+    fn add_words(&mut self, name: &str) -> Symbol {
+        self.add_symbol(SymbolData {
+            name: name.into(),
+            reach: Reach::Near,
+            is_weak: false,
+        })
+    }
+
+    /// Says which loops are counted at their heads; the latches of the others are counted.
+    fn leave_loops(&mut self, name: &str, contract: bool) -> Covered<Heads> {
         let mut anatomy = std::mem::take(self.anatomy);
         tell(
             self.lowering,
@@ -37,11 +61,7 @@ impl Reading<'_> {
         let Some(frame) = decision.frame else {
             return Ok(decision.heads);
         };
-        let words = self.add_symbol(SymbolData {
-            name: name.into(),
-            reach: Reach::Near,
-            is_weak: false,
-        });
+        let words = self.add_words(name);
         let all = decision.chosen.len();
         let mut heads = Vec::with_capacity(all);
         for (place, (own, (_, what))) in decision

@@ -6,11 +6,10 @@
 use smallvec::SmallVec;
 use uruk_baseline::Uncovered;
 use uruk_baseline::ir::{
-    Block, BlockData, Function, Instruction, NO_LINE, Op, Operand, Parameter, Reach, Returned,
-    SymbolData, Type, Value,
+    Block, BlockData, Function, Instruction, NO_LINE, Op, Operand, Parameter, Returned, Type, Value,
 };
 use uruk_bitcode::ir::{self as bitcode, Body, Global, Module, TypeId, ValueId};
-use uruk_leaving::{Anatomy, Heads};
+use uruk_leaving::Anatomy;
 
 pub(crate) use crate::refused::{Covered, TYPES, invalid, not};
 
@@ -143,23 +142,7 @@ impl<'a> Reading<'a> {
         if self.notes.guarded && self.notes.frame > 8 {
             return not("a guarded stack");
         }
-        if let Some(name) = wanted.counters {
-            let counters = self.add_symbol(SymbolData {
-                name: name.into(),
-                reach: Reach::Near,
-                is_weak: false,
-            });
-            self.out.counting.counters = Some(counters);
-        }
-        let heads = match (wanted.counters, wanted.leaves) {
-            (Some(_), Some(name)) if loops != 0 => self.leave_loops(name, wanted.contract)?,
-            (Some(_), _) => {
-                let latches = self.flow.latches();
-                self.out.counting.latches = latches.into_iter().map(Block).collect();
-                Heads::default()
-            }
-            (None, _) => Heads::default(),
-        };
+        let heads = self.count(wanted)?;
         Ok(Lowered {
             instructions: self.notes.instructions,
             calls: self.notes.calls,
