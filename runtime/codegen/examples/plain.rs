@@ -31,8 +31,11 @@ fn measure(file: &str, bytes: &[u8]) {
     let module = start.elapsed();
     let plan = plan_alone(&summary);
     let how = Compile::baseline().counting(Counters::Entry);
+    let mut leaving_how = how.clone();
+    leaving_how.leaves = true;
     let mut plain = Plain::default();
-    let (mut reading, mut lowering) = (Duration::ZERO, Duration::ZERO);
+    let (mut reading, mut lowering, mut leaving) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+    let (mut with_loops, mut slowest) = (0u32, Duration::ZERO);
     let (mut functions, mut covered, mut instructions) = (0u32, 0u32, 0u32);
     let mut reasons: BTreeMap<String, u32> = BTreeMap::new();
     for index in 0..summary.symbols.len() as u32 {
@@ -42,8 +45,9 @@ fn measure(file: &str, bytes: &[u8]) {
         }
         functions += 1;
         // Somebody else may use the processor meanwhile.
-        let (mut to_read, mut to_lower) = (Duration::MAX, Duration::MAX);
-        let mut done = None;
+        let (mut to_read, mut to_lower, mut to_leave) =
+            (Duration::MAX, Duration::MAX, Duration::MAX);
+        let (mut done, mut has_loops) = (None, false);
         for _ in 0..ROUNDS {
             let start = Instant::now();
             let read = numbered.read_into(function, &mut plain);
@@ -53,12 +57,29 @@ fn measure(file: &str, bytes: &[u8]) {
             to_lower = to_lower.min(start.elapsed());
             done = Some(read.map(|read| {
                 let found = read.compiled.instructions;
+                has_loops = read.compiled.loops != 0;
                 plain.take_back(read.function);
                 found
             }));
         }
+        if has_loops {
+            for _ in 0..ROUNDS {
+                let start = Instant::now();
+                let read = numbered.baseline(&plan, function, &leaving_how, &mut plain);
+                to_leave = to_leave.min(start.elapsed());
+                if let Ok(read) = read {
+                    plain.take_back(read.function);
+                }
+            }
+        }
         match done {
             Some(Ok(found)) => {
+                if has_loops {
+                    with_loops += 1;
+                    let more = to_leave.saturating_sub(to_lower);
+                    leaving += more;
+                    slowest = slowest.max(more);
+                }
                 covered += 1;
                 instructions += found;
                 reading += to_read;
@@ -76,6 +97,11 @@ fn measure(file: &str, bytes: &[u8]) {
         each(lowering),
         instructions / covered.max(1),
         micros(module),
+    );
+    println!(
+        "  {with_loops} with loops, {:.1} us more for one to find how they can be left, {:.0} at most",
+        micros(leaving) / f64::from(with_loops.max(1)),
+        micros(slowest),
     );
     let mut reasons: Vec<_> = reasons.iter().collect();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
