@@ -152,7 +152,15 @@ fn test(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
 fn bench(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
     cargo.run(
         "build",
-        &["--release", "-p", "uruk-command", "-p", "uruk-benches"],
+        &[
+            "--release",
+            "-p",
+            "uruk-command",
+            "-p",
+            "uruk-benches",
+            "--features",
+            "uruk-benches/cranelift",
+        ],
     )?;
     let built = cargo.built("release", "uruk");
     let cargo = cargo.with_env("URUK_BIN", built);

@@ -8,9 +8,11 @@
 //!
 //! Reading order: `readings` (the lines), `scenario` (running one, and comparing its phases with
 //! what the kernel says of the process), `driver` (ORC's side), `inputs` (files both read),
-//! `ours` (our side), then the rows: `lookups`, `symbols`, `code`, `modules`.
+//! `ours` (our side), `cranelift` (one scenario of a third), then the rows: `lookups`, `symbols`, `code`, `modules`.
 
 mod code;
+#[cfg(feature = "cranelift")]
+mod cranelift;
 mod driver;
 mod inputs;
 mod lookups;

@@ -166,8 +166,23 @@ pub fn measure_live_objects(bench: &Bench) -> Result<Vec<Row>> {
     Ok(pair.live_rows(&format!("memory of {live} live objects"), Unit::Bytes, 1.0))
 }
 
+/// Memory beside that of cranelift-jit, which keeps all in one module and gives nothing back.
+fn beside_cranelift(sides: &Sides<'_>, name: &str, ours: &Outcome, live: usize) -> Row {
+    let limit = Duration::from_secs(120);
+    let live = live.to_string();
+    let words = ["modules", "ir", CRANELIFT, &live, "0", "20"];
+    let theirs = sides.run(Side::Ours, &words, limit);
+    let held = |outcome: &Outcome| outcome.value("live_bytes", 1024.0);
+    Row::new(format!("{name}, each"), Unit::Kilobytes, held(ours))
+        .peer(CRANELIFT, held(&theirs))
+        .target(Target::AtMost(8.0))
+}
+
 /// In place of a path: our side compiles modules without LLVM's code generator.
 pub const BASELINE: &str = "baseline";
+
+/// In place of a path: cranelift-jit does it.
+pub const CRANELIFT: &str = "cranelift-jit";
 
 /// Modules of one small function with a global: memory of those that live and were called, and
 /// one that comes and goes.
@@ -190,6 +205,7 @@ pub fn measure_cheap_modules(bench: &Bench) -> Result<Vec<Row>> {
         let without = Pair::run(&sides, "ir", BASELINE, Sizes::of(live, 0, 20));
         let name = format!("{name}, baseline compiler");
         rows.extend(without.live_rows(&name, Unit::Kilobytes, 1024.0));
+        rows.push(beside_cranelift(&sides, &name, &without.ours, live));
         rows.extend(pair.cycle_rows(&format!("add, call and remove a module, beside {live}")));
     }
     Ok(rows)

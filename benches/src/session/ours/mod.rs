@@ -41,6 +41,14 @@ pub fn run(words: &[String]) -> Result<()> {
             archive::run(meter, path, rounds, members, used)?;
         }
         ["object-graph", path, count] => code::object_graph(meter, path, number(count)?)?,
+        #[cfg(feature = "cranelift")]
+        ["modules", "ir", super::modules::CRANELIFT, live, ..] => {
+            super::cranelift::modules(meter, number(live)?)?;
+        }
+        #[cfg(not(feature = "cranelift"))]
+        ["modules", "ir", super::modules::CRANELIFT, ..] => {
+            bail!("built without cranelift-jit: `cargo xtask bench` has it");
+        }
         ["modules", kind, path, live, cycles, seconds] => {
             let limits = code::Limits {
                 live: number(live)?,
@@ -75,7 +83,7 @@ fn target(n: usize) -> u64 {
 ///
 /// # Safety
 /// There is such a function, and it may be called.
-unsafe fn call(address: u64) -> i32 {
+pub(super) unsafe fn call(address: u64) -> i32 {
     // SAFETY: by the caller's promise.
     let function: extern "C" fn() -> i32 = unsafe { std::mem::transmute(address as usize) };
     function()
