@@ -4,12 +4,13 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 24] = [
+const LAYERS: [(&str, &[&str]); 25] = [
     ("runtime/base", &[]),
     ("runtime/link", &["uruk-base"]),
     ("runtime/heap", &["uruk-base"]),
     ("runtime/baseline", &[]),
     ("runtime/bitcode", &[]),
+    ("runtime/late", &[]),
     ("runtime/leaving", &[]),
     (
         "runtime/lower",
@@ -23,6 +24,7 @@ const LAYERS: [(&str, &[&str]); 24] = [
             "uruk-base",
             "uruk-baseline",
             "uruk-bitcode",
+            "uruk-late",
             "uruk-leaving",
             "uruk-lower",
         ],
@@ -41,6 +43,7 @@ const LAYERS: [(&str, &[&str]); 24] = [
             "uruk-baseline",
             "uruk-codegen",
             "uruk-heap",
+            "uruk-late",
             "uruk-link",
             "uruk-base",
             "uruk-profiler",
@@ -178,7 +181,7 @@ fn thinking_packages_forbid_unsafe_code() {
 }
 
 /// Files of the library that may use `std`'s locks, and why no child of `fork` waits for them.
-const STD_LOCKS: [(&str, &str); 12] = [
+const STD_LOCKS: [(&str, &str); 13] = [
     ("runtime/base/src/locks/lock.rs", "wraps them"),
     ("runtime/src/fork/gate.rs", "held by who forks"),
     ("runtime/src/fork/mod.rs", "the gate's: held by who forks"),
@@ -190,6 +193,10 @@ const STD_LOCKS: [(&str, &str); 12] = [
     ("runtime/command/", "the command, where no session is"),
     ("runtime/codegen/src/warm.rs", "nobody waits for it"),
     ("runtime/heap/src/", "held by who forks"),
+    (
+        "runtime/late/src/entries.rs",
+        "as LLVM's own: held by who is inside",
+    ),
     ("runtime/session/src/sync.rs", "behind a gate of its own"),
     ("runtime/unwind/src/", "held by who forks"),
     ("profiler/src/fake.rs", "samples of tests"),

@@ -34,6 +34,8 @@ use std::time::{Duration, Instant};
 pub enum Part {
     /// Making a session: memory, threads, tables.
     Setup,
+    /// Loading LLVM's library, where it is not loaded with the executable.
+    Loading,
     /// Reading symbol tables, and binding names.
     Reading,
     /// Compiling and linking data; of everything, where all is compiled ahead.
@@ -63,12 +65,13 @@ pub enum Part {
 }
 
 /// How many parts there are.
-const COUNT: usize = 14;
+const COUNT: usize = 15;
 
 impl Part {
     /// Every part, in the order of a run.
     pub const ALL: [Part; COUNT] = [
         Part::Setup,
+        Part::Loading,
         Part::Reading,
         Part::Data,
         Part::Warming,
@@ -89,6 +92,7 @@ impl Part {
     pub fn name(self) -> &'static str {
         match self {
             Part::Setup => "setup",
+            Part::Loading => "loading",
             Part::Reading => "reading",
             Part::Data => "data",
             Part::Warming => "warming",
@@ -105,11 +109,12 @@ impl Part {
         }
     }
 
-    /// Whether all that is done inside counts as it.
+    /// Whether all that is done inside counts as it, but for loading LLVM: whoever comes first
+    /// does that.
     fn is_whole(self) -> bool {
         matches!(
             self,
-            Part::Setup | Part::Reading | Part::Data | Part::Warming
+            Part::Setup | Part::Loading | Part::Reading | Part::Data | Part::Warming
         )
     }
 }
@@ -234,7 +239,8 @@ fn with_course(work: impl FnOnce(&mut Option<Course>) -> Within) -> Within {
 
 impl Course {
     fn change(&mut self, part: Part) -> Within {
-        if self.part.is_whole() || self.part == part {
+        let whole = self.part.is_whole() && part != Part::Loading;
+        if whole || self.part == part {
             return Within::NOTHING;
         }
         if part == Part::Publishing {

@@ -97,7 +97,7 @@ impl Bitcode {
     /// # Errors
     /// [`CodegenError::Syntax`] with line and column.
     pub fn from_ir_text(name: &str, text: &str) -> Result<Bitcode, CodegenError> {
-        let context = LlvmContext::new();
+        let context = LlvmContext::new()?;
         let module = parse(&context, name, text)?;
         Ok(Bitcode::write(name, &module))
     }

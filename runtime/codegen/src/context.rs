@@ -22,9 +22,21 @@ use inkwell::llvm_sys::prelude::{
 };
 use inkwell::llvm_sys::{LLVMDiagnosticSeverity, LLVMModuleFlagBehavior};
 
+use uruk_base::parts::{self, Part};
+
+use crate::error::CodegenError;
 use crate::fatal;
 use crate::gate::Gate;
 use crate::handles::{FunctionRef, VariableRef, c_name};
+
+/// Has LLVM's library open.
+fn load() -> Result<(), CodegenError> {
+    if !uruk_late::is_open() {
+        let _loading = parts::enter(Part::Loading);
+        uruk_late::open()?;
+    }
+    Ok(())
+}
 
 /// Owns a context and the error messages LLVM reported in it.
 pub(crate) struct LlvmContext {
@@ -38,8 +50,9 @@ pub(crate) struct LlvmContext {
 unsafe impl Send for LlvmContext {}
 
 impl LlvmContext {
-    pub(crate) fn new() -> LlvmContext {
+    pub(crate) fn new() -> Result<LlvmContext, CodegenError> {
         fatal::enter();
+        load()?;
         let errors: Box<RefCell<Vec<String>>> = Box::default();
         // SAFETY: plain constructor.
         let raw = unsafe { LLVMContextCreate() };
@@ -52,7 +65,7 @@ impl LlvmContext {
         let gate = Gate::new();
         // SAFETY: as above; the box is dropped after the context.
         unsafe { gate.attach(raw) };
-        LlvmContext { raw, errors, gate }
+        Ok(LlvmContext { raw, errors, gate })
     }
 
     pub(crate) fn raw(&self) -> LLVMContextRef {

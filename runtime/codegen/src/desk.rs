@@ -83,7 +83,7 @@ impl Drop for Desk {
 impl Desk {
     /// A fresh one.
     pub(crate) fn new(shared: bool) -> Result<Desk, CodegenError> {
-        let context = LlvmContext::new();
+        let context = LlvmContext::new()?;
         let kinds = AttributeKinds::new();
         Ok(Desk {
             open: Vec::new(),

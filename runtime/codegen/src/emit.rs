@@ -179,13 +179,20 @@ impl Emitter {
     }
 }
 
-/// LLVM's name of the CPU this process runs on.
+/// LLVM's name of the CPU this process runs on; empty if LLVM is not there.
 pub fn host_cpu() -> String {
+    if uruk_late::open().is_err() {
+        return String::new();
+    }
     inkwell::targets::TargetMachine::get_host_cpu_name().to_string()
 }
 
-/// The version of the LLVM library in use, as `major.minor.patch`.
+/// The version of the LLVM library in use, as `major.minor.patch`; that at build time while it is
+/// not there.
 pub fn llvm_version() -> String {
+    if !uruk_late::is_open() {
+        return uruk_late::BUILT_FOR.to_owned();
+    }
     let (mut major, mut minor, mut patch) = (0, 0, 0);
     // SAFETY: three valid out pointers.
     unsafe { inkwell::llvm_sys::core::LLVMGetVersion(&mut major, &mut minor, &mut patch) };

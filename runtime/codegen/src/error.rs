@@ -6,6 +6,9 @@ use uruk_leaving::Reason;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodegenError {
+    /// LLVM's library is not there.
+    #[error(transparent)]
+    Missing(#[from] uruk_late::Missing),
     /// The bytes are not bitcode that this LLVM reads.
     #[error("{module}: not readable as LLVM bitcode: {message}")]
     Load {

@@ -71,15 +71,19 @@ pub fn prepare_thread() {
 /// `on_fatal` must release, or hand to another thread, whatever others wait for.
 pub fn guard<R>(on_fatal: impl FnOnce(&str) + 'static, work: impl FnOnce() -> R) -> R {
     static INSTALL: Once = Once::new();
-    // SAFETY: handlers that live as long as the process.
-    INSTALL.call_once(|| unsafe {
-        LLVMInstallFatalErrorHandler(Some(on_fatal_error));
-        install_bad_alloc_error_handler(on_bad_alloc, std::ptr::null_mut());
-    });
+    INSTALL.call_once(|| uruk_late::when_open(install));
     let outer = HANDLER.with(|handler| handler.borrow_mut().replace(Box::new(on_fatal)));
     let result = work();
     HANDLER.with(|handler| *handler.borrow_mut() = outer);
     result
+}
+
+fn install() {
+    // SAFETY: handlers that live as long as the process.
+    unsafe {
+        LLVMInstallFatalErrorHandler(Some(on_fatal_error));
+        install_bad_alloc_error_handler(on_bad_alloc, std::ptr::null_mut());
+    }
 }
 
 /// Notes that this thread holds a reader of `ledger`'s pool.

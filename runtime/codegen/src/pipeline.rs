@@ -33,9 +33,6 @@ unsafe extern "C" {
         disable_verify: bool,
         module_info: *mut c_void,
     ) -> bool;
-
-    #[link_name = "_ZTVN4llvm19raw_svector_ostreamE"]
-    static STREAM_VTABLE: [*const c_void; 2];
 }
 
 /// `CodeGenFileType::ObjectFile`.
@@ -79,6 +76,7 @@ impl Pipeline {
     /// # Safety
     /// The machine is live, and outlives the pipeline.
     pub(crate) unsafe fn new(machine: LLVMTargetMachineRef) -> Option<Pipeline> {
+        let vtable = uruk_late::stream_vtable()?;
         let vector = Box::into_raw(Box::new(Vector {
             begin: null_mut(),
             size: 0,
@@ -88,7 +86,7 @@ impl Pipeline {
         unsafe { (*vector).begin = vector.add(1).cast::<u8>() };
         let stream = Box::into_raw(Box::new(Stream {
             // An object's pointer goes behind offset-to-top and type information.
-            vtable: (&raw const STREAM_VTABLE).wrapping_add(1).cast::<c_void>(),
+            vtable: vtable.cast::<[*const c_void; 2]>().wrapping_add(1).cast(),
             kind: VECTOR_STREAM,
             buffer: [null_mut(); 3],
             color: false,

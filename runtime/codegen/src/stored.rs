@@ -39,8 +39,10 @@ impl Reader {
         };
         text(&FORMAT.to_le_bytes());
         text(env!("CARGO_PKG_VERSION").as_bytes());
+        // First: who asks for it has LLVM, whose version it then is.
+        let cpu = crate::host_cpu();
         text(crate::llvm_version().as_bytes());
-        text(crate::host_cpu().as_bytes());
+        text(cpu.as_bytes());
         text(self.bitcode().digest());
         text(&function.0.to_le_bytes());
         let flags = [

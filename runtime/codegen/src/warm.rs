@@ -58,7 +58,7 @@ pub fn warm_up(wanted: impl Fn() -> bool) -> Result<(), CodegenError> {
     if BEGUN.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
-    let context = LlvmContext::new();
+    let context = LlvmContext::new()?;
     let mut emitter = Emitter::new(Machine::new(Tier::Optimized)?)?;
     if !wanted() {
         let done = compile(&context, &mut emitter, wanted)?;

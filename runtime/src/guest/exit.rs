@@ -23,7 +23,7 @@
 mod record;
 mod thread_end;
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -77,7 +77,7 @@ pub unsafe fn register_exit_handler(
     dso: *mut c_void,
 ) -> c_int {
     // Called by constructors of libraries before `main`: plain code only.
-    if llvm_range().contains(&(dso as u64)) {
+    if is_llvms(dso as u64) {
         return 0;
     }
     match register_at_exit() {
@@ -87,35 +87,36 @@ pub unsafe fn register_exit_handler(
     }
 }
 
-/// Any function of LLVM: tells which library it is in.
-pub(crate) const LLVM_FUNCTION: unsafe extern "C" fn()
-    -> inkwell::llvm_sys::prelude::LLVMContextRef = inkwell::llvm_sys::core::LLVMContextCreate;
-
-/// The addresses of the library LLVM is in. LLVM registers thousands of handlers while
-/// it is loaded, so the answer is kept. Relaxed: both words are written with the same
-/// values by whoever is first, and a range that is seen half is empty.
-fn llvm_range() -> Range<u64> {
+/// Whether `address` is in LLVM's library, which may be about to be opened. LLVM registers
+/// thousands of handlers while it is, so the answer is kept. Relaxed: both words are written with
+/// the same values by whoever is first, and a range that is seen half is empty.
+fn is_llvms(address: u64) -> bool {
     static START: AtomicU64 = AtomicU64::new(0);
     static END: AtomicU64 = AtomicU64::new(0);
     let (start, end) = (START.load(Ordering::Relaxed), END.load(Ordering::Relaxed));
     if start != 0 && end != 0 {
-        return start..end;
+        return (start..end).contains(&address);
     }
-    let found = range_of(LLVM_FUNCTION as *const () as u64);
+    let known = uruk_late::function().map(|function| function as u64);
+    let (found, named) = holder_of(known.unwrap_or(address));
+    if known.is_none() && !named {
+        return false;
+    }
     START.store(found.start, Ordering::Relaxed);
     END.store(found.end, Ordering::Relaxed);
-    found
+    found.contains(&address)
 }
 
-/// The loaded segments of the library that holds `address`; empty if none does.
-fn range_of(address: u64) -> Range<u64> {
+/// The loaded segments of the library that holds `address`, empty if none does; and whether it
+/// has the name of LLVM's.
+fn holder_of(address: u64) -> (Range<u64>, bool) {
     unsafe extern "C" fn visit(
         info: *mut libc::dl_phdr_info,
         _: usize,
         data: *mut c_void,
     ) -> c_int {
         // SAFETY: the loader passes a live record; `data` is the search below.
-        let (info, search) = unsafe { (&*info, &mut *data.cast::<(u64, Range<u64>)>()) };
+        let (info, search) = unsafe { (&*info, &mut *data.cast::<Search>()) };
         // SAFETY: `dlpi_phdr` points at `dlpi_phnum` headers.
         let headers =
             unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
@@ -127,16 +128,28 @@ fn range_of(address: u64) -> Range<u64> {
             .map(|h| info.dlpi_addr + h.p_vaddr + h.p_memsz);
         let start = loads.map(|h| info.dlpi_addr + h.p_vaddr).min().unwrap_or(0);
         let range = start..ends.max().unwrap_or(0);
-        if !range.contains(&search.0) {
+        if !range.contains(&search.address) {
             return 0;
         }
-        search.1 = range;
+        search.found = range;
+        // SAFETY: null, or the name that the loader knows it by.
+        let name = (!info.dlpi_name.is_null()).then(|| unsafe { CStr::from_ptr(info.dlpi_name) });
+        search.named = name.is_some_and(uruk_late::is_library);
         1
     }
-    let mut search = (address, 0..0);
+    struct Search {
+        address: u64,
+        found: Range<u64>,
+        named: bool,
+    }
+    let mut search = Search {
+        address,
+        found: 0..0,
+        named: false,
+    };
     // SAFETY: the callback gets back the pointer to `search`, alive here.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast::<c_void>()) };
-    search.1
+    (search.found, search.named)
 }
 
 fn dso_handle() -> *mut c_void {

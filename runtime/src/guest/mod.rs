@@ -15,6 +15,7 @@ mod executable;
 pub(crate) mod exit;
 mod exports;
 mod keys;
+pub(crate) mod llvm;
 mod phdr;
 pub(crate) mod preempt;
 pub(crate) mod process;
@@ -50,6 +51,7 @@ pub(crate) fn overrides() -> Vec<(&'static str, u64)> {
         ("__tls_get_addr", tls::tls_get_addr as *const () as u64),
         ("dlsym", dl::guest_dlsym as *const () as u64),
         ("dlopen", preempt::guest_dlopen as *const () as u64),
+        ("dlmopen", preempt::guest_dlmopen as *const () as u64),
         (
             "dl_iterate_phdr",
             phdr::guest_dl_iterate_phdr as *const () as u64,

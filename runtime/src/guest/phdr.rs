@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use object::write::{Object, Symbol, SymbolSection};
 use object::{Architecture, BinaryFormat, Endianness, SymbolFlags, SymbolKind, SymbolScope};
 
-use super::dl;
+use super::{dl, llvm};
 use crate::fork::gate;
 
 type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
@@ -41,6 +41,8 @@ pub(crate) unsafe extern "C" fn guest_dl_iterate_phdr(
     callback: Callback,
     data: *mut c_void,
 ) -> c_int {
+    // Its callback runs under the loader's lock.
+    llvm::before_loader();
     // SAFETY: by the caller's promise.
     let result = unsafe { libc::dl_iterate_phdr(Some(callback), data) };
     if result != 0 {

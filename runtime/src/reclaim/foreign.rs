@@ -18,7 +18,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 use super::library::{self, Links};
-use crate::guest::exit::LLVM_FUNCTION;
 use crate::guest::tls::__tls_get_addr;
 
 /// A file with executable mappings.
@@ -96,14 +95,16 @@ impl Foreign {
 
     /// The files that are not looked at, by key.
     pub(super) fn trusted(&self) -> HashSet<String> {
-        let llvm = LLVM_FUNCTION as *const () as u64;
-        let mut trusted: HashSet<String> = [c_library(), loader(), unwinder(), llvm]
+        let llvm = uruk_late::function().map(|function| function as u64);
+        let mut trusted: HashSet<String> = [c_library(), loader(), unwinder()]
             .into_iter()
+            .chain(llvm)
             .filter_map(|address| self.holder(address))
             .filter(|file| !file.is_own())
             .map(|file| file.key.clone())
             .collect();
-        let Some(llvm) = self.holder(llvm).filter(|file| !file.is_own()) else {
+        let llvm = llvm.and_then(|function| self.holder(function));
+        let Some(llvm) = llvm.filter(|file| !file.is_own()) else {
             return trusted;
         };
         let mut known: Vec<(&Mapped, Links)> = Vec::new();
@@ -164,6 +165,7 @@ mod tests {
 
     #[test]
     fn what_is_trusted() {
+        assert_eq!(uruk_late::open(), Ok(()));
         let found = foreign_code(|_| false).expect("proc");
         let trusted = found.trusted();
         let is_trusted = |name: &str| {

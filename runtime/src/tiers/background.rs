@@ -26,7 +26,7 @@ use crate::fork::{self, gate};
 use crate::load::room::REST;
 use crate::tiers::guided::Step;
 use crate::tiers::jobs::{Job, Jobs};
-use crate::tiers::warmth::Turn;
+use crate::tiers::warmth::{self, Turn};
 use crate::tiers::{Control, clock, nanos, process_time};
 use crate::told::event::Event;
 use crate::version::calls;
@@ -145,6 +145,7 @@ impl Core {
         // What it takes of a processor: that it waits for one is no cost.
         let before = thread_time();
         let now = nanos(self.events.now());
+        warmth::look(&mut self.tiers.jobs(), self.events.now());
         let mut decisions = Vec::new();
         let interval = {
             let mut control = self.tiers.control();

@@ -300,7 +300,7 @@ impl TierState {
             return;
         }
         if made.facts.loops != 0 && self.settings.policy.cpus > 1 {
-            warmth::want(&mut self.jobs(), warm::is_cold());
+            warmth::want(&mut self.jobs(), warm::is_cold(), now);
         }
         let mut control = self.control();
         // Better code may have been published meanwhile, and told before.

@@ -6,12 +6,16 @@
 //! | a worker has no job | it warms up, once in a process |
 //! | a first job comes meanwhile | no other worker starts: this one stops at its next step |
 //!
+//! Where LLVM's library is not loaded yet, a worker is woken [`LATER`] only: loading it takes
+//! 13 ms, and the process cannot end meanwhile. A job that comes before loads it at once.
+//!
 //! Programs without loops never pay for it; nor do those on a single processor, which the
 //! program needs. A program with loops that ends within 10 ms pays up to 4 ms of a processor that
 //! has nothing better to do. Kernels of 70 instructions were at tier 2 after 10.8 and 11.2 ms
 //! without it, and after 9.9 and 8.8 with it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing::warn;
 use uruk_base::Part;
@@ -23,12 +27,18 @@ use crate::fork::panics;
 use crate::tiers::background::thread_time;
 use crate::tiers::jobs::{Job, Jobs};
 
+/// How long a program runs before LLVM is loaded for what may become hot. Who ends while it is
+/// loaded waits for that: less than a quarter of the time it has run.
+const LATER: Duration = Duration::from_millis(50);
+
 /// Whether LLVM was made ready for a first compile in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Warmth {
     /// Nothing calls for it.
     #[default]
     Cold,
+    /// Something may become hot soon, and LLVM is not there: since when.
+    Later(Duration),
     /// Something may become hot soon.
     Wanted,
     /// A worker is at it.
@@ -61,15 +71,31 @@ impl Turn {
 
 /// A loop is about to run: what is called in it may be hot within a millisecond. `cold`:
 /// nothing was compiled at tier 2 in this process.
-pub(crate) fn want(jobs: &mut Jobs, cold: bool) {
+pub(crate) fn want(jobs: &mut Jobs, cold: bool, now: Duration) {
     if jobs.warmth != Warmth::Cold {
         return;
     }
-    if !cold {
-        jobs.warmth = Warmth::Warm;
-        return;
+    jobs.warmth = match (cold, uruk_late::is_open()) {
+        (true, true) => Warmth::Wanted,
+        (true, false) => Warmth::Later(now),
+        (false, _) => Warmth::Warm,
+    };
+    if jobs.warmth == Warmth::Wanted {
+        wake(jobs);
     }
-    jobs.warmth = Warmth::Wanted;
+}
+
+/// Time goes on: what was put off is wanted in the end.
+pub(crate) fn look(jobs: &mut Jobs, now: Duration) {
+    if let Warmth::Later(since) = jobs.warmth
+        && (uruk_late::is_open() || now.saturating_sub(since) >= LATER)
+    {
+        jobs.warmth = Warmth::Wanted;
+        wake(jobs);
+    }
+}
+
+fn wake(jobs: &mut Jobs) {
     if let Some(worker) = jobs.idle.pop() {
         worker.unpark();
     }
@@ -115,7 +141,9 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use super::{Turn, Warmth, want};
+    use std::time::Duration;
+
+    use super::{LATER, Turn, Warmth, look, want};
     use crate::tiers::jobs::Jobs;
 
     #[test]
@@ -123,16 +151,24 @@ mod tests {
         let mut jobs = Jobs::default();
         assert!(matches!(Turn::next(&mut jobs), Turn::Wait));
         assert_eq!(jobs.idle.len(), 1);
-        want(&mut jobs, true);
+        want(&mut jobs, true, Duration::ZERO);
+        if !uruk_late::is_open() {
+            let later = (Warmth::Later(Duration::ZERO), 1);
+            assert_eq!((jobs.warmth, jobs.idle.len()), later);
+            look(&mut jobs, LATER / 2);
+            assert_eq!((jobs.warmth, jobs.idle.len()), later);
+            look(&mut jobs, LATER);
+        }
         assert_eq!((jobs.warmth, jobs.idle.len()), (Warmth::Wanted, 0));
         assert!(matches!(Turn::next(&mut jobs), Turn::WarmUp));
-        want(&mut jobs, true);
+        want(&mut jobs, true, LATER);
         assert_eq!(jobs.warmth, Warmth::Warming);
         assert!(matches!(Turn::next(&mut jobs), Turn::Wait));
         // Where something else warmed the process up, nobody is woken.
         let mut jobs = Jobs::default();
         assert!(matches!(Turn::next(&mut jobs), Turn::Wait));
-        want(&mut jobs, false);
+        want(&mut jobs, false, LATER);
+        look(&mut jobs, LATER * 2);
         assert_eq!((jobs.warmth, jobs.idle.len()), (Warmth::Warm, 1));
     }
 }

@@ -17,7 +17,7 @@ use crate::tiers::process_time;
 #[non_exhaustive]
 pub struct PartStats {
     /// Processor time of the process before the session was made: in `uruk run`, the loading of
-    /// libraries, LLVM above all.
+    /// libraries, LLVM above all where that is linked.
     pub before: Duration,
     /// What each part took.
     pub parts: Vec<(Part, Spent)>,

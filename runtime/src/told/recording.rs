@@ -22,12 +22,24 @@ pub(crate) fn recorder(core: &Core, file: &Path, args: Vec<String>) -> Recorder 
         args,
         uruk: env!("CARGO_PKG_VERSION").to_owned(),
         llvm: uruk_codegen::llvm_version(),
-        processor: uruk_codegen::host_cpu(),
+        processor: processor(),
         jobs: u32::try_from(core.jobs).unwrap_or(u32::MAX),
         tiers: core.tiers.describe(),
         started_unix_ms: started.map_or(0, |time| time.as_millis() as u64),
     };
     Recorder::new(run, Nanos(0), Limits::default())
+}
+
+/// LLVM's name of the processor; the kernel's while LLVM is not there, which the question is no
+/// reason to change.
+fn processor() -> String {
+    if uruk_late::is_open() {
+        return uruk_codegen::host_cpu();
+    }
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    let model = lines.find(|(name, _)| name.trim() == "model name");
+    model.map_or_else(String::new, |(_, name)| name.trim().to_owned())
 }
 
 /// Hands an event to the recorder.

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use uruk::{
-    EXIT_FAILURE, Error, HeapConfig, Jit, JitBuilder, Mode, PolicyConfig, Program, ProgramOptions,
-    ReclaimConfig, StatsFormat, ToolSettings, Untrusted, needs_low_addresses,
+    Baseline, EXIT_FAILURE, Error, HeapConfig, Jit, JitBuilder, Mode, PolicyConfig, Program,
+    ProgramOptions, ReclaimConfig, StatsFormat, ToolSettings, Untrusted, needs_low_addresses,
 };
 
 use super::{ContractChoice, Run, StatsChoice, TiersChoice, USAGE, fail, log, settings, tip};
@@ -40,6 +40,9 @@ pub(super) fn run_program(run: Run) -> i32 {
     let (shared, files) = run.libraries();
     crate::memory::spare();
     let builder = builder(&run, &files, policy, reclaim);
+    // Constructors of its libraries may call what LLVM is to compile, under the loader's lock.
+    let early = run.baseline == Baseline::Off || !shared.is_empty() || run.untrusted;
+    let builder = builder.late_llvm(!early);
     match load(&run, &shared, &files, &builder) {
         // SAFETY: running the program is what the caller of the command asked for;
         // it may do whatever a native one may.

@@ -41,6 +41,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use super::blocks::Blocks;
 use crate::fork::shield;
+use crate::guest::llvm;
 
 /// What a function does with blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -262,7 +263,7 @@ fn is_runtimes(from: usize) -> bool {
     let from = from as u64;
     let ranges = RUNTIME.get().map_or(&[][..], Vec::as_slice);
     let behind = ranges.partition_point(|range| range.start <= from);
-    behind != 0 && from < ranges[behind - 1].end
+    behind != 0 && from < ranges[behind - 1].end || llvm::holds(from)
 }
 
 fn blocks(index: usize) -> &'static Blocks {

@@ -42,11 +42,11 @@ const _: () = assert!(size_of::<Relocation>() == 24 && size_of::<Symbol>() == 24
 /// An executable or a library, as it was when somebody looked.
 pub(in crate::guest) struct Loaded {
     /// Where its dynamic section is, which tells it from all others.
-    pub(super) dynamic: u64,
+    pub(in crate::guest) dynamic: u64,
     /// Its own name, else that of its file.
     pub(super) name: String,
     pub(super) needed: Vec<String>,
-    pub(super) executable: Vec<Range<u64>>,
+    pub(in crate::guest) executable: Vec<Range<u64>>,
     writable: Vec<Range<u64>>,
     /// Whole pages that are closed for writing once it is relocated.
     closed: Range<u64>,
@@ -94,7 +94,10 @@ pub(in crate::guest) fn all() -> (Vec<Loaded>, u64) {
 }
 
 /// What is loaded because of `roots`, themselves included: indexes into `loaded`.
-pub(super) fn closure(loaded: &[Loaded], roots: impl IntoIterator<Item = usize>) -> HashSet<usize> {
+pub(in crate::guest) fn closure(
+    loaded: &[Loaded],
+    roots: impl IntoIterator<Item = usize>,
+) -> HashSet<usize> {
     let by_name: HashMap<&str, usize> = loaded
         .iter()
         .enumerate()

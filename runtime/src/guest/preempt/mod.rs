@@ -39,7 +39,7 @@
 
 mod blocks;
 pub(crate) mod gates;
-pub(super) mod loaded;
+pub(in crate::guest) mod loaded;
 mod opened;
 mod stand_in;
 
@@ -52,12 +52,13 @@ use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind, Symb
 use tracing::{debug, warn};
 use uruk_codegen::{Kind, Linkage, SymbolId};
 
-pub(crate) use self::opened::guest_dlopen;
+pub(crate) use self::opened::{guest_dlmopen, guest_dlopen};
 
 use self::loaded::{Loaded, Word, closure};
 use self::stand_in::{Marks, NameKind, StandIn, Thunk};
 use crate::core::Core;
 use crate::fork::{LAST_COMPILES, gate, shield};
+use crate::guest::llvm;
 use crate::load::function_base;
 use crate::load::image::Image;
 use crate::load::names::Definition;
@@ -183,6 +184,10 @@ impl Exported {
         }
         // Else it is made when the program first opens a library.
         let at_once = writes.opens || !writes.thunks.is_empty();
+        llvm::expect(loaded.iter().map(|one| one.dynamic));
+        if at_once {
+            llvm::before_loader();
+        }
         let stand_in = at_once.then(|| stand_in_for(&self.names, &writes.thunks));
         let made = stand_in.as_ref().and_then(Option::as_ref);
         let thunks = made.map(|made| &made.thunks[..]);
@@ -261,7 +266,7 @@ struct Parts {
 impl Parts {
     /// `allowed` are the dynamic sections of libraries that the program was linked with.
     fn of(loaded: &[Loaded], allowed: &[u64]) -> Parts {
-        let mut runtimes = closure(loaded, [0]);
+        let mut runtimes = closure(loaded, llvm::place(loaded).into_iter().chain([0]));
         let roots = loaded.iter().enumerate();
         let roots = roots.filter(|(_, one)| allowed.contains(&one.dynamic));
         let mut programs = closure(loaded, roots.map(|(index, _)| index));

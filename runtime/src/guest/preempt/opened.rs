@@ -22,6 +22,7 @@ use super::loaded::{self, Loaded};
 use super::{Export, Wanted, Writes, stand_in_for};
 use crate::fork::gate;
 use crate::fork::shield::Shield;
+use crate::guest::llvm;
 
 /// The name whose resolver is [`bind_opened`].
 pub(super) const BIND: &CStr = c"uruk.bind.opened";
@@ -76,6 +77,7 @@ pub(super) fn begin(
 unsafe extern "C-unwind" {
     /// As libc's: constructors of the library may throw.
     fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlmopen(space: libc::Lmid_t, file: *const c_char, flags: c_int) -> *mut c_void;
 }
 
 /// `dlopen` as guest code sees it: what is loaded calls what the program exports.
@@ -86,6 +88,7 @@ pub(crate) unsafe extern "C-unwind" fn guest_dlopen(
     file: *const c_char,
     flags: c_int,
 ) -> *mut c_void {
+    llvm::before_loader();
     let opened = OPENED.get().filter(|_| !file.is_null());
     let stand_in = opened.and_then(Opened::stand_in);
     // No shield: constructors are code of the program's.
@@ -101,6 +104,20 @@ pub(crate) unsafe extern "C-unwind" fn guest_dlopen(
         unsafe { libc::dlsym(stand_in as *mut c_void, BIND.as_ptr()) };
     }
     handle
+}
+
+/// `dlmopen` as guest code sees it.
+///
+/// # Safety
+/// As `dlmopen`.
+pub(crate) unsafe extern "C-unwind" fn guest_dlmopen(
+    space: libc::Lmid_t,
+    file: *const c_char,
+    flags: c_int,
+) -> *mut c_void {
+    llvm::before_loader();
+    // SAFETY: by the caller's promise.
+    unsafe { dlmopen(space, file, flags) }
 }
 
 /// Binds what was opened, if this thread asked for it; the loader calls it under its lock. What
@@ -139,7 +156,8 @@ impl Opened {
         let wanted = Wanted::new(&self.names);
         for (index, one) in loaded.iter().enumerate() {
             let key = (one.dynamic, one.name.clone());
-            if done.left.contains(&key) || done.written.contains(&one.dynamic) {
+            let left = done.left.contains(&key) || llvm::brought(one.dynamic);
+            if left || done.written.contains(&one.dynamic) {
                 continue;
             }
             if deep {

@@ -1,0 +1,186 @@
+//! Finds the shared library of LLVM that this build is for, and writes what stands for it: an
+//! entry for each of its C functions, in assembly, and what is known of it.
+//!
+//! Where there is none, as on a machine that has LLVM's static libraries only, nothing is
+//! written, and LLVM is linked as `llvm-sys` says. So it is without the feature `late`.
+
+use std::env;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use object::elf::{FileHeader64, STT_FUNC, STT_OBJECT};
+use object::read::elf::{Dyn, FileHeader, Sym};
+use object::{Endianness, elf};
+
+/// The version of LLVM that the bindings are for.
+const MAJOR: &str = "22";
+
+/// Where `llvm-sys` looks first, too.
+const PREFIX: &str = "LLVM_SYS_221_PREFIX";
+
+/// Functions of LLVM that its C interface has no counterpart of: packages above declare them.
+const OTHERS: [&str; 6] = [
+    "_ZN4llvm11GlobalValue11materializeEv",
+    "_ZN4llvm11LLVMContext14setOptPassGateERNS_11OptPassGateE",
+    "_ZN4llvm16isLegalToPromoteERKNS_8CallBaseEPNS_8FunctionEPPKc",
+    "_ZN4llvm24CodeGenTargetMachineImpl19addPassesToEmitFileERNS_6legacy15PassManagerBaseERNS_17raw_pwrite_streamEPS4_NS_15CodeGenFileTypeEbPNS_28MachineModuleInfoWrapperPassE",
+    "_ZN4llvm25promoteCallWithIfThenElseERNS_8CallBaseEPNS_8FunctionEPNS_6MDNodeE",
+    "_ZN4llvm31install_bad_alloc_error_handlerEPFvPvPKcbES0_",
+];
+
+/// What is known of the library.
+struct Library {
+    path: PathBuf,
+    soname: String,
+    functions: Vec<String>,
+}
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-env-changed={PREFIX}");
+    println!("cargo:rerun-if-env-changed=PATH");
+    println!("cargo:rustc-check-cfg=cfg(late)");
+    let asked = |option: &str| -> Option<String> {
+        let mut output = None;
+        for config in configs() {
+            output = run(&config, &["--version"])
+                .filter(|version| version.split('.').next() == Some(MAJOR))
+                .and_then(|_| run(&config, &option.split(' ').collect::<Vec<_>>()));
+            if output.is_some() {
+                break;
+            }
+        }
+        output
+    };
+    let version = asked("--version").unwrap_or_else(|| format!("{MAJOR}, not found"));
+    println!("cargo:rustc-env=LLVM_VERSION={version}");
+    if env::var_os("CARGO_FEATURE_LATE").is_none() {
+        return;
+    }
+    let files = asked("--link-shared --libfiles").unwrap_or_default();
+    let Some(library) = files
+        .split_whitespace()
+        .find_map(|file| read(Path::new(file)))
+    else {
+        return;
+    };
+    let folder = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let written = std::fs::write(folder.join("table.s"), table(&library.functions))
+        .and_then(|()| std::fs::write(folder.join("names"), names(&library.functions)));
+    if let Err(cause) = written {
+        println!(
+            "cargo:warning=LLVM is linked, as {}: {cause}",
+            folder.display()
+        );
+        return;
+    }
+    println!("cargo:rerun-if-changed={}", library.path.display());
+    println!("cargo:rustc-cfg=late");
+    println!("cargo:rustc-env=LLVM_FILE={}", library.path.display());
+    println!("cargo:rustc-env=LLVM_SONAME={}", library.soname);
+    println!("cargo:rustc-env=LLVM_FUNCTIONS={}", library.functions.len());
+}
+
+/// Programs that may be LLVM's `llvm-config`; those of the prefix only if it is set.
+fn configs() -> Vec<PathBuf> {
+    let names = [
+        format!("llvm-config-{MAJOR}"),
+        format!("llvm-config{MAJOR}"),
+        format!("llvm{MAJOR}-config"),
+        format!("llvm-config-{MAJOR}.1"),
+        format!("llvm-config{MAJOR}1"),
+        String::from("llvm-config"),
+    ];
+    let folder = env::var_os(PREFIX).map(|prefix| PathBuf::from(prefix).join("bin"));
+    let folder = folder.unwrap_or_default();
+    names.map(|name| folder.join(name)).into()
+}
+
+/// What a program prints, if it succeeds.
+fn run(program: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
+
+/// What is known of the library in `file`, if it is one that has what is wanted of it.
+fn read(file: &Path) -> Option<Library> {
+    let bytes = std::fs::read(file).ok()?;
+    let data = &*bytes;
+    let header = FileHeader64::<Endianness>::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let sections = header.sections(endian, data).ok()?;
+    let symbols = sections.symbols(endian, data, elf::SHT_DYNSYM).ok()?;
+    let mut functions = Vec::new();
+    let mut vtable = false;
+    for symbol in symbols.iter() {
+        let name = symbol.name(endian, symbols.strings()).ok()?;
+        let Ok(name) = std::str::from_utf8(name) else {
+            continue;
+        };
+        if symbol.is_undefined(endian) || symbol.is_local() {
+            continue;
+        }
+        vtable |= symbol.st_type() == STT_OBJECT && name == "_ZTVN4llvm19raw_svector_ostreamE";
+        if symbol.st_type() == STT_FUNC && (name.starts_with("LLVM") || OTHERS.contains(&name)) {
+            functions.push(name.to_owned());
+        }
+    }
+    // An entry per name, also where a name has several versions.
+    functions.sort();
+    functions.dedup();
+    let others = OTHERS
+        .iter()
+        .all(|other| functions.iter().any(|name| name == other));
+    let soname = {
+        let (entries, strings) = sections.dynamic(endian, data).ok()??;
+        let strings = sections.strings(endian, data, strings).ok()?;
+        let entry = entries
+            .iter()
+            .find(|entry| entry.tag(endian) == elf::DT_SONAME)?;
+        String::from_utf8(entry.string(endian, strings).ok()?.to_vec()).ok()?
+    };
+    // Beside the name to link by, which may one day be another version's, lies the library's own.
+    let own = file.with_file_name(&soname);
+    let path = if own.exists() { own } else { file.to_owned() };
+    let plain = |text: &str| !text.contains(['\n', '\0']);
+    (others && vtable && plain(&soname) && path.to_str().is_some_and(plain)).then_some(Library {
+        path,
+        soname,
+        functions,
+    })
+}
+
+/// An entry per function, a word per entry, which first leads to what opens the library.
+fn table(functions: &[String]) -> String {
+    let mut text = String::from("\t.section .text.uruk_late,\"ax\",@progbits\n");
+    for (index, name) in functions.iter().enumerate() {
+        let _ = write!(
+            text,
+            "\t.p2align 3\n\t.globl {name}\n\t.hidden {name}\n\t.type {name},@function\n\
+             {name}:\n\tjmpq *(uruk_late_slots+{offset})(%rip)\n\t.size {name},.-{name}\n",
+            offset = index * 8,
+        );
+    }
+    for index in 0..functions.len() {
+        let _ = write!(
+            text,
+            ".Luruk_late_{index}:\n\tpushq ${index}\n\tjmp uruk_late_first\n"
+        );
+    }
+    text.push_str(
+        "\t.section .data.uruk_late,\"aw\",@progbits\n\t.p2align 3\n\t.globl uruk_late_slots\n\
+         \t.hidden uruk_late_slots\n\t.type uruk_late_slots,@object\nuruk_late_slots:\n",
+    );
+    for index in 0..functions.len() {
+        let _ = writeln!(text, "\t.quad .Luruk_late_{index}");
+    }
+    text.push_str("\t.size uruk_late_slots,.-uruk_late_slots\n\t.text\n");
+    text
+}
+
+/// The names in the order of the words, each with its zero byte.
+fn names(functions: &[String]) -> String {
+    functions.iter().map(|name| format!("{name}\0")).collect()
+}

@@ -1,0 +1,48 @@
+//! LLVM as any library: it is there from the process's first moment.
+
+use std::ffi::{CStr, c_void};
+
+use crate::Missing;
+
+unsafe extern "C" {
+    fn LLVMContextCreate() -> *mut c_void;
+    #[link_name = "_ZTVN4llvm19raw_svector_ostreamE"]
+    static STREAM_VTABLE: [*const c_void; 2];
+}
+
+/// Has the library open. It is.
+///
+/// # Errors
+/// None.
+pub fn open() -> Result<(), Missing> {
+    Ok(())
+}
+
+/// Whether the library is open. It is.
+#[must_use]
+pub fn is_open() -> bool {
+    true
+}
+
+/// Calls `work` once the library is open: now.
+pub fn when_open(work: fn()) {
+    work();
+}
+
+/// The address of a function in the library.
+#[must_use]
+pub fn function() -> Option<usize> {
+    Some(LLVMContextCreate as *const () as usize)
+}
+
+/// Whether `file` is the library that is opened: none is.
+#[must_use]
+pub fn is_library(_file: &CStr) -> bool {
+    false
+}
+
+/// The virtual table of `llvm::raw_svector_ostream`.
+#[must_use]
+pub fn stream_vtable() -> Option<*const c_void> {
+    Some((&raw const STREAM_VTABLE).cast())
+}
