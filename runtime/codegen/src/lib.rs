@@ -133,3 +133,4 @@ pub use summary::{
 pub use transform::{IrUnit, Transform};
 pub use uruk_leaving::{Head, Heads, Places, Reason};
 pub use uruk_lower::Refused as NotPlain;
+pub use uruk_lower::data as laid;

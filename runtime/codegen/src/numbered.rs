@@ -17,6 +17,7 @@ use crate::bitcode::Bitcode;
 use crate::summary::{Kind, ModuleSummary, SymbolId};
 
 mod constants;
+mod data;
 mod lower;
 mod summarize;
 

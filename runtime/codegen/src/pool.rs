@@ -16,9 +16,12 @@ use crate::fatal;
 use crate::ledger::Ledger;
 use crate::numbered::Numbered;
 use crate::opened::Known;
+use crate::plan::ModulePlan;
 use crate::reader::Reader;
 use crate::room::ReadingRoom;
 use crate::summary::ModuleSummary;
+use uruk_lower::Refused as NotPlain;
+use uruk_lower::data::Data;
 
 /// Compiles after which a reader is recycled, to bound what its context keeps.
 const RECYCLE_AFTER: usize = 50_000;
@@ -141,6 +144,18 @@ impl ReaderPool {
         match self.bitcode.bytes().len() <= TINY {
             true => read(),
             false => self.numbered.get_or_init(read).clone(),
+        }
+    }
+
+    /// The module's data, without LLVM: what [`Reader::compile_data`] makes an object of. `None` if
+    /// there is nothing.
+    ///
+    /// # Errors
+    /// Why it is LLVM's to compile.
+    pub fn data(&self, plan: &ModulePlan) -> Result<Option<Data>, NotPlain> {
+        match self.numbered() {
+            Some(numbered) => numbered.data(plan),
+            None => Err(NotPlain::Unread("the module")),
         }
     }
 

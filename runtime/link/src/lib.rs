@@ -54,6 +54,7 @@ mod symbol;
 mod object;
 
 mod assembled;
+mod variables;
 
 mod frames;
 mod graph;
@@ -96,3 +97,4 @@ pub use object::{MAX_ALIGN, Object};
 pub use placed::{Placed, Placement, TlsPlace};
 pub use preempt::Place;
 pub use symbol::{Binding, Definition, Kind, Need, Resolved};
+pub use variables::{Access, Content, Variables, Width};

@@ -1,5 +1,6 @@
 //! A function as the baseline compiler takes it ([`uruk_baseline::ir`]), made of what a reader of
-//! bitcode gives ([`uruk_bitcode::ir`]): no LLVM is asked.
+//! bitcode gives ([`uruk_bitcode::ir`]), and a module's [`data`] as a linker takes it: no LLVM is
+//! asked.
 //!
 //! | file | is about |
 //! |---|---|
@@ -16,6 +17,7 @@
 //! | `control`, `phis` | ends of blocks, landing pads; phis |
 //! | `jumps` | labels as numbers |
 //! | `loops`, `anatomy` | which loops can be left, and what of the body is told to find that out |
+//! | [`data`] | what a module has beside functions |
 //!
 //! # Invariants
 //! - What is made keeps a reader's promises ([`uruk_baseline::ir::check`]), whatever the body is: a
@@ -43,6 +45,7 @@ mod assembly;
 mod attributes;
 mod calls;
 mod control;
+pub mod data;
 mod flow;
 pub mod intrinsics;
 mod jumps;

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tracing::info;
-use uruk_base::{FunctionId, Part};
+use uruk_base::{FunctionId, Part as Phase};
 use uruk_codegen::SymbolId;
-use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Need, Object, Placed, Resolved};
+use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Need, Placed, Resolved};
 use uruk_session::{Dylib, Tracker};
 
 use crate::api::error::Error;
@@ -29,6 +29,7 @@ use crate::load::objects::{ObjectCode, Stubbed, object_files};
 use crate::load::own::Own;
 use crate::load::placed::{Named, PlacedImage, Preempted};
 use crate::load::start::Started;
+use crate::load::variables::{Part, PartContent, Ready, lay_out};
 use crate::removal::bonds::Remaining;
 use crate::removal::life::Life;
 use crate::removal::{Holding, Parts, ThreadLocals, Uses};
@@ -105,9 +106,6 @@ pub(crate) struct LinkedImage {
 /// Functions behind stubs, by name.
 pub(super) type Bodies = HashMap<Box<str>, Range<u64>>;
 
-/// An object by name.
-type ObjectBytes<'a> = (String, Cow<'a, [u8]>);
-
 /// Variables that yielded, and the bytes they would have had.
 pub(super) type Yielded = Vec<(Box<str>, Vec<u8>)>;
 
@@ -145,25 +143,27 @@ impl Core {
         image: &Image,
         mode: Mode,
     ) -> Result<Started, Error> {
-        let _data = self.counters.parts.enter(Part::Data);
+        let _data = self.counters.parts.enter(Phase::Data);
         let start = Instant::now();
-        let (mut objects, assembled) = compile_modules(image, mode)?;
+        let (mut objects, assembled) = self.compile_modules(image, mode)?;
         let ours = objects.len();
         for (name, bytes) in &image.objects {
-            objects.push((name.clone(), (&**bytes).into()));
+            objects.push(file(name.clone(), (&**bytes).into()));
         }
         if self.layers.changes_objects() {
-            for (name, bytes) in &mut objects {
-                *bytes = self.layers.object(name, bytes.to_vec())?.into();
+            for part in &mut objects {
+                if let PartContent::File(bytes) = &mut part.content {
+                    *bytes = self.layers.object(&part.name, bytes.to_vec())?.into();
+                }
             }
         }
-        let parsed = objects
-            .iter()
-            .map(|(name, bytes)| Object::parse(name, bytes));
+        let ready = objects.iter().map(Part::ready);
+        let ready = ready.collect::<Result<Vec<_>, _>>()?;
+        let parsed = ready.iter().map(Ready::object);
         let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
         let files = object_files(&parsed[ours..]);
         let mut graph = Graph::new(parsed)?;
-        let all = objects.iter().map(|(name, _)| name.as_str());
+        let all = objects.iter().map(|part| part.name.as_str());
         self.layers
             .link(&all.collect::<Vec<_>>().join(", "), &mut graph)?;
         for name in &image.discarded {
@@ -180,6 +180,43 @@ impl Core {
         Counters::add_time(&self.counters.data_ns, start);
         info!(objects = objects.len(), elapsed = ?start.elapsed(), "linked the data");
         Ok(started)
+    }
+
+    /// Compiles what of the modules of an image is not compiled function by function: one object
+    /// each, and which of them assembly was taken into. Where tier 1 does without LLVM, data does,
+    /// unless an embedder wants to see object files.
+    fn compile_modules<'i>(
+        &self,
+        image: &'i Image,
+        mode: Mode,
+    ) -> Result<(Vec<Part<'i>>, Vec<Assembled>), Error> {
+        let mut objects: Vec<Part<'i>> = Vec::new();
+        let mut assembled = Vec::new();
+        let alone = mode == Mode::Lazy && self.baseline.is_on() && !self.layers.changes_objects();
+        for (number, module) in &image.modules {
+            let name = module.readers.bitcode().name().to_owned();
+            if alone && let Some(data) = lay_out(module) {
+                objects.extend(data.map(|data| Part {
+                    name,
+                    content: PartContent::Laid(data),
+                }));
+                continue;
+            }
+            let mut reader = module.readers.reader()?;
+            let object = match mode {
+                Mode::Eager => reader.compile_everything(&module.plan())?,
+                Mode::Lazy => reader.compile_data(&module.plan())?,
+            };
+            if mode == Mode::Lazy && module.readers.summary().has_inline_asm {
+                assembled.push(Assembled {
+                    module: Arc::clone(module),
+                    file: *number,
+                    object: objects.len(),
+                });
+            }
+            objects.extend(object.map(|bytes| file(name, bytes.into())));
+        }
+        Ok((objects, assembled))
     }
 
     /// Has the stubs of functions of object files lead to their bodies.
@@ -395,31 +432,11 @@ impl Core {
     }
 }
 
-/// Compiles what of the modules of an image is not compiled function by function: one object
-/// each, and which of them assembly was taken into.
-fn compile_modules(
-    image: &Image,
-    mode: Mode,
-) -> Result<(Vec<ObjectBytes<'_>>, Vec<Assembled>), Error> {
-    let mut objects: Vec<ObjectBytes<'_>> = Vec::new();
-    let mut assembled = Vec::new();
-    for (file, module) in &image.modules {
-        let name = module.readers.bitcode().name().to_owned();
-        let mut reader = module.readers.reader()?;
-        let object = match mode {
-            Mode::Eager => reader.compile_everything(&module.plan())?,
-            Mode::Lazy => reader.compile_data(&module.plan())?,
-        };
-        if mode == Mode::Lazy && module.readers.summary().has_inline_asm {
-            assembled.push(Assembled {
-                module: Arc::clone(module),
-                file: *file,
-                object: objects.len(),
-            });
-        }
-        objects.extend(object.map(|bytes| (name, bytes.into())));
+fn file(name: String, bytes: Cow<'_, [u8]>) -> Part<'_> {
+    Part {
+        name,
+        content: PartContent::File(bytes),
     }
-    Ok((objects, assembled))
 }
 
 /// Functions.

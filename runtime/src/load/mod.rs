@@ -15,6 +15,7 @@ pub(crate) mod placed;
 pub(crate) mod room;
 pub(crate) mod start;
 pub(crate) mod untrusted;
+mod variables;
 pub(crate) mod waiting;
 pub(crate) mod weak;
 

@@ -35,11 +35,11 @@ impl Plain {
 const DEPTH: u32 = 8;
 
 /// What names of a module mean to one function.
-struct Names<'a> {
-    numbered: &'a Numbered,
-    plan: &'a ModulePlan,
+pub(super) struct Names<'a> {
+    pub(super) numbered: &'a Numbered,
+    pub(super) plan: &'a ModulePlan,
     /// By global: whether it minds no frame.
-    inlined: RefCell<FxHashMap<u32, bool>>,
+    pub(super) inlined: RefCell<FxHashMap<u32, bool>>,
 }
 
 impl Outside for Names<'_> {

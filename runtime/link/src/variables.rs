@@ -1,0 +1,284 @@
+//! Data in memory to [`Object`]: what a module's variables come to, without a file.
+//!
+//! [`Variables`] takes sections and symbols as an object file has them; the object of it is linked
+//! like any other. Sections are classed by flags and names as those of files are ([`classify`]).
+//!
+//! # Invariants
+//! - What [`Object::parse`] checks is checked here, when a part is put: alignments, the sizes of
+//!   arrays of functions, symbols within their sections. Fields are checked when they are used.
+
+use object::{I64, LittleEndian, U64, elf};
+
+use crate::error::LinkError;
+use crate::object::{MAX_ALIGN, Object};
+use crate::section::{Class, Presence, Rela, Section, SectionId, classify};
+use crate::symbol::{Bind, Kind, Origin, Symbol, SymbolId};
+
+const LE: LittleEndian = LittleEndian;
+
+/// Variables in memory.
+#[derive(Debug)]
+pub struct Variables<'d> {
+    name: &'d str,
+    /// The first is none; relocations stand apart, as sections borrow them.
+    sections: Vec<Section<'d>>,
+    relocations: Vec<Vec<Rela>>,
+    /// The first is none.
+    symbols: Vec<Symbol<'d>>,
+}
+
+/// What is in a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content<'d> {
+    /// Bytes.
+    Bytes(&'d [u8]),
+    /// So many zeros.
+    Zeros(u64),
+}
+
+/// Who may touch a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Nobody changes it once it is relocated.
+    Read,
+    /// The program changes it.
+    Write,
+    /// Each thread has a copy of its own.
+    Thread,
+}
+
+/// What a field of a section holds: `S`, `A`, `P` as the psABI has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Width {
+    /// 8 bytes: `S + A` (`R_X86_64_64`).
+    Address,
+    /// 4 bytes: `S + A - P` (`R_X86_64_PC32`).
+    Distance,
+    /// 8 bytes: `S + A - P` (`R_X86_64_PC64`).
+    LongDistance,
+}
+
+impl<'d> Variables<'d> {
+    /// Without any; `name` is what errors call them.
+    pub fn new(name: &'d str) -> Variables<'d> {
+        let none = Section {
+            name: "",
+            object: 0,
+            data: &[],
+            size: 0,
+            align: 1,
+            relocations: &[],
+            class: Class::Dropped,
+            presence: Presence::Live,
+            link: None,
+            group: None,
+            retain: false,
+        };
+        Variables {
+            name,
+            sections: vec![none],
+            relocations: vec![Vec::new()],
+            symbols: vec![symbol("", 0, Origin::Undefined, Bind::Local)],
+        }
+    }
+
+    /// Puts a section. They are numbered from 0 on.
+    ///
+    /// # Errors
+    /// An alignment that is none, an array of functions that is not in words, a name that stands
+    /// for something else.
+    pub fn section(
+        &mut self,
+        name: &'d str,
+        content: Content<'d>,
+        align: u64,
+        access: Access,
+    ) -> Result<(), LinkError> {
+        let index = self.sections.len();
+        let fail = |what| LinkError::Section {
+            object: self.name.into(),
+            section: name.into(),
+            index,
+            what,
+        };
+        let align = self.checked_align(name, align)?;
+        let flags = elf::SHF_ALLOC.0
+            | match access {
+                Access::Read => 0,
+                Access::Write => elf::SHF_WRITE.0,
+                Access::Thread => elf::SHF_WRITE.0 | elf::SHF_TLS.0,
+            };
+        let (kind, data, size) = match content {
+            Content::Bytes(data) => (elf::SHT_PROGBITS, data, data.len() as u64),
+            Content::Zeros(size) => (elf::SHT_NOBITS, &[][..], size),
+        };
+        let class = classify(kind.0, flags, name).map_err(fail)?;
+        if matches!(class, Class::Array { .. }) && !size.is_multiple_of(8) {
+            return Err(fail("size is not a multiple of 8"));
+        }
+        if class == Class::EhFrame {
+            return Err(fail("variables among unwind records"));
+        }
+        self.sections.push(Section {
+            name,
+            data,
+            size,
+            align,
+            class,
+            ..self.sections[0].clone()
+        });
+        self.relocations.push(Vec::new());
+        Ok(())
+    }
+
+    /// Defines a symbol at an offset in a section. Symbols are numbered from 0 on, in the order in
+    /// which they are put.
+    ///
+    /// # Errors
+    /// A section that there is not, an offset beyond it.
+    pub fn define(
+        &mut self,
+        name: &'d str,
+        section: u32,
+        at: u64,
+        size: u64,
+        weak: bool,
+    ) -> Result<(), LinkError> {
+        let id = SectionId(section.saturating_add(1));
+        let class = match self.sections.get(id.index()) {
+            Some(section) if at <= section.size => section.class,
+            Some(_) => return Err(self.symbol_error(name, "lies beyond its section")),
+            None => return Err(self.symbol_error(name, "section does not exist")),
+        };
+        let kind = match class {
+            Class::TlsData | Class::TlsZeroFill => Kind::Tls,
+            _ => Kind::Data,
+        };
+        self.push(Symbol {
+            value: at,
+            size,
+            kind,
+            ..symbol(name, 0, Origin::Section(id), bind(weak))
+        });
+        Ok(())
+    }
+
+    /// Defines a symbol tentatively.
+    ///
+    /// # Errors
+    /// An alignment that is none.
+    pub fn common(&mut self, name: &'d str, size: u64, align: u64) -> Result<(), LinkError> {
+        let value = self.checked_align(name, align)?;
+        self.push(Symbol {
+            value,
+            size,
+            ..symbol(name, 0, Origin::Common, Bind::Strong)
+        });
+        Ok(())
+    }
+
+    /// A symbol from outside. A weak one may be absent.
+    pub fn external(&mut self, name: &'d str, weak: bool) {
+        self.push(symbol(name, 0, Origin::Undefined, bind(weak)));
+    }
+
+    /// Has a field of a section filled, by rising offset; the addend is the psABI's `A`.
+    ///
+    /// # Errors
+    /// A section that there is not, or that has no bytes.
+    pub fn fill(
+        &mut self,
+        section: u32,
+        at: u64,
+        width: Width,
+        symbol: u32,
+        addend: i64,
+    ) -> Result<(), LinkError> {
+        let index = section.saturating_add(1) as usize;
+        let has_bytes = self
+            .sections
+            .get(index)
+            .is_some_and(|section| !matches!(section.class, Class::ZeroFill | Class::TlsZeroFill));
+        if !has_bytes {
+            return Err(LinkError::Section {
+                object: self.name.into(),
+                section: self.sections.get(index).map_or("", |it| it.name).into(),
+                index,
+                what: "relocations, but no bytes",
+            });
+        }
+        let kind = match width {
+            Width::Address => elf::R_X86_64_64,
+            Width::Distance => elf::R_X86_64_PC32,
+            Width::LongDistance => elf::R_X86_64_PC64,
+        };
+        let mut relocation = Rela {
+            r_offset: U64::new(LE, at),
+            r_info: U64::default(),
+            r_addend: I64::new(LE, addend),
+        };
+        relocation.set_r_info(LE, false, symbol.saturating_add(1), kind);
+        self.relocations[index].push(relocation);
+        Ok(())
+    }
+
+    /// The object, to be linked.
+    pub fn object(&self) -> Object<'_> {
+        let sections = self.sections.iter().zip(&self.relocations);
+        let sections = sections.map(|(section, relocations)| Section {
+            relocations: match section.class {
+                Class::Dropped => &[],
+                _ => relocations,
+            },
+            ..section.clone()
+        });
+        Object::of(self.name, sections.collect(), self.symbols.clone())
+    }
+
+    fn push(&mut self, mut symbol: Symbol<'d>) {
+        symbol.canonical = SymbolId(self.symbols.len() as u32);
+        self.symbols.push(symbol);
+    }
+
+    fn checked_align(&self, name: &str, align: u64) -> Result<u64, LinkError> {
+        let align = align.max(1);
+        if align.is_power_of_two() && align <= MAX_ALIGN {
+            return Ok(align);
+        }
+        Err(LinkError::Alignment {
+            object: self.name.into(),
+            section: name.into(),
+            align,
+        })
+    }
+
+    fn symbol_error(&self, name: &str, what: &'static str) -> LinkError {
+        LinkError::Symbol {
+            object: self.name.into(),
+            symbol: name.into(),
+            index: self.symbols.len(),
+            what,
+        }
+    }
+}
+
+fn bind(weak: bool) -> Bind {
+    match weak {
+        true => Bind::Weak,
+        false => Bind::Strong,
+    }
+}
+
+fn symbol(name: &str, value: u64, origin: Origin, bind: Bind) -> Symbol<'_> {
+    Symbol {
+        name,
+        value,
+        size: 0,
+        origin,
+        bind,
+        kind: Kind::Data,
+        hidden: false,
+        callable: false,
+        canonical: SymbolId(0),
+    }
+}
