@@ -7,7 +7,7 @@ use crate::findings::Findings;
 use crate::programs::Subject;
 use crate::reclaim::{callers, delay, evacuation, removal, replacement};
 use crate::tiers::{overhead, promotion, publication, steady, waiting, whole_run};
-use crate::{compiling, first_call, generated, linking, once, programs, session, stubs};
+use crate::{compiling, first_call, generated, linking, once, programs, repl, session, stubs};
 
 type Measure = dyn Fn(&Bench) -> Result<Findings>;
 
@@ -51,6 +51,7 @@ pub fn all() -> Vec<Experiment> {
         Experiment::new("first call by module size", generated::measure_first_calls),
         Experiment::new("compile sqlite", compiling::measure),
         Experiment::new("first call in sqlite", first_call::measure),
+        Experiment::new("read-eval-print", repl::measure),
         Experiment::new("ready lookup", session::measure_lookups),
         Experiment::new("publish", session::measure_publish),
         Experiment::new("pending symbols", session::measure_pending),

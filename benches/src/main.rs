@@ -10,7 +10,7 @@
 //!
 //! Reading order: `sample`, `row` and `findings` (data), `report` (text); `clock`,
 //! `process`, `contest` (how time is taken); `bench` (surroundings), `catalogue` (what
-//! there is); `programs`, `once`, `generated`, `compiling`, `first_call`, `session`, `linking`, `stubs`,
+//! there is); `programs`, `once`, `generated`, `compiling`, `first_call`, `repl`, `session`, `linking`, `stubs`,
 //! `tiers`, `reclaim` (the experiments), `tiny_object` and `orc` (what they need). `session` has
 //! its peer in C++, which it compiles: `benches/orc`.
 
@@ -28,6 +28,7 @@ mod orc;
 mod process;
 mod programs;
 mod reclaim;
+mod repl;
 mod report;
 mod row;
 mod sample;
