@@ -56,6 +56,10 @@ fn of_results(returns: &[Returned]) -> Reason {
 
 fn of_heads(function: &Function) -> Reason {
     function.counting.heads.iter().find_map(|head| {
+        let mut stored = head.stored.iter();
+        if let Some(what) = stored.find_map(|it| of_operand(function, it.operand)) {
+            return Some(what);
+        }
         let mut arguments = head.arguments.iter().enumerate();
         arguments.find_map(|(at, argument)| {
             if head.loaded.contains(&(at as u32)) && !is_plain_alloca(function, argument.operand) {

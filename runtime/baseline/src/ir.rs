@@ -302,7 +302,25 @@ pub struct Head {
     /// Places of those of the arguments whose operand is what an [`Op::Alloca`] gave, and of which
     /// not the address is passed, but what is there: a scalar of the argument's type.
     pub loaded: Vec<u32>,
+    /// What is written to memory of the frame, of which arguments are the address: by rising
+    /// argument, whose operand is anything.
+    pub stored: Vec<Stored>,
 }
+
+/// A scalar of a value that crosses at a head in memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stored {
+    /// The place of the argument that is the address of the value.
+    pub argument: u32,
+    /// How many bytes behind that.
+    pub offset: u32,
+    /// What is written.
+    pub operand: Operand,
+    /// Its type.
+    pub ty: Type,
+}
+
+impl Eq for Stored {}
 
 /// An instruction.
 #[derive(Debug, Clone)]

@@ -1,13 +1,15 @@
 //! Which loops can be left, and what crosses at their heads.
 
-use uruk_baseline::ir::{Argument, Block, Head, Passing, Reach, Symbol, SymbolData, Type};
+use uruk_baseline::ir::{
+    Argument, Block, Head, Operand, Passing, Reach, Stored, Symbol, SymbolData, Type,
+};
 use uruk_bitcode::ir::{Op, ValueId};
 use uruk_leaving::{Heads, Kind, Places, Shape as LoopShape, Variable, decide};
 
 use crate::Wanted;
 use crate::anatomy::tell;
 use crate::reading::{Covered, Reading, invalid, not};
-use crate::types::Shape;
+use crate::types::{Shape, Vectors};
 
 impl Reading<'_> {
     /// Says what is counted, and which loops can be left. All instructions were read.
@@ -55,7 +57,7 @@ impl Reading<'_> {
             count,
             latches: &latches,
         };
-        let decision = decide(&anatomy, shape, |it| it.kind != Kind::Stored);
+        let decision = decide(&anatomy, shape, |it| self.can_cross(it));
         *self.anatomy = anatomy;
         self.count_latches(&decision.latches);
         let Some(frame) = decision.frame else {
@@ -81,6 +83,7 @@ impl Reading<'_> {
                 left: left as u32,
                 arguments: Vec::with_capacity(what.variables.len()),
                 loaded: Vec::new(),
+                stored: Vec::new(),
             };
             for &variable in &what.variables {
                 self.cross(frame.variables[variable as usize], &mut head)?;
@@ -101,18 +104,37 @@ impl Reading<'_> {
         self.out.counting.latches = places.into_iter().map(Block).collect();
     }
 
+    /// The value that a variable is of.
+    fn value_of(&self, variable: &Variable) -> Option<ValueId> {
+        match variable.value.checked_sub(self.body.parameters) {
+            None => Some(ValueId(self.body.first + variable.value)),
+            Some(made) => self.body.instructions.get(made as usize)?.result,
+        }
+    }
+
+    /// Whether a variable can cross: of what is passed in memory, its scalars are stored there.
+    fn can_cross(&self, variable: &Variable) -> bool {
+        if variable.kind != Kind::Stored {
+            return true;
+        }
+        let value = self.value_of(variable);
+        let ty = value.and_then(|value| self.body.type_of(self.module, value));
+        ty.is_some_and(|ty| {
+            let info = self.lowering.types.info(ty);
+            // Its place is as aligned as the stack is.
+            info.vectors != Vectors::Bits && info.align <= 16 && self.leaves(ty).is_ok()
+        })
+    }
+
     /// Adds what crosses for a variable.
     fn cross(&mut self, variable: Variable, head: &mut Head) -> Covered<()> {
-        let body = self.body;
-        let made = variable.value.checked_sub(body.parameters);
-        let made = made.map(|it| &body.instructions[it as usize]);
-        let value = match made {
-            None => ValueId(body.first + variable.value),
-            Some(made) => match made.result {
-                Some(result) => result,
-                None => return invalid("a use of nothing"),
-            },
+        let Some(value) = self.value_of(&variable) else {
+            return invalid("a use of nothing");
         };
+        if variable.kind == Kind::Stored {
+            return self.cross_in_memory(value, head);
+        }
+        let made = self.body.maker(value);
         let operand = self.one(value)?;
         let held = match (variable.kind, made.map(|it| &it.op)) {
             (Kind::Value, _) => Some(self.type_of(value)?),
@@ -130,6 +152,27 @@ impl Reading<'_> {
         head.arguments.push(Argument {
             operand,
             ty,
+            passing: Passing::Plain,
+        });
+        Ok(())
+    }
+
+    /// Adds a value that crosses in memory.
+    fn cross_in_memory(&mut self, value: ValueId, head: &mut Head) -> Covered<()> {
+        let leaves = self.leaves(self.type_of(value)?)?;
+        let scalars = self.scalars(value)?;
+        let argument = head.arguments.len() as u32;
+        let operands = self.values.of(scalars);
+        head.stored
+            .extend(leaves.iter().zip(operands).map(|(leaf, &operand)| Stored {
+                argument,
+                offset: leaf.offset,
+                operand,
+                ty: leaf.ty,
+            }));
+        head.arguments.push(Argument {
+            operand: Operand::Undef,
+            ty: Type::PTR,
             passing: Passing::Plain,
         });
         Ok(())

@@ -1,7 +1,8 @@
 //! Integers of 128 bits, as two halves, the low one first.
 
 use uruk_baseline::ir::{
-    BitOp, Cast, IntOp, IntPredicate, Op, Operand, OverflowOp, Type, Value, WideOp,
+    Argument, BitOp, Call, Callee, Cast, IntOp, IntPredicate, Op, Operand, OverflowOp, Passing,
+    Returned, Tail, Type, Value, WideOp,
 };
 use uruk_bitcode::ir::{BinaryOp, CastOp, Instruction, ValueId};
 
@@ -10,6 +11,16 @@ use crate::types::Shape;
 
 const WORD: Type = Type::Int(64);
 const ZERO: Operand = Operand::Int(0);
+
+/// How functions of the library name a type.
+fn ending(ty: Type) -> Option<char> {
+    match ty {
+        Type::F32 => Some('s'),
+        Type::F64 => Some('d'),
+        Type::F80 => Some('x'),
+        _ => None,
+    }
+}
 
 impl Reading<'_> {
     /// The halves of a value.
@@ -125,13 +136,56 @@ impl Reading<'_> {
                 let high = self.word(IntOp::AShr, low, Operand::Int(63));
                 self.stand(it, [low, high])
             }
-            (Shape::Scalar(from), Shape::Wide, _) | (Shape::Wide, Shape::Scalar(from), _)
-                if !from.is_int() =>
-            {
-                not("a conversion between 128 bits and floating point")
+            (Shape::Scalar(from), Shape::Wide, O::FpToSi | O::FpToUi) => {
+                let operand = self.one(value)?;
+                let sign = if op == O::FpToSi { "" } else { "uns" };
+                let Some(ending) = ending(from) else {
+                    return invalid(TYPES);
+                };
+                let arguments = [(operand, from, Passing::Plain)];
+                let name = format!("__fix{sign}{ending}fti");
+                self.convert_by(it, &name, &arguments, &[WORD, WORD])
+            }
+            (Shape::Wide, Shape::Scalar(to), O::SiToFp | O::UiToFp) => {
+                let [low, high] = self.halves(value)?;
+                let sign = if op == O::SiToFp { "" } else { "un" };
+                let Some(ending) = ending(to) else {
+                    return invalid(TYPES);
+                };
+                let arguments = [(low, WORD, Passing::Paired), (high, WORD, Passing::Plain)];
+                let name = format!("__float{sign}ti{ending}f");
+                self.convert_by(it, &name, &arguments, &[to])
             }
             _ => not("an unusual conversion"),
         }
+    }
+
+    /// A conversion that a function of the compiler's library does.
+    fn convert_by(
+        &mut self,
+        it: &Instruction,
+        name: &str,
+        arguments: &[(Operand, Type, Passing)],
+        returns: &[Type],
+    ) -> Covered<()> {
+        let argument = |&(operand, ty, passing)| Argument {
+            operand,
+            ty,
+            passing,
+        };
+        let returned = |&ty| Returned {
+            ty,
+            extension: None,
+        };
+        let call = Call {
+            callee: Callee::Symbol(self.library(name)),
+            arguments: arguments.iter().map(argument).collect(),
+            returns: returns.iter().map(returned).collect(),
+            is_variadic: false,
+            tail: Tail::No,
+            returns_twice: false,
+        };
+        self.emit_for(it, Op::Call(Box::new(call)))
     }
 
     /// An operation on the bits of one.

@@ -1,13 +1,16 @@
 //! How much of a file the baseline compiler covers, without compiling or running anything.
 //!
-//! Each function is asked for as for its first version: counted, with loops that can be left.
+//! Each function is asked for as for its first version: counted, with loops that can be left; of
+//! the module's bytes first, and in LLVM's memory where that does not do.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use uruk_baseline::{Options, covers};
 use uruk_codegen::fuzz::plan_alone;
-use uruk_codegen::{Bitcode, Compile, Counters, Placement, Reader, SymbolId};
+use uruk_codegen::{
+    Bitcode, Compile, Counters, NotPlain, Numbered, Placement, Plain, Reader, SymbolId,
+};
 
 use super::baseline::features;
 use crate::api::error::Error;
@@ -44,6 +47,8 @@ pub fn baseline_coverage(file: &Path) -> Result<BaselineCoverage, Error> {
     let plan = plan_alone(&summary);
     let mut how = Compile::baseline().counting(Counters::Entry);
     how.leaves = true;
+    let numbered = Numbered::read(&bitcode, &summary);
+    let mut plain = Plain::default();
     let options = Options {
         features: features(),
     };
@@ -54,7 +59,18 @@ pub fn baseline_coverage(file: &Path) -> Result<BaselineCoverage, Error> {
             continue;
         }
         coverage.functions += 1;
-        let read = reader.baseline(&plan, SymbolId(index), &how)?;
+        let id = SymbolId(index);
+        let plainly = match &numbered {
+            Some(numbered) => numbered
+                .read_into(id, &mut plain)
+                .and_then(|()| numbered.baseline(&plan, id, &how, &mut plain)),
+            None => Err(NotPlain::Unread("a module")),
+        };
+        let read = match plainly {
+            Ok(read) => Ok(read),
+            Err(NotPlain::Uncovered(uncovered)) => Err(uncovered),
+            Err(_) => reader.baseline(&plan, id, &how)?,
+        };
         match read.and_then(|read| covers(&read.function, &options)) {
             Ok(()) => coverage.covered += 1,
             Err(reason) => *uncovered.entry(reason.what).or_default() += 1,

@@ -176,6 +176,9 @@ impl Uses<'_> {
                 self.other(argument.operand);
             }
         }
+        for stored in &head.stored {
+            self.other(stored.operand);
+        }
     }
 
     fn other(&mut self, operand: Operand) {

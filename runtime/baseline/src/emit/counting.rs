@@ -14,16 +14,20 @@
 //!        jmp back
 //! leave: mov [spare], rax
 //!        inc dword [loops + left]
+//!        ...values that cross in memory...
 //!        ...arguments...; call [spare]
 //!        ...epilogue...
 //! ```
 //! What the continuation returns is returned as it is: it lies where results lie.
 
+use smallvec::SmallVec;
+
+use crate::abi::{self, ArgumentPlace};
 use crate::analysis::head_of;
 use crate::asm::{Alu, Condition, Gpr, Label, Mem, Rm, Unary, Width};
-use crate::ir::{Block, Operand, Symbol};
+use crate::ir::{Block, Head, Operand, Symbol, Type};
 
-use super::Emitter;
+use super::{Emitter, VECTOR_SCRATCH};
 
 /// The way out of a loop, which is still to be written.
 #[derive(Debug, Clone, Copy)]
@@ -90,9 +94,72 @@ impl Emitter<'_> {
             let spare = Mem::at(Gpr::RBP, self.frame.spare);
             self.asm.store(Width::W64, spare, Gpr::RAX);
             self.increment(loops, i64::from(head.left), Gpr::RAX);
+            self.store_crossing(head);
             self.arguments(&head.arguments, &head.loaded);
+            self.address_crossing(head);
             self.asm.call(Rm::Mem(spare));
             self.epilogue();
         }
     }
+
+    /// Writes what crosses in memory.
+    fn store_crossing(&mut self, head: &Head) {
+        let (areas, _) = areas(head);
+        for stored in &head.stored {
+            let area = areas.iter().find(|area| area.0 == stored.argument);
+            let area = area.map_or(0, |area| area.1);
+            let mem = Mem::at(
+                Gpr::RBP,
+                self.frame.crossing + (area + stored.offset) as i32,
+            );
+            match (stored.ty, stored.operand) {
+                (_, Operand::Undef) => {}
+                (ty @ Type::Int(bits), operand) => self.store_int(ty, bits, mem, operand),
+                (Type::F80, operand) => {
+                    self.x87_push(operand, Type::F80);
+                    self.asm.x87_store(Type::F80.bytes(), mem);
+                }
+                (ty, operand) => {
+                    let scratch = VECTOR_SCRATCH[0];
+                    self.load_vector_into(operand, ty, scratch);
+                    self.write_vector(ty, mem, scratch, false);
+                }
+            }
+        }
+    }
+
+    /// Passes addresses of what was written, behind all other arguments: those are read no more.
+    fn address_crossing(&mut self, head: &Head) {
+        let (areas, _) = areas(head);
+        let mut places = abi::Arguments::default();
+        for (at, argument) in (0..).zip(&head.arguments) {
+            let place = places.next(argument.ty, argument.passing);
+            let Some(&(_, area)) = areas.iter().find(|area| area.0 == at) else {
+                continue;
+            };
+            let mem = Mem::at(Gpr::RBP, self.frame.crossing + area as i32);
+            match place {
+                ArgumentPlace::Gpr(register) => self.asm.lea(Width::W64, register, mem),
+                ArgumentPlace::Stack(at) => {
+                    self.asm.lea(Width::W64, Gpr::RAX, mem);
+                    let to = Mem::at(Gpr::RSP, at as i32);
+                    self.asm.store(Width::W64, to, Gpr::RAX);
+                }
+                ArgumentPlace::Xmm(_) | ArgumentPlace::Memory(_) => {}
+            }
+        }
+    }
+}
+
+/// Where the values of arguments are that cross in memory, each at a multiple of 16, behind each
+/// other; and how many bytes all take.
+pub(super) fn areas(head: &Head) -> (SmallVec<[(u32, u32); 4]>, u32) {
+    let mut areas = SmallVec::new();
+    let mut end = 0;
+    for of_one in head.stored.chunk_by(|a, b| a.argument == b.argument) {
+        areas.push((of_one[0].argument, end));
+        let size = of_one.iter().map(|it| it.offset + it.ty.bytes()).max();
+        end += size.unwrap_or(0).next_multiple_of(16);
+    }
+    (areas, end)
 }

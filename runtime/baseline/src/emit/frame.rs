@@ -45,6 +45,8 @@ pub(crate) struct Frame {
     pub(crate) saved: u32,
     /// A word for who leaves a loop, from `rbp`.
     pub(super) spare: i32,
+    /// Bytes that values cross heads of loops in, from `rbp`.
+    pub(super) crossing: i32,
     /// Whether the stack pointer moves besides.
     pub(crate) is_dynamic: bool,
     /// Where allocas are, by the place of their instruction, rising.
@@ -116,6 +118,12 @@ impl Frame {
         if !function.counting.heads.is_empty() {
             size = size.next_multiple_of(8) + 8;
             self.spare = -(size as i64) as i32;
+            let heads = function.counting.heads.iter();
+            let most = heads.map(|head| super::counting::areas(head).1).max();
+            if let Some(most @ 1..) = most {
+                size = (size + u64::from(most)).next_multiple_of(16);
+                self.crossing = -(size as i64) as i32;
+            }
         }
         self.is_dynamic = analysis.has.moves_stack;
         if function.types.contains(&Type::F80) {

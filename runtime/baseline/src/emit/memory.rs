@@ -131,7 +131,7 @@ impl Emitter<'_> {
         true
     }
 
-    fn store_int(&mut self, ty: Type, bits: u8, mem: Mem, value: Operand) {
+    pub(super) fn store_int(&mut self, ty: Type, bits: u8, mem: Mem, value: Operand) {
         if let (8 | 16 | 32 | 64, Operand::Int(_)) = (bits, value)
             && let Source::Imm(constant) = self.source(value, ty, Gpr::RAX)
         {

@@ -125,6 +125,11 @@ fn head(function: &Function, f: &mut Formatter<'_>) -> fmt::Result {
         for (index, place) in head.loaded.iter().enumerate() {
             write!(f, "{} {place}", if index == 0 { " loaded" } else { "," })?;
         }
+        for (index, it) in head.stored.iter().enumerate() {
+            f.write_str(if index == 0 { " stored" } else { "," })?;
+            write!(f, " {} at {} {} ", it.argument, it.offset, it.ty)?;
+            names.operand(it.operand, f)?;
+        }
         f.write_str("\n")?;
     }
     for latch in &counting.latches {

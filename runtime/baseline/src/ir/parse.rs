@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use super::names::Named;
 use super::tokens::{Token, tokens};
 use super::{
-    Argument, Block, BlockData, Extension, Function, Head, Instruction, Line, NO_LINE, Operand,
-    Operands, Parameter, Passing, Reach, Returned, Symbol, SymbolData, Type, Value,
+    Argument, Block, BlockData, Extension, Function, Instruction, Line, NO_LINE, Operand, Operands,
+    Parameter, Passing, Reach, Returned, Symbol, SymbolData, Type, Value,
 };
 
 /// Why a text is no function.
@@ -400,33 +400,6 @@ impl LineReader<'_> {
             "head" => self.head()?,
             _ => return Err("no such line before the first block"),
         }
-        Ok(())
-    }
-
-    fn head(&mut self) -> Parsed<()> {
-        let block = self.block()?;
-        let mut offsets = [0; 3];
-        for (word, offset) in ["slot", "count", "left"].into_iter().zip(&mut offsets) {
-            self.is(word).then_some(()).ok_or("an offset is missing")?;
-            *offset = self.number()?;
-        }
-        let arguments = self.arguments()?;
-        let mut loaded = Vec::new();
-        if self.is("loaded") {
-            loaded.push(self.number()?);
-            while self.mark(',') {
-                loaded.push(self.number()?);
-            }
-        }
-        let [slot, count, left] = offsets;
-        self.function.counting.heads.push(Head {
-            block,
-            slot,
-            count,
-            left,
-            arguments,
-            loaded,
-        });
         Ok(())
     }
 

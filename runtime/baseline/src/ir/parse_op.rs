@@ -1,4 +1,4 @@
-//! The text of one operation.
+//! The text of one operation, and of a loop that can be left.
 
 use smallvec::SmallVec;
 
@@ -6,8 +6,8 @@ use super::names::Named;
 use super::parse::{LineReader, Parsed};
 use super::tokens::Token;
 use super::{
-    BitOp, Block, Call, Callee, Cast, Clause, FloatOp, FloatUnary, IntOp, MemoryOp, Op, Operand,
-    Ordering, OverflowOp, Symbol, Tail, Term, Type, WideOp,
+    BitOp, Block, Call, Callee, Cast, Clause, FloatOp, FloatUnary, Head, IntOp, MemoryOp, Op,
+    Operand, Ordering, OverflowOp, Stored, Symbol, Tail, Term, Type, WideOp,
 };
 
 type Successors = SmallVec<[Block; 2]>;
@@ -358,6 +358,55 @@ impl LineReader<'_> {
             }
             "unreachable" => Op::Unreachable,
             _ => return Err("no such operation"),
+        })
+    }
+
+    /// A loop that can be left.
+    pub(super) fn head(&mut self) -> Parsed<()> {
+        let block = self.block()?;
+        let mut offsets = [0; 3];
+        for (word, offset) in ["slot", "count", "left"].into_iter().zip(&mut offsets) {
+            self.is(word).then_some(()).ok_or("an offset is missing")?;
+            *offset = self.number()?;
+        }
+        let arguments = self.arguments()?;
+        let mut loaded = Vec::new();
+        if self.is("loaded") {
+            loaded.push(self.number()?);
+            while self.mark(',') {
+                loaded.push(self.number()?);
+            }
+        }
+        let mut stored = Vec::new();
+        if self.is("stored") {
+            stored.push(self.stored()?);
+            while self.mark(',') {
+                stored.push(self.stored()?);
+            }
+        }
+        let [slot, count, left] = offsets;
+        self.function.counting.heads.push(Head {
+            block,
+            slot,
+            count,
+            left,
+            arguments,
+            loaded,
+            stored,
+        });
+        Ok(())
+    }
+
+    fn stored(&mut self) -> Parsed<Stored> {
+        let argument = self.number()?;
+        self.is("at").then_some(()).ok_or("an offset is missing")?;
+        let (offset, ty) = (self.number()?, self.ty()?);
+        let operand = self.operand(ty)?;
+        Ok(Stored {
+            argument,
+            offset,
+            operand,
+            ty,
         })
     }
 }

@@ -114,6 +114,9 @@ impl Draft {
             for argument in &mut head.arguments {
                 renamed(&mut argument.operand);
             }
+            for stored in &mut head.stored {
+                renamed(&mut stored.operand);
+            }
         }
         function
     }

@@ -81,6 +81,7 @@ impl<'m> Reading<'_, 'm> {
                 left: left as u32,
                 arguments: Vec::with_capacity(what.variables.len()),
                 loaded: Vec::new(),
+                stored: Vec::new(),
             };
             for &variable in &what.variables {
                 self.cross(frame.variables[variable as usize], &mut head)?;

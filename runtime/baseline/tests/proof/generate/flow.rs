@@ -223,6 +223,7 @@ impl Maker {
             left: 24 * nth + 12,
             arguments,
             loaded: Vec::new(),
+            stored: Vec::new(),
         });
     }
 
