@@ -124,7 +124,7 @@ fn what_llvm_refuses_is_left_to_it() {
         "target triple = \"aarch64-linux-gnu\"",
     ];
     for text in wrong {
-        let context = crate::context::LlvmContext::new();
+        let context = crate::context::LlvmContext::new().expect("a context");
         // Some are refused by who parses text.
         if let Ok(module) = crate::bitcode::parse(&context, "m", text) {
             let bitcode = Bitcode::write("m", &module);

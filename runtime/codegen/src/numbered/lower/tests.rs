@@ -23,7 +23,8 @@ struct Compared {
     neither: u32,
     /// Those that LLVM has to read.
     unread: u32,
-    /// Those with whole vectors, which are lanes here, or jumps to addresses, which are switches.
+    /// Those with whole vectors, which are lanes here, jumps to addresses, which are switches, or
+    /// loops that can be left only here.
     otherwise: u32,
     /// Those that only this way covers.
     more: u32,
@@ -59,6 +60,7 @@ fn compare(bitcode: &Bitcode) -> Compared {
                 }
                 let (one, other) = (old.function.to_string(), new.function.to_string());
                 let is_other = ["v128", "indirectjump"].iter().any(|it| one.contains(it));
+                let is_other = is_other || other.contains(" stored ");
                 if one != other && is_other {
                     compared.otherwise += 1;
                     continue;
