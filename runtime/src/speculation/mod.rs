@@ -206,6 +206,12 @@ impl Speculation {
         }
     }
 
+    /// Whether `function` is compiled ahead now, and nobody has called it.
+    pub(crate) fn is_guess(&self, function: FunctionId) -> bool {
+        let guess = |flight: &Flight| flight.function == function && flight.joined.is_none();
+        self.is_on() && self.lock().under_way.iter().any(guess)
+    }
+
     /// Whether the body of `function` is wanted.
     pub(crate) fn wants(&self, function: FunctionId) -> bool {
         self.is_on() && !self.lock().foresight.knows(function)

@@ -338,6 +338,10 @@ impl Core {
                 WithoutLlvm::Unread => {}
             }
         }
+        if !uruk_late::is_open() && self.speculation.is_guess(body.id) {
+            // A guess is no reason to load LLVM.
+            return Err(self.cancelled(body.id));
+        }
         let mut reader = {
             let _reading = parts::enter(Part::Reading);
             function.module.readers.reader()?
