@@ -19,7 +19,6 @@ use std::cell::OnceCell;
 
 use uruk_base::Tier;
 
-use crate::baseline::Findings;
 use crate::bitcode::Bitcode;
 use crate::context::{LlvmContext, OwnedModule};
 use crate::emit::Emitter;
@@ -53,8 +52,6 @@ pub(crate) struct Desk {
     emitters: [OnceCell<Emitter>; 3],
     context: LlvmContext,
     kinds: AttributeKinds,
-    /// What reading in place has found out of the context; with whoever reads meanwhile.
-    findings: Option<Box<Findings>>,
     /// Modules come and go.
     shared: bool,
     /// Bytes of bitcode that were read at it.
@@ -90,7 +87,6 @@ impl Desk {
             emitters: Default::default(),
             context,
             kinds,
-            findings: None,
             shared,
             read: 0,
             units: 0,
@@ -166,15 +162,6 @@ impl Desk {
 
     pub(crate) fn kinds(&self) -> &AttributeKinds {
         &self.kinds
-    }
-
-    /// What was found out of the context so far.
-    pub(crate) fn take_findings(&mut self) -> Box<Findings> {
-        self.findings.take().unwrap_or_default()
-    }
-
-    pub(crate) fn keep_findings(&mut self, findings: Box<Findings>) {
-        self.findings = Some(findings);
     }
 
     /// The context, and the emitter of a tier.

@@ -8,6 +8,7 @@ use uruk_base::Tier;
 
 use crate::bitcode::Bitcode;
 use crate::compile::{Compile, Compiled, Counters};
+use crate::numbered::{Numbered, Plain};
 use crate::plan::{Access, Import, ModulePlan};
 use crate::profile::{Profile, Site};
 use crate::reader::Reader;
@@ -22,6 +23,8 @@ pub fn compile_any(bytes: &[u8]) {
     };
     let summary = reader.summary().clone();
     let plan = plan_alone(&summary);
+    let numbered = Numbered::read(&bitcode, &summary);
+    let mut plain = Plain::default();
     // Errors are answers too.
     let _ = reader.compile_data(&plan);
     for (index, symbol) in summary.symbols.iter().enumerate() {
@@ -32,7 +35,11 @@ pub fn compile_any(bytes: &[u8]) {
         if reader.is_sound() {
             let mut how = Compile::baseline().counting(Counters::Entry);
             how.leaves = true;
-            if let Ok(Ok(read)) = reader.baseline(&plan, function, &how) {
+            let read = numbered.as_deref().and_then(|numbered| {
+                numbered.read_into(function, &mut plain).ok()?;
+                numbered.baseline(&plan, function, &how, &mut plain).ok()
+            });
+            if let Some(read) = read {
                 let kept = uruk_baseline::ir::check(&read.function);
                 assert!(kept.is_ok(), "{kept:?}: {}", read.function);
             }

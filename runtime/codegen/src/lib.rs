@@ -56,7 +56,6 @@ pub mod summary;
 pub mod warm;
 
 mod apart;
-mod baseline;
 mod bitcode;
 mod body;
 mod candidates;
@@ -103,7 +102,6 @@ mod table;
 mod transform;
 
 pub use apart::{APART, is_shared, stays_with_code};
-pub use baseline::Read;
 pub use bitcode::Bitcode;
 pub use cancel::Cancellation;
 pub use compile::{
@@ -117,7 +115,7 @@ pub use foreign::Offer;
 pub use inspect::inspect;
 pub use interface::Layout;
 pub use labels::Labels;
-pub use numbered::{Numbered, Plain};
+pub use numbered::{Numbered, Plain, Read};
 pub use parcel::Parcel;
 pub use plan::{Access, Import, ModulePlan};
 pub use pool::ReaderPool;

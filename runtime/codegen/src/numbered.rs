@@ -21,7 +21,7 @@ mod data;
 mod lower;
 mod summarize;
 
-pub use lower::Plain;
+pub use lower::{Plain, Read};
 
 /// A module, and whose numbers are whose.
 pub struct Numbered {

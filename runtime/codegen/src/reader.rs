@@ -16,7 +16,6 @@ use uruk_base::Tier;
 use uruk_base::parts::{self, Part};
 
 use crate::apart;
-use crate::baseline::Findings;
 use crate::bitcode::{self, Bitcode};
 use crate::compile::Compile;
 use crate::context::{LlvmContext, OwnedModule, take_error};
@@ -250,15 +249,6 @@ impl Reader {
                 message,
             })
         })
-    }
-
-    /// What was found out of the context by reading in place.
-    pub(crate) fn take_findings(&mut self) -> Box<Findings> {
-        self.desk.take_findings()
-    }
-
-    pub(crate) fn keep_findings(&mut self, findings: Box<Findings>) {
-        self.desk.keep_findings(findings);
     }
 
     /// Lets `work` be done that the token of `how` ends.

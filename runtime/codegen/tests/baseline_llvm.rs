@@ -39,7 +39,7 @@ use std::ffi::CString;
 use std::process::Command;
 
 use uruk_baseline::ir::{self, Function};
-use uruk_codegen::{Compile, Read};
+use uruk_codegen::{Compile, NotPlain, Read};
 
 use crate::chance::Chance;
 use crate::interpret::{Input, Ran};
@@ -176,19 +176,15 @@ fn what_is_read_and_compiled_does_what_the_interpreter_says() {
     let (mut wrong, mut count) = (Vec::new(), 0);
     let mut uncovered = BTreeMap::<&'static str, usize>::new();
     each(|functions, text| {
-        let mut reader = support::reader(&text);
-        let plan = support::plan(&reader);
+        let mut module = support::Bare::new(&text);
         for (seed, function) in functions {
-            let id = support::id(&reader, &format!("f{seed}"));
-            let read = match reader
-                .baseline(&plan, id, &Compile::baseline())
-                .expect("valid IR")
-            {
+            let read = match module.read(&format!("f{seed}"), &Compile::baseline()) {
                 Ok(Read { function, .. }) => function,
-                Err(reason) => {
+                Err(NotPlain::Uncovered(reason)) => {
                     *uncovered.entry(reason.what).or_default() += 1;
                     continue;
                 }
+                Err(reason) => panic!("seed {seed}: {reason}"),
             };
             let runs = runs(&function, seed);
             let done = match uruk_baseline::compile(&read, &Default::default()) {

@@ -105,6 +105,16 @@ pub enum Refused {
     Unread(&'static str),
 }
 
+impl Refused {
+    /// The reason alone.
+    pub fn what(self) -> &'static str {
+        match self {
+            Refused::Uncovered(uncovered) => uncovered.what,
+            Refused::Invalid(what) | Refused::Unread(what) => what,
+        }
+    }
+}
+
 /// A function that was lowered.
 #[derive(Debug, Clone)]
 pub struct Lowered {

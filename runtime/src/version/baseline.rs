@@ -1,5 +1,5 @@
-//! Tier 1 without LLVM's code generator: a function read from its bytes, or in LLVM's memory where
-//! that does not do, machine code from that, and its parts for the linker. What the baseline compiler does not cover, LLVM compiles.
+//! Tier 1 without LLVM: a function read from its module's bytes, machine code from that, and its
+//! parts for the linker. What is not read or covered here, LLVM reads and compiles.
 //!
 //! Who gets it: [`Core::wants_baseline`]. Everything after the compile is as for other versions,
 //! but that there is no object file: tools get to see none, and object caches keep nothing.
@@ -13,11 +13,10 @@ use uruk_base::parts::{self, Part};
 use uruk_base::{FunctionId, Tier};
 use uruk_baseline::ir::{Function, Reach, SymbolData};
 use uruk_baseline::{Code, Compiler, Features, FixupKind, Options, Uncovered, UnwindTarget};
-use uruk_codegen::{Compile, Compiled, Counters, NotPlain, Plain, Read, Reader};
+use uruk_codegen::{Compile, Compiled, Counters, Plain, Read};
 use uruk_link::{Assembly, Form, LinkError, Part as LinkPart, Target};
 
 use super::plan::BodyOf;
-use crate::api::error::Error;
 use crate::core::Core;
 use crate::told::baseline::BaselineStats;
 
@@ -80,15 +79,8 @@ impl std::fmt::Debug for Desk {
 /// What is found out of a function, its code, and itself.
 type Made = (Compiled, Assembled, Function);
 
-/// What came of a function without LLVM.
-pub(super) enum WithoutLlvm {
-    /// All there is to it.
-    Compiled(Box<(Compiled, Assembled)>),
-    /// It is not covered: LLVM compiles it.
-    Uncovered,
-    /// LLVM reads it first.
-    Unread,
-}
+/// Why nothing of a module is read without LLVM.
+pub(super) const UNREAD: &str = "a module for LLVM to read";
 
 /// A function that was compiled, with the names it refers to.
 #[derive(Debug)]
@@ -243,63 +235,40 @@ impl Core {
             && !self.layers.changes_objects()
     }
 
-    /// Compiles a function without LLVM's code generator; nothing if it is not covered.
-    pub(super) fn compile_baseline(
-        &self,
-        reader: &mut Reader,
-        body: &BodyOf,
-        how: &Compile,
-    ) -> Result<Option<(Compiled, Assembled)>, Error> {
-        let read = reader.baseline(&body.plan, body.function.symbol, how)?;
-        let done = read.and_then(|read| self.baseline.with(|desk| assemble(desk, read)));
-        Ok(self
-            .baseline
-            .noted(done)
-            .map(|(compiled, assembled, function)| {
-                reader.take_back(function);
-                (compiled, assembled)
-            }))
-    }
-
-    /// Compiles a function from its module's bytes. On the way, whoever compiles ahead is told what
-    /// it calls, if that is `sketched` nowhere.
+    /// Compiles a function from its module's bytes; nothing if LLVM is to. On the way, whoever
+    /// compiles ahead is told what it calls, and `sketched` that it was.
     pub(super) fn compile_without_llvm(
         &self,
         body: &BodyOf,
         how: &Compile,
         sketched: &mut bool,
-    ) -> WithoutLlvm {
+    ) -> Option<(Compiled, Assembled)> {
         let function = &body.function;
-        let numbered = match function.module.readers.numbered() {
-            Some(numbered) if !how.lines => numbered,
-            _ => return WithoutLlvm::Unread,
+        let Some(numbered) = function.module.readers.numbered() else {
+            self.baseline.note(Uncovered { what: UNREAD });
+            return None;
         };
         self.baseline.with(|desk| {
-            if numbered
-                .read_into(function.symbol, &mut desk.plain)
-                .is_err()
-            {
-                return WithoutLlvm::Unread;
-            }
-            if !*sketched && self.speculation.wants(body.id) {
+            let read = numbered.read_into(function.symbol, &mut desk.plain);
+            if read.is_ok() && self.speculation.wants(body.id) {
                 let sketch = numbered.sketch_of(&desk.plain);
                 self.speculation
                     .sketched(body.id, &function.module, &body.plan, sketch);
+                *sketched = true;
             }
-            *sketched = true;
-            let read = numbered.baseline(&body.plan, function.symbol, how, &mut desk.plain);
+            let read = read.and_then(|()| {
+                numbered.baseline(&body.plan, function.symbol, how, &mut desk.plain)
+            });
             let done = match read {
                 Ok(read) => assemble(desk, read),
-                Err(NotPlain::Uncovered(uncovered)) => Err(uncovered),
-                Err(_) => return WithoutLlvm::Unread,
+                // LLVM says what of it is invalid, if anything is.
+                Err(refused) => Err(Uncovered {
+                    what: refused.what(),
+                }),
             };
-            match self.baseline.noted(done) {
-                Some((compiled, assembled, function)) => {
-                    desk.plain.take_back(function);
-                    WithoutLlvm::Compiled(Box::new((compiled, assembled)))
-                }
-                None => WithoutLlvm::Uncovered,
-            }
+            let (compiled, assembled, function) = self.baseline.noted(done)?;
+            desk.plain.take_back(function);
+            Some((compiled, assembled))
         })
     }
 }

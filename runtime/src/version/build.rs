@@ -22,7 +22,7 @@ use uruk_session::{Flags, Interface, Responsibility, SessionError, Symbol, Track
 use uruk_tiering::Purpose;
 
 use super::Request;
-use super::baseline::{Assembled, WithoutLlvm};
+use super::baseline::Assembled;
 use super::blocks::{Code, Rest};
 use super::offers::Crossing;
 use super::plan::BodyOf;
@@ -330,13 +330,11 @@ impl Core {
         how.leaves &= self.layers.ir.is_none();
         how.start = function.origin.as_ref().map(|origin| origin.start);
         let mut sketched = false;
-        let mut baseline = self.wants_baseline(body.id, &how);
-        if baseline {
-            match self.compile_without_llvm(body, &how, &mut sketched) {
-                WithoutLlvm::Compiled(done) => return Ok((done.0, Some(done.1))),
-                WithoutLlvm::Uncovered => baseline = false,
-                WithoutLlvm::Unread => {}
-            }
+        if self.wants_baseline(body.id, &how)
+            && let Some((compiled, assembled)) =
+                self.compile_without_llvm(body, &how, &mut sketched)
+        {
+            return Ok((compiled, Some(assembled)));
         }
         if !uruk_late::is_open() && self.speculation.is_guess(body.id) {
             // A guess is no reason to load LLVM.
@@ -353,17 +351,6 @@ impl Core {
             let module = &function.module;
             self.speculation
                 .sketched(body.id, module, &body.plan, sketch);
-        }
-        if baseline {
-            match self.compile_baseline(&mut reader, body, &how) {
-                Ok(Some((compiled, assembled))) => return Ok((compiled, Some(assembled))),
-                Ok(None) => {}
-                Err(error) if error.is_cancelled() => return Err(error),
-                Err(error) => {
-                    reader.discard();
-                    return Err(error);
-                }
-            }
         }
         let key = self.layers.cache.is_some() && how.is_storable();
         let key = key.then(|| reader.key(&body.plan, function.symbol, &how));

@@ -12,7 +12,7 @@ use uruk_codegen::{
     Bitcode, Compile, Counters, NotPlain, Numbered, Placement, Plain, Reader, SymbolId,
 };
 
-use super::baseline::features;
+use super::baseline::{UNREAD, features};
 use crate::api::error::Error;
 use crate::load::Source;
 
@@ -31,7 +31,7 @@ pub struct BaselineCoverage {
 /// Asks of each function of a file of bitcode or IR text whether the baseline compiler covers it.
 ///
 /// # Errors
-/// A file that cannot be read or is neither; an invalid body.
+/// A file that cannot be read or is neither.
 pub fn baseline_coverage(file: &Path) -> Result<BaselineCoverage, Error> {
     let bitcode = match Source::read(file)? {
         Source::Bitcode(bitcode) => bitcode,
@@ -42,13 +42,12 @@ pub fn baseline_coverage(file: &Path) -> Result<BaselineCoverage, Error> {
             return Err(Error::UnknownFormat { file });
         }
     };
-    let mut reader = Reader::new(&bitcode)?;
-    let summary = reader.summary().clone();
+    let summary = Reader::new(&bitcode)?.summary().clone();
+    let numbered = Numbered::read(&bitcode, &summary);
+    let mut plain = Plain::default();
     let plan = plan_alone(&summary);
     let mut how = Compile::baseline().counting(Counters::Entry);
     how.leaves = true;
-    let numbered = Numbered::read(&bitcode, &summary);
-    let mut plain = Plain::default();
     let options = Options {
         features: features(),
     };
@@ -59,21 +58,17 @@ pub fn baseline_coverage(file: &Path) -> Result<BaselineCoverage, Error> {
             continue;
         }
         coverage.functions += 1;
-        let id = SymbolId(index);
-        let plainly = match &numbered {
+        let function = SymbolId(index);
+        let read = match &numbered {
             Some(numbered) => numbered
-                .read_into(id, &mut plain)
-                .and_then(|()| numbered.baseline(&plan, id, &how, &mut plain)),
-            None => Err(NotPlain::Unread("a module")),
+                .read_into(function, &mut plain)
+                .and_then(|()| numbered.baseline(&plan, function, &how, &mut plain)),
+            None => Err(NotPlain::Unread(UNREAD)),
         };
-        let read = match plainly {
-            Ok(read) => Ok(read),
-            Err(NotPlain::Uncovered(uncovered)) => Err(uncovered),
-            Err(_) => reader.baseline(&plan, id, &how)?,
-        };
-        match read.and_then(|read| covers(&read.function, &options)) {
+        let covered = read.and_then(|read| Ok(covers(&read.function, &options)?));
+        match covered {
             Ok(()) => coverage.covered += 1,
-            Err(reason) => *uncovered.entry(reason.what).or_default() += 1,
+            Err(reason) => *uncovered.entry(reason.what()).or_default() += 1,
         }
     }
     coverage.uncovered = uncovered.into_iter().collect();

@@ -49,10 +49,11 @@ impl<'a, 'm> Body<'a, 'm> {
         }
     }
 
-    /// The original.
+    /// The original; code of tier 1 that is made without a copy is told of from bitcode.
     ///
     /// # Safety
     /// The layout lives as long as this.
+    #[cfg(test)]
     pub(crate) unsafe fn in_place(
         function: FunctionRef<'m>,
         layout: LLVMTargetDataRef,

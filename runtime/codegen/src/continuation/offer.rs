@@ -38,23 +38,18 @@ use crate::shape::Shape;
 use crate::source::AttributeKinds;
 
 /// Which loops of a body are counted at their heads and can be left, and what crosses there.
-pub(crate) struct Decision<'m> {
-    pub(crate) heads: Heads,
+struct Decision<'m> {
+    heads: Heads,
     /// The latches of the other loops.
-    pub(crate) latches: Vec<u32>,
+    latches: Vec<u32>,
     /// Those of the loops, by their places among all, in the order of their words.
-    pub(crate) chosen: Vec<(usize, Crossing)>,
+    chosen: Vec<(usize, Crossing)>,
     /// Of the body, if a loop is counted.
-    pub(crate) frame: Option<Frame<'m>>,
+    frame: Option<Frame<'m>>,
 }
 
-/// Decides for a body, which is only read; `can_pass` says what of its variables can be passed.
-pub(crate) fn decide<'m>(
-    kinds: &AttributeKinds,
-    body: Body<'_, 'm>,
-    shape: &Shape<'m>,
-    can_pass: impl Fn(Kind) -> bool,
-) -> Decision<'m> {
+/// Decides for a body, which is only read.
+fn decide<'m>(kinds: &AttributeKinds, body: Body<'_, 'm>, shape: &Shape<'m>) -> Decision<'m> {
     if shape.measure.loops == 0 {
         return Decision {
             heads: Heads::default(),
@@ -64,7 +59,7 @@ pub(crate) fn decide<'m>(
         };
     }
     let told = Told::of(body, kinds, &shape.flow);
-    let decision = uruk_leaving::decide(&told.anatomy, shape.of_loops(), |it| can_pass(it.kind));
+    let decision = uruk_leaving::decide(&told.anatomy, shape.of_loops(), |_| true);
     Decision {
         heads: decision.heads,
         latches: decision.latches,
@@ -82,7 +77,7 @@ pub(crate) fn insert(
     body: FunctionRef<'_>,
     shape: &Shape<'_>,
 ) -> (Heads, Vec<u32>) {
-    let decision = decide(kinds, Body::copied(module, body), shape, |_| true);
+    let decision = decide(kinds, Body::copied(module, body), shape);
     let (Some(frame), Some(loops)) = (&decision.frame, &shape.loops) else {
         return (decision.heads, decision.latches);
     };

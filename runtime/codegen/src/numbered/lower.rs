@@ -1,16 +1,24 @@
-//! Functions for the baseline compiler without LLVM: [`Reader::baseline`](crate::Reader::baseline)
-//! of what the module's bytes say.
+//! Functions for the baseline compiler, of what the module's bytes say, without LLVM.
+//!
+//! # Invariants
+//! - What is not covered is said by a constant text, and nothing is left of the attempt.
+//! - Symbols have the names and the reach that a copy's declarations would have, so the code is
+//!   linked likewise: they are those of the plan, but that calls of functions, of itself too, are of
+//!   plain names.
+//! - A loop can be left if the copy's could be, for the same continuation: both ask
+//!   [`uruk_leaving`].
 
 use std::cell::RefCell;
 
 use rustc_hash::FxHashMap;
+use uruk_base::Tier;
 use uruk_base::parts::{self, Part};
+use uruk_baseline::Uncovered;
 use uruk_baseline::ir::{Function, Reach, SymbolData};
 use uruk_bitcode::ir::Body;
 use uruk_lower::{Buffers, Lowering, Outside, Refused, Wanted};
 
 use super::Numbered;
-use crate::baseline::{Read, asks_for_more};
 use crate::compile::{COUNTERS, Compile, Compiled, Counters, LOOPS};
 use crate::labels::Labels;
 use crate::plan::{Access, ModulePlan};
@@ -28,6 +36,27 @@ impl Plain {
     /// Takes back a function that was made at it: its room is used again.
     pub fn take_back(&mut self, function: Function) {
         self.buffers.take_back(function);
+    }
+}
+
+/// A function that was read.
+#[derive(Debug, Clone)]
+pub struct Read {
+    /// What is compiled.
+    pub function: Function,
+    /// What a compile would have found out about it; its object is empty.
+    pub compiled: Compiled,
+}
+
+/// What of a compile's settings is not covered.
+fn asks_for_more(how: &Compile) -> Option<&'static str> {
+    match how {
+        _ if how.tier != Tier::Baseline => Some("a higher tier"),
+        _ if how.start.is_some() => Some("a continuation"),
+        _ if how.counters == Counters::Full => Some("probes"),
+        _ if how.transform.is_some() => Some("a change of the code by the embedder"),
+        _ if how.lines => Some("lines"),
+        _ => None,
     }
 }
 
@@ -137,8 +166,8 @@ impl Numbered {
         self.sketch(&plain.body)
     }
 
-    /// What [`Reader::baseline`](crate::Reader::baseline) would have made of a function, whose body
-    /// is in `plain`.
+    /// Reads one function, whose body is in `plain`, for a compile of tier 1 as `how` says.
+    /// Counters and words of loops are [`COUNTERS`] and [`LOOPS`].
     ///
     /// # Errors
     /// Why it is not covered, or is to be read by LLVM.
@@ -149,8 +178,8 @@ impl Numbered {
         how: &Compile,
         plain: &mut Plain,
     ) -> Result<Read, Refused> {
-        if asks_for_more(how).is_some() || how.lines {
-            return Err(Refused::Unread("more than a body"));
+        if let Some(what) = asks_for_more(how) {
+            return Err(Refused::Uncovered(Uncovered { what }));
         }
         let _lowering = parts::enter(Part::Lowering);
         let counts = how.counters == Counters::Entry;

@@ -48,8 +48,8 @@ define i32 @goto(i32 %n) {
 ;> function(i32 %0) -> i32
 ;> b0:
 ;>   %1 = icmp eq i32 %0, 0
-;>   %2 = select i64 %1, &b1, &b2
-;>   indirectjump %2 b1, b2
+;>   %2 = select i64 %1, 0, 1
+;>   switch i64 %2 b1, b1, b2 [0, 1]
 ;> b1:
 ;>   return 1
 ;> b2:

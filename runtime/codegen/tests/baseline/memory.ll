@@ -160,19 +160,120 @@ define i32 @atomics(ptr %p, i32 %v) {
 
 define <4 x i32> @vectors(ptr %p, <2 x double> %v, i1 %c) {
 ;> function(i64 %0, v128 %1, i1 %2) -> v128
-;> wide ffff0007000600050004000000020001
-;> wide 0
 ;> b0:
-;>   %3 = load v128 %0 align 1
-;>   store v128 %1 to %0 align 16
-;>   store v128 $0 to %0 align 2
+;>   %3 = alloca 16 align 16
+;>   store v128 %1 to %3 align 16
+;>   %4 = load f64 %3 align 8
+;>   %5 = offset %3 8
+;>   %6 = load f64 %5 align 8
+;>   %7 = load i8 %0 align 1
+;>   %8 = offset %0 1
+;>   %9 = load i8 %8 align 1
+;>   %10 = offset %0 2
+;>   %11 = load i8 %10 align 1
+;>   %12 = offset %0 3
+;>   %13 = load i8 %12 align 1
+;>   %14 = offset %0 4
+;>   %15 = load i8 %14 align 1
+;>   %16 = offset %0 5
+;>   %17 = load i8 %16 align 1
+;>   %18 = offset %0 6
+;>   %19 = load i8 %18 align 1
+;>   %20 = offset %0 7
+;>   %21 = load i8 %20 align 1
+;>   %22 = offset %0 8
+;>   %23 = load i8 %22 align 1
+;>   %24 = offset %0 9
+;>   %25 = load i8 %24 align 1
+;>   %26 = offset %0 10
+;>   %27 = load i8 %26 align 1
+;>   %28 = offset %0 11
+;>   %29 = load i8 %28 align 1
+;>   %30 = offset %0 12
+;>   %31 = load i8 %30 align 1
+;>   %32 = offset %0 13
+;>   %33 = load i8 %32 align 1
+;>   %34 = offset %0 14
+;>   %35 = load i8 %34 align 1
+;>   %36 = offset %0 15
+;>   %37 = load i8 %36 align 1
+;>   %38 = zext i8 %7 to i32
+;>   %39 = zext i8 %9 to i32
+;>   %40 = shl i32 %39, 8
+;>   %41 = or i32 %38, %40
+;>   %42 = zext i8 %11 to i32
+;>   %43 = shl i32 %42, 16
+;>   %44 = or i32 %41, %43
+;>   %45 = zext i8 %13 to i32
+;>   %46 = shl i32 %45, 24
+;>   %47 = or i32 %44, %46
+;>   %48 = zext i8 %15 to i32
+;>   %49 = zext i8 %17 to i32
+;>   %50 = shl i32 %49, 8
+;>   %51 = or i32 %48, %50
+;>   %52 = zext i8 %19 to i32
+;>   %53 = shl i32 %52, 16
+;>   %54 = or i32 %51, %53
+;>   %55 = zext i8 %21 to i32
+;>   %56 = shl i32 %55, 24
+;>   %57 = or i32 %54, %56
+;>   %58 = zext i8 %23 to i32
+;>   %59 = zext i8 %25 to i32
+;>   %60 = shl i32 %59, 8
+;>   %61 = or i32 %58, %60
+;>   %62 = zext i8 %27 to i32
+;>   %63 = shl i32 %62, 16
+;>   %64 = or i32 %61, %63
+;>   %65 = zext i8 %29 to i32
+;>   %66 = shl i32 %65, 24
+;>   %67 = or i32 %64, %66
+;>   %68 = zext i8 %31 to i32
+;>   %69 = zext i8 %33 to i32
+;>   %70 = shl i32 %69, 8
+;>   %71 = or i32 %68, %70
+;>   %72 = zext i8 %35 to i32
+;>   %73 = shl i32 %72, 16
+;>   %74 = or i32 %71, %73
+;>   %75 = zext i8 %37 to i32
+;>   %76 = shl i32 %75, 24
+;>   %77 = or i32 %74, %76
+;>   store f64 %4 to %0 align 16
+;>   %78 = offset %0 8
+;>   store f64 %6 to %78 align 8
+;>   store i16 1 to %0 align 2
+;>   %79 = offset %0 2
+;>   store i16 2 to %79 align 2
+;>   %80 = offset %0 6
+;>   store i16 4 to %80 align 2
+;>   %81 = offset %0 8
+;>   store i16 5 to %81 align 2
+;>   %82 = offset %0 10
+;>   store i16 6 to %82 align 2
+;>   %83 = offset %0 12
+;>   store i16 7 to %83 align 2
+;>   %84 = offset %0 14
+;>   store i16 65535 to %84 align 2
 ;>   branch %2 b1, b2
 ;> b1:
 ;>   jump b2
 ;> b2:
-;>   %4 = phi v128 [b0 %3] [b1 $1]
-;>   %5 = select v128 %2, %4, %3
-;>   return %5
+;>   %85 = phi i32 [b0 %47] [b1 0]
+;>   %86 = phi i32 [b0 %57] [b1 0]
+;>   %87 = phi i32 [b0 %67] [b1 0]
+;>   %88 = phi i32 [b0 %77] [b1 0]
+;>   %89 = select i32 %2, %85, %47
+;>   %90 = select i32 %2, %86, %57
+;>   %91 = select i32 %2, %87, %67
+;>   %92 = select i32 %2, %88, %77
+;>   store i32 %89 to %3 align 4
+;>   %93 = offset %3 4
+;>   store i32 %90 to %93 align 4
+;>   %94 = offset %3 8
+;>   store i32 %91 to %94 align 4
+;>   %95 = offset %3 12
+;>   store i32 %92 to %95 align 4
+;>   %96 = load v128 %3 align 16
+;>   return %96
 entry:
   %a = load <16 x i8>, ptr %p, align 1
   %b = bitcast <16 x i8> %a to <4 x i32>

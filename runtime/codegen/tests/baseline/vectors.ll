@@ -182,7 +182,30 @@ define i8 @divided(ptr %p) {
 }
 
 define <4 x i32> @passed(<4 x i32> %a) {
-;> an operation on a vector is not covered
+;> function(v128 %0) -> v128
+;> b0:
+;>   %1 = alloca 16 align 16
+;>   store v128 %0 to %1 align 16
+;>   %2 = load i32 %1 align 4
+;>   %3 = offset %1 4
+;>   %4 = load i32 %3 align 4
+;>   %5 = offset %1 8
+;>   %6 = load i32 %5 align 4
+;>   %7 = offset %1 12
+;>   %8 = load i32 %7 align 4
+;>   %9 = add i32 %2, %2
+;>   %10 = add i32 %4, %4
+;>   %11 = add i32 %6, %6
+;>   %12 = add i32 %8, %8
+;>   store i32 %9 to %1 align 4
+;>   %13 = offset %1 4
+;>   store i32 %10 to %13 align 4
+;>   %14 = offset %1 8
+;>   store i32 %11 to %14 align 4
+;>   %15 = offset %1 12
+;>   store i32 %12 to %15 align 4
+;>   %16 = load v128 %1 align 16
+;>   return %16
   %b = add <4 x i32> %a, %a
   ret <4 x i32> %b
 }

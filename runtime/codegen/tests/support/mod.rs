@@ -1,10 +1,14 @@
 //! What the tests share: readers of IR text, objects as text.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+use std::sync::Arc;
+
 use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 use uruk_codegen::fuzz::plan_alone;
-use uruk_codegen::{Bitcode, ModulePlan, Reader, SymbolId};
+use uruk_codegen::{
+    Bitcode, Compile, ModulePlan, NotPlain, Numbered, Plain, Read, Reader, SymbolId,
+};
 
 pub fn plan(reader: &Reader) -> ModulePlan {
     plan_alone(reader.summary())
@@ -17,6 +21,34 @@ pub fn id(reader: &Reader, name: &str) -> SymbolId {
 
 pub fn reader(ir: &str) -> Reader {
     Reader::new(&Bitcode::from_ir_text("test.ll", ir).expect("valid IR")).expect("readable")
+}
+
+/// A module whose functions are read for the baseline compiler.
+pub struct Bare {
+    pub reader: Reader,
+    pub plan: ModulePlan,
+    numbered: Arc<Numbered>,
+    plain: Plain,
+}
+
+impl Bare {
+    pub fn new(ir: &str) -> Bare {
+        let bitcode = Bitcode::from_ir_text("test.ll", ir).expect("valid IR");
+        let reader = Reader::new(&bitcode).expect("readable");
+        let summary = reader.summary();
+        Bare {
+            plan: plan_alone(summary),
+            numbered: Numbered::read(&bitcode, summary).expect("read without LLVM, too"),
+            plain: Plain::default(),
+            reader,
+        }
+    }
+
+    pub fn read(&mut self, name: &str, how: &Compile) -> Result<Read, NotPlain> {
+        let id = id(&self.reader, name);
+        self.numbered.read_into(id, &mut self.plain)?;
+        self.numbered.baseline(&self.plan, id, how, &mut self.plain)
+    }
 }
 
 /// What an object defines and which relocations it has, one per line, sorted.

@@ -1,7 +1,6 @@
-//! What is lowered without LLVM against what is read in LLVM's memory: the same functions, and the
-//! same found out of them.
+//! Damaged bitcode, lowered. That what is lowered is right is seen where it is run
+//! (`tests/baseline_llvm.rs`), that what is found out is what a copy says in `tests/baseline.rs`.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use uruk_baseline::ir;
@@ -9,110 +8,6 @@ use uruk_lower::Refused;
 
 use super::Plain;
 use crate::bitcode::Bitcode;
-use crate::compile::{Compile, Counters};
-use crate::fuzz::plan_alone;
-use crate::numbered::Numbered;
-use crate::reader::Reader;
-use crate::summary::SymbolId;
-
-/// What became of the functions of a module.
-#[derive(Debug, Default)]
-struct Compared {
-    same: u32,
-    /// Covered by neither.
-    neither: u32,
-    /// Those that LLVM has to read.
-    unread: u32,
-    /// Those with whole vectors, which are lanes here, jumps to addresses, which are switches, or
-    /// loops that can be left only here.
-    otherwise: u32,
-    /// Those that only this way covers.
-    more: u32,
-    /// Why functions are not covered here that are there.
-    less: BTreeMap<String, u32>,
-    /// Likewise by neither.
-    reasons: BTreeMap<String, u32>,
-}
-
-/// Compares all functions of a module.
-fn compare(bitcode: &Bitcode) -> Compared {
-    let mut reader = Reader::new(bitcode).expect("valid");
-    let numbered = Numbered::read(bitcode, reader.summary()).expect("read here, too");
-    let plan = plan_alone(reader.summary());
-    let mut how = Compile::baseline().counting(Counters::Entry);
-    how.leaves = true;
-    let mut plain = Plain::default();
-    let mut compared = Compared::default();
-    for index in 0..reader.summary().symbols.len() as u32 {
-        let symbol = SymbolId(index);
-        if numbered.body(symbol).is_none() {
-            continue;
-        }
-        let name = reader.summary().symbols[symbol.index()].name.clone();
-        let old = reader.baseline(&plan, symbol, &how).expect("valid");
-        let new = numbered
-            .read_into(symbol, &mut plain)
-            .and_then(|()| numbered.baseline(&plan, symbol, &how, &mut plain));
-        match (old, new) {
-            (Ok(old), Ok(new)) => {
-                if let Err(broken) = ir::check(&new.function) {
-                    panic!("{name}: {broken}\n{}", new.function);
-                }
-                let (one, other) = (old.function.to_string(), new.function.to_string());
-                let is_other = ["v128", "indirectjump"].iter().any(|it| one.contains(it));
-                let is_other = is_other || other.contains(" stored ");
-                if one != other && is_other {
-                    compared.otherwise += 1;
-                    continue;
-                }
-                assert_eq!(one, other, "{name}");
-                assert_eq!(format!("{:?}", old.compiled), format!("{:?}", new.compiled));
-                compared.same += 1;
-            }
-            (Ok(_), Err(refused)) => {
-                compared.unread += u32::from(matches!(refused, Refused::Unread(_)));
-                *compared.less.entry(refused.to_string()).or_default() += 1;
-            }
-            (Err(_), Err(refused)) => {
-                compared.neither += 1;
-                *compared.reasons.entry(refused.to_string()).or_default() += 1;
-            }
-            (Err(_), Ok(new)) => {
-                if let Err(broken) = ir::check(&new.function) {
-                    panic!("{name}: {broken}\n{}", new.function);
-                }
-                compared.more += 1;
-            }
-        }
-    }
-    compared
-}
-
-#[test]
-fn functions_are_as_they_are_read_in_place() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/baseline");
-    let mut same = 0;
-    for file in std::fs::read_dir(folder).expect("the folder") {
-        let path = file.expect("a file").path();
-        let text = std::fs::read_to_string(&path).expect("text");
-        let bitcode = Bitcode::from_ir_text("m", &text).expect("valid");
-        let compared = compare(&bitcode);
-        println!("{}: {compared:#?}", path.display());
-        same += compared.same;
-    }
-    assert!(same >= 32, "{same}");
-}
-
-/// Of the files that `URUK_BITCODE` names, with spaces between them.
-#[test]
-#[ignore = "files are to be named"]
-fn functions_of_files_are_as_they_are_read_in_place() {
-    let files = std::env::var("URUK_BITCODE").expect("names of files");
-    for file in files.split_whitespace() {
-        let bytes = std::fs::read(file).expect("readable");
-        println!("{file}: {:#?}", compare(&Bitcode::new(file, bytes)));
-    }
-}
 
 /// Whatever damaged bitcode is lowered to keeps a reader's promises.
 #[test]
