@@ -61,8 +61,10 @@ end:
 define i128 @stored(i128 %x, i32 %n) {
 ;> function(i64 %0 paired, i64 %1, i32 %2) -> i64, i64
 ;> symbol @uruk.counters near
+;> symbol @uruk.loops near
 ;> counters @uruk.counters
-;> latch b1
+;> loops @uruk.loops
+;> head b1 slot 0 count 8 left 12 (i64 undef, i32 %2, i32 %3) stored 0 at 0 i64 %0, 0 at 8 i64 %1
 ;> b0:
 ;>   jump b1
 ;> b1:
