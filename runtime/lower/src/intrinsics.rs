@@ -36,6 +36,8 @@ pub enum Becomes {
     Library(&'static str),
     /// Of the compiler's library, by type.
     Power,
+    /// A fraction and the rest: a call of `modf` for the type.
+    Fraction,
     Memory(MemoryOp),
     /// To an integer, signed or not, with the nearest there is.
     Saturated(bool),
@@ -198,6 +200,7 @@ pub const TABLE: &[(&str, Becomes)] = &[
     ("llvm.log10", B::Library("log10")),
     ("llvm.ldexp", B::Library("ldexp")),
     ("llvm.powi", B::Power),
+    ("llvm.modf", B::Fraction),
     ("llvm.memcpy", B::Memory(MemoryOp::Copy)),
     ("llvm.memmove", B::Memory(MemoryOp::Move)),
     ("llvm.memset", B::Memory(MemoryOp::Set)),
@@ -304,6 +307,11 @@ fn is_one_of(name: &str, other: &str) -> bool {
 }
 
 impl Becomes {
+    /// Whether bytes of the frame are needed for it.
+    pub(crate) fn needs_room(self) -> bool {
+        matches!(self, B::Fraction | B::Lanes(LaneOp::Shuffle))
+    }
+
     /// Whether it asks for the frame it is in.
     pub(crate) fn minds_frame(self) -> bool {
         matches!(

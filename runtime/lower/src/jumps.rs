@@ -81,7 +81,8 @@ impl<'a> Reading<'a> {
             let definition = self.definition(part);
             matches!(definition, Some(Definition::Constant(Constant::Label(..))))
         };
-        if !parts.iter().any(is_label) {
+        // Where others are labels, it is nothing that can be read here.
+        if !parts.first().is_some_and(is_label) {
             return Ok(None);
         }
         if let Some(&(_, first)) = self.jumps.tables.iter().find(|it| it.0 == global) {

@@ -193,6 +193,8 @@ pub struct Lowering {
     lists: Lists,
     named: Box<[Named]>,
     known: anatomy::Known,
+    /// Whether any body may need bytes of the frame that it does not say.
+    may_need_room: bool,
     /// Why nothing of it is lowered.
     not: Option<Refused>,
 }
@@ -210,13 +212,16 @@ impl Lowering {
                 _ => Named::Other,
             }
         });
+        let named: Box<[Named]> = named.collect();
+        let needs_room = |it: &Named| matches!(it, Named::Intrinsic(it) if it.needs_room());
         let known = module.layout.is_empty() || &*module.layout == types::LAYOUT;
         let types = Types::of(&module.types);
         Lowering {
             known: anatomy::Known::of(&module, &types),
+            may_need_room: types.have_vectors() || named.iter().any(needs_room),
             types,
             lists: Lists::of(&module.attributes),
-            named: named.collect(),
+            named,
             not: (!known).then_some(Refused::Unread("another layout of data")),
             module,
         }

@@ -77,6 +77,7 @@ impl Reading<'_> {
             }
             B::Library(name) => self.library_call(it, name),
             B::Power => self.power(it),
+            B::Fraction => self.fraction(it),
             B::Memory(op) => self.memory(it, op),
             B::Saturated(signed) => self.saturated(it, signed),
             B::Order(signed) => self.order(it, signed),

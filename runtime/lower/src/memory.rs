@@ -6,6 +6,7 @@ use uruk_baseline::ir::{Op, Operand, Ordering, RmwOp, Term, Type};
 use uruk_bitcode::ir::{self as bitcode, Definition, Instruction, TypeId, ValueId};
 
 use crate::Refused;
+use crate::lanes::Lanes;
 use crate::operands::Step;
 use crate::reading::{Covered, Reading, TYPES, invalid, not};
 use crate::types::{Shape, Vectors};
@@ -143,6 +144,9 @@ impl Reading<'_> {
         let Some((&base, indices)) = self.body.operands_of(it).split_first() else {
             return invalid("another number of operands");
         };
+        if let Shape::Vector { lanes, .. } = self.shape_of(self.result(it)?) {
+            return self.elements(it, source, lanes as usize);
+        }
         let table = self.table(base)?;
         let base = match table {
             Some(_) => Operand::Undef,
@@ -178,6 +182,58 @@ impl Reading<'_> {
             false => self.emit_one(Op::Offset { base, terms, bytes }),
         };
         self.stand(it, [address])
+    }
+
+    /// `getelementptr` of a vector of addresses, or by one of indices: what is one number goes with
+    /// all lanes.
+    fn elements(&mut self, it: &Instruction, source: TypeId, lanes: usize) -> Covered<()> {
+        let body = self.body;
+        let mut operands = SmallVec::<[(Lanes, Type); 4]>::new();
+        for &value in body.operands_of(it) {
+            let numbers = self.numbers(self.type_of(value)?)?;
+            if !numbers.ty.is_int() || numbers.lanes.is_some_and(|it| it as usize != lanes) {
+                return invalid(TYPES);
+            }
+            operands.push((self.lanes_as(value, numbers)?, numbers.ty));
+        }
+        let mut addresses = Lanes::new();
+        for lane in 0..lanes {
+            let mut each = operands
+                .iter()
+                .map(|(all, ty)| (all[lane % all.len()], *ty));
+            let Some((base, Type::PTR)) = each.next() else {
+                return invalid(TYPES);
+            };
+            let mut within = source;
+            let (mut bytes, mut terms) = (0i64, SmallVec::<[Term; 1]>::new());
+            for (at, index) in each.enumerate() {
+                let step = self.step(at == 0, within)?;
+                let number = match index {
+                    (Operand::Int(number), Type::Int(bits)) => {
+                        Some((number << (64 - bits)) as i64 >> (64 - bits))
+                    }
+                    (Operand::Undef, _) => Some(0),
+                    _ if matches!(step, Step::Field(..)) => return not("an unusual index"),
+                    _ => None,
+                };
+                let (moved, next) = self.take(step, within, number.unwrap_or(1))?;
+                within = next;
+                match (number, index) {
+                    (Some(_), _) => bytes = bytes.wrapping_add(moved),
+                    (None, (operand, Type::Int(bits))) if moved != 0 => terms.push(Term {
+                        operand,
+                        bits,
+                        scale: moved as u64,
+                    }),
+                    _ => {}
+                }
+            }
+            addresses.push(match terms.is_empty() {
+                true => self.at(base, bytes),
+                false => self.emit_one(Op::Offset { base, terms, bytes }),
+            });
+        }
+        self.stand(it, addresses)
     }
 
     /// The number that an index is, if it is one.

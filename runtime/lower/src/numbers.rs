@@ -6,7 +6,7 @@ use uruk_baseline::ir::{
 };
 use uruk_bitcode::ir::Instruction;
 
-use crate::lanes::{Lanes, Numbers};
+use crate::lanes::{Lanes, Numbers, plain_load};
 use crate::reading::{Covered, Reading, TYPES, invalid, not};
 
 impl Reading<'_> {
@@ -71,6 +71,38 @@ impl Reading<'_> {
             results.push(self.emit_one(Op::Call(Box::new(call))));
         }
         self.stand(it, results)
+    }
+
+    /// A fraction, and the whole number before it, which the library writes to memory.
+    pub(crate) fn fraction(&mut self, it: &Instruction) -> Covered<()> {
+        let [value] = self.arguments(it)?;
+        let (operand, ty) = self.typed(value)?;
+        let name = match ty {
+            Type::F32 => "modff",
+            Type::F64 => "modf",
+            Type::F80 => "modfl",
+            _ => return invalid(TYPES),
+        };
+        let room = self.room()?;
+        let argument = |operand, ty| Argument {
+            operand,
+            ty,
+            passing: Passing::Plain,
+        };
+        let call = Call {
+            callee: Callee::Symbol(self.library(name)),
+            arguments: vec![argument(operand, ty), argument(room, Type::PTR)],
+            returns: smallvec![Returned {
+                ty,
+                extension: None
+            }],
+            is_variadic: false,
+            tail: Tail::No,
+            returns_twice: false,
+        };
+        let fraction = self.emit_one(Op::Call(Box::new(call)));
+        let whole = self.emit_one(plain_load(ty, room));
+        self.stand(it, [fraction, whole])
     }
 
     /// Tests of what kind a number is, of those that a comparison tells.

@@ -13,7 +13,7 @@ use uruk_baseline::ir::{Op, Operand, Type, Value};
 use uruk_bitcode::ir::{self as bitcode, TypeId};
 
 use crate::Named;
-use crate::intrinsics::{Becomes, LaneOp};
+use crate::intrinsics::Becomes;
 use crate::lanes::{Lanes, plain_load, plain_store};
 use crate::reading::{Covered, Reading, not};
 use crate::types::{Shape, Vectors};
@@ -185,56 +185,61 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether a call is one of an intrinsic that needs no room.
-    fn is_intrinsic(&self, call: &bitcode::Instruction) -> bool {
-        let callee = self.body.operands_of(call).first();
-        match callee.and_then(|&callee| self.definition(callee)) {
-            Some(bitcode::Definition::Global(global)) => {
-                match self.lowering.named[global as usize] {
-                    Named::Intrinsic(becomes) => becomes != Becomes::Lanes(LaneOp::Shuffle),
-                    _ => false,
-                }
-            }
-            _ => false,
-        }
-    }
-
-    /// Makes room, at the beginning of the entry, if vectors are passed or lanes are computed.
+    /// Makes room, at the beginning of the entry, if vectors are passed, or lanes are computed.
     fn make_room(&mut self) {
         /// Of the most lanes that there are.
         const MOST: u64 = 512;
-        let types = self.body.types.iter();
-        if !self.holds_vectors(self.returns) && !types.clone().any(|&ty| self.holds_vectors(ty)) {
+        if !self.lowering.may_need_room {
             return;
         }
-        let needs = |it: &bitcode::Instruction| match it.op {
+        let mut all = self.body.instructions.iter();
+        let large = |it: &bitcode::Instruction| match it.op {
             bitcode::Op::ExtractElement | bitcode::Op::InsertElement => {
                 let index = self.body.operands_of(it).last();
                 index.is_none_or(|&index| self.number(index).is_none())
             }
-            bitcode::Op::Call(_) if self.is_intrinsic(it) => false,
-            bitcode::Op::Call(_) | bitcode::Op::Invoke(..) | bitcode::Op::Return => {
-                let mut all = self.body.operands_of(it).iter().copied().chain(it.result);
-                all.any(|value| {
-                    let ty = self.body.type_of(self.module, value);
-                    ty.is_some_and(|ty| self.holds_vectors(ty))
-                })
-            }
             _ => false,
         };
-        let (mut large, mut small) = (false, false);
-        for it in self.body.instructions.iter().filter(|it| needs(it)) {
-            match it.op {
-                bitcode::Op::ExtractElement | bitcode::Op::InsertElement => large = true,
-                _ => small = true,
-            }
-        }
+        let types = self.body.types.iter();
+        let vectors =
+            self.holds_vectors(self.returns) || types.clone().any(|&ty| self.holds_vectors(ty));
         let own = self.body.parameters as usize;
-        let mut parameters = self.body.types.iter().take(own);
-        small |= parameters.any(|&ty| self.holds_vectors(ty));
-        if large || small {
-            let size = if large { MOST } else { 16 };
-            self.room = Some(self.emit_one(Op::Alloca { size, align: 16 }));
+        let size = if vectors && all.clone().any(large) {
+            MOST
+        } else if vectors && types.clone().take(own).any(|&ty| self.holds_vectors(ty))
+            || all.any(|it| self.is_passing(it, vectors))
+        {
+            16
+        } else {
+            return;
+        };
+        self.room = Some(self.emit_one(Op::Alloca { size, align: 16 }));
+    }
+
+    /// Whether an instruction passes vectors on, if there are any, or needs room by itself.
+    fn is_passing(&self, it: &bitcode::Instruction, vectors: bool) -> bool {
+        let operands = self.body.operands_of(it);
+        let is_call = matches!(it.op, bitcode::Op::Call(_) | bitcode::Op::Invoke(..));
+        if is_call && let Some(becomes) = self.intrinsic_of(operands) {
+            return becomes.needs_room();
+        }
+        let mut all = operands.iter().copied().chain(it.result);
+        vectors
+            && (is_call || matches!(it.op, bitcode::Op::Return))
+            && all.any(|value| {
+                let ty = self.body.type_of(self.module, value);
+                ty.is_some_and(|ty| self.holds_vectors(ty))
+            })
+    }
+
+    /// What the intrinsic becomes that is called.
+    fn intrinsic_of(&self, operands: &[bitcode::ValueId]) -> Option<Becomes> {
+        match self.definition(*operands.first()?)? {
+            bitcode::Definition::Global(global) => match self.lowering.named[global as usize] {
+                Named::Intrinsic(becomes) => Some(becomes),
+                _ => None,
+            },
+            _ => None,
         }
     }
 }

@@ -119,6 +119,11 @@ impl Types {
         types
     }
 
+    /// Whether one of them holds a vector.
+    pub(crate) fn have_vectors(&self) -> bool {
+        self.infos.iter().any(|it| it.vectors != Vectors::None)
+    }
+
     pub(crate) fn info(&self, ty: TypeId) -> &Info {
         self.infos.get(ty.index()).unwrap_or(&NONE)
     }

@@ -79,7 +79,6 @@ pub const MACHINE: &[(&str, Becomes)] = &[
 /// Intrinsics that are not in the table, and families of them, as they are called where they are
 /// told of: the first that a name begins with. Others are just intrinsics.
 pub(super) const NAMES: &[&str] = &[
-    "llvm.modf",
     "llvm.frexp",
     "llvm.sincos",
     "llvm.minimumnum",
