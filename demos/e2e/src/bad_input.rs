@@ -193,10 +193,10 @@ fn truncated_bitcode(room: &Room) -> Result<(), String> {
 
 fn flipped_bitcode(room: &Room) -> Result<(), String> {
     let whole = room.compile("whole.bc", PROGRAM, &[])?;
-    let bytes = fs::read(whole).map_err(|error| error.to_string())?;
+    let bytes = fs::read(&whole).map_err(|error| error.to_string())?;
     for flip in 0..FLIPS {
         let path = room.file(&format!("flip-{flip}.bc"), flipped(&bytes, flip))?;
-        room.damaged(path)?;
+        room.damaged(path, &whole)?;
     }
     Ok(())
 }
@@ -251,10 +251,10 @@ fn truncated_object(room: &Room) -> Result<(), String> {
 
 fn flipped_object(room: &Room) -> Result<(), String> {
     let whole = room.compile("whole.o", PROGRAM, &[])?;
-    let bytes = fs::read(whole).map_err(|error| error.to_string())?;
+    let bytes = fs::read(&whole).map_err(|error| error.to_string())?;
     for flip in 0..FLIPS {
         let path = room.file(&format!("flip-{flip}.o"), flipped(&bytes, flip))?;
-        room.damaged(path)?;
+        room.damaged(path, &whole)?;
     }
     Ok(())
 }

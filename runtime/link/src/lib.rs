@@ -14,7 +14,7 @@
 //! | step | from | to | file |
 //! |---|---|---|---|
 //! | parse | bytes | [`Object`] | `object.rs`, `section.rs`, `symbol.rs` |
-//! | or take over | code in memory | [`Object`] | `assembled.rs` |
+//! | or take over | code or data in memory | [`Object`] | `assembled.rs`, `variables.rs` |
 //! | join | objects | [`Graph`] | `graph.rs`, `frames.rs`, `preempt.rs`, `prune.rs` |
 //! | lay out | graph | [`Laid`] | `layout.rs`, `got.rs`, `apart.rs` |
 //! | place | addresses | [`Placed`] | `placed.rs` |

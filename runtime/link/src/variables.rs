@@ -282,3 +282,86 @@ fn symbol(name: &str, value: u64, origin: Origin, bind: Bind) -> Symbol<'_> {
         canonical: SymbolId(0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Access, Content, Variables, Width};
+    use crate::{Graph, LayoutOptions, LinkError, Placement, Resolved};
+
+    /// Where the definitions are, and the bytes of the read-write segment.
+    fn check(variables: &Variables<'_>) -> (Vec<(String, u64)>, Vec<u8>) {
+        let graph = Graph::new(vec![variables.object()]).expect("sound");
+        let laid = graph.layout(&LayoutOptions::default()).expect("room");
+        let at = Placement {
+            code: 0x10_0000,
+            read_only: 0x20_0000,
+            read_write: 0x30_0000,
+            ..Placement::default()
+        };
+        let placed = laid.place(at).expect("in reach");
+        let definitions = placed.definitions();
+        let places = definitions.map(|(definition, at)| (definition.name.to_owned(), at));
+        let places = places.collect();
+        let linked = placed.fix_up(|name, _| (name == "there").then(|| Resolved::at(0x7000)));
+        (places, linked.expect("all is there").read_write)
+    }
+
+    #[test]
+    fn variables_are_linked_like_those_of_files() {
+        let mut variables = Variables::new("m");
+        const BYTES: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0];
+        let put = |it: &mut Variables<'_>| -> Result<(), LinkError> {
+            it.section(".data", Content::Bytes(BYTES), 8, Access::Write)?;
+            it.section(".bss", Content::Zeros(24), 16, Access::Write)?;
+            it.external("there", false);
+            it.define("one", 0, 0, 8, false)?;
+            it.define("zeros", 1, 4, 20, true)?;
+            it.common("tentative", 40, 32)?;
+            it.fill(0, 8, Width::Address, 0, 5)
+        };
+        assert!(put(&mut variables).is_ok());
+        let (mut places, bytes) = check(&variables);
+        places.sort();
+        let names: Vec<&str> = places.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["one", "tentative", "zeros"]);
+        let aligned = places.iter().zip([8, 32, 4]);
+        assert!(
+            aligned.clone().all(|((_, at), align)| at % align == 0),
+            "{places:?}"
+        );
+        assert_eq!(places[2].1 % 16, 4);
+        assert_eq!(bytes[..8], BYTES[..8]);
+        assert_eq!(bytes[8..16], 0x7005_u64.to_le_bytes());
+    }
+
+    #[test]
+    fn what_is_not_sound_is_refused() {
+        let mut variables = Variables::new("m");
+        let bytes = [0; 12];
+        let content = Content::Bytes(&bytes);
+        assert!(
+            variables
+                .section(".data", content, 3, Access::Write)
+                .is_err()
+        );
+        assert!(
+            variables
+                .section(".init_array", content, 8, Access::Write)
+                .is_err()
+        );
+        assert!(
+            variables
+                .section(".eh_frame", content, 8, Access::Read)
+                .is_err()
+        );
+        assert!(
+            variables
+                .section(".bss", Content::Zeros(8), 8, Access::Write)
+                .is_ok()
+        );
+        assert!(variables.define("beyond", 0, 9, 1, false).is_err());
+        assert!(variables.define("nowhere", 1, 0, 1, false).is_err());
+        assert!(variables.fill(0, 0, Width::Address, 0, 0).is_err());
+        assert!(variables.common("odd", 1, 12).is_err());
+    }
+}

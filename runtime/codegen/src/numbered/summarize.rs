@@ -11,8 +11,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use uruk_bitcode::Source;
 use uruk_bitcode::ir::{
-    Attribute, ComdatKind, Constant, Details, Global, GlobalKind, Linkage as IrLinkage, Module,
-    Type, ValueId, Visibility,
+    Attribute, Attributes, ComdatKind, Constant, Details, Global, GlobalKind, Linkage as IrLinkage,
+    Module, Type, ValueId, Visibility,
 };
 
 use super::constants::{Constants, Found};
@@ -30,7 +30,10 @@ const DEPTH: u32 = 64;
 /// The summary of a module, and which symbol each global is; `None` if it is LLVM's to read.
 pub(super) fn summarize(source: &Source) -> Option<(ModuleSummary, Box<[SymbolId]>)> {
     let module = &*source.module;
-    if module.release != RELEASE || !is_for_this_machine(&module.triple) {
+    if module.release != RELEASE
+        || !is_for_this_machine(&module.triple)
+        || !module.attributes.iter().all(features_are_sound)
+    {
         return None;
     }
     let symbols = super::order(module);
@@ -70,6 +73,17 @@ const NOTHING: SymbolInfo = SymbolInfo {
     constant: false,
     always_inline: false,
 };
+
+/// Features of the processor are there or not.
+fn features_are_sound(attributes: &Attributes) -> bool {
+    attributes.function.iter().all(|attribute| match attribute {
+        Attribute::Text(name, features) if &**name == "target-features" => {
+            let mut features = features.split(',').filter(|_| !features.is_empty());
+            features.all(|feature| feature.starts_with(['+', '-']))
+        }
+        _ => true,
+    })
+}
 
 /// As `opened::check_target` has it.
 fn is_for_this_machine(triple: &str) -> bool {
