@@ -273,3 +273,29 @@ fn said(of: &str) -> Missing {
         message: message.unwrap_or_else(|| format!("{of}: not there")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{COUNT, Library, names};
+
+    #[test]
+    fn each_word_has_a_name() {
+        assert_eq!(names().count(), COUNT);
+        assert!(names().any(|name| name == c"LLVMContextCreate"));
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let told = |path| {
+            let opened = Library::at(path, libc::RTLD_NOW | libc::RTLD_LOCAL);
+            opened.map(|_| ()).expect_err("no such file").to_string()
+        };
+        let text = told("libnone-such.so.0");
+        assert!(text.contains("libnone-such.so.0"), "{text}");
+        assert!(told("a\0b").contains("zero byte"));
+        let libc = Library::at("libc.so.6", libc::RTLD_NOW).map_err(|told| told.to_string());
+        let missing = libc.expect("there").find(c"no_such_function_anywhere");
+        let text = missing.expect_err("not there").to_string();
+        assert!(text.contains("no_such_function_anywhere"), "{text}");
+    }
+}
