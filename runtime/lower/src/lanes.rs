@@ -91,7 +91,7 @@ impl Reading<'_> {
         }
         let mut results = Lanes::new();
         for at in 0..numbers.count() {
-            let list = std::array::from_fn(|of| all[of][at]);
+            let list = all.each_ref().map(|lanes| lanes[at]);
             results.push(make(self, list));
         }
         self.stand(it, results)
