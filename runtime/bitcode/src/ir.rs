@@ -432,6 +432,12 @@ impl Module {
 }
 
 impl Body {
+    /// Whether an instruction of it has a place in a source.
+    pub fn has_lines(&self) -> bool {
+        let mut all = self.instructions.iter();
+        all.any(|instruction| instruction.line != (0, 0))
+    }
+
     /// What a value is; `None` for a number that nothing has.
     pub fn definition<'a>(&'a self, module: &'a Module, value: ValueId) -> Option<Definition<'a>> {
         let globals = module.globals.len() as u32;

@@ -98,6 +98,9 @@ static NAMES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/names"));
 /// The library's own name.
 const SONAME: &str = env!("LLVM_SONAME");
 
+/// What it needs itself.
+const CPP: &str = "libstdc++.so.6";
+
 /// Where it was at build time.
 const FILE: &str = env!("LLVM_FILE");
 
@@ -231,7 +234,12 @@ struct Library(*mut c_void);
 impl Library {
     /// The library that the process has by that name already; else that of the build; else one of
     /// that name where the loader looks.
+    ///
+    /// The C++ library comes first, for all to see, as if an executable were linked with LLVM: what
+    /// an executable exports in place of the C++ library's functions, and constructors call, may
+    /// look for those.
     fn open() -> Result<Library, Missing> {
+        let _ = Library::at(CPP, libc::RTLD_NOW | libc::RTLD_GLOBAL);
         let now = libc::RTLD_NOW | libc::RTLD_LOCAL;
         let known = Library::at(SONAME, now | libc::RTLD_NOLOAD);
         known

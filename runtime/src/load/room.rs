@@ -5,7 +5,8 @@
 //!
 //! | taken by | bytes |
 //! |---|---|
-//! | nothing: [`Error::Room`] | `left` < [`NEEDED`] |
+//! | nothing: [`Error::Room`] | `left` < [`NEEDED`] and what LLVM's library takes |
+//! | LLVM's library, if it is not open | some 203 MiB |
 //! | the heap with its alias | a quarter to a half of `left` ([`Room`]) |
 //! | the stack of a thread | 1/16 of what is left then, 2 to 16 MiB |
 //! | stacks of compile workers | 1/4 of it; one worker at least |
@@ -27,6 +28,7 @@ use uruk_link::Object;
 use crate::api::builder::JitBuilder;
 use crate::api::error::{Error, limits};
 use crate::fork::thread::{self, STACK};
+use crate::guest::llvm;
 
 /// What helps who [wants low addresses](Error::wants_low_addresses), in the command.
 pub(crate) const LOW_ADDRESSES: &str = "`--low-addresses` places the program below 2 GiB";
@@ -46,16 +48,24 @@ const NEEDED: usize = 40 << 20;
 /// The smallest stack on which LLVM compiles what people write.
 const SMALLEST_STACK: usize = 2 << 20;
 
-/// Whether there is room for a session.
+/// Whether there is room for a session. Where room is limited, LLVM's library is opened now: the
+/// rest is shared.
 pub(crate) fn check() -> Result<(), Error> {
-    match Room::now() {
-        Some(room) if room.left() < NEEDED => Err(Error::Room {
+    let Some(room) = Room::now() else {
+        return Ok(());
+    };
+    let needed = match uruk_late::is_open() {
+        true => NEEDED,
+        false => NEEDED + uruk_late::ROOM,
+    };
+    if room.left() < needed {
+        return Err(Error::Room {
             limit: room.limit,
             used: room.used,
-            needed: NEEDED,
-        }),
-        _ => Ok(()),
+            needed,
+        });
     }
+    llvm::open()
 }
 
 /// What LLVM says of a failed allocation, with the limit that may be why.

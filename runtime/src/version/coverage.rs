@@ -15,7 +15,6 @@ use uruk_codegen::{
 use super::baseline::{UNREAD, features};
 use crate::api::error::Error;
 use crate::guest::llvm;
-use crate::guest::process::Process;
 use crate::load::Source;
 
 /// What of a file the baseline compiler covers; see [`baseline_coverage`].
@@ -35,8 +34,6 @@ pub struct BaselineCoverage {
 /// # Errors
 /// A file that cannot be read or is neither.
 pub fn baseline_coverage(file: &Path) -> Result<BaselineCoverage, Error> {
-    // LLVM's library calls the C++ library's, which is looked for among what is open.
-    let _process = Process::new();
     llvm::open()?;
     let bitcode = match Source::read(file)? {
         Source::Bitcode(bitcode) => bitcode,

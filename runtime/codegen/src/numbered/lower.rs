@@ -49,13 +49,13 @@ pub struct Read {
 }
 
 /// What of a compile's settings is not covered.
-fn asks_for_more(how: &Compile) -> Option<&'static str> {
+fn asks_for_more(how: &Compile, body: &Body) -> Option<&'static str> {
     match how {
         _ if how.tier != Tier::Baseline => Some("a higher tier"),
         _ if how.start.is_some() => Some("a continuation"),
         _ if how.counters == Counters::Full => Some("probes"),
         _ if how.transform.is_some() => Some("a change of the code by the embedder"),
-        _ if how.lines => Some("lines"),
+        _ if how.lines && body.has_lines() => Some("lines"),
         _ => None,
     }
 }
@@ -178,7 +178,7 @@ impl Numbered {
         how: &Compile,
         plain: &mut Plain,
     ) -> Result<Read, Refused> {
-        if let Some(what) = asks_for_more(how) {
+        if let Some(what) = asks_for_more(how, &plain.body) {
             return Err(Refused::Uncovered(Uncovered { what }));
         }
         let _lowering = parts::enter(Part::Lowering);
