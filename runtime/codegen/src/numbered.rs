@@ -146,6 +146,8 @@ fn plain_name<'m>(module: &'m Module, global: &Global) -> Option<&'m str> {
 }
 
 #[cfg(test)]
+mod damage;
+#[cfg(test)]
 mod leaving;
 #[cfg(test)]
 mod oracle;

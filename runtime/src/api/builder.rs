@@ -150,8 +150,8 @@ impl JitBuilder {
         self
     }
 
-    /// Which functions the baseline compiler compiles at tier 1, in a tenth of the time and less
-    /// that LLVM takes there, to code that is about as fast. What it does not cover LLVM
+    /// Which functions the baseline compiler compiles at tier 1, in a fifth of the time that
+    /// LLVM takes there, to code that is about as fast. What it does not cover LLVM
     /// compiles, so a session does with it what it does without. On by default.
     ///
     /// ```

@@ -13,6 +13,7 @@ use inkwell::llvm_sys::{LLVMOpcode, LLVMTypeKind, LLVMValueKind};
 use uruk_bitcode::ir::{BinaryOp, Body, CastOp, Constant, Definition, Op, Type, TypeId, ValueId};
 
 use super::Numbered;
+use super::damage::damaged;
 use crate::bitcode::Bitcode;
 use crate::continuation::frame::{incoming, parameters};
 use crate::handles::{FunctionRef, InstructionRef, ValueRef};
@@ -442,20 +443,8 @@ fn bodies_of_files_are_as_llvm_reads_them() {
 fn damage_never_panics() {
     let bitcode = Bitcode::from_ir_text("m", TEXT).expect("valid");
     let mut body = Body::default();
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = move |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % below as u64) as usize
-    };
     let mut whole = 0;
-    for _ in 0..4000 {
-        let mut bytes = bitcode.bytes().to_vec();
-        for _ in 0..1 + random(4) {
-            let at = random(bytes.len());
-            bytes[at] ^= 1 << random(8);
-        }
+    for bytes in damaged(bitcode.bytes(), 0x9e37_79b9_7f4a_7c15, 4000) {
         let Ok(source) = uruk_bitcode::Source::read(&bytes) else {
             continue;
         };

@@ -1,6 +1,7 @@
 //! Summaries of bytes against those of LLVM's reading.
 
 use super::Numbered;
+use super::damage::damaged;
 use crate::bitcode::Bitcode;
 use crate::reader::Reader;
 
@@ -138,20 +139,8 @@ fn what_llvm_refuses_is_left_to_it() {
 #[test]
 fn damage_never_panics() {
     let good = bitcode(TEXT);
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut random = move |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % below as u64) as usize
-    };
     let mut whole = 0;
-    for _ in 0..4000 {
-        let mut bytes = good.bytes().to_vec();
-        for _ in 0..1 + random(4) {
-            let at = random(bytes.len());
-            bytes[at] ^= 1 << random(8);
-        }
+    for bytes in damaged(good.bytes(), 0x2545_f491_4f6c_dd1d, 4000) {
         whole += u32::from(Numbered::alone(&Bitcode::new("m", bytes)).is_some());
     }
     assert!(whole > 1000, "{whole}");

@@ -11,6 +11,7 @@ use uruk_lower::data::{Data, Form, Holds, Place};
 
 use crate::bitcode::Bitcode;
 use crate::fuzz::plan_alone;
+use crate::numbered::damage::damaged;
 use crate::numbered::{Numbered, summaries};
 use crate::reader::Reader;
 
@@ -321,22 +322,10 @@ fn data_of_files_is_as_llvm_lays_it_out() {
 /// Damaged bitcode is laid out or refused.
 #[test]
 fn damage_never_panics() {
-    let mut state = 0x6a09_e667_f3bc_c908_u64;
-    let mut random = move |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % below as u64) as usize
-    };
     let mut whole = 0;
     for text in [TEXT, summaries::TEXT] {
         let good = bitcode(text);
-        for _ in 0..3000 {
-            let mut bytes = good.bytes().to_vec();
-            for _ in 0..1 + random(4) {
-                let at = random(bytes.len());
-                bytes[at] ^= 1 << random(8);
-            }
+        for bytes in damaged(good.bytes(), 0x6a09_e667_f3bc_c908, 3000) {
             let Some(numbered) = Numbered::alone(&Bitcode::new("m", bytes)) else {
                 continue;
             };
