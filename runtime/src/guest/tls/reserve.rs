@@ -4,6 +4,7 @@
 //! library initializes new threads from. Only the thread that loads programs takes and
 //! fills it.
 
+use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,12 +13,24 @@ const RESERVE_SIZE: usize = 4096;
 /// Largest alignment a template in static storage may have.
 const RESERVE_ALIGN: usize = 64;
 
+/// It is written to, so it is a cell: a compiler may leave out what is written to a constant.
 #[repr(align(64))]
-struct Reserve([u8; RESERVE_SIZE]);
+struct Reserve(UnsafeCell<[u8; RESERVE_SIZE]>);
+
+impl Reserve {
+    fn start(&self) -> *mut u8 {
+        self.0.get().cast::<u8>()
+    }
+}
 
 thread_local! {
     // Not zero, so that it is part of the initialized image and not of its tail.
-    static RESERVE: Reserve = const { Reserve([1; RESERVE_SIZE]) };
+    static RESERVE: Reserve = const { Reserve(UnsafeCell::new([1; RESERVE_SIZE])) };
+}
+
+/// Where the calling thread's reserve begins.
+fn reserve() -> *mut u8 {
+    RESERVE.with(Reserve::start)
 }
 
 /// Bytes of the reserve in use; only the thread that loads programs changes it.
@@ -36,7 +49,7 @@ pub(super) fn take_static(size: usize, align: usize) -> Option<i64> {
         return None;
     }
     RESERVED.store(end, Ordering::Relaxed);
-    let start = RESERVE.with(|reserve| reserve.0.as_ptr() as i64);
+    let start = reserve() as i64;
     Some(start + from as i64 - thread_pointer())
 }
 
@@ -68,8 +81,7 @@ fn image_of_reserve() -> Option<*mut u8> {
     let tls = headers
         .iter()
         .find(|header| header.p_type == libc::PT_TLS)?;
-    let reserve = RESERVE.with(|reserve| reserve.0.as_ptr() as u64);
-    let offset = reserve.checked_sub(info.dlpi_tls_data as u64)?;
+    let offset = (reserve() as u64).checked_sub(info.dlpi_tls_data as u64)?;
     // Inside the initialized part, which is what new threads get a copy of.
     let inside = offset + RESERVE_SIZE as u64 <= tls.p_filesz;
     inside.then(|| (info.dlpi_addr + tls.p_vaddr + offset) as *mut u8)
@@ -80,7 +92,7 @@ pub(super) fn fill_static(offset: i64, image: &[u8], size: usize) {
     let Some(base) = image_of_reserve() else {
         return;
     };
-    let start = RESERVE.with(|reserve| reserve.0.as_ptr() as i64);
+    let start = reserve() as i64;
     let mine = (thread_pointer() + offset) as *mut u8;
     let of_new_threads = base.wrapping_offset((thread_pointer() + offset - start) as isize);
     let page = 4096;
@@ -118,7 +130,7 @@ pub(super) fn fill_static(offset: i64, image: &[u8], size: usize) {
 pub(super) fn refresh() {
     if let Some(image) = image_of_reserve() {
         let used = RESERVED.load(Ordering::Relaxed);
-        let mine = RESERVE.with(|reserve| reserve.0.as_ptr().cast_mut());
+        let mine = reserve();
         // SAFETY: both are `RESERVE_SIZE` bytes, which `used` never exceeds; this
         // thread's copy is used by nobody yet.
         unsafe { std::ptr::copy_nonoverlapping(image, mine, used) };
