@@ -69,6 +69,7 @@ pub use crate::api::lookup::{
     DylibId, Found, Lookup, LookupFuture, LookupResult, Required, StillMissing, SymbolState,
     Visibility,
 };
+pub use crate::api::native::NativeCode;
 pub use crate::api::symbols::Alias;
 pub use crate::api::tracker::{Removal, Tracker};
 pub use crate::api::unit::{
@@ -100,6 +101,7 @@ pub use inkwell;
 pub use uruk_base::parts::Spent;
 pub use uruk_base::{FunctionId, Part, VersionId};
 pub use uruk_codegen::Reason as LoopReason;
+pub use uruk_codegen::native as rebound;
 pub use uruk_codegen::{CodegenError, host_cpu, llvm_version};
 pub use uruk_heap::{BackingChoice, Freed, HeapConfig, HeapError, Place, Room};
 pub use uruk_link::LinkError;

@@ -26,7 +26,7 @@
 //! `baseline` (functions for the compiler of tier 1), `labels`, `stacks`, [`profile`], `probe` and `guide` (what code counts about
 //! itself, and its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`],
 //! [`pool`], `ledger` and `room`, `query`, `sketch` and `interface` (questions about a module),
-//! [`cancel`] and `gate`, [`fatal`].
+//! [`native`] (modules of a program that runs natively), [`cancel`] and `gate`, [`fatal`].
 //!
 //! # Why
 //! A few C++ symbols of LLVM, no C++ compiler. LLVM-C cannot read one body of a lazy module,
@@ -48,6 +48,7 @@ pub mod error;
 pub mod facts;
 pub mod fatal;
 pub mod fuzz;
+pub mod native;
 pub mod plan;
 pub mod pool;
 pub mod profile;

@@ -150,6 +150,15 @@ impl JitBuilder {
         self
     }
 
+    /// Has functions begin at tier 2, under [`Tiers::Auto`]: for a session in a native program
+    /// whose functions it takes over ([`Dylib::adopt`](crate::Dylib::adopt)), beside whose code
+    /// that of tier 1 would be a loss.
+    #[must_use]
+    pub fn over_native(mut self, over: bool) -> JitBuilder {
+        self.tiers.over_native = over;
+        self
+    }
+
     /// Which functions the baseline compiler compiles at tier 1, in a fifth of the time that
     /// LLVM takes there, to code that is about as fast. What it does not cover LLVM
     /// compiles, so a session does with it what it does without. On by default.

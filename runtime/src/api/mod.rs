@@ -13,6 +13,7 @@
 //! | [`unit`], [`generator`] | definitions of an embedder's own making |
 //! | [`improve`] | better code for them |
 //! | [`func`] | a function that is called with types |
+//! | [`native`] | machine code that is there already |
 //! | [`error`] | what all of them fail with |
 
 pub(crate) mod builder;
@@ -24,6 +25,7 @@ pub(crate) mod improve;
 pub(crate) mod jit;
 pub(crate) mod layers;
 pub(crate) mod lookup;
+pub(crate) mod native;
 pub(crate) mod symbols;
 pub(crate) mod tracker;
 pub(crate) mod unit;

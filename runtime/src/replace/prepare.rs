@@ -326,7 +326,7 @@ impl Core {
     }
 
     /// Runs `work` on a thread that LLVM can take down.
-    pub(super) fn on_compile_thread<R: Send + 'static>(
+    pub(crate) fn on_compile_thread<R: Send + 'static>(
         self: &Arc<Self>,
         what: String,
         work: impl FnOnce(&Arc<Core>) -> Result<R, Error> + Send + 'static,

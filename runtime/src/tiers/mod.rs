@@ -68,6 +68,8 @@ pub enum Tiers {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TierSettings {
     pub(crate) tiers: Tiers,
+    /// Under [`Tiers::Auto`], whether first code is of tier 2.
+    pub(crate) over_native: bool,
     /// What compiles at tier 1.
     pub(crate) baseline: crate::version::baseline::Baseline,
     /// Whether tiers 2 and 3 may contract floating-point operations.
@@ -163,6 +165,11 @@ impl TierState {
         self.settings.tiers == Tiers::Auto
     }
 
+    /// True if the program runs native code where no better version is.
+    pub(crate) fn is_over_native(&self) -> bool {
+        self.settings.over_native
+    }
+
     /// True if nothing is inlined across modules.
     pub(crate) fn is_apart(&self) -> bool {
         self.settings.apart
@@ -179,6 +186,7 @@ impl TierState {
     /// The tier of a function's first version.
     pub(crate) fn first(&self) -> Tier {
         match self.settings.tiers {
+            Tiers::Auto if self.settings.over_native => Tier::Optimized,
             Tiers::Auto | Tiers::Churn | Tiers::Leave(_) => Tier::Baseline,
             Tiers::Fixed(tier) => tier,
         }

@@ -17,16 +17,16 @@ use std::time::Duration;
 use tracing::info;
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, Nanos, Tier, VersionId};
-use uruk_profiler::{
-    AddressMap, Choice, Excluded, Found, Sample, Sampler, Settings, Sizes, Summary,
-};
+use uruk_profiler::{Choice, Excluded, Found, Sample, Sampler, Settings, Sizes, Summary};
 use uruk_reclaim::Edge;
 
 mod clock;
+mod maps;
 #[cfg(test)]
 mod tests;
 
 use clock::Clock;
+use maps::Maps;
 
 use crate::api::builder::JitBuilder;
 use crate::api::jit::Jit;
@@ -38,9 +38,6 @@ use crate::told::event::{Event, Events, Hit};
 
 /// Processor time of the process after which sampling starts.
 const START_AFTER: Duration = Duration::from_millis(60);
-
-/// Pieces of code the address map holds: enough for a gigabyte of pages.
-const MAP_LIMIT: usize = 1 << 20;
 
 /// Pairs of functions, and threads, of which it is known who was seen beside whom.
 const NEIGHBOURS: usize = 1 << 14;
@@ -59,7 +56,7 @@ pub(crate) struct Sampling {
     choice: Choice,
     sizes: Sizes,
     rates: Settings,
-    map: AddressMap,
+    maps: Maps,
     state: Mutex<State>,
 }
 
@@ -117,7 +114,7 @@ impl Sampling {
             choice,
             sizes: settings.sizes,
             rates: settings.rates,
-            map: AddressMap::new(code.start, code.end - code.start, MAP_LIMIT),
+            maps: Maps::new(&code),
             state: Mutex::default(),
         }
     }
@@ -128,13 +125,9 @@ impl Sampling {
 
     /// Says which version lies at `range`, before it can run.
     pub(crate) fn add_code(&self, range: Range<u64>, id: FunctionId, version: VersionId) {
-        if self.choice == Choice::Off {
-            return;
+        if self.choice != Choice::Off {
+            self.maps.insert(range, id, version);
         }
-        // A full map leaves samples unattributed, which ranks the function lower.
-        let _ = self
-            .map
-            .insert(range, tag(id, version), uruk_profiler::now());
     }
 
     /// [`Sampling::add_code`] for several versions.
@@ -142,19 +135,22 @@ impl Sampling {
         &self,
         codes: impl IntoIterator<Item = (Range<u64>, FunctionId, VersionId)>,
     ) {
-        if self.choice == Choice::Off {
-            return;
+        if self.choice != Choice::Off {
+            self.maps.insert_all(codes.into_iter());
         }
-        let codes = codes.into_iter();
-        let tagged = codes.map(|(range, id, version)| (range, tag(id, version)));
-        // As in `add_code`: a full map has room for no later one, either.
-        let _ = self.map.insert_all(tagged, uruk_profiler::now());
     }
 
     /// Says that the code in these ranges is gone.
     pub(crate) fn remove_codes(&self, ranges: &[Range<u64>]) {
         if self.choice != Choice::Off {
-            self.map.retire_all(ranges, uruk_profiler::now());
+            self.maps.retire_all(ranges);
+        }
+    }
+
+    /// Has samples of native code in a part of the address space attributed.
+    pub(crate) fn attend(&self, text: Range<u64>) {
+        if self.choice != Choice::Off {
+            self.maps.attend(text);
         }
     }
 
@@ -377,7 +373,7 @@ impl Core {
         let mut found: HashMap<u64, Heap> = HashMap::new();
         let mut elsewhere = Heap::default();
         let wait = sampler.tick(
-            &mut |sample| match sampling.map.find(sample.pc, sample.time) {
+            &mut |sample| match sampling.maps.find(sample.pc, sample.time) {
                 Found::Tag(tag) => {
                     found.entry(tag).or_default().add(&sample);
                     let (function, _) = untag(tag);
@@ -394,7 +390,7 @@ impl Core {
             },
         );
         let summary = sampler.summary();
-        sampling.map.forget_before(uruk_profiler::now());
+        sampling.maps.forget_before(uruk_profiler::now());
         clock.drained(now, wait);
         for (tag, heap) in found {
             let (id, version) = untag(tag);

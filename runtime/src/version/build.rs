@@ -26,7 +26,7 @@ use super::baseline::Assembled;
 use super::blocks::{Code, Rest};
 use super::offers::Crossing;
 use super::plan::BodyOf;
-use crate::api::error::Error;
+use crate::api::error::{Error, Refusal};
 use crate::core::Core;
 use crate::tiers::guided::Words;
 
@@ -167,6 +167,14 @@ impl Core {
             built => built?,
         };
         let for_ever = built.compiled.labels == Labels::Escape;
+        if for_ever && request.purpose != Purpose::First && self.tiers.is_over_native() {
+            // Native code is there, whose labels' addresses the program may have.
+            self.tiers.versions.fixed().insert(id.index());
+            self.discard(id, built);
+            let function = self.name_of(id);
+            let cause = Refusal::FirstStays;
+            return Err(Error::Version { function, cause });
+        }
         if !(for_ever || self.is_stuck(id, &built.compiled)) || request.purpose != Purpose::First {
             return Ok((request, built));
         }

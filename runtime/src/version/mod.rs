@@ -14,6 +14,8 @@
 //! | file | [`mod@file`], [`records`], [`blocks`] | known to samples, reclaim and statistics |
 //! | publish | [`publish`] | in the slot, or too late |
 //!
+//! What a linker compiled is filed and published, no more: [`native`].
+//!
 //! What the baseline compiler covers of a file, [`coverage`] says.
 //!
 //! Who asks: [`calls`] for first calls, [`ahead`] for those still to come, `tiers` for better versions, `replace` for new bodies,
@@ -38,6 +40,7 @@ pub(crate) mod failed;
 mod file;
 mod findable;
 mod link;
+mod native;
 mod offers;
 mod plan;
 mod publish;

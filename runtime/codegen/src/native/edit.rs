@@ -1,0 +1,296 @@
+//! The second walk: a module is made to mean what was chosen.
+//!
+//! # Invariants
+//! - What has a name of its own keeps its type: only linkage, names, bodies and uses change.
+//! - A call of a function stays a call of it; all other uses mean the address that the program
+//!   knows. A function whose labels have addresses is never named by another value there, as
+//!   labels are constants of the function.
+
+use inkwell::llvm_sys::comdat::LLVMSetComdat;
+use inkwell::llvm_sys::core::{
+    LLVMAddFunction, LLVMAddGlobal, LLVMAliasSetAliasee, LLVMBuildCall2, LLVMBuildGEP2,
+    LLVMConstInt, LLVMConstNull, LLVMDeleteFunction, LLVMDeleteGlobal, LLVMEraseGlobalIFunc,
+    LLVMGetFirstGlobalAlias, LLVMGetFirstGlobalIFunc, LLVMGetFunctionCallConv,
+    LLVMGetIntrinsicDeclaration, LLVMGetLinkage, LLVMGetNextGlobalAlias, LLVMGetNextGlobalIFunc,
+    LLVMGetNumOperands, LLVMGetOperand, LLVMGetTypeKind, LLVMGlobalGetValueType,
+    LLVMInstructionEraseFromParent, LLVMInt8TypeInContext, LLVMInt64TypeInContext,
+    LLVMIntrinsicGetType, LLVMIsDeclaration, LLVMLookupIntrinsicID, LLVMPointerTypeInContext,
+    LLVMPositionBuilderBefore, LLVMReplaceAllUsesWith, LLVMSetFunctionCallConv,
+    LLVMSetGlobalConstant, LLVMSetInitializer, LLVMSetLinkage, LLVMSetModuleInlineAsm2,
+    LLVMSetOperand, LLVMSetSection, LLVMSetUnnamedAddress, LLVMSetValueName2, LLVMSetVisibility,
+};
+use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMTypeRef, LLVMValueRef};
+use inkwell::llvm_sys::{
+    LLVMLinkage, LLVMTypeKind, LLVMUnnamedAddr, LLVMValueKind, LLVMVisibility,
+};
+
+use super::survey::{self, ADDRESS_OF};
+use super::{Choices, FunctionChoice, Keep, VariableChoice};
+use crate::context::{Builder, LlvmContext, OwnedModule};
+use crate::handles::{FunctionRef, ValueRef, c_name};
+
+/// Changes `module`, of which the choices are.
+pub(super) fn edit(context: &LlvmContext, module: &OwnedModule, choices: &Choices) {
+    let functions: Vec<LLVMValueRef> = survey::functions(module).map(|f| f.raw()).collect();
+    let variables: Vec<LLVMValueRef> = module.variables().map(|v| v.raw()).collect();
+    // SAFETY: a live module, as all below; the string is empty.
+    unsafe { LLVMSetModuleInlineAsm2(module.raw(), std::ptr::null(), 0) };
+    let mut gone = Vec::new();
+    for (&variable, choice) in variables.iter().zip(&choices.variables) {
+        // SAFETY: a variable of the module, which nothing was deleted of yet.
+        let handle = unsafe { ValueRef::of(variable) };
+        if handle.name().starts_with("llvm.") {
+            gone.push(variable);
+            continue;
+        }
+        match choice {
+            VariableChoice::Own => own(variable),
+            VariableChoice::Named(name) => bind_variable(variable, name),
+            VariableChoice::ThreadLocal(distance) => {
+                replace_thread_local(context, module, handle, *distance);
+            }
+        }
+    }
+    for (&function, choice) in functions.iter().zip(&choices.functions) {
+        if let Some(address) = &choice.address {
+            // SAFETY: a function of the module.
+            let function = unsafe { FunctionRef::of(function) };
+            name_address(module.raw(), function, address);
+        }
+    }
+    // Lists of what is used first: they mention the others.
+    gone.sort_by_key(|&variable| {
+        // SAFETY: none of them was deleted yet.
+        !unsafe { ValueRef::of(variable) }.name().contains("used")
+    });
+    for variable in gone {
+        // SAFETY: nothing mentions it any more: lists were deleted before what they list.
+        unsafe { LLVMDeleteGlobal(variable) };
+    }
+    for (function, choice) in functions.into_iter().zip(&choices.functions) {
+        bind_function(module.raw(), function, choice);
+    }
+}
+
+/// A name for LLVM, of any bytes.
+fn set_name(value: LLVMValueRef, name: &str) {
+    // SAFETY: a live value; pointer and length describe the name.
+    unsafe { LLVMSetValueName2(value, name.as_ptr().cast(), name.len()) };
+}
+
+/// Makes a variable one of the module alone.
+fn own(variable: LLVMValueRef) {
+    // SAFETY: a live variable.
+    unsafe {
+        if LLVMIsDeclaration(variable) == 0 {
+            LLVMSetVisibility(variable, LLVMVisibility::LLVMDefaultVisibility);
+            LLVMSetLinkage(variable, LLVMLinkage::LLVMInternalLinkage);
+            LLVMSetComdat(variable, std::ptr::null_mut());
+        }
+    }
+}
+
+/// Makes a variable one that is found by `name`. A constant keeps its value, for the optimizer.
+fn bind_variable(variable: LLVMValueRef, name: &str) {
+    set_name(variable, name);
+    // SAFETY: a live variable; a null initializer makes it a declaration.
+    unsafe {
+        let handle = ValueRef::of(variable).as_variable();
+        let optional = LLVMGetLinkage(variable) == LLVMLinkage::LLVMExternalWeakLinkage;
+        let shown = handle.is_some_and(|v| v.is_constant() && v.initializer().is_some());
+        LLVMSetComdat(variable, std::ptr::null_mut());
+        LLVMSetVisibility(variable, LLVMVisibility::LLVMDefaultVisibility);
+        LLVMSetUnnamedAddress(variable, LLVMUnnamedAddr::LLVMNoUnnamedAddr);
+        if shown {
+            LLVMSetLinkage(variable, LLVMLinkage::LLVMAvailableExternallyLinkage);
+            LLVMSetSection(variable, c"".as_ptr());
+        } else if !optional {
+            LLVMSetInitializer(variable, std::ptr::null_mut());
+            LLVMSetLinkage(variable, LLVMLinkage::LLVMExternalLinkage);
+        }
+    }
+}
+
+/// Has all that ask for a thread's address of a variable compute it.
+fn replace_thread_local(
+    context: &LlvmContext,
+    module: &OwnedModule,
+    variable: ValueRef<'_>,
+    distance: i64,
+) {
+    let asked: Vec<LLVMValueRef> = variable
+        .users()
+        .filter(|user| {
+            let instruction = user.as_instruction();
+            let callee = instruction.and_then(|instruction| instruction.callee());
+            callee.is_some_and(|callee| callee.name().starts_with(ADDRESS_OF))
+        })
+        .map(|user| user.raw())
+        .collect();
+    let builder = Builder::new(context);
+    let pointer = thread_pointer(context, module.raw());
+    for call in asked {
+        // SAFETY: a call that is live until it is erased, as the last thing; the builder stands
+        // before it, in the same function.
+        unsafe {
+            LLVMPositionBuilderBefore(builder.0, call);
+            let (kind, function) = pointer;
+            let none: *mut LLVMValueRef = std::ptr::null_mut();
+            let start = LLVMBuildCall2(builder.0, kind, function, none, 0, c"".as_ptr());
+            let mut index = [LLVMConstInt(
+                LLVMInt64TypeInContext(context.raw()),
+                distance as u64,
+                1,
+            )];
+            let byte = LLVMInt8TypeInContext(context.raw());
+            let found = LLVMBuildGEP2(builder.0, byte, start, index.as_mut_ptr(), 1, c"".as_ptr());
+            LLVMReplaceAllUsesWith(call, found);
+            LLVMInstructionEraseFromParent(call);
+        }
+    }
+}
+
+/// The function that returns the thread pointer, and its type.
+fn thread_pointer(context: &LlvmContext, module: LLVMModuleRef) -> (LLVMTypeRef, LLVMValueRef) {
+    const NAME: &str = "llvm.thread.pointer";
+    // SAFETY: an intrinsic that this LLVM has, of one type that it is made for.
+    unsafe {
+        let number = LLVMLookupIntrinsicID(NAME.as_ptr().cast(), NAME.len());
+        let mut over = [LLVMPointerTypeInContext(context.raw(), 0)];
+        (
+            LLVMIntrinsicGetType(context.raw(), number, over.as_mut_ptr(), 1),
+            LLVMGetIntrinsicDeclaration(module, number, over.as_mut_ptr(), 1),
+        )
+    }
+}
+
+/// Has every use of a function that is no call of it mean what is found by `address`.
+fn name_address(module: LLVMModuleRef, function: FunctionRef<'_>, address: &str) {
+    let users: Vec<ValueRef<'_>> = function.users().collect();
+    let only_calls = users.iter().all(|user| {
+        user.as_instruction()
+            .is_some_and(|instruction| calls_only(instruction.raw(), function.raw()))
+    });
+    let has_labels = users
+        .iter()
+        .any(|user| user.kind() == LLVMValueKind::LLVMBlockAddressValueKind);
+    if only_calls || has_labels {
+        return;
+    }
+    // SAFETY: live values of one module; all are pointers.
+    unsafe {
+        let known = c_name(address);
+        let kind = LLVMGlobalGetValueType(function.raw());
+        let known = LLVMAddFunction(module, known.as_ptr(), kind);
+        LLVMSetFunctionCallConv(known, LLVMGetFunctionCallConv(function.raw()));
+        LLVMReplaceAllUsesWith(function.raw(), known);
+        let users: Vec<ValueRef<'_>> = ValueRef::of(known).users().collect();
+        for user in users {
+            let instruction = user.as_instruction();
+            let callee = instruction.and_then(|instruction| instruction.callee());
+            if callee.is_some_and(|callee| callee.raw() == known) {
+                let last = LLVMGetNumOperands(user.raw()) - 1;
+                LLVMSetOperand(user.raw(), last as u32, function.raw());
+            }
+        }
+    }
+}
+
+/// Whether an instruction that uses a function calls it and does nothing else with it.
+fn calls_only(instruction: LLVMValueRef, function: LLVMValueRef) -> bool {
+    // SAFETY: a live instruction; indices are below the count.
+    unsafe {
+        let handle = ValueRef::of(instruction).as_instruction();
+        let callee = handle.and_then(|instruction| instruction.callee());
+        let count = LLVMGetNumOperands(instruction) as u32;
+        callee.is_some_and(|callee| callee.raw() == function)
+            && (0..count.saturating_sub(1)).all(|at| LLVMGetOperand(instruction, at) != function)
+    }
+}
+
+/// Makes a function what was chosen.
+fn bind_function(module: LLVMModuleRef, function: LLVMValueRef, choice: &FunctionChoice) {
+    // SAFETY: a live function, and it is deleted only when nothing uses it.
+    unsafe {
+        let defined = LLVMIsDeclaration(function) == 0;
+        if !defined {
+            set_name(function, &choice.name);
+            return;
+        }
+        LLVMSetComdat(function, std::ptr::null_mut());
+        LLVMSetSection(function, c"".as_ptr());
+        LLVMSetVisibility(function, LLVMVisibility::LLVMDefaultVisibility);
+        let linkage = match choice.keep {
+            Keep::Body => LLVMLinkage::LLVMExternalLinkage,
+            Keep::Copy => LLVMLinkage::LLVMAvailableExternallyLinkage,
+            Keep::Nothing => {
+                let kind = LLVMGlobalGetValueType(function);
+                let declared = LLVMAddFunction(module, c"".as_ptr(), kind);
+                LLVMSetFunctionCallConv(declared, LLVMGetFunctionCallConv(function));
+                LLVMReplaceAllUsesWith(function, declared);
+                LLVMDeleteFunction(function);
+                set_name(declared, &choice.name);
+                return;
+            }
+        };
+        LLVMSetLinkage(function, linkage);
+        set_name(function, &choice.name);
+    }
+}
+
+/// Makes aliases and ifuncs declarations: the program knows what they are. Before the survey, which
+/// lists them as such.
+pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) {
+    let mut aliases = Vec::new();
+    let mut ifuncs = Vec::new();
+    // SAFETY: walks lists of a live module to their null ends.
+    unsafe {
+        let mut next = LLVMGetFirstGlobalAlias(module);
+        while !next.is_null() {
+            aliases.push(next);
+            next = LLVMGetNextGlobalAlias(next);
+        }
+        let mut next = LLVMGetFirstGlobalIFunc(module);
+        while !next.is_null() {
+            ifuncs.push(next);
+            next = LLVMGetNextGlobalIFunc(next);
+        }
+    }
+    for alias in aliases.iter().chain(&ifuncs).copied() {
+        // SAFETY: a live alias or ifunc, whose uses go to a declaration of the same name.
+        unsafe {
+            let name = ValueRef::of(alias).name();
+            set_name(alias, "");
+            let kind = LLVMGlobalGetValueType(alias);
+            let c_name = c_name(&name);
+            let declared = match LLVMGetTypeKind(kind) {
+                LLVMTypeKind::LLVMFunctionTypeKind => {
+                    LLVMAddFunction(module, c_name.as_ptr(), kind)
+                }
+                _ => LLVMAddGlobal(module, kind, c_name.as_ptr()),
+            };
+            LLVMReplaceAllUsesWith(alias, declared);
+        }
+    }
+    for ifunc in ifuncs {
+        // SAFETY: nothing uses it any more.
+        unsafe { LLVMEraseGlobalIFunc(ifunc) };
+    }
+    if aliases.is_empty() {
+        return;
+    }
+    // SAFETY: a fresh constant that aliases may stand for, as they cannot be deleted.
+    unsafe {
+        let byte = LLVMInt8TypeInContext(context.raw());
+        let nothing = LLVMAddGlobal(module, byte, c"uruk.nothing".as_ptr());
+        LLVMSetInitializer(nothing, LLVMConstNull(byte));
+        LLVMSetLinkage(nothing, LLVMLinkage::LLVMInternalLinkage);
+        LLVMSetGlobalConstant(nothing, 1);
+        for alias in aliases {
+            LLVMAliasSetAliasee(alias, nothing);
+            LLVMSetVisibility(alias, LLVMVisibility::LLVMDefaultVisibility);
+            LLVMSetLinkage(alias, LLVMLinkage::LLVMInternalLinkage);
+            set_name(alias, "uruk.alias");
+        }
+    }
+}

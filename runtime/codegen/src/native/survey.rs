@@ -1,0 +1,274 @@
+//! The first walk: what a module has, and who uses what.
+
+use std::collections::HashMap;
+
+use inkwell::llvm_sys::core::{
+    LLVMGetAsString, LLVMGetLinkage, LLVMGetUnnamedAddress, LLVMIsConstantString, LLVMIsThreadLocal,
+};
+use inkwell::llvm_sys::prelude::LLVMValueRef;
+use inkwell::llvm_sys::{LLVMLinkage, LLVMUnnamedAddr, LLVMValueKind};
+
+use crate::context::OwnedModule;
+use crate::handles::{FunctionRef, ValueRef, VariableRef};
+
+/// A function of a module.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FunctionInfo {
+    /// Its name.
+    pub name: String,
+    /// It has a body here that is not only a copy.
+    pub defined: bool,
+    /// Other files do not see it.
+    pub local: bool,
+    /// Another file may define it, too.
+    pub weak: bool,
+    /// It is mentioned otherwise than by calls: its calling convention is what its type says.
+    pub address_taken: bool,
+    /// The addresses of its labels are used.
+    pub labels: bool,
+    /// It can be suspended: what was computed of a thread does not hold later.
+    pub coroutine: bool,
+    /// The variables it mentions, by number in the survey.
+    pub variables: Vec<u32>,
+    /// The functions it mentions, by number in the survey.
+    pub functions: Vec<u32>,
+}
+
+/// A variable of a module.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VariableInfo {
+    /// Its name; private ones have no symbol by it.
+    pub name: String,
+    /// It has a value here that is not only a copy.
+    pub defined: bool,
+    /// Other files do not see it.
+    pub local: bool,
+    /// No symbol table has its name.
+    pub private: bool,
+    /// Nothing may write to it.
+    pub constant: bool,
+    /// Its address means nothing.
+    pub unnamed: bool,
+    /// It is undefined if nobody defines it.
+    pub optional: bool,
+    /// Each thread has one.
+    pub thread_local: bool,
+    /// It is mentioned otherwise than by asking for the thread's address of it.
+    pub odd_thread_local: bool,
+    /// It has addresses of labels.
+    pub labels: bool,
+    /// It is for LLVM, not for the program.
+    pub of_compiler: bool,
+    /// Its bytes, where they are a string.
+    pub bytes: Option<Vec<u8>>,
+}
+
+/// What a module has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Its functions, LLVM's own aside, in the module's order.
+    pub functions: Vec<FunctionInfo>,
+    /// Its variables, in the module's order.
+    pub variables: Vec<VariableInfo>,
+}
+
+/// Name of the function that gives a thread's address of a variable.
+pub(super) const ADDRESS_OF: &str = "llvm.threadlocal.address";
+
+/// The functions that a survey lists.
+pub(super) fn functions(module: &OwnedModule) -> impl Iterator<Item = FunctionRef<'_>> {
+    module
+        .functions()
+        .filter(|function| !function.is_intrinsic())
+}
+
+/// What a constant or an operand leads to.
+#[derive(Default)]
+struct Found {
+    variables: Vec<u32>,
+    functions: Vec<u32>,
+    labels: Vec<LLVMValueRef>,
+}
+
+/// Numbers of what is listed, and what constants lead to.
+struct Walk {
+    functions: HashMap<LLVMValueRef, u32>,
+    variables: HashMap<LLVMValueRef, u32>,
+    /// Functions that something else than a call mentions.
+    taken: Vec<bool>,
+}
+
+impl Walk {
+    /// What `value`, an operand that is not called, mentions. Initializers are not entered.
+    fn mention(&mut self, value: ValueRef<'_>, found: &mut Found) {
+        if let Some(&number) = self.functions.get(&value.raw()) {
+            self.taken[number as usize] = true;
+            found.functions.push(number);
+        } else if let Some(&number) = self.variables.get(&value.raw()) {
+            found.variables.push(number);
+        } else if value.kind() == LLVMValueKind::LLVMBlockAddressValueKind {
+            found.labels.push(value.raw());
+        } else if let Some(aliasee) = value.aliasee() {
+            self.mention(aliasee, found);
+        } else {
+            for part in value.parts() {
+                self.mention(part, found);
+            }
+        }
+    }
+}
+
+/// Looks at all of a module.
+pub(super) fn survey(module: &OwnedModule) -> Survey {
+    let listed: Vec<FunctionRef<'_>> = functions(module).collect();
+    let variables: Vec<VariableRef<'_>> = module.variables().collect();
+    let numbers = |raws: Vec<LLVMValueRef>| raws.into_iter().zip(0_u32..).collect();
+    let mut walk = Walk {
+        functions: numbers(listed.iter().map(|function| function.raw()).collect()),
+        variables: numbers(variables.iter().map(|variable| variable.raw()).collect()),
+        taken: vec![false; listed.len()],
+    };
+    let mut survey = Survey::default();
+    survey.variables = variables.iter().map(|v| variable(*v)).collect();
+    for (info, value) in survey.variables.iter_mut().zip(&variables) {
+        let mut found = Found::default();
+        if let Some(initializer) = value.initializer() {
+            match info.of_compiler {
+                // Constructors are called; lists of what is used say nothing of addresses.
+                true => {}
+                false => walk.mention(initializer, &mut found),
+            }
+        }
+        info.labels = !found.labels.is_empty();
+    }
+    survey.functions = listed
+        .iter()
+        .map(|f| function(*f, &mut walk, &mut survey.variables))
+        .collect();
+    for (info, taken) in survey.functions.iter_mut().zip(&walk.taken) {
+        info.address_taken = *taken;
+    }
+    survey
+}
+
+fn linkage(value: ValueRef<'_>) -> LLVMLinkage {
+    // SAFETY: a live global.
+    unsafe { LLVMGetLinkage(value.raw()) }
+}
+
+fn is_local(linkage: LLVMLinkage) -> bool {
+    matches!(
+        linkage,
+        LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage
+    )
+}
+
+fn is_weak(linkage: LLVMLinkage) -> bool {
+    matches!(
+        linkage,
+        LLVMLinkage::LLVMWeakAnyLinkage
+            | LLVMLinkage::LLVMWeakODRLinkage
+            | LLVMLinkage::LLVMLinkOnceAnyLinkage
+            | LLVMLinkage::LLVMLinkOnceODRLinkage
+            | LLVMLinkage::LLVMCommonLinkage
+    )
+}
+
+fn variable(variable: VariableRef<'_>) -> VariableInfo {
+    let linkage = linkage(*variable);
+    let name = variable.name();
+    let initializer = variable.initializer();
+    let copy = linkage == LLVMLinkage::LLVMAvailableExternallyLinkage;
+    // SAFETY: a live variable, here and below.
+    let (thread_local, unnamed) = unsafe {
+        (
+            LLVMIsThreadLocal(variable.raw()) != 0,
+            LLVMGetUnnamedAddress(variable.raw()) != LLVMUnnamedAddr::LLVMNoUnnamedAddr,
+        )
+    };
+    VariableInfo {
+        defined: initializer.is_some() && !copy,
+        local: is_local(linkage),
+        private: linkage == LLVMLinkage::LLVMPrivateLinkage,
+        constant: variable.is_constant(),
+        optional: linkage == LLVMLinkage::LLVMExternalWeakLinkage,
+        thread_local,
+        unnamed,
+        of_compiler: name.starts_with("llvm."),
+        bytes: initializer.and_then(string),
+        name,
+        ..VariableInfo::default()
+    }
+}
+
+/// The bytes of a constant string.
+fn string(value: ValueRef<'_>) -> Option<Vec<u8>> {
+    let is_data = value.kind() == LLVMValueKind::LLVMConstantDataArrayValueKind;
+    // SAFETY: a live constant of the kind that has this property; its bytes live as it does.
+    unsafe {
+        if !is_data || LLVMIsConstantString(value.raw()) == 0 {
+            return None;
+        }
+        let mut length = 0;
+        let start = LLVMGetAsString(value.raw(), &mut length);
+        Some(std::slice::from_raw_parts(start.cast::<u8>(), length).to_vec())
+    }
+}
+
+fn function(
+    function: FunctionRef<'_>,
+    walk: &mut Walk,
+    variables: &mut [VariableInfo],
+) -> FunctionInfo {
+    let linkage = linkage(*function);
+    let copy = linkage == LLVMLinkage::LLVMAvailableExternallyLinkage;
+    let mut found = Found::default();
+    for instruction in function.instructions() {
+        let callee = instruction.callee();
+        let asked = callee.is_some_and(|callee| callee.name().starts_with(ADDRESS_OF));
+        let operands = instruction.operands().flatten();
+        let last = instruction.operands().len().wrapping_sub(1);
+        for (place, operand) in operands.enumerate() {
+            let is_callee = callee == Some(operand) && place == last;
+            if let Some(&number) = walk.functions.get(&operand.raw())
+                && is_callee
+            {
+                found.functions.push(number);
+                continue;
+            }
+            let before = found.variables.len();
+            walk.mention(operand, &mut found);
+            for &number in &found.variables[before..] {
+                let variable = &mut variables[number as usize];
+                let direct = walk.variables.get(&operand.raw()) == Some(&number);
+                variable.odd_thread_local |= variable.thread_local && !(asked && direct);
+            }
+        }
+    }
+    let numbers = |mut list: Vec<u32>| {
+        list.sort_unstable();
+        list.dedup();
+        list
+    };
+    FunctionInfo {
+        name: function.name(),
+        defined: !function.is_declaration() && !copy,
+        local: is_local(linkage),
+        weak: is_weak(linkage),
+        address_taken: false,
+        labels: !found.labels.is_empty(),
+        coroutine: has_coroutine(function),
+        variables: numbers(found.variables),
+        functions: numbers(found.functions),
+    }
+}
+
+/// Whether it is still to be split.
+fn has_coroutine(function: FunctionRef<'_>) -> bool {
+    const NAME: &str = "presplitcoroutine";
+    // SAFETY: pointer and length describe the name.
+    let kind = unsafe {
+        inkwell::llvm_sys::core::LLVMGetEnumAttributeKindForName(NAME.as_ptr().cast(), NAME.len())
+    };
+    function.has(kind)
+}

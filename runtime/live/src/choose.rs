@@ -1,0 +1,364 @@
+//! What each name of a module means in the program: which bodies may be compiled again, and what
+//! they refer to.
+//!
+//! Pure: a survey of a module and the program's symbols in, choices and a table of functions out.
+//!
+//! # Rules
+//! A *variable* is the program's if a symbol says where it is. Without a symbol it was private (a
+//! string: found by its bytes), or the optimizer removed or split it. A constant then is the
+//! module's own: nobody can tell. Of any other, the program keeps its value elsewhere or nowhere,
+//! so who uses it is refused.
+//!
+//! A *function* has a native version if a symbol says where it is, the linker left room in front
+//! of it, and callers keep to its type: a local function whose address nobody takes may have lost
+//! arguments, or its result, natively. Such a one is compiled again with its callers only, which
+//! call the new body; samples in it are theirs.
+//!
+//! | a function | is | reason |
+//! |---|---|---|
+//! | that uses a refused variable | refused | [`Reason::Variable`] |
+//! | that can be suspended, or uses a library's thread-local | refused | [`Reason::Coroutine`], [`Reason::ThreadLocal`] |
+//! | that calls a refused one which cannot be called natively | refused | [`Reason::Calls`] |
+//! | whose symbol counts elsewhere | a copy for optimizers | |
+//! | without a symbol, or a local one | compiled, never adopted | |
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
+use std::ops::Range;
+
+use uruk::rebound::{
+    Choices, FunctionChoice, FunctionInfo, Keep, Survey, VariableChoice, VariableInfo,
+};
+
+use crate::program::symbols::{Place, PlaceKind};
+
+/// Bytes in front of an entry: an indirect jump, and the address it goes to.
+pub const ROOM: u64 = 14;
+
+/// Bytes at an entry that are a jump into the room while it is redirected.
+pub const HOP: u64 = 2;
+
+/// Begins the name by which a function's native address goes.
+pub const ADDRESS: &str = "uruk.at.";
+
+/// Why a function is not compiled again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It uses a variable that the optimizer removed or split.
+    Variable(String),
+    /// It uses a thread-local in a way, or of a file, that is not known natively.
+    ThreadLocal(String),
+    /// It can be suspended, and resumed on another thread.
+    Coroutine,
+    /// It calls one that is refused, and that has no native code its callers could call.
+    Calls(String),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Variable(name) => {
+                write!(f, "uses `{name}`, which the optimizer removed or renamed")
+            }
+            Reason::ThreadLocal(name) => {
+                write!(
+                    f,
+                    "uses the thread-local `{name}`, whose place is not known"
+                )
+            }
+            Reason::Coroutine => f.write_str("is a coroutine"),
+            Reason::Calls(name) => write!(f, "calls `{name}`, which is refused and was inlined"),
+        }
+    }
+}
+
+/// What becomes of a function of the program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// Its native code is a version, and its entry can be redirected.
+    Adopted {
+        /// Its first instruction.
+        entry: u64,
+        /// All of its code.
+        code: Range<u64>,
+        /// Native code of functions that only it, and others like it, can have redirected.
+        beside: Vec<Range<u64>>,
+    },
+    /// It is compiled with those that call it.
+    WithCallers,
+    /// It stays as it is.
+    Refused(Reason),
+}
+
+/// A function of a module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chosen {
+    /// Its name in the session.
+    pub name: String,
+    /// What becomes of it.
+    pub fate: Fate,
+    /// Functions whose bodies, or facts of them, may be in its native code.
+    pub holds: Vec<String>,
+}
+
+/// What was chosen of a module.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// For the module.
+    pub choices: Choices,
+    /// Its functions that have a body.
+    pub functions: Vec<Chosen>,
+    /// Names that have to be addresses: their native places, where those are known.
+    pub addresses: Vec<(String, u64)>,
+    /// Names that somebody has to define.
+    pub wanted: Vec<String>,
+}
+
+/// What is known of the program.
+pub trait Known {
+    /// The place of a name: of the module's object file first, if it is `local`.
+    fn place(&self, name: &str, local: bool) -> Option<Place>;
+    /// How far from the thread pointer a thread-local of the program is.
+    fn distance(&self, place: Place) -> Option<i64>;
+    /// Where the bytes of a string are among what is only read and has no name.
+    fn string(&self, bytes: &[u8]) -> Option<u64>;
+    /// Whether there is room in front of an entry.
+    fn has_room(&self, entry: u64) -> bool;
+    /// Whether an earlier module has the body that counts.
+    fn is_taken(&self, name: &str) -> bool;
+}
+
+/// The name that a module's function or variable has in the session: the same, but that local
+/// names are made unique.
+fn session_name(name: &str, local: bool, module: usize) -> String {
+    match local && !name.contains(".__uniq.") {
+        true => format!("{name}.uruk.{module}"),
+        false => name.to_owned(),
+    }
+}
+
+/// Chooses for the module with the number `module`.
+pub fn choose(survey: &Survey, known: &dyn Known, module: usize) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut refused_variables = HashMap::new();
+    for (number, info) in survey.variables.iter().enumerate() {
+        let choice = variable(info, known, module, &mut outcome);
+        let choice = choice.unwrap_or_else(|reason| {
+            refused_variables.insert(number as u32, reason);
+            VariableChoice::Own
+        });
+        outcome.choices.variables.push(choice);
+    }
+    let natives: Vec<Option<Place>> = survey
+        .functions
+        .iter()
+        .map(|info| native(info, known))
+        .collect();
+    let refused = refuse(survey, &natives, &refused_variables);
+    for (number, info) in survey.functions.iter().enumerate() {
+        let name = session_name(&info.name, info.local, module);
+        let place = natives[number];
+        if let Some(place) = place {
+            let address = format!("{ADDRESS}{name}");
+            outcome.addresses.push((address, place.address));
+        }
+        let keep = match &refused[number] {
+            _ if !info.defined => Keep::Nothing,
+            Some(_) => Keep::Nothing,
+            None if known.is_taken(&name) || is_elsewhere(info, known) => Keep::Copy,
+            None => Keep::Body,
+        };
+        if keep != Keep::Body {
+            outcome.wanted.push(name.clone());
+        }
+        outcome.choices.functions.push(FunctionChoice {
+            address: place.map(|_| format!("{ADDRESS}{name}")),
+            keep,
+            name: name.clone(),
+        });
+        if !info.defined || keep == Keep::Copy {
+            continue;
+        }
+        let fate = match (&refused[number], place) {
+            (Some(reason), _) => Fate::Refused(reason.clone()),
+            (None, Some(place)) => Fate::Adopted {
+                entry: place.address,
+                code: place.address..place.address + place.size.max(1),
+                beside: Vec::new(),
+            },
+            (None, None) => Fate::WithCallers,
+        };
+        let holds = reachable(survey, number)
+            .map(|callee| {
+                let info = &survey.functions[callee];
+                session_name(&info.name, info.local, module)
+            })
+            .collect();
+        outcome.functions.push(Chosen { name, fate, holds });
+    }
+    give_samples(survey, known, &mut outcome, module);
+    outcome
+}
+
+/// What a variable means; why who uses it is refused.
+fn variable(
+    info: &VariableInfo,
+    known: &dyn Known,
+    module: usize,
+    outcome: &mut Outcome,
+) -> Result<VariableChoice, Reason> {
+    // Labels belong to one version of their function.
+    if info.of_compiler || info.labels {
+        return Ok(VariableChoice::Own);
+    }
+    let name = session_name(&info.name, info.local, module);
+    if info.private {
+        let bytes = info
+            .bytes
+            .as_deref()
+            .filter(|_| info.constant && info.unnamed);
+        return Ok(match bytes.and_then(|bytes| known.string(bytes)) {
+            Some(address) => {
+                outcome.addresses.push((name.clone(), address));
+                VariableChoice::Named(name)
+            }
+            None => VariableChoice::Own,
+        });
+    }
+    let place = known.place(&info.name, info.local);
+    if info.thread_local {
+        let place = place.filter(|place| place.kind == PlaceKind::ThreadLocal);
+        let distance = place.and_then(|place| known.distance(place));
+        return match distance {
+            Some(distance) if !info.odd_thread_local => Ok(VariableChoice::ThreadLocal(distance)),
+            _ => Err(Reason::ThreadLocal(info.name.clone())),
+        };
+    }
+    match place.filter(|place| place.kind == PlaceKind::Data) {
+        Some(place) => {
+            outcome.addresses.push((name.clone(), place.address));
+            Ok(VariableChoice::Named(name))
+        }
+        None if !info.defined => {
+            outcome.wanted.push(name.clone());
+            Ok(VariableChoice::Named(name))
+        }
+        None if info.constant => Ok(VariableChoice::Own),
+        None => Err(Reason::Variable(info.name.clone())),
+    }
+}
+
+/// Where native code of a function is that calls by its type reach, and that can be redirected.
+fn native(info: &FunctionInfo, known: &dyn Known) -> Option<Place> {
+    let keeps_type = !info.local || info.address_taken;
+    let place = known.place(&info.name, info.local)?;
+    let fits = place.kind == PlaceKind::Function && keeps_type && known.has_room(place.address);
+    fits.then_some(place)
+}
+
+/// Whether a weak definition lost against one that other files see and that is not weak.
+fn is_elsewhere(info: &FunctionInfo, known: &dyn Known) -> bool {
+    let place = known.place(&info.name, info.local);
+    info.weak && place.is_some_and(|place| !place.weak)
+}
+
+/// Why each function is refused, if it is.
+fn refuse(
+    survey: &Survey,
+    natives: &[Option<Place>],
+    variables: &HashMap<u32, Reason>,
+) -> Vec<Option<Reason>> {
+    let mut refused: Vec<Option<Reason>> = survey
+        .functions
+        .iter()
+        .map(|info| match info.defined {
+            true if info.coroutine => Some(Reason::Coroutine),
+            true => info
+                .variables
+                .iter()
+                .find_map(|number| variables.get(number))
+                .cloned(),
+            false => None,
+        })
+        .collect();
+    // Callers of what can be called in no way, until there are no more.
+    let mut again = true;
+    while again {
+        again = false;
+        for (number, info) in survey.functions.iter().enumerate() {
+            if refused[number].is_some() || !info.defined {
+                continue;
+            }
+            let lost = info.functions.iter().find(|&&callee| {
+                refused[callee as usize].is_some() && natives[callee as usize].is_none()
+            });
+            if let Some(&callee) = lost {
+                let name = survey.functions[callee as usize].name.clone();
+                refused[number] = Some(Reason::Calls(name));
+                again = true;
+            }
+        }
+    }
+    refused
+}
+
+/// The functions with bodies that one mentions, and those they mention.
+fn reachable(survey: &Survey, from: usize) -> impl Iterator<Item = usize> {
+    let mut seen = HashSet::from([from]);
+    let mut queue = VecDeque::from([from]);
+    let mut found = Vec::new();
+    while let Some(function) = queue.pop_front() {
+        for &callee in &survey.functions[function].functions {
+            let callee = callee as usize;
+            if survey.functions[callee].defined && seen.insert(callee) {
+                found.push(callee);
+                queue.push_back(callee);
+            }
+        }
+    }
+    found.into_iter()
+}
+
+/// Gives samples in functions that are compiled with their callers only to the nearest of those.
+fn give_samples(survey: &Survey, known: &dyn Known, outcome: &mut Outcome, module: usize) {
+    let mut callers: Vec<Vec<usize>> = vec![Vec::new(); survey.functions.len()];
+    for (number, info) in survey.functions.iter().enumerate() {
+        for &callee in &info.functions {
+            callers[callee as usize].push(number);
+        }
+    }
+    let chosen: HashMap<String, usize> = outcome
+        .functions
+        .iter()
+        .enumerate()
+        .map(|(at, chosen)| (chosen.name.clone(), at))
+        .collect();
+    for (number, info) in survey.functions.iter().enumerate() {
+        let name = session_name(&info.name, info.local, module);
+        let inner = chosen
+            .get(&name)
+            .is_some_and(|&at| outcome.functions[at].fate == Fate::WithCallers);
+        let Some(place) = known.place(&info.name, info.local).filter(|_| inner) else {
+            continue;
+        };
+        let mut seen = HashSet::from([number]);
+        let mut queue = VecDeque::from([number]);
+        while let Some(function) = queue.pop_front() {
+            let info = &survey.functions[function];
+            let at = chosen.get(&session_name(&info.name, info.local, module));
+            if let Some(Fate::Adopted { beside, .. }) =
+                at.map(|&at| &mut outcome.functions[at].fate)
+            {
+                beside.push(place.address..place.address + place.size.max(1));
+                break;
+            }
+            queue.extend(
+                callers[function]
+                    .iter()
+                    .copied()
+                    .filter(|&caller| seen.insert(caller)),
+            );
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! Entries of native functions that lead to their stubs, and back.
+//!
+//! The compiler left room in front of each entry and a two-byte instruction without effect at it
+//! (`-fpatchable-function-entry=16,14`). A redirected entry is
+//!
+//! ```text
+//! entry - 14:  ff 25 00 00 00 00    jmp [rip]
+//! entry -  8:  the stub's address, 8 bytes
+//! entry     :  eb f0                jmp entry - 14         (else 66 90, xchg ax, ax)
+//! entry +  2:  the function, which is where the stub's slot leads natively
+//! ```
+//!
+//! # No thread sees half an instruction
+//! The room is written first; nothing jumps there yet. Then all cores are made to look again
+//! (`membarrier`, SYNC_CORE), and the two bytes at the entry are written by one aligned store.
+//! Functions are aligned to 16 bytes with their rooms, so the entry is at 14 of 16: the two bytes
+//! lie within one aligned eight bytes, thus within one cache line. AMD's manual allows just this
+//! without a handshake (volume 2, 7.6.1, asynchronous modification: a store to what lies within an
+//! aligned quadword); Intel's (volume 3, cross-modifying code) does not promise it in writing,
+//! while its processors have been patched like this since Windows' hot patching of 2003. An entry
+//! that is aligned otherwise is left alone. Taking back is the same store of the old bytes; the room
+//! keeps its jump, as a thread may be about to go through it, and what it jumps to is the stub,
+//! which stays for ever.
+//!
+//! # Pages are never writable and executable at one address
+//! The pages of the text that are written to are copied into memory of a file without a name, which
+//! is mapped twice: over the text, to be executed, in one system call that leaves every thread
+//! either the old or the new pages, whose bytes are the same; and elsewhere, to be written to. Pages
+//! of functions that are never redirected stay the file's. The child of a fork shares the copy, and
+//! so entries that its parent redirects: they lead to stubs that the child has, too, whose slots are
+//! its own, and lead to the native code behind the entry until it publishes something itself.
+//!
+//! # Access
+//! | what | written by | ordering |
+//! |---|---|---|
+//! | a room | whoever has the lock, while nothing jumps there | before the barrier |
+//! | an entry | whoever has the lock | release; its partner is instruction fetch |
+//!
+//! The lock is taken by listeners of the session only, under whose pass no process is copied: no
+//! child of a fork finds it held.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::choose::ROOM;
+
+/// `xchg ax, ax`.
+const PLAIN: u16 = u16::from_le_bytes([0x66, 0x90]);
+
+/// `jmp -16`: from behind the two bytes to the beginning of the room.
+const HOPS: u16 = u16::from_le_bytes([0xeb, 0xf0]);
+
+/// `jmp [rip + 0]`, of six bytes.
+const JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
+
+/// Text that is remapped at once: few mappings, and little that is copied for one function.
+const CHUNK: u64 = 64 << 10;
+
+/// An entry cannot be redirected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EntryError {
+    /// What lies there is not what the compiler put there.
+    #[error("at {entry:#x}: {found:02x?} is no room for a jump")]
+    Occupied {
+        /// The entry.
+        entry: u64,
+        /// The room and the entry.
+        found: [u8; ROOM as usize + 2],
+    },
+    /// The two bytes are not within an aligned quadword.
+    #[error("at {entry:#x}: cannot be written by one store")]
+    Unaligned {
+        /// The entry.
+        entry: u64,
+    },
+    /// It is not in the text of any file.
+    #[error("at {entry:#x}: no text")]
+    Elsewhere {
+        /// The entry.
+        entry: u64,
+    },
+    /// The kernel refuses memory, or what it may be used for.
+    #[error("{what}: {cause}")]
+    Refused {
+        /// What was asked for.
+        what: &'static str,
+        /// The answer.
+        cause: io::Error,
+    },
+}
+
+/// Text that is mapped twice.
+#[derive(Debug, Clone, Copy)]
+struct Chunk {
+    end: u64,
+    /// What is added to an address to write there.
+    writable: i64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    chunks: BTreeMap<u64, Chunk>,
+    /// Entries that were prepared, and where their rooms lead.
+    rooms: HashMap<u64, u64>,
+}
+
+/// The entries of a process that are, or were, redirected.
+#[derive(Debug, Default)]
+pub struct Entries {
+    text: Vec<Range<u64>>,
+    state: Mutex<State>,
+}
+
+impl Entries {
+    /// Of code that lies in these ranges.
+    ///
+    /// # Safety
+    /// They are text of files that stay loaded, and nobody else writes to or remaps it.
+    pub unsafe fn new(text: Vec<Range<u64>>) -> Entries {
+        Entries {
+            text,
+            state: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether what lies at an entry and before it is what the compiler puts there.
+    ///
+    /// # Errors
+    /// [`EntryError`]: why it cannot be redirected.
+    pub fn check(&self, entry: u64) -> Result<(), EntryError> {
+        let room = entry.wrapping_sub(ROOM);
+        let inside = |range: &Range<u64>| range.contains(&room) && entry + 2 <= range.end;
+        if !self.text.iter().any(inside) {
+            return Err(EntryError::Elsewhere { entry });
+        }
+        if entry % 2 != 0 || entry / 8 != (entry + 1) / 8 {
+            return Err(EntryError::Unaligned { entry });
+        }
+        // SAFETY: text that stays loaded, by the promise of `new`, can be read.
+        let found = unsafe { (room as *const [u8; ROOM as usize + 2]).read_unaligned() };
+        let is_prepared = found.starts_with(&JUMP) && self.lock().rooms.contains_key(&entry);
+        let is_plain = found[ROOM as usize..] == PLAIN.to_le_bytes() && is_padding(&found);
+        match is_prepared || is_plain {
+            true => Ok(()),
+            false => Err(EntryError::Occupied { entry, found }),
+        }
+    }
+
+    /// Has calls of a native function go on at `target`, from now on or a little later. Nothing, if
+    /// they do.
+    ///
+    /// # Safety
+    /// Whatever runs the function may run what is at `target`, which stays there.
+    ///
+    /// # Errors
+    /// [`EntryError`]; calls go where they went.
+    pub unsafe fn redirect(&self, entry: u64, target: u64) -> Result<(), EntryError> {
+        self.check(entry)?;
+        let mut state = self.lock();
+        let writable = state.writable(entry, &self.text)?;
+        if state.rooms.insert(entry, target) != Some(target) {
+            let room = (writable - ROOM) as *mut u8;
+            // SAFETY: the copy of the room, which is mapped for writing, and to which no thread
+            // jumps before the store below: an entry has one target for ever, its stub.
+            unsafe {
+                room.copy_from_nonoverlapping(JUMP.as_ptr(), JUMP.len());
+                room.add(JUMP.len()).cast::<u64>().write_unaligned(target);
+            }
+            serialize();
+        }
+        // SAFETY: the copy of the entry, mapped for writing and aligned, as it was checked.
+        let at = unsafe { AtomicU16::from_ptr(writable as *mut u16) };
+        // Release: after the room; see the table.
+        at.store(HOPS, Ordering::Release);
+        Ok(())
+    }
+
+    /// Has calls of a native function reach its own code again. Nothing, if they do.
+    pub fn restore(&self, entry: u64) {
+        let state = self.lock();
+        let Some(writable) = state
+            .found(entry)
+            .filter(|_| state.rooms.contains_key(&entry))
+        else {
+            return;
+        };
+        // SAFETY: as in `redirect`.
+        let at = unsafe { AtomicU16::from_ptr(writable as *mut u16) };
+        at.store(PLAIN, Ordering::Release);
+    }
+
+    /// Whether calls of a native function go elsewhere.
+    pub fn is_redirected(&self, entry: u64) -> bool {
+        let state = self.lock();
+        let Some(writable) = state.found(entry) else {
+            return false;
+        };
+        // SAFETY: as in `redirect`.
+        unsafe { AtomicU16::from_ptr(writable as *mut u16) }.load(Ordering::Relaxed) == HOPS
+    }
+}
+
+/// Whether a room holds nothing but instructions without effect.
+fn is_padding(found: &[u8; ROOM as usize + 2]) -> bool {
+    // What compilers fill with: `nop`, and `nop` of several bytes with prefixes.
+    let mut rest = &found[..ROOM as usize];
+    while let Some((&first, more)) = rest.split_first() {
+        rest = match (first, more) {
+            (0x90 | 0xcc, _) => more,
+            (0x66 | 0x2e, _) => more,
+            (0x0f, [0x1f, form, ..]) => {
+                let length = match form {
+                    0x00 => 2,
+                    0x40 => 3,
+                    0x44 => 4,
+                    0x80 => 6,
+                    0x84 => 7,
+                    _ => return false,
+                };
+                match more.get(length..) {
+                    Some(rest) => rest,
+                    None => return false,
+                }
+            }
+            _ => return false,
+        };
+    }
+    true
+}
+
+impl State {
+    /// Where an address can be written to, if its page was copied.
+    fn found(&self, address: u64) -> Option<u64> {
+        let (_, chunk) = self.chunks.range(..=address).next_back()?;
+        (address < chunk.end).then(|| address.wrapping_add_signed(chunk.writable))
+    }
+
+    /// As [`State::found`]; copies pages.
+    fn writable(&mut self, entry: u64, text: &[Range<u64>]) -> Result<u64, EntryError> {
+        let missing = EntryError::Elsewhere { entry };
+        let room = entry - ROOM;
+        for address in [room, entry] {
+            if self.found(address).is_none() {
+                let range = text.iter().find(|range| range.contains(&address));
+                let range = range.ok_or(EntryError::Elsewhere { entry })?;
+                self.copy(address, range)?;
+            }
+        }
+        // A room that lies in two chunks has two distances.
+        let (first, last) = (self.found(room), self.found(entry));
+        match (first, last) {
+            (Some(first), Some(last)) if last - first == ROOM => Ok(last),
+            (Some(_), Some(_)) => Err(EntryError::Unaligned { entry }),
+            _ => Err(missing),
+        }
+    }
+
+    /// Maps the pages around an address twice.
+    fn copy(&mut self, address: u64, text: &Range<u64>) -> Result<(), EntryError> {
+        let page = page_size();
+        let first = (text.start / page * page).max(address / CHUNK * CHUNK);
+        let last = text
+            .end
+            .next_multiple_of(page)
+            .min(address / CHUNK * CHUNK + CHUNK);
+        let size = (last - first) as usize;
+        let refused = |what| EntryError::Refused {
+            what,
+            cause: io::Error::last_os_error(),
+        };
+        let file = memory_file(size).ok_or_else(|| refused("memory for text"))?;
+        let map = |at: u64, protection, flags, what| {
+            // SAFETY: a new mapping, or one over pages whose bytes are the same.
+            let mapped = unsafe {
+                libc::mmap(
+                    at as *mut libc::c_void,
+                    size,
+                    protection,
+                    libc::MAP_SHARED | flags,
+                    file.as_raw_fd(),
+                    0,
+                )
+            };
+            match mapped == libc::MAP_FAILED {
+                true => Err(refused(what)),
+                false => Ok(mapped as u64),
+            }
+        };
+        let (read, write) = (libc::PROT_READ, libc::PROT_WRITE);
+        let alias = map(0, read | write, 0, "text to write to")?;
+        // SAFETY: whole pages of text that can be read, and a fresh mapping of that size.
+        unsafe {
+            (alias as *mut u8).copy_from_nonoverlapping(first as *const u8, size);
+        }
+        // Whether it may be executed at all is asked elsewhere first: a refusal must find the
+        // text as it was.
+        let trial = map(0, read | libc::PROT_EXEC, 0, "text to be executed");
+        let placed = trial.and_then(|trial| {
+            // SAFETY: mapped above, used by nobody.
+            unsafe { libc::munmap(trial as *mut libc::c_void, size) };
+            let executable = read | libc::PROT_EXEC;
+            map(first, executable, libc::MAP_FIXED, "text in its place")
+        });
+        if let Err(cause) = placed {
+            // SAFETY: as above.
+            unsafe { libc::munmap(alias as *mut libc::c_void, size) };
+            return Err(cause);
+        }
+        let chunk = Chunk {
+            end: last,
+            writable: alias.wrapping_sub(first) as i64,
+        };
+        self.chunks.insert(first, chunk);
+        Ok(())
+    }
+}
+
+fn page_size() -> u64 {
+    static SIZE: AtomicU64 = AtomicU64::new(0);
+    // Relaxed: whoever asks gets the same answer.
+    let mut size = SIZE.load(Ordering::Relaxed);
+    if size == 0 {
+        // SAFETY: no memory of ours is involved.
+        size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as u64;
+        SIZE.store(size, Ordering::Relaxed);
+    }
+    size
+}
+
+/// A file without a name, of `size` bytes, that may be executed.
+fn memory_file(size: usize) -> Option<OwnedFd> {
+    /// Since Linux 6.3; older ones refuse what they do not know.
+    const MFD_EXEC: libc::c_uint = 0x10;
+    for flags in [libc::MFD_CLOEXEC | MFD_EXEC, libc::MFD_CLOEXEC] {
+        // SAFETY: a C string; the descriptor is ours.
+        unsafe {
+            let raw = libc::memfd_create(c"uruk-text".as_ptr(), flags);
+            if raw >= 0 {
+                let file = OwnedFd::from_raw_fd(raw);
+                let sized = libc::ftruncate(raw, size as libc::off_t) == 0;
+                return sized.then_some(file);
+            }
+        }
+    }
+    None
+}
+
+/// Has every core that runs a thread of ours look at memory again before its next instruction.
+fn serialize() {
+    const REGISTER: libc::c_int = 64;
+    const SYNC_CORE: libc::c_int = 32;
+    // SAFETY: a system call without memory. Where it is not there, no harm: no core has looked at
+    // a room before its entry leads there, but by guessing, which is checked against memory.
+    unsafe {
+        if libc::syscall(libc::SYS_membarrier, SYNC_CORE, 0, 0) != 0 {
+            libc::syscall(libc::SYS_membarrier, REGISTER, 0, 0);
+            libc::syscall(libc::SYS_membarrier, SYNC_CORE, 0, 0);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Tables for people: what became of each function, and why.
+
+use std::fmt::Write;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use crate::choose::Fate;
+use crate::session::Live;
+
+/// One line for each function: its tier, how often it was published and taken back, its name, and
+/// what stands against it.
+pub fn table(live: &Live) -> String {
+    let mut text = String::from("tier published taken-back function\n");
+    for function in live.functions() {
+        let failure = function
+            .failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let why = match (&function.chosen.fate, &*failure) {
+            (Fate::Refused(reason), _) => format!("stays native: {reason}"),
+            (Fate::WithCallers, _) => "compiled with its callers only".to_owned(),
+            (Fate::Adopted { .. }, Some(failure)) => format!("not compiled: {failure}"),
+            (Fate::Adopted { .. }, None) => String::new(),
+        };
+        let _ = writeln!(
+            text,
+            "{:4} {:9} {:10} {} ({}){}{why}",
+            function.tier.load(Ordering::Relaxed),
+            function.published.load(Ordering::Relaxed),
+            function.taken_back.load(Ordering::Relaxed),
+            function.chosen.name,
+            function.source,
+            if why.is_empty() { "" } else { ": " },
+        );
+    }
+    for (module, why) in &live.failed {
+        let _ = writeln!(text, "   - {module}: {why}");
+    }
+    text
+}
+
+/// What was done, in a few lines.
+pub fn summary(live: &Live) -> String {
+    let functions = live.functions();
+    let count =
+        |wanted: fn(&Fate) -> bool| functions.iter().filter(|f| wanted(&f.chosen.fate)).count();
+    let published: u64 = functions
+        .iter()
+        .map(|f| f.published.load(Ordering::Relaxed))
+        .sum();
+    let back: u64 = functions
+        .iter()
+        .map(|f| f.taken_back.load(Ordering::Relaxed))
+        .sum();
+    let stats = live.jit.stats();
+    format!(
+        "functions: {} of tier 0, {} compiled with their callers, {} refused; modules: {}, {} not added\n\
+         published: {published} versions, taken back: {back}, redirected now: {}\n\
+         compiled: {}, failed: {}\n",
+        count(|fate| matches!(fate, Fate::Adopted { .. })),
+        count(|fate| matches!(fate, Fate::WithCallers)),
+        count(|fate| matches!(fate, Fate::Refused(_))),
+        live.sources.len(),
+        live.failed.len(),
+        live.redirected(),
+        stats.compiled,
+        stats.failed,
+    )
+}

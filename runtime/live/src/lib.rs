@@ -1,0 +1,31 @@
+//! Native programs as tier 0: a library that is loaded into a program which carries its bitcode,
+//! finds its hot functions by samples, and has them run compiled again.
+//!
+//! The program was built by `uruk cc`, or by clang with the same options. Its functions begin as they
+//! are; what samples find hot is compiled from the bitcode for this processor, against the
+//! program's own variables and functions, and the native entry is made a jump to the function's
+//! stub. Nothing is changed before that, and everything can be taken back.
+//!
+//! Reading order: [`settings`], [`program`] (what the process consists of), [`choose`] (what may be
+//! compiled again, as pure decisions) and [`known`] (what they are made of), [`entries`] (text that is
+//! written to), [`session`], [`explain`], [`control`] (`uruk swap`), [`start`] (how it begins in
+//! the process of the program).
+//!
+//! # Why
+//! A library that the loader brings in (`LD_PRELOAD`), not a process that attaches: what it compiles
+//! calls and is called by the program, so it has to be in its address space; and what attaches by
+//! `ptrace` needs rights that containers take away. Not linked by default: a program that is built
+//! with room and bitcode costs nothing until somebody wants it live. One that links the library
+//! has the same.
+
+#![deny(missing_docs)]
+
+pub mod choose;
+pub mod control;
+pub mod entries;
+pub mod explain;
+pub mod known;
+pub mod program;
+pub mod session;
+pub mod settings;
+pub mod start;

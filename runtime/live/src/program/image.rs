@@ -1,0 +1,264 @@
+//! One file of the process: an executable or a shared library.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use object::Endianness;
+use object::elf::{self, FileHeader64};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
+
+use super::stream;
+use super::symbols::{Listed, Place, PlaceKind, Symbols};
+
+/// The section in which clang keeps bitcode.
+const BITCODE: &str = ".llvmbc";
+
+/// The section that lists where functions have room for a patch.
+const PATCHABLE: &str = "__patchable_function_entries";
+
+/// Why nothing of a file can be compiled again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// It cannot be read.
+    #[error("{}: cannot be read: {message}", .file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        message: String,
+    },
+    /// It is no program for this machine.
+    #[error("{}: not an ELF file for x86-64: {message}", .file.display())]
+    NotElf {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
+    /// It was compiled without what is needed.
+    #[error("{}: carries no bitcode: build it with `uruk cc`, or clang's `-Xclang -fembed-bitcode=bitcode`", .file.display())]
+    NoBitcode {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Its symbols were taken out.
+    #[error("{}: was stripped: without its symbol table, nobody knows where its functions and variables are", .file.display())]
+    Stripped {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Its functions cannot be redirected.
+    #[error("{}: functions have no room for a jump: build it with `uruk cc`, or clang's `-fpatchable-function-entry=16,14`", .file.display())]
+    NoEntries {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The linker put something else between the modules.
+    #[error("{}: {cause}", .file.display())]
+    Bitcode {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        cause: stream::Damaged,
+    },
+}
+
+/// A file of the process whose functions can be compiled again.
+#[derive(Debug, Clone)]
+pub struct Image {
+    /// The file.
+    pub file: PathBuf,
+    /// What the loader added to the file's addresses.
+    pub base: u64,
+    /// Its symbols, with addresses of the process.
+    pub symbols: Symbols,
+    /// What is executed.
+    pub text: Vec<Range<u64>>,
+    /// What is only read.
+    pub constants: Vec<Range<u64>>,
+    /// The bitcode of its modules, in link order.
+    pub modules: Vec<Vec<u8>>,
+    /// How far a thread's block of the executable lies below the thread pointer; `None` of a
+    /// library.
+    pub threads: Option<u64>,
+    /// Where the list of entries with room lies: each names the first byte of the room.
+    pub entries: Vec<Range<u64>>,
+}
+
+type Header = FileHeader64<Endianness>;
+
+impl Image {
+    /// Reads a file that the loader put at `base`.
+    ///
+    /// # Errors
+    /// [`ImageError`].
+    pub fn read(file: &Path, base: u64, executable: bool) -> Result<Image, ImageError> {
+        let bytes = std::fs::read(file).map_err(|cause| ImageError::Unreadable {
+            file: file.to_owned(),
+            message: cause.to_string(),
+        })?;
+        Image::parse(file, &bytes, base, executable)
+    }
+
+    /// As [`Image::read`], of bytes.
+    ///
+    /// # Errors
+    /// [`ImageError`], but for `Unreadable`.
+    pub fn parse(
+        file: &Path,
+        bytes: &[u8],
+        base: u64,
+        executable: bool,
+    ) -> Result<Image, ImageError> {
+        let not_elf = |message: String| ImageError::NotElf {
+            file: file.to_owned(),
+            message,
+        };
+        let broken = |cause: object::read::Error| not_elf(cause.to_string());
+        let header = Header::parse(bytes).map_err(broken)?;
+        let endian = header.endian().map_err(broken)?;
+        if header.e_machine(endian) != elf::EM_X86_64 {
+            return Err(not_elf("it is for another machine".to_owned()));
+        }
+        let sections = header.sections(endian, bytes).map_err(broken)?;
+        let mut image = Image {
+            file: file.to_owned(),
+            base,
+            symbols: Symbols::default(),
+            text: Vec::new(),
+            constants: Vec::new(),
+            modules: Vec::new(),
+            threads: None,
+            entries: Vec::new(),
+        };
+        for segment in header.program_headers(endian, bytes).map_err(broken)? {
+            image.add_segment(segment, endian, executable);
+        }
+        for section in sections.iter() {
+            let name = sections.section_name(endian, section).map_err(broken)?;
+            if name == BITCODE.as_bytes() {
+                let data = section.data(endian, bytes).map_err(broken)?;
+                let found = stream::modules(data).map_err(|cause| ImageError::Bitcode {
+                    file: file.to_owned(),
+                    cause,
+                })?;
+                image
+                    .modules
+                    .extend(found.into_iter().map(|at| data[at].to_vec()));
+            } else if name == PATCHABLE.as_bytes() {
+                let start = base + section.sh_addr(endian);
+                image.entries.push(start..start + section.sh_size(endian));
+            }
+        }
+        if image.modules.is_empty() {
+            return Err(ImageError::NoBitcode {
+                file: file.to_owned(),
+            });
+        }
+        let table = sections
+            .symbols(endian, bytes, elf::SHT_SYMTAB)
+            .map_err(broken)?;
+        let listed = table.iter().filter_map(|symbol| {
+            let name = symbol.name(endian, table.strings()).ok()?;
+            let name = String::from_utf8_lossy(name).into_owned();
+            list(name, symbol, endian, base)
+        });
+        image.symbols = Symbols::new(listed);
+        if image.symbols.is_empty() {
+            return Err(ImageError::Stripped {
+                file: file.to_owned(),
+            });
+        }
+        match image.entries.is_empty() {
+            true => Err(ImageError::NoEntries {
+                file: file.to_owned(),
+            }),
+            false => Ok(image),
+        }
+    }
+
+    fn add_segment(
+        &mut self,
+        segment: &elf::ProgramHeader64<Endianness>,
+        endian: Endianness,
+        executable: bool,
+    ) {
+        let start = self.base.wrapping_add(segment.p_vaddr(endian));
+        let range = start..start + segment.p_memsz(endian);
+        let flags = segment.p_flags(endian);
+        match segment.p_type(endian) {
+            elf::PT_LOAD if flags.contains(elf::PF_X) => self.text.push(range),
+            elf::PT_LOAD if !flags.contains(elf::PF_W) => self.constants.push(range),
+            elf::PT_TLS if executable => {
+                let align = segment.p_align(endian).max(1);
+                self.threads = Some(segment.p_memsz(endian).next_multiple_of(align));
+            }
+            _ => {}
+        }
+    }
+
+    /// How far below the thread pointer a thread-local of the executable lies, as a distance to
+    /// add.
+    pub fn distance(&self, place: Place) -> Option<i64> {
+        let block = self.threads?;
+        Some(place.address.wrapping_sub(block) as i64)
+    }
+
+    /// First bytes of the rooms that functions have in front of their entries, as the loader
+    /// relocated the list.
+    ///
+    /// # Safety
+    /// The file is loaded at its base.
+    pub unsafe fn rooms(&self) -> HashSet<u64> {
+        let mut rooms = HashSet::new();
+        for list in &self.entries {
+            let count = (list.end - list.start) / 8;
+            for index in 0..count {
+                // SAFETY: a word of a section that is loaded, by the caller's promise.
+                rooms.insert(unsafe { ((list.start + index * 8) as *const u64).read_unaligned() });
+            }
+        }
+        rooms
+    }
+}
+
+/// A symbol as the rest of the package sees it; `None` for those of no account.
+fn list(
+    name: String,
+    symbol: &elf::Sym64<Endianness>,
+    endian: Endianness,
+    base: u64,
+) -> Option<Listed> {
+    let kind = symbol.st_type();
+    let value = symbol.st_value(endian);
+    if kind == elf::STT_FILE {
+        return Some(Listed::File(name));
+    }
+    if name.is_empty() || symbol.st_shndx(endian) == elf::SHN_UNDEF {
+        return None;
+    }
+    let kind = match kind {
+        elf::STT_FUNC => PlaceKind::Function,
+        elf::STT_OBJECT | elf::STT_NOTYPE => PlaceKind::Data,
+        elf::STT_TLS => PlaceKind::ThreadLocal,
+        // An ifunc's symbol is its resolver: who calls it is bound by the dynamic loader.
+        _ => return None,
+    };
+    let is_relative = kind != PlaceKind::ThreadLocal && symbol.st_shndx(endian) != elf::SHN_ABS;
+    let place = Place {
+        address: if is_relative {
+            base.wrapping_add(value)
+        } else {
+            value
+        },
+        size: symbol.st_size(endian),
+        kind,
+        weak: symbol.st_bind() == elf::STB_WEAK,
+    };
+    Some(match symbol.st_bind() {
+        elf::STB_LOCAL => Listed::Local(name, place),
+        _ => Listed::Global(name, place),
+    })
+}

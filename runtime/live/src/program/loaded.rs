@@ -1,0 +1,46 @@
+//! Where the dynamic loader put the files of the process.
+
+use std::ffi::{CStr, OsStr, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// A file that is loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loaded {
+    /// The file.
+    pub file: PathBuf,
+    /// What was added to its addresses.
+    pub base: u64,
+    /// It is the executable.
+    pub executable: bool,
+}
+
+/// All files that are loaded now; the executable first.
+pub fn loaded() -> Vec<Loaded> {
+    unsafe extern "C" fn visit(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        data: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the loader passes a live record; `data` is the list below.
+        let (info, found) = unsafe { (&*info, &mut *data.cast::<Vec<Loaded>>()) };
+        let executable = found.is_empty();
+        let file = match executable {
+            true => PathBuf::from("/proc/self/exe"),
+            // SAFETY: a C string that lives as long as the record.
+            false => PathBuf::from(OsStr::from_bytes(
+                unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes(),
+            )),
+        };
+        found.push(Loaded {
+            file,
+            base: info.dlpi_addr,
+            executable,
+        });
+        0
+    }
+    let mut found: Vec<Loaded> = Vec::new();
+    // SAFETY: `visit` takes the list for what it is.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
+    found
+}

@@ -1,0 +1,172 @@
+//! Names to addresses: what a symbol table says that was not stripped.
+//!
+//! Global names are one table. Local ones are only unique within the object file that they came
+//! from; a linker keeps those of one file together, behind a symbol that names its source
+//! (`STT_FILE`). Which file's a module is follows from the source's name where there is one such
+//! file, else from the order: a linker takes files in the order in which it takes their bitcode.
+
+use std::collections::HashMap;
+
+/// What is behind a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Its address, or of a thread-local its offset in the block that each thread has.
+    pub address: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// What it is.
+    pub kind: PlaceKind,
+    /// Another file may define it, too.
+    pub weak: bool,
+}
+
+/// What a symbol stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlaceKind {
+    /// Code.
+    Function,
+    /// A variable, or a symbol without a type.
+    Data,
+    /// A variable that each thread has.
+    ThreadLocal,
+}
+
+/// A symbol as a table lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listed {
+    /// Local symbols up to the next one are of the object file that this source made.
+    File(String),
+    /// A local symbol.
+    Local(String, Place),
+    /// A symbol that other files see.
+    Global(String, Place),
+}
+
+/// The symbols of a file.
+#[derive(Debug, Clone, Default)]
+pub struct Symbols {
+    global: HashMap<String, Place>,
+    /// Local ones, by object file.
+    files: Vec<(String, HashMap<String, Place>)>,
+    /// Every place that has a name, by address.
+    starts: Vec<u64>,
+}
+
+impl Symbols {
+    /// Of a table, in its order.
+    pub fn new(listed: impl IntoIterator<Item = Listed>) -> Symbols {
+        let mut symbols = Symbols::default();
+        for symbol in listed {
+            match symbol {
+                Listed::File(name) => symbols.files.push((name, HashMap::new())),
+                Listed::Local(name, place) => {
+                    symbols.starts.push(place.address);
+                    if let Some((_, locals)) = symbols.files.last_mut() {
+                        // Of equal names in one file, as assembly may have, none is meant.
+                        locals.entry(name).or_insert(place);
+                    }
+                }
+                Listed::Global(name, place) => {
+                    symbols.starts.push(place.address);
+                    // `name@VERSION` and `name@@VERSION` are the versions of one name.
+                    let plain = name.split('@').next().unwrap_or_default().to_owned();
+                    symbols.global.entry(plain).or_insert(place);
+                }
+            }
+        }
+        symbols.starts.sort_unstable();
+        symbols.starts.dedup();
+        symbols
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.global.is_empty() && self.files.iter().all(|(_, locals)| locals.is_empty())
+    }
+
+    /// The symbol of that name that all files see.
+    pub fn global(&self, name: &str) -> Option<Place> {
+        self.global.get(name).copied()
+    }
+
+    /// The local symbol of that name in an object file.
+    pub fn local(&self, file: usize, name: &str) -> Option<Place> {
+        self.files.get(file)?.1.get(name).copied()
+    }
+
+    /// Whether some symbol's place begins at the address.
+    pub fn begins(&self, address: u64) -> bool {
+        self.starts.binary_search(&address).is_ok()
+    }
+
+    /// Whose object file each module is, given the sources of all in link order. `None` where
+    /// that is not certain: then its local names have no address.
+    pub fn files_of(&self, sources: &[String]) -> Vec<Option<usize>> {
+        let base = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+        let mut of_name: HashMap<String, Vec<usize>> = HashMap::new();
+        for (number, (name, _)) in self.files.iter().enumerate() {
+            of_name.entry(base(name)).or_default().push(number);
+        }
+        let mut modules: HashMap<String, Vec<usize>> = HashMap::new();
+        for (number, source) in sources.iter().enumerate() {
+            modules.entry(base(source)).or_default().push(number);
+        }
+        let mut found = vec![None; sources.len()];
+        for (name, modules) in modules {
+            let files = of_name.remove(&name).unwrap_or_default();
+            // More or fewer: some object of that name has no bitcode, or no symbols.
+            if files.len() == modules.len() {
+                for (module, file) in modules.into_iter().zip(files) {
+                    found[module] = Some(file);
+                }
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Listed, Place, PlaceKind, Symbols};
+
+    fn place(address: u64) -> Place {
+        Place {
+            address,
+            size: 8,
+            kind: PlaceKind::Data,
+            weak: false,
+        }
+    }
+
+    fn table() -> Symbols {
+        let local = |name: &str, at| Listed::Local(name.to_owned(), place(at));
+        Symbols::new([
+            Listed::File("crt.c".to_owned()),
+            Listed::File("util.c".to_owned()),
+            local("counter", 10),
+            Listed::File("util.c".to_owned()),
+            local("counter", 20),
+            Listed::File("odd.c".to_owned()),
+            Listed::File("odd.c".to_owned()),
+            Listed::Global("main".to_owned(), place(30)),
+            Listed::Global("stdout@GLIBC_2.2.5".to_owned(), place(40)),
+        ])
+    }
+
+    #[test]
+    fn local_names_are_found_in_their_file() {
+        let symbols = table();
+        let sources = ["a/util.c", "b/util.c", "odd.c", "none.c"].map(str::to_owned);
+        let files = symbols.files_of(&sources);
+        assert_eq!(files, [Some(1), Some(2), None, None]);
+        assert_eq!(symbols.local(1, "counter"), Some(place(10)));
+        assert_eq!(symbols.local(2, "counter"), Some(place(20)));
+        assert_eq!(symbols.local(2, "main"), None);
+    }
+
+    #[test]
+    fn versions_of_a_name_are_that_name() {
+        assert_eq!(table().global("stdout"), Some(place(40)));
+        assert!(table().begins(20) && !table().begins(21));
+    }
+}

@@ -1,0 +1,420 @@
+//! The session that compiles functions of the program it lives in.
+//!
+//! ```text
+//! files -> images -> modules, rebound -> added -> native code adopted as first versions
+//! publication of a version -> entry redirected; of native code -> entry restored
+//! ```
+//!
+//! # Invariants
+//! - Until a version is published, the program runs as it did: nothing of it was written to.
+//! - An entry that is redirected leads to the function's stub, whose slot leads to native code, or
+//!   to what the session published. So an entry is right at any time, in either state.
+//! - What fails costs a module, or a function: it stays native, with the reason in the table.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use uruk::{Dylib, Error, Event, Jit, NativeCode, Tier};
+
+use crate::choose::{Chosen, Fate, HOP, Outcome, choose};
+use crate::entries::Entries;
+use crate::known::{Module, Program, Strings};
+use crate::program::image::{Image, ImageError};
+use crate::program::loaded::Loaded;
+use crate::settings::Settings;
+
+/// The program stays as it is.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LiveError {
+    /// The file is not one that can be helped.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// No session can be had here.
+    #[error(transparent)]
+    Session(#[from] Error),
+}
+
+/// A function of the program, as the session has it.
+#[derive(Debug)]
+pub struct Function {
+    /// What is known of it.
+    pub chosen: Chosen,
+    /// Its module's source.
+    pub source: String,
+    /// Its stub.
+    stub: OnceLock<u64>,
+    /// Versions that are native code.
+    natives: Mutex<HashSet<u64>>,
+    /// A version is being published that is native code.
+    adopting: AtomicBool,
+    /// Publications of compiled code, and of native code after such.
+    pub published: AtomicU64,
+    /// How often native code was gone back to.
+    pub taken_back: AtomicU64,
+    /// The tier of what runs; 0 for native code.
+    pub tier: AtomicU64,
+    /// Why it could not be compiled, or redirected.
+    pub failure: Mutex<Option<String>>,
+}
+
+impl Function {
+    fn new(chosen: Chosen, source: &str) -> Arc<Function> {
+        Arc::new(Function {
+            chosen,
+            source: source.to_owned(),
+            stub: OnceLock::new(),
+            natives: Mutex::default(),
+            adopting: AtomicBool::new(false),
+            published: AtomicU64::new(0),
+            taken_back: AtomicU64::new(0),
+            tier: AtomicU64::new(0),
+            failure: Mutex::default(),
+        })
+    }
+
+    fn fail(&self, why: impl ToString) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_string());
+    }
+
+    fn native(&self) -> Option<(u64, NativeCode)> {
+        match &self.chosen.fate {
+            Fate::Adopted {
+                entry,
+                code,
+                beside,
+            } => Some((
+                *entry,
+                NativeCode {
+                    entry: entry + HOP,
+                    code: code.clone(),
+                    beside: beside.clone(),
+                    holds: self.chosen.holds.clone(),
+                },
+            )),
+            _ => None,
+        }
+    }
+}
+
+type Functions = RwLock<HashMap<String, Arc<Function>>>;
+
+/// A program whose functions can be compiled again while it runs.
+pub struct Live {
+    /// The session.
+    pub jit: Jit,
+    /// The dylib that has the program's functions.
+    pub dylib: Dylib,
+    /// What is known of the file.
+    pub program: Arc<Program>,
+    functions: Arc<Functions>,
+    /// Modules that could not be added, and why.
+    pub failed: Vec<(String, String)>,
+    /// Sources of the modules.
+    pub sources: Vec<String>,
+}
+
+impl Live {
+    /// Reads the program and has its functions adopted. Nothing is compiled, and nothing of the
+    /// program is changed, until samples, or [`Live::compile`], ask for it.
+    ///
+    /// # Errors
+    /// [`LiveError`]; the program runs on as it did.
+    pub fn start(loaded: &Loaded, settings: &Settings) -> Result<Live, LiveError> {
+        let image = Image::read(&loaded.file, loaded.base, loaded.executable)?;
+        Live::of(image, settings)
+    }
+
+    fn of(mut image: Image, settings: &Settings) -> Result<Live, LiveError> {
+        let modules = std::mem::take(&mut image.modules);
+        // SAFETY: the file is loaded, as whoever gives its base says, and stays so: it is the
+        // executable.
+        let (rooms, strings, entries) = unsafe {
+            (
+                image.rooms(),
+                Strings::of(&image.constants),
+                Entries::new(image.text.clone()),
+            )
+        };
+        let text = image.text.clone();
+        let program = Arc::new(Program {
+            image,
+            strings,
+            rooms,
+            entries,
+            taken: Mutex::default(),
+        });
+        let functions: Arc<Functions> = Arc::default();
+        let listener = {
+            let (functions, program) = (Arc::clone(&functions), Arc::clone(&program));
+            let verbose = settings.verbose;
+            Arc::new(move |event: &Event| listen(event, &functions, &program, verbose))
+        };
+        let mut builder = Jit::builder().over_native(true).on_event(listener);
+        if let Some(jobs) = settings.jobs {
+            builder = builder.jobs(jobs);
+        }
+        let jit = builder.build()?;
+        for text in text {
+            jit.attend(text);
+        }
+        let dylib = jit.create_dylib("program")?;
+        let mut live = Live {
+            jit,
+            dylib,
+            program,
+            functions,
+            failed: Vec::new(),
+            sources: Vec::new(),
+        };
+        live.sources = live.jit.sources(modules.clone())?;
+        live.add(modules);
+        live.adopt_all();
+        Ok(live)
+    }
+
+    /// Rebinds all modules, and adds them.
+    fn add(&mut self, modules: Vec<Vec<u8>>) {
+        let objects = self.program.image.symbols.files_of(&self.sources);
+        let mut ready = Vec::new();
+        let mut addresses: HashMap<String, u64> = HashMap::new();
+        let mut wanted = HashSet::new();
+        for (number, (bytes, object)) in modules.into_iter().zip(objects).enumerate() {
+            let module = Module {
+                program: Arc::clone(&self.program),
+                object,
+            };
+            let name = format!("{}.{number}", self.sources[number]);
+            match rebind(&self.jit, &name, bytes, module, number) {
+                Ok((bitcode, outcome)) => {
+                    let bodies = outcome.functions.iter();
+                    let bodies = bodies.filter(|f| !matches!(f.fate, Fate::Refused(_)));
+                    self.program.taken().extend(bodies.map(|f| f.name.clone()));
+                    addresses.extend(outcome.addresses.iter().cloned());
+                    wanted.extend(outcome.wanted.iter().cloned());
+                    ready.push((number, name, bitcode, outcome));
+                }
+                Err(cause) => self.failed.push((name, cause.to_string())),
+            }
+        }
+        wanted.retain(|name| !self.program.taken().contains(name));
+        for name in wanted {
+            let place = self.program.image.symbols.global(&name);
+            let found = place
+                .map(|place| place.address)
+                .or_else(|| of_process(&name));
+            if let Some(address) = found {
+                addresses.entry(name).or_insert(address);
+            }
+        }
+        for (name, address) in addresses {
+            // SAFETY: what the program itself has under that name, for as long as it runs.
+            let defined = unsafe { self.dylib.define_address(&name, address as *const ()) };
+            if let Err(cause) = defined {
+                self.failed.push((name, cause.to_string()));
+            }
+        }
+        for (number, name, bitcode, outcome) in ready {
+            match self.dylib.add_bitcode(&name, bitcode) {
+                Ok(()) => self.list(outcome, number),
+                Err(cause) => self.failed.push((name, cause.to_string())),
+            }
+        }
+    }
+
+    fn list(&self, outcome: Outcome, number: usize) {
+        let mut functions = self
+            .functions
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        for chosen in outcome.functions {
+            let function = Function::new(chosen, &self.sources[number]);
+            functions.insert(function.chosen.name.clone(), function);
+        }
+    }
+
+    /// The functions, by name.
+    pub fn functions(&self) -> Vec<Arc<Function>> {
+        let functions = self
+            .functions
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<Arc<Function>> = functions.values().cloned().collect();
+        all.sort_unstable_by(|a, b| a.chosen.name.cmp(&b.chosen.name));
+        all
+    }
+
+    /// Those whose native code is a version.
+    pub fn adopted(&self) -> Vec<Arc<Function>> {
+        let mut all = self.functions();
+        all.retain(|function| function.native().is_some());
+        all
+    }
+
+    fn adopt_all(&self) {
+        for function in self.adopted() {
+            let stub = self.dylib.lookup(&function.chosen.name);
+            let adopted = stub.and_then(|stub| {
+                let _ = function.stub.set(stub);
+                self.take_back(&function)
+            });
+            if let Err(cause) = adopted {
+                function.fail(cause);
+            }
+        }
+    }
+
+    /// Has calls reach a function's native code, whatever runs.
+    ///
+    /// # Errors
+    /// The session's: it was replaced meanwhile.
+    pub fn take_back(&self, function: &Function) -> Result<(), Error> {
+        let Some((_, native)) = function.native() else {
+            return Ok(());
+        };
+        function.adopting.store(true, Ordering::SeqCst);
+        // SAFETY: the code was made of the same body, by the same types, and is the program's.
+        let adopted = unsafe { self.dylib.adopt(&function.chosen.name, &native) };
+        if let Ok(version) = &adopted {
+            let mut natives = function
+                .natives
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            natives.insert(version.0);
+        }
+        function.adopting.store(false, Ordering::SeqCst);
+        adopted.map(drop)
+    }
+
+    /// Compiles a function at a tier now; calls reach the new code.
+    ///
+    /// # Errors
+    /// The compile's; calls reach what they reached.
+    pub fn compile(&self, function: &Function, tier: Tier) -> Result<(), Error> {
+        let compiled = self.dylib.compile_at(&function.chosen.name, tier);
+        if let Err(cause) = &compiled {
+            function.fail(cause);
+        }
+        compiled
+    }
+
+    /// How many entries lead elsewhere.
+    pub fn redirected(&self) -> usize {
+        let adopted = self.adopted();
+        let entries = adopted.iter().filter_map(|f| f.native());
+        entries
+            .filter(|(entry, _)| self.program.entries.is_redirected(*entry))
+            .count()
+    }
+}
+
+/// Follows the session: redirects the entry of what was published, restores that of what went back.
+fn listen(event: &Event, functions: &Functions, program: &Program, verbose: bool) {
+    let (name, version, tier) = match event {
+        Event::Published {
+            function,
+            version,
+            tier,
+            ..
+        }
+        | Event::Reverted {
+            function,
+            version,
+            tier,
+            ..
+        } => (*function, *version, *tier),
+        Event::Failed {
+            function, message, ..
+        } => {
+            if verbose {
+                eprintln!("uruk live: {function}: {message}");
+            }
+            return;
+        }
+        _ => return,
+    };
+    let function = {
+        let functions = functions.read().unwrap_or_else(PoisonError::into_inner);
+        functions.get(name).cloned()
+    };
+    let Some(function) = function else {
+        return;
+    };
+    let is_native = function.adopting.load(Ordering::SeqCst) && tier == Tier::Baseline
+        || function
+            .natives
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&version);
+    let Some((entry, _)) = function.native() else {
+        return;
+    };
+    match is_native {
+        true => {
+            program.entries.restore(entry);
+            if function.tier.swap(0, Ordering::Relaxed) != 0 {
+                function.taken_back.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        false => {
+            let Some(&stub) = function.stub.get() else {
+                return;
+            };
+            // SAFETY: the stub is for ever, and leads to code of the same function.
+            match unsafe { program.entries.redirect(entry, stub) } {
+                Ok(()) => {
+                    function.published.fetch_add(1, Ordering::Relaxed);
+                    let tier = u64::from(tier.number());
+                    function.tier.store(tier, Ordering::Relaxed);
+                }
+                Err(cause) => function.fail(cause),
+            }
+        }
+    }
+    if verbose {
+        let state = if is_native {
+            "native again"
+        } else {
+            "redirected"
+        };
+        eprintln!("uruk live: {name}: tier {}, {state}", tier.number());
+    }
+}
+
+/// Rebinds a module: its new bitcode, and what was chosen.
+pub(crate) fn rebind(
+    jit: &Jit,
+    name: &str,
+    bytes: Vec<u8>,
+    module: Module,
+    number: usize,
+) -> Result<(Vec<u8>, Outcome), Error> {
+    let chosen: Arc<Mutex<Outcome>> = Arc::default();
+    let told = Arc::clone(&chosen);
+    let bitcode = jit.rebind(name, bytes, move |survey| {
+        let outcome = choose(survey, &module, number);
+        let choices = outcome.choices.clone();
+        *told.lock().unwrap_or_else(PoisonError::into_inner) = outcome;
+        choices
+    })?;
+    let outcome = std::mem::take(&mut *chosen.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok((bitcode, outcome))
+}
+
+/// What the process's libraries, or the executable, offer under a name.
+fn of_process(name: &str) -> Option<u64> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: a C string; the address is only looked at by who asked.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!found.is_null()).then_some(found as u64)
+}
+
+/// The name of the executable, for messages.
+pub fn executable() -> String {
+    let file = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let name = file.file_name().map(Path::new).unwrap_or(Path::new("?"));
+    name.display().to_string()
+}

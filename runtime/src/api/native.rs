@@ -1,0 +1,116 @@
+//! Functions that have machine code already: of the program that the session lives in.
+
+use std::ops::Range;
+
+use uruk_base::VersionId;
+use uruk_codegen::native::{Choices, Survey};
+
+use crate::api::dylib::Dylib;
+use crate::api::error::Error;
+use crate::fork::gate;
+
+/// Machine code that somebody else made of a function of a dylib: a linker, from the same source.
+///
+/// It is the function's first version. Calls through the function's stub reach it until there is a
+/// better one, samples in it are the function's, and it is what is gone back to.
+#[derive(Debug, Clone)]
+pub struct NativeCode {
+    /// Where a call that comes through the stub goes on: behind what may be made a jump to the
+    /// stub.
+    pub entry: u64,
+    /// All of it.
+    pub code: Range<u64>,
+    /// Code beside it whose samples count for it, too: of functions that it calls, and that are
+    /// replaced with it only.
+    pub beside: Vec<Range<u64>>,
+    /// Functions of the dylib whose bodies, or facts of them, may be in the code: what depends on
+    /// them is compiled anew when they are replaced. Names the dylib does not define as functions
+    /// count for nothing.
+    pub holds: Vec<String>,
+}
+
+impl Dylib {
+    /// Makes code that is there the version that calls of a function reach: its first, or, given
+    /// later, one that takes the place of whatever runs.
+    ///
+    /// The number of the version is returned; events and statistics count it as tier 1. Samples
+    /// are attributed if the code lies in what [`Jit::attend`](crate::Jit::attend) was told of.
+    ///
+    /// ```
+    /// extern "C" fn native() -> i32 {
+    ///     42
+    /// }
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "define i32 @answer() { ret i32 42 }")?;
+    /// let entry = native as *const () as u64;
+    /// let code = uruk::NativeCode { entry, code: entry..entry + 1, beside: Vec::new(), holds: Vec::new() };
+    /// // SAFETY: both return the same number.
+    /// unsafe { jit.main().adopt("answer", &code)? };
+    /// // SAFETY: the function above.
+    /// let answer = unsafe { jit.function::<extern "C" fn() -> i32>("answer")? };
+    /// assert_eq!(answer.call(), 42);
+    /// // Nothing was compiled for it.
+    /// assert_eq!(jit.stats().functions_compiled, 0);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// 1. The code does what the function's body says, by the same calling convention.
+    /// 2. It stays where it is for as long as the session is used.
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`]; that the function was changed
+    /// meanwhile.
+    pub unsafe fn adopt(&self, name: &str, native: &NativeCode) -> Result<VersionId, Error> {
+        let id = self.id_of(name)?;
+        let _pass = gate::enter();
+        let holds = native.holds.iter().filter_map(|name| self.id_of(name).ok());
+        let core = self.jit.core();
+        let version = core.adopt(id, native.entry, native.code.clone(), holds.collect())?;
+        for beside in &native.beside {
+            core.tiers.sampling.add_code(beside.clone(), id, version);
+        }
+        Ok(version)
+    }
+}
+
+impl crate::Jit {
+    /// The sources that modules say they were made of, in their order.
+    ///
+    /// # Errors
+    /// Bitcode that LLVM does not read.
+    pub fn sources(&self, modules: Vec<Vec<u8>>) -> Result<Vec<String>, Error> {
+        let what = String::from("a program's modules");
+        self.core().on_compile_thread(what, move |_| {
+            let modules = modules.iter();
+            let sources = modules.map(|bytes| uruk_codegen::native::source("a module", bytes));
+            Ok(sources.collect::<Result<_, _>>()?)
+        })
+    }
+
+    /// Rebinds a module of the program that the session lives in, before it is added: its
+    /// variables become those that the program has, addresses of functions those that the program
+    /// knows, as `choose` says of each name. The new bitcode.
+    ///
+    /// # Errors
+    /// Bitcode that LLVM does not read; as many choices as fit another module.
+    pub fn rebind(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        choose: impl FnOnce(&Survey) -> Choices + Send + 'static,
+    ) -> Result<Vec<u8>, Error> {
+        let what = format!("{name}, which is rebound");
+        let name = name.to_owned();
+        self.core().on_compile_thread(what, move |_| {
+            Ok(uruk_codegen::native::rebind(&name, &bytes, choose)?)
+        })
+    }
+
+    /// Has samples in a part of the address space counted for the functions whose native code lies
+    /// there ([`Dylib::adopt`]). To be told before they are adopted.
+    pub fn attend(&self, text: Range<u64>) {
+        let _pass = gate::enter();
+        self.core().tiers.sampling.attend(text);
+    }
+}
