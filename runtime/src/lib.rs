@@ -22,6 +22,7 @@
 //! | room | does |
 //! |---|---|
 //! | `api` | the public handles |
+//! | `calls` | what crosses between host and guest: types, host functions, calls that fail |
 //! | `core` | the parts of a session, and its life |
 //! | `load` | files to an image: read, bind, link what is not compiled function by function |
 //! | `version` | one version of a function, from the wish to the slot; first calls |
@@ -38,6 +39,7 @@
 #![deny(missing_docs)]
 
 mod api;
+mod calls;
 mod core;
 mod fork;
 #[doc(hidden)]
@@ -57,7 +59,7 @@ mod version;
 pub use crate::api::builder::{JitBuilder, Reporter};
 pub use crate::api::dylib::Dylib;
 pub use crate::api::error::{Error, Missing, Refusal};
-pub use crate::api::func::{Func, FuncOnlyThread, Signature, Value};
+pub use crate::api::func::{Func, FuncOnlyThread, Within};
 pub use crate::api::generator::{Ask, Generator, GeneratorId, LookupKind, Need};
 pub use crate::api::improve::{Improvement, Improver};
 pub use crate::api::jit::{Jit, WeakJit};
@@ -75,6 +77,12 @@ pub use crate::api::tracker::{Removal, Tracker};
 pub use crate::api::unit::{
     DependenceGroup, Flags, Interface, Resource, Responsibility, Symbol, Unit,
 };
+pub use crate::calls::dynamic::{DynFunc, Val};
+pub use crate::calls::host::{HostFn, HostFunction, HostResult};
+pub use crate::calls::interrupt::GuestThread;
+pub use crate::calls::trap::{Access, Frame, HostError, Trap, TrapKind};
+pub use crate::calls::types::{Extend, FunctionType, Leaf, ValueType};
+pub use crate::calls::value::{Field, Signature, Value};
 pub use crate::guest::exit::register_exit_handler;
 pub use crate::guest::preempt::gates::{GATE_COUNT, GATES};
 pub use crate::guest::program::{Mode, Program, ProgramOptions};

@@ -45,7 +45,7 @@
 //! service. `shared`: the runtime's changes; `resting`: which functions are called. `guest`: the guest's side. `kept`, `spots`,
 //! `gate`: one instant for a set. `image`,
 //! `vector`, `resolver`, `cfi`: machine code and its frame descriptions. `place`:
-//! where they go. `table`: everything together. `call`: from Rust into guest code. `sync`, `futex`,
+//! where they go. `table`: everything together. `call`, `landing`: from Rust into guest code, and out of its middle. `sync`, `futex`,
 //! `sys`: the edge to the system and to loom.
 //!
 //! # Seam: native functions
@@ -74,6 +74,8 @@ mod guest;
 #[cfg(not(loom))]
 mod image;
 mod kept;
+#[cfg(not(loom))]
+mod landing;
 #[cfg(all(loom, test))]
 mod model;
 #[cfg(not(loom))]
@@ -107,6 +109,8 @@ pub use function::Functions;
 pub use gate::{Gate, Parked, ReadyGate, Target};
 #[cfg(not(loom))]
 pub use guest::{FAILURE_STATUS, FailureHandler};
+#[cfg(not(loom))]
+pub use landing::{Landing, Values, call_landed, call_values, land, landing_address};
 #[cfg(not(loom))]
 pub use table::{StubStats, StubTable};
 pub use uruk_base::{EntryAddress, FunctionId, SlotAddress, StubAddress};

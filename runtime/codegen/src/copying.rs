@@ -49,6 +49,20 @@ pub(crate) struct Unit {
     pub(crate) contents: Contents,
 }
 
+impl Unit {
+    /// Has each function's frame be described, also of those that nothing unwinds: a backtrace of
+    /// a fault passes them, and those of debuggers and profilers.
+    pub(crate) fn describe_frames(&self, nounwind: u32, uwtable: u32) {
+        /// Frames are described at each instruction.
+        const EACH: u64 = 2;
+        for function in self.module.functions() {
+            if !function.is_declaration() && function.has(nounwind) && !function.has(uwtable) {
+                function.add_number(uwtable, EACH);
+            }
+        }
+    }
+}
+
 /// What is known of a module that was filled. Names, as passes may drop what they name.
 #[derive(Default)]
 pub(crate) struct Contents {

@@ -272,6 +272,16 @@ impl<'m> FunctionRef<'m> {
         }
     }
 
+    /// Gives it the attribute `kind` with a number for its value.
+    pub(crate) fn add_number(self, kind: u32, value: u64) {
+        // SAFETY: as in `add`.
+        unsafe {
+            let context = LLVMGetModuleContext(LLVMGetGlobalParent(self.raw));
+            let attribute = LLVMCreateEnumAttribute(context, kind, value);
+            LLVMAddAttributeAtIndex(self.raw, LLVMAttributeFunctionIndex, attribute);
+        }
+    }
+
     /// Takes the attribute `kind` away, if it has it.
     pub(crate) fn remove(self, kind: u32) {
         // SAFETY: a live function; an attribute that is not there is no matter.

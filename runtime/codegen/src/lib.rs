@@ -93,6 +93,7 @@ mod query;
 mod room;
 mod scan;
 mod shape;
+mod signature;
 mod sketch;
 mod source;
 mod stacks;

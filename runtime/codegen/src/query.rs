@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use inkwell::llvm_sys::target::LLVMGetModuleDataLayout;
 use rustc_hash::FxHashMap;
 
 use crate::error::CodegenError;
@@ -10,6 +11,7 @@ use crate::handles::{TypeRef, ValueRef};
 use crate::interface::printed_type;
 use crate::reader::{Reader, Verify};
 use crate::shape;
+use crate::signature::Passing;
 use crate::summary::SymbolId;
 
 /// The size of a function before optimization.
@@ -40,16 +42,24 @@ impl Reader {
     }
 
     /// The types of all symbols, by number, as LLVM writes them: `i32 (ptr, double)`. Each
-    /// type is written once. Of a reader that
+    /// type is written once, but where arguments are marked with how they are passed:
+    /// `void (ptr sret(24), i8 signext)`. Of a reader that
     /// [names structs as their files do](crate::ReaderPool::faithful).
     pub fn types(&self) -> Vec<Arc<str>> {
         debug_assert!(self.names_as_in_file());
         let mut written: FxHashMap<TypeRef<'_>, Arc<str>> = FxHashMap::default();
         let mut types = Vec::new();
         // A global has a type.
-        for ty in self.table().values().filter_map(ValueRef::content_type) {
+        // SAFETY: a live module, whose layout lives as it does.
+        let passing = Passing::new(unsafe { LLVMGetModuleDataLayout(self.module().raw()) });
+        for value in self.table().values() {
+            let Some(ty) = ValueRef::content_type(value) else {
+                continue;
+            };
             let text = written.entry(ty).or_insert_with(|| printed_type(ty).into());
-            types.push(Arc::clone(text));
+            let function = value.as_function();
+            let marked = function.and_then(|function| passing.marked(function, text));
+            types.push(marked.map_or_else(|| Arc::clone(text), Arc::from));
         }
         types
     }

@@ -215,6 +215,7 @@ impl Reader {
     ) -> Result<Vec<u8>, CodegenError> {
         self.desk.note_unit();
         let (nonlazybind, optnone) = (self.kinds().nonlazybind, self.kinds().optnone);
+        let (nounwind, uwtable) = (self.kinds().nounwind, self.kinds().uwtable);
         self.run(unit, name, tier, |context, emitter, unit| {
             let gate = context.gate();
             if unit.contents.needs_passes || tier > Tier::Baseline {
@@ -222,6 +223,7 @@ impl Reader {
                 optimize::run(context, emitter, unit, tier, optnone)?;
             }
             instrument::put_late(context, unit, nonlazybind);
+            unit.describe_frames(nounwind, uwtable);
             if gate.look() {
                 return Err(Stop::Cancelled);
             }

@@ -42,6 +42,8 @@ pub(crate) struct AttributeKinds {
     pub(crate) protect_all: u32,
     pub(crate) returns_twice: u32,
     pub(crate) nonlazybind: u32,
+    pub(crate) nounwind: u32,
+    pub(crate) uwtable: u32,
     /// What a caller must know of a callee: how values are passed, and that a call may
     /// return twice.
     pub(crate) of_calls: Vec<u32>,
@@ -62,6 +64,8 @@ impl AttributeKinds {
             protect_all: kind("sspreq"),
             returns_twice: kind("returns_twice"),
             nonlazybind: kind("nonlazybind"),
+            nounwind: kind("nounwind"),
+            uwtable: kind("uwtable"),
             of_calls: OF_CALLS.iter().map(|name| kind(name)).collect(),
         }
     }

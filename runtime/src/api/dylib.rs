@@ -8,9 +8,10 @@ use uruk_codegen::Bitcode;
 use uruk_session::{DylibId, Symbol, Visibility};
 
 use crate::api::error::Error;
-use crate::api::func::{Func, Signature};
+use crate::api::func::Func;
 use crate::api::jit::Jit;
 use crate::api::tracker::Tracker;
+use crate::calls::value::Signature;
 use crate::core::Body;
 use crate::fork::gate;
 use crate::load::Source;
@@ -202,18 +203,18 @@ impl Dylib {
     pub unsafe fn function<F: Signature>(&self, name: &str) -> Result<Func<F>, Error> {
         let core = self.jit.core();
         let id = self.id_of(name)?;
-        let wanted = F::ir_type();
+        let wanted = F::function_type();
         // Without a type the caller's promise is all there is, also for what comes after it.
         if let Some(actual) = core.function_type(id)? {
-            if *actual != *wanted {
+            if !wanted.agrees(&actual) {
                 return Err(Error::Signature {
                     function: name.to_owned(),
-                    wanted,
+                    wanted: wanted.to_string(),
                     actual: actual.to_string(),
                 });
             }
             let _busy = gate::enter();
-            core.removed.note_acquired(id, &wanted);
+            core.removed.note_acquired(id, &actual);
         }
         Ok(Func::new(self.jit.clone(), id))
     }

@@ -12,6 +12,7 @@ use uruk_tiering::VersionError;
 use uruk_tools::OutputError;
 use uruk_unwind::UnwindError;
 
+use crate::calls::trap::Trap;
 use crate::load::untrusted::Rejection;
 use crate::replace::ReplaceError;
 
@@ -206,6 +207,31 @@ pub enum Error {
         /// The type it has.
         actual: String,
     },
+    /// A module declares a function of the host with another type than it has there.
+    #[error("{file}: `{function}` is declared as {declared}, and the host's is {defined}")]
+    HostSignature {
+        /// The module.
+        file: String,
+        /// The function.
+        function: String,
+        /// The type in the module.
+        declared: String,
+        /// The type that the host's has.
+        defined: String,
+    },
+    /// A call was to be made with values that the function does not take.
+    #[error("`{function}` is {ty}: {why}")]
+    Arguments {
+        /// The function.
+        function: String,
+        /// Its type.
+        ty: String,
+        /// What does not fit.
+        why: String,
+    },
+    /// A guarded call did not return.
+    #[error(transparent)]
+    Trap(#[from] Box<Trap>),
     /// The name is defined, but not as a function of this library.
     #[error("`{name}` is not a function compiled here")]
     NotAFunction {

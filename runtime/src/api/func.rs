@@ -6,9 +6,12 @@
 //! nor read while they are outside. It is a promise: a function pointer handed to a library
 //! passes no place of ours.
 
+use std::fmt;
 use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use uruk_base::FunctionId;
 use uruk_codegen::Kind;
@@ -16,6 +19,9 @@ use uruk_roots::{CountedThread, Inside};
 
 use crate::api::error::Error;
 use crate::api::jit::Jit;
+use crate::calls::guard;
+use crate::calls::trap::Trap;
+use crate::calls::value::Value;
 use crate::core::{Core, Module};
 use crate::fork::gate;
 
@@ -93,6 +99,16 @@ unsafe impl<F> Send for Func<F> {}
 // SAFETY: as above.
 unsafe impl<F> Sync for Func<F> {}
 
+// A panic that passes a call leaves the session as any other end of a call does.
+impl<F> UnwindSafe for Func<F> {}
+impl<F> RefUnwindSafe for Func<F> {}
+
+impl<F> fmt::Debug for Func<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Func({:#x})", self.address())
+    }
+}
+
 impl<F> Clone for Func<F> {
     fn clone(&self) -> Func<F> {
         Func {
@@ -121,6 +137,54 @@ impl<F> Func<F> {
         self.jit.core().stubs.stub_address(self.id).0
     }
 
+    /// The function, with a limit of time for guarded calls of it.
+    ///
+    /// A guarded call, `call_guarded`, returns a [`Trap`] where a call would end the process, for
+    ///
+    /// - faults of JIT'd code that it runs: division by zero, memory, `llvm.trap`; the end of the
+    ///   stack. Faults elsewhere, in a library that JIT'd code calls for example, go to the handlers
+    ///   there are;
+    /// - errors of the host's functions ([`HostResult`](crate::HostResult));
+    /// - calls of functions that have no code ([`JitBuilder::on_failure`](crate::JitBuilder::on_failure)
+    ///   goes first, where it is set);
+    /// - interrupts ([`Jit::interrupt`]), and the limit.
+    ///
+    /// Nothing is unwound then: destructors and cleanups of the frames that are left do not run,
+    /// what they had allocated or locked stays so, and memory that JIT'd code was writing is half
+    /// written. A `longjmp` to one of them is undefined. C code in between, as `qsort`'s, is left as
+    /// well. If a handler of a signal made the failing call, what it blocks stays blocked.
+    ///
+    /// A function of the host that calls JIT'd code makes guarded calls itself, and returns the error:
+    /// the calls below it are not ended by what happens above it. Exceptions and panics pass, as
+    /// they do through a call.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use uruk::TrapKind;
+    ///
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "define i64 @div(i64 %a, i64 %b) { %q = sdiv i64 %a, %b ret i64 %q }
+    ///   define void @spin() { br label %l l: br label %l }")?;
+    /// // SAFETY: the functions above.
+    /// let div = unsafe { jit.function::<extern "C" fn(i64, i64) -> i64>("div")? };
+    /// assert_eq!(div.call_guarded(84, 2).ok(), Some(42));
+    /// let trap = div.call_guarded(84, 0).unwrap_err();
+    /// assert!(matches!(trap.kind, TrapKind::Division));
+    /// assert_eq!(trap.function(), Some("div"));
+    ///
+    /// // SAFETY: likewise.
+    /// let spin = unsafe { jit.function::<extern "C" fn()>("spin")? };
+    /// let trap = spin.within(Duration::from_millis(5)).call_guarded().unwrap_err();
+    /// assert!(matches!(trap.kind, TrapKind::Deadline(_)));
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    pub fn within(&self, limit: Duration) -> Within<'_, F> {
+        Within {
+            func: self,
+            limit: Some(limit),
+        }
+    }
+
     pub(crate) fn entry(&self) -> u64 {
         // SAFETY: the slot lives as long as the session that `jit` keeps alive.
         // Acquire: pairs with the release of `StubTable::publish`.
@@ -128,75 +192,116 @@ impl<F> Func<F> {
     }
 }
 
-/// Types a value may have in a typed function, and LLVM's name of each.
-///
-/// # Safety
-/// `IR` is the type a C compiler passes values of the implementing type as.
-pub unsafe trait Value {
-    /// LLVM's name.
-    const IR: &'static str;
+/// A function whose guarded calls have a limit of time: [`Func::within`].
+#[derive(Debug)]
+pub struct Within<'f, F> {
+    func: &'f Func<F>,
+    limit: Option<Duration>,
 }
 
-macro_rules! values {
-    ($($ty:ty => $ir:literal),* $(,)?) => {$(
-        // SAFETY: the x86-64 psABI's mapping, as clang emits it.
-        unsafe impl Value for $ty { const IR: &'static str = $ir; }
-    )*};
+impl<F> Within<'_, F> {
+    fn enter<R>(&self, call: impl FnOnce(u64) -> R) -> Result<R, Trap> {
+        let mut result = None;
+        let inside = Inside::begin();
+        let ended = guard::run(self.limit, || result = Some(call(self.func.entry())));
+        drop(inside);
+        match (ended, result) {
+            (Ok(()), Some(result)) => Ok(result),
+            (Err(trap), _) => Err(trap),
+            (Ok(()), None) => unreachable!("a call that returned has a result"),
+        }
+    }
 }
 
-values! {
-    () => "void", bool => "i1", i8 => "i8", u8 => "i8", i16 => "i16", u16 => "i16", i32 => "i32",
-    u32 => "i32", i64 => "i64", u64 => "i64", isize => "i64", usize => "i64", f32 => "float",
-    f64 => "double",
-}
+/// Calls of one kind of function pointer: `call` as a plain function, or an unsafe one.
+macro_rules! calls {
+    ($kind:ty, [$($unsafe:tt)?] $as:ty, $result:ident, $($name:ident $ty:ident),*) => {
+        impl<$result: Value, $($ty: Value),*> Func<$kind> {
+            /// Calls the published version.
+            ///
+            /// # Safety
+            /// As the function behind it asks for, where it is an unsafe one.
+            #[allow(clippy::too_many_arguments, reason = "as many as the function has")]
+            pub $($unsafe)? fn call(&self, $($name: $ty),*) -> $result {
+                let _inside = Inside::begin();
+                // SAFETY: a slot holds ready code or a trampoline that leads to it, and
+                // the type was compared on acquiring; the rest was promised there, or now.
+                // `C-unwind`, as C++ code may throw through the call.
+                let function = unsafe { std::mem::transmute::<u64, $as>(self.entry()) };
+                function($($name),*)
+            }
 
-// SAFETY: pointers are opaque in IR.
-unsafe impl<T> Value for *const T {
-    const IR: &'static str = "ptr";
-}
-// SAFETY: pointers are opaque in IR.
-unsafe impl<T> Value for *mut T {
-    const IR: &'static str = "ptr";
-}
+            /// Calls the published version; what goes wrong in JIT'd code is a value.
+            ///
+            /// See [`Func::within`] for what that is, and for a limit of time.
+            ///
+            /// # Safety
+            /// As the function behind it asks for, where it is an unsafe one.
+            ///
+            /// # Errors
+            /// The [`Trap`].
+            #[allow(clippy::too_many_arguments, reason = "as many as the function has")]
+            pub $($unsafe)? fn call_guarded(&self, $($name: $ty),*) -> Result<$result, Trap> {
+                let within = Within { func: self, limit: None };
+                within.enter(move |entry| {
+                    // SAFETY: as in `call`.
+                    let function = unsafe { std::mem::transmute::<u64, $as>(entry) };
+                    function($($name),*)
+                })
+            }
+        }
 
-/// Function pointer types [`Func`] can have: `extern "C" fn` of up to eight values.
-///
-/// # Safety
-/// `ir_type` describes the implementing type.
-pub unsafe trait Signature {
-    /// The type as LLVM writes it.
-    fn ir_type() -> String;
+        impl<$result: Value, $($ty: Value),*> Within<'_, $kind> {
+            /// As the function's `call_guarded`, within the limit.
+            ///
+            /// # Safety
+            /// As the function behind it asks for, where it is an unsafe one.
+            ///
+            /// # Errors
+            /// The [`Trap`].
+            #[allow(clippy::too_many_arguments, reason = "as many as the function has")]
+            pub $($unsafe)? fn call_guarded(&self, $($name: $ty),*) -> Result<$result, Trap> {
+                self.enter(move |entry| {
+                    // SAFETY: as in `call`.
+                    let function = unsafe { std::mem::transmute::<u64, $as>(entry) };
+                    function($($name),*)
+                })
+            }
+        }
+    };
 }
 
 macro_rules! signatures {
     ($(($($name:ident $ty:ident),*)),* $(,)?) => {$(
-        // SAFETY: built from the values' own names.
-        unsafe impl<R: Value, $($ty: Value),*> Signature for extern "C" fn($($ty),*) -> R {
-            fn ir_type() -> String {
-                let parameters: &[&str] = &[$($ty::IR),*];
-                format!("{} ({})", R::IR, parameters.join(", "))
-            }
-        }
-
-        impl<R: Value, $($ty: Value),*> Func<extern "C" fn($($ty),*) -> R> {
-            /// Calls the published version.
-            #[allow(clippy::too_many_arguments, reason = "as many as the function has")]
-            pub fn call(&self, $($name: $ty),*) -> R {
-                let _inside = Inside::begin();
-                // SAFETY: a slot holds ready code or a trampoline that leads to it, and
-                // the type was compared on acquiring; the rest was promised there.
-                // `C-unwind`, as C++ code may throw through the call.
-                let function = unsafe {
-                    std::mem::transmute::<u64, extern "C-unwind" fn($($ty),*) -> R>(self.entry())
-                };
-                function($($name),*)
-            }
-        }
+        calls!(
+            extern "C" fn($($ty),*) -> R, [] extern "C-unwind" fn($($ty),*) -> R,
+            R, $($name $ty),*
+        );
+        calls!(
+            extern "C-unwind" fn($($ty),*) -> R, [] extern "C-unwind" fn($($ty),*) -> R,
+            R, $($name $ty),*
+        );
+        calls!(
+            unsafe extern "C" fn($($ty),*) -> R, [unsafe] extern "C-unwind" fn($($ty),*) -> R,
+            R, $($name $ty),*
+        );
+        calls!(
+            unsafe extern "C-unwind" fn($($ty),*) -> R,
+            [unsafe] extern "C-unwind" fn($($ty),*) -> R,
+            R, $($name $ty),*
+        );
     )*};
 }
 
 signatures! {
     (), (a A), (a A, b B), (a A, b B, c C), (a A, b B, c C, d D), (a A, b B, c C, d D, e E),
     (a A, b B, c C, d D, e E, f G), (a A, b B, c C, d D, e E, f G, g H),
-    (a A, b B, c C, d D, e E, f G, g H, h I),
+    (a A, b B, c C, d D, e E, f G, g H, h I), (a A, b B, c C, d D, e E, f G, g H, h I, i J),
+    (a A, b B, c C, d D, e E, f G, g H, h I, i J, j K),
+    (a A, b B, c C, d D, e E, f G, g H, h I, i J, j K, k L),
+    (a A, b B, c C, d D, e E, f G, g H, h I, i J, j K, k L, l M),
+    (a A, b B, c C, d D, e E, f G, g H, h I, i J, j K, k L, l M, m N),
+    (a A, b B, c C, d D, e E, f G, g H, h I, i J, j K, k L, l M, m N, n O),
+    (a A, b B, c C, d D, e E, f G, g H, h I, i J, j K, k L, l M, m N, n O, o P),
+    (a A, b B, c C, d D, e E, f G, g H, h I, i J, j K, k L, l M, m N, n O, o P, p Q),
 }

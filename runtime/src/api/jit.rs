@@ -13,7 +13,9 @@ use uruk_session::Dump;
 use crate::api::builder::JitBuilder;
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
-use crate::api::func::{Func, Signature};
+use crate::api::func::Func;
+use crate::calls::interrupt::GuestThread;
+use crate::calls::value::Signature;
 use crate::core::Core;
 use crate::fork::gate;
 use crate::reclaim::RegisteredStack;
@@ -254,6 +256,14 @@ impl Jit {
     /// As there.
     pub fn tier(&self, name: &str) -> Result<Option<Tier>, Error> {
         self.main().tier(name)
+    }
+
+    /// Ends a thread's innermost guarded call ([`Func::within`]) with
+    /// [`TrapKind::Interrupted`](crate::TrapKind::Interrupted), as soon as it is in JIT'd code; false
+    /// if it is in none. A thread that sleeps in the system, or is in a function of the host, is not
+    /// woken. [`GuestThread::current`] has an example.
+    pub fn interrupt(&self, thread: &GuestThread) -> bool {
+        thread.interrupt()
     }
 
     /// Starts no better versions by itself until [`Jit::resume_tiers`]; counting and

@@ -70,6 +70,15 @@ impl Core {
         }
     }
 
+    /// The function whose code or stub holds `pc`.
+    pub(crate) fn name_at(&self, pc: u64) -> Option<String> {
+        let name = match self.stubs.function_at(pc) {
+            Some(id) => self.body(id)?.name(),
+            None => self.function_name_at(pc)?.0,
+        };
+        Some(name.to_string_lossy().into_owned())
+    }
+
     /// Name and start of the body that holds `pc`.
     pub(crate) fn function_name_at(&self, pc: u64) -> Option<(&'static CStr, u64)> {
         let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);

@@ -25,6 +25,7 @@ use uruk_unwind::{RegionHandle, Row};
 use crate::api::builder::Reporter;
 use crate::api::error::Error;
 use crate::api::layers::Layers;
+use crate::calls::bound::HostFunctions;
 use crate::fork::sacrificial::sacrificial;
 use crate::fork::thread::rest;
 use crate::fork::{self, gate};
@@ -252,6 +253,8 @@ pub(crate) struct Core {
     /// Code that units linked for functions, until their first call finds it ready.
     pub(crate) linked: Mutex<HashMap<FunctionId, ObjectCode>>,
     pub(crate) layers: Layers,
+    /// Functions of the host that have types.
+    pub(crate) host: HostFunctions,
     pub(crate) baseline: Compilers,
     /// Why functions have no code.
     pub(crate) causes: Causes,
@@ -337,6 +340,7 @@ impl Core {
             linked: Mutex::default(),
             waiting: Waiting::default(),
             layers,
+            host: HostFunctions::default(),
             causes: Causes::default(),
             on_failure: OnceLock::new(),
             hands: Arc::default(),

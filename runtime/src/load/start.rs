@@ -72,6 +72,7 @@ impl Core {
             .all(|source| matches!(source, Source::Object { .. }));
         let work = move || {
             let mut image = core.load(&tracker, remaining, sources, mode)?;
+            core.check_host_types(&image)?;
             match core.check_missing(&image) {
                 Err(Error::MissingSymbols { missing })
                     if core.waiting.is_allowed(&tracker.dylib()) =>

@@ -73,6 +73,14 @@ struct Read {
 }
 
 impl Modules {
+    /// Those that are still there.
+    pub(crate) fn live(&self) -> Vec<Arc<Module>> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter()
+            .filter_map(|read| read.module.upgrade())
+            .collect()
+    }
+
     /// Notes a module that was read.
     pub(crate) fn note(&self, module: &Arc<Module>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

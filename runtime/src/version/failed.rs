@@ -12,6 +12,7 @@ use uruk_base::FunctionId;
 use uruk_base::locks::Mutex;
 
 use crate::api::error::Error;
+use crate::calls::guard::leave_address;
 use crate::core::Core;
 use crate::fork::gate;
 
@@ -102,7 +103,8 @@ extern "C" fn failed_call(id: FunctionId, context: u64) -> u64 {
     };
     match &context.handler {
         OnFailure::Call(handler) => handler(&call) as u64,
-        _ => end(&call),
+        // A guarded call fails with it.
+        _ => leave_address(function, cause.as_ref()).unwrap_or_else(|| end(&call)),
     }
 }
 

@@ -53,6 +53,6 @@ pub use libgcc::{DwarfEhBases, FrameRegistration, find_fde, interposed, is_asked
 pub use node::{Found, Row, UnwindError};
 #[cfg(not(loom))]
 pub use registry::{
-    MAX_REGIONS, RegionHandle, after_fork, before_fork, find, name_at, register_region,
+    MAX_REGIONS, RegionHandle, after_fork, before_fork, covers, find, name_at, register_region,
     try_before_fork,
 };

@@ -224,6 +224,16 @@ fn with_row<R>(pc: u64, f: impl FnOnce(Found, &str) -> R) -> Option<R> {
     None
 }
 
+/// Whether `pc` lies in any region, with a row that covers it or without. Lock-free,
+/// async-signal-safe.
+pub fn covers(pc: u64) -> bool {
+    let _reading = READERS.enter();
+    // Partner: the release store of `register_region`.
+    let mut regions = REGIONS.iter().map(|slot| slot.load(Ordering::Acquire));
+    // SAFETY: found in the list while `_reading` lasts, so not freed.
+    regions.any(|region| unsafe { region.as_ref() }.is_some_and(|index| index.contains(pc)))
+}
+
 /// The JIT'd function that covers `pc`, in any region. For a return address pass
 /// the byte before it, which belongs to the call. Lock-free,
 /// async-signal-safe.

@@ -1,0 +1,87 @@
+//! Types of symbols as text, with what a function's type alone does not say of how its arguments
+//! are passed: `byval` and `sret`, by which a pointer stands for a struct in memory.
+//!
+//! Small integers tell how they are extended: `i32 (i8 signext)`.
+//!
+//! `void (ptr, i32)` is a function of two values; `void (ptr byval(24), i32)` is one whose first
+//! argument is 24 bytes on the stack. Callers of the two do different things.
+
+use inkwell::llvm_sys::core::{
+    LLVMCountParams, LLVMGetEnumAttributeAtIndex, LLVMGetEnumAttributeKindForName, LLVMGetParam,
+    LLVMGetTypeAttributeValue, LLVMTypeIsSized, LLVMTypeOf,
+};
+use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMTargetDataRef};
+
+use crate::handles::{FunctionRef, TypeRef};
+use crate::interface::printed_type;
+
+/// The kinds of attributes that say how an argument is passed.
+pub(crate) struct Passing {
+    /// Those with a type, whose size counts.
+    kinds: [(&'static str, u32); 2],
+    extensions: [(&'static str, u32); 2],
+    layout: LLVMTargetDataRef,
+}
+
+impl Passing {
+    /// Of a module with this layout.
+    pub(crate) fn new(layout: LLVMTargetDataRef) -> Passing {
+        // SAFETY: pointer and length describe the name.
+        let kind = |name: &'static str| unsafe {
+            let kind = LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len());
+            (name, kind)
+        };
+        Passing {
+            kinds: [kind("byval"), kind("sret")],
+            extensions: [kind("signext"), kind("zeroext")],
+            layout,
+        }
+    }
+
+    /// The function's type, given as `plain`, with marks at its arguments; `None` if
+    /// there are none.
+    pub(crate) fn marked(&self, function: FunctionRef<'_>, plain: &str) -> Option<String> {
+        // SAFETY: a live function.
+        let count = unsafe { LLVMCountParams(function.raw()) };
+        let marks: Vec<Option<String>> = (1..=count)
+            .map(|index| self.mark(function, index))
+            .collect();
+        if marks.iter().all(Option::is_none) {
+            return None;
+        }
+        let (result, rest) = plain.split_once(" (")?;
+        let each = (0..).zip(marks).map(|(index, mark)| {
+            // SAFETY: there is a parameter of that index, with a type.
+            let ty = unsafe { TypeRef::of(LLVMTypeOf(LLVMGetParam(function.raw(), index))) };
+            let ty = printed_type(ty);
+            mark.map_or(ty.clone(), |mark| format!("{ty} {mark}"))
+        });
+        let each: Vec<String> = each.collect();
+        let more = if rest.ends_with("...)") { ", ..." } else { "" };
+        Some(format!("{result} ({}{more})", each.join(", ")))
+    }
+
+    fn mark(&self, function: FunctionRef<'_>, index: u32) -> Option<String> {
+        // SAFETY: as below.
+        let has =
+            |kind| unsafe { !LLVMGetEnumAttributeAtIndex(function.raw(), index, kind).is_null() };
+        if let Some((name, _)) = self.extensions.iter().find(|&&(_, kind)| has(kind)) {
+            return Some((*name).to_owned());
+        }
+        self.kinds.iter().find_map(|&(name, kind)| {
+            // SAFETY: a live function, and an index of a parameter; both attributes have a type.
+            let bytes = unsafe {
+                let attribute = LLVMGetEnumAttributeAtIndex(function.raw(), index, kind);
+                if attribute.is_null() {
+                    return None;
+                }
+                let ty = LLVMGetTypeAttributeValue(attribute);
+                match LLVMTypeIsSized(ty) {
+                    0 => 0,
+                    _ => LLVMABISizeOfType(self.layout, ty),
+                }
+            };
+            Some(format!("{name}({bytes})"))
+        })
+    }
+}

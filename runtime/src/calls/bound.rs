@@ -1,0 +1,312 @@
+//! Functions of the host under their names, and their types against declarations.
+//!
+//! A declaration is compared when it and the function meet: when a module is added that declares a
+//! name which means a function of the host, or when the function is defined and a module was added
+//! before that waits for it. A module is not asked for its types if it declares no such name.
+//!
+//! Invariant: a function stays in the table, and its state lives, as long as the session: code that was
+//! compiled against it may run as long.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+
+use uruk_base::locks::{Mutex, RwLock};
+use uruk_codegen::{Kind, Linkage, SymbolId};
+use uruk_session::Dylib as Names;
+
+use super::host::{Code, HostFn, HostFunction, forwarding};
+use super::types::FunctionType;
+use crate::api::dylib::Dylib;
+use crate::api::error::Error;
+use crate::api::jit::Jit;
+use crate::core::{Core, Module};
+use crate::fork::gate;
+use crate::load::image::Image;
+use crate::load::names::{Definition, Name};
+
+/// The host's functions of a session.
+#[derive(Default)]
+pub(crate) struct HostFunctions {
+    /// By name, with their addresses: the same code may be there for functions of several types.
+    types: RwLock<HashMap<Box<str>, Vec<(u64, FunctionType)>>>,
+    states: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
+}
+
+impl HostFunctions {
+    fn note(&self, address: u64, name: &str, ty: &FunctionType) {
+        let mut types = self.types.write().unwrap_or_else(PoisonError::into_inner);
+        types
+            .entry(name.into())
+            .or_default()
+            .push((address, ty.clone()));
+    }
+
+    fn keep(&self, state: Arc<dyn Any + Send + Sync>) {
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        states.push(state);
+    }
+
+    /// The type of what `name` means, if that is a function of the host at `address`.
+    fn type_at(&self, name: &str, address: u64) -> Option<FunctionType> {
+        let types = self.types.read().unwrap_or_else(PoisonError::into_inner);
+        // The last of them: an address may be used again.
+        let of_name = types.get(name)?.iter().rev();
+        let mut found = of_name.filter(|(at, _)| *at == address);
+        found.next().map(|(_, ty)| ty.clone())
+    }
+
+    fn is_name(&self, name: &str) -> bool {
+        let types = self.types.read().unwrap_or_else(PoisonError::into_inner);
+        types.contains_key(name)
+    }
+}
+
+/// A function that `module` declares under a name that `wanted` says yes to.
+fn declared(module: &Module, wanted: impl Fn(&str) -> bool) -> Vec<(SymbolId, String)> {
+    let symbols = module.readers.summary().symbols.iter().enumerate();
+    let functions = symbols.filter(|(_, info)| {
+        info.kind == Kind::Function && info.linkage == Linkage::Declared && wanted(&info.name)
+    });
+    functions
+        .map(|(index, info)| (SymbolId(index as u32), info.name.clone()))
+        .collect()
+}
+
+/// Compares a declaration with what the host has.
+fn compare(
+    module: &Arc<Module>,
+    symbol: SymbolId,
+    name: &str,
+    ty: &FunctionType,
+) -> Result<(), Error> {
+    let declared = Module::type_of(module, symbol)?;
+    match ty.agrees(&declared) {
+        true => Ok(()),
+        false => Err(Error::HostSignature {
+            file: module.readers.bitcode().name().to_owned(),
+            function: name.to_owned(),
+            declared: declared.to_string(),
+            defined: ty.to_string(),
+        }),
+    }
+}
+
+impl Core {
+    /// Compares what the modules of an image declare with the host's functions of these names.
+    pub(crate) fn check_host_types(&self, image: &Image) -> Result<(), Error> {
+        for (_, module) in &image.modules {
+            for (symbol, name) in declared(module, |name| self.host.is_name(name)) {
+                let Some(found) = self.names.find(&module.dylib, &name) else {
+                    continue;
+                };
+                let address = match found {
+                    Definition::Function { id } => self.stubs.stub_address(id).0,
+                    Definition::Address(address) => address,
+                    Definition::Tls { .. } => continue,
+                };
+                if let Some(ty) = self.host.type_at(&name, address) {
+                    compare(module, symbol, &name, &ty)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares what modules declare that wait for a name with the function it is to mean in
+    /// `dylib`.
+    fn check_waiting_types(
+        &self,
+        dylib: &Names,
+        name: &str,
+        ty: &FunctionType,
+    ) -> Result<(), Error> {
+        for module in self.modules.live() {
+            let order = module.dylib.search_order();
+            if !order.iter().any(|(searched, _)| searched == dylib) {
+                continue;
+            }
+            for (symbol, name) in declared(&module, |declared| declared == name) {
+                if self.names.find(&module.dylib, &name).is_none() {
+                    compare(&module, symbol, &name, ty)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Dylib {
+    /// Gives a name to a function or closure of the host. Its type is compared with the
+    /// declarations of modules that call it.
+    ///
+    /// A function, and a closure that captures nothing, is called directly. Others are called with
+    /// their state, which lives as long as the session. Functions that return `Result` can end the
+    /// call that JIT'd code was called by ([`HostResult`](crate::HostResult)). A panic unwinds JIT'd
+    /// code as a C++ exception does.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicI64, Ordering};
+    ///
+    /// let total = Arc::new(AtomicI64::new(0));
+    /// let of_host = Arc::clone(&total);
+    /// let jit = uruk::Jit::new()?;
+    /// jit.define_fn("half", |x: f64| x / 2.0)?;
+    /// jit.define_fn("add", move |x: i64| of_host.fetch_add(x, Ordering::Relaxed))?;
+    /// jit.add_ir("m", "declare double @half(double)
+    ///   declare i64 @add(i64)
+    ///   define double @f(double %x) {
+    ///     %n = call i64 @add(i64 42)
+    ///     %y = call double @half(double %x)
+    ///     ret double %y
+    ///   }")?;
+    /// // SAFETY: the function above.
+    /// let f = unsafe { jit.function::<extern "C" fn(f64) -> f64>("f")? };
+    /// assert_eq!((f.call(3.0), total.load(Ordering::Relaxed)), (1.5, 42));
+    ///
+    /// let wrong = jit.add_ir("w", "declare i64 @half(i64)
+    ///   define i64 @g() { %x = call i64 @half(i64 2) ret i64 %x }");
+    /// assert_eq!(
+    ///     wrong.unwrap_err().to_string(),
+    ///     "w: `half` is declared as i64 (i64), and the host's is double (double)",
+    /// );
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The name is defined already, or a module that waits for it declares another type
+    /// ([`Error::HostSignature`]).
+    pub fn define_fn<M>(&self, name: &str, f: impl HostFn<M>) -> Result<(), Error> {
+        self.define_fns([(name, f.into_host())])
+    }
+
+    /// [`Dylib::define_fn`] of each, all or none.
+    ///
+    /// ```
+    /// use uruk::HostFunction;
+    ///
+    /// fn sign(x: i64) -> i64 {
+    ///     x.signum()
+    /// }
+    /// let jit = uruk::Jit::new()?;
+    /// jit.define_fns([
+    ///     ("sign", HostFunction::new(sign)),
+    ///     ("max", HostFunction::new(|a: i64, b: i64| a.max(b))),
+    /// ])?;
+    /// jit.add_ir("m", "declare i64 @sign(i64)
+    ///   declare i64 @max(i64, i64)
+    ///   define i64 @f(i64 %x) {
+    ///     %s = call i64 @sign(i64 %x)
+    ///     %m = call i64 @max(i64 %s, i64 0)
+    ///     ret i64 %m
+    ///   }")?;
+    /// // SAFETY: the function above.
+    /// let f = unsafe { jit.function::<extern "C" fn(i64) -> i64>("f")? };
+    /// assert_eq!((f.call(-7), f.call(7)), (0, 1));
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn define_fns<'n>(
+        &self,
+        functions: impl IntoIterator<Item = (&'n str, HostFunction)>,
+    ) -> Result<(), Error> {
+        let core = self.jit.core();
+        let functions: Vec<(&str, HostFunction)> = functions.into_iter().collect();
+        self.check_new(&functions)?;
+        let mut direct = Vec::new();
+        let mut ir = String::new();
+        let mut with_state = Vec::new();
+        for (name, HostFunction { ty, code }) in functions {
+            match code {
+                Code::At(address) => direct.push((name, ty, address)),
+                Code::With { address, state, at } => {
+                    ir += &forwarding(name, &ty, address, at);
+                    with_state.push((name, ty, state));
+                }
+            }
+        }
+        self.define_with_state(&ir, with_state)?;
+        let names = direct
+            .iter()
+            .map(|&(name, _, address)| Name::strong(name, Definition::Address(address)));
+        let names: Vec<Name> = names.collect();
+        core.change_names(|| {
+            for (name, ty, address) in &direct {
+                core.host.note(*address, name, ty);
+            }
+            let tracker = self.dylib.default_tracker()?;
+            core.names.define(&tracker, names)
+        })
+    }
+
+    /// Whether functions may be defined under these names.
+    fn check_new(&self, functions: &[(&str, HostFunction)]) -> Result<(), Error> {
+        let core = self.jit.core();
+        let _pass = gate::enter();
+        for (index, (name, function)) in functions.iter().enumerate() {
+            let twice = functions[..index].iter().any(|(before, _)| before == name);
+            if twice || core.names.is_own(&self.dylib, name) {
+                return Err(Error::DuplicateSymbol {
+                    symbol: (*name).to_owned(),
+                    first: match twice {
+                        true => String::from("the host"),
+                        false => format!("dylib {}", self.name()),
+                    },
+                    second: String::from("the host"),
+                });
+            }
+            core.check_waiting_types(&self.dylib, name, &function.ty)?;
+        }
+        Ok(())
+    }
+
+    /// Defines functions that `ir` defines, which refer to their states.
+    fn define_with_state(
+        &self,
+        ir: &str,
+        functions: Vec<(&str, FunctionType, Arc<dyn Any + Send + Sync>)>,
+    ) -> Result<(), Error> {
+        if functions.is_empty() {
+            return Ok(());
+        }
+        let host = &self.jit.core().host;
+        {
+            let _pass = gate::enter();
+            for (.., state) in &functions {
+                host.keep(Arc::clone(state));
+            }
+        }
+        let names: Vec<&str> = functions.iter().map(|(name, ..)| *name).collect();
+        self.add_ir(&format!("functions of the host: {}", names.join(", ")), ir)?;
+        for (name, ty, _) in &functions {
+            let address = self.lookup(name)?;
+            let _pass = gate::enter();
+            host.note(address, name, ty);
+        }
+        Ok(())
+    }
+}
+
+impl Jit {
+    /// [`Dylib::define_fn`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn define_fn<M>(&self, name: &str, f: impl HostFn<M>) -> Result<(), Error> {
+        self.main().define_fn(name, f)
+    }
+
+    /// [`Dylib::define_fns`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn define_fns<'n>(
+        &self,
+        functions: impl IntoIterator<Item = (&'n str, HostFunction)>,
+    ) -> Result<(), Error> {
+        self.main().define_fns(functions)
+    }
+}

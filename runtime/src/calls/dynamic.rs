@@ -1,0 +1,366 @@
+//! Calls of functions whose types are known when they are called: a tool's, an interpreter's.
+//!
+//! Values are compared with what the function takes, as LLVM writes it, and put where the x86-64 psABI
+//! has them: integers and pointers in six registers, floating-point numbers in eight, the rest and
+//! copies of structs on the stack. What is not known how to pass (vectors, `x86_fp80`, aggregates of
+//! more than two parts) is an error.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uruk_roots::Inside;
+use uruk_stubs::{Values, call_values};
+
+use super::guard;
+use super::trap::Trap;
+use super::types::{Extend, extended, list, split};
+use crate::api::dylib::Dylib;
+use crate::api::error::Error;
+use crate::api::func::Func;
+use crate::api::jit::Jit;
+
+/// A value that a [`DynFunc`] is called with, or returns.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Val {
+    /// Nothing, of a function that returns `void`.
+    Void,
+    /// `i1`.
+    Bool(bool),
+    /// `i8`.
+    I8(i8),
+    /// `i16`.
+    I16(i16),
+    /// `i32`.
+    I32(i32),
+    /// `i64`.
+    I64(i64),
+    /// `float`.
+    F32(f32),
+    /// `double`.
+    F64(f64),
+    /// `ptr`.
+    Ptr(*mut ()),
+    /// A struct in memory: `ptr byval(T)`, or the result by `ptr sret(T)`.
+    Bytes(Vec<u8>),
+    /// A struct in registers, `{ i64, double }`, of at most two parts.
+    Parts(Vec<Val>),
+}
+
+/// A type of one value, as LLVM writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Type {
+    Bool,
+    /// So many bytes, with zeros beyond them or its sign.
+    Int(u8, Extend),
+    F32,
+    F64,
+    Ptr,
+    ByVal(usize),
+    SRet(usize),
+    Parts(Vec<Type>),
+}
+
+impl Type {
+    fn parse(text: &str) -> Option<Type> {
+        let in_memory = |mark: &str| {
+            let rest = text.strip_prefix("ptr ")?.strip_prefix(mark)?;
+            rest.strip_prefix('(')?.strip_suffix(')')?.parse().ok()
+        };
+        if let Some(inner) = text.strip_prefix('{').and_then(|it| it.strip_suffix('}')) {
+            let parts = list(inner.trim());
+            let parts: Vec<Type> = parts.into_iter().map(Type::parse).collect::<Option<_>>()?;
+            let nested = parts.iter().any(|part| matches!(part, Type::Parts(_)));
+            return (parts.len() <= 2 && !nested).then_some(Type::Parts(parts));
+        }
+        let (text, extend) = extended(text);
+        Some(match text {
+            "i1" => Type::Bool,
+            "i8" => Type::Int(1, extend),
+            "i16" => Type::Int(2, extend),
+            "i32" => Type::Int(4, extend),
+            "i64" => Type::Int(8, extend),
+            "float" => Type::F32,
+            "double" => Type::F64,
+            "ptr" => Type::Ptr,
+            _ => match in_memory("byval") {
+                Some(size) => Type::ByVal(size),
+                None => Type::SRet(in_memory("sret")?),
+            },
+        })
+    }
+
+    fn is_vector(&self) -> bool {
+        matches!(self, Type::F32 | Type::F64)
+    }
+
+    /// The value's bits, if it is of this type.
+    fn bits(&self, value: &Val) -> Option<u64> {
+        Some(match (self, value) {
+            (Type::Bool, Val::Bool(value)) => u64::from(*value),
+            (Type::Int(1, Extend::Zero), Val::I8(value)) => u64::from(*value as u8),
+            (Type::Int(2, Extend::Zero), Val::I16(value)) => u64::from(*value as u16),
+            (Type::Int(1, _), Val::I8(value)) => *value as u64,
+            (Type::Int(2, _), Val::I16(value)) => *value as u64,
+            (Type::Int(4, _), Val::I32(value)) => *value as u64,
+            (Type::Int(8, _), Val::I64(value)) => *value as u64,
+            (Type::F32, Val::F32(value)) => u64::from(value.to_bits()),
+            (Type::F64, Val::F64(value)) => value.to_bits(),
+            (Type::Ptr, Val::Ptr(value)) => value.expose_provenance() as u64,
+            _ => return None,
+        })
+    }
+
+    /// The value that a register has.
+    fn value(&self, bits: u64) -> Val {
+        match self {
+            Type::Bool => Val::Bool(bits & 1 != 0),
+            Type::Int(1, _) => Val::I8(bits as i8),
+            Type::Int(2, _) => Val::I16(bits as i16),
+            Type::Int(4, _) => Val::I32(bits as i32),
+            Type::F32 => Val::F32(f32::from_bits(bits as u32)),
+            Type::F64 => Val::F64(f64::from_bits(bits)),
+            Type::Ptr => Val::Ptr(std::ptr::with_exposed_provenance_mut(bits as usize)),
+            _ => Val::I64(bits as i64),
+        }
+    }
+}
+
+/// What a call is made of.
+#[derive(Default)]
+struct Call {
+    values: Values,
+    general: usize,
+    vector: usize,
+    stack: Vec<u64>,
+}
+
+impl Call {
+    fn word(&mut self, bits: u64, vector: bool) {
+        let (used, registers): (_, &mut [u64]) = match vector {
+            true => (&mut self.vector, &mut self.values.vector),
+            false => (&mut self.general, &mut self.values.general),
+        };
+        match registers.get_mut(*used) {
+            Some(register) => {
+                *register = bits;
+                *used += 1;
+            }
+            None => self.stack.push(bits),
+        }
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.stack.push(u64::from_le_bytes(word));
+        }
+    }
+}
+
+/// A function with its type, called with values that are compared with it
+/// ([`Dylib::dynamic_function`]).
+#[derive(Clone)]
+pub struct DynFunc {
+    function: Func<()>,
+    name: Arc<str>,
+    text: Arc<str>,
+    /// `None` if it returns nothing.
+    result: Option<Type>,
+    parameters: Arc<[Type]>,
+}
+
+impl std::fmt::Debug for DynFunc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DynFunc({}: {})", self.name, self.text)
+    }
+}
+
+impl DynFunc {
+    fn new(function: Func<()>, name: &str, text: &str) -> Result<DynFunc, Error> {
+        let refuse = |why: &str| Error::Arguments {
+            function: name.to_owned(),
+            ty: text.to_owned(),
+            why: why.to_owned(),
+        };
+        let (result, parameters) = split(text).ok_or_else(|| refuse("not a function's type"))?;
+        let of = |text: &str| {
+            Type::parse(text)
+                .ok_or_else(|| refuse(&format!("{text} cannot be passed by value here")))
+        };
+        let parameters: Vec<Type> = parameters.into_iter().map(of).collect::<Result<_, _>>()?;
+        let result = match result {
+            "void" => None,
+            result => Some(of(result)?),
+        };
+        Ok(DynFunc {
+            function,
+            name: name.into(),
+            text: text.into(),
+            result,
+            parameters: parameters.into(),
+        })
+    }
+
+    /// Its type, as LLVM writes it.
+    pub fn ty(&self) -> &str {
+        &self.text
+    }
+
+    fn refuse(&self, why: String) -> Error {
+        Error::Arguments {
+            function: self.name.to_string(),
+            ty: self.text.to_string(),
+            why,
+        }
+    }
+
+    /// Puts values where the function takes them; where the result goes, if that is memory.
+    fn prepare(&self, values: &[Val]) -> Result<(Call, Option<Vec<u8>>), Error> {
+        let mut call = Call::default();
+        let mut memory = None;
+        let mut taken = self.parameters.iter().peekable();
+        if let Some(Type::SRet(size)) = taken.peek() {
+            let mut bytes = vec![0; *size];
+            call.word(bytes.as_mut_ptr().expose_provenance() as u64, false);
+            memory = Some(bytes);
+            taken.next();
+        }
+        let count = taken.len();
+        if values.len() != count {
+            let given = values.len();
+            return Err(self.refuse(format!("{count} values are needed, {given} were given")));
+        }
+        for (index, (ty, value)) in taken.zip(values).enumerate() {
+            let wrong = || self.refuse(format!("value {index} is {value:?}"));
+            match (ty, value) {
+                (Type::ByVal(size), Val::Bytes(bytes)) if bytes.len() == *size => call.bytes(bytes),
+                (Type::Parts(types), Val::Parts(parts)) if types.len() == parts.len() => {
+                    for (ty, part) in types.iter().zip(parts) {
+                        call.word(ty.bits(part).ok_or_else(wrong)?, ty.is_vector());
+                    }
+                }
+                _ => call.word(ty.bits(value).ok_or_else(wrong)?, ty.is_vector()),
+            }
+        }
+        Ok((call, memory))
+    }
+
+    fn enter(&self, call: &mut Call) {
+        let _inside = Inside::begin();
+        let (values, stack) = (&raw mut call.values, call.stack.as_ptr());
+        // SAFETY: a slot holds ready code or a trampoline that leads to it; values were compared
+        // with its type, and the rest was promised on acquiring.
+        unsafe { call_values(self.function.entry(), values, stack, call.stack.len()) };
+    }
+
+    fn result(&self, call: &Call, memory: Option<Vec<u8>>) -> Val {
+        let (mut general, mut vector) = (0, 0);
+        let mut next = |ty: &Type| {
+            let (used, from) = match ty.is_vector() {
+                true => (&mut vector, &call.values.vector_result),
+                false => (&mut general, &call.values.general_result),
+            };
+            *used += 1;
+            ty.value(from[*used - 1])
+        };
+        match (&self.result, memory) {
+            (None, Some(bytes)) => Val::Bytes(bytes),
+            (None, None) => Val::Void,
+            (Some(Type::Parts(parts)), _) => Val::Parts(parts.iter().map(next).collect()),
+            (Some(ty), _) => next(ty),
+        }
+    }
+
+    /// Calls the published version.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`]: other values than it takes.
+    pub fn call(&self, values: &[Val]) -> Result<Val, Error> {
+        let (mut call, memory) = self.prepare(values)?;
+        self.enter(&mut call);
+        Ok(self.result(&call, memory))
+    }
+
+    /// As [`DynFunc::call`]; what goes wrong in JIT'd code is a value, as of
+    /// [`Func::call_guarded`](Func). `limit` is how long it may take.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`], [`Error::Trap`].
+    pub fn call_guarded(&self, values: &[Val], limit: Option<Duration>) -> Result<Val, Error> {
+        let (mut call, memory) = self.prepare(values)?;
+        let inside = Inside::begin();
+        let ended = guard::run(limit, || {
+            let (values, stack) = (&raw mut call.values, call.stack.as_ptr());
+            // SAFETY: as in `enter`.
+            unsafe { call_values(self.function.entry(), values, stack, call.stack.len()) };
+        });
+        drop(inside);
+        ended.map_err(|trap: Trap| Error::Trap(Box::new(trap)))?;
+        Ok(self.result(&call, memory))
+    }
+}
+
+impl Dylib {
+    /// A function that is called with values whose types are compared with its own at each call.
+    ///
+    /// ```
+    /// use uruk::Val;
+    ///
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "define double @scale(i32 %n, double %x) {
+    ///   %f = sitofp i32 %n to double
+    ///   %y = fmul double %f, %x
+    ///   ret double %y
+    /// }")?;
+    /// // SAFETY: the function above.
+    /// let scale = unsafe { jit.main().dynamic_function("scale")? };
+    /// assert_eq!(scale.ty(), "double (i32, double)");
+    /// assert_eq!(scale.call(&[Val::I32(2), Val::F64(1.5)])?, Val::F64(3.0));
+    /// assert_eq!(
+    ///     scale.call(&[Val::I64(2), Val::F64(1.5)]).unwrap_err().to_string(),
+    ///     "`scale` is double (i32, double): value 0 is I64(2)",
+    /// );
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// As [`Dylib::function`].
+    ///
+    /// # Errors
+    /// As there; [`Error::Arguments`] for types that cannot be passed so, and for functions without
+    /// a type of their own.
+    pub unsafe fn dynamic_function(&self, name: &str) -> Result<DynFunc, Error> {
+        let id = self.id_of(name)?;
+        let text = self.jit.core().function_type(id)?.unwrap_or_default();
+        DynFunc::new(Func::new(self.jit.clone(), id), name, &text)
+    }
+
+    /// As [`Dylib::dynamic_function`], of one that has no type of its own: of an object file, or of
+    /// a unit. `ty` is what LLVM would write.
+    ///
+    /// # Safety
+    /// As [`Dylib::function`]; the function is of this type.
+    ///
+    /// # Errors
+    /// As there; [`Error::Arguments`] for types that cannot be passed so.
+    pub unsafe fn dynamic_function_as(&self, name: &str, ty: &str) -> Result<DynFunc, Error> {
+        let id = self.id_of(name)?;
+        DynFunc::new(Func::new(self.jit.clone(), id), name, ty)
+    }
+}
+
+impl Jit {
+    /// [`Dylib::dynamic_function`] of [`Jit::main`].
+    ///
+    /// # Safety
+    /// As there.
+    ///
+    /// # Errors
+    /// As there.
+    pub unsafe fn dynamic_function(&self, name: &str) -> Result<DynFunc, Error> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.main().dynamic_function(name) }
+    }
+}

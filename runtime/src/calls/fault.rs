@@ -1,0 +1,356 @@
+//! Faults of instructions in JIT'd code above a guard: from the signal to the landing.
+//!
+//! Handlers for `SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL` and `SIGTRAP` are set when the process
+//! makes its first guarded call. What is not a guard's goes to the handler that was there before,
+//! with its mask; where there was none, the default action is set again and the instruction runs
+//! once more, so that a core file shows it. Who sets a handler afterwards gets all of these
+//! signals, ours among them, and can call the one that was there (`sigaction` gives it).
+//!
+//! A fault is a guard's if
+//! 1. its instruction is of a session (it lies in the memory of one), or is being fetched from where
+//!    nothing is, by a call from such code: a null function pointer. (Where the call was a jump,
+//!    as a last call is, the stack tells whose it was: up to the guard there is nobody else.);
+//! 2. the processor raised it, not `kill`; and
+//! 3. the thread's innermost guard is not covered by a function of the host.
+//!
+//! So one in the C library is not, even if JIT'd code gave it the pointer: the library may hold a
+//! lock.
+//!
+//! # The end of the stack
+//! A fault on memory that was never there, within [`NEAR`] of the stack pointer and beyond the
+//! lowest page that the thread's stack has, is one of the stack. The handler runs on an alternate
+//! stack: each thread gets one of [`ALTERNATE`] bytes with its first guarded call, unless it has a
+//! larger one, and keeps it until it ends. A function whose frame is larger than the guard page
+//! below a stack, compiled without probes, may miss the page, as it may natively.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use uruk_stubs::landing_address;
+
+use super::guard::{Caught, innermost};
+use super::trap::{Access, Addresses, TrapKind};
+
+/// The signals of faulting instructions.
+const SIGNALS: [c_int; 5] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+];
+
+/// Bytes of a thread's alternate stack: two frames of a signal with the largest registers there
+/// are (11 KiB each), and what unwinding takes.
+pub(super) const ALTERNATE: usize = 128 << 10;
+
+/// How far below the stack pointer an instruction may touch the stack: more than a frame has
+/// that is not probed.
+const NEAR: u64 = 1 << 20;
+
+/// A fault, as the kernel tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    signal: c_int,
+    code: c_int,
+    address: u64,
+    /// The processor's word on a page fault.
+    error: u64,
+    /// Whether it is the end of the stack.
+    stack: bool,
+}
+
+impl Fault {
+    pub(super) fn kind(self) -> TrapKind {
+        /// Bits of a page fault's error: it was a write, it was an instruction's fetch.
+        const WRITE: u64 = 1 << 1;
+        const FETCH: u64 = 1 << 4;
+        /// Integer division, and what else integers trap for (`FPE_INTDIV`, `FPE_INTOVF`).
+        const INTEGER: [c_int; 2] = [1, 2];
+        match self.signal {
+            libc::SIGFPE if INTEGER.contains(&self.code) => TrapKind::Division,
+            libc::SIGFPE => TrapKind::FloatingPoint,
+            libc::SIGILL => TrapKind::Illegal,
+            libc::SIGTRAP => TrapKind::Breakpoint,
+            _ if self.stack => TrapKind::StackOverflow,
+            _ => TrapKind::Memory {
+                address: self.address,
+                access: match self.error {
+                    error if error & FETCH != 0 => Access::Execute,
+                    error if error & WRITE != 0 => Access::Write,
+                    _ => Access::Read,
+                },
+            },
+        }
+    }
+}
+
+/// What the handlers found, by place in [`SIGNALS`]. Written before they are set, and not after.
+struct Before(std::cell::UnsafeCell<[MaybeUninit<libc::sigaction>; SIGNALS.len()]>);
+
+// SAFETY: written once, under `Once`, before the handlers that read it can run.
+unsafe impl Sync for Before {}
+
+static BEFORE: Before = Before(std::cell::UnsafeCell::new(
+    [const { MaybeUninit::uninit() }; SIGNALS.len()],
+));
+
+/// Sets the handlers, once, and gives the thread its alternate stack.
+pub(super) fn attend() {
+    thread_local! {
+        static ATTENDED: Cell<bool> = const { Cell::new(false) };
+    }
+    static SET: Once = Once::new();
+    if !ATTENDED.replace(true) {
+        SET.call_once(set_handlers);
+        super::stacks::prepare();
+    }
+}
+
+fn set_handlers() {
+    for (place, &signal) in SIGNALS.iter().enumerate() {
+        // SAFETY: valid structures; what was there is noted before the handler can run. Nobody
+        // else writes the place: `call_once`.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            let mut before: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, ptr::null(), &mut before);
+            (*BEFORE.0.get())[place].write(before);
+            action.sa_sigaction = handler as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigemptyset(&mut action.sa_mask);
+            libc::sigaction(signal, &action, ptr::null_mut());
+        }
+    }
+}
+
+/// # Safety
+/// Called by the kernel, with its own arguments.
+unsafe extern "C" fn handler(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel's own, valid while the handler runs.
+    let taken = unsafe { take(signal, &*info, &mut *context.cast::<libc::ucontext_t>()) };
+    if !taken {
+        // SAFETY: likewise.
+        unsafe { pass_on(signal, info, context) }
+    }
+}
+
+/// Whether an instruction is of a session: nothing is read but what is lock-free. Not by rows of
+/// unwinding: functions may have none.
+pub(super) fn is_jitted(pc: u64) -> bool {
+    uruk_unwind::covers(pc)
+}
+
+/// Has the thread go on below its guard, if the fault is one's.
+fn take(signal: c_int, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -> bool {
+    // What `kill` and its kin send.
+    if info.si_code <= 0 {
+        return false;
+    }
+    let registers = &context.uc_mcontext.gregs;
+    let register = |which: c_int| registers[which as usize] as u64;
+    let (pc, sp) = (register(libc::REG_RIP), register(libc::REG_RSP));
+    let memory = matches!(signal, libc::SIGSEGV | libc::SIGBUS);
+    // SAFETY: these signals carry an address.
+    let address = unsafe { info.si_addr() } as u64;
+    // Behind the instruction, where a trap is reported.
+    let within = if signal == libc::SIGTRAP {
+        pc.wrapping_sub(1)
+    } else {
+        pc
+    };
+    let fetch = memory && address == pc && !is_jitted(pc);
+    // Thread-locals come last: they may be made when they are first used.
+    let code = match fetch {
+        // SAFETY: where a call has just pushed its return address, if that is what it was; the
+        // stack is readable there, or the fault would be another one.
+        true => unsafe { *(sp as *const u64) }.wrapping_sub(1),
+        false => within,
+    };
+    let jitted = is_jitted(code);
+    if !jitted && !fetch {
+        return false;
+    }
+    // SAFETY: it stands as long as the call above it, which was interrupted.
+    let Some(guard) = (unsafe { innermost().as_ref() }) else {
+        return false;
+    };
+    if !guard.is_open() {
+        return false;
+    }
+    let error = register(libc::REG_ERR);
+    // SAFETY: its own thread's.
+    let addresses = unsafe { &mut *guard.addresses.get() };
+    let registers = &mut context.uc_mcontext.gregs;
+    if fetch {
+        addresses.add(pc);
+        // As though the call had not been: nobody knows a frame where nothing is. The unwinder
+        // finds these registers where the kernel put them.
+        registers[libc::REG_RIP as usize] = code as i64;
+        registers[libc::REG_RSP as usize] = (sp + 8) as i64;
+    }
+    compiler_fence(Ordering::SeqCst);
+    let whole = note_from(addresses, code, guard.stack());
+    if !jitted && !(whole && addresses.none(is_jitted)) {
+        // Called by a library, which JIT'd code has called.
+        *addresses = Addresses::NONE;
+        registers[libc::REG_RIP as usize] = pc as i64;
+        registers[libc::REG_RSP as usize] = sp as i64;
+        return false;
+    }
+    guard.caught.set(Caught::Fault(Fault {
+        signal,
+        code: info.si_code,
+        address,
+        error,
+        stack: memory && !fetch && super::stacks::is_end(address, sp, NEAR),
+    }));
+    registers[libc::REG_RIP as usize] = landing_address() as i64;
+    registers[libc::REG_RDI as usize] = guard.landing() as i64;
+    // A handler begins with the direction flag clear; who goes on is to find it so.
+    registers[libc::REG_EFL as usize] &= !(1 << 10);
+    true
+}
+
+/// Notes who called: the stack from the first frame of JIT'd code on, up to `stack`.
+pub(super) fn note_callers(addresses: &mut Addresses, stack: u64) {
+    note_frames(addresses, None, stack);
+}
+
+/// Notes the stack from the frame on whose instruction is `pc`; whether `stack` was reached.
+pub(super) fn note_from(addresses: &mut Addresses, pc: u64, stack: u64) -> bool {
+    let whole = note_frames(addresses, Some(pc), stack);
+    if addresses.is_empty() {
+        addresses.add(pc);
+    }
+    whole
+}
+
+unsafe extern "C" {
+    fn _Unwind_Backtrace(
+        each: extern "C" fn(*mut c_void, *mut c_void) -> c_int,
+        data: *mut c_void,
+    ) -> c_int;
+    fn _Unwind_GetIP(context: *mut c_void) -> u64;
+    fn _Unwind_GetCFA(context: *mut c_void) -> u64;
+}
+
+struct Walk<'a> {
+    addresses: &'a mut Addresses,
+    /// Where to begin; `None`: at the first frame of JIT'd code.
+    from: Option<u64>,
+    begun: bool,
+    stack: u64,
+    /// Whether all was walked.
+    whole: bool,
+}
+
+fn note_frames(addresses: &mut Addresses, from: Option<u64>, stack: u64) -> bool {
+    let mut walk = Walk {
+        whole: false,
+        addresses,
+        from,
+        begun: false,
+        stack,
+    };
+    // SAFETY: `step` is given a `Walk`. It may run in a handler: the thread was in JIT'd code,
+    // and holds no lock of the unwinder's.
+    unsafe { _Unwind_Backtrace(step, (&raw mut walk).cast()) };
+    walk.whole
+}
+
+extern "C" fn step(context: *mut c_void, data: *mut c_void) -> c_int {
+    const GO_ON: c_int = 0;
+    const END: c_int = 4;
+    // SAFETY: the unwinder's own, and `note_frames`'s.
+    let (walk, pc, frame) = unsafe {
+        let walk = &mut *data.cast::<Walk<'_>>();
+        (walk, _Unwind_GetIP(context), _Unwind_GetCFA(context))
+    };
+    if !walk.begun {
+        walk.begun = match walk.from {
+            // A trap's address is behind its instruction.
+            Some(from) => pc == from || pc == from + 1,
+            None => is_jitted(pc.wrapping_sub(1)),
+        };
+        if !walk.begun {
+            return GO_ON;
+        }
+    }
+    // The handler's frames are elsewhere; those below the guard are not its call's.
+    if frame > walk.stack || pc == 0 {
+        walk.whole = frame > walk.stack;
+        return END;
+    }
+    if walk.addresses.add(pc) { GO_ON } else { END }
+}
+
+/// Does with somebody else's fault what was done before us.
+///
+/// # Safety
+/// The arguments are the kernel's.
+unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let Some(place) = SIGNALS.iter().position(|&known| known == signal) else {
+        return;
+    };
+    // SAFETY: written before the handler was set.
+    let before = unsafe { (*BEFORE.0.get())[place].assume_init_ref() };
+    // SAFETY: the kernel's own.
+    let sent = unsafe { (*info).si_code } <= 0;
+    match before.sa_sigaction {
+        libc::SIG_IGN if sent => {}
+        // Ignored or not, an instruction that cannot run ends the process.
+        libc::SIG_IGN | libc::SIG_DFL => {
+            // SAFETY: async-signal-safe calls. An instruction runs again, and faults again; a
+            // signal that was sent is sent again, and is pending until we return.
+            unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = libc::SIG_DFL;
+                libc::sigaction(signal, &action, ptr::null_mut());
+                if sent || signal == libc::SIGTRAP {
+                    libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), signal);
+                }
+            }
+        }
+        // SAFETY: the host set this handler for this signal.
+        address => unsafe { call_handler(address, before, signal, info, context) },
+    }
+}
+
+/// Calls a handler with the signals blocked that it wants blocked.
+///
+/// # Safety
+/// A handler that was set as `action` says; the arguments are the kernel's.
+unsafe fn call_handler(
+    address: usize,
+    action: &libc::sigaction,
+    signal: c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut c_void,
+) {
+    // SAFETY: valid sets. The two types of handlers agree in their first argument, and the calling
+    // convention lets a function ignore the others.
+    unsafe {
+        let mut mask: libc::sigset_t = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, &action.sa_mask, &mut mask);
+        if action.sa_flags & libc::SA_NODEFER != 0 {
+            let mut own: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut own);
+            libc::sigaddset(&mut own, signal);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &own, ptr::null_mut());
+        }
+        if action.sa_flags & libc::SA_SIGINFO != 0 {
+            let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
+                std::mem::transmute(address);
+            handler(signal, info, context);
+        } else {
+            let handler: extern "C" fn(c_int) = std::mem::transmute(address);
+            handler(signal);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &mask, ptr::null_mut());
+    }
+}

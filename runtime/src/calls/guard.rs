@@ -1,0 +1,271 @@
+//! Calls that can be left from their middle: each thread's stack of guards.
+//!
+//! A guard stands below a call of JIT'd code. What goes wrong above it, in JIT'd code, ends the call
+//! and is a value ([`Trap`]):
+//!
+//! | what | seen by |
+//! |---|---|
+//! | a fault of an instruction, the end of the stack | a handler of signals ([`fault`](super::fault)) |
+//! | an interrupt, a deadline | a handler of a timer's signal ([`interrupt`](super::interrupt)) |
+//! | an error of a function of the host | the function's own frame, once it has returned ([`raise`]) |
+//! | a call of what has no code | the failure handler ([`leave_address`]) |
+//!
+//! # Invariants
+//! - What is left are frames of JIT'd code and of C between it, never frames of Rust that have
+//!   something to be done: a function of the host ([`host`](super::host)) *covers* the guards below
+//!   it while it runs ([`Covered`]). What goes wrong in JIT'd code that it calls without a guard
+//!   of its own is what it would be without any.
+//! - Nothing is unwound: destructors of C++ and cleanups of Rust in frames that are left do not
+//!   run, locks they hold stay locked, and what a `setjmp` of theirs noted is not to be used.
+//! - A guard is written by its own thread, in handlers too, and read by nobody else.
+//!
+//! # Why
+//! Frames are not unwound because tables describe a frame at its calls only: at a fault, personality
+//! functions of C++ find no entry and call `std::terminate`. And memory that made a program fault
+//! may be what a destructor would use.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, compiler_fence};
+use std::time::Duration;
+
+use uruk_stubs::{Landing, call_landed, land};
+
+use super::fault;
+use super::interrupt::{self, Serial};
+use super::trap::{Addresses, HostError, Trap, TrapKind};
+use crate::api::error::Error;
+
+/// Why a call was left, as far as a handler may write it.
+#[derive(Clone, Copy)]
+pub(super) enum Caught {
+    Nothing,
+    Fault(fault::Fault),
+    Interrupted,
+    Deadline,
+    /// The rest is in `Guard::cause`.
+    Raised,
+}
+
+/// Below a call that can be left.
+pub(super) struct Guard {
+    landing: UnsafeCell<Landing>,
+    pub(super) previous: *const Guard,
+    /// Functions of the host that run above it.
+    pub(super) covers: Cell<u32>,
+    pub(super) serial: Serial,
+    /// When the call is to be over, by the monotonic clock; 0: whenever it is.
+    pub(super) deadline: Cell<u64>,
+    pub(super) caught: Cell<Caught>,
+    pub(super) addresses: UnsafeCell<Addresses>,
+    cause: UnsafeCell<Option<TrapKind>>,
+}
+
+thread_local! {
+    /// The innermost guard of the thread.
+    static INNERMOST: Cell<*const Guard> = const { Cell::new(ptr::null()) };
+}
+
+/// The innermost guard of the calling thread, usable in handlers of signals on a thread that had
+/// a guard before.
+pub(super) fn innermost() -> *const Guard {
+    INNERMOST.get()
+}
+
+impl Guard {
+    /// Whether JIT'd code right above it may be left.
+    pub(super) fn is_open(&self) -> bool {
+        self.covers.get() == 0
+    }
+
+    /// What its thread is to go on with, for a handler.
+    pub(super) fn landing(&self) -> *const Landing {
+        self.landing.get()
+    }
+
+    /// The stack below which its call's frames lie.
+    pub(super) fn stack(&self) -> u64 {
+        // SAFETY: written before the call, by this thread.
+        unsafe { (*self.landing.get()).stack() }
+    }
+}
+
+/// Takes a guard off its thread's stack, also when a panic passes.
+struct Standing<'g>(&'g Guard);
+
+impl<'g> Standing<'g> {
+    fn put(guard: &'g Guard) -> Standing<'g> {
+        INNERMOST.set(guard);
+        compiler_fence(Ordering::SeqCst);
+        Standing(guard)
+    }
+}
+
+impl Drop for Standing<'_> {
+    fn drop(&mut self) {
+        compiler_fence(Ordering::SeqCst);
+        INNERMOST.set(self.0.previous);
+        if self.0.deadline.get() != 0 {
+            interrupt::disarm(self.0.previous);
+        }
+    }
+}
+
+/// Runs `body`, which does nothing but call JIT'd code; `Err` if that was left. What `body` has
+/// written by then is there. `limit` is how long it may take.
+pub(crate) fn run<F: FnOnce()>(limit: Option<Duration>, body: F) -> Result<(), Trap> {
+    unsafe extern "C-unwind" fn call<F: FnOnce()>(data: *mut u8) {
+        // SAFETY: what `run` gives: a body that nobody has taken.
+        let body = unsafe { (*data.cast::<Option<F>>()).take() };
+        if let Some(body) = body {
+            body();
+        }
+    }
+    let mut body = Some(body);
+    run_with(limit, call::<F>, (&raw mut body).cast())
+}
+
+fn run_with(
+    limit: Option<Duration>,
+    call: unsafe extern "C-unwind" fn(*mut u8),
+    data: *mut u8,
+) -> Result<(), Trap> {
+    fault::attend();
+    let guard = Guard {
+        landing: UnsafeCell::new(Landing::new()),
+        previous: INNERMOST.get(),
+        covers: Cell::new(0),
+        serial: interrupt::begin(),
+        deadline: Cell::new(0),
+        caught: Cell::new(Caught::Nothing),
+        addresses: UnsafeCell::new(Addresses::NONE),
+        cause: UnsafeCell::new(None),
+    };
+    let left = {
+        let standing = Standing::put(&guard);
+        if let Some(limit) = limit {
+            interrupt::arm(&guard, limit);
+        }
+        // SAFETY: `call` takes this data; the landing is this frame's. Above are frames of JIT'd
+        // code, and `call`'s, which has nothing to do at its end: that is what `covers` sees to.
+        let left = unsafe { call_landed(guard.landing.get(), call, data) };
+        drop(standing);
+        left
+    };
+    interrupt::end(&guard);
+    match left {
+        0 => Ok(()),
+        _ => Err(guard.into_trap(limit)),
+    }
+}
+
+impl Guard {
+    fn into_trap(self, limit: Option<Duration>) -> Trap {
+        let kind = match self.caught.get() {
+            Caught::Fault(fault) => fault.kind(),
+            Caught::Deadline => TrapKind::Deadline(limit.unwrap_or_default()),
+            Caught::Raised => self.cause.into_inner().unwrap_or(TrapKind::Interrupted),
+            Caught::Interrupted | Caught::Nothing => TrapKind::Interrupted,
+        };
+        // SAFETY: nobody writes any more: the call was left.
+        let backtrace = unsafe { (*self.addresses.get()).frames() };
+        Trap { kind, backtrace }
+    }
+
+    /// Leaves the call.
+    ///
+    /// # Safety
+    /// Its thread's innermost guard, with nothing but JIT'd code and C above it.
+    unsafe fn leave(&self, kind: TrapKind) -> ! {
+        // SAFETY: its own thread's.
+        unsafe {
+            *self.cause.get() = Some(kind);
+            self.caught.set(Caught::Raised);
+            land(self.landing.get())
+        }
+    }
+}
+
+/// The innermost guard of the thread, if what is above it may be left.
+fn open_guard() -> Option<&'static Guard> {
+    // SAFETY: it stands as long as the call above it, which goes on.
+    let guard = unsafe { INNERMOST.get().as_ref() }?;
+    guard.is_open().then_some(guard)
+}
+
+/// While it lives, a function of the host runs: guards below are not for what goes wrong in it.
+pub(crate) struct Covered {
+    guard: *const Guard,
+    /// To the thread it was made on.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Covered {
+    #[inline]
+    pub(crate) fn begin() -> Covered {
+        let guard = INNERMOST.get();
+        // SAFETY: it stands as long as the call above it, which goes on.
+        if let Some(guard) = unsafe { guard.as_ref() } {
+            guard.covers.set(guard.covers.get() + 1);
+        }
+        Covered {
+            guard,
+            _thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for Covered {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        if let Some(guard) = unsafe { self.guard.as_ref() } {
+            guard.covers.set(guard.covers.get() - 1);
+        }
+    }
+}
+
+/// Ends the guarded call that a function of the host was called in. Where there is none it is a
+/// panic, which unwinds JIT'd code as any other does.
+///
+/// For the frame that JIT'd code called, with nothing left to be done in it.
+pub(crate) fn raise(error: HostError) -> ! {
+    let Some(guard) = open_guard() else {
+        drop_and_panic(error);
+    };
+    // SAFETY: the addresses are the calling thread's own.
+    unsafe { fault::note_callers(&mut *guard.addresses.get(), guard.stack()) };
+    // SAFETY: the innermost; above it is JIT'd code, and the caller's frame.
+    unsafe { guard.leave(TrapKind::Host(error)) }
+}
+
+#[cold]
+fn drop_and_panic(error: HostError) -> ! {
+    std::panic::panic_any(format!("a function of the host failed: {error}"));
+}
+
+/// Notes that a function has no code which was called above an open guard: where the call is to go
+/// on then, with whatever arguments. `None` where there is no such guard.
+pub(crate) fn leave_address(function: &str, cause: Option<&Arc<Error>>) -> Option<u64> {
+    let guard = open_guard()?;
+    // SAFETY: its own thread's.
+    unsafe {
+        fault::note_callers(&mut *guard.addresses.get(), guard.stack());
+        *guard.cause.get() = Some(TrapKind::NotCompiled {
+            function: function.to_owned(),
+            cause: cause.cloned(),
+        });
+    }
+    guard.caught.set(Caught::Raised);
+    Some(leave_now as *const c_void as u64)
+}
+
+/// Goes on below the innermost guard, whatever it is called with.
+extern "C" fn leave_now() -> ! {
+    let guard = INNERMOST.get();
+    // SAFETY: `leave_address` found one on this thread and its call goes on.
+    unsafe { land((*guard).landing()) }
+}

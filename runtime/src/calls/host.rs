@@ -1,0 +1,275 @@
+//! Functions of the host that JIT'd code calls by name.
+//!
+//! | what it is | what the name means |
+//! |---|---|
+//! | a function, or a closure that captures nothing | a C function of the host, compiled around it; JIT'd code calls it directly |
+//! | a closure with state | a function of IR, which calls such a C function with the state as a last argument; compiled as all IR is, and inlined as such |
+//! | an address with a type | the address |
+//!
+//! Each has its types ([`bound`](super::bound)). A function of the host covers guards below it
+//! ([`guard`](super::guard)): it is ordinary Rust, whose frames are never left but by returning or
+//! by a panic.
+//!
+//! # Why
+//! The state comes last, so that what is before it is passed in the registers and on the stack as
+//! without it: first, and a struct that fits into registers for the caller might not for the callee.
+//! IR, and not machine code of ours: an argument may be a struct, or on the stack, and LLVM knows how
+//! to pass each on.
+
+use std::any::Any;
+use std::fmt::Write;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::guard::{Covered, raise};
+use super::trap::HostError;
+use super::types::{Extend, FunctionType, Piece, result_text};
+use super::value::Value;
+
+/// A function of the host, with its types, to be defined under a name
+/// ([`Dylib::define_fns`](crate::Dylib::define_fns)).
+#[derive(Clone)]
+pub struct HostFunction {
+    pub(super) ty: FunctionType,
+    pub(super) code: Code,
+}
+
+impl std::fmt::Debug for HostFunction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HostFunction({})", self.ty)
+    }
+}
+
+/// What there is of a host's function.
+#[derive(Clone)]
+pub(super) enum Code {
+    /// The address of a C function.
+    At(u64),
+    /// The address of one that takes the state, behind its arguments.
+    With {
+        address: u64,
+        state: Arc<dyn Any + Send + Sync>,
+        /// Where it is.
+        at: u64,
+    },
+}
+
+impl HostFunction {
+    /// A function or closure.
+    ///
+    /// ```
+    /// let f = uruk::HostFunction::new(|a: i64, b: f64| a as f64 * b);
+    /// assert_eq!(f.ty().to_string(), "double (i64, double)");
+    /// ```
+    pub fn new<M>(f: impl HostFn<M>) -> HostFunction {
+        f.into_host()
+    }
+
+    /// What is at an address, with the type that C or LLVM would give it.
+    ///
+    /// # Safety
+    /// 1. At `address` is a function that may be called as `ty` says, from where the name it gets is
+    ///    called.
+    /// 2. It stays there as long as the session is used.
+    pub unsafe fn from_address(ty: FunctionType, address: *const ()) -> HostFunction {
+        HostFunction {
+            ty,
+            code: Code::At(address as u64),
+        }
+    }
+
+    /// Its type.
+    pub fn ty(&self) -> &FunctionType {
+        &self.ty
+    }
+}
+
+/// What a function of the host may return: a [`Value`], or a `Result` of one. `Err` ends the guarded
+/// call it was called in ([`Func::call_guarded`](crate::Func)), which returns it as
+/// [`TrapKind::Host`](crate::TrapKind::Host); where there is none it is a panic.
+pub trait HostResult {
+    /// What JIT'd code gets.
+    type Value: Value;
+
+    /// The value, or the error.
+    ///
+    /// # Errors
+    /// What ends the guarded call.
+    fn into_value(self) -> Result<Self::Value, HostError>;
+}
+
+impl<V: Value> HostResult for V {
+    type Value = V;
+
+    #[inline]
+    fn into_value(self) -> Result<V, HostError> {
+        Ok(self)
+    }
+}
+
+impl<V: Value, E: std::error::Error + Send + Sync + 'static> HostResult for Result<V, E> {
+    type Value = V;
+
+    #[inline]
+    fn into_value(self) -> Result<V, HostError> {
+        self.map_err(|error| Arc::new(error) as HostError)
+    }
+}
+
+/// Functions and closures that JIT'd code may call: `Fn` of up to sixteen [`Value`]s that are
+/// returned from ([`HostResult`]). `M` is found by the compiler.
+pub trait HostFn<M>: Send + Sync + 'static {
+    /// With its types.
+    fn into_host(self) -> HostFunction;
+}
+
+/// The end of each function of the host, when nothing of it is left to be done.
+#[inline]
+fn finish<V>(result: Result<V, HostError>) -> V {
+    match result {
+        Ok(value) => value,
+        Err(error) => raise(error),
+    }
+}
+
+macro_rules! host_functions {
+    ($(($($name:ident $ty:ident)*)),* $(,)?) => {$(
+        impl<F, R, $($ty),*> HostFn<fn($($ty),*) -> R> for F
+        where
+            F: Fn($($ty),*) -> R + Send + Sync + 'static,
+            R: HostResult,
+            $($ty: Value),*
+        {
+            fn into_host(self) -> HostFunction {
+                #[allow(improper_ctypes_definitions, reason = "values are what C passes")]
+                #[allow(clippy::too_many_arguments, reason = "as many as the function has")]
+                extern "C-unwind" fn direct<F, R, $($ty),*>($($name: $ty),*) -> R::Value
+                where
+                    F: Fn($($ty),*) -> R,
+                    R: HostResult,
+                {
+                    let result = {
+                        let _covered = Covered::begin();
+                        // SAFETY: a type without a size, of which there is a value that was
+                        // given to `into_host` and not dropped.
+                        let f = unsafe { NonNull::<F>::dangling().as_ref() };
+                        f($($name),*).into_value()
+                    };
+                    finish(result)
+                }
+
+                #[allow(improper_ctypes_definitions, reason = "values are what C passes")]
+                #[allow(clippy::too_many_arguments, reason = "as many as the function has")]
+                extern "C-unwind" fn with_state<F, R, $($ty),*>(
+                    $($name: $ty,)*
+                    state: *const F,
+                ) -> R::Value
+                where
+                    F: Fn($($ty),*) -> R,
+                    R: HostResult,
+                {
+                    let result = {
+                        let _covered = Covered::begin();
+                        // SAFETY: the session has it, as long as its code may be called.
+                        let f = unsafe { &*state };
+                        f($($name),*).into_value()
+                    };
+                    finish(result)
+                }
+
+                let ty = FunctionType {
+                    result: R::Value::value_type(),
+                    parameters: vec![$($ty::value_type()),*],
+                };
+                let code = match size_of::<F>() {
+                    0 => {
+                        std::mem::forget(self);
+                        Code::At(direct::<F, R, $($ty),*> as *const () as u64)
+                    }
+                    _ => {
+                        let state = Arc::new(self);
+                        Code::With {
+                            address: with_state::<F, R, $($ty),*> as *const () as u64,
+                            at: Arc::as_ptr(&state) as u64,
+                            state,
+                        }
+                    }
+                };
+                HostFunction { ty, code }
+            }
+        }
+    )*};
+}
+
+host_functions! {
+    (), (a A), (a A b B), (a A b B c C), (a A b B c C d D), (a A b B c C d D e E),
+    (a A b B c C d D e E g G), (a A b B c C d D e E g G h H), (a A b B c C d D e E g G h H i I),
+    (a A b B c C d D e E g G h H i I j J), (a A b B c C d D e E g G h H i I j J k K),
+    (a A b B c C d D e E g G h H i I j J k K l L),
+    (a A b B c C d D e E g G h H i I j J k K l L m M),
+    (a A b B c C d D e E g G h H i I j J k K l L m M n N),
+    (a A b B c C d D e E g G h H i I j J k K l L m M n N o O),
+    (a A b B c C d D e E g G h H i I j J k K l L m M n N o O p P),
+    (a A b B c C d D e E g G h H i I j J k K l L m M n N o O p P q Q),
+}
+
+/// A definition of `name` in IR, which calls what is at `address` with `state` behind its own
+/// arguments.
+pub(super) fn forwarding(name: &str, ty: &FunctionType, address: u64, state: u64) -> String {
+    let (result, parameters) = ty.pieces();
+    let extension = |piece: &Piece| match piece {
+        Piece::Exact(_, Extend::Sign) => " signext",
+        Piece::Exact(_, Extend::Zero) => " zeroext",
+        _ => "",
+    };
+    let list = |calling: bool| {
+        let each = parameters.iter().enumerate().map(|(index, piece)| {
+            let ty = match piece {
+                Piece::ByVal(size) => format!("ptr byval([{size} x i8]) align 8"),
+                Piece::SRet(size) => format!("ptr sret([{size} x i8]) align 8"),
+                // Only what is called may count on it: declarations seldom say it.
+                piece if calling => format!("{piece}{}", extension(piece)),
+                piece => piece.to_string(),
+            };
+            format!("{ty} %a{index}")
+        });
+        each.collect::<Vec<_>>()
+    };
+    let mut arguments = list(true);
+    arguments.push(format!("ptr inttoptr (i64 {state} to ptr)"));
+    let returned = result_text(&result);
+    let promised = result.first().map_or("", extension);
+    let mut ir = String::new();
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        ir,
+        "define{promised} {returned} {}({}) uwtable {{",
+        quoted(name),
+        list(false).join(", ")
+    );
+    let call = format!(
+        "call {returned} inttoptr (i64 {address} to ptr)({})",
+        arguments.join(", ")
+    );
+    let _ = match returned.as_str() {
+        "void" => writeln!(ir, "  {call}\n  ret void\n}}"),
+        _ => writeln!(ir, "  %r = {call}\n  ret {returned} %r\n}}"),
+    };
+    ir
+}
+
+/// A name of IR.
+fn quoted(name: &str) -> String {
+    let mut text = String::from("@\"");
+    for byte in name.bytes() {
+        match byte {
+            b'"' | b'\\' | 0..=31 | 127..=255 => {
+                // Writing to a string does not fail.
+                let _ = write!(text, "\\{byte:02X}");
+            }
+            _ => text.push(byte.into()),
+        }
+    }
+    text.push('"');
+    text
+}

@@ -1,0 +1,140 @@
+//! Where a thread's stack ends, and the alternate stack on which that is noticed.
+//!
+//! | thread-local | written by | read by |
+//! |---|---|---|
+//! | `OWN` | the thread, with its first guarded call | its handlers |
+//! | `ALTERNATE` | likewise, and at its end | the thread |
+
+use std::cell::{Cell, RefCell};
+use std::ptr;
+
+use uruk_roots::set_alternate_stack;
+
+use super::fault::ALTERNATE as BYTES;
+
+thread_local! {
+    /// The thread's stack, as far as it may grow; empty: not known.
+    static OWN: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    static ALTERNATE: RefCell<Option<Alternate>> = const { RefCell::new(None) };
+}
+
+/// An alternate stack of ours, in use.
+struct Alternate {
+    memory: *mut libc::c_void,
+    before: libc::stack_t,
+}
+
+impl Drop for Alternate {
+    fn drop(&mut self) {
+        let mut now: libc::stack_t = empty();
+        // SAFETY: asks; whoever has set another one since keeps it.
+        unsafe { libc::sigaltstack(ptr::null(), &mut now) };
+        if now.ss_sp == self.memory {
+            change(&self.before);
+        }
+        // SAFETY: mapped by `prepare`, and no handler runs on it: the thread is here.
+        unsafe { libc::munmap(self.memory, BYTES) };
+    }
+}
+
+fn empty() -> libc::stack_t {
+    libc::stack_t {
+        ss_sp: ptr::null_mut(),
+        ss_flags: libc::SS_DISABLE,
+        ss_size: 0,
+    }
+}
+
+/// Sets the calling thread's alternate stack, and has the search for return addresses know.
+fn change(stack: &libc::stack_t) -> bool {
+    let bytes = match stack.ss_flags & libc::SS_DISABLE {
+        0 => stack.ss_size,
+        _ => 0,
+    };
+    let mut done = false;
+    set_alternate_stack(bytes, || {
+        // SAFETY: a stack that is there as long as it is set.
+        done = unsafe { libc::sigaltstack(stack, ptr::null_mut()) } == 0;
+        done
+    });
+    done
+}
+
+/// Gets the calling thread ready: finds its stack's end, and gives it an alternate stack, unless
+/// it has one that is large enough.
+pub(super) fn prepare() {
+    OWN.set(own());
+    let mut before = empty();
+    // SAFETY: asks.
+    unsafe { libc::sigaltstack(ptr::null(), &mut before) };
+    let has_one = before.ss_flags & libc::SS_DISABLE == 0;
+    if has_one && (before.ss_size >= BYTES || before.ss_flags & libc::SS_ONSTACK != 0) {
+        return;
+    }
+    // SAFETY: maps fresh memory.
+    let memory = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            BYTES,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK,
+            -1,
+            0,
+        )
+    };
+    if memory == libc::MAP_FAILED {
+        return;
+    }
+    let stack = libc::stack_t {
+        ss_sp: memory,
+        ss_flags: 0,
+        ss_size: BYTES,
+    };
+    if !change(&stack) {
+        // SAFETY: mapped above, used by nobody.
+        unsafe { libc::munmap(memory, BYTES) };
+        return;
+    }
+    let alternate = Alternate { memory, before };
+    // At the end of a thread, after its thread-locals are gone, the stack stays: it is leaked.
+    let _ = ALTERNATE.try_with(|place| {
+        if let Ok(mut place) = place.try_borrow_mut() {
+            *place = Some(alternate);
+        }
+    });
+}
+
+/// The calling thread's stack, from its lowest address to its end.
+fn own() -> (u64, u64) {
+    // SAFETY: attributes that the call fills, and that are destroyed.
+    unsafe {
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        if libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) != 0 {
+            return (0, 0);
+        }
+        let (mut start, mut size) = (ptr::null_mut(), 0);
+        let found = libc::pthread_attr_getstack(&attributes, &mut start, &mut size) == 0;
+        libc::pthread_attr_destroy(&mut attributes);
+        match found {
+            true => (start as u64, start as u64 + size as u64),
+            false => (0, 0),
+        }
+    }
+}
+
+/// Whether a fault at `address` is the end of a stack whose pointer is `sp`: near it, and below
+/// what the thread's stack may grow to; on another stack, as a fiber's, right below or at it.
+pub(super) fn is_end(address: u64, sp: u64, near: u64) -> bool {
+    /// Pages that are touched at the end of a stack which is not the thread's.
+    const PAGE: u64 = 4096;
+    let (lowest, end) = OWN.get();
+    let close = address >= sp.saturating_sub(near) && address < sp.saturating_add(PAGE);
+    // The kernel keeps some pages free below the main thread's stack, which may not grow into
+    // them: it ends up to that much before its limit.
+    const GAP: u64 = 1 << 20;
+    let own = (lowest.saturating_sub(near)..end).contains(&sp);
+    match own {
+        true => close && address < lowest + GAP.min(near),
+        false => close && address < sp + 8,
+    }
+}

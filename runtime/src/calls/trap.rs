@@ -1,0 +1,233 @@
+//! What a guarded call fails with: a value that says what happened, and where.
+
+use std::borrow::Cow;
+use std::ffi::CStr;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::error::Error;
+use crate::core::sessions;
+use crate::fork::gate;
+
+/// An error that a function of the host raised ([`HostFn`](crate::HostFn)).
+pub type HostError = Arc<dyn std::error::Error + Send + Sync>;
+
+/// Why a guarded call did not return ([`Func::call_guarded`](crate::Func)).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Trap {
+    /// What happened.
+    pub kind: TrapKind,
+    /// Where, innermost first, up to the guarded call; at most [`Trap::FRAMES`] of them.
+    pub backtrace: Vec<Frame>,
+}
+
+/// What ended a guarded call.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum TrapKind {
+    /// An integer was divided by zero, or its quotient does not fit.
+    Division,
+    /// A floating-point operation, where the program has these trap.
+    FloatingPoint,
+    /// An instruction that the processor refuses: `llvm.trap`, and what C and Rust make of
+    /// unreachable code.
+    Illegal,
+    /// A breakpoint: `llvm.debugtrap`.
+    Breakpoint,
+    /// Memory that is not there, or not to be used so.
+    Memory {
+        /// The address, if the processor says it.
+        address: u64,
+        /// What was to be done there.
+        access: Access,
+    },
+    /// The stack is used up.
+    StackOverflow,
+    /// A function of the host raised an error.
+    Host(HostError),
+    /// A function that was called has no code.
+    NotCompiled {
+        /// The function.
+        function: String,
+        /// Why its compile failed; `None` for a function that was removed.
+        cause: Option<Arc<Error>>,
+    },
+    /// Somebody asked for it: [`Jit::interrupt`](crate::Jit::interrupt).
+    Interrupted,
+    /// The call took longer than [`Func::within`](crate::Func::within) lets it.
+    Deadline(Duration),
+}
+
+/// What was to be done with memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Access {
+    /// It was to be read.
+    Read,
+    /// It was to be written to.
+    Write,
+    /// It was to be run, as by a call of a null pointer.
+    Execute,
+}
+
+/// A frame of a backtrace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Frame {
+    /// The function, if its name is known.
+    pub function: Option<String>,
+    /// Whether it is code of a session.
+    pub jitted: bool,
+    /// The instruction; of callers the one behind the call.
+    pub address: u64,
+}
+
+impl Trap {
+    /// Frames that a backtrace has at most.
+    pub const FRAMES: usize = 64;
+
+    /// The function it happened in, if its name is known.
+    pub fn function(&self) -> Option<&str> {
+        self.backtrace.first()?.function.as_deref()
+    }
+
+    /// The error that a function of the host raised, if it is an `E`.
+    pub fn host_error<E: std::error::Error + 'static>(&self) -> Option<&E> {
+        match &self.kind {
+            TrapKind::Host(error) => error.downcast_ref(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for TrapKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TrapKind::Division => f.write_str("division by zero, or its result does not fit"),
+            TrapKind::FloatingPoint => f.write_str("floating-point exception"),
+            TrapKind::Illegal => f.write_str("trap"),
+            TrapKind::Breakpoint => f.write_str("breakpoint"),
+            TrapKind::Memory { address, access } => {
+                let what = match access {
+                    Access::Read => "read",
+                    Access::Write => "written",
+                    Access::Execute => "run",
+                };
+                write!(f, "memory at {address:#x} cannot be {what}")
+            }
+            TrapKind::StackOverflow => f.write_str("stack overflow"),
+            TrapKind::Host(error) => write!(f, "{error}"),
+            TrapKind::NotCompiled { function, cause } => {
+                write!(f, "{function} has no code")?;
+                cause
+                    .as_ref()
+                    .map_or(Ok(()), |cause| write!(f, ": {cause}"))
+            }
+            TrapKind::Interrupted => f.write_str("interrupted"),
+            TrapKind::Deadline(limit) => write!(f, "not done within {limit:?}"),
+        }
+    }
+}
+
+impl fmt::Display for Trap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
+        let names = self.backtrace.iter().map(|frame| match &frame.function {
+            Some(name) => Cow::Borrowed(name.as_str()),
+            None => Cow::Owned(format!("{:#x}", frame.address)),
+        });
+        for (index, name) in names.enumerate() {
+            f.write_str(if index == 0 { " in " } else { ", called by " })?;
+            f.write_str(&name)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Trap {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            TrapKind::Host(error) => error.source(),
+            TrapKind::NotCompiled { cause, .. } => cause.as_ref()?.source(),
+            _ => None,
+        }
+    }
+}
+
+/// Return addresses of a stack, innermost first.
+#[derive(Clone, Copy)]
+pub(super) struct Addresses {
+    pcs: [u64; Trap::FRAMES],
+    count: usize,
+}
+
+impl Addresses {
+    pub(super) const NONE: Addresses = Addresses {
+        pcs: [0; Trap::FRAMES],
+        count: 0,
+    };
+
+    /// Adds one; false if there is no room for more.
+    pub(super) fn add(&mut self, pc: u64) -> bool {
+        if let Some(place) = self.pcs.get_mut(self.count) {
+            *place = pc;
+            self.count += 1;
+        }
+        self.count < self.pcs.len()
+    }
+
+    /// Whether `is` says yes to none of the callers.
+    pub(super) fn none(&self, is: impl Fn(u64) -> bool) -> bool {
+        let pcs = self.pcs.iter().take(self.count).skip(1);
+        pcs.copied().all(|pc| !is(pc))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// With names, up to the last that is of a session: below it is the guarded call. The first is
+    /// of an instruction, the others are behind their calls. As long as they lie on a stack, the
+    /// code they are of stays.
+    pub(super) fn frames(&self) -> Vec<Frame> {
+        let pcs = self.pcs.iter().take(self.count).enumerate();
+        let frames = pcs.map(|(index, &pc)| frame(pc, pc.wrapping_sub(u64::from(index != 0))));
+        let mut frames: Vec<Frame> = frames.collect();
+        while frames.len() > 1 && frames.last().is_some_and(|frame| !frame.jitted) {
+            frames.pop();
+        }
+        frames
+    }
+}
+
+/// The frame of `address`, whose code is found at `within`.
+fn frame(address: u64, within: u64) -> Frame {
+    if uruk_unwind::covers(within) {
+        let _pass = gate::enter();
+        let mut names = sessions()
+            .into_iter()
+            .map(|session| session.name_at(within));
+        return Frame {
+            function: names.find_map(|name| name),
+            jitted: true,
+            address,
+        };
+    }
+    // SAFETY: an empty structure, filled by the call; names live as long as their library.
+    let function = unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let found = libc::dladdr(within as *const libc::c_void, &mut info) != 0;
+        (found && !info.dli_sname.is_null()).then(|| {
+            CStr::from_ptr(info.dli_sname)
+                .to_string_lossy()
+                .into_owned()
+        })
+    };
+    Frame {
+        function,
+        jitted: false,
+        address,
+    }
+}

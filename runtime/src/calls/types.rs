@@ -1,0 +1,395 @@
+//! What a value is to a call, and whether a function of IR is called so.
+//!
+//! A front end does not pass a struct as such: it passes what the x86-64 psABI makes of it, two
+//! registers, or a copy in memory. Two front ends may write the same call in different ways (for
+//! two `float`s clang has `<2 x float>`, rustc `double`). So types are compared as what they come
+//! down to, *pieces*; numbers and pointers are one piece each, and compared as they are written.
+//!
+//! | value | pieces |
+//! |---|---|
+//! | a number or pointer | itself |
+//! | a struct of at most 16 bytes | one for each eight bytes: an integer if one of its fields there is no float, else `float`, `double` or `<2 x float>` |
+//! | such a struct for which registers do not suffice | `ptr byval(N)` |
+//! | a larger one | `ptr byval(N)`; as a result `void`, and `ptr sret(N)` for the first argument |
+//!
+//! Pure; what LLVM wrote comes in as text (`uruk_codegen` marks `byval` and `sret`).
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// A field of a struct, as far as a call sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Leaf {
+    /// An integer of so many bytes.
+    Int(u8),
+    /// A pointer.
+    Pointer,
+    /// 4 bytes of a floating-point number.
+    Float,
+    /// 8 bytes of one.
+    Double,
+}
+
+impl Leaf {
+    fn size(self) -> usize {
+        match self {
+            Leaf::Int(bytes) => bytes.into(),
+            Leaf::Float => 4,
+            Leaf::Pointer | Leaf::Double => 8,
+        }
+    }
+}
+
+/// How the caller fills a register beyond a small integer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Extend {
+    /// Not at all.
+    No,
+    /// With its sign.
+    Sign,
+    /// With zeros.
+    Zero,
+}
+
+/// The type of a value that is passed or returned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueType(pub(super) Repr);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Repr {
+    Scalar {
+        ir: Cow<'static, str>,
+        extend: Extend,
+        /// What it is in a struct; `None` for what cannot be in one, as `void`.
+        leaf: Option<Leaf>,
+    },
+    Struct {
+        size: usize,
+        /// With their offsets.
+        leaves: Vec<(usize, Leaf)>,
+    },
+}
+
+impl ValueType {
+    /// A value that LLVM has a type for.
+    pub const fn scalar(ir: &'static str, extend: Extend, leaf: Option<Leaf>) -> ValueType {
+        ValueType(Repr::Scalar {
+            ir: Cow::Borrowed(ir),
+            extend,
+            leaf,
+        })
+    }
+
+    /// One that was read.
+    pub(crate) fn read(text: &str) -> ValueType {
+        let (ir, extend) = extended(text);
+        ValueType(Repr::Scalar {
+            ir: Cow::Owned(ir.to_owned()),
+            extend,
+            leaf: None,
+        })
+    }
+
+    /// A struct of `size` bytes with these fields, given with their offsets.
+    pub fn structure(size: usize, fields: &[(usize, ValueType)]) -> ValueType {
+        let mut leaves = Vec::new();
+        for (at, field) in fields {
+            field.add_leaves(*at, &mut leaves);
+        }
+        ValueType(Repr::Struct { size, leaves })
+    }
+
+    /// The fields of an array are those of a struct.
+    pub fn array(size: usize, count: usize, element: &ValueType) -> ValueType {
+        let each = size.checked_div(count).unwrap_or(0);
+        let fields: Vec<_> = (0..count).map(|i| (i * each, element.clone())).collect();
+        ValueType::structure(size, &fields)
+    }
+
+    fn add_leaves(&self, at: usize, to: &mut Vec<(usize, Leaf)>) {
+        match &self.0 {
+            Repr::Scalar { leaf, .. } => to.extend(leaf.map(|leaf| (at, leaf))),
+            Repr::Struct { leaves, .. } => {
+                to.extend(leaves.iter().map(|(offset, leaf)| (at + offset, *leaf)));
+            }
+        }
+    }
+}
+
+/// One value as a call passes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// A value of this type; its extension.
+    Exact(Cow<'static, str>, Extend),
+    /// Eight bytes of a struct in a register of integers, of which so many are used.
+    Integer { bytes: usize, pointer: bool },
+    /// Eight bytes of a struct in a vector register.
+    Vector { floats: usize, double: bool },
+    /// A copy on the stack.
+    ByVal(usize),
+    /// Where the result goes.
+    SRet(usize),
+}
+
+impl fmt::Display for Piece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Piece::Exact(ir, _) => f.write_str(ir),
+            Piece::Integer { pointer: true, .. } => f.write_str("ptr"),
+            Piece::Integer { bytes, .. } => write!(f, "i{}", bytes * 8),
+            Piece::Vector { double: true, .. } => f.write_str("double"),
+            Piece::Vector { floats: 1, .. } => f.write_str("float"),
+            Piece::Vector { .. } => f.write_str("<2 x float>"),
+            Piece::ByVal(size) => write!(f, "ptr byval({size})"),
+            Piece::SRet(size) => write!(f, "ptr sret({size})"),
+        }
+    }
+}
+
+impl Piece {
+    /// Whether LLVM's `text` is passed like this.
+    fn agrees(&self, text: &str) -> bool {
+        match self {
+            Piece::Integer { bytes, pointer } => {
+                let width = text.strip_prefix('i').and_then(|bits| bits.parse().ok());
+                (text == "ptr" && *pointer)
+                    || width.is_some_and(|bits: usize| bits <= 64 && bits >= bytes * 8)
+            }
+            Piece::Vector {
+                floats: 2,
+                double: false,
+            } => matches!(text, "<2 x float>" | "double"),
+            _ => self.to_string() == text,
+        }
+    }
+}
+
+/// Registers for arguments that are left.
+struct Registers {
+    general: usize,
+    vector: usize,
+}
+
+/// The type of a function, as a call sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FunctionType {
+    /// What it returns.
+    pub result: ValueType,
+    /// What it is given.
+    pub parameters: Vec<ValueType>,
+}
+
+impl FunctionType {
+    /// Of LLVM's own words: `i64 (ptr, double)`. `None` if they are not such.
+    ///
+    /// ```
+    /// let ty = uruk::FunctionType::parse("i64 (ptr, double)").expect("well written");
+    /// assert_eq!(ty.to_string(), "i64 (ptr, double)");
+    /// assert_eq!(ty.parameters.len(), 2);
+    /// ```
+    pub fn parse(text: &str) -> Option<FunctionType> {
+        let (result, parameters) = split(text)?;
+        Some(FunctionType {
+            result: ValueType::read(result),
+            parameters: parameters.into_iter().map(ValueType::read).collect(),
+        })
+    }
+
+    /// What is returned, and what is passed.
+    pub(crate) fn pieces(&self) -> (Vec<Piece>, Vec<Piece>) {
+        let mut left = Registers {
+            general: 6,
+            vector: 8,
+        };
+        let mut parameters = Vec::new();
+        let mut result = match &self.result.0 {
+            Repr::Struct { size, .. } if *size > 16 => {
+                left.general -= 1;
+                parameters.push(Piece::SRet(*size));
+                Vec::new()
+            }
+            Repr::Struct { size, leaves } => eightbytes(*size, leaves),
+            Repr::Scalar { ir, .. } if ir == "void" => Vec::new(),
+            Repr::Scalar { ir, extend, .. } => vec![Piece::Exact(ir.clone(), *extend)],
+        };
+        result.shrink_to_fit();
+        for parameter in &self.parameters {
+            left.pass(parameter, &mut parameters);
+        }
+        (result, parameters)
+    }
+
+    /// Whether a function that LLVM has this type for is called so.
+    pub(crate) fn agrees(&self, actual: &str) -> bool {
+        let Some((result, parameters)) = split(actual) else {
+            return false;
+        };
+        let (pieces, passed) = self.pieces();
+        let agree = |pieces: &[Piece], texts: &[&str]| {
+            pieces.len() == texts.len()
+                && pieces
+                    .iter()
+                    .zip(texts)
+                    .all(|(piece, text)| piece.agrees(text))
+        };
+        let flat = |texts: Vec<&str>| {
+            let texts = texts.into_iter().map(|text| extended(text).0);
+            let struct_like = |piece: &Piece| !matches!(piece, Piece::Exact(..));
+            match passed.iter().chain(&pieces).any(struct_like) {
+                true => texts.flat_map(members).map(Cow::into_owned).collect(),
+                false => texts.map(str::to_owned).collect::<Vec<_>>(),
+            }
+        };
+        let result = match result {
+            "void" => Vec::new(),
+            one => flat(vec![one]),
+        };
+        let parameters = flat(parameters);
+        let result: Vec<&str> = result.iter().map(String::as_str).collect();
+        let parameters: Vec<&str> = parameters.iter().map(String::as_str).collect();
+        agree(&pieces, &result) && agree(&passed, &parameters)
+    }
+}
+
+impl fmt::Display for FunctionType {
+    /// As clang writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (result, parameters) = self.pieces();
+        f.write_str(&result_text(&result))?;
+        let each: Vec<String> = parameters.iter().map(Piece::to_string).collect();
+        write!(f, " ({})", each.join(", "))
+    }
+}
+
+/// The type that has these pieces.
+pub(crate) fn result_text(pieces: &[Piece]) -> String {
+    match pieces {
+        [] => String::from("void"),
+        [one] => one.to_string(),
+        several => {
+            let each: Vec<String> = several.iter().map(Piece::to_string).collect();
+            format!("{{ {} }}", each.join(", "))
+        }
+    }
+}
+
+impl Registers {
+    /// Passes a value: its pieces go to `to`.
+    fn pass(&mut self, value: &ValueType, to: &mut Vec<Piece>) {
+        match &value.0 {
+            Repr::Scalar { ir, .. } if ir == "void" => {}
+            Repr::Scalar { ir, extend, .. } => {
+                match &**ir {
+                    "float" | "double" => self.vector = self.vector.saturating_sub(1),
+                    vector if vector.starts_with('<') => {
+                        self.vector = self.vector.saturating_sub(1);
+                    }
+                    "i128" => self.general -= if self.general >= 2 { 2 } else { 0 },
+                    _ => self.general = self.general.saturating_sub(1),
+                }
+                to.push(Piece::Exact(ir.clone(), *extend));
+            }
+            Repr::Struct { size, .. } if *size > 16 => to.push(Piece::ByVal(*size)),
+            Repr::Struct { size, leaves } => {
+                let pieces = eightbytes(*size, leaves);
+                let general = pieces
+                    .iter()
+                    .filter(|piece| matches!(piece, Piece::Integer { .. }))
+                    .count();
+                let vector = pieces.len() - general;
+                if general > self.general || vector > self.vector {
+                    return to.push(Piece::ByVal(*size));
+                }
+                self.general -= general;
+                self.vector -= vector;
+                to.extend(pieces);
+            }
+        }
+    }
+}
+
+/// The pieces of a struct that registers hold.
+fn eightbytes(size: usize, leaves: &[(usize, Leaf)]) -> Vec<Piece> {
+    let of = |start: usize| {
+        let here = leaves
+            .iter()
+            .filter(move |(at, _)| (start..start + 8).contains(at));
+        let here: Vec<_> = here.collect();
+        let is_integer = |leaf: &Leaf| matches!(leaf, Leaf::Int(_) | Leaf::Pointer);
+        if here.iter().any(|(_, leaf)| is_integer(leaf)) {
+            // As clang: what a single field has, else up to the struct's end.
+            let bytes = match &here[..] {
+                [(at, leaf)] if *at == start => leaf.size(),
+                _ => (size - start).min(8),
+            };
+            let pointer = matches!(&here[..], [(_, Leaf::Pointer)]);
+            Piece::Integer { bytes, pointer }
+        } else {
+            let double = here.iter().any(|(_, leaf)| *leaf == Leaf::Double);
+            let last = here.iter().map(|(at, _)| at - start).max();
+            let floats = if last >= Some(4) { 2 } else { 1 };
+            Piece::Vector { floats, double }
+        }
+    };
+    (0..size).step_by(8).map(of).collect()
+}
+
+/// The result and the parameters of LLVM's words for a function's type.
+pub(crate) fn split(text: &str) -> Option<(&str, Vec<&str>)> {
+    let (result, rest) = text.split_once(" (")?;
+    let inner = rest.strip_suffix(')')?;
+    Some((result, list(inner)))
+}
+
+/// A type without the mark of how it is extended.
+pub(crate) fn extended(text: &str) -> (&str, Extend) {
+    match text.rsplit_once(' ') {
+        Some((ty, "signext")) => (ty, Extend::Sign),
+        Some((ty, "zeroext")) => (ty, Extend::Zero),
+        _ => (text, Extend::No),
+    }
+}
+
+/// What a value in registers is passed as: members of structs and arrays one by one.
+fn members(text: &str) -> Vec<Cow<'_, str>> {
+    let inner = text
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'));
+    if let Some(inner) = inner {
+        let each = list(inner.trim()).into_iter();
+        return each.flat_map(members).collect();
+    }
+    let array = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    if let Some((count, element)) = array.and_then(|array| array.split_once(" x "))
+        && let Ok(count @ 0..=16) = count.parse::<usize>()
+    {
+        return (0..count).flat_map(|_| members(element)).collect();
+    }
+    vec![Cow::Borrowed(text)]
+}
+
+/// The members of a list of types, which may have lists of their own.
+pub(crate) fn list(text: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut parts) = (0_u32, 0, Vec::new());
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'(' | b'{' | b'[' | b'<' => depth += 1,
+            b')' | b'}' | b']' | b'>' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => {
+                parts.push(text[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text[start..].trim());
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Pieces of structs, against what clang and rustc were seen to write.
+
+use super::{Extend, FunctionType, Leaf, ValueType};
+
+const I64: ValueType = ValueType::scalar("i64", Extend::No, Some(Leaf::Int(8)));
+const I32: ValueType = ValueType::scalar("i32", Extend::No, Some(Leaf::Int(4)));
+const I8: ValueType = ValueType::scalar("i8", Extend::Sign, Some(Leaf::Int(1)));
+const F32: ValueType = ValueType::scalar("float", Extend::No, Some(Leaf::Float));
+const F64: ValueType = ValueType::scalar("double", Extend::No, Some(Leaf::Double));
+const PTR: ValueType = ValueType::scalar("ptr", Extend::No, Some(Leaf::Pointer));
+const VOID: ValueType = ValueType::scalar("void", Extend::No, None);
+
+/// A struct of fields that lie as C has them.
+fn of(fields: &[(&ValueType, usize)]) -> ValueType {
+    let (mut at, mut align, mut placed) = (0_usize, 1, Vec::new());
+    for (field, size) in fields {
+        at = at.next_multiple_of(*size);
+        placed.push((at, (*field).clone()));
+        at += size;
+        align = align.max(*size);
+    }
+    ValueType::structure(at.next_multiple_of(align), &placed)
+}
+
+fn text(result: ValueType, parameters: &[ValueType]) -> String {
+    let parameters = parameters.to_vec();
+    FunctionType { result, parameters }.to_string()
+}
+
+#[test]
+fn structs_come_down_to_what_clang_writes() {
+    let point = of(&[(&F64, 8), (&F64, 8)]);
+    let floats = of(&[(&F32, 4), (&F32, 4), (&F32, 4)]);
+    let mixed = of(&[(&F32, 4), (&I32, 4), (&F64, 8)]);
+    let bytes = of(&[(&I8, 1), (&I8, 1), (&I8, 1)]);
+    let named = of(&[(&PTR, 8), (&I32, 4)]);
+    let large = of(&[(&I64, 8), (&I64, 8), (&I64, 8)]);
+    let check = |ty: &ValueType, passed: &str, returned: &str| {
+        assert_eq!(text(VOID, std::slice::from_ref(ty)), passed);
+        assert_eq!(text(ty.clone(), &[]), returned);
+    };
+    check(&point, "void (double, double)", "{ double, double } ()");
+    check(
+        &floats,
+        "void (<2 x float>, float)",
+        "{ <2 x float>, float } ()",
+    );
+    check(&mixed, "void (i64, double)", "{ i64, double } ()");
+    check(&bytes, "void (i24)", "i24 ()");
+    check(&named, "void (ptr, i32)", "{ ptr, i32 } ()");
+    check(&large, "void (ptr byval(24))", "void (ptr sret(24))");
+}
+
+#[test]
+fn a_struct_goes_to_memory_as_a_whole_where_registers_do_not_suffice() {
+    let pair = of(&[(&I64, 8), (&I64, 8)]);
+    let five = vec![I64; 5];
+    let mut all = five.clone();
+    all.extend([pair.clone(), I64]);
+    assert_eq!(
+        text(VOID, &all),
+        "void (i64, i64, i64, i64, i64, ptr byval(16), i64)"
+    );
+    // A result in memory takes a register, too.
+    let large = of(&[(&I64, 8), (&I64, 8), (&I64, 8)]);
+    let mut four = vec![I64; 4];
+    four.push(pair);
+    assert_eq!(
+        text(large, &four),
+        "void (ptr sret(24), i64, i64, i64, i64, ptr byval(16))"
+    );
+}
+
+#[test]
+fn other_front_ends_ways_are_the_same_call() {
+    let floats = of(&[(&F32, 4), (&F32, 4)]);
+    let ints = of(&[(&I64, 8), (&I64, 8)]);
+    let ty = |result: &ValueType, parameters: &[&ValueType]| FunctionType {
+        result: result.clone(),
+        parameters: parameters.iter().map(|&it| it.clone()).collect(),
+    };
+    let taking = ty(&VOID, &[&floats, &ints]);
+    assert!(taking.agrees("void (<2 x float>, i64, i64)"));
+    assert!(taking.agrees("void (double, { i64, i64 })"));
+    assert!(taking.agrees("void (double, [2 x i64])"));
+    assert!(!taking.agrees("void (i64, i64, i64)"));
+    assert!(!taking.agrees("void (double, i64)"));
+    assert!(!taking.agrees("void (double, ptr byval(16))"));
+    let giving = ty(&ints, &[]);
+    assert!(giving.agrees("{ i64, i64 } ()"));
+    assert!(giving.agrees("[2 x i64] ()"));
+    assert!(!giving.agrees("i64 ()"));
+    assert!(!giving.agrees("void (ptr sret(16))"));
+}
+
+#[test]
+fn numbers_are_compared_as_they_are_written() {
+    let ty = FunctionType::parse("i64 (ptr, double)").expect("well written");
+    assert!(ty.agrees("i64 (ptr, double)"));
+    for other in [
+        "i32 (ptr, double)",
+        "i64 (ptr)",
+        "i64 (ptr, double, ...)",
+        "i64",
+        "",
+    ] {
+        assert!(!ty.agrees(other), "{other}");
+    }
+    // What only holds for structs.
+    let pair = FunctionType::parse("void (i64, i64)").expect("well written");
+    assert!(!pair.agrees("void ({ i64, i64 })"));
+}
