@@ -384,6 +384,8 @@ pub struct Module {
     pub sections: Vec<Box<str>>,
     /// Names of collectors.
     pub collectors: Vec<Box<str>>,
+    /// Whether structs have names in it, which are not kept.
+    pub names_structs: bool,
     /// The release of LLVM that wrote it: the first of its numbers.
     pub release: u32,
 }

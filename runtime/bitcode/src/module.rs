@@ -195,7 +195,8 @@ impl Source {
         match extent.number {
             block::INFO => walk.standard(extent, &mut self.standard)?,
             block::TYPES => {
-                (module.types, self.known) = types::read(walk, extent, &self.standard)?;
+                (module.types, self.known, module.names_structs) =
+                    types::read(walk, extent, &self.standard)?;
                 module.pointer = self.known.id(&Type::Pointer(0));
             }
             block::ATTRIBUTE_GROUPS => *groups = attributes::groups(walk, extent, &self.standard)?,

@@ -40,23 +40,24 @@ impl Known {
     }
 }
 
-/// Reads the block of types.
+/// Reads the block of types; also, whether structs have names in it.
 pub(crate) fn read(
     walk: &mut Walk<'_>,
     extent: Extent,
     standard: &Standard,
-) -> Result<(Vec<Type>, Known), Refused> {
+) -> Result<(Vec<Type>, Known, bool), Refused> {
     let mut inside = walk.enter(extent, standard);
-    let (mut types, mut known) = (Vec::new(), Known::default());
+    let (mut types, mut known, mut named) = (Vec::new(), Known::default(), false);
     loop {
         let code = match walk.next(&mut inside)? {
-            Entry::End => return Ok((types, known)),
+            Entry::End => return Ok((types, known, named)),
             Entry::Block(extent) => {
                 walk.pass(extent);
                 continue;
             }
             Entry::Record(code) => code,
         };
+        named |= code == code::STRUCT_NAME;
         if matches!(code, code::COUNT | code::STRUCT_NAME) {
             continue;
         }

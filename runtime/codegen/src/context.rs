@@ -51,7 +51,7 @@ unsafe impl Send for LlvmContext {}
 
 impl LlvmContext {
     pub(crate) fn new() -> Result<LlvmContext, CodegenError> {
-        fatal::enter();
+        fatal::admit()?;
         load()?;
         let errors: Box<RefCell<Vec<String>>> = Box::default();
         // SAFETY: plain constructor.

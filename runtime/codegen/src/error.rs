@@ -106,6 +106,9 @@ pub enum CodegenError {
         /// Why.
         reason: Reason,
     },
+    /// LLVM was needed within [`fatal::refused`](crate::fatal::refused).
+    #[error("LLVM is needed where it is refused")]
+    Refused,
     /// LLVM reported an error it does not return from; the thread was given up.
     #[error("{module}: `{unit}`: fatal error in LLVM: {message}")]
     Fatal {
@@ -138,6 +141,12 @@ impl CodegenError {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         matches!(self, CodegenError::Cancelled { .. })
+    }
+
+    /// True if LLVM was needed where it is [refused](crate::fatal::refused).
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, CodegenError::Refused)
     }
 }
 

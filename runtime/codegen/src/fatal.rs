@@ -14,18 +14,22 @@
 //! made, a reader is borrowed, or a borrowed one is used, without a guard: nothing in LLVM
 //! is reached but through one of these. Only giving things back needs none: it frees.
 //!
+//! Who hopes to need no LLVM does without a guard: within [`refused`] the same entries are errors,
+//! of which [`CodegenError::is_refusal`] is true, and what was begun is begun anew under a guard.
+//!
 //! # Why
 //! Fatal errors of LLVM cost a thread, not the process. `report_fatal_error` does not return;
 //! the worker it happens in is counted out, its function fails, another worker takes its place
 //! (`codegen::fatal`, `version::calls`).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, Weak};
 
 use inkwell::llvm_sys::error_handling::LLVMInstallFatalErrorHandler;
 
+use crate::error::CodegenError;
 use crate::ledger::Ledger;
 
 type Handler = Box<dyn FnOnce(&str)>;
@@ -33,6 +37,8 @@ type Handler = Box<dyn FnOnce(&str)>;
 thread_local! {
     static HANDLER: RefCell<Option<Handler>> = const { RefCell::new(None) };
     static BORROWED: RefCell<Vec<Weak<Ledger>>> = const { RefCell::new(Vec::new()) };
+    /// Whether LLVM is refused to the calling thread.
+    static REFUSED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Relaxed: set before the first entry it is about, and never taken back.
@@ -47,6 +53,30 @@ pub fn demand() {
 #[must_use]
 pub fn is_guarded() -> bool {
     HANDLER.with(|handler| handler.borrow().is_some())
+}
+
+/// Runs `work`, in which LLVM is refused, but under a [`guard`] inside of it.
+pub fn refused<R>(work: impl FnOnce() -> R) -> R {
+    /// Also when `work` panics.
+    struct Before(bool);
+
+    impl Drop for Before {
+        fn drop(&mut self) {
+            REFUSED.set(self.0);
+        }
+    }
+
+    let _before = Before(REFUSED.replace(true));
+    work()
+}
+
+/// The check at each entry that can be refused.
+pub(crate) fn admit() -> Result<(), CodegenError> {
+    if REFUSED.get() {
+        return Err(CodegenError::Refused);
+    }
+    enter();
+    Ok(())
 }
 
 /// The check at each entry.
@@ -73,7 +103,9 @@ pub fn guard<R>(on_fatal: impl FnOnce(&str) + 'static, work: impl FnOnce() -> R)
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| uruk_late::when_open(install));
     let outer = HANDLER.with(|handler| handler.borrow_mut().replace(Box::new(on_fatal)));
+    let refused = REFUSED.replace(false);
     let result = work();
+    REFUSED.set(refused);
     HANDLER.with(|handler| *handler.borrow_mut() = outer);
     result
 }

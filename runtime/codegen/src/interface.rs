@@ -40,7 +40,7 @@ pub struct Layout {
 }
 
 /// Types and constants inside each other that are written out; deeper ones go by name.
-const DEPTH: u32 = 32;
+pub(crate) const DEPTH: u32 = 32;
 
 /// Constants that are written out for one; those after them go by name.
 const CONSTANTS: u32 = 1 << 18;

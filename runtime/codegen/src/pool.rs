@@ -19,7 +19,7 @@ use crate::opened::Known;
 use crate::plan::ModulePlan;
 use crate::reader::Reader;
 use crate::room::ReadingRoom;
-use crate::summary::ModuleSummary;
+use crate::summary::{ModuleSummary, SymbolId};
 use uruk_lower::Refused as NotPlain;
 use uruk_lower::data::Data;
 
@@ -159,6 +159,31 @@ impl ReaderPool {
         }
     }
 
+    /// How a function is called: its type, and what changes how values are passed, as text that
+    /// can be compared between modules.
+    ///
+    /// # Errors
+    /// As [`Reader::new`], where LLVM has to say it.
+    pub fn signature(&self, function: SymbolId) -> Result<String, CodegenError> {
+        let known = self.numbered().and_then(|it| it.signature(function));
+        known.map_or_else(|| Ok(self.faithful()?.signature(function)), Ok)
+    }
+
+    /// The type of a symbol as LLVM writes it, `i32 (ptr, double)`, if that is known without LLVM.
+    pub fn type_of(&self, symbol: SymbolId) -> Option<String> {
+        self.numbered()?.type_of(symbol)
+    }
+
+    /// A reason to believe that passes which look at several functions at once have seen this
+    /// module; see [`Reader::interprocedural`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn interprocedural(&self) -> Result<Option<String>, CodegenError> {
+        let known = self.numbered().and_then(|it| it.interprocedural());
+        known.map_or_else(|| Ok(self.reader()?.interprocedural()), Ok)
+    }
+
     /// What the module holds.
     pub fn summary(&self) -> &Arc<ModuleSummary> {
         &self.known.summary
@@ -195,7 +220,7 @@ impl ReaderPool {
         if !self.known.is_verified() {
             return Ok(());
         }
-        fatal::enter();
+        fatal::admit()?;
         {
             let mut live = self.ledger.lock();
             if self.bitcode.bytes().len() <= SMALL || *live >= count.min(self.limit) {
@@ -217,7 +242,7 @@ impl ReaderPool {
     }
 
     fn lend(&self, names: Names) -> Result<Lent, CodegenError> {
-        fatal::enter();
+        fatal::admit()?;
         let reader = match self.idle_or_right_to_make() {
             Some(reader) => reader,
             None => match self.make(names) {

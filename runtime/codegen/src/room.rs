@@ -20,6 +20,7 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use crate::bitcode::Bitcode;
 use crate::desk::Desk;
 use crate::error::CodegenError;
+use crate::fatal;
 use crate::ledger::Ledger;
 use crate::reader::Reader;
 
@@ -90,6 +91,7 @@ impl ReadingRoom {
 
     /// A shared desk: the one where `bitcode` is open, or else any.
     pub(crate) fn shared_desk(&self, bitcode: &Bitcode) -> Result<Desk, CodegenError> {
+        fatal::admit()?;
         let open_at = {
             let mut state = self.lock();
             let mut desks = state.desks.iter();
@@ -101,6 +103,7 @@ impl ReadingRoom {
 
     /// The shared desk used last, or a new one.
     pub(crate) fn any_desk(&self) -> Result<Desk, CodegenError> {
+        fatal::admit()?;
         let idle = self.lock().desks.pop();
         idle.map_or_else(|| Desk::new(true), Ok)
     }

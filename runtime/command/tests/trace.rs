@@ -180,7 +180,9 @@ fn what_a_run_did(calls: u64) -> bool {
     if within == 0 || number(&hot["tier"]) < 2 {
         return false;
     }
-    assert_eq!(run["hottest"][0]["name"], "hot");
+    // Its loop may have been left for a continuation that is sampled more often.
+    let first = run["hottest"][0]["name"].as_str().unwrap();
+    assert!(first == "hot" || first.starts_with("hot@"), "{run}");
     assert!(number(&hot["versions"]) >= 2, "{run}");
     assert!(number(&tiers[1]["compiled"]) >= 1 && number(&tiers[1]["code_bytes"]) > 0);
     assert!(run["sampling"].is_string(), "{run}");

@@ -334,6 +334,11 @@ impl Error {
         }
     }
 
+    /// True if LLVM was needed where it is refused.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Error::Codegen(cause) if cause.is_refusal())
+    }
+
     /// True if a compile ended because somebody wanted it to.
     pub(crate) fn is_cancelled(&self) -> bool {
         matches!(self, Error::Codegen(cause) if cause.is_cancelled())

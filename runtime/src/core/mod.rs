@@ -168,10 +168,13 @@ impl Module {
         definitions.get(link_name).copied()
     }
 
-    /// The type of a symbol as LLVM writes it. The first time LLVM is asked for all of the
+    /// The type of a symbol as LLVM writes it. If LLVM has to be asked, it is for all of the
     /// module's, on a thread that it can take down; whoever asks may be any thread.
     pub(crate) fn type_of(module: &Arc<Module>, symbol: SymbolId) -> Result<Arc<str>, Error> {
         if module.types.get().is_none() {
+            if let Some(known) = module.readers.type_of(symbol) {
+                return Ok(known.into());
+            }
             let name = module.readers.bitcode().name().to_owned();
             let lost = move |message: &str| {
                 Error::Codegen(CodegenError::Fatal {
@@ -193,7 +196,7 @@ impl Module {
     /// Why bodies of this module may hold parts of each other, if they may.
     pub(crate) fn interprocedural(&self) -> Result<Option<&str>, Error> {
         if self.interprocedural.get().is_none() {
-            let found = self.readers.reader()?.interprocedural();
+            let found = self.readers.interprocedural()?;
             let _ = self.interprocedural.set(found);
         }
         Ok(self

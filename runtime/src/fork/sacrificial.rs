@@ -10,6 +10,9 @@
 //! rest is not in the child. So each thread knows what it waits for ([`AWAITED`]), and a child
 //! gives those waits up: [`Error::Copied`].
 //!
+//! Work that may turn out to need no LLVM, and is small, is tried by whoever wants it first
+//! ([`spared`]): to hand it over and back takes longer than to do it.
+//!
 //! A thread that panicked gets nothing more to do ([`rest::unfit`]), and one that LLVM took down is
 //! not there any more.
 
@@ -84,6 +87,16 @@ impl<R> Answer<R> {
         }
         let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
         result.take().expect("given before it is said to be there")
+    }
+}
+
+/// Runs `work` on the calling thread, where LLVM is refused; `None` if it needed LLVM, and has
+/// changed nothing. A panic is an error.
+pub(crate) fn spared<R>(work: impl FnOnce() -> Result<R, Error>) -> Option<Result<R, Error>> {
+    let _busy = enter();
+    match fatal::refused(|| panics::caught(work)) {
+        Err(cause) if cause.is_refusal() => None,
+        done => Some(done),
     }
 }
 

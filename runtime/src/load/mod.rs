@@ -59,7 +59,16 @@ pub(crate) enum Source {
     Archive(Arc<Archive>),
 }
 
+/// Bytes of bitcode up to which a module is loaded by whoever adds it, if that takes no LLVM: it
+/// takes no longer than to have another thread do it.
+const SPARED: usize = 32 << 10;
+
 impl Source {
+    /// Whether to try first without another thread: LLVM parses text, and objects never need it.
+    pub(crate) fn may_be_spared(&self) -> bool {
+        matches!(self, Source::Bitcode(bitcode) if bitcode.bytes().len() <= SPARED)
+    }
+
     /// The input's name.
     pub(crate) fn name(&self) -> &str {
         match self {

@@ -9,7 +9,7 @@ use uruk_session::Tracker;
 use crate::api::error::Error;
 use crate::core::Core;
 use crate::fork::gate;
-use crate::fork::sacrificial::sacrificial;
+use crate::fork::sacrificial::{sacrificial, spared};
 use crate::guest::program::Mode;
 use crate::load::Source;
 use crate::load::image::Image;
@@ -70,30 +70,51 @@ impl Core {
         let no_bitcode = sources
             .iter()
             .all(|source| matches!(source, Source::Object { .. }));
-        let work = move || {
-            let mut image = core.load(&tracker, remaining, sources, mode)?;
-            core.check_host_types(&image)?;
-            match core.check_missing(&image) {
-                Err(Error::MissingSymbols { missing })
-                    if core.waiting.is_allowed(&tracker.dylib()) =>
-                {
-                    let number = image.number;
-                    let init = core.wait_with_data(&tracker, &mut image, &missing)?;
-                    core.note_waiting(&tracker, number, missing, init)?;
-                    if init.is_some() {
-                        return Ok((image, None));
-                    }
-                }
-                checked => checked?,
-            }
-            let started = core.link_data(&tracker, &image, mode)?;
-            Ok((image, Some(started)))
-        };
+        let work = move || core.load_here(&tracker, remaining, sources, mode);
         if no_bitcode {
             // LLVM has no part in it, and a thread costs more than the link.
             let _pass = gate::enter();
             return work();
         }
         sacrificial("uruk-load", lost, work)
+    }
+
+    /// As [`Core::load_and_start`], on the calling thread, where LLVM is refused; `None` if it is
+    /// needed. What was defined under `tracker` is the caller's to remove then.
+    pub(crate) fn load_spared(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        remaining: Option<Arc<Remaining>>,
+        source: &Source,
+    ) -> Option<Result<(Image, Option<Started>), Error>> {
+        if !source.may_be_spared() {
+            return None;
+        }
+        spared(|| self.load_here(tracker, remaining, vec![source.clone()], Mode::Lazy))
+    }
+
+    /// As [`Core::load_and_start`], on the calling thread.
+    fn load_here(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        remaining: Option<Arc<Remaining>>,
+        sources: Vec<Source>,
+        mode: Mode,
+    ) -> Result<(Image, Option<Started>), Error> {
+        let mut image = self.load(tracker, remaining, sources, mode)?;
+        self.check_host_types(&image)?;
+        match self.check_missing(&image) {
+            Err(Error::MissingSymbols { missing }) if self.waiting.is_allowed(&tracker.dylib()) => {
+                let number = image.number;
+                let init = self.wait_with_data(tracker, &mut image, &missing)?;
+                self.note_waiting(tracker, number, missing, init)?;
+                if init.is_some() {
+                    return Ok((image, None));
+                }
+            }
+            checked => checked?,
+        }
+        let started = self.link_data(tracker, &image, mode)?;
+        Ok((image, Some(started)))
     }
 }

@@ -41,11 +41,22 @@ impl Core {
     pub(crate) fn add(self: &Arc<Self>, tracker: &Tracker, source: Source) -> Result<(), Error> {
         let _pass = gate::enter();
         let mut attempts = 1..=ATTEMPTS;
+        let mut spared = source.may_be_spared();
         let (own, image, started, remaining) = loop {
             let own = tracker.dylib().create_tentative_tracker()?;
             let remaining = self.remaining(&tracker.dylib())?;
             let names = Some(Arc::clone(&remaining));
-            let loaded = self.load_and_start(&own, names, vec![source.clone()], Mode::Lazy);
+            let tried = spared.then(|| self.load_spared(&own, names.clone(), &source));
+            let loaded = match tried {
+                Some(Some(done)) => done,
+                Some(None) => {
+                    spared = false;
+                    remaining.remove();
+                    let _ = own.remove();
+                    continue;
+                }
+                None => self.load_and_start(&own, names, vec![source.clone()], Mode::Lazy),
+            };
             match loaded {
                 Ok((image, started)) => {
                     self.warn_of_interposers(&image, |_| false);

@@ -120,16 +120,17 @@ impl Core {
         if allow_signatures {
             return Ok(());
         }
-        let reader = module.readers.faithful()?;
         for &(id, symbol) in &planned.members {
             let Some(Function {
-                module, symbol: at, ..
+                module: owner,
+                symbol: at,
+                ..
             }) = self.function(id)
             else {
                 continue;
             };
-            let old = module.readers.faithful()?.signature(at);
-            let new = reader.signature(symbol);
+            let old = owner.readers.signature(at)?;
+            let new = module.readers.signature(symbol)?;
             if old != new {
                 return Err(Error::from(ReplaceError::Signature {
                     file: file(),

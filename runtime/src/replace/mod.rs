@@ -57,9 +57,8 @@ use crate::api::error::Error;
 use crate::api::jit::Jit;
 use crate::core::Core;
 use crate::fork::gate;
+use crate::fork::sacrificial::spared;
 use crate::fork::shield::Shield;
-use crate::load::Source;
-use uruk_codegen::Bitcode;
 
 use self::commit::{Done, Way};
 use self::input::Input;
@@ -342,16 +341,12 @@ impl Dylib {
         let core = self.jit.core();
         core.admit(&replacement.input.clone().source(&replacement.name)?)?;
         let _turn = core.replacing.turn()?;
-        let staging = {
-            let _pass = gate::enter();
-            Arc::new(Staging::new(core, &self.dylib)?)
-        };
+        let (staging, prepared) = self.staged(&replacement)?;
         let undo = |cause: Error| {
             let _pass = gate::enter();
             staging.undo();
             cause
         };
-        let prepared = self.prepare(&replacement, &staging).map_err(undo)?;
         let Prepared {
             changes,
             names,
@@ -416,7 +411,45 @@ impl Dylib {
         }
     }
 
-    /// Everything that can fail and changes nothing, on a thread that LLVM can take down.
+    /// Everything that can fail and changes nothing: here, if it needs no LLVM and need not be
+    /// kept from this stack, else on a thread that LLVM can take down.
+    fn staged(&self, replacement: &Replacement) -> Result<(Arc<Staging>, Prepared), Error> {
+        let core = self.jit.core();
+        let stage = || {
+            let _pass = gate::enter();
+            Staging::new(core, &self.dylib).map(Arc::new)
+        };
+        let undo = |staging: &Staging| {
+            let _pass = gate::enter();
+            staging.undo();
+        };
+        let source = replacement.input.clone().source(&replacement.name)?;
+        if source.may_be_spared() && matches!(replacement.level, Level::Immediate) {
+            let staging = stage()?;
+            let ready = spared(|| {
+                let allowed = Allowed::by(replacement);
+                core.prepare_source(&self.dylib, source, &allowed, &staging)
+            });
+            match ready {
+                Some(Ok(prepared)) => return Ok((staging, prepared)),
+                Some(Err(cause)) => {
+                    undo(&staging);
+                    return Err(cause);
+                }
+                None => undo(&staging),
+            }
+        }
+        let staging = stage()?;
+        match self.prepare(replacement, &staging) {
+            Ok(prepared) => Ok((staging, prepared)),
+            Err(cause) => {
+                undo(&staging);
+                Err(cause)
+            }
+        }
+    }
+
+    /// As [`Dylib::staged`], on a thread that LLVM can take down.
     fn prepare(
         &self,
         replacement: &Replacement,
@@ -424,25 +457,10 @@ impl Dylib {
     ) -> Result<Prepared, Error> {
         let (staging, dylib) = (Arc::clone(staging), self.dylib.clone());
         let Replacement { name, input, .. } = replacement.clone();
-        let allowed = Allowed {
-            signatures: replacement.allow_signatures,
-            parts: replacement.allow_parts,
-            migrations: replacement.migrations.clone(),
-        };
+        let allowed = Allowed::by(replacement);
         let core = self.jit.core();
-        core.on_compile_thread(name.clone(), move |core| match input.source(&name)? {
-            Source::Text { file, text } => {
-                let bitcode = Bitcode::from_ir_text(&file, &text)?;
-                core.prepare_replacement(&dylib, bitcode, &allowed, &staging)
-            }
-            Source::Bitcode(bitcode) => {
-                core.prepare_replacement(&dylib, bitcode, &allowed, &staging)
-            }
-            Source::Object { file, bytes } => {
-                core.prepare_object(&dylib, &file, &bytes, &allowed, &staging)
-            }
-            // No archive replaces anything.
-            Source::Archive(_) => Err(Error::UnknownFormat { file: name }),
+        core.on_compile_thread(name.clone(), move |core| {
+            core.prepare_source(&dylib, input.source(&name)?, &allowed, &staging)
         })
     }
 }

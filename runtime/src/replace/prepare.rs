@@ -16,6 +16,7 @@ use crate::core::{Body, Core, Function, Module, static_name};
 use crate::fork::gate;
 use crate::fork::sacrificial;
 use crate::guest::program::Mode;
+use crate::load::Source;
 use crate::load::function_base;
 use crate::load::image::Image;
 use crate::load::labels;
@@ -25,6 +26,7 @@ use crate::version::BodyOf;
 use crate::version::Request;
 use crate::version::build::Built;
 
+use super::Replacement;
 use super::commit::{Change, What};
 use super::hooks::Hooks;
 use super::migrate::{Migration, Move};
@@ -136,7 +138,41 @@ impl Staging {
     }
 }
 
+impl Allowed {
+    pub(super) fn by(replacement: &Replacement) -> Allowed {
+        Allowed {
+            signatures: replacement.allow_signatures,
+            parts: replacement.allow_parts,
+            migrations: replacement.migrations.clone(),
+        }
+    }
+}
+
 impl Core {
+    /// What a replacement is made of, on the calling thread.
+    pub(super) fn prepare_source(
+        self: &Arc<Self>,
+        dylib: &Dylib,
+        source: Source,
+        allowed: &Allowed,
+        staging: &Staging,
+    ) -> Result<Prepared, Error> {
+        match source {
+            Source::Text { file, text } => {
+                let bitcode = Bitcode::from_ir_text(&file, &text)?;
+                self.prepare_replacement(dylib, bitcode, allowed, staging)
+            }
+            Source::Bitcode(bitcode) => self.prepare_replacement(dylib, bitcode, allowed, staging),
+            Source::Object { file, bytes } => {
+                self.prepare_object(dylib, &file, &bytes, allowed, staging)
+            }
+            // No archive replaces anything.
+            Source::Archive(archive) => Err(Error::UnknownFormat {
+                file: archive.name.clone(),
+            }),
+        }
+    }
+
     /// Reads, binds, checks, compiles and links, on the calling thread, which LLVM can
     /// take down.
     pub(super) fn prepare_replacement(
@@ -268,7 +304,11 @@ impl Core {
         let how = self.tiers.how(tier);
         let built = self
             .build_body(body.clone(), how)
-            .inspect_err(|cause| self.tell_failed(request, cause))?;
+            // What is refused here is made elsewhere.
+            .inspect_err(|cause| match cause.is_refusal() {
+                true => {}
+                false => self.tell_failed(request, cause),
+            })?;
         self.counters.add_compile(false, &built);
         self.tell_compiled(request, &built, None, started);
         let depends = self.depends_of(&body.function, &body.plan, &built);

@@ -4,6 +4,7 @@ use super::Numbered;
 use super::damage::damaged;
 use crate::bitcode::Bitcode;
 use crate::reader::Reader;
+use crate::summary::SymbolId;
 
 /// All kinds of globals, and what links them.
 pub(super) const TEXT: &str = r#"
@@ -85,7 +86,26 @@ fn compare(bitcode: &Bitcode) -> bool {
     }
     assert_eq!(**ours, **theirs, "{}", bitcode.name());
     assert!(Numbered::read(bitcode, theirs).is_some());
+    compare_interfaces(&alone, &reader);
     true
+}
+
+/// What is said without LLVM of types, of how functions are called, and of what passes inferred.
+fn compare_interfaces(alone: &Numbered, reader: &Reader) {
+    let name = reader.bitcode().name();
+    if let Some(ours) = alone.interprocedural() {
+        assert_eq!(ours, reader.interprocedural(), "{name}");
+    }
+    let types = reader.types();
+    for (index, (info, theirs)) in alone.summary().symbols.iter().zip(&types).enumerate() {
+        let symbol = SymbolId(index as u32);
+        if let Some(ours) = alone.type_of(symbol) {
+            assert_eq!(*ours, **theirs, "{name}: {}", info.name);
+        }
+        if let Some(ours) = alone.signature(symbol) {
+            assert_eq!(ours, reader.signature(symbol), "{name}: {}", info.name);
+        }
+    }
 }
 
 fn bitcode(text: &str) -> Bitcode {
@@ -97,6 +117,59 @@ fn summaries_are_as_llvm_makes_them() {
     assert!(compare(&bitcode(TEXT)));
     assert!(compare(&bitcode("")));
     assert!(compare(&bitcode("define void @f() { ret void }")));
+}
+
+#[test]
+fn interfaces_are_as_llvm_writes_them() {
+    let text = bitcode(
+        r#"
+    define cc 10 i8 @conv(i64 %a, ...) { ret i8 0 }
+    define signext i8 @ext(i8 zeroext %a, i16 signext %b, i32 inreg noundef %c, ptr nest %d) { ret i8 0 }
+    define void @mem(ptr byval({ i64, [3 x i16] }) align 8 %a, ptr sret(<{ i8, i32 }>) %b, ptr %c) { ret void }
+    define void @two(i32 inreg signext %a) { ret void }
+    define void @none(...) noreturn { unreachable }
+    define { {}, <{}>, i32 } @empty({} %a) { ret { {}, <{}>, i32 } zeroinitializer }
+    define <4 x float> @vector(<2 x i128> %a, half %b, bfloat %c, x86_fp80 %d, fp128 %e) { ret <4 x float> zeroinitializer }
+    define ptr addrspace(1) @space(ptr addrspace(2) %a, ptr alignstack(16) %b) { ret ptr addrspace(1) null }
+    declare void @llvm.dbg.value(metadata, metadata, metadata)
+    declare token @llvm.coro.id(i32, ptr, ptr, ptr)
+    @pair = global { i32, [2 x ptr] } zeroinitializer
+    @packed = external global <{ i8, double }>"#,
+    );
+    let alone = Numbered::alone(&text).expect("plain");
+    assert!(compare(&text));
+    let known = |at: &str| {
+        let symbols = &alone.summary().symbols;
+        let index = symbols.iter().position(|it| it.name == at).expect("there");
+        let symbol = SymbolId(index as u32);
+        (
+            alone.type_of(symbol).is_some(),
+            alone.signature(symbol).is_some(),
+        )
+    };
+    for name in ["conv", "ext", "mem", "none", "empty", "vector", "space"] {
+        assert_eq!(known(name), (true, true), "{name}");
+    }
+    assert_eq!(known("two"), (true, false));
+    assert_eq!(known("pair"), (true, false));
+
+    for (inferred, is_evidence) in [
+        ("nofree", true),
+        ("norecurse", true),
+        ("nofree optnone noinline", false),
+        ("cold", false),
+    ] {
+        let text = bitcode(&format!("define void @f() {inferred} {{ ret void }}"));
+        assert!(compare(&text));
+        let said = Numbered::alone(&text).expect("plain").interprocedural();
+        assert_eq!(said.expect("known").is_some(), is_evidence, "{inferred}");
+    }
+    assert!(compare(&bitcode("@c = local_unnamed_addr global i32 1")));
+    let named = bitcode("%pair = type { i32, i32 }\ndefine %pair @f(%pair %a) { ret %pair %a }");
+    assert!(compare(&named));
+    let named = Numbered::alone(&named).expect("plain");
+    assert_eq!(named.type_of(SymbolId(0)), None);
+    assert!(named.signature(SymbolId(0)).is_some());
 }
 
 /// Of the files that `URUK_BITCODE` names, with spaces between them.

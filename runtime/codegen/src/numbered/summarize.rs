@@ -19,7 +19,7 @@ use super::constants::{Constants, Found};
 use crate::summary::{Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo};
 
 /// The release whose bitcode has nothing that LLVM changes while it reads.
-const RELEASE: u32 = 22;
+pub(super) const RELEASE: u32 = 22;
 
 /// LLVM's number of `alwaysinline` in bitcode.
 const ALWAYS_INLINE: u32 = 2;
