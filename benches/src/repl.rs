@@ -1,5 +1,6 @@
 //! What a line costs in a loop that reads, evaluates and prints: a function is defined again, and a
-//! line that calls it is added, run and removed, from IR in memory to the value.
+//! line that calls it is added, run and removed, from IR in memory to the value. IR is modules of
+//! LLVM, which have to be written as bitcode first, or bitcode.
 //!
 //! The time is wall-clock time of the thread that waits; what others of the session do for it
 //! meanwhile is in the row of processor time.
@@ -24,8 +25,8 @@ const BEFORE: usize = 20;
 pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
     progress("lines of a read-eval-print loop");
     let jit = Jit::new()?;
-    let (mut wall, mut processor) = (Vec::new(), Vec::new());
-    for line in 0..BEFORE + bench.rounds(400) {
+    let mut kinds = [Times::default(), Times::default()];
+    for line in 0..BEFORE + bench.rounds(800) {
         let context = Context::create();
         let defined = module(
             &context,
@@ -38,40 +39,64 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
             "declare double @f(double)\ndefine double @value() {\n  \
              %v = call double @f(double 0.5)\n  ret double %v\n}\n",
         )?;
+        let of_bitcode = line % 2 == 1;
+        let [defined, used] = [defined, used].map(|module| match of_bitcode {
+            true => Input::Bitcode(module.write_bitcode_to_memory().as_slice().to_vec()),
+            false => Input::Module(module),
+        });
         let (start, before) = (clock::wall_ns(), clock::process_ns());
-        let value = evaluate(&jit, line, &defined, &used)?;
+        let value = evaluate(&jit, line, defined, used)?;
         let (took, used) = (clock::wall_ns() - start, clock::process_ns() - before);
         ensure!(value == line as f64 + 0.5, "line {line} is {value}");
         if line >= BEFORE {
-            wall.push(took / 1e3);
-            processor.push(used / 1e3);
+            let times = &mut kinds[usize::from(of_bitcode)];
+            times.wall.push(took / 1e3);
+            times.processor.push(used / 1e3);
         }
     }
-    let row = Row::new(
-        "a definition again, and a line that calls it",
-        Unit::Us,
-        Figure::of(wall),
-    );
-    let part = Row::new(
-        "  processor time, all threads",
-        Unit::Us,
-        Figure::of(processor),
-    );
-    Ok(vec![
-        row.target(Target::AtMost(150.0))
-            .note("replace, add, call, remove; from modules in memory, no peer: MCJIT and ORC replace nothing"),
-        part,
-    ])
+    let rows = ["from modules", "from bitcode"].into_iter().zip(kinds);
+    let rows = rows.flat_map(|(from, times)| {
+        let name = format!("a definition again, and a line that calls it, {from}");
+        let wall = Row::new(&name, Unit::Us, Figure::of(times.wall)).target(Target::AtMost(150.0));
+        let part = "  processor time, all threads";
+        [
+            wall.note("replace, add, call, remove; no peer: MCJIT and ORC replace nothing"),
+            Row::new(part, Unit::Us, Figure::of(times.processor)),
+        ]
+    });
+    Ok(rows.collect())
 }
 
-fn evaluate(jit: &Jit, line: usize, defined: &Module, used: &Module) -> Result<f64> {
-    if line == 0 {
-        jit.add_module(defined)?;
-    } else {
-        jit.main().replace(Replacement::module(defined))?;
+/// In microseconds.
+#[derive(Default)]
+struct Times {
+    wall: Vec<f64>,
+    processor: Vec<f64>,
+}
+
+/// What a line is given as.
+enum Input<'ctx> {
+    Module(Module<'ctx>),
+    Bitcode(Vec<u8>),
+}
+
+fn evaluate(jit: &Jit, line: usize, defined: Input<'_>, used: Input<'_>) -> Result<f64> {
+    let replacement = match defined {
+        Input::Module(module) if line == 0 => {
+            jit.add_module(&module)?;
+            None
+        }
+        Input::Module(module) => Some(Replacement::module(&module)),
+        Input::Bitcode(bytes) => Some(Replacement::bitcode("line", bytes)),
+    };
+    if let Some(replacement) = replacement {
+        jit.main().replace(replacement)?;
     }
     let tracker = jit.main().create_tracker()?;
-    tracker.add_module(used)?;
+    match used {
+        Input::Module(module) => tracker.add_module(&module)?,
+        Input::Bitcode(bytes) => tracker.add_bitcode("line", bytes)?,
+    }
     // SAFETY: the function above, which computes.
     let function = unsafe { jit.function::<extern "C" fn() -> f64>("value")? };
     let value = function.call();

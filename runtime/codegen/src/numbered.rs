@@ -83,6 +83,11 @@ impl Numbered {
         })
     }
 
+    /// Whether it was read of these bytes.
+    pub(crate) fn is_of(&self, bitcode: &Bitcode) -> bool {
+        self.bitcode.is(bitcode)
+    }
+
     /// What the module holds.
     pub(crate) fn summary(&self) -> &Arc<ModuleSummary> {
         &self.summary

@@ -26,8 +26,8 @@ use uruk_lower::data::Data;
 /// Compiles after which a reader is recycled, to bound what its context keeps.
 const RECYCLE_AFTER: usize = 50_000;
 
-/// Bytes up to which it takes less to read a module again, some 10 us, than to keep what was read:
-/// 5 KB of memory.
+/// Bytes up to which it takes less to read a module again, some 10 us, than to keep what was read,
+/// 5 KB of memory, for longer than it is used ([`ReadingRoom`]).
 const TINY: usize = 8 << 10;
 
 /// The readers of one module.
@@ -83,6 +83,9 @@ impl ReaderPool {
         };
         let known = Known::without_llvm(numbered.summary());
         let is_tiny = bitcode.bytes().len() <= TINY;
+        if is_tiny {
+            room.keep_numbered(&numbered);
+        }
         Ok(ReaderPool {
             bitcode,
             known,
@@ -138,13 +141,14 @@ impl ReaderPool {
     }
 
     /// The module as it can be read without LLVM; `None` if it cannot. It is read once, when it is
-    /// first asked for; a tiny one each time.
+    /// first asked for; a tiny one again when it was not asked for lately.
     pub fn numbered(&self) -> Option<Arc<Numbered>> {
         let read = || Numbered::read(&self.bitcode, &self.known.summary);
-        match self.bitcode.bytes().len() <= TINY {
-            true => read(),
-            false => self.numbered.get_or_init(read).clone(),
+        if self.bitcode.bytes().len() > TINY {
+            return self.numbered.get_or_init(read).clone();
         }
+        let kept = self.room.numbered(&self.bitcode);
+        kept.or_else(|| read().inspect(|numbered| self.room.keep_numbered(numbered)))
     }
 
     /// The module's data, without LLVM: what [`Reader::compile_data`] makes an object of. `None` if

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | readers with a desk to themselves, of large modules | [`READERS`] | the one not used for longest |
 //! | shared [desks](crate::desk), for small modules | [`DESKS`] | the one that comes back |
+//! | tiny modules as they are read without LLVM | [`NUMBERED`] | the one not used for longest |
 //!
 //! So what a session keeps for compiling is bounded, however many modules are alive; a module
 //! that is asked for again is read again, from the same bytes, and gives the same code.
@@ -22,6 +23,7 @@ use crate::desk::Desk;
 use crate::error::CodegenError;
 use crate::fatal;
 use crate::ledger::Ledger;
+use crate::numbered::Numbered;
 use crate::reader::Reader;
 
 /// Readers of large modules: some 100 MB, which is what a program of that many files takes.
@@ -29,6 +31,10 @@ const READERS: usize = 100;
 
 /// Desks: more than there are threads that compile at once.
 const DESKS: usize = 16;
+
+/// Tiny modules that stay read: each is asked for some ten times while it is added and first
+/// called, and takes 5 KB.
+const NUMBERED: usize = 8;
 
 /// Readers and desks that wait for their next use.
 #[derive(Default)]
@@ -42,6 +48,8 @@ struct State {
     readers: VecDeque<Waiting>,
     /// Likewise.
     desks: Vec<Desk>,
+    /// Likewise.
+    numbered: VecDeque<Arc<Numbered>>,
 }
 
 /// A reader that waits, and who counts it.
@@ -89,6 +97,28 @@ impl ReadingRoom {
         }
     }
 
+    /// A module that was read without LLVM and is kept.
+    pub(crate) fn numbered(&self, bitcode: &Bitcode) -> Option<Arc<Numbered>> {
+        let mut state = self.lock();
+        let kept = &mut state.numbered;
+        let at = kept.iter().rposition(|one| one.is_of(bitcode))?;
+        let found = kept.remove(at)?;
+        kept.push_back(Arc::clone(&found));
+        Some(found)
+    }
+
+    /// Keeps a tiny module that was read without LLVM; another one may have to go.
+    pub(crate) fn keep_numbered(&self, numbered: &Arc<Numbered>) {
+        let _gone = {
+            let mut state = self.lock();
+            state.numbered.push_back(Arc::clone(numbered));
+            match state.numbered.len() > NUMBERED {
+                true => state.numbered.pop_front(),
+                false => None,
+            }
+        };
+    }
+
     /// A shared desk: the one where `bitcode` is open, or else any.
     pub(crate) fn shared_desk(&self, bitcode: &Bitcode) -> Result<Desk, CodegenError> {
         fatal::admit()?;
@@ -123,16 +153,22 @@ impl ReadingRoom {
     /// now goes when that has too much open.
     pub(crate) fn forget(&self, ledger: &Arc<Ledger>, bitcode: &Bitcode) {
         let mut gone = Vec::new();
+        let mut unread = None;
         let open_at: Vec<Desk> = {
             let mut state = self.lock();
             while let Some(at) = state.readers.iter().position(|one| one.is_of(ledger)) {
                 gone.extend(state.readers.remove(at));
+            }
+            let kept = &mut state.numbered;
+            if let Some(at) = kept.iter().position(|one| one.is_of(bitcode)) {
+                unread = kept.remove(at);
             }
             let desks = &mut state.desks;
             desks
                 .extract_if(.., |desk| desk.has_open(bitcode))
                 .collect()
         };
+        drop(unread);
         // Nobody else uses a context that is taken out.
         for mut desk in open_at {
             drop(desk.take_open(bitcode));

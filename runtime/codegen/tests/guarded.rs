@@ -3,7 +3,7 @@
 
 use std::sync::mpsc;
 
-use uruk_codegen::{Bitcode, ReaderPool, ReadingRoom, fatal};
+use uruk_codegen::{Bitcode, ReaderPool, ReadingRoom, SymbolId, fatal};
 
 /// What LLVM upgrades, and cannot: it reports a fatal error while it reads.
 const FATAL: &str = "define void @f() \"frame-pointer\"=\"x\" { ret void }
@@ -47,4 +47,19 @@ fn entries_without_a_guard_are_found() {
             assert!(std::panic::catch_unwind(entered).is_err());
         }
     }
+    // Where LLVM is refused, the same entries are errors, and what needs none of it works.
+    let (text_refused, reader_refused, signature) = fatal::refused(|| {
+        let text = Bitcode::from_ir_text("m.ll", "");
+        let signature = pool.signature(SymbolId(0));
+        let under_guard = fatal::guard(|_| (), || pool.reader().map(drop));
+        under_guard.expect("a guard is one within, too");
+        (
+            text.is_err_and(|cause| cause.is_refusal()),
+            pool.reader().is_err_and(|cause| cause.is_refusal()),
+            signature.expect("known without"),
+        )
+    });
+    assert!(text_refused && reader_refused);
+    assert_eq!(signature, "i32 ()");
+    fatal::guard(|_| (), || pool.reader().map(drop)).expect("refused no more");
 }
