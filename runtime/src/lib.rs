@@ -72,6 +72,7 @@ pub use crate::api::lookup::{
     Visibility,
 };
 pub use crate::api::native::NativeCode;
+pub use crate::api::seeing::Hot;
 pub use crate::api::symbols::Alias;
 pub use crate::api::tracker::{Removal, Tracker};
 pub use crate::api::unit::{

@@ -23,7 +23,7 @@ fn heat(function: &Function) -> impl Ord + use<> {
 }
 
 /// A recording that is being made.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Draft {
     pub(crate) recording: Recording,
     origin: Nanos,

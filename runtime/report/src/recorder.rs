@@ -184,6 +184,18 @@ impl Recorder {
         self.with(|draft| draft.disassembled(version, text));
     }
 
+    /// The recording as it would be if it ended now; it goes on. `listings` are machine code of
+    /// versions as text, which only this copy gets. None if the recorder is off.
+    pub fn so_far(&self, ending: Ending, listings: &[(VersionId, String)]) -> Option<Recording> {
+        let mut copy = None;
+        self.with(|draft| copy = Some(draft.clone()));
+        let mut draft = copy?;
+        for (version, text) in listings {
+            draft.disassembled(*version, text);
+        }
+        Some(draft.finish(ending))
+    }
+
     /// Ends the recording and turns the recorder off; none if it was off.
     pub fn finish(&self, ending: Ending) -> Option<Recording> {
         if !self.is_on() {

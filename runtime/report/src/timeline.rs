@@ -38,7 +38,7 @@ fn period_of(time: Nanos) -> (u64, Nanos, Nanos) {
 }
 
 /// What happened in one period, and in which versions.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Slot {
     period: Period,
     /// The state of the profiler and of the queue was noted in it.
@@ -48,7 +48,7 @@ struct Slot {
 }
 
 /// Periods under construction.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Timeline {
     slots: BTreeMap<u64, Slot>,
 }

@@ -1,6 +1,7 @@
 //! The settings of a session.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -24,6 +25,7 @@ use crate::tiers::{TierSettings, Tiers, process_time};
 #[cfg(doc)]
 use crate::told::event::Event;
 use crate::told::event::Listener;
+use crate::told::recording::recorder;
 use crate::told::tools::{ToolSettings, Tools};
 use crate::version::baseline::Baseline;
 use crate::version::failed::{FailedCallHandler, FailureHandler, OnFailure};
@@ -44,6 +46,7 @@ pub struct JitBuilder {
     replacements_kept: Option<usize>,
     time_parts: bool,
     late_llvm: bool,
+    pub(crate) record: bool,
     reporter: Option<Reporter>,
     pub(crate) layers: Layers,
     pub(crate) untrusted: Option<crate::load::untrusted::Untrusted>,
@@ -342,6 +345,10 @@ impl JitBuilder {
             core.events.listen(listener);
         }
         core.on_failure(self.on_failure);
+        if self.record {
+            core.events
+                .record(recorder(&core, Path::new(""), Vec::new()));
+        }
         if let Some((before, ..)) = before {
             core.time_parts(before);
         }

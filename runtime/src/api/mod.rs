@@ -14,6 +14,7 @@
 //! | [`improve`] | better code for them |
 //! | [`func`] | a function that is called with types |
 //! | [`native`] | machine code that is there already |
+//! | [`seeing`] | what a session shows of itself |
 //! | [`error`] | what all of them fail with |
 
 pub(crate) mod builder;
@@ -26,6 +27,7 @@ pub(crate) mod jit;
 pub(crate) mod layers;
 pub(crate) mod lookup;
 pub(crate) mod native;
+pub(crate) mod seeing;
 pub(crate) mod symbols;
 pub(crate) mod tracker;
 pub(crate) mod unit;

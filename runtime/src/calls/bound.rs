@@ -42,7 +42,7 @@ impl HostFunctions {
             .push((address, ty.clone()));
     }
 
-    fn keep(&self, state: Arc<dyn Any + Send + Sync>) {
+    pub(super) fn keep(&self, state: Arc<dyn Any + Send + Sync>) {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         states.push(state);
     }

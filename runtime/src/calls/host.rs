@@ -258,6 +258,35 @@ pub(super) fn forwarding(name: &str, ty: &FunctionType, address: u64, state: u64
     ir
 }
 
+/// A body of `name` that calls what is at `address` with `state`, and then itself through its stub.
+pub(super) fn placeholder(name: &str, ty: &FunctionType, address: u64, state: u64) -> String {
+    let (result, parameters) = ty.pieces();
+    let each = parameters.iter().enumerate().map(|(index, piece)| {
+        let ty = match piece {
+            Piece::ByVal(size) => format!("ptr byval([{size} x i8]) align 8"),
+            Piece::SRet(size) => format!("ptr sret([{size} x i8]) align 8"),
+            piece => piece.to_string(),
+        };
+        format!("{ty} %a{index}")
+    });
+    let list = each.collect::<Vec<_>>().join(", ");
+    let (returned, name) = (result_text(&result), quoted(name));
+    let end = match returned.as_str() {
+        "void" => "ret void".to_owned(),
+        _ => format!("ret {returned} %r"),
+    };
+    let assigned = if returned == "void" { "" } else { "%r = " };
+    format!(
+        "@0 = private constant ptr {name}
+        define {returned} {name}({list}) uwtable {{
+          call void inttoptr (i64 {address} to ptr)(ptr inttoptr (i64 {state} to ptr))
+          %f = load volatile ptr, ptr @0
+          {assigned}musttail call {returned} %f({list})
+          {end}
+        }}"
+    )
+}
+
 /// A name of IR.
 fn quoted(name: &str) -> String {
     let mut text = String::from("@\"");

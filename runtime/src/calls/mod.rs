@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`types`], [`value`] | what values are to a call, and Rust's types among them |
 //! | [`host`], [`bound`] | functions of the host, and their types against declarations |
+//! | [`lazy`] | functions whose IR is produced when they are first called |
 //! | [`dynamic`] | calls whose types are known when they are made |
 //! | [`guard`], [`trap`] | calls that can be left, and what they fail with |
 //! | [`fault`], [`stacks`] | from a signal to a guard |
@@ -16,6 +17,7 @@ mod fault;
 pub(crate) mod guard;
 pub(crate) mod host;
 pub(crate) mod interrupt;
+mod lazy;
 mod stacks;
 pub(crate) mod trap;
 pub(crate) mod types;

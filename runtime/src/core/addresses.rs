@@ -1,13 +1,16 @@
 //! What names lead to, and where bodies lie.
 
-use std::ffi::CStr;
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString};
 use std::sync::PoisonError;
 
+use uruk_base::locks::Mutex;
 use uruk_link::{Need, Resolved};
 use uruk_session::Dylib;
 
 use super::Core;
 use crate::fork::gate;
+use crate::load::bind::display_name;
 use crate::load::names::Definition;
 use crate::version::bodies::Extent;
 
@@ -107,4 +110,17 @@ impl Core {
         let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
         bodies.add(some);
     }
+}
+
+/// A display name kept for the life of the process, once.
+pub(crate) fn static_name(link_name: &str) -> &'static CStr {
+    static NAMES: Mutex<BTreeSet<&'static CStr>> = Mutex::new(BTreeSet::new());
+    let name = CString::new(display_name(link_name).replace('\0', "?")).unwrap_or_default();
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name.as_c_str()) {
+        return known;
+    }
+    let name = Box::leak(name.into_boxed_c_str());
+    names.insert(name);
+    name
 }

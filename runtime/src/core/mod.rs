@@ -5,10 +5,11 @@
 mod addresses;
 mod session;
 
+pub(crate) use addresses::static_name;
 pub(crate) use session::sessions;
 
-use std::collections::{BTreeSet, HashMap};
-use std::ffi::{CStr, CString};
+use std::collections::HashMap;
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 
@@ -30,7 +31,6 @@ use crate::fork::sacrificial::sacrificial;
 use crate::fork::thread::rest;
 use crate::fork::{self, gate};
 use crate::guest::process::Process;
-use crate::load::bind::display_name;
 use crate::load::hooks::{Destructors, Schedule};
 use crate::load::labels::Labels;
 use crate::load::names::{Definition, Name, Names};
@@ -489,17 +489,4 @@ fn stub_table(heap: &Heap) -> Result<(Arc<RegionHandle>, Arc<StubTable>), Error>
     })?;
     stubs.set_attendance(fork::unseen::attend);
     Ok((region, stubs))
-}
-
-/// A display name kept for the life of the process, once.
-pub(crate) fn static_name(link_name: &str) -> &'static CStr {
-    static NAMES: Mutex<BTreeSet<&'static CStr>> = Mutex::new(BTreeSet::new());
-    let name = CString::new(display_name(link_name).replace('\0', "?")).unwrap_or_default();
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = names.get(name.as_c_str()) {
-        return known;
-    }
-    let name = Box::leak(name.into_boxed_c_str());
-    names.insert(name);
-    name
 }

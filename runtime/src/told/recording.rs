@@ -1,9 +1,10 @@
 //! Events as the report package takes them, and what is gathered for it at the end.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use uruk_base::{Nanos, VersionId};
+use uruk_base::{FunctionId, Nanos, VersionId};
 use uruk_report::{self as report, Drain, Ending, Limits, Recorder, Recording};
 
 use crate::core::Core;
@@ -195,6 +196,42 @@ fn take_samples(recorder: &Recorder, event: &Event) {
 }
 
 impl Core {
+    /// The recording so far, which goes on; `with_code` adds the disassembly of the hottest
+    /// functions. `None` if nothing is recorded.
+    pub(crate) fn recording_so_far(&self, with_code: bool) -> Option<Recording> {
+        let recorder = self.events.recorder()?;
+        self.tell_all_samples();
+        for (id, entries) in self.entries_so_far() {
+            recorder.entries(id, entries);
+        }
+        let mut listings = Vec::new();
+        if with_code {
+            let versions = recorder.hottest(DISASSEMBLED).into_iter();
+            for version in versions.flat_map(|(_, versions)| versions) {
+                listings.extend(self.listing(version).map(|text| (version, text)));
+            }
+        }
+        let ending = Ending {
+            time: nanos(self.events.now()),
+            cpu: nanos(process_time()),
+            exit: None,
+            defined: self.counters.snapshot().functions,
+        };
+        recorder.so_far(ending, &listings)
+    }
+
+    /// Counted calls as far as the controller has read them, which goes on with its work.
+    pub(crate) fn entries_so_far(&self) -> HashMap<FunctionId, u64> {
+        let control = self.tiers.control();
+        control.entries.iter().map(|(&id, &n)| (id, n)).collect()
+    }
+
+    /// The machine code of a version as text, if it is still there.
+    pub(crate) fn listing(&self, version: VersionId) -> Option<String> {
+        let (entry, bytes) = self.code_of(version)?;
+        Some(disassemble::disassemble(self, &bytes, entry))
+    }
+
     /// Ends the recording; `with_code` adds the disassembly of the hottest functions.
     pub(crate) fn finish_recording(&self, with_code: bool, status: i32) -> Option<Recording> {
         let recorder = self.events.recorder()?;
@@ -205,8 +242,7 @@ impl Core {
         if with_code {
             for (_, versions) in recorder.hottest(DISASSEMBLED) {
                 for version in versions {
-                    if let Some((entry, bytes)) = self.code_of(VersionId(version.0)) {
-                        let text = disassemble::disassemble(self, &bytes, entry);
+                    if let Some(text) = self.listing(version) {
                         recorder.disassembled(version, &text);
                     }
                 }

@@ -1,9 +1,9 @@
 //! A small language on top of the library: lines from standard input are compiled with
 //! inkwell, added to a session and run.
 //!
-//! A definition costs no code until it is called; what is called often moves up the tiers,
-//! as `:tier NAME()` shows. Defining a function again replaces it, also for those that call
-//! it. What is wrong with a line is told, and the next one is read.
+//! A definition is checked, and costs neither IR nor code until it is called; what is called often
+//! moves up the tiers, as `:tier NAME()` shows. Defining a function again replaces it, also for
+//! those that call it. What is wrong with a line is told, and the next one is read.
 
 use std::collections::HashMap;
 use std::io::{BufRead, IsTerminal, Write, stdin, stdout};
@@ -14,7 +14,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use uruk::inkwell::values::FunctionValue;
 use uruk::inkwell::{AddressSpace, IntPredicate, context::Context, module::Module};
-use uruk::{Jit, Replacement};
+use uruk::{FunctionType, Jit};
 use uruk_gallery::{VALUE, compile, declare};
 
 /// Stack of the thread that programs run on, in bytes, and how much of it they may use.
@@ -66,22 +66,38 @@ fn enter(jit: &Jit, known: &mut HashMap<String, usize>, line: &str) -> Result<St
     }
     let context = Context::create();
     let module = context.create_module(line);
-    for (name, takes) in &*known {
-        declare(&module, name, *takes)?;
-    }
-    let function = compile(&module, line)?;
-    guard(&module, function)?;
+    let function = write(&module, known, line)?;
     let name = function.get_name().to_str()?;
     if name == VALUE {
         return evaluate(jit, &module);
     }
-    if known.contains_key(name) {
-        jit.main().replace(Replacement::module(&module))?;
-        return Ok(format!("replaced {name}"));
+    let ty = function.get_type().print_to_string().to_string();
+    let ty = FunctionType::parse(&ty).context("a bug: no type of a function")?;
+    let (now, of_line) = (known.clone(), line.to_owned());
+    jit.main().define_lazy_as(name, ty, move |module| {
+        write(module, &now, &of_line)?;
+        Ok(())
+    })?;
+    Ok(
+        match known.insert(name.to_owned(), function.count_params() as usize) {
+            Some(_) => format!("replaced {name}"),
+            None => format!("defined {name}"),
+        },
+    )
+}
+
+/// Writes what a line says into a module.
+fn write<'ctx>(
+    module: &Module<'ctx>,
+    known: &HashMap<String, usize>,
+    line: &str,
+) -> Result<FunctionValue<'ctx>> {
+    for (name, takes) in known {
+        declare(module, name, *takes)?;
     }
-    jit.add_module(&module)?;
-    known.insert(name.to_owned(), function.count_params() as usize);
-    Ok(format!("defined {name}"))
+    let function = compile(module, line)?;
+    guard(module, function)?;
+    Ok(function)
 }
 
 /// Compiles a line that is no definition, runs it, and removes it again.
