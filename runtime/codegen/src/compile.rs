@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use uruk_base::Tier;
 
@@ -140,6 +140,8 @@ pub struct Compile {
     pub rare: Rare,
     /// What is done to the IR before it is optimized.
     pub transform: Option<Transform>,
+    /// Gets the IR that machine code is made of, as text.
+    pub listing: Option<Arc<OnceLock<String>>>,
     /// Ends it early.
     pub cancel: Option<Cancellation>,
 }
@@ -162,6 +164,7 @@ impl Compile {
             lines: false,
             rare: Rare::default(),
             transform: None,
+            listing: None,
             cancel: None,
         }
     }

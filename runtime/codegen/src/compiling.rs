@@ -178,7 +178,7 @@ impl Reader {
         let unit_instructions = instructions + unit.contents.candidate_instructions;
         self.context().gate().expect(unit_instructions);
         let keeps_stack = how.transform.is_none() && stacks::keeps_stack(&unit);
-        let object = self.emit(&mut unit, name, how.tier)?;
+        let object = self.emit(&mut unit, name, how.tier, how.listing.as_deref())?;
         let contents = unit.contents;
         Ok(Compiled {
             object,

@@ -14,7 +14,8 @@ use inkwell::llvm_sys::core::{
     LLVMDisposeMessage, LLVMDisposeModule, LLVMGetBufferSize, LLVMGetBufferStart,
     LLVMGetDiagInfoDescription, LLVMGetDiagInfoSeverity, LLVMGetFirstFunction, LLVMGetFirstGlobal,
     LLVMGetNamedFunction, LLVMGetNamedGlobal, LLVMGetNextFunction, LLVMGetNextGlobal,
-    LLVMInt32TypeInContext, LLVMModuleCreateWithNameInContext, LLVMValueAsMetadata,
+    LLVMInt32TypeInContext, LLVMModuleCreateWithNameInContext, LLVMPrintModuleToString,
+    LLVMValueAsMetadata,
 };
 use inkwell::llvm_sys::error::{LLVMDisposeErrorMessage, LLVMErrorRef, LLVMGetErrorMessage};
 use inkwell::llvm_sys::prelude::{
@@ -185,6 +186,12 @@ impl OwnedModule {
     }
 
     /// Its functions.
+    /// The module as LLVM writes it.
+    pub(crate) fn text(&self) -> String {
+        // SAFETY: a live module; the string is ours.
+        unsafe { take_message(LLVMPrintModuleToString(self.0)) }
+    }
+
     pub(crate) fn functions(&self) -> impl Iterator<Item = FunctionRef<'_>> {
         // SAFETY: walks a list of a live module to its null end, here and below.
         let mut next = unsafe { LLVMGetFirstFunction(self.0) };

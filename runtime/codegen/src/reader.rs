@@ -6,7 +6,7 @@
 //! any tier. What a compile leaves behind in the context (types, constants) is
 //! bounded by recycling readers in [`ReaderPool`](crate::ReaderPool), and desks.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use inkwell::llvm_sys::error::LLVMErrorRef;
@@ -203,15 +203,16 @@ impl Reader {
         }
         let contents = copying.finish()?;
         let mut unit = Unit { module, contents };
-        self.emit(&mut unit, name, Tier::Baseline).map(Some)
+        self.emit(&mut unit, name, Tier::Baseline, None).map(Some)
     }
 
-    /// Runs the passes of `tier` on a unit, and emits it.
+    /// Runs the passes of `tier` on a unit, and emits it; `listing` gets what is emitted.
     pub(crate) fn emit(
         &mut self,
         unit: &mut Unit,
         name: &str,
         tier: Tier,
+        listing: Option<&OnceLock<String>>,
     ) -> Result<Vec<u8>, CodegenError> {
         self.desk.note_unit();
         let (nonlazybind, optnone) = (self.kinds().nonlazybind, self.kinds().optnone);
@@ -224,6 +225,9 @@ impl Reader {
             }
             instrument::put_late(context, unit, nonlazybind);
             unit.describe_frames(nounwind, uwtable);
+            if let Some(listing) = listing {
+                listing.get_or_init(|| unit.module.text());
+            }
             if gate.look() {
                 return Err(Stop::Cancelled);
             }

@@ -159,6 +159,14 @@ impl Jit {
     pub fn disassemble(&self, name: &str, tier: Option<Tier>) -> Result<Option<String>, Error> {
         self.main().disassemble(name, tier)
     }
+
+    /// [`Dylib::ir`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ir(&self, name: &str, tier: Tier) -> Result<String, Error> {
+        self.main().ir(name, tier)
+    }
 }
 
 impl Dylib {
@@ -198,5 +206,28 @@ impl Dylib {
             })
         };
         Ok(version.and_then(|version| core.listing(version)))
+    }
+
+    /// The IR that machine code of a function is made of at a tier, after all passes: with what was
+    /// copied along and is left, what counts at tier 1 (by LLVM; the baseline compiler takes the
+    /// function's own IR), but without what a profile changes. It is compiled for this, and nothing
+    /// comes of that.
+    ///
+    /// ```
+    /// use uruk::Tier;
+    ///
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "define i64 @four(i64 %x) { %y = shl i64 %x, 1 %z = shl i64 %y, 1 ret i64 %z }")?;
+    /// let text = jit.ir("four", Tier::Optimized)?;
+    /// assert!(text.contains("shl i64 %x, 2"), "{text}");
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`], also for functions of objects and units;
+    /// whatever its compile reports.
+    pub fn ir(&self, name: &str, tier: Tier) -> Result<String, Error> {
+        let id = self.id_of(name)?;
+        self.jit.core().ir_of(id, tier)
     }
 }

@@ -1,13 +1,19 @@
-//! Disassembly of a compiled body, with names for the addresses it mentions.
+//! Disassembly of a compiled body, with names for the addresses it mentions; the IR it is made of.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, SymbolResolver, SymbolResult};
+use uruk_base::{FunctionId, Tier};
 use uruk_link::Linked;
+use uruk_tiering::Purpose;
 
+use crate::api::error::Error;
 use crate::core::{Core, Function};
+use crate::fork::sacrificial::sacrificial;
+use crate::version::Request;
 
 /// Names of the addresses a body mentions.
 struct Names(HashMap<u64, String>);
@@ -44,6 +50,41 @@ impl Core {
         }
         let (name, start) = self.function_name_at(address)?;
         (start == address).then(|| name.to_string_lossy().into_owned())
+    }
+
+    /// The IR that a version of `tier` would be made of now, on a thread that LLVM can take down.
+    /// Nothing comes of it but this; what a profile would change is not in it.
+    pub(crate) fn ir_of(self: &Arc<Self>, id: FunctionId, tier: Tier) -> Result<String, Error> {
+        let lost = {
+            let core = Arc::clone(self);
+            move |message: &str| core.fatal(id, message)
+        };
+        let core = Arc::clone(self);
+        sacrificial("uruk-ir", lost, move || {
+            let body = core.body_of(id)?;
+            let request = Request {
+                function: id,
+                version: core.tiers.versions.ids.next(),
+                tier,
+                purpose: Purpose::First,
+                ahead: false,
+            };
+            let how = core.plan(&request, core.tiers.how(tier));
+            let mut how = core.crossing(&body, &how)?.offer(&how);
+            how.transform.clone_from(&core.layers.ir);
+            how.leaves &= core.layers.ir.is_none();
+            let listing = Arc::new(OnceLock::new());
+            how.listing = Some(Arc::clone(&listing));
+            let function = &body.function;
+            let mut reader = function.module.readers.reader()?;
+            match reader.compile(&body.plan, function.symbol, &how) {
+                Ok(_) => Ok(listing.get().cloned().unwrap_or_default()),
+                Err(error) => {
+                    reader.discard();
+                    Err(error.into())
+                }
+            }
+        })
     }
 
     /// Prints the disassembly of a fresh body if it was asked for.

@@ -118,7 +118,7 @@ impl Parcels {
 
 /// The bodies one compile is offered.
 #[derive(Default)]
-pub(super) struct Crossing {
+pub(crate) struct Crossing {
     offers: Vec<Offer>,
     /// By offer: whose body it is, and what it was made of.
     sources: Vec<(FunctionId, Function, Arc<[FunctionId]>)>,
@@ -143,7 +143,7 @@ impl Crossing {
     }
 
     /// The settings of a compile that is offered these.
-    pub(super) fn offer(&self, how: &Compile) -> Compile {
+    pub(crate) fn offer(&self, how: &Compile) -> Compile {
         let (offers, targets) = (self.offers.clone(), self.targets.clone());
         how.clone().offering(offers, targets)
     }
@@ -179,7 +179,7 @@ impl Core {
     ///
     /// # Errors
     /// A body of its own module that cannot be read; that the compile was cancelled.
-    pub(super) fn crossing(&self, body: &BodyOf, how: &Compile) -> Result<Crossing, Error> {
+    pub(crate) fn crossing(&self, body: &BodyOf, how: &Compile) -> Result<Crossing, Error> {
         let mut crossing = Crossing::default();
         let alone = how.alone || how.tier == Tier::Baseline || !body.crosses;
         if alone || self.tiers.is_apart() || self.replacing.is_one_module() {

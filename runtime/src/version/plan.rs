@@ -22,7 +22,7 @@ pub(crate) struct BodyOf {
 
 impl Core {
     /// What a version of `id` is compiled from.
-    pub(super) fn body_of(&self, id: FunctionId) -> Result<BodyOf, Error> {
+    pub(crate) fn body_of(&self, id: FunctionId) -> Result<BodyOf, Error> {
         let function = self.function(id).ok_or(Error::NotAFunction {
             name: format!("{id:?}"),
         })?;
@@ -36,7 +36,7 @@ impl Core {
     }
 
     /// The settings of a compile, with what is known now of the function's surroundings.
-    pub(super) fn plan(self: &Arc<Self>, request: &Request, how: Compile) -> Compile {
+    pub(crate) fn plan(self: &Arc<Self>, request: &Request, how: Compile) -> Compile {
         let lines = self.tools.want_lines();
         let how = how.knowing(self.knowledge(request)).with_lines(lines);
         match request.purpose {
