@@ -48,7 +48,7 @@ impl Jit {
     /// jit.add_ir("m", "define i32 @one() { ret i32 1 }")?;
     /// jit.compile("one")?;
     /// let page = jit.report_page().expect("it is recorded");
-    /// assert!(page.starts_with("<!doctype html>") && page.contains("one"));
+    /// assert!(page.starts_with("<!DOCTYPE html>") && page.contains("one"));
     /// # Ok::<(), uruk::Error>(())
     /// ```
     pub fn report_page(&self) -> Option<String> {
