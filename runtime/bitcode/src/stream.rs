@@ -88,6 +88,9 @@ pub enum Operand {
 /// Width of numbers in records without an abbreviation.
 const PLAIN: u32 = 6;
 
+/// Bits that are seen at a look, wherever it begins in a byte.
+const SEEN: u32 = 57;
+
 /// Operands of a record that are kept: the checks need no more.
 pub const KEPT: usize = 2;
 
@@ -160,7 +163,7 @@ impl<'a> Cursor<'a> {
         Ok(value)
     }
 
-    /// The bits from here on, 57 at least; zeros behind the end of the bytes.
+    /// The bits from here on, [`SEEN`] at least; zeros behind the end of the bytes.
     #[inline]
     fn peek(&self) -> u64 {
         let from = (self.bit / 8) as usize;
@@ -181,12 +184,38 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub fn vbr(&mut self, width: u32) -> Result<u64, Malformed> {
         let more = 1 << (width - 1);
-        let first = self.fixed(width)?;
-        if first & more == 0 {
-            return Ok(first);
+        let seen = self.peek();
+        if seen & more == 0 && u64::from(width) <= self.left() {
+            self.bit += u64::from(width);
+            return Ok(seen & (more - 1));
         }
-        let mut value = first & (more - 1);
-        let mut shift = width - 1;
+        self.vbr_of_many(seen, width)
+    }
+
+    /// As [`Cursor::vbr`]; most numbers end within the bits that are `seen`.
+    fn vbr_of_many(&mut self, seen: u64, width: u32) -> Result<u64, Malformed> {
+        let more = 1 << (width - 1);
+        let mut value = seen & (more - 1);
+        let (mut bits, mut shift) = (width, width - 1);
+        while bits + width <= SEEN && seen >> (bits - 1) & 1 == 1 {
+            value |= (seen >> bits & (more - 1)) << shift;
+            bits += width;
+            shift += width - 1;
+        }
+        if seen >> (bits - 1) & 1 == 0 {
+            if self.left() < u64::from(bits) {
+                return Err(self.fail(What::End));
+            }
+            self.bit += u64::from(bits);
+            return Ok(value);
+        }
+        self.vbr_by_piece(width)
+    }
+
+    /// As [`Cursor::vbr`], a piece at a time.
+    fn vbr_by_piece(&mut self, width: u32) -> Result<u64, Malformed> {
+        let more = 1 << (width - 1);
+        let (mut value, mut shift) = (0, 0);
         loop {
             let piece = self.fixed(width)?;
             let bits = piece & (more - 1);
@@ -290,11 +319,11 @@ impl<'a> Cursor<'a> {
     /// Passes `count` numbers of records without abbreviations, as many at once as can be seen.
     fn pass_plain(&mut self, count: u64) -> Result<(), Malformed> {
         /// Pieces that are looked at together.
-        const SEEN: u32 = 9;
+        const PIECES: u32 = 9;
         /// In each of them, the bit that says that another follows.
         const MORE: u64 = {
             let (mut mask, mut piece) = (0, 1);
-            while piece <= SEEN {
+            while piece <= PIECES {
                 mask |= 1 << (piece * PLAIN - 1);
                 piece += 1;
             }
@@ -304,7 +333,7 @@ impl<'a> Cursor<'a> {
         while rest > 0 {
             let mut ends = !self.peek() & MORE;
             // Numbers that end within so many pieces are none too large.
-            if ends == 0 || self.left() < u64::from(SEEN * PLAIN) {
+            if ends == 0 || self.left() < u64::from(PIECES * PLAIN) {
                 self.vbr(PLAIN)?;
                 rest -= 1;
                 continue;
@@ -383,6 +412,7 @@ impl Cursor<'_> {
     pub fn plain_into(&mut self, out: &mut Vec<u64>) -> Result<u64, Malformed> {
         let code = self.vbr(PLAIN)?;
         let count = self.count(PLAIN, PLAIN.into())?;
+        out.reserve(count as usize);
         for _ in 0..count {
             out.push(self.vbr(PLAIN)?);
         }
