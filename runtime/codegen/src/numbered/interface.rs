@@ -69,9 +69,17 @@ impl Numbered {
         Some(format!("{result} ({}){convention}", words.join(", ")))
     }
 
-    /// The type of a symbol as LLVM writes it; `None` if LLVM has to.
+    /// The type of a symbol as LLVM writes it; `None` if LLVM has to, also where arguments are
+    /// marked with how they are passed ([`crate::Reader::types`]).
     pub(crate) fn type_of(&self, symbol: SymbolId) -> Option<String> {
         let (module, global) = self.global_of(symbol)?;
+        if global.kind == GlobalKind::Function {
+            let lists = &module.attributes(global.attributes).parameters;
+            let mut lists = lists.iter().map(|(_, list)| passing(module, list));
+            if lists.any(|mark| mark.is_none_or(|mark| !mark.is_empty())) {
+                return None;
+            }
+        }
         let structs = match module.names_structs {
             true => Structs::ByName,
             false => Structs::AsInIr,
