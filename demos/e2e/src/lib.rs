@@ -1,10 +1,11 @@
 //! End-to-end tests: whole programs run under `uruk run` and natively, and
 //! compared. What the native program does is the truth.
 //!
-//! Five test binaries, each with the output of an ordinary `cargo test`:
+//! Six test binaries, each with the output of an ordinary `cargo test`:
 //! - `cases`: one small program per construct, from `demos/cases`, each file
 //!   with directives at its top ([`case`] lists them);
 //! - `guests`: Lua, SQLite, zstd, bzip2 and a Rust program with std;
+//! - `live`: the cases as native programs under `uruk live`;
 //! - `once`: programs whose loops are entered once, in their small sizes;
 //! - `bad_input`: damaged and contradictory files, options that make no sense;
 //! - `random_programs`: what csmith writes, seed by seed.
@@ -28,6 +29,7 @@ pub mod case;
 pub mod case_suite;
 pub mod gate;
 pub mod guest_suite;
+pub mod live_suite;
 pub mod once_suite;
 pub mod random_suite;
 pub mod stress_suite;

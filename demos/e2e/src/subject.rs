@@ -137,8 +137,9 @@ impl Subject {
             "--quiet",
             "--package",
             "uruk-command",
-            "--bin",
-            "uruk",
+            // What `uruk live` has loaded into programs.
+            "--package",
+            "uruk-preload",
         ]);
         if profile.ends_with("release") {
             command.arg("--release");

@@ -1,11 +1,14 @@
 //! Command line of `uruk`: parsing, and what each subcommand does.
 
+mod cc;
 mod compare;
 mod coverage;
 mod libraries;
+mod live;
 mod log;
 mod run;
 mod settings;
+mod swap;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -30,6 +33,15 @@ enum Command {
     Run(Box<Run>),
     /// Run a program at each tier, tiered, and compiled by clang, and compare the times.
     Compare(compare::Compare),
+    /// Compile and link C as clang does, for programs that `uruk live` can compile again.
+    Cc(cc::Driver),
+    /// As `uruk cc`, for C++.
+    #[command(name = "c++")]
+    Cxx(cc::Driver),
+    /// Run a native program that `uruk cc` built; what is hot is compiled again while it runs.
+    Live(live::Live),
+    /// Exchange functions of a program that runs under `uruk live`.
+    Swap(swap::Swap),
     /// What the baseline compiler, which compiles at tier 1 without LLVM, can do.
     Baseline(coverage::Coverage),
     /// Print a completion script for a shell.
@@ -306,6 +318,10 @@ pub fn main() -> i32 {
     match cli.command {
         Some(Command::Run(run)) => run::run_program(*run),
         Some(Command::Compare(compare)) => compare::main(&compare),
+        Some(Command::Cc(driver)) => cc::main(&driver, cc::Language::C),
+        Some(Command::Cxx(driver)) => cc::main(&driver, cc::Language::Cxx),
+        Some(Command::Live(live)) => live::main(&live),
+        Some(Command::Swap(swap)) => swap::main(&swap),
         Some(Command::Baseline(asked)) => coverage::main(&asked),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Cli::command(), "uruk", &mut std::io::stdout());

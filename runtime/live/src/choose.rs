@@ -18,6 +18,7 @@
 //! |---|---|---|
 //! | that uses a refused variable | refused | [`Reason::Variable`] |
 //! | that can be suspended, or uses a library's thread-local | refused | [`Reason::Coroutine`], [`Reason::ThreadLocal`] |
+//! | with assembly that may name symbols, or that asks the dynamic loader | refused | [`Reason::Assembly`], [`Reason::Asks`] |
 //! | that calls a refused one which cannot be called natively | refused | [`Reason::Calls`] |
 //! | whose symbol counts elsewhere | a copy for optimizers | |
 //! | without a symbol, or a local one | compiled, never adopted | |
@@ -38,6 +39,9 @@ pub const ROOM: u64 = 14;
 /// Bytes at an entry that are a jump into the room while it is redirected.
 pub const HOP: u64 = 2;
 
+/// Functions of the dynamic loader that look at who calls them.
+const ASKING: [&str; 5] = ["dlsym", "dlvsym", "dlopen", "dlmopen", "dl_iterate_phdr"];
+
 /// Begins the name by which a function's native address goes.
 pub const ADDRESS: &str = "uruk.at.";
 
@@ -51,6 +55,10 @@ pub enum Reason {
     ThreadLocal(String),
     /// It can be suspended, and resumed on another thread.
     Coroutine,
+    /// It has assembly that may name symbols which only the linker knew.
+    Assembly,
+    /// It asks the dynamic loader for something that depends on whose code asks.
+    Asks(String),
     /// It calls one that is refused, and that has no native code its callers could call.
     Calls(String),
 }
@@ -68,6 +76,13 @@ impl fmt::Display for Reason {
                 )
             }
             Reason::Coroutine => f.write_str("is a coroutine"),
+            Reason::Assembly => f.write_str("has assembly that may name symbols"),
+            Reason::Asks(name) => {
+                write!(
+                    f,
+                    "calls `{name}`, whose answer depends on the file of the caller"
+                )
+            }
             Reason::Calls(name) => write!(f, "calls `{name}`, which is refused and was inlined"),
         }
     }
@@ -113,6 +128,8 @@ pub struct Outcome {
     pub addresses: Vec<(String, u64)>,
     /// Names that somebody has to define.
     pub wanted: Vec<String>,
+    /// Variables that have no address, and that somebody may write to.
+    pub missing: Vec<String>,
 }
 
 /// What is known of the program.
@@ -145,6 +162,7 @@ pub fn choose(survey: &Survey, known: &dyn Known, module: usize) -> Outcome {
     for (number, info) in survey.variables.iter().enumerate() {
         let choice = variable(info, known, module, &mut outcome);
         let choice = choice.unwrap_or_else(|reason| {
+            outcome.missing.push(info.name.clone());
             refused_variables.insert(number as u32, reason);
             VariableChoice::Own
         });
@@ -235,7 +253,13 @@ fn variable(
             _ => Err(Reason::ThreadLocal(info.name.clone())),
         };
     }
-    match place.filter(|place| place.kind == PlaceKind::Data) {
+    // What the optimizer put in a variable's place may have its name, if not its size; a local
+    // byte may have become a flag of the same size.
+    let is_changed = |place: &Place| {
+        info.defined && info.local && (place.size != info.size || (info.flag && info.size == 1))
+    };
+    let place = place.filter(|place| place.kind == PlaceKind::Data && !is_changed(place));
+    match place {
         Some(place) => {
             outcome.addresses.push((name.clone(), place.address));
             Ok(VariableChoice::Named(name))
@@ -269,11 +293,18 @@ fn refuse(
     natives: &[Option<Place>],
     variables: &HashMap<u32, Reason>,
 ) -> Vec<Option<Reason>> {
+    let asks = |info: &FunctionInfo| {
+        let callees = info.functions.iter();
+        let mut names = callees.map(|&callee| &survey.functions[callee as usize].name);
+        names.find(|name| ASKING.contains(&name.as_str())).cloned()
+    };
     let mut refused: Vec<Option<Reason>> = survey
         .functions
         .iter()
         .map(|info| match info.defined {
             true if info.coroutine => Some(Reason::Coroutine),
+            true if info.assembly => Some(Reason::Assembly),
+            true if asks(info).is_some() => asks(info).map(Reason::Asks),
             true => info
                 .variables
                 .iter()

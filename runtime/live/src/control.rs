@@ -1,4 +1,182 @@
-//! `uruk swap`: what others may ask of a program that is live.
+//! What others may ask of a program that is live: `uruk swap`.
+//!
+//! A socket of the machine, by the number of the process, on which one line is a question and all
+//! the rest the answer. Nothing listens on a network. Who asks is told by the kernel: whoever is not
+//! the user that the program runs as is not answered, nor is an answer believed of anybody else.
+//!
+//! | line | does |
+//! |---|---|
+//! | `swap immediate FILE`, `swap quiescent MS FILE` | exchanges functions by those of a file |
+//! | `rollback` | goes back to before the latest exchange |
+//! | `explain`, `stats` | the tables |
+//!
+//! The first line of an answer is `ok` or `error`.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::Path;
+use std::time::Duration;
+
+use uruk::Level;
+
+use crate::explain;
 use crate::session::Live;
-/// Serves.
-pub fn serve(_live: &'static Live) {}
+
+/// Longest question.
+const LONGEST: u64 = 64 << 10;
+
+/// How long a question may take to arrive.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn address(process: u32) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("uruk-live-{process}"))
+}
+
+/// Whether the other side runs as the same user as this process.
+fn is_same_user(stream: &UnixStream) -> bool {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    let mut size = std::mem::size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: an open socket, and room of that size for what is asked; no memory in `geteuid`.
+    unsafe {
+        let got = libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &mut size,
+        );
+        got == 0 && peer.uid == libc::geteuid()
+    }
+}
+
+/// Asks the program with the number `process`; its answer.
+///
+/// # Errors
+/// Nobody is there, or somebody else than the same user; what the program says is wrong.
+pub fn ask(process: u32, question: &str) -> io::Result<String> {
+    let mut stream = UnixStream::connect_addr(&address(process)?)?;
+    if !is_same_user(&stream) {
+        let text = "the program runs as another user";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    stream.write_all(question.as_bytes())?;
+    stream.write_all(b"\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    match answer.split_once('\n') {
+        Some(("ok", text)) => Ok(text.to_owned()),
+        Some(("error", text)) => Err(io::Error::other(text.trim_end().to_owned())),
+        _ => Err(io::Error::other("no answer")),
+    }
+}
+
+/// Answers from now on, on a thread of its own; who cannot listen says so once.
+pub fn serve(live: &'static Live) {
+    let listening = address(std::process::id()).and_then(|at| UnixListener::bind_addr(&at));
+    let listener = match listening {
+        Ok(listener) => listener,
+        Err(cause) => {
+            eprintln!("uruk live: nobody can attach: {cause}");
+            return;
+        }
+    };
+    let thread = std::thread::Builder::new().name("uruk-control".to_owned());
+    // It has this thread's mask: all signals blocked.
+    let spawned = thread.spawn(move || {
+        for stream in listener.incoming().flatten() {
+            if is_same_user(&stream) {
+                // Who went away hears nothing.
+                let _ = answer(live, stream);
+            }
+        }
+    });
+    if let Err(cause) = spawned {
+        eprintln!("uruk live: nobody can attach: {cause}");
+    }
+}
+
+fn answer(live: &Live, mut stream: UnixStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new((&stream).take(LONGEST)).read_line(&mut line)?;
+    let text = match carry_out(live, line.trim_end()) {
+        Ok(text) => format!("ok\n{text}"),
+        Err(text) => format!("error\n{text}\n"),
+    };
+    stream.write_all(text.as_bytes())
+}
+
+fn carry_out(live: &Live, line: &str) -> Result<String, String> {
+    let (what, rest) = line.split_once(' ').unwrap_or((line, ""));
+    match what {
+        "explain" => Ok(explain::table(live)),
+        "stats" => Ok(explain::summary(live)),
+        "rollback" => match live.jit.rollback() {
+            Ok(names) => Ok(listed("back", &names)),
+            Err(cause) => Err(chain(&cause)),
+        },
+        "swap" => {
+            let (level, file) = level(rest).ok_or_else(|| format!("not a level: {rest}"))?;
+            let swapped = live.swap(Path::new(file), level);
+            swapped
+                .map(|swapped| swapped.to_string())
+                .map_err(|cause| chain(&cause))
+        }
+        _ => Err(format!("not a question: {what}")),
+    }
+}
+
+fn level(rest: &str) -> Option<(Level, &str)> {
+    let (name, rest) = rest.split_once(' ')?;
+    match name {
+        "immediate" => Some((Level::Immediate, rest)),
+        "quiescent" => {
+            let (ms, file) = rest.split_once(' ')?;
+            let wait = Duration::from_millis(ms.parse().ok()?);
+            Some((Level::Quiescent { wait }, file))
+        }
+        _ => None,
+    }
+}
+
+/// One line a name.
+pub(crate) fn listed(what: &str, names: &[String]) -> String {
+    names
+        .iter()
+        .map(|name| format!("{what}: {name}\n"))
+        .collect()
+}
+
+fn chain(cause: &dyn std::error::Error) -> String {
+    let mut text = cause.to_string();
+    let mut source = cause.source();
+    while let Some(cause) = source {
+        text.push_str(&format!("\n  caused by: {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::level;
+    use uruk::Level;
+
+    #[test]
+    fn levels_are_read_with_their_files() {
+        let wait = Duration::from_millis(20);
+        assert_eq!(level("immediate a b.o"), Some((Level::Immediate, "a b.o")));
+        let quiescent = Some((Level::Quiescent { wait }, "x.bc"));
+        assert_eq!(level("quiescent 20 x.bc"), quiescent);
+        assert_eq!(level("quiescent x.bc"), None);
+        assert_eq!(level("now x.bc"), None);
+    }
+}

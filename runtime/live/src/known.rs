@@ -76,12 +76,26 @@ pub struct Program {
     pub entries: Entries,
     /// Names whose bodies a module has that was added.
     pub taken: Mutex<HashSet<String>>,
+    /// Variables that a module had and that have no address.
+    pub missing: Mutex<HashSet<(usize, String)>>,
 }
 
 impl Program {
     /// Names whose bodies a module has that was added.
     pub fn taken(&self) -> MutexGuard<'_, HashSet<String>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps which variables of a module have no address.
+    pub fn note_missing(&self, module: usize, names: &[String]) {
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        missing.extend(names.iter().map(|name| (module, name.clone())));
+    }
+
+    /// Whether a module had a variable that has no address.
+    pub fn missing(&self, module: usize, name: &str) -> bool {
+        let missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        missing.contains(&(module, name.to_owned()))
     }
 }
 

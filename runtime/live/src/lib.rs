@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`settings`], [`program`] (what the process consists of), [`choose`] (what may be
 //! compiled again, as pure decisions) and [`known`] (what they are made of), [`entries`] (text that is
-//! written to), [`session`], [`explain`], [`control`] (`uruk swap`), [`start`] (how it begins in
+//! written to), [`session`], [`explain`], [`swap`] and [`control`] (`uruk swap`), [`start`] (how it begins in
 //! the process of the program).
 //!
 //! # Why
@@ -29,3 +29,4 @@ pub mod program;
 pub mod session;
 pub mod settings;
 pub mod start;
+pub mod swap;

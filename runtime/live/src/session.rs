@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use uruk::{Dylib, Error, Event, Jit, NativeCode, Tier};
 
 use crate::choose::{Chosen, Fate, HOP, Outcome, choose};
-use crate::entries::Entries;
+use crate::entries::{Entries, EntryError};
 use crate::known::{Module, Program, Strings};
 use crate::program::image::{Image, ImageError};
 use crate::program::loaded::Loaded;
@@ -33,6 +33,12 @@ pub enum LiveError {
     /// The file is not one that can be helped.
     #[error(transparent)]
     Image(#[from] ImageError),
+    /// What the library allocates would be the program's affair.
+    #[error("the program defines `{name}` itself, which the compiler would have to use")]
+    Allocator {
+        /// The function.
+        name: &'static str,
+    },
     /// No session can be had here.
     #[error(transparent)]
     Session(#[from] Error),
@@ -45,6 +51,8 @@ pub struct Function {
     pub chosen: Chosen,
     /// Its module's source.
     pub source: String,
+    /// Its module's number, in link order.
+    pub module: usize,
     /// Its stub.
     stub: OnceLock<u64>,
     /// Versions that are native code.
@@ -62,10 +70,11 @@ pub struct Function {
 }
 
 impl Function {
-    fn new(chosen: Chosen, source: &str) -> Arc<Function> {
+    fn new(chosen: Chosen, source: &str, module: usize) -> Arc<Function> {
         Arc::new(Function {
             chosen,
             source: source.to_owned(),
+            module,
             stub: OnceLock::new(),
             natives: Mutex::default(),
             adopting: AtomicBool::new(false),
@@ -102,6 +111,10 @@ impl Function {
 
 type Functions = RwLock<HashMap<String, Arc<Function>>>;
 
+/// Functions by which programs give out memory of their own. The library and LLVM would use them,
+/// from threads that the program does not know of, and while such a function is itself compiled.
+const ALLOCATORS: [&str; 3] = ["malloc", "_Znwm", "_ZnwmSt11align_val_t"];
+
 /// A program whose functions can be compiled again while it runs.
 pub struct Live {
     /// The session.
@@ -115,6 +128,8 @@ pub struct Live {
     pub failed: Vec<(String, String)>,
     /// Sources of the modules.
     pub sources: Vec<String>,
+    /// Names that are addresses.
+    defined: Mutex<HashSet<String>>,
 }
 
 impl Live {
@@ -125,7 +140,36 @@ impl Live {
     /// [`LiveError`]; the program runs on as it did.
     pub fn start(loaded: &Loaded, settings: &Settings) -> Result<Live, LiveError> {
         let image = Image::read(&loaded.file, loaded.base, loaded.executable)?;
+        let defined = |name: &&&str| image.symbols.global(name).is_some();
+        if let Some(name) = ALLOCATORS.iter().find(defined) {
+            return Err(LiveError::Allocator { name });
+        }
         Live::of(image, settings)
+    }
+
+    /// Compiles what a function's new code may call and that has no code yet, so that no caller
+    /// waits for it.
+    pub fn compile_inner(&self, function: &Function) {
+        for name in &function.chosen.holds {
+            let inner = self
+                .function(name)
+                .filter(|found| found.chosen.fate == Fate::WithCallers);
+            let Some(inner) = inner else {
+                continue;
+            };
+            if let Err(cause) = self.dylib.compile(name) {
+                inner.fail(cause);
+            }
+        }
+    }
+
+    /// The function of that name.
+    pub fn function(&self, name: &str) -> Option<Arc<Function>> {
+        let functions = self
+            .functions
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        functions.get(name).cloned()
     }
 
     fn of(mut image: Image, settings: &Settings) -> Result<Live, LiveError> {
@@ -146,6 +190,7 @@ impl Live {
             rooms,
             entries,
             taken: Mutex::default(),
+            missing: Mutex::default(),
         });
         let functions: Arc<Functions> = Arc::default();
         let listener = {
@@ -169,6 +214,7 @@ impl Live {
             functions,
             failed: Vec::new(),
             sources: Vec::new(),
+            defined: Mutex::default(),
         };
         live.sources = live.jit.sources(modules.clone())?;
         live.add(modules);
@@ -193,6 +239,7 @@ impl Live {
                     let bodies = outcome.functions.iter();
                     let bodies = bodies.filter(|f| !matches!(f.fate, Fate::Refused(_)));
                     self.program.taken().extend(bodies.map(|f| f.name.clone()));
+                    self.program.note_missing(number, &outcome.missing);
                     addresses.extend(outcome.addresses.iter().cloned());
                     wanted.extend(outcome.wanted.iter().cloned());
                     ready.push((number, name, bitcode, outcome));
@@ -200,23 +247,7 @@ impl Live {
                 Err(cause) => self.failed.push((name, cause.to_string())),
             }
         }
-        wanted.retain(|name| !self.program.taken().contains(name));
-        for name in wanted {
-            let place = self.program.image.symbols.global(&name);
-            let found = place
-                .map(|place| place.address)
-                .or_else(|| of_process(&name));
-            if let Some(address) = found {
-                addresses.entry(name).or_insert(address);
-            }
-        }
-        for (name, address) in addresses {
-            // SAFETY: what the program itself has under that name, for as long as it runs.
-            let defined = unsafe { self.dylib.define_address(&name, address as *const ()) };
-            if let Err(cause) = defined {
-                self.failed.push((name, cause.to_string()));
-            }
-        }
+        self.define(addresses, wanted);
         for (number, name, bitcode, outcome) in ready {
             match self.dylib.add_bitcode(&name, bitcode) {
                 Ok(()) => self.list(outcome, number),
@@ -225,13 +256,53 @@ impl Live {
         }
     }
 
+    /// Gives names their addresses; to those that are `wanted`, unless the session has a body of that
+    /// name, what the program or its libraries have. What nobody has stays undefined, and is null
+    /// where that is allowed.
+    pub(crate) fn define(
+        &self,
+        addresses: impl IntoIterator<Item = (String, u64)>,
+        wanted: impl IntoIterator<Item = String>,
+    ) {
+        let symbols = &self.program.image.symbols;
+        let found = wanted.into_iter().filter_map(|name| {
+            if self.program.taken().contains(&name) {
+                return None;
+            }
+            let place = symbols.global(&name).map(|place| place.address);
+            let address = place.or_else(|| of_process(&name))?;
+            Some((name, address))
+        });
+        let mut defined = self.defined.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, address) in addresses.into_iter().chain(found) {
+            if defined.insert(name.clone()) {
+                // SAFETY: what the program itself has under that name, for as long as it runs.
+                let done = unsafe { self.dylib.define_address(&name, address as *const ()) };
+                // Only who refers to it fails, and says so.
+                drop(done);
+            }
+        }
+    }
+
+    /// Has all calls of a function come through its stub, which leads where it led.
+    ///
+    /// # Errors
+    /// The entry cannot be redirected.
+    pub(crate) fn lead(&self, function: &Function) -> Result<(), EntryError> {
+        let (Some((entry, _)), Some(&stub)) = (function.native(), function.stub.get()) else {
+            return Ok(());
+        };
+        // SAFETY: the stub is for ever, and leads to code of the same function.
+        unsafe { self.program.entries.redirect(entry, stub) }
+    }
+
     fn list(&self, outcome: Outcome, number: usize) {
         let mut functions = self
             .functions
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         for chosen in outcome.functions {
-            let function = Function::new(chosen, &self.sources[number]);
+            let function = Function::new(chosen, &self.sources[number], number);
             functions.insert(function.chosen.name.clone(), function);
         }
     }

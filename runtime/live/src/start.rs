@@ -6,9 +6,8 @@
 //! the library does nothing.
 //!
 //! The session is never ended: its threads run until the process does, as those of any embedder
-//! that leaves by `exit`. Handlers of LLVM's are left out ([`__cxa_atexit`]).
+//! that leaves by `exit`. Handlers of LLVM's are left out by whoever exports `__cxa_atexit`.
 
-use std::ffi::{c_int, c_void};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -22,39 +21,33 @@ use crate::{control, explain};
 /// What was in `LD_PRELOAD` before.
 pub const PRELOADED_BEFORE: &str = "URUK_LIVE_PRELOAD";
 
-/// Called by the dynamic loader when the library was loaded.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static BEGIN: extern "C" fn() = begin;
-
 /// What the process has, once it is there.
 static LIVE: OnceLock<Result<Live, LiveError>> = OnceLock::new();
 
 /// Says that there is a session, or none.
 static READY: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
 
-/// As the C library's, for libraries that are loaded later: LLVM's handlers are dropped, as it is
-/// asked to compile until the very end.
-///
-/// # Safety
-/// As the C library's.
-#[cfg(not(test))]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __cxa_atexit(
-    handler: *mut c_void,
-    argument: *mut c_void,
-    dso: *mut c_void,
-) -> c_int {
-    // SAFETY: by the caller's promise.
-    unsafe { uruk::register_exit_handler(handler, argument, dso) }
-}
-
 /// The session of this process, if there is one by now.
 pub fn live() -> Option<&'static Live> {
     LIVE.get()?.as_ref().ok()
 }
 
-extern "C" fn begin() {
+/// Begins, if the environment says so: what the constructor of the library calls that the loader
+/// brings in, or an executable that links this package, before it starts threads.
+pub fn begin() {
+    if has_own_malloc() {
+        // Not one byte may be allocated here: the program's allocator has not begun.
+        let asked = c"URUK_LIVE";
+        // SAFETY: C strings, and bytes with their length.
+        unsafe {
+            if !libc::getenv(asked.as_ptr()).is_null() {
+                libc::write(2, OWN_MALLOC.as_ptr().cast(), OWN_MALLOC.len());
+                libc::unsetenv(asked.as_ptr());
+                libc::unsetenv(c"LD_PRELOAD".as_ptr());
+            }
+        }
+        return;
+    }
     // SAFETY: the program has not begun: nobody else uses the environment.
     let words = unsafe { take_variable(VARIABLE) };
     let Some(words) = words else {
@@ -79,6 +72,25 @@ extern "C" fn begin() {
         while !*ready {
             ready = changed.wait(ready).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+/// What is said where the program has an allocator of its own.
+const OWN_MALLOC: &[u8] = b"uruk live: the program defines `malloc` itself, \
+which the compiler would have to use; the program runs as it is\n";
+
+/// Whether `malloc` is the executable's: then this library and LLVM would allocate there, from
+/// threads that the program does not know of, and while that very function is compiled.
+fn has_own_malloc() -> bool {
+    // SAFETY: asks the dynamic loader about addresses; the record is ours. Nothing is allocated.
+    unsafe {
+        let place = |address: *const libc::c_void| {
+            let mut info: libc::Dl_info = std::mem::zeroed();
+            (libc::dladdr(address, &mut info) != 0).then_some(info.dli_fbase)
+        };
+        let malloc = libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr());
+        let entry = libc::getauxval(libc::AT_ENTRY) as *const libc::c_void;
+        place(malloc).is_some_and(|file| place(entry) == Some(file))
     }
 }
 
@@ -154,6 +166,7 @@ fn run(settings: &Settings) {
     if let Ok(live) = live {
         if forced {
             for function in live.adopted() {
+                live.compile_inner(&function);
                 // What fails is in the table.
                 let _ = live.compile(&function, Tier::Optimized);
             }

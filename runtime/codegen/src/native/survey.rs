@@ -1,15 +1,17 @@
 //! The first walk: what a module has, and who uses what.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use inkwell::llvm_sys::core::{
-    LLVMGetAsString, LLVMGetLinkage, LLVMGetUnnamedAddress, LLVMIsConstantString, LLVMIsThreadLocal,
+    LLVMConstIntGetZExtValue, LLVMGetAsString, LLVMGetInlineAsmAsmString, LLVMGetLinkage,
+    LLVMGetUnnamedAddress, LLVMGlobalGetValueType, LLVMIsConstantString, LLVMIsThreadLocal,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
-use inkwell::llvm_sys::{LLVMLinkage, LLVMUnnamedAddr, LLVMValueKind};
+use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout, LLVMTargetDataRef};
+use inkwell::llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMUnnamedAddr, LLVMValueKind};
 
 use crate::context::OwnedModule;
-use crate::handles::{FunctionRef, ValueRef, VariableRef};
+use crate::handles::{FunctionRef, InstructionRef, ValueRef, VariableRef};
 
 /// A function of a module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub struct FunctionInfo {
     pub address_taken: bool,
     /// The addresses of its labels are used.
     pub labels: bool,
+    /// It has assembly that may mention symbols by their names.
+    pub assembly: bool,
     /// It can be suspended: what was computed of a thread does not hold later.
     pub coroutine: bool,
     /// The variables it mentions, by number in the survey.
@@ -59,6 +63,11 @@ pub struct VariableInfo {
     pub labels: bool,
     /// It is for LLVM, not for the program.
     pub of_compiler: bool,
+    /// Bytes that it takes.
+    pub size: u64,
+    /// One byte that is only ever given one value besides its first: the optimizer may have made
+    /// a flag of it, which says the same in other words.
+    pub flag: bool,
     /// Its bytes, where they are a string.
     pub bytes: Option<Vec<u8>>,
 }
@@ -129,15 +138,14 @@ pub(super) fn survey(module: &OwnedModule) -> Survey {
         taken: vec![false; listed.len()],
     };
     let mut survey = Survey::default();
-    survey.variables = variables.iter().map(|v| variable(*v)).collect();
+    // SAFETY: the layout is the live module's.
+    let layout = unsafe { LLVMGetModuleDataLayout(module.raw()) };
+    survey.variables = variables.iter().map(|v| variable(*v, layout)).collect();
     for (info, value) in survey.variables.iter_mut().zip(&variables) {
         let mut found = Found::default();
-        if let Some(initializer) = value.initializer() {
-            match info.of_compiler {
-                // Constructors are called; lists of what is used say nothing of addresses.
-                true => {}
-                false => walk.mention(initializer, &mut found),
-            }
+        // Constructors are called; lists of what is used say nothing of addresses.
+        if let Some(initializer) = value.initializer().filter(|_| !info.of_compiler) {
+            walk.mention(initializer, &mut found);
         }
         info.labels = !found.labels.is_empty();
     }
@@ -174,7 +182,7 @@ fn is_weak(linkage: LLVMLinkage) -> bool {
     )
 }
 
-fn variable(variable: VariableRef<'_>) -> VariableInfo {
+fn variable(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> VariableInfo {
     let linkage = linkage(*variable);
     let name = variable.name();
     let initializer = variable.initializer();
@@ -194,11 +202,40 @@ fn variable(variable: VariableRef<'_>) -> VariableInfo {
         optional: linkage == LLVMLinkage::LLVMExternalWeakLinkage,
         thread_local,
         unnamed,
+        // SAFETY: the type is sized, as a variable has it.
+        size: unsafe { LLVMABISizeOfType(layout, LLVMGlobalGetValueType(variable.raw())) },
+        flag: is_flag(variable),
         of_compiler: name.starts_with("llvm."),
         bytes: initializer.and_then(string),
         name,
         ..VariableInfo::default()
     }
+}
+
+/// Whether a variable is a byte whose address nobody has, and that gets one value only besides its
+/// first. Not, where these are 0 and 1: a flag has the same bytes.
+fn is_flag(variable: VariableRef<'_>) -> bool {
+    let mut values = HashSet::new();
+    for user in variable.users() {
+        let Some(instruction) = user.as_instruction() else {
+            return false;
+        };
+        match instruction.opcode() {
+            LLVMOpcode::LLVMLoad => {}
+            LLVMOpcode::LLVMStore => {
+                let value = instruction.operands().next().flatten();
+                let is_number =
+                    |value: &ValueRef<'_>| value.kind() == LLVMValueKind::LLVMConstantIntValueKind;
+                let Some(value) = value.filter(is_number) else {
+                    return false;
+                };
+                // SAFETY: a live constant number.
+                values.insert(unsafe { LLVMConstIntGetZExtValue(value.raw()) });
+            }
+            _ => return false,
+        }
+    }
+    !values.is_empty() && values.iter().any(|&value| value > 1) && values.len() <= 2
 }
 
 /// The bytes of a constant string.
@@ -223,8 +260,10 @@ fn function(
     let linkage = linkage(*function);
     let copy = linkage == LLVMLinkage::LLVMAvailableExternallyLinkage;
     let mut found = Found::default();
+    let mut assembly = false;
     for instruction in function.instructions() {
         let callee = instruction.callee();
+        assembly |= callee.is_some_and(|callee| names_symbols(instruction, callee));
         let asked = callee.is_some_and(|callee| callee.name().starts_with(ADDRESS_OF));
         let operands = instruction.operands().flatten();
         let last = instruction.operands().len().wrapping_sub(1);
@@ -257,10 +296,28 @@ fn function(
         weak: is_weak(linkage),
         address_taken: false,
         labels: !found.labels.is_empty(),
+        assembly,
         coroutine: has_coroutine(function),
         variables: numbers(found.variables),
         functions: numbers(found.functions),
     }
+}
+
+/// Whether a call is assembly that may mention symbols: in its text, or as operands.
+fn names_symbols(instruction: InstructionRef<'_>, callee: ValueRef<'_>) -> bool {
+    const SIGNS: [&str; 6] = ["call", "jmp", "%rip", "@", "${", "section"];
+    if callee.kind() != LLVMValueKind::LLVMInlineAsmValueKind {
+        return false;
+    }
+    // SAFETY: live assembly; LLVM returns pointer and length of what it keeps.
+    let text = unsafe {
+        let mut length = 0;
+        let start = LLVMGetInlineAsmAsmString(callee.raw(), &mut length);
+        String::from_utf8_lossy(std::slice::from_raw_parts(start.cast::<u8>(), length)).into_owned()
+    };
+    let operands = instruction.operands().flatten();
+    let is_symbol = |operand: ValueRef<'_>| operand != callee && operand.is_global();
+    SIGNS.iter().any(|sign| text.contains(sign)) || operands.into_iter().any(is_symbol)
 }
 
 /// Whether it is still to be split.

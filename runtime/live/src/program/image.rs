@@ -80,6 +80,8 @@ pub struct Image {
     pub constants: Vec<Range<u64>>,
     /// The bitcode of its modules, in link order.
     pub modules: Vec<Vec<u8>>,
+    /// It has a dynamic loader.
+    pub dynamic: bool,
     /// How far a thread's block of the executable lies below the thread pointer; `None` of a
     /// library.
     pub threads: Option<u64>,
@@ -130,6 +132,7 @@ impl Image {
             text: Vec::new(),
             constants: Vec::new(),
             modules: Vec::new(),
+            dynamic: false,
             threads: None,
             entries: Vec::new(),
         };
@@ -191,6 +194,7 @@ impl Image {
         match segment.p_type(endian) {
             elf::PT_LOAD if flags.contains(elf::PF_X) => self.text.push(range),
             elf::PT_LOAD if !flags.contains(elf::PF_W) => self.constants.push(range),
+            elf::PT_INTERP => self.dynamic = true,
             elf::PT_TLS if executable => {
                 let align = segment.p_align(endian).max(1);
                 self.threads = Some(segment.p_memsz(endian).next_multiple_of(align));

@@ -1,0 +1,179 @@
+//! `uruk cc` and `uruk c++`: clang, with what a program needs to be compiled again while it runs.
+//!
+//! # What is added, for those who want none of our tools
+//! ```text
+//! -Xclang -fembed-bitcode=bitcode        the bitcode before optimization, in the section .llvmbc
+//! -fpatchable-function-entry=16,14       14 bytes in front of each entry, two at it
+//! -funique-internal-linkage-names        names of local functions that are unique in the program
+//! ```
+//! The driver's own `-fembed-bitcode` compiles in two steps and embeds what the first one has
+//! optimized, which was worth nothing when it was compiled again; given to the compiler proper, in
+//! one step, it embeds what the front end made. Of the bitcode and of the list of entries nothing
+//! is loaded but the list: 8 bytes a function.
+//!
+//! Everything else is passed on, so `-c`, `-S`, `-E`, response files, dependency files and linking are
+//! clang's. Nothing is added where it cannot be of use: for other machines, and with `-flto`, where
+//! objects are bitcode that the linker optimizes.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use uruk::EXIT_FAILURE;
+
+/// What is added to clang's command line.
+const ADDED: [&str; 4] = [
+    "-Xclang",
+    "-fembed-bitcode=bitcode",
+    "-fpatchable-function-entry=16,14",
+    "-funique-internal-linkage-names",
+];
+
+/// Of which language a driver is the driver.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Language {
+    C,
+    Cxx,
+}
+
+#[derive(clap::Args)]
+#[command(
+    disable_help_flag = true,
+    after_help = "Everything is passed on to clang: the first of $URUK_CC (for C++ $URUK_CXX), clang-22 \
+and clang. `uruk cc --print-flags` prints what is added."
+)]
+pub(super) struct Driver {
+    /// What clang is given.
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGS"
+    )]
+    args: Vec<OsString>,
+}
+
+pub(super) fn main(driver: &Driver, language: Language) -> i32 {
+    if driver
+        .args
+        .first()
+        .is_some_and(|arg| arg == "--print-flags")
+    {
+        println!("{}", ADDED.join(" "));
+        return 0;
+    }
+    let words = expanded(&driver.args);
+    for warning in warnings(&words) {
+        eprintln!("uruk cc: warning: {warning}");
+    }
+    let added = added(&words);
+    for compiler in compilers(language) {
+        let mut command = Command::new(&compiler);
+        command.args(&added).args(&driver.args);
+        // Returns only if it cannot be started.
+        let cause = command.exec();
+        if cause.kind() != std::io::ErrorKind::NotFound {
+            eprintln!("uruk cc: {}: {cause}", compiler.display());
+            return EXIT_FAILURE;
+        }
+    }
+    eprintln!("uruk cc: no clang is installed\n  tip: $URUK_CC and $URUK_CXX name one that is");
+    EXIT_FAILURE
+}
+
+fn compilers(language: Language) -> Vec<PathBuf> {
+    let (variable, names) = match language {
+        Language::C => ("URUK_CC", ["clang-22", "clang"]),
+        Language::Cxx => ("URUK_CXX", ["clang++-22", "clang++"]),
+    };
+    match std::env::var_os(variable) {
+        Some(own) if !own.is_empty() => vec![PathBuf::from(own)],
+        _ => names.map(PathBuf::from).to_vec(),
+    }
+}
+
+/// The words of a command line, with those of response files in their place. Only looked at: clang
+/// reads the files itself. Of quotes in them no account is taken.
+fn expanded(args: &[OsString]) -> Vec<String> {
+    let mut words = Vec::new();
+    for arg in args {
+        let arg = arg.to_string_lossy();
+        match arg.strip_prefix('@').map(std::fs::read_to_string) {
+            Some(Ok(text)) => words.extend(text.split_whitespace().map(str::to_owned)),
+            _ => words.push(arg.into_owned()),
+        }
+    }
+    words
+}
+
+/// What is added to a command line of these words.
+fn added(words: &[String]) -> Vec<&'static str> {
+    let has = |wanted: &dyn Fn(&str) -> bool| words.iter().any(|word| wanted(word));
+    let target = words.iter().position(|word| word == "-target");
+    let target = target.and_then(|at| words.get(at + 1)).map(String::as_str);
+    let foreign = |name: &str| !(name.starts_with("x86_64") && name.contains("linux"));
+    let elsewhere = target.is_some_and(foreign)
+        || has(&|word| word == "-m32" || word == "-mx32")
+        || has(&|word| word.strip_prefix("--target=").is_some_and(foreign));
+    if elsewhere || has(&|word| word.starts_with("-flto")) {
+        return Vec::new();
+    }
+    let own_room = has(&|word| word.starts_with("-fpatchable-function-entry"));
+    let mut added = vec!["--start-no-unused-arguments"];
+    added.extend(
+        ADDED
+            .iter()
+            .filter(|flag| !(own_room && flag.starts_with("-fpatchable"))),
+    );
+    added.push("--end-no-unused-arguments");
+    added
+}
+
+/// What in a command line makes the program one that cannot be compiled again.
+fn warnings(words: &[String]) -> Vec<&'static str> {
+    let has = |wanted: &[&str]| words.iter().any(|word| wanted.contains(&word.as_str()));
+    let mut warnings = Vec::new();
+    if has(&["-s", "-Wl,-s", "-Wl,--strip-all", "-Wl,-S,-s"]) {
+        warnings.push("a program without its symbols cannot be compiled again (-s)");
+    }
+    if words.iter().any(|word| word.starts_with("-flto")) {
+        warnings.push("objects of -flto carry no bitcode of their own: nothing is added");
+    }
+    if has(&["-static"]) {
+        warnings.push("nothing can be loaded into a static program (-static)");
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ADDED, added, warnings};
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn flags_are_added_where_they_are_of_use() {
+        let count = |line| added(&words(line)).len();
+        assert_eq!(count("-c x.c -O2"), ADDED.len() + 2);
+        assert_eq!(
+            count("x.o -o x -fpatchable-function-entry=5"),
+            ADDED.len() + 1
+        );
+        for line in [
+            "-m32 -c x.c",
+            "-target aarch64-linux-gnu x.c",
+            "-flto=thin x.c",
+        ] {
+            assert_eq!(count(line), 0, "{line}");
+        }
+        assert_eq!(count("--target=x86_64-pc-linux-gnu x.c"), ADDED.len() + 2);
+    }
+
+    #[test]
+    fn what_takes_the_use_away_is_warned_of() {
+        assert_eq!(warnings(&words("-O2 x.c -o x")).len(), 0);
+        assert_eq!(warnings(&words("-s -static x.c")).len(), 2);
+    }
+}

@@ -1,0 +1,163 @@
+//! `uruk live`: a native program, with the library loaded into it that compiles its functions again.
+//!
+//! The program takes the place of this process. What would keep the library out of it is told
+//! before: the dynamic loader says nothing.
+
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use uruk::EXIT_FAILURE;
+use uruk_live::program::image::{Image, ImageError};
+use uruk_live::settings::{Force, Settings, VARIABLE};
+use uruk_live::start::PRELOADED_BEFORE;
+
+/// The library's file.
+const LIBRARY: &str = "liburuk_preload.so";
+
+#[derive(clap::Args)]
+pub(super) struct Live {
+    /// Print a table of functions and what became of them when the program ends.
+    #[arg(long)]
+    explain: bool,
+    /// Print what was done when the program ends.
+    #[arg(long)]
+    stats: bool,
+    /// Say what is done when it is.
+    #[arg(short, long)]
+    verbose: bool,
+    /// Processor time of the program, in milliseconds, before its bitcode is read.
+    #[arg(long, value_name = "MS", default_value_t = 50)]
+    after: u64,
+    /// Threads that compile for first calls.
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Let nobody attach (`uruk swap`).
+    #[arg(long)]
+    no_control: bool,
+    /// Compile every function before the program starts; or do that, and then take each back and
+    /// publish it again, for ever.
+    #[arg(long, value_name = "HOW", value_enum, hide = true)]
+    force: Option<ForceChoice>,
+    /// The program, looked for as a shell does.
+    #[arg(required = true)]
+    program: PathBuf,
+    /// Its arguments.
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGS"
+    )]
+    args: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ForceChoice {
+    All,
+    Flip,
+}
+
+pub(super) fn main(live: &Live) -> i32 {
+    let fail = |message: &str| {
+        eprintln!("uruk live: {message}");
+        EXIT_FAILURE
+    };
+    let Some(program) = find(&live.program) else {
+        return fail(&format!("{}: not found", live.program.display()));
+    };
+    if let Err(message) = check(&program) {
+        return fail(&message);
+    }
+    let Some(library) = library() else {
+        return fail(&format!(
+            "{LIBRARY} is not beside this command\n  tip: $URUK_LIVE_LIBRARY names its place"
+        ));
+    };
+    let settings = Settings {
+        after: Duration::from_millis(live.after),
+        force: match live.force {
+            None => Force::No,
+            Some(ForceChoice::All) => Force::All,
+            Some(ForceChoice::Flip) => Force::Flip,
+        },
+        explain: live.explain,
+        stats: live.stats,
+        verbose: live.verbose,
+        control: !live.no_control,
+        jobs: live.jobs,
+    };
+    let before = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+    let mut preload = library.into_os_string();
+    if !before.is_empty() {
+        preload.push(":");
+        preload.push(&before);
+    }
+    let cause = Command::new(&program)
+        .arg0(&live.program)
+        .args(&live.args)
+        .env(VARIABLE, settings.to_string())
+        .env(PRELOADED_BEFORE, before)
+        .env("LD_PRELOAD", preload)
+        .exec();
+    fail(&format!("{}: {cause}", program.display()))
+}
+
+/// The file that a shell would run.
+fn find(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return program.is_file().then(|| program.to_owned());
+    }
+    let paths = std::env::var_os("PATH")?;
+    let mut files = std::env::split_paths(&paths).map(|folder| folder.join(program));
+    files.find(|file| {
+        let permissions = file.metadata().map(|data| data.permissions().mode());
+        file.is_file() && permissions.is_ok_and(|mode| mode & 0o111 != 0)
+    })
+}
+
+/// Whether the library can be of use in the program.
+fn check(program: &Path) -> Result<(), String> {
+    let shown = program.display();
+    let unreadable = |cause: std::io::Error| format!("{shown}: {cause}");
+    let mode = program.metadata().map_err(unreadable)?.permissions().mode();
+    if mode & 0o6000 != 0 {
+        return Err(format!(
+            "{shown}: runs with rights of its own (setuid): nothing may be loaded into it"
+        ));
+    }
+    let image = Image::read(program, 0, true).map_err(|cause| match cause {
+        ImageError::NotElf { .. } if is_script(program) => {
+            format!("{shown}: is a script; its interpreter would be the program")
+        }
+        cause => cause.to_string(),
+    })?;
+    match image.dynamic {
+        true => Ok(()),
+        false => Err(format!(
+            "{shown}: is linked statically: no library can be loaded into it"
+        )),
+    }
+}
+
+fn is_script(file: &Path) -> bool {
+    std::fs::read(file).is_ok_and(|bytes| bytes.starts_with(b"#!"))
+}
+
+/// The library: where the environment says, or beside this command, or in the folder for libraries
+/// beside that.
+fn library() -> Option<PathBuf> {
+    if let Some(own) = std::env::var_os("URUK_LIVE_LIBRARY") {
+        return Some(PathBuf::from(own));
+    }
+    let command = std::env::current_exe().ok()?;
+    let folder = command.parent()?;
+    let places = [
+        folder.join(LIBRARY),
+        folder.join("../lib").join(LIBRARY),
+        folder.join("../lib/uruk").join(LIBRARY),
+    ];
+    places.into_iter().find(|file| file.is_file())
+}

@@ -1,0 +1,57 @@
+//! `uruk swap`: functions of a program that runs under `uruk live`, exchanged.
+
+use std::path::PathBuf;
+
+use uruk::EXIT_FAILURE;
+use uruk_live::control;
+
+#[derive(clap::Args)]
+#[command(after_help = "Only the user that the program runs as is answered.")]
+pub(super) struct Swap {
+    /// The program's process.
+    pid: u32,
+    /// An object of `uruk cc`, or bitcode: a new version of one of the program's sources.
+    #[arg(required_unless_present_any = ["rollback", "explain", "stats"])]
+    file: Option<PathBuf>,
+    /// Wait so many milliseconds at most until nobody runs old code; calls wait meanwhile.
+    #[arg(long, value_name = "MS")]
+    quiescent: Option<u64>,
+    /// Go back to before the latest exchange.
+    #[arg(long, conflicts_with = "file")]
+    rollback: bool,
+    /// Print the table of the program's functions.
+    #[arg(long, conflicts_with_all = ["file", "rollback"])]
+    explain: bool,
+    /// Print what was done so far.
+    #[arg(long, conflicts_with_all = ["file", "rollback", "explain"])]
+    stats: bool,
+}
+
+pub(super) fn main(swap: &Swap) -> i32 {
+    let question = match &swap.file {
+        None if swap.rollback => "rollback".to_owned(),
+        None if swap.stats => "stats".to_owned(),
+        None => "explain".to_owned(),
+        Some(file) => {
+            // The program has a folder of its own.
+            let file = match std::path::absolute(file) {
+                Ok(file) => file,
+                Err(cause) => return super::fail(&cause),
+            };
+            match swap.quiescent {
+                Some(ms) => format!("swap quiescent {ms} {}", file.display()),
+                None => format!("swap immediate {}", file.display()),
+            }
+        }
+    };
+    match control::ask(swap.pid, &question) {
+        Ok(text) => {
+            print!("{text}");
+            0
+        }
+        Err(cause) => {
+            eprintln!("uruk swap: {}: {cause}", swap.pid);
+            EXIT_FAILURE
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! Functions of a running native program, exchanged for those of a file.
+//!
+//! The file is an object of `uruk cc`, or bitcode: a new version of one of the program's sources. Its
+//! functions are matched with the program's by name, local ones by their names without what was
+//! added to make them unique, within the module that defines most of the file's functions. What
+//! exists keeps its address; variables keep their contents.
+//!
+//! # When calls reach it
+//! First the entries of all that is exchanged, and of all native code that may hold a copy of it, are
+//! redirected: calls still reach the code they reached, but through stubs. Then the session exchanges
+//! the bodies, at one instant and all or nothing, and compiles again what depends on them: so native
+//! code that had a function inlined is left at the same instant.
+//!
+//! # What is refused
+//! A function that nobody can be led away from: one whose native copies are in a function that is
+//! refused itself ([`SwapError::Held`]).
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use object::read::elf::{FileHeader, SectionHeader};
+use object::{Endianness, elf::FileHeader64};
+use uruk::rebound::{Choices, FunctionChoice, Keep, Survey, VariableChoice};
+use uruk::{Activation, Error, Level, Replacement};
+
+use crate::choose::{ADDRESS, Fate, Known};
+use crate::known::Module;
+use crate::program::stream;
+use crate::program::symbols::PlaceKind;
+use crate::session::{Function, Live};
+
+/// Nothing was exchanged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SwapError {
+    /// The file cannot be read.
+    #[error("{}: {cause}", .file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// The file has not one module of bitcode.
+    #[error("{}: neither bitcode nor an object of `uruk cc` with the bitcode of one source", .file.display())]
+    NoModule {
+        /// The file.
+        file: PathBuf,
+    },
+    /// None of the file's functions is the program's.
+    #[error("{}: defines no function that the program has", .file.display())]
+    Unknown {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Native code that cannot be redirected may have a copy of a function.
+    #[error("`{function}` may be inlined in `{holder}`, which {why}")]
+    Held {
+        /// The function.
+        function: String,
+        /// Who may have a copy.
+        holder: String,
+        /// Why it cannot be led away from.
+        why: String,
+    },
+    /// A variable that the optimizer removed, or a new one that each thread would have.
+    #[error("uses the variable `{name}`, {why}")]
+    Variable {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The session's answer.
+    #[error(transparent)]
+    Session(#[from] Error),
+}
+
+/// What was exchanged.
+#[derive(Debug, Clone, Default)]
+pub struct Swapped {
+    /// Functions with new bodies.
+    pub exchanged: Vec<String>,
+    /// Functions that are new.
+    pub added: Vec<String>,
+    /// Functions that were compiled again because their code held one of those.
+    pub dependents: Vec<String>,
+    /// Threads that finish old code.
+    pub activations: Vec<Activation>,
+}
+
+impl fmt::Display for Swapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for name in &self.exchanged {
+            writeln!(f, "exchanged: {name}")?;
+        }
+        for name in &self.added {
+            writeln!(f, "added: {name}")?;
+        }
+        for name in &self.dependents {
+            writeln!(f, "with it: {name}")?;
+        }
+        for activation in &self.activations {
+            let functions = activation.functions.join(", ");
+            let (thread, tid) = (&activation.thread, activation.tid);
+            writeln!(f, "still in old code: thread {thread} ({tid}): {functions}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What a file is to mean.
+#[derive(Default)]
+struct Meant {
+    choices: Choices,
+    members: Vec<Arc<Function>>,
+    wanted: Vec<String>,
+    addresses: Vec<(String, u64)>,
+    refused: Option<SwapError>,
+}
+
+impl Live {
+    /// Exchanges functions for those of a file; see the module.
+    ///
+    /// # Errors
+    /// [`SwapError`]; nothing has changed then.
+    pub fn swap(&self, file: &Path, level: Level) -> Result<Swapped, SwapError> {
+        let bytes = module_of(file)?;
+        let name = file.display().to_string();
+        let functions = self.functions();
+        let meant: Arc<Mutex<Meant>> = Arc::default();
+        let told = Arc::clone(&meant);
+        let program = Arc::clone(&self.program);
+        let objects = program.image.symbols.files_of(&self.sources);
+        let bitcode = self.jit.rebind(&name, bytes, move |survey| {
+            let meaning = match home(survey, &functions) {
+                Some(number) => {
+                    let object = objects.get(number).copied().flatten();
+                    mean(survey, &Module { program, object }, &functions, number)
+                }
+                None => Meant::default(),
+            };
+            let choices = meaning.choices.clone();
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = meaning;
+            choices
+        });
+        let meant = std::mem::take(&mut *meant.lock().unwrap_or_else(PoisonError::into_inner));
+        if meant.members.is_empty() {
+            return Err(SwapError::Unknown {
+                file: file.to_owned(),
+            });
+        }
+        if let Some(refused) = meant.refused {
+            return Err(refused);
+        }
+        let bitcode = bitcode?;
+        self.lead_away(&meant.members)?;
+        self.define(meant.addresses, meant.wanted);
+        let replacement = Replacement::bitcode(&name, bitcode).level(level);
+        let replaced = self.dylib.replace(replacement)?;
+        Ok(Swapped {
+            exchanged: replaced.functions.clone(),
+            added: replaced.added.clone(),
+            dependents: replaced.dependents.clone(),
+            activations: replaced.activations().unwrap_or_default(),
+        })
+    }
+
+    /// Has every call of members, and of native code that may hold copies of them, come through
+    /// stubs.
+    fn lead_away(&self, members: &[Arc<Function>]) -> Result<(), SwapError> {
+        let names: HashSet<&str> = members.iter().map(|f| f.chosen.name.as_str()).collect();
+        let mut led = Vec::new();
+        for function in self.functions() {
+            let own = names.contains(function.chosen.name.as_str());
+            let held = function
+                .chosen
+                .holds
+                .iter()
+                .find(|held| names.contains(held.as_str()));
+            if !own && held.is_none() {
+                continue;
+            }
+            match &function.chosen.fate {
+                Fate::Adopted { .. } => led.push(function),
+                // Called natively by what holds it as well, which is led away itself.
+                Fate::WithCallers => {}
+                Fate::Refused(reason) => {
+                    let holder = function.chosen.name.clone();
+                    return Err(SwapError::Held {
+                        function: held.cloned().unwrap_or_else(|| holder.clone()),
+                        holder,
+                        why: reason.to_string(),
+                    });
+                }
+            }
+        }
+        for function in led {
+            self.lead(&function).map_err(|cause| SwapError::Held {
+                function: function.chosen.name.clone(),
+                holder: function.chosen.name.clone(),
+                why: cause.to_string(),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// The bitcode of a file: its own, or that of an object's section.
+fn module_of(file: &Path) -> Result<Vec<u8>, SwapError> {
+    let bytes = std::fs::read(file).map_err(|cause| SwapError::File {
+        file: file.to_owned(),
+        cause,
+    })?;
+    let none = || SwapError::NoModule {
+        file: file.to_owned(),
+    };
+    if bytes.starts_with(b"BC\xc0\xde") {
+        return Ok(bytes);
+    }
+    let read = || -> Result<Option<Vec<u8>>, object::read::Error> {
+        let header = FileHeader64::<Endianness>::parse(&*bytes)?;
+        let endian = header.endian()?;
+        let sections = header.sections(endian, &*bytes)?;
+        let Some((_, section)) = sections.section_by_name(endian, b".llvmbc") else {
+            return Ok(None);
+        };
+        let data = section.data(endian, &*bytes)?;
+        let modules = stream::modules(data).unwrap_or_default();
+        let [only] = modules.as_slice() else {
+            return Ok(None);
+        };
+        Ok(Some(data[only.clone()].to_vec()))
+    };
+    read().ok().flatten().ok_or_else(none)
+}
+
+/// A name without what was added to make it unique.
+fn stem(name: &str) -> &str {
+    let name = name.split(".__uniq.").next().unwrap_or(name);
+    name.split(".uruk.").next().unwrap_or(name)
+}
+
+/// The module of the program that defines most of what the file does.
+fn home(survey: &Survey, functions: &[Arc<Function>]) -> Option<usize> {
+    let by_stem: HashMap<&str, usize> = functions
+        .iter()
+        .map(|function| (stem(&function.chosen.name), function.module))
+        .collect();
+    let mut votes: HashMap<usize, usize> = HashMap::new();
+    for info in survey.functions.iter().filter(|info| info.defined) {
+        if let Some(module) = by_stem.get(stem(&info.name)) {
+            *votes.entry(*module).or_default() += 1;
+        }
+    }
+    votes
+        .into_iter()
+        .max_by_key(|(module, votes)| (*votes, usize::MAX - module))
+        .map(|(module, _)| module)
+}
+
+/// What each name of the file means.
+fn mean(survey: &Survey, known: &Module, functions: &[Arc<Function>], module: usize) -> Meant {
+    let mut meant = Meant::default();
+    let global: HashMap<&str, &Arc<Function>> = functions
+        .iter()
+        .map(|function| (function.chosen.name.as_str(), function))
+        .collect();
+    let local: HashMap<&str, &Arc<Function>> = functions
+        .iter()
+        .filter(|function| function.module == module)
+        .map(|function| (stem(&function.chosen.name), function))
+        .collect();
+    for info in &survey.functions {
+        let own = match info.local {
+            true => local.get(stem(&info.name)),
+            false => global.get(info.name.as_str()),
+        };
+        let name = own.map_or(info.name.clone(), |own| own.chosen.name.clone());
+        let adopted = own.is_some_and(|own| matches!(own.chosen.fate, Fate::Adopted { .. }));
+        match (info.defined, own) {
+            (true, Some(own)) => meant.members.push(Arc::clone(own)),
+            (true, None) => {}
+            (false, _) => meant.wanted.push(name.clone()),
+        }
+        meant.choices.functions.push(FunctionChoice {
+            address: adopted.then(|| format!("{ADDRESS}{name}")),
+            keep: if info.defined {
+                Keep::Body
+            } else {
+                Keep::Nothing
+            },
+            name,
+        });
+    }
+    for info in &survey.variables {
+        let choice = variable(info, known, module, &mut meant);
+        meant.choices.variables.push(choice);
+    }
+    meant
+}
+
+fn variable(
+    info: &uruk::rebound::VariableInfo,
+    known: &Module,
+    module: usize,
+    meant: &mut Meant,
+) -> VariableChoice {
+    if info.of_compiler || info.labels || info.private {
+        return VariableChoice::Own;
+    }
+    let place = known.place(&info.name, info.local);
+    let mut refuse = |why| {
+        meant.refused = Some(SwapError::Variable {
+            name: info.name.clone(),
+            why,
+        });
+        VariableChoice::Own
+    };
+    if info.thread_local {
+        let distance = place.and_then(|place| known.distance(place));
+        return match distance {
+            Some(distance) if !info.odd_thread_local => VariableChoice::ThreadLocal(distance),
+            _ => refuse("a thread-local whose place is not known"),
+        };
+    }
+    let place = place.filter(|place| !info.local || place.size == info.size);
+    let name = match info.local {
+        true => format!("{}.uruk.{module}", info.name),
+        false => info.name.clone(),
+    };
+    match place.filter(|place| place.kind == PlaceKind::Data) {
+        // A constant of the file may have another value than the program's.
+        Some(_) if info.constant && info.defined => VariableChoice::Own,
+        Some(place) => {
+            meant.addresses.push((name.clone(), place.address));
+            VariableChoice::Named(name)
+        }
+        None if !info.defined => {
+            meant.wanted.push(name.clone());
+            VariableChoice::Named(name)
+        }
+        None if known.program.missing(module, &info.name) => {
+            refuse("which the optimizer removed or renamed natively")
+        }
+        None => VariableChoice::Own,
+    }
+}
