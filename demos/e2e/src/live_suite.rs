@@ -5,7 +5,7 @@
 //! | case | is |
 //! |---|---|
 //! | of C and C++, and of several such files | run |
-//! | with objects, libraries, or IR, or that says no `uruk run` prints natively | left out |
+//! | with objects, libraries, or IR; and those of [`LEFT_OUT`] | left out |
 //! | about an allocator of its own | run: it stays native, and nothing else happens |
 
 use std::fs;
@@ -21,6 +21,12 @@ use crate::case::Case;
 use crate::gate::{self, Gate};
 use crate::trial::{self, Bench};
 use crate::verdict;
+
+/// Cases that are left out, and why.
+const LEFT_OUT: [(&str, &str); 1] = [(
+    "copied_processes.c",
+    "copies made by system calls of their own while something is compiled, as is all the time here",
+)];
 
 /// How many times longer it may take than natively.
 const FACTOR: u32 = 3;
@@ -45,7 +51,14 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         };
         Trial::test(name, body).with_ignored_flag(late)
     });
-    Ok(trials.collect())
+    let server = {
+        let bench = bench.clone();
+        Trial::test("server::swap", move || match bench {
+            Some(bench) => crate::live_server::judge(&bench).map_err(Failed::from),
+            None => Ok(()),
+        })
+    };
+    Ok(trials.chain([server]).collect())
 }
 
 /// Whether `uruk cc` can make all of a case.
@@ -53,6 +66,7 @@ fn is_native(case: &Case) -> bool {
     let plain = |language| matches!(language, Some(Language::C | Language::Cxx));
     let sources = case.sources.iter();
     case.libraries.is_empty()
+        && LEFT_OUT.iter().all(|(name, _)| *name != case.plan.name)
         && sources
             .clone()
             .all(|source| !source.as_object && plain(Language::of(&source.path)))

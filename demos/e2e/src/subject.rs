@@ -168,6 +168,11 @@ impl Subject {
         })
     }
 
+    /// The command's file.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// The command with arbitrary arguments.
     pub fn job(&self, limit: Duration) -> Job {
         Job::new(&self.program, limit)

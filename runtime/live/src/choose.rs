@@ -19,6 +19,7 @@
 //! | that uses a refused variable | refused | [`Reason::Variable`] |
 //! | that can be suspended, or uses a library's thread-local | refused | [`Reason::Coroutine`], [`Reason::ThreadLocal`] |
 //! | with assembly that may name symbols, or that asks the dynamic loader | refused | [`Reason::Assembly`], [`Reason::Asks`] |
+//! | whose address hooks are told | refused | [`Reason::Instrumented`] |
 //! | that calls a refused one which cannot be called natively | refused | [`Reason::Calls`] |
 //! | whose symbol counts elsewhere | a copy for optimizers | |
 //! | without a symbol, or a local one | compiled, never adopted | |
@@ -57,6 +58,8 @@ pub enum Reason {
     Coroutine,
     /// It has assembly that may name symbols which only the linker knew.
     Assembly,
+    /// It tells hooks its address, and that of what it inlines.
+    Instrumented,
     /// It asks the dynamic loader for something that depends on whose code asks.
     Asks(String),
     /// It calls one that is refused, and that has no native code its callers could call.
@@ -77,6 +80,7 @@ impl fmt::Display for Reason {
             }
             Reason::Coroutine => f.write_str("is a coroutine"),
             Reason::Assembly => f.write_str("has assembly that may name symbols"),
+            Reason::Instrumented => f.write_str("tells hooks its address (-finstrument-functions)"),
             Reason::Asks(name) => {
                 write!(
                     f,
@@ -184,7 +188,10 @@ pub fn choose(survey: &Survey, known: &dyn Known, module: usize) -> Outcome {
         let keep = match &refused[number] {
             _ if !info.defined => Keep::Nothing,
             Some(_) => Keep::Nothing,
-            None if known.is_taken(&name) || is_elsewhere(info, known) => Keep::Copy,
+            None if known.is_taken(&name) || is_elsewhere(info, known) => match info.same {
+                true => Keep::Copy,
+                false => Keep::Nothing,
+            },
             None => Keep::Body,
         };
         if keep != Keep::Body {
@@ -195,7 +202,8 @@ pub fn choose(survey: &Survey, known: &dyn Known, module: usize) -> Outcome {
             keep,
             name: name.clone(),
         });
-        if !info.defined || keep == Keep::Copy {
+        let counts = keep == Keep::Body || refused[number].is_some();
+        if !(info.defined && counts) {
             continue;
         }
         let fate = match (&refused[number], place) {
@@ -303,6 +311,7 @@ fn refuse(
         .iter()
         .map(|info| match info.defined {
             true if info.coroutine => Some(Reason::Coroutine),
+            true if info.instrumented => Some(Reason::Instrumented),
             true if info.assembly => Some(Reason::Assembly),
             true if asks(info).is_some() => asks(info).map(Reason::Asks),
             true => info

@@ -7,6 +7,9 @@ use std::sync::atomic::Ordering;
 use crate::choose::Fate;
 use crate::session::Live;
 
+/// Letters of a message that a table shows.
+const LONGEST: usize = 300;
+
 /// One line for each function: its tier, how often it was published and taken back, its name, and
 /// what stands against it.
 pub fn table(live: &Live) -> String {
@@ -34,6 +37,7 @@ pub fn table(live: &Live) -> String {
         );
     }
     for (module, why) in &live.failed {
+        let why: String = why.chars().take(LONGEST).collect();
         let _ = writeln!(text, "   - {module}: {why}");
     }
     text

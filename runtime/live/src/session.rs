@@ -207,6 +207,8 @@ impl Live {
             jit.attend(text);
         }
         let dylib = jit.create_dylib("program")?;
+        // Modules are added one after the other, and mention each other.
+        dylib.allow_missing(true);
         let mut live = Live {
             jit,
             dylib,

@@ -24,12 +24,16 @@ pub struct FunctionInfo {
     pub local: bool,
     /// Another file may define it, too.
     pub weak: bool,
+    /// Whoever defines it, too, has the same body.
+    pub same: bool,
     /// It is mentioned otherwise than by calls: its calling convention is what its type says.
     pub address_taken: bool,
     /// The addresses of its labels are used.
     pub labels: bool,
     /// It has assembly that may mention symbols by their names.
     pub assembly: bool,
+    /// Hooks are called in it with its address.
+    pub instrumented: bool,
     /// It can be suspended: what was computed of a thread does not hold later.
     pub coroutine: bool,
     /// The variables it mentions, by number in the survey.
@@ -80,6 +84,16 @@ pub struct Survey {
     /// Its variables, in the module's order.
     pub variables: Vec<VariableInfo>,
 }
+
+/// Attributes by which functions call hooks.
+const HOOKS: [&str; 6] = [
+    "instrument-function-entry",
+    "instrument-function-entry-inlined",
+    "instrument-function-exit",
+    "instrument-function-exit-inlined",
+    "function-instrument",
+    "fentry-call",
+];
 
 /// Name of the function that gives a thread's address of a variable.
 pub(super) const ADDRESS_OF: &str = "llvm.threadlocal.address";
@@ -294,9 +308,14 @@ fn function(
         defined: !function.is_declaration() && !copy,
         local: is_local(linkage),
         weak: is_weak(linkage),
+        same: matches!(
+            linkage,
+            LLVMLinkage::LLVMWeakODRLinkage | LLVMLinkage::LLVMLinkOnceODRLinkage
+        ),
         address_taken: false,
         labels: !found.labels.is_empty(),
         assembly,
+        instrumented: HOOKS.iter().any(|hook| !function.text(hook).is_empty()),
         coroutine: has_coroutine(function),
         variables: numbers(found.variables),
         functions: numbers(found.functions),

@@ -4,8 +4,11 @@
 //! ```text
 //! -Xclang -fembed-bitcode=bitcode        the bitcode before optimization, in the section .llvmbc
 //! -fpatchable-function-entry=16,14       14 bytes in front of each entry, two at it
-//! -funique-internal-linkage-names        names of local functions that are unique in the program
 //! ```
+//! `-funique-internal-linkage-names` is of no use here: local functions and variables are told apart by
+//! the object file whose symbols the linker kept together. And it breaks sources: of a function of
+//! which an `alias` or `ifunc` attribute gives the name, clang finds it no more.
+//!
 //! The driver's own `-fembed-bitcode` compiles in two steps and embeds what the first one has
 //! optimized, which was worth nothing when it was compiled again; given to the compiler proper, in
 //! one step, it embeds what the front end made. Of the bitcode and of the list of entries nothing
@@ -23,11 +26,10 @@ use std::process::Command;
 use uruk::EXIT_FAILURE;
 
 /// What is added to clang's command line.
-const ADDED: [&str; 4] = [
+const ADDED: [&str; 3] = [
     "-Xclang",
     "-fembed-bitcode=bitcode",
     "-fpatchable-function-entry=16,14",
-    "-funique-internal-linkage-names",
 ];
 
 /// Of which language a driver is the driver.
