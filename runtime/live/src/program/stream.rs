@@ -59,7 +59,7 @@ fn end_of(section: &[u8], start: usize) -> Result<usize, Damaged> {
     loop {
         let rest = &section[at..];
         // The next module, the linker's zeros, or nothing.
-        if rest.len() < 8 || rest.starts_with(&MAGIC) || rest[..4] == [0; 4] {
+        if rest.len() < 8 || rest.starts_with(&MAGIC) || rest[0] == 0 {
             return Ok(at);
         }
         let head = word(rest, 0);

@@ -4,6 +4,8 @@
 //! from; a linker keeps those of one file together, behind a symbol that names its source
 //! (`STT_FILE`). Which file's a module is follows from the source's name where there is one such
 //! file, else from the order: a linker takes files in the order in which it takes their bitcode.
+//! Names that no other *program* sees (`visibility("hidden")`) a linker makes local, too, behind a
+//! source without a name: files see them as they see global ones.
 
 use std::collections::HashMap;
 
@@ -61,7 +63,15 @@ impl Symbols {
                 Listed::File(name) => symbols.files.push((name, HashMap::new())),
                 Listed::Local(name, place) => {
                     symbols.starts.push(place.address);
-                    if let Some((_, locals)) = symbols.files.last_mut() {
+                    if let Some((file, locals)) = symbols.files.last_mut() {
+                        if file.is_empty() {
+                            // Which binding it had is not told any more.
+                            let place = Place {
+                                weak: true,
+                                ..place
+                            };
+                            symbols.global.entry(name.clone()).or_insert(place);
+                        }
                         // Of equal names in one file, as assembly may have, none is meant.
                         locals.entry(name).or_insert(place);
                     }
@@ -148,6 +158,8 @@ mod tests {
             local("counter", 20),
             Listed::File("odd.c".to_owned()),
             Listed::File("odd.c".to_owned()),
+            Listed::File(String::new()),
+            local("hidden", 50),
             Listed::Global("main".to_owned(), place(30)),
             Listed::Global("stdout@GLIBC_2.2.5".to_owned(), place(40)),
         ])
@@ -162,6 +174,12 @@ mod tests {
         assert_eq!(symbols.local(1, "counter"), Some(place(10)));
         assert_eq!(symbols.local(2, "counter"), Some(place(20)));
         assert_eq!(symbols.local(2, "main"), None);
+    }
+
+    #[test]
+    fn hidden_names_are_seen_by_all_files() {
+        let hidden = table().global("hidden").expect("it is listed");
+        assert_eq!((hidden.address, hidden.weak), (50, true));
     }
 
     #[test]

@@ -1,0 +1,229 @@
+//! What names of a module mean, given what the program has.
+
+use std::collections::{HashMap, HashSet};
+
+use uruk::rebound::{FunctionInfo, Keep, Survey, VariableChoice, VariableInfo};
+use uruk_live::choose::{Fate, Known, Outcome, Reason, choose};
+use uruk_live::program::symbols::{Place, PlaceKind};
+
+/// A program that has what it is told.
+#[derive(Default)]
+struct Program {
+    places: HashMap<&'static str, Place>,
+    without_room: HashSet<u64>,
+    taken: HashSet<&'static str>,
+}
+
+impl Program {
+    fn with(mut self, name: &'static str, kind: PlaceKind, address: u64) -> Program {
+        let place = Place {
+            address,
+            size: 4,
+            kind,
+            weak: false,
+        };
+        self.places.insert(name, place);
+        self
+    }
+}
+
+impl Known for Program {
+    fn place(&self, name: &str, _local: bool) -> Option<Place> {
+        self.places.get(name).copied()
+    }
+
+    fn distance(&self, place: Place) -> Option<i64> {
+        Some(place.address as i64 - 100)
+    }
+
+    fn string(&self, bytes: &[u8]) -> Option<u64> {
+        (bytes == b"known\0").then_some(7)
+    }
+
+    fn has_room(&self, entry: u64) -> bool {
+        !self.without_room.contains(&entry)
+    }
+
+    fn is_taken(&self, name: &str) -> bool {
+        self.taken.contains(name)
+    }
+}
+
+fn function(name: &str) -> FunctionInfo {
+    FunctionInfo {
+        name: name.to_owned(),
+        defined: true,
+        ..FunctionInfo::default()
+    }
+}
+
+fn variable(name: &str) -> VariableInfo {
+    VariableInfo {
+        name: name.to_owned(),
+        defined: true,
+        local: true,
+        size: 4,
+        ..VariableInfo::default()
+    }
+}
+
+fn chosen(
+    functions: Vec<FunctionInfo>,
+    variables: Vec<VariableInfo>,
+    program: &Program,
+) -> Outcome {
+    let survey = Survey {
+        functions,
+        variables,
+    };
+    choose(&survey, program, 3)
+}
+
+fn fate<'o>(outcome: &'o Outcome, name: &str) -> &'o Fate {
+    let found = outcome.functions.iter().find(|chosen| chosen.name == name);
+    &found.expect("it has a body").fate
+}
+
+#[test]
+fn who_uses_a_removed_variable_stays_native() {
+    let user = FunctionInfo {
+        variables: vec![0],
+        ..function("user")
+    };
+    let program = Program::default().with("user", PlaceKind::Function, 64);
+    let outcome = chosen(vec![user], vec![variable("gone")], &program);
+    let reason = Reason::Variable("gone".to_owned());
+    assert_eq!(fate(&outcome, "user"), &Fate::Refused(reason));
+    assert_eq!(outcome.missing, ["gone"]);
+    assert_eq!(outcome.choices.functions[0].keep, Keep::Nothing);
+}
+
+#[test]
+fn a_variable_of_another_size_is_another_one() {
+    let program = Program::default().with("flag", PlaceKind::Data, 8);
+    let own = |size| VariableInfo {
+        size,
+        ..variable("flag")
+    };
+    let same = chosen(Vec::new(), vec![own(4)], &program);
+    let name = "flag.uruk.3".to_owned();
+    assert_eq!(
+        same.choices.variables,
+        [VariableChoice::Named(name.clone())]
+    );
+    assert_eq!(same.addresses, [(name, 8)]);
+    let other = chosen(Vec::new(), vec![own(16)], &program);
+    assert_eq!(other.missing, ["flag"]);
+}
+
+#[test]
+fn a_byte_that_may_be_a_flag_is_not_trusted() {
+    let byte = VariableInfo {
+        size: 1,
+        flag: true,
+        ..variable("mode")
+    };
+    let mut program = Program::default().with("mode", PlaceKind::Data, 8);
+    if let Some(place) = program.places.get_mut("mode") {
+        place.size = 1;
+    }
+    assert_eq!(chosen(Vec::new(), vec![byte], &program).missing, ["mode"]);
+}
+
+#[test]
+fn local_functions_that_nobody_points_to_go_with_their_callers() {
+    let caller = FunctionInfo {
+        functions: vec![1],
+        ..function("caller")
+    };
+    let inner = FunctionInfo {
+        local: true,
+        ..function("inner")
+    };
+    let program = Program::default()
+        .with("caller", PlaceKind::Function, 64)
+        .with("inner", PlaceKind::Function, 96);
+    let outcome = chosen(vec![caller.clone(), inner.clone()], Vec::new(), &program);
+    assert_eq!(fate(&outcome, "inner.uruk.3"), &Fate::WithCallers);
+    let Fate::Adopted { entry, beside, .. } = fate(&outcome, "caller") else {
+        panic!("it has a native version");
+    };
+    // Samples in the inner one ask for the outer one.
+    assert_eq!((*entry, beside.as_slice()), (64, &[96..100][..]));
+    assert_eq!(outcome.functions[0].holds, ["inner.uruk.3"]);
+    // Whose address is taken keeps its type.
+    let pointed = FunctionInfo {
+        address_taken: true,
+        ..inner
+    };
+    let outcome = chosen(vec![caller, pointed], Vec::new(), &program);
+    assert!(matches!(
+        fate(&outcome, "inner.uruk.3"),
+        Fate::Adopted { .. }
+    ));
+}
+
+#[test]
+fn who_calls_what_cannot_be_called_is_refused_with_it() {
+    let caller = FunctionInfo {
+        functions: vec![1],
+        ..function("caller")
+    };
+    let inner = FunctionInfo {
+        local: true,
+        coroutine: true,
+        ..function("inner")
+    };
+    let program = Program::default().with("caller", PlaceKind::Function, 64);
+    let outcome = chosen(vec![caller, inner], Vec::new(), &program);
+    let reason = Reason::Calls("inner".to_owned());
+    assert_eq!(fate(&outcome, "caller"), &Fate::Refused(reason));
+}
+
+#[test]
+fn of_weak_bodies_only_equal_ones_are_looked_at() {
+    let weak = |same| FunctionInfo {
+        weak: true,
+        same,
+        ..function("f")
+    };
+    let mut program = Program::default().with("f", PlaceKind::Function, 64);
+    let keep = |info, program: &Program| {
+        let outcome = chosen(vec![info], Vec::new(), program);
+        outcome.choices.functions[0].keep
+    };
+    // The linker took one that is not weak.
+    assert_eq!(keep(weak(true), &program), Keep::Copy);
+    assert_eq!(keep(weak(false), &program), Keep::Nothing);
+    if let Some(place) = program.places.get_mut("f") {
+        place.weak = true;
+    }
+    assert_eq!(keep(weak(false), &program), Keep::Body);
+    program.taken.insert("f");
+    assert_eq!(keep(weak(true), &program), Keep::Copy);
+}
+
+#[test]
+fn strings_and_thread_locals_are_where_the_program_has_them() {
+    let string = VariableInfo {
+        private: true,
+        constant: true,
+        unnamed: true,
+        bytes: Some(b"known\0".to_vec()),
+        ..variable(".str")
+    };
+    let other = VariableInfo {
+        bytes: Some(b"other\0".to_vec()),
+        ..string.clone()
+    };
+    let thread = VariableInfo {
+        thread_local: true,
+        ..variable("t")
+    };
+    let program = Program::default().with("t", PlaceKind::ThreadLocal, 60);
+    let outcome = chosen(Vec::new(), vec![string, other, thread], &program);
+    let found = &outcome.choices.variables;
+    assert!(matches!(found[0], VariableChoice::Named(_)));
+    assert_eq!(found[1], VariableChoice::Own);
+    assert_eq!(found[2], VariableChoice::ThreadLocal(-40));
+}
