@@ -71,7 +71,7 @@ pub use crate::api::lookup::{
     DylibId, Found, Lookup, LookupFuture, LookupResult, Required, StillMissing, SymbolState,
     Visibility,
 };
-pub use crate::api::native::NativeCode;
+pub use crate::api::native::{NativeCode, uncopied};
 pub use crate::api::seeing::Hot;
 pub use crate::api::symbols::Alias;
 pub use crate::api::tracker::{Removal, Tracker};

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 25] = [
+const LAYERS: [(&str, &[&str]); 27] = [
     ("runtime/base", &[]),
     ("runtime/link", &["uruk-base"]),
     ("runtime/heap", &["uruk-base"]),
@@ -36,7 +36,9 @@ const LAYERS: [(&str, &[&str]); 25] = [
     ("tiering", &["uruk-base"]),
     ("profiler", &["uruk-base"]),
     ("runtime/tools", &["uruk-base"]),
-    ("runtime/command", &["uruk", "uruk-report"]),
+    ("runtime/live", &["uruk"]),
+    ("runtime/live/preload", &["uruk", "uruk-live"]),
+    ("runtime/command", &["uruk", "uruk-live", "uruk-report"]),
     (
         "runtime",
         &[
@@ -181,7 +183,7 @@ fn thinking_packages_forbid_unsafe_code() {
 }
 
 /// Files of the library that may use `std`'s locks, and why no child of `fork` waits for them.
-const STD_LOCKS: [(&str, &str); 13] = [
+const STD_LOCKS: [(&str, &str); 17] = [
     ("runtime/base/src/locks/lock.rs", "wraps them"),
     ("runtime/src/fork/gate.rs", "held by who forks"),
     ("runtime/src/fork/mod.rs", "the gate's: held by who forks"),
@@ -191,6 +193,13 @@ const STD_LOCKS: [(&str, &str); 13] = [
         "one side is done with it before the other begins",
     ),
     ("runtime/command/", "the command, where no session is"),
+    ("runtime/live/src/locked.rs", "held under a pass"),
+    ("runtime/live/src/start.rs", "before the program begins"),
+    (
+        "runtime/live/src/session.rs",
+        "one side is done with it before the other begins",
+    ),
+    ("runtime/live/src/swap.rs", "the same"),
     ("runtime/codegen/src/warm.rs", "nobody waits for it"),
     ("runtime/heap/src/", "held by who forks"),
     (

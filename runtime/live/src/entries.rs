@@ -36,17 +36,16 @@
 //! | a room | whoever has the lock, while nothing jumps there | before the barrier |
 //! | an entry | whoever has the lock | release; its partner is instruction fetch |
 //!
-//! The lock is taken by listeners of the session only, under whose pass no process is copied: no
-//! child of a fork finds it held.
+//! No child of a fork finds the lock held ([`Locked`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::choose::ROOM;
+use crate::locked::Locked;
 
 /// `xchg ax, ax`.
 const PLAIN: u16 = u16::from_le_bytes([0x66, 0x90]);
@@ -113,7 +112,7 @@ struct State {
 #[derive(Debug, Default)]
 pub struct Entries {
     text: Vec<Range<u64>>,
-    state: Mutex<State>,
+    state: Locked<State>,
 }
 
 impl Entries {
@@ -124,12 +123,8 @@ impl Entries {
     pub unsafe fn new(text: Vec<Range<u64>>) -> Entries {
         Entries {
             text,
-            state: Mutex::default(),
+            state: Locked::default(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether what lies at an entry and before it is what the compiler puts there.
@@ -147,7 +142,8 @@ impl Entries {
         }
         // SAFETY: text that stays loaded, by the promise of `new`, can be read.
         let found = unsafe { (room as *const [u8; ROOM as usize + 2]).read_unaligned() };
-        let is_prepared = found.starts_with(&JUMP) && self.lock().rooms.contains_key(&entry);
+        let is_prepared =
+            found.starts_with(&JUMP) && self.state.with(|state| state.rooms.contains_key(&entry));
         let is_plain = found[ROOM as usize..] == PLAIN.to_le_bytes() && is_padding(&found);
         match is_prepared || is_plain {
             true => Ok(()),
@@ -165,43 +161,27 @@ impl Entries {
     /// [`EntryError`]; calls go where they went.
     pub unsafe fn redirect(&self, entry: u64, target: u64) -> Result<(), EntryError> {
         self.check(entry)?;
-        let mut state = self.lock();
-        let writable = state.writable(entry, &self.text)?;
-        if state.rooms.insert(entry, target) != Some(target) {
-            let room = (writable - ROOM) as *mut u8;
-            // SAFETY: the copy of the room, which is mapped for writing, and to which no thread
-            // jumps before the store below: an entry has one target for ever, its stub.
-            unsafe {
-                room.copy_from_nonoverlapping(JUMP.as_ptr(), JUMP.len());
-                room.add(JUMP.len()).cast::<u64>().write_unaligned(target);
-            }
-            serialize();
-        }
-        // SAFETY: the copy of the entry, mapped for writing and aligned, as it was checked.
-        let at = unsafe { AtomicU16::from_ptr(writable as *mut u16) };
-        // Release: after the room; see the table.
-        at.store(HOPS, Ordering::Release);
-        Ok(())
+        // SAFETY: by the caller's promise.
+        self.state
+            .with(|state| unsafe { state.redirect(entry, target, &self.text) })
     }
 
     /// Has calls of a native function reach its own code again. Nothing, if they do.
     pub fn restore(&self, entry: u64) {
-        let state = self.lock();
-        let Some(writable) = state
-            .found(entry)
-            .filter(|_| state.rooms.contains_key(&entry))
-        else {
-            return;
-        };
-        // SAFETY: as in `redirect`.
-        let at = unsafe { AtomicU16::from_ptr(writable as *mut u16) };
-        at.store(PLAIN, Ordering::Release);
+        self.state.with(|state| {
+            let writable = state.found(entry);
+            if let Some(writable) = writable.filter(|_| state.rooms.contains_key(&entry)) {
+                // SAFETY: as in `redirect`.
+                let at = unsafe { AtomicU16::from_ptr(writable as *mut u16) };
+                at.store(PLAIN, Ordering::Release);
+            }
+        });
     }
 
     /// Whether calls of a native function go elsewhere.
     pub fn is_redirected(&self, entry: u64) -> bool {
-        let state = self.lock();
-        let Some(writable) = state.found(entry) else {
+        let writable = self.state.with(|state| state.found(entry));
+        let Some(writable) = writable else {
             return false;
         };
         // SAFETY: as in `redirect`.
@@ -238,6 +218,34 @@ fn is_padding(found: &[u8; ROOM as usize + 2]) -> bool {
 }
 
 impl State {
+    /// [`Entries::redirect`], of an entry that was checked.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn redirect(
+        &mut self,
+        entry: u64,
+        target: u64,
+        text: &[Range<u64>],
+    ) -> Result<(), EntryError> {
+        let writable = self.writable(entry, text)?;
+        if self.rooms.insert(entry, target) != Some(target) {
+            let room = (writable - ROOM) as *mut u8;
+            // SAFETY: the copy of the room, which is mapped for writing, and to which no thread
+            // jumps before the store below: an entry has one target for ever, its stub.
+            unsafe {
+                room.copy_from_nonoverlapping(JUMP.as_ptr(), JUMP.len());
+                room.add(JUMP.len()).cast::<u64>().write_unaligned(target);
+            }
+            serialize();
+        }
+        // SAFETY: the copy of the entry, mapped for writing and aligned, as it was checked.
+        let at = unsafe { AtomicU16::from_ptr(writable as *mut u16) };
+        // Release: after the room; see the table.
+        at.store(HOPS, Ordering::Release);
+        Ok(())
+    }
+
     /// Where an address can be written to, if its page was copied.
     fn found(&self, address: u64) -> Option<u64> {
         let (_, chunk) = self.chunks.range(..=address).next_back()?;

@@ -1,7 +1,6 @@
 //! Tables for people: what became of each function, and why.
 
 use std::fmt::Write;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use crate::choose::Fate;
@@ -15,11 +14,8 @@ const LONGEST: usize = 300;
 pub fn table(live: &Live) -> String {
     let mut text = String::from("tier published taken-back function\n");
     for function in live.functions() {
-        let failure = function
-            .failure
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let why = match (&function.chosen.fate, &*failure) {
+        let failure = function.failure.with(|failure| failure.clone());
+        let why = match (&function.chosen.fate, &failure) {
             (Fate::Refused(reason), _) => format!("stays native: {reason}"),
             (Fate::WithCallers, _) => "compiled with its callers only".to_owned(),
             (Fate::Adopted { .. }, Some(failure)) => format!("not compiled: {failure}"),

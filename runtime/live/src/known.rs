@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::choose::{Known, ROOM};
 use crate::entries::Entries;
+use crate::locked::Locked;
 use crate::program::image::Image;
 use crate::program::symbols::Place;
 
@@ -75,27 +76,27 @@ pub struct Program {
     /// What can be redirected.
     pub entries: Entries,
     /// Names whose bodies a module has that was added.
-    pub taken: Mutex<HashSet<String>>,
+    pub taken: Locked<HashSet<String>>,
     /// Variables that a module had and that have no address.
-    pub missing: Mutex<HashSet<(usize, String)>>,
+    pub missing: Locked<HashSet<(usize, String)>>,
 }
 
 impl Program {
-    /// Names whose bodies a module has that was added.
-    pub fn taken(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether a module that was added has the body of that name.
+    pub fn is_taken(&self, name: &str) -> bool {
+        self.taken.with(|taken| taken.contains(name))
     }
 
     /// Keeps which variables of a module have no address.
     pub fn note_missing(&self, module: usize, names: &[String]) {
-        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
-        missing.extend(names.iter().map(|name| (module, name.clone())));
+        let names = names.iter().map(|name| (module, name.clone()));
+        self.missing.with(|missing| missing.extend(names));
     }
 
     /// Whether a module had a variable that has no address.
-    pub fn missing(&self, module: usize, name: &str) -> bool {
-        let missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
-        missing.contains(&(module, name.to_owned()))
+    pub fn is_missing(&self, module: usize, name: &str) -> bool {
+        let name = (module, name.to_owned());
+        self.missing.with(|missing| missing.contains(&name))
     }
 }
 
@@ -133,6 +134,6 @@ impl Known for Module {
     }
 
     fn is_taken(&self, name: &str) -> bool {
-        self.program.taken().contains(name)
+        self.program.is_taken(name)
     }
 }

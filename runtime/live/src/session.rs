@@ -15,13 +15,14 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use uruk::{Dylib, Error, Event, Jit, NativeCode, Tier};
 
 use crate::choose::{Chosen, Fate, HOP, Outcome, choose};
 use crate::entries::{Entries, EntryError};
 use crate::known::{Module, Program, Strings};
+use crate::locked::Locked;
 use crate::program::image::{Image, ImageError};
 use crate::program::loaded::Loaded;
 use crate::settings::Settings;
@@ -56,7 +57,7 @@ pub struct Function {
     /// Its stub.
     stub: OnceLock<u64>,
     /// Versions that are native code.
-    natives: Mutex<HashSet<u64>>,
+    natives: Locked<HashSet<u64>>,
     /// A version is being published that is native code.
     adopting: AtomicBool,
     /// Publications of compiled code, and of native code after such.
@@ -66,7 +67,7 @@ pub struct Function {
     /// The tier of what runs; 0 for native code.
     pub tier: AtomicU64,
     /// Why it could not be compiled, or redirected.
-    pub failure: Mutex<Option<String>>,
+    pub failure: Locked<Option<String>>,
 }
 
 impl Function {
@@ -76,17 +77,18 @@ impl Function {
             source: source.to_owned(),
             module,
             stub: OnceLock::new(),
-            natives: Mutex::default(),
+            natives: Locked::default(),
             adopting: AtomicBool::new(false),
             published: AtomicU64::new(0),
             taken_back: AtomicU64::new(0),
             tier: AtomicU64::new(0),
-            failure: Mutex::default(),
+            failure: Locked::default(),
         })
     }
 
     fn fail(&self, why: impl ToString) {
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_string());
+        let why = why.to_string();
+        self.failure.with(|failure| *failure = Some(why));
     }
 
     fn native(&self) -> Option<(u64, NativeCode)> {
@@ -109,7 +111,7 @@ impl Function {
     }
 }
 
-type Functions = RwLock<HashMap<String, Arc<Function>>>;
+type Functions = Locked<HashMap<String, Arc<Function>>>;
 
 /// Functions by which programs give out memory of their own. The library and LLVM would use them,
 /// from threads that the program does not know of, and while such a function is itself compiled.
@@ -129,7 +131,7 @@ pub struct Live {
     /// Sources of the modules.
     pub sources: Vec<String>,
     /// Names that are addresses.
-    defined: Mutex<HashSet<String>>,
+    defined: Locked<HashSet<String>>,
 }
 
 impl Live {
@@ -165,11 +167,8 @@ impl Live {
 
     /// The function of that name.
     pub fn function(&self, name: &str) -> Option<Arc<Function>> {
-        let functions = self
-            .functions
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        functions.get(name).cloned()
+        self.functions
+            .with(|functions| functions.get(name).cloned())
     }
 
     fn of(mut image: Image, settings: &Settings) -> Result<Live, LiveError> {
@@ -189,8 +188,8 @@ impl Live {
             strings,
             rooms,
             entries,
-            taken: Mutex::default(),
-            missing: Mutex::default(),
+            taken: Locked::default(),
+            missing: Locked::default(),
         });
         let functions: Arc<Functions> = Arc::default();
         let listener = {
@@ -216,7 +215,7 @@ impl Live {
             functions,
             failed: Vec::new(),
             sources: Vec::new(),
-            defined: Mutex::default(),
+            defined: Locked::default(),
         };
         live.sources = live.jit.sources(modules.clone())?;
         live.add(modules);
@@ -240,7 +239,8 @@ impl Live {
                 Ok((bitcode, outcome)) => {
                     let bodies = outcome.functions.iter();
                     let bodies = bodies.filter(|f| !matches!(f.fate, Fate::Refused(_)));
-                    self.program.taken().extend(bodies.map(|f| f.name.clone()));
+                    let bodies: Vec<String> = bodies.map(|f| f.name.clone()).collect();
+                    self.program.taken.with(|taken| taken.extend(bodies));
                     self.program.note_missing(number, &outcome.missing);
                     addresses.extend(outcome.addresses.iter().cloned());
                     wanted.extend(outcome.wanted.iter().cloned());
@@ -268,16 +268,15 @@ impl Live {
     ) {
         let symbols = &self.program.image.symbols;
         let found = wanted.into_iter().filter_map(|name| {
-            if self.program.taken().contains(&name) {
+            if self.program.is_taken(&name) {
                 return None;
             }
             let place = symbols.global(&name).map(|place| place.address);
             let address = place.or_else(|| of_process(&name))?;
             Some((name, address))
         });
-        let mut defined = self.defined.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, address) in addresses.into_iter().chain(found) {
-            if defined.insert(name.clone()) {
+            if self.defined.with(|defined| defined.insert(name.clone())) {
                 // SAFETY: what the program itself has under that name, for as long as it runs.
                 let done = unsafe { self.dylib.define_address(&name, address as *const ()) };
                 // Only who refers to it fails, and says so.
@@ -299,23 +298,21 @@ impl Live {
     }
 
     fn list(&self, outcome: Outcome, number: usize) {
-        let mut functions = self
-            .functions
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
         for chosen in outcome.functions {
             let function = Function::new(chosen, &self.sources[number], number);
-            functions.insert(function.chosen.name.clone(), function);
+            let name = function.chosen.name.clone();
+            drop(
+                self.functions
+                    .with(|functions| functions.insert(name, function)),
+            );
         }
     }
 
     /// The functions, by name.
     pub fn functions(&self) -> Vec<Arc<Function>> {
-        let functions = self
+        let mut all: Vec<Arc<Function>> = self
             .functions
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<Arc<Function>> = functions.values().cloned().collect();
+            .with(|functions| functions.values().cloned().collect());
         all.sort_unstable_by(|a, b| a.chosen.name.cmp(&b.chosen.name));
         all
     }
@@ -352,11 +349,7 @@ impl Live {
         // SAFETY: the code was made of the same body, by the same types, and is the program's.
         let adopted = unsafe { self.dylib.adopt(&function.chosen.name, &native) };
         if let Ok(version) = &adopted {
-            let mut natives = function
-                .natives
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            natives.insert(version.0);
+            function.natives.with(|natives| natives.insert(version.0));
         }
         function.adopting.store(false, Ordering::SeqCst);
         adopted.map(drop)
@@ -409,19 +402,11 @@ fn listen(event: &Event, functions: &Functions, program: &Program, verbose: bool
         }
         _ => return,
     };
-    let function = {
-        let functions = functions.read().unwrap_or_else(PoisonError::into_inner);
-        functions.get(name).cloned()
-    };
-    let Some(function) = function else {
+    let Some(function) = functions.with(|functions| functions.get(name).cloned()) else {
         return;
     };
     let is_native = function.adopting.load(Ordering::SeqCst) && tier == Tier::Baseline
-        || function
-            .natives
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(&version);
+        || function.natives.with(|natives| natives.contains(&version));
     let Some((entry, _)) = function.native() else {
         return;
     };

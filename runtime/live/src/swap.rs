@@ -343,7 +343,7 @@ fn variable(
             meant.wanted.push(name.clone());
             VariableChoice::Named(name)
         }
-        None if known.program.missing(module, &info.name) => {
+        None if known.program.is_missing(module, &info.name) => {
             refuse("which the optimizer removed or renamed natively")
         }
         None => VariableChoice::Own,

@@ -74,6 +74,13 @@ impl Dylib {
     }
 }
 
+/// Does something during which no process is copied by `fork`, and no handler of the program's runs
+/// on this thread: what is locked in it, no child finds locked. It must not wait for others.
+pub fn uncopied<R>(work: impl FnOnce() -> R) -> R {
+    let _pass = gate::enter();
+    work()
+}
+
 impl crate::Jit {
     /// The sources that modules say they were made of, in their order.
     ///

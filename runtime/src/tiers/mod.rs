@@ -72,11 +72,10 @@ pub(crate) struct TierSettings {
     pub(crate) over_native: bool,
     /// What compiles at tier 1.
     pub(crate) baseline: crate::version::baseline::Baseline,
-    /// Whether tiers 2 and 3 may contract floating-point operations.
+    /// Whether tiers 2 and 3 may contract floating-point operations; whether nothing is inlined
+    /// across modules; whether functions are compiled ahead of their calls.
     pub(crate) contract: bool,
-    /// Whether nothing is inlined across modules.
     pub(crate) apart: bool,
-    /// Whether functions are compiled ahead of their calls.
     pub(crate) speculate: bool,
     pub(crate) policy: Config,
     /// Bytes of code of functions, beyond which cold code goes.
@@ -163,11 +162,6 @@ impl TierState {
     /// True if functions move between tiers.
     pub(crate) fn is_auto(&self) -> bool {
         self.settings.tiers == Tiers::Auto
-    }
-
-    /// True if the program runs native code where no better version is.
-    pub(crate) fn is_over_native(&self) -> bool {
-        self.settings.over_native
     }
 
     /// True if nothing is inlined across modules.
@@ -287,7 +281,6 @@ impl TierState {
         Some((id, next))
     }
 
-    /// Functions that take their turns.
     pub(crate) fn churned_functions(&self) -> usize {
         self.churned().len()
     }
@@ -460,10 +453,8 @@ pub(crate) fn process_time() -> Duration {
 }
 
 pub(crate) fn clock(id: libc::clockid_t) -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let (tv_sec, tv_nsec) = (0, 0);
+    let mut time = libc::timespec { tv_sec, tv_nsec };
     // SAFETY: a valid out pointer; the clock always exists.
     unsafe { libc::clock_gettime(id, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

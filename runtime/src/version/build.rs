@@ -167,7 +167,7 @@ impl Core {
             built => built?,
         };
         let for_ever = built.compiled.labels == Labels::Escape;
-        if for_ever && request.purpose != Purpose::First && self.tiers.is_over_native() {
+        if for_ever && request.purpose != Purpose::First && self.tiers.has_native() {
             // Native code is there, whose labels' addresses the program may have.
             self.tiers.versions.fixed().insert(id.index());
             self.discard(id, built);

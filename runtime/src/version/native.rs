@@ -16,6 +16,7 @@ use super::records::Version;
 use super::{Made, Request};
 use crate::api::error::Error;
 use crate::core::Core;
+use crate::tiers::TierState;
 
 /// Bytes of native code that are taken for an instruction of IR, by which the policy expects what
 /// better code costs.
@@ -99,6 +100,13 @@ impl Core {
             unit: None,
             escapes: false,
         });
+    }
+}
+
+impl TierState {
+    /// True if functions run native code where no better version is.
+    pub(super) fn has_native(&self) -> bool {
+        self.first() == Tier::Optimized && self.is_auto()
     }
 }
 
