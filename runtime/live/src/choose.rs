@@ -19,6 +19,7 @@
 //! | that uses a refused variable | refused | [`Reason::Variable`] |
 //! | that can be suspended, or uses a library's thread-local | refused | [`Reason::Coroutine`], [`Reason::ThreadLocal`] |
 //! | with assembly that may name symbols, or that asks the dynamic loader | refused | [`Reason::Assembly`], [`Reason::Asks`] |
+//! | that calls what is nowhere | refused | [`Reason::Missing`] |
 //! | whose address hooks are told | refused | [`Reason::Instrumented`] |
 //! | that calls a refused one which cannot be called natively | refused | [`Reason::Calls`] |
 //! | whose symbol counts elsewhere | a copy for optimizers | |
@@ -60,6 +61,8 @@ pub enum Reason {
     Assembly,
     /// It tells hooks its address, and that of what it inlines.
     Instrumented,
+    /// It calls what is nowhere: natively all of it was inlined.
+    Missing(String),
     /// It asks the dynamic loader for something that depends on whose code asks.
     Asks(String),
     /// It calls one that is refused, and that has no native code its callers could call.
@@ -81,6 +84,7 @@ impl fmt::Display for Reason {
             Reason::Coroutine => f.write_str("is a coroutine"),
             Reason::Assembly => f.write_str("has assembly that may name symbols"),
             Reason::Instrumented => f.write_str("tells hooks its address (-finstrument-functions)"),
+            Reason::Missing(name) => write!(f, "calls `{name}`, which was inlined and is nowhere"),
             Reason::Asks(name) => {
                 write!(
                     f,
@@ -146,6 +150,8 @@ pub trait Known {
     fn string(&self, bytes: &[u8]) -> Option<u64>;
     /// Whether there is room in front of an entry.
     fn has_room(&self, entry: u64) -> bool;
+    /// Whether somebody has code of that name: the program, its libraries, or an earlier module.
+    fn is_there(&self, name: &str) -> bool;
     /// Whether an earlier module has the body that counts.
     fn is_taken(&self, name: &str) -> bool;
 }
@@ -177,7 +183,7 @@ pub fn choose(survey: &Survey, known: &dyn Known, module: usize) -> Outcome {
         .iter()
         .map(|info| native(info, known))
         .collect();
-    let refused = refuse(survey, &natives, &refused_variables);
+    let refused = refuse(survey, known, &natives, &refused_variables);
     for (number, info) in survey.functions.iter().enumerate() {
         let name = session_name(&info.name, info.local, module);
         let place = natives[number];
@@ -186,6 +192,7 @@ pub fn choose(survey: &Survey, known: &dyn Known, module: usize) -> Outcome {
             outcome.addresses.push((address, place.address));
         }
         let keep = match &refused[number] {
+            _ if info.copy => Keep::Copy,
             _ if !info.defined => Keep::Nothing,
             Some(_) => Keep::Nothing,
             None if known.is_taken(&name) || is_elsewhere(info, known) => match info.same {
@@ -298,6 +305,7 @@ fn is_elsewhere(info: &FunctionInfo, known: &dyn Known) -> bool {
 /// Why each function is refused, if it is.
 fn refuse(
     survey: &Survey,
+    known: &dyn Known,
     natives: &[Option<Place>],
     variables: &HashMap<u32, Reason>,
 ) -> Vec<Option<Reason>> {
@@ -306,6 +314,15 @@ fn refuse(
         let mut names = callees.map(|&callee| &survey.functions[callee as usize].name);
         names.find(|name| ASKING.contains(&name.as_str())).cloned()
     };
+    let is_missing = |info: &&FunctionInfo| {
+        let found = info.defined || info.optional || (info.copy && info.always_inlined);
+        !(found || known.is_there(&info.name))
+    };
+    let missing = |info: &FunctionInfo| {
+        let callees = info.functions.iter();
+        let mut callees = callees.map(|&callee| &survey.functions[callee as usize]);
+        callees.find(is_missing).map(|info| info.name.clone())
+    };
     let mut refused: Vec<Option<Reason>> = survey
         .functions
         .iter()
@@ -313,6 +330,7 @@ fn refuse(
             true if info.coroutine => Some(Reason::Coroutine),
             true if info.instrumented => Some(Reason::Instrumented),
             true if info.assembly => Some(Reason::Assembly),
+            true if missing(info).is_some() => missing(info).map(Reason::Missing),
             true if asks(info).is_some() => asks(info).map(Reason::Asks),
             true => info
                 .variables

@@ -8,6 +8,7 @@ use crate::choose::{Known, ROOM};
 use crate::entries::Entries;
 use crate::locked::Locked;
 use crate::program::image::Image;
+use crate::program::loaded;
 use crate::program::symbols::Place;
 
 /// The strings of a file, by their bytes with the zero at the end.
@@ -131,6 +132,12 @@ impl Known for Module {
     fn has_room(&self, entry: u64) -> bool {
         let is_listed = self.program.rooms.contains(&entry.wrapping_sub(ROOM));
         is_listed && self.program.entries.check(entry).is_ok()
+    }
+
+    fn is_there(&self, name: &str) -> bool {
+        self.program.image.symbols.global(name).is_some()
+            || self.program.is_taken(name)
+            || loaded::find(name).is_some()
     }
 
     fn is_taken(&self, name: &str) -> bool {

@@ -12,8 +12,6 @@
 //! - What fails costs a module, or a function: it stays native, with the reason in the table.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::CString;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -24,7 +22,7 @@ use crate::entries::{Entries, EntryError};
 use crate::known::{Module, Program, Strings};
 use crate::locked::Locked;
 use crate::program::image::{Image, ImageError};
-use crate::program::loaded::Loaded;
+use crate::program::loaded::{self, Loaded};
 use crate::settings::Settings;
 
 /// The program stays as it is.
@@ -272,7 +270,7 @@ impl Live {
                 return None;
             }
             let place = symbols.global(&name).map(|place| place.address);
-            let address = place.or_else(|| of_process(&name))?;
+            let address = place.or_else(|| loaded::find(&name))?;
             Some((name, address))
         });
         for (name, address) in addresses.into_iter().chain(found) {
@@ -460,19 +458,4 @@ pub(crate) fn rebind(
     })?;
     let outcome = std::mem::take(&mut *chosen.lock().unwrap_or_else(PoisonError::into_inner));
     Ok((bitcode, outcome))
-}
-
-/// What the process's libraries, or the executable, offer under a name.
-fn of_process(name: &str) -> Option<u64> {
-    let name = CString::new(name).ok()?;
-    // SAFETY: a C string; the address is only looked at by who asked.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    (!found.is_null()).then_some(found as u64)
-}
-
-/// The name of the executable, for messages.
-pub fn executable() -> String {
-    let file = std::fs::read_link("/proc/self/exe").unwrap_or_default();
-    let name = file.file_name().map(Path::new).unwrap_or(Path::new("?"));
-    name.display().to_string()
 }

@@ -44,6 +44,10 @@ impl Known for Program {
         !self.without_room.contains(&entry)
     }
 
+    fn is_there(&self, name: &str) -> bool {
+        self.places.contains_key(name)
+    }
+
     fn is_taken(&self, name: &str) -> bool {
         self.taken.contains(name)
     }
@@ -178,6 +182,29 @@ fn who_calls_what_cannot_be_called_is_refused_with_it() {
     let outcome = chosen(vec![caller, inner], Vec::new(), &program);
     let reason = Reason::Calls("inner".to_owned());
     assert_eq!(fate(&outcome, "caller"), &Fate::Refused(reason));
+}
+
+#[test]
+fn who_calls_what_is_nowhere_is_refused() {
+    let caller = FunctionInfo {
+        functions: vec![1],
+        ..function("caller")
+    };
+    let copy = |always_inlined| FunctionInfo {
+        defined: false,
+        copy: true,
+        always_inlined,
+        ..function("allocate")
+    };
+    let program = Program::default().with("caller", PlaceKind::Function, 64);
+    let refused = |always| {
+        let outcome = chosen(vec![caller.clone(), copy(always)], Vec::new(), &program);
+        assert_eq!(outcome.choices.functions[1].keep, Keep::Copy);
+        fate(&outcome, "caller").clone()
+    };
+    let reason = Reason::Missing("allocate".to_owned());
+    assert_eq!(refused(false), Fate::Refused(reason));
+    assert!(matches!(refused(true), Fate::Adopted { .. }));
 }
 
 #[test]

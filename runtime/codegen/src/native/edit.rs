@@ -238,8 +238,16 @@ fn bind_function(module: LLVMModuleRef, function: LLVMValueRef, choice: &Functio
     }
 }
 
-/// Makes aliases and ifuncs declarations: the program knows what they are. Before the survey, which
-/// lists them as such.
+/// What an alias is another name of, if that is a function or a variable as a whole. Of two names of
+/// one address, LLVM would say that they differ.
+fn plain_aliasee(alias: ValueRef<'_>) -> Option<LLVMValueRef> {
+    let aliasee = alias.aliasee()?;
+    let is_plain = aliasee.as_function().is_some() || aliasee.as_variable().is_some();
+    is_plain.then(|| aliasee.raw())
+}
+
+/// Has aliases mean what they are names of, and makes other aliases, and ifuncs, declarations: the
+/// program knows what they are. Before the survey, which lists them as such.
 pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) {
     let mut aliases = Vec::new();
     let mut ifuncs = Vec::new();
@@ -259,6 +267,10 @@ pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) {
     for alias in aliases.iter().chain(&ifuncs).copied() {
         // SAFETY: a live alias or ifunc, whose uses go to a declaration of the same name.
         unsafe {
+            if let Some(meant) = plain_aliasee(ValueRef::of(alias)) {
+                LLVMReplaceAllUsesWith(alias, meant);
+                continue;
+            }
             let name = ValueRef::of(alias).name();
             set_name(alias, "");
             let kind = LLVMGlobalGetValueType(alias);

@@ -14,7 +14,8 @@
 //! | a function of which another module's body counts | a copy for the optimizer |
 //! | a function that may not be compiled | a declaration |
 //! | a function's address, where it is not called | the address that the program knows |
-//! | an alias, an ifunc | a declaration: the program has resolved it |
+//! | an alias | what it is another name of |
+//! | an ifunc | a declaration: the program has resolved it |
 //! | constructors, lists of what is used, assembly | nothing: they had their effect |
 //!
 //! # Why

@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use inkwell::llvm_sys::core::{
-    LLVMConstIntGetZExtValue, LLVMGetAsString, LLVMGetInlineAsmAsmString, LLVMGetLinkage,
-    LLVMGetUnnamedAddress, LLVMGlobalGetValueType, LLVMIsConstantString, LLVMIsThreadLocal,
+    LLVMConstIntGetZExtValue, LLVMGetAsString, LLVMGetEnumAttributeKindForName,
+    LLVMGetInlineAsmAsmString, LLVMGetLinkage, LLVMGetUnnamedAddress, LLVMGlobalGetValueType,
+    LLVMIsConstantString, LLVMIsThreadLocal,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout, LLVMTargetDataRef};
@@ -20,6 +21,12 @@ pub struct FunctionInfo {
     pub name: String,
     /// It has a body here that is not only a copy.
     pub defined: bool,
+    /// It has a body that is only a copy, for the optimizer.
+    pub copy: bool,
+    /// It is inlined wherever it is called.
+    pub always_inlined: bool,
+    /// It is undefined if nobody defines it.
+    pub optional: bool,
     /// Other files do not see it.
     pub local: bool,
     /// Another file may define it, too.
@@ -306,6 +313,9 @@ fn function(
     FunctionInfo {
         name: function.name(),
         defined: !function.is_declaration() && !copy,
+        copy: !function.is_declaration() && copy,
+        always_inlined: has(function, "alwaysinline"),
+        optional: linkage == LLVMLinkage::LLVMExternalWeakLinkage,
         local: is_local(linkage),
         weak: is_weak(linkage),
         same: matches!(
@@ -316,7 +326,7 @@ fn function(
         labels: !found.labels.is_empty(),
         assembly,
         instrumented: HOOKS.iter().any(|hook| !function.text(hook).is_empty()),
-        coroutine: has_coroutine(function),
+        coroutine: has(function, "presplitcoroutine"),
         variables: numbers(found.variables),
         functions: numbers(found.functions),
     }
@@ -339,12 +349,9 @@ fn names_symbols(instruction: InstructionRef<'_>, callee: ValueRef<'_>) -> bool 
     SIGNS.iter().any(|sign| text.contains(sign)) || operands.into_iter().any(is_symbol)
 }
 
-/// Whether it is still to be split.
-fn has_coroutine(function: FunctionRef<'_>) -> bool {
-    const NAME: &str = "presplitcoroutine";
+/// Whether it has an attribute, by its name.
+fn has(function: FunctionRef<'_>, name: &str) -> bool {
     // SAFETY: pointer and length describe the name.
-    let kind = unsafe {
-        inkwell::llvm_sys::core::LLVMGetEnumAttributeKindForName(NAME.as_ptr().cast(), NAME.len())
-    };
+    let kind = unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) };
     function.has(kind)
 }

@@ -1,6 +1,6 @@
 //! Where the dynamic loader put the files of the process.
 
-use std::ffi::{CStr, OsStr, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -43,4 +43,12 @@ pub fn loaded() -> Vec<Loaded> {
     // SAFETY: `visit` takes the list for what it is.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
     found
+}
+
+/// What the process's libraries, or the executable, offer under a name.
+pub fn find(name: &str) -> Option<u64> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: a C string; the address is only looked at by who asked.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!found.is_null()).then_some(found as u64)
 }
