@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use uruk_guests::execute::Ending;
+
 use crate::trial::Bench;
 use crate::verdict;
 
@@ -26,6 +28,9 @@ const REPLIES: u64 = 200;
 
 /// How long anything may take.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// How often is looked whether the program answers.
+const ATTEMPTS: u32 = 600;
 
 /// Nobody can say which source answers.
 const CHANGING: usize = 2;
@@ -178,6 +183,7 @@ fn check(word: &str, reply: &str) -> Result<&'static str, String> {
 /// Exchanges, and puts back.
 fn exchange(bench: &Bench, shared: &Shared, process: u32, fix: &Path) -> Result<(), String> {
     let process = process.to_string();
+    attach(bench, &process)?;
     for _ in 0..EXCHANGES {
         for version in [1, 0] {
             wait(shared)?;
@@ -199,6 +205,21 @@ fn exchange(bench: &Bench, shared: &Shared, process: u32, fix: &Path) -> Result<
         }
     }
     wait(shared)
+}
+
+/// Until the program answers whoever attaches: it first reads its bitcode.
+fn attach(bench: &Bench, process: &str) -> Result<(), String> {
+    let mut job = bench.subject.job(LIMIT);
+    job.arg("swap").arg(process).arg("--stats");
+    for _ in 0..ATTEMPTS {
+        let done = job.run(&bench.scratch("live-server-swap"));
+        let done = done.map_err(|error| error.to_string())?;
+        if done.ending == Ending::Status(0) {
+            return Ok(());
+        }
+        thread::sleep(LIMIT / ATTEMPTS);
+    }
+    Err("nobody answers in the program".to_owned())
 }
 
 /// Until there were some more replies.

@@ -137,7 +137,7 @@ impl Entries {
         if !self.text.iter().any(inside) {
             return Err(EntryError::Elsewhere { entry });
         }
-        if entry % 2 != 0 || entry / 8 != (entry + 1) / 8 {
+        if !entry.is_multiple_of(2) || entry / 8 != (entry + 1) / 8 {
             return Err(EntryError::Unaligned { entry });
         }
         // SAFETY: text that stays loaded, by the promise of `new`, can be read.

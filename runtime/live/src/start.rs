@@ -163,13 +163,13 @@ fn run(settings: &Settings) {
         eprintln!("uruk live: {cause}; the program runs as it is");
     }
     let live = LIVE.get_or_init(|| started).as_ref();
-    if let Ok(live) = live {
-        if forced {
-            for function in live.adopted() {
-                live.compile_inner(&function);
-                // What fails is in the table.
-                let _ = live.compile(&function, Tier::Optimized);
-            }
+    if let Ok(live) = live
+        && forced
+    {
+        for function in live.adopted() {
+            live.compile_inner(&function);
+            // What fails is in the table.
+            let _ = live.compile(&function, Tier::Optimized);
         }
     }
     let (ready, changed) = &READY;

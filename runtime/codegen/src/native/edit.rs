@@ -246,6 +246,16 @@ fn plain_aliasee(alias: ValueRef<'_>) -> Option<LLVMValueRef> {
     is_plain.then(|| aliasee.raw())
 }
 
+/// Whether other files do not see a global.
+fn is_local(global: LLVMValueRef) -> bool {
+    // SAFETY: a live global.
+    let linkage = unsafe { LLVMGetLinkage(global) };
+    matches!(
+        linkage,
+        LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage
+    )
+}
+
 /// Has aliases mean what they are names of, and makes other aliases, and ifuncs, declarations: the
 /// program knows what they are. Before the survey, which lists them as such.
 pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) {
@@ -269,6 +279,13 @@ pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) {
         unsafe {
             if let Some(meant) = plain_aliasee(ValueRef::of(alias)) {
                 LLVMReplaceAllUsesWith(alias, meant);
+                if is_local(meant) && !is_local(alias) {
+                    // The symbol table may have the alias's name only, as files see that one.
+                    let name = ValueRef::of(alias).name();
+                    set_name(alias, "");
+                    set_name(meant, &name);
+                    LLVMSetLinkage(meant, LLVMLinkage::LLVMExternalLinkage);
+                }
                 continue;
             }
             let name = ValueRef::of(alias).name();
