@@ -29,6 +29,9 @@ use super::{Choices, FunctionChoice, Keep, VariableChoice};
 use crate::context::{Builder, LlvmContext, OwnedModule};
 use crate::handles::{FunctionRef, ValueRef, c_name};
 
+/// What aliases stand for that nobody uses; they cannot be deleted.
+const NOTHING: &str = "uruk.nothing";
+
 /// Changes `module`, of which the choices are.
 pub(super) fn edit(context: &LlvmContext, module: &OwnedModule, choices: &Choices) {
     let functions: Vec<LLVMValueRef> = survey::functions(module).map(|f| f.raw()).collect();
@@ -41,6 +44,9 @@ pub(super) fn edit(context: &LlvmContext, module: &OwnedModule, choices: &Choice
         let handle = unsafe { ValueRef::of(variable) };
         if handle.name().starts_with("llvm.") {
             gone.push(variable);
+            continue;
+        }
+        if handle.name() == NOTHING {
             continue;
         }
         match choice {
@@ -311,7 +317,7 @@ pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) {
     // SAFETY: a fresh constant that aliases may stand for, as they cannot be deleted.
     unsafe {
         let byte = LLVMInt8TypeInContext(context.raw());
-        let nothing = LLVMAddGlobal(module, byte, c"uruk.nothing".as_ptr());
+        let nothing = LLVMAddGlobal(module, byte, c_name(NOTHING).as_ptr());
         LLVMSetInitializer(nothing, LLVMConstNull(byte));
         LLVMSetLinkage(nothing, LLVMLinkage::LLVMInternalLinkage);
         LLVMSetGlobalConstant(nothing, 1);
