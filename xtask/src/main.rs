@@ -1,5 +1,5 @@
 //! The project's own commands: `cargo xtask demo | test | bench | csmith | stress | lint |
-//! model | mutate | sanitize | setup`.
+//! model | mutate | sanitize | setup | install`.
 //!
 //! Each makes sure that LLVM 22 is there, installs it where that is the custom of
 //! the system, and calls cargo with the environment that finds it. This package
@@ -7,6 +7,7 @@
 
 mod cargo;
 mod install;
+mod layout;
 mod llvm;
 mod model;
 mod mutate;
@@ -15,6 +16,7 @@ mod sanitize;
 mod system;
 mod totals;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -88,6 +90,15 @@ enum Task {
     },
     /// Only make sure that everything the tests need is installed.
     Setup,
+    /// Build in release mode and install: command, libraries, headers, `pkg-config`'s file.
+    Install {
+        /// Where to: `bin`, `lib`, `include` and `share` are made there.
+        #[arg(long, default_value = "/usr/local")]
+        prefix: PathBuf,
+        /// Only the libraries with their headers.
+        #[arg(long)]
+        libraries: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -110,7 +121,8 @@ fn run(task: Task) -> anyhow::Result<()> {
         | Task::Lint
         | Task::Model
         | Task::Mutate { .. }
-        | Task::Sanitize { .. } => Purpose::Run,
+        | Task::Sanitize { .. }
+        | Task::Install { .. } => Purpose::Run,
     };
     let cargo = Cargo::new(install::ensure(purpose)?)?;
     match task {
@@ -124,7 +136,26 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Mutate { only, search } => mutate::run(&cargo, &only, search),
         Task::Sanitize { args } => sanitize::run(&cargo, &args),
         Task::Setup => Ok(()),
+        Task::Install { prefix, libraries } => install_into(&cargo, &prefix, libraries),
     }
+}
+
+fn install_into(cargo: &Cargo, prefix: &Path, libraries: bool) -> anyhow::Result<()> {
+    let mut words = vec!["--release", "-p", "uruk-c"];
+    if !libraries {
+        words.extend(["-p", "uruk-command"]);
+    }
+    cargo.run("build", &words)?;
+    let built = layout::Built {
+        shared: cargo.built("release", "liburuk_c.so"),
+        archive: cargo.built("release", "liburuk_c.a"),
+        command: (!libraries).then(|| cargo.built("release", "uruk")),
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    for file in layout::install(cargo.root(), &built, prefix, version)? {
+        println!("{}", file.display());
+    }
+    Ok(())
 }
 
 fn demo(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {

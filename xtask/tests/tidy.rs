@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 27] = [
+const LAYERS: [(&str, &[&str]); 28] = [
     ("runtime/base", &[]),
     ("runtime/link", &["uruk-base"]),
     ("runtime/heap", &["uruk-base"]),
@@ -39,6 +39,7 @@ const LAYERS: [(&str, &[&str]); 27] = [
     ("runtime/live", &["uruk"]),
     ("runtime/live/preload", &["uruk", "uruk-live"]),
     ("runtime/command", &["uruk", "uruk-live", "uruk-report"]),
+    ("runtime/c", &["uruk"]),
     (
         "runtime",
         &[

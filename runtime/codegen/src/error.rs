@@ -48,6 +48,16 @@ pub enum CodegenError {
         /// The module's triple.
         triple: String,
     },
+    /// The module lays out data as another machine does.
+    #[error("{module}: data layout `{layout}` is not that of x86_64 Linux: `{part}`")]
+    Layout {
+        /// Name of the input.
+        module: String,
+        /// The module's layout.
+        layout: String,
+        /// What of it differs.
+        part: String,
+    },
     /// A body could not be read, or is not valid IR.
     #[error("{module}: function `{function}`: {message}")]
     Body {

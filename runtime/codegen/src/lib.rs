@@ -16,7 +16,7 @@
 //!   and become [`CodegenError`]s.
 //!
 //! Reading order: [`summary`] (what a module holds, as plain data), `structure`
-//! (checked before LLVM reads), `inspect` (all of it read at once), [`plan`] (how each symbol
+//! (checked before LLVM reads), `origin` (for which machine), `inspect` (all of it read at once), [`plan`] (how each symbol
 //! is to be reached), [`compile`] (what is asked and answered), [`reader`], `opened`, `desk`,
 //! `handles` (what is safe to hold), `table` and `source`, `planning`, `candidates`, `survey`
 //! and `data` (what is copied), `copying`, `globals`, `body` and `constant` (the copy),
@@ -84,6 +84,7 @@ mod lines;
 mod numbered;
 mod opened;
 mod optimize;
+mod origin;
 mod parcel;
 mod passes;
 mod pipeline;

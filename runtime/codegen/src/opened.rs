@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyModule};
 use inkwell::llvm_sys::bit_reader::LLVMGetBitcodeModuleInContext2;
-use inkwell::llvm_sys::core::{LLVMGetModuleInlineAsm, LLVMGetTarget};
+use inkwell::llvm_sys::core::{LLVMGetDataLayoutStr, LLVMGetModuleInlineAsm, LLVMGetTarget};
 use inkwell::llvm_sys::prelude::LLVMModuleRef;
 use rustc_hash::FxHashSet;
 
@@ -17,6 +17,7 @@ use crate::error::CodegenError;
 use crate::foreign::Foreign;
 use crate::handles::c_name;
 use crate::library::Library;
+use crate::origin;
 use crate::scan;
 use crate::structure::Structure;
 use crate::summary::{ModuleSummary, SymbolId};
@@ -212,15 +213,26 @@ fn read_lazily(
     Ok((unsafe { OwnedModule::new(module) }, structure))
 }
 
+/// Refuses what was made for another machine (`origin`).
 pub(crate) fn check_target(module: &OwnedModule, name: &str) -> Result<(), CodegenError> {
-    // SAFETY: a live module; the triple is a C string it owns.
-    let triple = unsafe { std::ffi::CStr::from_ptr(LLVMGetTarget(module.raw())) }.to_string_lossy();
-    // A module without a triple (hand-written IR) is taken for this machine.
-    if triple.is_empty() || (triple.starts_with("x86_64-") && triple.contains("linux")) {
-        return Ok(());
+    // SAFETY: a live module; both are C strings that it owns.
+    let (triple, layout) = unsafe {
+        let text = |text| std::ffi::CStr::from_ptr(text).to_string_lossy();
+        let triple = text(LLVMGetTarget(module.raw()));
+        (triple, text(LLVMGetDataLayoutStr(module.raw())))
+    };
+    if !origin::is_ours(&triple) {
+        return Err(CodegenError::Target {
+            module: name.to_owned(),
+            triple: triple.into_owned(),
+        });
     }
-    Err(CodegenError::Target {
-        module: name.to_owned(),
-        triple: triple.into_owned(),
-    })
+    match origin::strange_part(&layout) {
+        None => Ok(()),
+        Some(part) => Err(CodegenError::Layout {
+            module: name.to_owned(),
+            part: part.to_owned(),
+            layout: layout.into_owned(),
+        }),
+    }
 }

@@ -310,6 +310,23 @@ fn other_machines_are_refused() {
         Reader::new(&bitcode),
         Err(CodegenError::Target { .. })
     ));
+    let layout = "target datalayout = \"e-m:e-p:32:32-i64:64-n8:16:32-S128\"";
+    let bitcode = Bitcode::from_ir_text("small.ll", layout).unwrap();
+    let Err(error) = Reader::new(&bitcode) else {
+        panic!("pointers of 32 bits are read");
+    };
+    assert_eq!(
+        error.to_string(),
+        "small.ll: data layout `e-m:e-p:32:32-i64:64-n8:16:32-S128` is not that of x86_64 Linux: \
+         `p:32:32`"
+    );
+}
+
+#[test]
+fn modules_that_name_no_machine_are_taken() {
+    let text = "target triple = \"unknown-unknown-unknown\"\n define i32 @f() { ret i32 1 }";
+    let bitcode = Bitcode::from_ir_text("any.ll", text).unwrap();
+    assert!(Reader::new(&bitcode).is_ok());
 }
 
 #[test]

@@ -219,6 +219,23 @@ impl Dylib {
         Ok(Func::new(self.jit.clone(), id))
     }
 
+    /// The type of a function as LLVM writes it: `i64 (i64, ptr)`. `None` for functions of
+    /// units and of object files, which have none that is known.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
+    /// assert_eq!(jit.main().type_of("twice")?.as_deref(), Some("i64 (i64)"));
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`].
+    pub fn type_of(&self, name: &str) -> Result<Option<String>, Error> {
+        let actual = self.jit.core().function_type(self.id_of(name)?)?;
+        Ok(actual.map(|actual| actual.to_string()))
+    }
+
     /// Compiles a function now, without calling it, unless it has code.
     ///
     /// # Errors

@@ -196,6 +196,7 @@ fn what_llvm_refuses_is_left_to_it() {
         "@c = common global i32 1",
         "@llvm.global_ctors = appending global [1 x i32] [i32 1]",
         "target triple = \"aarch64-linux-gnu\"",
+        "target datalayout = \"E-m:e-i64:64-n32:64\"",
     ];
     for text in wrong {
         let context = crate::context::LlvmContext::new().expect("a context");

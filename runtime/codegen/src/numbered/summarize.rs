@@ -16,6 +16,7 @@ use uruk_bitcode::ir::{
 };
 
 use super::constants::{Constants, Found};
+use crate::origin;
 use crate::summary::{Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo};
 
 /// The release whose bitcode has nothing that LLVM changes while it reads.
@@ -31,7 +32,8 @@ const DEPTH: u32 = 64;
 pub(super) fn summarize(source: &Source) -> Option<(ModuleSummary, Box<[SymbolId]>)> {
     let module = &*source.module;
     if module.release != RELEASE
-        || !is_for_this_machine(&module.triple)
+        || !origin::is_ours(&module.triple)
+        || origin::strange_part(&module.layout).is_some()
         || !module.attributes.iter().all(features_are_sound)
     {
         return None;
@@ -83,11 +85,6 @@ fn features_are_sound(attributes: &Attributes) -> bool {
         }
         _ => true,
     })
-}
-
-/// As `opened::check_target` has it.
-fn is_for_this_machine(triple: &str) -> bool {
-    triple.is_empty() || (triple.starts_with("x86_64-") && triple.contains("linux"))
 }
 
 struct Reading<'m> {

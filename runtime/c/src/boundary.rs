@@ -1,0 +1,265 @@
+//! What every function of the interface does at its beginning and end: arguments are checked,
+//! panics become errors, results get where the caller wants them.
+
+use std::any::Any;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+
+use uruk::Tier;
+
+use crate::error::{URUK_ERROR_ARGUMENT, URUK_ERROR_PANIC, uruk_error};
+
+/// What ends a function early.
+pub(crate) type Fault = Box<uruk_error>;
+
+/// A function or a variable of the host's or of a session, whatever its type: to be cast.
+pub type uruk_function = Option<unsafe extern "C" fn()>;
+
+/// The host's own pointer among callbacks.
+#[derive(Clone, Copy)]
+pub(crate) struct Context(pub(crate) *mut c_void);
+
+// SAFETY: nothing here looks at what it leads to; the callbacks that do may run on any thread,
+// as is asked of their host.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+/// A context with what is called when nobody needs it any more.
+pub(crate) struct Owned {
+    pub(crate) context: Context,
+    drop: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
+}
+
+impl Owned {
+    pub(crate) fn new(
+        context: *mut c_void,
+        drop: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
+    ) -> Owned {
+        Owned {
+            context: Context(context),
+            drop,
+        }
+    }
+
+    /// The pointer.
+    pub(crate) fn get(&self) -> *mut c_void {
+        self.context.0
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        if let Some(drop) = self.drop {
+            // SAFETY: the host's own function for it, called once.
+            unsafe { drop(self.context.0) };
+        }
+    }
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| String::from("a panic without words"))
+}
+
+/// Runs a function's body; null, or what went wrong.
+pub(crate) fn guarded(body: impl FnOnce() -> Result<(), Fault>) -> *mut uruk_error {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => ptr::null_mut(),
+        Ok(Err(fault)) => Box::into_raw(fault),
+        Err(panic) => Box::into_raw(uruk_error::new(URUK_ERROR_PANIC, &text_of(&*panic))),
+    }
+}
+
+/// Overwrites what calls of this thread left on its stack, below the caller: addresses of code
+/// would lie in the frames of what is called next, where a search for who may return into old
+/// code finds them. To be followed by a function that is not inlined.
+#[inline(never)]
+pub(crate) fn scrub_stack() {
+    std::hint::black_box(&mut [0_u64; 2048]);
+}
+
+/// Runs the body of a function that answers no errors; `otherwise` if it fails.
+pub(crate) fn value<T>(otherwise: T, body: impl FnOnce() -> Result<T, Fault>) -> T {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(value)) => value,
+        _ => otherwise,
+    }
+}
+
+/// An argument that cannot be used.
+pub(crate) fn unusable(what: &str, why: &str) -> Fault {
+    uruk_error::new(URUK_ERROR_ARGUMENT, &format!("{what}: {why}"))
+}
+
+/// What a pointer of the caller leads to.
+///
+/// # Safety
+/// It is null or leads to such a value, which lives as long as `'a`.
+pub(crate) unsafe fn handle<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, Fault> {
+    // SAFETY: by the caller's promise.
+    unsafe { pointer.as_ref() }.ok_or_else(|| unusable(what, "a null pointer"))
+}
+
+/// Text of the caller.
+///
+/// # Safety
+/// The pointer is null or leads to text that ends with a zero byte and lives as long as `'a`.
+pub(crate) unsafe fn text<'a>(pointer: *const c_char, what: &str) -> Result<&'a str, Fault> {
+    if pointer.is_null() {
+        return Err(unusable(what, "a null pointer"));
+    }
+    // SAFETY: by the caller's promise.
+    let text = unsafe { CStr::from_ptr(pointer) };
+    let text = text.to_str();
+    text.map_err(|cause| unusable(what, &format!("not UTF-8: {cause}")))
+}
+
+/// An array of the caller; a null pointer is one of no elements if `count` is zero.
+///
+/// # Safety
+/// The pointer is null or leads to `count` such values, which live as long as `'a`.
+pub(crate) unsafe fn array<'a, T>(
+    pointer: *const T,
+    count: usize,
+    what: &str,
+) -> Result<&'a [T], Fault> {
+    match (pointer.is_null(), count) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(unusable(what, "a null pointer")),
+        // SAFETY: by the caller's promise.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(pointer, count) }),
+    }
+}
+
+/// Texts of the caller.
+///
+/// # Safety
+/// As [`array`], and each as [`text`].
+pub(crate) unsafe fn texts<'a>(
+    pointer: *const *const c_char,
+    count: usize,
+    what: &str,
+) -> Result<Vec<&'a str>, Fault> {
+    // SAFETY: by the caller's promise.
+    let each = unsafe { array(pointer, count, what)? }.iter();
+    // SAFETY: by the caller's promise.
+    each.map(|one| unsafe { text(*one, what) }).collect()
+}
+
+/// Where a result goes to.
+///
+/// # Safety
+/// The pointer is null, or may be written through as long as `'a`.
+pub(crate) unsafe fn place<'a, T>(pointer: *mut T, what: &str) -> Result<&'a mut T, Fault> {
+    // SAFETY: by the caller's promise; the caller's values are integers, pointers and structs of
+    // them, of which any bytes are values.
+    unsafe { pointer.as_mut() }.ok_or_else(|| unusable(what, "a null pointer"))
+}
+
+/// Gives a value away as a handle.
+pub(crate) fn give<T>(value: T) -> *mut T {
+    Box::into_raw(Box::new(value))
+}
+
+/// Takes a handle back, and drops it; nothing for a null pointer.
+///
+/// # Safety
+/// It is null or was given by [`give`], and is not used any more.
+pub(crate) unsafe fn take<T>(pointer: *mut T) {
+    if !pointer.is_null() {
+        // SAFETY: by the caller's promise.
+        let owned = unsafe { Box::from_raw(pointer) };
+        value((), || {
+            drop(owned);
+            Ok(())
+        });
+    }
+}
+
+/// The tier of a number.
+pub(crate) fn tier(number: c_int) -> Result<Tier, Fault> {
+    match number {
+        1 => Ok(Tier::Baseline),
+        2 => Ok(Tier::Optimized),
+        3 => Ok(Tier::Guided),
+        _ => Err(unusable("tier", &format!("{number} is none of 1, 2 and 3"))),
+    }
+}
+
+/// The tier that may be none: 0.
+pub(crate) fn tier_or_none(number: c_int) -> Result<Option<Tier>, Fault> {
+    match number {
+        0 => Ok(None),
+        number => tier(number).map(Some),
+    }
+}
+
+/// A number for a tier; 0 for none.
+pub(crate) fn number(tier: Option<Tier>) -> c_int {
+    tier.map_or(0, |tier| c_int::from(tier.number()))
+}
+
+/// A struct that begins with its size, as a caller's header knows it: what it does not know is
+/// as in `known`, and what this library does not know must be zero.
+///
+/// # Safety
+/// 1. The pointer is null or leads to as many bytes as its first word says.
+/// 2. Bytes of a `T` of the caller's are a `T`: it is of integers, pointers and functions that
+///    may be null. Its first field is its size.
+pub(crate) unsafe fn sized<T: Copy>(pointer: *const T, known: T, what: &str) -> Result<T, Fault> {
+    if pointer.is_null() {
+        return Err(unusable(what, "a null pointer"));
+    }
+    // SAFETY: by the caller's promise, the size comes first.
+    let size = unsafe { pointer.cast::<usize>().read() };
+    let own = size_of::<T>();
+    if size < size_of::<usize>() || size > 1 << 16 {
+        return Err(unusable(what, &format!("its size cannot be {size}")));
+    }
+    if size > own {
+        // SAFETY: by the caller's promise, so many bytes are there.
+        let more = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>().add(own), size - own) };
+        if more.iter().any(|byte| *byte != 0) {
+            let why = "it has fields that this version of the library does not know";
+            return Err(unusable(what, why));
+        }
+    }
+    let mut value = known;
+    // SAFETY: no more bytes than either has; what comes of it is a `T` by the caller's promise.
+    unsafe {
+        let to = (&raw mut value).cast::<u8>();
+        ptr::copy_nonoverlapping(pointer.cast::<u8>(), to, size.min(own));
+    }
+    Ok(value)
+}
+
+/// Writes a struct of the library to where the caller has room for `size` bytes of it; what the
+/// library does not know is zero there.
+///
+/// # Safety
+/// The pointer is null, or `size` bytes may be written there; a `T` has no padding.
+pub(crate) unsafe fn put_sized<T: Copy>(
+    pointer: *mut T,
+    size: usize,
+    from: &T,
+    what: &str,
+) -> Result<(), Fault> {
+    if pointer.is_null() {
+        return Err(unusable(what, "a null pointer"));
+    }
+    if size < size_of::<usize>() || size > 1 << 16 {
+        return Err(unusable(what, &format!("its size cannot be {size}")));
+    }
+    let own = size_of::<T>();
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let to = pointer.cast::<u8>();
+        ptr::write_bytes(to, 0, size);
+        ptr::copy_nonoverlapping(ptr::from_ref(from).cast::<u8>(), to, size.min(own));
+        pointer.cast::<usize>().write(size);
+    }
+    Ok(())
+}

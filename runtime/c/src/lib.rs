@@ -1,0 +1,108 @@
+//! The C interface of Uruk: what `include/uruk.h` declares.
+//!
+//! | file | has |
+//! |---|---|
+//! | [`boundary`] | what every function does at its beginning and end |
+//! | [`error`] | the error object, lists of names, strings |
+//! | [`settings`] | a session's settings, and the callbacks among them |
+//! | [`session`] | sessions |
+//! | [`dylib`] | adding code, lookups of one name, functions and their tiers |
+//! | [`names`] | link orders, aliases, libraries, what is missing |
+//! | [`tracker`] | what is removed together |
+//! | [`replace`] | new code for functions that run |
+//! | [`lookup`] | lookups of many names, waited for or not |
+//! | [`unit`], [`responsibility`], [`improve`], [`generator`] | definitions that the host makes when they are asked for |
+//! | [`told`] | statistics, memory, events |
+//! | [`program`] | whole programs |
+//!
+//! # What every function asks of its caller
+//! 1. A pointer is null, or leads to what its type says, for as long as the call runs. Texts end
+//!    with a zero byte. A null pointer where one is needed is an error, not a fault.
+//! 2. A handle came from this library and was not freed. Handles may be used by several threads
+//!    at once, but for that which frees them.
+//! 3. Callbacks come back: they leave by no exception and no `longjmp`. They may be called on
+//!    any thread, by several at once; what `context` leads to stands that. It lives until
+//!    `drop_context`, or the function's own `drop`, is called with it.
+//! 4. Code that is added may be run in this process, and addresses that are defined hold what
+//!    code takes their names for.
+//!
+//! # What they keep
+//! - No panic leaves a function: it becomes an error of the code `URUK_ERROR_PANIC`. An exception
+//!   that a callback lets out, against its duty, ends the process with a message.
+//! - An error changes nothing but what its text says.
+//! - A handle keeps its session alive, a list of names or an error does not need one.
+//!
+//! # Why
+//! Errors are returned, not stored by thread: who forgets one is told by the compiler. Settings
+//! and tables begin with their size, so a host that was compiled against an older header runs
+//! with a newer library. Enumerations are integers and macros: a value that this library does
+//! not know is an error instead of undefined behaviour.
+
+#![deny(missing_docs)]
+#![expect(
+    non_camel_case_types,
+    reason = "types are named as in the header that is made of this"
+)]
+#![expect(
+    clippy::missing_safety_doc,
+    reason = "the duties of all functions are those above"
+)]
+
+pub mod boundary;
+pub mod dylib;
+pub mod error;
+pub mod generator;
+pub mod improve;
+pub mod lookup;
+pub mod names;
+pub mod program;
+pub mod replace;
+pub mod responsibility;
+pub mod session;
+pub mod settings;
+pub mod told;
+pub mod tracker;
+pub mod unit;
+
+use std::ffi::{c_char, c_int};
+
+/// Major version of the interface that a header declares.
+pub const URUK_VERSION_MAJOR: c_int = 0;
+/// Minor version. While the major version is 0, a change of it may break what was compiled
+/// before.
+pub const URUK_VERSION_MINOR: c_int = 1;
+/// Patch.
+pub const URUK_VERSION_PATCH: c_int = 0;
+
+/// The version of the library in use, as `major * 1000000 + minor * 1000 + patch`.
+#[unsafe(no_mangle)]
+pub extern "C" fn uruk_version() -> c_int {
+    URUK_VERSION_MAJOR * 1_000_000 + URUK_VERSION_MINOR * 1000 + URUK_VERSION_PATCH
+}
+
+/// The version of the library in use, as text; not to be freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn uruk_version_text() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// The version of LLVM that the library was built for, as text; not to be freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn uruk_llvm_version() -> *const c_char {
+    static VERSION: std::sync::OnceLock<std::ffi::CString> = std::sync::OnceLock::new();
+    VERSION
+        .get_or_init(|| error::c_text(uruk::llvm_version()))
+        .as_ptr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interface_has_the_version_of_the_package() {
+        let of_package = env!("CARGO_PKG_VERSION");
+        let of_header = format!("{URUK_VERSION_MAJOR}.{URUK_VERSION_MINOR}.{URUK_VERSION_PATCH}");
+        assert_eq!(of_package, of_header);
+    }
+}

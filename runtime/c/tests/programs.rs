@@ -1,0 +1,147 @@
+//! Programs in C and C++ use the library as hosts do: against the shared one, the static one,
+//! opened at run time, and under valgrind.
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use support::{compiled, has, libraries, linked_by_soname, package, passes, run, scratch, soname};
+
+fn source(name: &str) -> PathBuf {
+    package().join("tests/programs").join(name)
+}
+
+fn in_c(name: &str) -> PathBuf {
+    compiled(&source(name), "cc", "-std=c99", &["-D_GNU_SOURCE"])
+}
+
+#[test]
+fn sessions() {
+    passes(&mut Command::new(in_c("sessions.c")));
+}
+
+#[test]
+fn bad_input() {
+    passes(&mut Command::new(in_c("bad_input.c")));
+}
+
+#[test]
+fn definitions() {
+    passes(&mut Command::new(in_c("definitions.c")));
+}
+
+#[test]
+fn threads() {
+    passes(&mut Command::new(in_c("threads.c")));
+}
+
+#[test]
+fn exceptions_of_a_cpp_host() {
+    let program = compiled(&source("exceptions.cpp"), "c++", "-std=c++11", &[]);
+    passes(&mut Command::new(program));
+}
+
+#[test]
+fn clang_compiles_hosts_too() {
+    if !has("clang-22") {
+        eprintln!("clang-22 is not installed: not tried");
+        return;
+    }
+    let program = compiled(&source("sessions.c"), "clang-22", "-std=c99", &[]);
+    passes(&mut Command::new(program));
+}
+
+#[test]
+fn a_host_opens_the_library_when_it_runs() {
+    let folder = libraries();
+    let library = linked_by_soname(&folder).join(soname());
+    passes(Command::new(in_c("opened.c")).arg(library));
+}
+
+#[test]
+fn a_host_has_the_library_linked_into_it() {
+    let program = scratch("programs").join("static");
+    let library = libraries().join("liburuk_c.a");
+    run(Command::new("cc")
+        .args(["-std=c99", "-D_GNU_SOURCE", "-pthread"])
+        .args(support::STRICT)
+        .arg("-I")
+        .arg(package().join("include"))
+        .arg(source("threads.c"))
+        .arg(library)
+        .args(["-o".as_ref(), program.as_os_str()])
+        .args([
+            "-lgcc_s",
+            "-lutil",
+            "-lrt",
+            "-lpthread",
+            "-lm",
+            "-ldl",
+            "-lc",
+        ]));
+    passes(&mut Command::new(program));
+}
+
+/// What `llvm-config` of LLVM 22 answers, if it is there.
+fn llvm(word: &str) -> Option<String> {
+    let prefix = std::env::var("LLVM_SYS_221_PREFIX").ok();
+    let places = prefix.map(|prefix| format!("{prefix}/bin/llvm-config"));
+    let mut places = places.into_iter().chain([String::from("llvm-config-22")]);
+    places.find_map(|program| {
+        let output = Command::new(program).arg(word).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| text.trim().to_owned())
+    })
+}
+
+#[test]
+fn a_host_with_llvm_hands_over_modules() {
+    let (Some(include), Some(libraries)) = (llvm("--includedir"), llvm("--libdir")) else {
+        eprintln!("llvm-config of LLVM 22 is not installed: not tried");
+        return;
+    };
+    let program = compiled(
+        &source("llvm_modules.c"),
+        "cc",
+        "-std=c99",
+        // LLVM's own headers are not for pedants.
+        &["-isystem", &include, &format!("-L{libraries}"), "-lLLVM-22"],
+    );
+    passes(&mut Command::new(program));
+}
+
+#[test]
+fn the_example() {
+    let example = package().join("examples/lazy.c");
+    let program = compiled(&example, "cc", "-std=c89", &[]);
+    let output = run(&mut Command::new(program));
+    let said = String::from_utf8(output.stdout).expect("text");
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(&lines[..3], ["say 42", "say 28", "one 1"], "{said}");
+    assert!(
+        lines[3].starts_with("removed: ") && lines[3].contains("one"),
+        "{said}"
+    );
+    assert!(lines[4].ends_with(" compiled"), "{said}");
+}
+
+/// Memcheck sees the library's border: what it reads of a host's arguments, and what it frees.
+/// `valgrind.supp` says what is none of the library's, or is meant so.
+#[test]
+fn valgrind_finds_no_fault() {
+    if !has("valgrind") {
+        eprintln!("valgrind is not installed: not tried");
+        return;
+    }
+    let program = in_c("bad_input.c");
+    passes(
+        Command::new("valgrind")
+            .args(["--error-exitcode=99", "--quiet", "--smc-check=all-non-file"])
+            .arg(format!(
+                "--suppressions={}",
+                source("../valgrind.supp").display()
+            ))
+            .arg(program),
+    );
+}
