@@ -1,5 +1,5 @@
 //! The project's own commands: `cargo xtask demo | test | bench | csmith | stress | lint |
-//! model | mutate | sanitize | setup | install`.
+//! model | mutate | sanitize | setup | package | install`.
 //!
 //! Each makes sure that LLVM 22 is there, installs it where that is the custom of
 //! the system, and calls cargo with the environment that finds it. This package
@@ -12,6 +12,7 @@ mod llvm;
 mod model;
 mod mutate;
 mod mutations;
+mod packages;
 mod sanitize;
 mod system;
 mod totals;
@@ -90,6 +91,12 @@ enum Task {
     },
     /// Only make sure that everything the tests need is installed.
     Setup,
+    /// Package what embedders need, in dependency order, as for a registry.
+    Package {
+        /// Build each from its package, too.
+        #[arg(long)]
+        verify: bool,
+    },
     /// Build in release mode and install: command, libraries, headers, `pkg-config`'s file.
     Install {
         /// Where to: `bin`, `lib`, `include` and `share` are made there.
@@ -122,7 +129,8 @@ fn run(task: Task) -> anyhow::Result<()> {
         | Task::Model
         | Task::Mutate { .. }
         | Task::Sanitize { .. }
-        | Task::Install { .. } => Purpose::Run,
+        | Task::Install { .. }
+        | Task::Package { .. } => Purpose::Run,
     };
     let cargo = Cargo::new(install::ensure(purpose)?)?;
     match task {
@@ -136,8 +144,19 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Mutate { only, search } => mutate::run(&cargo, &only, search),
         Task::Sanitize { args } => sanitize::run(&cargo, &args),
         Task::Setup => Ok(()),
+        Task::Package { verify } => package(&cargo, verify),
         Task::Install { prefix, libraries } => install_into(&cargo, &prefix, libraries),
     }
+}
+
+/// All in one call: cargo takes each package's dependencies from those that it has packaged before.
+fn package(cargo: &Cargo, verify: bool) -> anyhow::Result<()> {
+    let mut words = vec!["--allow-dirty"];
+    words.extend((!verify).then_some("--no-verify"));
+    for (_, name) in packages::PACKAGES {
+        words.extend(["-p", name]);
+    }
+    cargo.run("package", &words)
 }
 
 fn install_into(cargo: &Cargo, prefix: &Path, libraries: bool) -> anyhow::Result<()> {

@@ -42,7 +42,7 @@ int main(void)
 
     check(uruk_jit_new(NULL, &jit));
     dylib = uruk_jit_main(jit);
-    check(uruk_dylib_define_function(dylib, "say", (uruk_function)say));
+    check(uruk_dylib_define_function(dylib, "say", "void (i64)", (uruk_function)say));
     check(uruk_dylib_add_ir(dylib, "program", program));
 
     /* Compiled by its first call. Its type is compared with the IR's here. */

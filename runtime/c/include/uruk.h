@@ -56,6 +56,111 @@ extern "C" {
 #define URUK_VERSION_PATCH 0
 
 /**
+ * No value: `void`.
+ */
+#define URUK_VALUE_VOID 0
+
+/**
+ * `i1`: 0 or 1 in `bits.integer`.
+ */
+#define URUK_VALUE_I1 1
+
+/**
+ * `i8`, in `bits.integer`.
+ */
+#define URUK_VALUE_I8 2
+
+/**
+ * `i16`, in `bits.integer`.
+ */
+#define URUK_VALUE_I16 3
+
+/**
+ * `i32`, in `bits.integer`.
+ */
+#define URUK_VALUE_I32 4
+
+/**
+ * `i64`, in `bits.integer`.
+ */
+#define URUK_VALUE_I64 5
+
+/**
+ * `float`, in `bits.real`.
+ */
+#define URUK_VALUE_FLOAT 6
+
+/**
+ * `double`, in `bits.real`.
+ */
+#define URUK_VALUE_DOUBLE 7
+
+/**
+ * `ptr`, in `bits.pointer`.
+ */
+#define URUK_VALUE_PTR 8
+
+/**
+ * It was no guarded call that failed.
+ */
+#define URUK_TRAP_NONE 0
+
+/**
+ * A division by zero, or one whose result does not fit.
+ */
+#define URUK_TRAP_DIVISION 1
+
+/**
+ * A floating-point operation, where these trap.
+ */
+#define URUK_TRAP_FLOATING_POINT 2
+
+/**
+ * An instruction that the processor refuses: `llvm.trap`, `abort`-like code.
+ */
+#define URUK_TRAP_ILLEGAL 3
+
+/**
+ * `llvm.debugtrap`.
+ */
+#define URUK_TRAP_BREAKPOINT 4
+
+/**
+ * Memory that is not there.
+ */
+#define URUK_TRAP_MEMORY 5
+
+/**
+ * The stack is used up.
+ */
+#define URUK_TRAP_STACK_OVERFLOW 6
+
+/**
+ * A function of the host raised an error.
+ */
+#define URUK_TRAP_HOST 7
+
+/**
+ * A function that was called has no code.
+ */
+#define URUK_TRAP_NOT_COMPILED 8
+
+/**
+ * `uruk_jit_interrupt`.
+ */
+#define URUK_TRAP_INTERRUPTED 9
+
+/**
+ * The call took longer than its limit.
+ */
+#define URUK_TRAP_DEADLINE 10
+
+/**
+ * Something that this interface has no number for.
+ */
+#define URUK_TRAP_OTHER 11
+
+/**
  * An argument cannot be used: null, not UTF-8, an unknown number, a struct of a wrong size.
  */
 #define URUK_ERROR_ARGUMENT 1
@@ -139,6 +244,12 @@ extern "C" {
  * Anything else.
  */
 #define URUK_ERROR_OTHER 17
+
+/**
+ * A guarded call did not return; `uruk_error_trap` says why, and the error's names are a
+ * backtrace.
+ */
+#define URUK_ERROR_TRAP 18
 
 /**
  * As one symbol of linked code needs another.
@@ -401,6 +512,11 @@ typedef struct LLVMOpaqueModule LLVMOpaqueModule;
 typedef struct uruk_ask uruk_ask;
 
 /**
+ * A function whose values are compared with its type at each call.
+ */
+typedef struct uruk_callable uruk_callable;
+
+/**
  * A named symbol table with a link order, like one dynamic library. Keeps its session alive.
  */
 typedef struct uruk_dylib uruk_dylib;
@@ -452,10 +568,47 @@ typedef struct uruk_responsibility uruk_responsibility;
 typedef struct uruk_stack uruk_stack;
 
 /**
+ * A thread that makes guarded calls.
+ */
+typedef struct uruk_thread uruk_thread;
+
+/**
  * The handle by which a set of definitions of one dylib is removed. To free it leaves what is
  * under it to the dylib.
  */
 typedef struct uruk_tracker uruk_tracker;
+
+/**
+ * What a value is made of.
+ */
+typedef union uruk_bits {
+    /**
+     * Of integers.
+     */
+    int64_t integer;
+    /**
+     * Of floating-point numbers.
+     */
+    double real;
+    /**
+     * Of pointers.
+     */
+    void *pointer;
+} uruk_bits;
+
+/**
+ * A value that a function is called with, or answers.
+ */
+typedef struct uruk_value {
+    /**
+     * One of `URUK_VALUE_...`.
+     */
+    int kind;
+    /**
+     * The value.
+     */
+    union uruk_bits bits;
+} uruk_value;
 
 /**
  * A function or a variable of the host's or of a session, whatever its type: to be cast.
@@ -679,6 +832,84 @@ typedef struct uruk_replacement {
      */
     void *context;
 } uruk_replacement;
+
+/**
+ * Symbols of a responsibility with what each of them uses.
+ */
+typedef struct uruk_dependence_group {
+    /**
+     * The symbols.
+     */
+    const char *const *symbols;
+    /**
+     * How many.
+     */
+    size_t symbol_count;
+    /**
+     * The dylibs of what they use.
+     */
+    const struct uruk_dylib *const *dylibs;
+    /**
+     * The names of what they use.
+     */
+    const char *const *dependences;
+    /**
+     * How many.
+     */
+    size_t dependence_count;
+} uruk_dependence_group;
+
+/**
+ * Something that defines symbols when they are asked for. A field of zero is as by default;
+ * `size` is that of this struct.
+ *
+ * What is flagged callable gets a stub: its name is ready at once, and `materialize` is called
+ * by its first call; the rest is made when it is looked up.
+ */
+typedef struct uruk_unit {
+    /**
+     * `sizeof(uruk_unit)`.
+     */
+    size_t size;
+    /**
+     * For messages.
+     */
+    const char *name;
+    /**
+     * The symbols with their flags.
+     */
+    const struct uruk_definition *symbols;
+    /**
+     * How many.
+     */
+    size_t symbol_count;
+    /**
+     * That of them which stands for running initializers, or null.
+     */
+    const char *init;
+    /**
+     * Defines what it is responsible for, now or later: it has to end the responsibility. Called
+     * at most once.
+     */
+    void (*materialize)(void *context, struct uruk_responsibility *responsibility);
+    /**
+     * Another definition of a symbol was chosen; or null.
+     */
+    void (*discard)(void *context, const char *symbol);
+    /**
+     * Makes better code of a function that is hot, now or later: it has to end the improvement.
+     * Null if there is none.
+     */
+    void (*improve)(void *context, struct uruk_improvement *improvement);
+    /**
+     * The host's own.
+     */
+    void *context;
+    /**
+     * Called once, when nothing of the above is called any more.
+     */
+    void (*drop)(void *context);
+} uruk_unit;
 
 /**
  * One thing that happened. Fields that say nothing about it are zero or null.
@@ -1002,84 +1233,6 @@ typedef struct uruk_stats {
 } uruk_stats;
 
 /**
- * Something that defines symbols when they are asked for. A field of zero is as by default;
- * `size` is that of this struct.
- *
- * What is flagged callable gets a stub: its name is ready at once, and `materialize` is called
- * by its first call; the rest is made when it is looked up.
- */
-typedef struct uruk_unit {
-    /**
-     * `sizeof(uruk_unit)`.
-     */
-    size_t size;
-    /**
-     * For messages.
-     */
-    const char *name;
-    /**
-     * The symbols with their flags.
-     */
-    const struct uruk_definition *symbols;
-    /**
-     * How many.
-     */
-    size_t symbol_count;
-    /**
-     * That of them which stands for running initializers, or null.
-     */
-    const char *init;
-    /**
-     * Defines what it is responsible for, now or later: it has to end the responsibility. Called
-     * at most once.
-     */
-    void (*materialize)(void *context, struct uruk_responsibility *responsibility);
-    /**
-     * Another definition of a symbol was chosen; or null.
-     */
-    void (*discard)(void *context, const char *symbol);
-    /**
-     * Makes better code of a function that is hot, now or later: it has to end the improvement.
-     * Null if there is none.
-     */
-    void (*improve)(void *context, struct uruk_improvement *improvement);
-    /**
-     * The host's own.
-     */
-    void *context;
-    /**
-     * Called once, when nothing of the above is called any more.
-     */
-    void (*drop)(void *context);
-} uruk_unit;
-
-/**
- * Symbols of a responsibility with what each of them uses.
- */
-typedef struct uruk_dependence_group {
-    /**
-     * The symbols.
-     */
-    const char *const *symbols;
-    /**
-     * How many.
-     */
-    size_t symbol_count;
-    /**
-     * The dylibs of what they use.
-     */
-    const struct uruk_dylib *const *dylibs;
-    /**
-     * The names of what they use.
-     */
-    const char *const *dependences;
-    /**
-     * How many.
-     */
-    size_t dependence_count;
-} uruk_dependence_group;
-
-/**
  * The version of the library in use, as `major * 1000000 + minor * 1000 + patch`.
  */
 int uruk_version(void);
@@ -1093,6 +1246,53 @@ const char *uruk_version_text(void);
  * The version of LLVM that the library was built for, as text; not to be freed.
  */
 const char *uruk_llvm_version(void);
+
+/**
+ * A function to be called with values. `type` is its type as LLVM writes it, needed for
+ * functions of objects and units only; null otherwise.
+ */
+struct uruk_error *uruk_dylib_callable(const struct uruk_dylib *dylib,
+                                       const char *name,
+                                       const char *type,
+                                       struct uruk_callable **callable);
+
+/**
+ * Calls a function. What goes wrong in JIT'd code is an error, of the code `URUK_ERROR_TRAP`: a
+ * division by zero, a memory fault, a stack overflow, `limit_ms` (0 is none) passed, and so on;
+ * `uruk_error_trap` says which, and the error's names are the functions that it happened in,
+ * innermost first. What JIT'd code had under way is left as it is, not unwound. `result` may be
+ * null.
+ */
+struct uruk_error *uruk_callable_call(const struct uruk_callable *callable,
+                                      const struct uruk_value *values,
+                                      size_t count,
+                                      uint64_t limit_ms,
+                                      struct uruk_value *result);
+
+/**
+ * The function's type as LLVM writes it, to be freed by `uruk_string_free`.
+ */
+char *uruk_callable_type(const struct uruk_callable *callable);
+
+/**
+ * Frees a callable; nothing for null.
+ */
+void uruk_callable_free(struct uruk_callable *callable);
+
+/**
+ * A handle of the calling thread, to interrupt its guarded calls by; to be freed.
+ */
+struct uruk_thread *uruk_thread_current(void);
+
+/**
+ * Ends the innermost guarded call of a thread by `URUK_TRAP_INTERRUPTED`; 0 if it is in none.
+ */
+int uruk_jit_interrupt(const struct uruk_jit *jit, const struct uruk_thread *thread);
+
+/**
+ * Frees a handle of a thread; nothing for null.
+ */
+void uruk_thread_free(struct uruk_thread *thread);
 
 /**
  * Frees a handle of a dylib, which goes on to exist; nothing for null.
@@ -1169,10 +1369,13 @@ struct uruk_error *uruk_dylib_define_address(const struct uruk_dylib *dylib,
                                              uint64_t address);
 
 /**
- * Gives a name to a function of the host: JIT'd code calls it.
+ * Gives a name to a function of the host: JIT'd code calls it. `type` is its type as LLVM writes
+ * it, `void (i64, ptr)`: modules that declare it otherwise are refused. Null asks for no
+ * comparison.
  */
 struct uruk_error *uruk_dylib_define_function(const struct uruk_dylib *dylib,
                                               const char *name,
+                                              const char *type,
                                               uruk_function function);
 
 /**
@@ -1270,6 +1473,11 @@ struct uruk_error *uruk_dylib_clear(const struct uruk_dylib *dylib);
  * The code of an error, one of `URUK_ERROR_...`; 0 for no error.
  */
 int uruk_error_code(const struct uruk_error *error);
+
+/**
+ * Why a guarded call did not return, one of `URUK_TRAP_...`; 0 for other errors.
+ */
+int uruk_error_trap(const struct uruk_error *error);
 
 /**
  * The text of an error, which names file and symbols. Lives as long as the error.
@@ -1620,6 +1828,103 @@ struct uruk_error *uruk_replaced_activations(const struct uruk_replaced *replace
 void uruk_replaced_free(struct uruk_replaced *replaced);
 
 /**
+ * The dylib that the symbols are in, to be freed.
+ */
+struct uruk_dylib *uruk_responsibility_dylib(struct uruk_responsibility *responsibility);
+
+/**
+ * The names of the symbols, less those that were passed on; to be freed.
+ */
+struct uruk_names *uruk_responsibility_symbols(struct uruk_responsibility *responsibility);
+
+/**
+ * The names of those that somebody waits for now; to be freed.
+ */
+struct uruk_names *uruk_responsibility_requested(struct uruk_responsibility *responsibility);
+
+/**
+ * The tracker that the symbols are under now, to be freed.
+ */
+struct uruk_error *uruk_responsibility_tracker(struct uruk_responsibility *responsibility,
+                                               struct uruk_tracker **tracker);
+
+/**
+ * Gives symbols their addresses; what is there need not be ready before
+ * `uruk_responsibility_emit`.
+ */
+struct uruk_error *uruk_responsibility_resolve(struct uruk_responsibility *responsibility,
+                                               const struct uruk_definition *definitions,
+                                               size_t count);
+
+/**
+ * Ends the responsibility: all symbols are in memory. Each becomes ready as soon as what its
+ * groups name is.
+ */
+struct uruk_error *uruk_responsibility_emit(struct uruk_responsibility *responsibility,
+                                            const struct uruk_dependence_group *groups,
+                                            size_t count);
+
+/**
+ * Ends the responsibility: resolves and emits in one step.
+ */
+struct uruk_error *uruk_responsibility_publish(struct uruk_responsibility *responsibility,
+                                               const struct uruk_definition *definitions,
+                                               size_t count,
+                                               const struct uruk_dependence_group *groups,
+                                               size_t group_count);
+
+/**
+ * Ends the responsibility: links an ELF object, which is copied and defines the symbols.
+ */
+struct uruk_error *uruk_responsibility_link(struct uruk_responsibility *responsibility,
+                                            const char *name,
+                                            const void *bytes,
+                                            size_t size);
+
+/**
+ * Takes on more symbols; `claimed`, which may be null, is given the names of those that were
+ * taken, to be freed: weak ones that are defined elsewhere are not.
+ */
+struct uruk_error *uruk_responsibility_claim(struct uruk_responsibility *responsibility,
+                                             const struct uruk_definition *definitions,
+                                             size_t count,
+                                             struct uruk_names **claimed);
+
+/**
+ * Splits some of the symbols off into a responsibility of their own, to be ended, too.
+ */
+struct uruk_error *uruk_responsibility_delegate(struct uruk_responsibility *responsibility,
+                                                const char *const *symbols,
+                                                size_t count,
+                                                struct uruk_responsibility **delegated);
+
+/**
+ * Gives symbols back to another unit, which is asked when they are.
+ */
+struct uruk_error *uruk_responsibility_replace(struct uruk_responsibility *responsibility,
+                                               const struct uruk_unit *unit);
+
+/**
+ * Has `release` called with `context` once the definitions are removed.
+ */
+struct uruk_error *uruk_responsibility_attach(struct uruk_responsibility *responsibility,
+                                              void *context,
+                                              void (*release)(void *context));
+
+/**
+ * Ends the responsibility: the symbols cannot be made, for the reason of the text. With a unit
+ * (or null), they are tried again by it when they are next asked for.
+ */
+struct uruk_error *uruk_responsibility_fail(struct uruk_responsibility *responsibility,
+                                            const char *message,
+                                            const struct uruk_unit *again);
+
+/**
+ * Ends the responsibility without a word, which is a failure; nothing for null.
+ */
+void uruk_responsibility_free(struct uruk_responsibility *responsibility);
+
+/**
  * Makes a session; `settings` may be null for defaults.
  */
 struct uruk_error *uruk_jit_new(const struct uruk_settings *settings, struct uruk_jit **jit);
@@ -1864,103 +2169,6 @@ struct uruk_error *uruk_dylib_define_unit(const struct uruk_dylib *dylib,
  */
 struct uruk_error *uruk_tracker_define_unit(const struct uruk_tracker *tracker,
                                             const struct uruk_unit *unit);
-
-/**
- * The dylib that the symbols are in, to be freed.
- */
-struct uruk_dylib *uruk_responsibility_dylib(struct uruk_responsibility *responsibility);
-
-/**
- * The names of the symbols, less those that were passed on; to be freed.
- */
-struct uruk_names *uruk_responsibility_symbols(struct uruk_responsibility *responsibility);
-
-/**
- * The names of those that somebody waits for now; to be freed.
- */
-struct uruk_names *uruk_responsibility_requested(struct uruk_responsibility *responsibility);
-
-/**
- * The tracker that the symbols are under now, to be freed.
- */
-struct uruk_error *uruk_responsibility_tracker(struct uruk_responsibility *responsibility,
-                                               struct uruk_tracker **tracker);
-
-/**
- * Gives symbols their addresses; what is there need not be ready before
- * `uruk_responsibility_emit`.
- */
-struct uruk_error *uruk_responsibility_resolve(struct uruk_responsibility *responsibility,
-                                               const struct uruk_definition *definitions,
-                                               size_t count);
-
-/**
- * Ends the responsibility: all symbols are in memory. Each becomes ready as soon as what its
- * groups name is.
- */
-struct uruk_error *uruk_responsibility_emit(struct uruk_responsibility *responsibility,
-                                            const struct uruk_dependence_group *groups,
-                                            size_t count);
-
-/**
- * Ends the responsibility: resolves and emits in one step.
- */
-struct uruk_error *uruk_responsibility_publish(struct uruk_responsibility *responsibility,
-                                               const struct uruk_definition *definitions,
-                                               size_t count,
-                                               const struct uruk_dependence_group *groups,
-                                               size_t group_count);
-
-/**
- * Ends the responsibility: links an ELF object, which is copied and defines the symbols.
- */
-struct uruk_error *uruk_responsibility_link(struct uruk_responsibility *responsibility,
-                                            const char *name,
-                                            const void *bytes,
-                                            size_t size);
-
-/**
- * Takes on more symbols; `claimed`, which may be null, is given the names of those that were
- * taken, to be freed: weak ones that are defined elsewhere are not.
- */
-struct uruk_error *uruk_responsibility_claim(struct uruk_responsibility *responsibility,
-                                             const struct uruk_definition *definitions,
-                                             size_t count,
-                                             struct uruk_names **claimed);
-
-/**
- * Splits some of the symbols off into a responsibility of their own, to be ended, too.
- */
-struct uruk_error *uruk_responsibility_delegate(struct uruk_responsibility *responsibility,
-                                                const char *const *symbols,
-                                                size_t count,
-                                                struct uruk_responsibility **delegated);
-
-/**
- * Gives symbols back to another unit, which is asked when they are.
- */
-struct uruk_error *uruk_responsibility_replace(struct uruk_responsibility *responsibility,
-                                               const struct uruk_unit *unit);
-
-/**
- * Has `release` called with `context` once the definitions are removed.
- */
-struct uruk_error *uruk_responsibility_attach(struct uruk_responsibility *responsibility,
-                                              void *context,
-                                              void (*release)(void *context));
-
-/**
- * Ends the responsibility: the symbols cannot be made, for the reason of the text. With a unit
- * (or null), they are tried again by it when they are next asked for.
- */
-struct uruk_error *uruk_responsibility_fail(struct uruk_responsibility *responsibility,
-                                            const char *message,
-                                            const struct uruk_unit *again);
-
-/**
- * Ends the responsibility without a word, which is a failure; nothing for null.
- */
-void uruk_responsibility_free(struct uruk_responsibility *responsibility);
 
 #ifdef __cplusplus
 }

@@ -263,3 +263,78 @@ pub(crate) unsafe fn put_sized<T: Copy>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{uruk_error_code, uruk_error_free, uruk_error_text};
+
+    #[test]
+    fn a_panic_becomes_an_error() {
+        let error = guarded(|| panic!("number {}", 7));
+        // SAFETY: an error of this library, freed once.
+        unsafe {
+            assert_eq!(uruk_error_code(error), URUK_ERROR_PANIC);
+            assert_eq!(CStr::from_ptr(uruk_error_text(error)), c"number 7");
+            uruk_error_free(error);
+        }
+        assert_eq!(value(3, || -> Result<i32, Fault> { panic!("again") }), 3);
+    }
+
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Pair {
+        size: usize,
+        first: u64,
+        second: u64,
+    }
+
+    const KNOWN: Pair = Pair {
+        size: 24,
+        first: 10,
+        second: 20,
+    };
+
+    #[test]
+    fn structs_of_other_sizes() {
+        // Four words: an older, the same, and a newer header's.
+        for (words, expected) in [
+            ([16, 1, 99, 99], Some((1, 20))),
+            ([24, 1, 2, 99], Some((1, 2))),
+            ([32, 1, 2, 0], Some((1, 2))),
+            ([32, 1, 2, 3], None),
+            ([0, 1, 2, 3], None),
+            ([7, 1, 2, 3], None),
+            ([1 << 20, 1, 2, 3], None),
+        ] {
+            let words: [u64; 4] = words;
+            // SAFETY: so many bytes are there, but where the size is refused before.
+            let read = unsafe { sized(words.as_ptr().cast::<Pair>(), KNOWN, "pair") };
+            let read = read.ok().map(|pair| (pair.first, pair.second));
+            assert_eq!(read, expected, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn structs_are_written_as_far_as_there_is_room() {
+        let mut words = [7_u64; 4];
+        // SAFETY: there is room for what is said.
+        unsafe { put_sized(words.as_mut_ptr().cast(), 16, &KNOWN, "pair") }.expect("room");
+        assert_eq!(words, [16, 10, 7, 7]);
+        // SAFETY: as above.
+        unsafe { put_sized(words.as_mut_ptr().cast(), 32, &KNOWN, "pair") }.expect("room");
+        assert_eq!(words, [32, 10, 20, 0]);
+    }
+
+    #[test]
+    fn text_of_the_caller() {
+        // SAFETY: terminated texts, and a null pointer.
+        unsafe {
+            assert_eq!(text(c"name".as_ptr(), "it").ok(), Some("name"));
+            assert!(text(c"\xff".as_ptr(), "it").is_err());
+            assert!(text(ptr::null(), "it").is_err());
+            assert_eq!(array::<u8>(ptr::null(), 0, "it").ok(), Some(&[][..]));
+            assert!(array::<u8>(ptr::null(), 1, "it").is_err());
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::ptr;
 
 use uruk::inkwell::module::Module;
-use uruk::{Dylib, Error, LazyObject, Members};
+use uruk::{Dylib, Error, FunctionType, HostFunction, LazyObject, Members};
 
 use crate::boundary::{
     Fault, array, give, guarded, handle, number, place, take, text, texts, tier_or_none, unusable,
@@ -201,20 +201,34 @@ pub unsafe extern "C" fn uruk_dylib_define_address(
     })
 }
 
-/// Gives a name to a function of the host: JIT'd code calls it.
+/// Gives a name to a function of the host: JIT'd code calls it. `type` is its type as LLVM writes
+/// it, `void (i64, ptr)`: modules that declare it otherwise are refused. Null asks for no
+/// comparison.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_define_function(
     dylib: *const uruk_dylib,
     name: *const c_char,
+    r#type: *const c_char,
     function: uruk_function,
 ) -> *mut uruk_error {
     guarded(|| {
         let function = function.ok_or_else(|| unusable("function", "a null pointer"))?;
-        // SAFETY: the caller's promises, of the pointers and of the function.
-        unsafe {
-            let (dylib, name) = (dylib_of(dylib)?, text(name, "name")?);
-            Ok(dylib.define_address(name, function as *const ())?)
+        // SAFETY: the caller's promises.
+        let (dylib, name) = unsafe { (dylib_of(dylib)?, text(name, "name")?) };
+        let address = function as *const ();
+        if r#type.is_null() {
+            // SAFETY: the caller's promise of the function.
+            unsafe { dylib.define_address(name, address)? };
+            return Ok(());
         }
+        // SAFETY: the caller's promise of the pointer.
+        let said = unsafe { text(r#type, "type")? };
+        let ty = FunctionType::parse(said);
+        let ty =
+            ty.ok_or_else(|| unusable("type", &format!("`{said}` is no type of a function")))?;
+        // SAFETY: the caller's promise of the function.
+        let function = unsafe { HostFunction::from_address(ty, address) };
+        Ok(dylib.define_fns([(name, function)])?)
     })
 }
 

@@ -6,6 +6,7 @@ use std::ptr;
 use uruk::{Error, ReplaceError, SessionError};
 
 use crate::boundary::{Fault, take, value};
+use crate::calls::{URUK_TRAP_NONE, trap_of};
 
 /// An argument cannot be used: null, not UTF-8, an unknown number, a struct of a wrong size.
 pub const URUK_ERROR_ARGUMENT: c_int = 1;
@@ -41,10 +42,15 @@ pub const URUK_ERROR_LIBRARY: c_int = 15;
 pub const URUK_ERROR_UNTRUSTED: c_int = 16;
 /// Anything else.
 pub const URUK_ERROR_OTHER: c_int = 17;
+/// A guarded call did not return; `uruk_error_trap` says why, and the error's names are a
+/// backtrace.
+pub const URUK_ERROR_TRAP: c_int = 18;
 
 /// What went wrong: a code, a text, and the names it is about.
+#[derive(Debug)]
 pub struct uruk_error {
     code: c_int,
+    trap: c_int,
     text: CString,
     names: Vec<CString>,
 }
@@ -77,6 +83,7 @@ impl uruk_error {
     pub(crate) fn new(code: c_int, text: &str) -> Fault {
         Box::new(uruk_error {
             code,
+            trap: URUK_TRAP_NONE,
             text: c_text(text),
             names: Vec::new(),
         })
@@ -100,6 +107,10 @@ impl uruk_error {
         }
         uruk_error {
             code: code_of(error),
+            trap: match error {
+                Error::Trap(trap) => trap_of(&trap.kind),
+                _ => URUK_TRAP_NONE,
+            },
             text: c_text(text),
             names: names_of(error).into_iter().map(c_text).collect(),
         }
@@ -128,7 +139,10 @@ fn code_of(error: &Error) -> c_int {
         Error::DuplicateSymbol { .. } | Error::CommonSize { .. } => URUK_ERROR_DUPLICATE,
         Error::MissingSymbols { .. } | Error::NoEntry { .. } => URUK_ERROR_MISSING,
         Error::Library { .. } => URUK_ERROR_LIBRARY,
-        Error::Signature { .. } => URUK_ERROR_SIGNATURE,
+        Error::Signature { .. } | Error::HostSignature { .. } | Error::Arguments { .. } => {
+            URUK_ERROR_SIGNATURE
+        }
+        Error::Trap(_) => URUK_ERROR_TRAP,
         Error::NotAFunction { .. } => URUK_ERROR_NOT_A_FUNCTION,
         Error::Replace(_) => URUK_ERROR_REPLACE,
         Error::Leaving { .. }
@@ -154,7 +168,17 @@ fn names_of(error: &Error) -> Vec<String> {
         Error::DuplicateSymbol { symbol, .. }
         | Error::Leaving { symbol }
         | Error::CommonSize { symbol, .. } => one(symbol),
-        Error::Signature { function, .. } => one(function),
+        Error::Signature { function, .. }
+        | Error::HostSignature { function, .. }
+        | Error::Arguments { function, .. } => one(function),
+        Error::Trap(trap) => {
+            let frames = trap.backtrace.iter();
+            let name = |frame: &uruk::Frame| {
+                let address = || format!("{:#x}", frame.address);
+                frame.function.clone().unwrap_or_else(address)
+            };
+            frames.map(name).collect()
+        }
         Error::NotAFunction { name } => one(name),
         Error::NoEntry { entry, .. } => one(entry),
         Error::Version { function, .. } => vec![(*function).to_owned()],
@@ -220,6 +244,13 @@ impl From<SessionError> for Fault {
 pub unsafe extern "C" fn uruk_error_code(error: *const uruk_error) -> c_int {
     // SAFETY: the caller's promise of the pointer.
     unsafe { error.as_ref() }.map_or(0, |error| error.code)
+}
+
+/// Why a guarded call did not return, one of `URUK_TRAP_...`; 0 for other errors.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uruk_error_trap(error: *const uruk_error) -> c_int {
+    // SAFETY: the caller's promise of the pointer.
+    unsafe { error.as_ref() }.map_or(URUK_TRAP_NONE, |error| error.trap)
 }
 
 /// The text of an error, which names file and symbols. Lives as long as the error.

@@ -8,6 +8,7 @@
 //! | [`session`] | sessions |
 //! | [`dylib`] | adding code, lookups of one name, functions and their tiers |
 //! | [`names`] | link orders, aliases, libraries, what is missing |
+//! | [`calls`] | calls with values that are checked, whose faults are errors; interrupts |
 //! | [`tracker`] | what is removed together |
 //! | [`replace`] | new code for functions that run |
 //! | [`lookup`] | lookups of many names, waited for or not |
@@ -49,6 +50,7 @@
 )]
 
 pub mod boundary;
+pub mod calls;
 pub mod dylib;
 pub mod error;
 pub mod generator;

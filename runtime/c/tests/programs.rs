@@ -32,6 +32,11 @@ fn definitions() {
 }
 
 #[test]
+fn guarded_calls() {
+    passes(&mut Command::new(in_c("guarded.c")));
+}
+
+#[test]
 fn threads() {
     passes(&mut Command::new(in_c("threads.c")));
 }

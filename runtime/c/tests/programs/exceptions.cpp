@@ -13,7 +13,7 @@ int main()
     uruk_jit *jit = nullptr;
     FINE(uruk_jit_new(nullptr, &jit));
     const uruk_dylib *dylib = uruk_jit_main(jit);
-    FINE(uruk_dylib_define_function(dylib, "fail", reinterpret_cast<uruk_function>(&fail)));
+    FINE(uruk_dylib_define_function(dylib, "fail", nullptr, reinterpret_cast<uruk_function>(&fail)));
     FINE(uruk_dylib_add_ir(dylib, "m",
                            "declare void @fail(i64)\n"
                            "define void @outer(i64 %n) uwtable {\n"

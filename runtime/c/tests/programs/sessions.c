@@ -24,7 +24,7 @@ static void code(uruk_jit *jit)
     char *type;
     int tier = -1, evicted = 0;
 
-    FINE(uruk_dylib_define_function(dylib, "doubled", (uruk_function)doubled));
+    FINE(uruk_dylib_define_function(dylib, "doubled", "i64 (i64)", (uruk_function)doubled));
     FINE(uruk_dylib_add_ir(dylib, "m",
                            "@counter = global i64 5\n"
                            "declare i64 @doubled(i64)\n"
