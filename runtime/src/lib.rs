@@ -45,8 +45,6 @@ mod fork;
 #[doc(hidden)]
 pub mod fuzz;
 mod guest;
-#[cfg(doctest)]
-mod guide;
 mod load;
 mod loops;
 mod reclaim;
