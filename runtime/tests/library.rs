@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use uruk::{Error, Jit};
+use uruk::{Error, Jit, Tier};
 
 fn jit(ir: &str) -> Jit {
     let jit = Jit::builder().jobs(2).build().expect("a session");
@@ -304,4 +304,33 @@ fn inkwell_modules_go_in_by_reference() {
     // SAFETY: the function above.
     let square = unsafe { jit.function::<extern "C" fn(i64) -> i64>("square") }.expect("typed");
     assert_eq!(square.call(12), 144);
+}
+
+/// A `bool` of C is eight bits, of which IR says one.
+#[test]
+fn a_flag_is_0_or_1_at_every_tier() {
+    let jit = Jit::builder().build().expect("a session");
+    jit.pause_tiers();
+    jit.add_ir(
+        "flags",
+         define i1 @odd(i64 %x) { %c = trunc i64 %x to i1 ret i1 %c }
+         define i1 @third(i64 %x) { %s = lshr i64 %x, 2 %c = trunc i64 %s to i1 ret i1 %c }
+         define i1 @passed(i64 %x) { %c = tail call i1 @odd(i64 %x) ret i1 %c }
+         define i1 @must(i64 %x) { %c = musttail call i1 @third(i64 %x) ret i1 %c }",
+    )
+    .expect("sound");
+    for tier in [Tier::Baseline, Tier::Optimized, Tier::Guided] {
+        for name in ["odd", "third", "passed", "must"] {
+            jit.compile_at(name, tier).expect("compiled");
+            // SAFETY: the functions above; of what they return, the lowest eight bits are read.
+            let function = unsafe {
+                let address = jit.lookup(name).expect("there");
+                std::mem::transmute::<usize, extern "C" fn(i64) -> u8>(address as usize)
+            };
+            let shift = if ["odd", "passed"].contains(&name) { 0 } else { 2 };
+            for x in [0, 1, 10, 11, 254, 255, -1, -2, i64::MIN] {
+                assert_eq!(i64::from(function(x)), x >> shift & 1, "{name} {x} {tier:?}");
+            }
+        }
+    }
 }

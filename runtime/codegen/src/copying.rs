@@ -35,6 +35,7 @@ use crate::context::{Builder, OwnedModule};
 use crate::data::DataPlan;
 use crate::error::CodegenError;
 use crate::facts::Summary;
+use crate::flags::{self, Extensions};
 use crate::globals::mark_dso_local;
 use crate::handles::{FunctionRef, ValueRef, VariableRef};
 use crate::library::Entry;
@@ -59,6 +60,16 @@ impl Unit {
             if !function.is_declaration() && function.has(nounwind) && !function.has(uwtable) {
                 function.add_number(uwtable, EACH);
             }
+        }
+    }
+}
+
+impl Unit {
+    /// Has each function that returns one bit clear those above it.
+    pub(crate) fn clear_above_flags(&self, extensions: Extensions) {
+        let functions = self.module.functions();
+        for function in functions.filter(|function| !function.is_declaration()) {
+            flags::clear_above(function, extensions);
         }
     }
 }

@@ -67,6 +67,7 @@ mod continuation;
 mod copying;
 mod data;
 mod desk;
+mod flags;
 mod flow;
 mod foreign;
 mod gate;

@@ -217,6 +217,7 @@ impl Reader {
         self.desk.note_unit();
         let (nonlazybind, optnone) = (self.kinds().nonlazybind, self.kinds().optnone);
         let (nounwind, uwtable) = (self.kinds().nounwind, self.kinds().uwtable);
+        let extensions = self.kinds().extensions;
         self.run(unit, name, tier, |context, emitter, unit| {
             let gate = context.gate();
             if unit.contents.needs_passes || tier > Tier::Baseline {
@@ -225,6 +226,7 @@ impl Reader {
             }
             instrument::put_late(context, unit, nonlazybind);
             unit.describe_frames(nounwind, uwtable);
+            unit.clear_above_flags(extensions);
             if let Some(listing) = listing {
                 listing.get_or_init(|| unit.module.text());
             }

@@ -3,6 +3,7 @@
 use inkwell::llvm_sys::core::LLVMGetEnumAttributeKindForName;
 
 use crate::context::OwnedModule;
+use crate::flags::Extensions;
 use crate::handles::{FunctionRef, ValueRef};
 use crate::plan::ModulePlan;
 use crate::reader::Reader;
@@ -44,6 +45,7 @@ pub(crate) struct AttributeKinds {
     pub(crate) nonlazybind: u32,
     pub(crate) nounwind: u32,
     pub(crate) uwtable: u32,
+    pub(crate) extensions: Extensions,
     /// What a caller must know of a callee: how values are passed, and that a call may
     /// return twice.
     pub(crate) of_calls: Vec<u32>,
@@ -66,6 +68,10 @@ impl AttributeKinds {
             nonlazybind: kind("nonlazybind"),
             nounwind: kind("nounwind"),
             uwtable: kind("uwtable"),
+            extensions: Extensions {
+                zero: kind("zeroext"),
+                sign: kind("signext"),
+            },
             of_calls: OF_CALLS.iter().map(|name| kind(name)).collect(),
         }
     }

@@ -6,7 +6,8 @@
 use smallvec::SmallVec;
 use uruk_baseline::Uncovered;
 use uruk_baseline::ir::{
-    Block, BlockData, Function, Instruction, NO_LINE, Op, Operand, Parameter, Returned, Type, Value,
+    Block, BlockData, Extension, Function, Instruction, NO_LINE, Op, Operand, Parameter, Returned,
+    Type, Value,
 };
 use uruk_bitcode::ir::{self as bitcode, Body, Global, Module, TypeId, ValueId};
 use uruk_leaving::Anatomy;
@@ -181,7 +182,17 @@ impl<'a> Reading<'a> {
         }
         crate::calls::convention(self.global.convention)?;
         let passed = self.passed(0);
-        let returns = self.returned(self.returns, passed)?;
+        let mut returns = self.returned(self.returns, passed)?;
+        if let [
+            Returned {
+                ty: Type::Int(1),
+                extension,
+            },
+        ] = &mut returns[..]
+        {
+            // Callers in C read a `bool` from eight bits.
+            extension.get_or_insert(Extension::Zero);
+        }
         self.out.returns.extend(returns);
         for index in 0..self.body.parameters {
             let passed = self.passed(index + 1);
