@@ -313,7 +313,7 @@ fn a_flag_is_0_or_1_at_every_tier() {
     jit.pause_tiers();
     jit.add_ir(
         "flags",
-         define i1 @odd(i64 %x) { %c = trunc i64 %x to i1 ret i1 %c }
+        "define i1 @odd(i64 %x) { %c = trunc i64 %x to i1 ret i1 %c }
          define i1 @third(i64 %x) { %s = lshr i64 %x, 2 %c = trunc i64 %s to i1 ret i1 %c }
          define i1 @passed(i64 %x) { %c = tail call i1 @odd(i64 %x) ret i1 %c }
          define i1 @must(i64 %x) { %c = musttail call i1 @third(i64 %x) ret i1 %c }",
@@ -327,9 +327,17 @@ fn a_flag_is_0_or_1_at_every_tier() {
                 let address = jit.lookup(name).expect("there");
                 std::mem::transmute::<usize, extern "C" fn(i64) -> u8>(address as usize)
             };
-            let shift = if ["odd", "passed"].contains(&name) { 0 } else { 2 };
+            let shift = if ["odd", "passed"].contains(&name) {
+                0
+            } else {
+                2
+            };
             for x in [0, 1, 10, 11, 254, 255, -1, -2, i64::MIN] {
-                assert_eq!(i64::from(function(x)), x >> shift & 1, "{name} {x} {tier:?}");
+                assert_eq!(
+                    i64::from(function(x)),
+                    x >> shift & 1,
+                    "{name} {x} {tier:?}"
+                );
             }
         }
     }
