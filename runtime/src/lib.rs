@@ -45,6 +45,8 @@ mod fork;
 #[doc(hidden)]
 pub mod fuzz;
 mod guest;
+#[cfg(doctest)]
+mod guide;
 mod load;
 mod loops;
 mod reclaim;
