@@ -67,10 +67,13 @@ fn ends_in_tail_call(end: Option<InstructionRef<'_>>) -> bool {
     let Some(before) = before.and_then(ValueRef::as_instruction) else {
         return false;
     };
-    before.opcode() == LLVMOpcode::LLVMCall
-        // SAFETY: a call is asked as such.
-        && matches!(
-            unsafe { LLVMGetTailCallKind(before.raw()) },
-            LLVMTailCallKind::LLVMTailCallKindTail | LLVMTailCallKind::LLVMTailCallKindMustTail
-        )
+    if before.opcode() != LLVMOpcode::LLVMCall {
+        return false;
+    }
+    // SAFETY: a call is asked as such.
+    let kind = unsafe { LLVMGetTailCallKind(before.raw()) };
+    matches!(
+        kind,
+        LLVMTailCallKind::LLVMTailCallKindTail | LLVMTailCallKind::LLVMTailCallKindMustTail
+    )
 }

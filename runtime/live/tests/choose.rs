@@ -153,7 +153,10 @@ fn local_functions_that_nobody_points_to_go_with_their_callers() {
         panic!("it has a native version");
     };
     // Samples in the inner one ask for the outer one.
-    assert_eq!((*entry, beside.as_slice()), (64, &[96..100][..]));
+    assert_eq!(
+        (*entry, beside.as_slice()),
+        (64, std::slice::from_ref(&(96..100)))
+    );
     assert_eq!(outcome.functions[0].holds, ["inner.uruk.3"]);
     // Whose address is taken keeps its type.
     let pointed = FunctionInfo {

@@ -59,7 +59,7 @@ fn call(entry: u64) -> u32 {
 fn a_redirected_entry_leads_elsewhere_until_it_is_restored() {
     let start = text();
     // SAFETY: the mapping stays, and nobody else writes to it.
-    let entries = unsafe { Entries::new(vec![start..start + 4096]) };
+    let entries = unsafe { Entries::new(std::iter::once(start..start + 4096).collect()) };
     let entry = start + 14;
     assert_eq!(call(entry), 1);
     let target = other as *const () as u64;
@@ -78,7 +78,7 @@ fn a_redirected_entry_leads_elsewhere_until_it_is_restored() {
 fn what_the_compiler_did_not_prepare_is_refused() {
     let start = text();
     // SAFETY: as above.
-    let entries = unsafe { Entries::new(vec![start..start + 4096]) };
+    let entries = unsafe { Entries::new(std::iter::once(start..start + 4096).collect()) };
     let refused = |entry| entries.check(entry).unwrap_err();
     // Two bytes into the first function.
     assert!(matches!(refused(start + 16), EntryError::Occupied { .. }));
@@ -107,7 +107,7 @@ fn eight_threads_call_while_entries_flip_a_million_times() {
     const FLIPS: usize = 1_000_000;
     let start = text();
     // SAFETY: as above.
-    let entries = unsafe { Entries::new(vec![start..start + 4096]) };
+    let entries = unsafe { Entries::new(std::iter::once(start..start + 4096).collect()) };
     let (stop, calls, odd) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for thread in 0..THREADS {

@@ -25,11 +25,14 @@ use crate::fork::gate;
 use crate::load::image::Image;
 use crate::load::names::{Definition, Name};
 
+/// By name: the addresses it has in dylibs, and how what is there is called.
+type Types = HashMap<Box<str>, Vec<(u64, FunctionType)>>;
+
 /// The host's functions of a session.
 #[derive(Default)]
 pub(crate) struct HostFunctions {
     /// By name, with their addresses: the same code may be there for functions of several types.
-    types: RwLock<HashMap<Box<str>, Vec<(u64, FunctionType)>>>,
+    types: RwLock<Types>,
     states: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 

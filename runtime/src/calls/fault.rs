@@ -195,7 +195,8 @@ fn take(signal: c_int, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -
     }
     compiler_fence(Ordering::SeqCst);
     let whole = note_from(addresses, code, guard.stack());
-    if !jitted && !(whole && addresses.none(is_jitted)) {
+    let is_ours = jitted || (whole && addresses.none(is_jitted));
+    if !is_ours {
         // Called by a library, which JIT'd code has called.
         *addresses = Addresses::NONE;
         registers[libc::REG_RIP as usize] = pc as i64;
