@@ -49,8 +49,11 @@ enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Print the manual page.
-    Man,
+    /// Print a manual page: of the command, or of a subcommand.
+    Man {
+        /// The subcommand.
+        of: Option<String>,
+    },
 }
 
 #[derive(clap::Args)]
@@ -327,7 +330,7 @@ pub fn main() -> i32 {
             clap_complete::generate(shell, &mut Cli::command(), "uruk", &mut std::io::stdout());
             0
         }
-        Some(Command::Man) => print_manual(),
+        Some(Command::Man { of }) => print_manual(of.as_deref()),
         None => {
             let _ = Cli::command().print_help();
             USAGE
@@ -335,10 +338,27 @@ pub fn main() -> i32 {
     }
 }
 
-fn print_manual() -> i32 {
-    let mut page = Vec::new();
-    let rendered = clap_mangen::Man::new(Cli::command()).render(&mut page);
-    match rendered.and_then(|()| std::io::Write::write_all(&mut std::io::stdout(), &page)) {
+fn print_manual(of: Option<&str>) -> i32 {
+    let mut command = Cli::command();
+    // Gives each subcommand its whole name, `uruk run`.
+    command.build();
+    let asked = match of {
+        None => Some(&command),
+        Some(name) => command.find_subcommand(name),
+    };
+    let Some(asked) = asked else {
+        let names = command.get_subcommands().map(clap::Command::get_name);
+        let names: Vec<&str> = names.filter(|name| *name != "help").collect();
+        let name = of.unwrap_or_default();
+        eprintln!(
+            "uruk: no subcommand `{name}`; there are {}",
+            names.join(", ")
+        );
+        return USAGE;
+    };
+    let mut text = Vec::new();
+    let rendered = clap_mangen::Man::new(asked.clone()).render(&mut text);
+    match rendered.and_then(|()| std::io::Write::write_all(&mut std::io::stdout(), &text)) {
         Ok(()) => 0,
         Err(error) => fail(&error),
     }
