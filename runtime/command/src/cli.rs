@@ -6,6 +6,7 @@ mod coverage;
 mod libraries;
 mod live;
 mod log;
+mod missing;
 mod run;
 mod settings;
 mod swap;
@@ -373,15 +374,24 @@ fn tip(error: &Error, files: &[PathBuf]) -> Option<&'static str> {
         Error::Codegen(CodegenError::Syntax { module, .. }) if !module.ends_with(".ll") => Some(
             "neither bitcode nor an ELF object, so it was read as IR text; bitcode is made by `clang -c -emit-llvm`",
         ),
-        Error::MissingSymbols { .. } => {
-            Some("`-l NAME` adds a library of the program, such as `z` or `libz.so.1`")
-        }
+        Error::MissingSymbols { missing } => Some(missing::tip(missing)),
         _ if error.wants_low_addresses() => {
             Some("`--low-addresses` places the program below 2 GiB")
         }
         Error::NoEntry { .. } => Some("`--entry NAME` starts at another function"),
         _ => None,
     }
+}
+
+/// As [`fail`], of a program: mangled names are shown as they were written.
+fn fail_of_program(error: &Error) -> i32 {
+    if let Error::MissingSymbols { missing } = error
+        && let Some(list) = missing::list(missing)
+    {
+        eprintln!("uruk: {list}");
+        return EXIT_FAILURE;
+    }
+    fail(error)
 }
 
 fn fail(error: &dyn std::error::Error) -> i32 {

@@ -8,7 +8,9 @@ use uruk::{
     ProgramOptions, ReclaimConfig, StatsFormat, ToolSettings, Untrusted, needs_low_addresses,
 };
 
-use super::{ContractChoice, Run, StatsChoice, TiersChoice, USAGE, fail, log, settings, tip};
+use super::{
+    ContractChoice, Run, StatsChoice, TiersChoice, USAGE, fail_of_program, log, settings, tip,
+};
 
 pub(super) fn run_program(run: Run) -> i32 {
     let mut policy = PolicyConfig::default();
@@ -48,7 +50,7 @@ pub(super) fn run_program(run: Run) -> i32 {
         // it may do whatever a native one may.
         Ok(program) => unsafe { program.run(&run.args) },
         Err(error) => {
-            let status = fail(&error);
+            let status = fail_of_program(&error);
             if let Some(tip) = tip(&error, &files) {
                 eprintln!("  tip: {tip}");
             }
