@@ -45,7 +45,7 @@ define i128 @shifts(i128 %a, i128 %n) {
 }
 
 define i1 @compares(i128 %a, ptr %p) {
-;> function(i64 %0 paired, i64 %1, i64 %2) -> i1
+;> function(i64 %0 paired, i64 %1, i64 %2) -> i1 zext
 ;> b0:
 ;>   %3 = load i64 %2 align 16
 ;>   %4 = offset %2 8
