@@ -126,14 +126,18 @@ unsafe fn create(start: *mut Start) -> io::Result<()> {
 extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     // `spawn` blocks all signals, and the thread inherits that.
     shield::never_interrupted();
-    let mut pass = gate::enter();
-    // SAFETY: the box that `spawn` made for this thread alone.
-    let mut next = Some(unsafe { Box::from_raw(start.cast::<Start>()) });
-    let mark = threads::mark_ours();
+    // The C library notes a destructor under the dynamic loader's lock. Whoever holds that may
+    // have been interrupted by a handler that forks, which waits for passes: so before ours.
+    threads::prepare_thread();
     // Parking needs a handle, which is made when it is first asked for.
     drop(std::thread::current());
     uruk_codegen::fatal::prepare_thread();
     uruk_session::prepare_thread();
+    NAME.with(|_| ());
+    let mut pass = gate::enter();
+    // SAFETY: the box that `spawn` made for this thread alone.
+    let mut next = Some(unsafe { Box::from_raw(start.cast::<Start>()) });
+    let mark = threads::mark_ours();
     threads::STARTING.fetch_sub(1, Ordering::Relaxed);
     let bed = Bed::new();
     while let Some(start) = next.take() {

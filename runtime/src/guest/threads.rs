@@ -89,6 +89,11 @@ pub(crate) fn idle() -> Vec<i32> {
         .collect()
 }
 
+/// Makes what is kept on the calling thread and has a destructor.
+pub(crate) fn prepare_thread() {
+    GUEST.with(|_| ());
+}
+
 /// Says that the calling thread is not one of the program's, until the mark goes.
 pub(crate) fn mark_ours() -> Mark {
     // SAFETY: takes nothing, cannot fail.
