@@ -50,7 +50,7 @@ impl Dylib {
     /// let answer = unsafe { jit.function::<extern "C" fn() -> i32>("answer")? };
     /// assert_eq!(answer.call(), 42);
     /// // Nothing was compiled for it.
-    /// assert_eq!(jit.stats().functions_compiled, 0);
+    /// assert_eq!(jit.stats().compiled, 0);
     /// # Ok::<(), uruk::Error>(())
     /// ```
     ///

@@ -219,7 +219,8 @@ impl Dylib {
     /// let jit = uruk::Jit::new()?;
     /// jit.add_ir("m", "define i64 @four(i64 %x) { %y = shl i64 %x, 1 %z = shl i64 %y, 1 ret i64 %z }")?;
     /// let text = jit.ir("four", Tier::Optimized)?;
-    /// assert!(text.contains("shl i64 %x, 2"), "{text}");
+    /// // One shift is left of two; the argument may have lost its name.
+    /// assert!(text.matches("shl i64").count() == 1 && text.contains(", 2"), "{text}");
     /// # Ok::<(), uruk::Error>(())
     /// ```
     ///

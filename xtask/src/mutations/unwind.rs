@@ -11,7 +11,7 @@ const LIBGCC: &str = "runtime/unwind/src/libgcc.rs";
 const REGIONS: &str = "regions are a list of the process, which loom's atomics cannot be; \
      publishing, finding and freeing one is what the models of the index do with a node";
 
-pub const TABLE: [Mutation; 14] = [
+pub const TABLE: [Mutation; 15] = [
     killed(
         "a lookup reads the head relaxed",
         INDEX,
@@ -110,6 +110,15 @@ pub const TABLE: [Mutation; 14] = [
         [
             "let region = slot.load(Ordering::Acquire);",
             "let region = slot.load(Ordering::Relaxed);",
+        ],
+        REGIONS,
+    ),
+    not_modelled(
+        "a region is asked for an address relaxed",
+        REGISTRY,
+        [
+            "REGIONS.iter().map(|slot| slot.load(Ordering::Acquire))",
+            "REGIONS.iter().map(|slot| slot.load(Ordering::Relaxed))",
         ],
         REGIONS,
     ),
