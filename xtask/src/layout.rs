@@ -16,7 +16,15 @@ pub struct Built {
     /// `liburuk_c.a`.
     pub archive: PathBuf,
     /// The command, if it is to be installed, too.
-    pub command: Option<PathBuf>,
+    pub command: Option<Command>,
+}
+
+/// The command, and what it has by itself.
+pub struct Command {
+    /// `uruk`.
+    pub program: PathBuf,
+    /// `liburuk_preload.so`, which `uruk live` looks for in `../lib/uruk`.
+    pub preload: PathBuf,
 }
 
 /// The version that the shared library is asked for by: while the major version is 0, a new minor
@@ -96,7 +104,8 @@ pub fn install(
         copy(&root.join(text), &format!("share/doc/uruk/{text}"))?;
     }
     if let Some(command) = &built.command {
-        copy(command, "bin/uruk")?;
+        copy(&command.program, "bin/uruk")?;
+        copy(&command.preload, "lib/uruk/liburuk_preload.so")?;
     }
     for name in [
         format!("liburuk.so.{}", abi(version)),

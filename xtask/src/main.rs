@@ -162,13 +162,16 @@ fn package(cargo: &Cargo, verify: bool) -> anyhow::Result<()> {
 fn install_into(cargo: &Cargo, prefix: &Path, libraries: bool) -> anyhow::Result<()> {
     let mut words = vec!["--release", "-p", "uruk-c"];
     if !libraries {
-        words.extend(["-p", "uruk-command"]);
+        words.extend(["-p", "uruk-command", "-p", "uruk-preload"]);
     }
     cargo.run("build", &words)?;
     let built = layout::Built {
         shared: cargo.built("release", "liburuk_c.so"),
         archive: cargo.built("release", "liburuk_c.a"),
-        command: (!libraries).then(|| cargo.built("release", "uruk")),
+        command: (!libraries).then(|| layout::Command {
+            program: cargo.built("release", "uruk"),
+            preload: cargo.built("release", "liburuk_preload.so"),
+        }),
     };
     let version = env!("CARGO_PKG_VERSION");
     for file in layout::install(cargo.root(), &built, prefix, version)? {

@@ -5,7 +5,7 @@ mod support;
 
 use std::process::Command;
 
-use support::layout::{Built, install};
+use support::layout::{self, Built, install};
 use support::{STRICT, has, libraries, package, run, scratch, soname};
 
 #[test]
@@ -45,6 +45,27 @@ fn a_host_builds_with_what_is_installed() {
         .arg(&program));
     let output = run(Command::new(&program).env("LD_LIBRARY_PATH", prefix.join("lib")));
     assert!(output.stdout.starts_with(b"say 42\n"));
+}
+
+#[test]
+fn the_command_finds_what_it_loads_into_programs() {
+    let prefix = scratch("with-command");
+    let folder = libraries();
+    let any = folder.join("liburuk_c.so");
+    let built = Built {
+        shared: any.clone(),
+        archive: folder.join("liburuk_c.a"),
+        command: Some(layout::Command {
+            program: any.clone(),
+            preload: any,
+        }),
+    };
+    let root = package().join("../..");
+    install(&root, &built, &prefix, "0.1.0").expect("it is installed");
+    // The second is where `uruk live` looks, from the folder of the first.
+    assert!(prefix.join("bin/uruk").is_file());
+    let from_command = prefix.join("bin/../lib/uruk/liburuk_preload.so");
+    assert!(from_command.is_file());
 }
 
 #[test]
