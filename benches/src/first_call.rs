@@ -1,21 +1,28 @@
 //! From a first call to running code, for the functions of a real module.
 //!
-//! Two parts are measured and added: compiling, linking and publishing the body,
-//! in processor time of the process (`Jit::compile` leaves some of the work to a
-//! thread of the session, and waits for it), and the round trip between
-//! the caller, which sleeps, and the thread that answers (a stub whose code is
-//! ready, published by a service thread), in wall-clock time.
+//! The functions are really called, through their stubs, one after the other: each begins with a
+//! look at a variable, and returns at once while that says so. Wall-clock time is what the caller
+//! waits; the processor time of all threads over the same calls is what compiling, linking and
+//! publishing take with all that goes on beside. The round trip between the caller and the
+//! thread that answers is measured by itself, too (a stub whose code is ready).
+//!
+//! Nothing is compiled before it is called: that would take from these figures.
 
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
+use uruk::inkwell::attributes::AttributeLoc;
+use uruk::inkwell::builder::Builder;
+use uruk::inkwell::context::Context;
 use uruk::inkwell::memory_buffer::MemoryBuffer;
 use uruk::inkwell::module::{Linkage, Module};
-use uruk::{Baseline, Jit, inkwell};
+use uruk::inkwell::values::{FunctionValue, GlobalValue, InstructionOpcode};
+use uruk::inkwell::{AddressSpace, IntPredicate, attributes};
+use uruk::{Baseline, Jit};
 use uruk_guests::Guest;
 use uruk_heap::{Heap, HeapConfig};
-use uruk_stubs::{EntryAddress, StubTable, call_ptr};
+use uruk_stubs::{EntryAddress, StubTable, call_ptr, seat};
 
 use crate::bench::{Bench, progress};
 use crate::row::{Figure, Row, Target, Unit};
@@ -24,12 +31,15 @@ use crate::{clock, stubs};
 /// Round trips that are timed together.
 const TRIPS: usize = 200;
 
-/// Who compiles at tier 1: what rows say, the session's setting, and what the whole is to take at
+/// Who compiles at tier 1: what rows say, the session's setting, and what a call is to take at
 /// most.
 const WAYS: [(&str, Baseline, f64); 2] = [
     ("", Baseline::Off, 450.0),
     (", baseline compiler", Baseline::On, 80.0),
 ];
+
+/// What functions look at.
+const RETURNS: &str = "bench_returns_at_once";
 
 /// A median function of sqlite, by LLVM and by the baseline compiler.
 ///
@@ -37,38 +47,36 @@ const WAYS: [(&str, Baseline, f64); 2] = [
 /// It cannot be built, or does not compile.
 pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
     let round_trip = wake_up(bench.rounds(40))?;
-    let trip_us = round_trip.median().unwrap_or(f64::NAN);
     let mut rows = Vec::new();
     for &level in bench.levels() {
         let built = bench.guest(Guest::Sqlite, level)?;
         let bytes = std::fs::read(&built.bitcode)
             .with_context(|| format!("reading {}", built.bitcode.display()))?;
-        let mut times = WAYS.map(|_| Vec::new());
+        let (bytes, names) = returning(&bytes)?;
+        let mut times = WAYS.map(|_| (Vec::new(), Vec::new()));
         for round in 0..bench.rounds(4) {
-            for ((way, baseline, _), times) in WAYS.iter().zip(&mut times) {
+            for ((way, baseline, _), (waited, took)) in WAYS.iter().zip(&mut times) {
                 progress(&format!(
                     "sqlite function by function {}{way}, round {}",
                     level.name(),
                     round + 1
                 ));
-                times.extend(compile_each(&bytes, *baseline)?);
+                for (wall, processor) in call_each(&bytes, &names, *baseline)? {
+                    waited.push(wall);
+                    took.push(processor);
+                }
             }
         }
-        for ((way, _, target), times) in WAYS.into_iter().zip(times) {
-            let compile = Figure::of(times);
-            let whole = match compile.sample() {
-                Some(sample) => Figure::Measured(sample.map(|us| us + trip_us)),
-                None => compile.clone(),
-            };
+        for ((way, _, target), (waited, took)) in WAYS.into_iter().zip(times) {
             let name = format!("first call of a median sqlite function{way}");
-            let row = Row::new(name, Unit::Us, whole)
+            let row = Row::new(name, Unit::Us, Figure::of(waited))
                 .target(Target::AtMost(target))
-                .note(
-                    "compile, link, publish (processor time of all threads) plus the wake-up \
-                     (wall-clock); the spread is that of the functions",
-                );
-            let part = Row::new("  of which compile, link, publish", Unit::Us, compile);
-            rows.extend([row.level(level.name()), part.level(level.name())]);
+                .note("wall-clock time of the call; the spread is that of the functions");
+            rows.push(row.level(level.name()));
+            let name = "  processor time of all threads meanwhile";
+            let row = Row::new(name, Unit::Us, Figure::of(took))
+                .note("reading the body, compiling, linking, publishing, and what goes on beside");
+            rows.push(row.level(level.name()));
         }
     }
     let row = Row::new(
@@ -80,43 +88,94 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Microseconds of each function in a fresh session.
-fn compile_each(bytes: &[u8], baseline: Baseline) -> Result<Vec<f64>> {
-    let (bytes, names) = with_all_visible(bytes)?;
-    let jit = Jit::builder().jobs(1).baseline(baseline).build()?;
+/// Microseconds that a first call of each function waits, and of processor time meanwhile, in a
+/// fresh session.
+fn call_each(bytes: &[u8], names: &[String], baseline: Baseline) -> Result<Vec<(f64, f64)>> {
+    let jit = Jit::builder().baseline(baseline).build()?;
     jit.add_bitcode("sqlite", bytes)?;
+    let mut stubs = Vec::new();
+    for name in names {
+        stubs.push(jit.lookup(name)?);
+    }
     let mut times = Vec::new();
-    for name in &names {
-        let start = clock::process_ns();
-        jit.compile(name)?;
-        times.push((clock::process_ns() - start) / 1e3);
+    for stub in stubs {
+        let (before, start) = (clock::process_ns(), Instant::now());
+        // SAFETY: whatever the function's arguments are, it looks at none before it returns.
+        std::hint::black_box(unsafe { call_ptr(stub) });
+        let waited = start.elapsed().as_secs_f64() * 1e6;
+        times.push((waited, (clock::process_ns() - before) / 1e3));
     }
     drop(jit);
     clock::until_one_thread();
     Ok(times)
 }
 
-/// The module with its local functions made visible, so that the session can be
-/// asked for them by name, and the names of all. A session reaches local and
-/// visible functions the same way, so their code is the same.
-fn with_all_visible(bytes: &[u8]) -> Result<(Vec<u8>, Vec<String>)> {
-    let context = inkwell::context::Context::create();
+/// The module with functions that return at once, made visible, so that the session can be asked
+/// for them by name, and their names. Those that never return are left out.
+fn returning(bytes: &[u8]) -> Result<(Vec<u8>, Vec<String>)> {
+    let context = Context::create();
     let buffer = MemoryBuffer::create_from_memory_range_copy(bytes, "sqlite");
     let module = Module::parse_bitcode_from_buffer(&buffer, &context)
         .map_err(|error| anyhow::anyhow!("sqlite's bitcode: {}", error.to_string()))?;
+    let flag = module.add_global(context.i32_type(), Some(AddressSpace::default()), RETURNS);
+    flag.set_initializer(&context.i32_type().const_int(1, false));
+    flag.set_externally_initialized(true);
+    let builder = context.create_builder();
+    let never = attributes::Attribute::get_named_enum_kind_id("noreturn");
     let mut names = Vec::new();
     for function in module
         .get_functions()
         .filter(|function| function.count_basic_blocks() > 0)
     {
+        if function
+            .get_enum_attribute(AttributeLoc::Function, never)
+            .is_some()
+        {
+            continue;
+        }
         if function.get_linkage() == Linkage::Internal {
             function.set_linkage(Linkage::External);
         }
+        return_at_once(&context, &builder, function, flag)?;
         names.push(function.get_name().to_string_lossy().into_owned());
     }
+    module
+        .verify()
+        .map_err(|error| anyhow::anyhow!("sqlite with returns: {}", error.to_string()))?;
     Ok((module.write_bitcode_to_memory().as_slice().to_vec(), names))
 }
 
+/// Has a function look at `flag` before anything else.
+fn return_at_once<'ctx>(
+    context: &'ctx Context,
+    builder: &Builder<'ctx>,
+    function: FunctionValue<'ctx>,
+    flag: GlobalValue<'ctx>,
+) -> Result<()> {
+    let body = function.get_first_basic_block().context("it has a body")?;
+    let look = context.prepend_basic_block(body, "look");
+    let leave = context.insert_basic_block_after(look, "leave");
+    builder.position_at_end(look);
+    // What the frame holds is said in a function's first block.
+    let allocas = body
+        .get_instructions()
+        .filter(|it| it.get_opcode() == InstructionOpcode::Alloca);
+    for alloca in allocas.collect::<Vec<_>>() {
+        alloca.remove_from_basic_block();
+        builder.insert_instruction(&alloca, None);
+    }
+    let value = builder.build_load(context.i32_type(), flag.as_pointer_value(), "returns")?;
+    let zero = context.i32_type().const_zero();
+    let compared =
+        builder.build_int_compare(IntPredicate::NE, value.into_int_value(), zero, "now")?;
+    builder.build_conditional_branch(compared, leave, body)?;
+    builder.position_at_end(leave);
+    match function.get_type().get_return_type() {
+        None => builder.build_return(None)?,
+        Some(it) => builder.build_return(Some(&it.const_zero()))?,
+    };
+    Ok(())
+}
 /// Microseconds from a call of an unbound stub, through a sleeping service thread
 /// that publishes a trivial function, to the return.
 fn wake_up(rounds: usize) -> Result<Figure> {
@@ -126,8 +185,12 @@ fn wake_up(rounds: usize) -> Result<Figure> {
     let service = thread::spawn({
         let table = table.clone();
         move || {
-            while let Some(function) = table.wait_request(None) {
+            while let Some(function) = table.wait_request_on(None, seat::processor()) {
                 table.publish(function, EntryAddress(entry));
+                // As the runtime's workers do.
+                if let Some(caller) = table.last_caller() {
+                    seat::take(caller);
+                }
             }
         }
     });

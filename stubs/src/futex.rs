@@ -18,9 +18,25 @@ impl Futex {
         crate::sys::futex_wait(word, expected, timeout);
     }
 
+    /// As [`Futex::wait`], at one of `places`, a bit for each.
+    pub(crate) fn wait_at(
+        &self,
+        word: &AtomicU32,
+        expected: u32,
+        places: u32,
+        timeout: Option<Duration>,
+    ) {
+        crate::sys::futex_wait_at(word, expected, places, timeout);
+    }
+
     /// Wakes one sleeper of `word`.
     pub(crate) fn wake_one(&self, word: &AtomicU32) {
         crate::sys::futex_wake(word, 1);
+    }
+
+    /// Wakes one sleeper of `word` at one of `places`, if there is one.
+    pub(crate) fn wake_at(&self, word: &AtomicU32, places: u32) -> bool {
+        crate::sys::futex_wake_at(word, places)
     }
 
     /// Wakes all sleepers of `word`.
@@ -46,8 +62,23 @@ impl Futex {
         }
     }
 
+    pub(crate) fn wait_at(
+        &self,
+        word: &AtomicU32,
+        expected: u32,
+        _places: u32,
+        timeout: Option<Duration>,
+    ) {
+        self.wait(word, expected, timeout);
+    }
+
     pub(crate) fn wake_one(&self, word: &AtomicU32) {
         self.wake_all(word);
+    }
+
+    /// All sleep elsewhere.
+    pub(crate) fn wake_at(&self, _word: &AtomicU32, _places: u32) -> bool {
+        false
     }
 
     pub(crate) fn wake_all(&self, _word: &AtomicU32) {

@@ -84,6 +84,10 @@ mod requests;
 #[cfg(not(loom))]
 mod resolver;
 mod resting;
+#[cfg(not(loom))]
+pub mod seat;
+#[cfg(not(loom))]
+mod service;
 mod shared;
 #[cfg(all(test, not(loom)))]
 mod snapshot;

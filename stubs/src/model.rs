@@ -138,7 +138,7 @@ fn racing_callers() {
         let shared = table(1);
         let f = function(0);
         let callers = [call(&shared, f), call(&shared, f)];
-        let asked = shared.requests.wait(&shared.cells, None);
+        let asked = shared.requests.wait(&shared.cells, None, None);
         assert_eq!(asked, Some(f));
         assert!(shared.publish(f, code(f)));
         for caller in callers {
@@ -155,7 +155,7 @@ fn two_functions() {
         let shared = table(2);
         let callers = [0, 1].map(|i| call(&shared, function(i)));
         for _ in 0..2 {
-            let asked = shared.requests.wait(&shared.cells, None).unwrap();
+            let asked = shared.requests.wait(&shared.cells, None, None).unwrap();
             assert!(shared.publish(asked, code(asked)));
         }
         for (i, caller) in callers.into_iter().enumerate() {
@@ -204,7 +204,7 @@ fn republication() {
         let shared = table(1);
         let f = function(0);
         let caller = call(&shared, f);
-        let asked = shared.requests.wait(&shared.cells, None);
+        let asked = shared.requests.wait(&shared.cells, None, None);
         assert_eq!(asked, Some(f));
         assert!(shared.publish(f, code(f)));
         assert!(shared.publish(f, code(f) + 1));
@@ -222,7 +222,7 @@ fn failure_and_recovery() {
         let shared = table(1);
         let f = function(0);
         let caller = call(&shared, f);
-        let asked = shared.requests.wait(&shared.cells, None);
+        let asked = shared.requests.wait(&shared.cells, None, None);
         assert_eq!(asked, Some(f));
         assert!(shared.fail(f));
         let later = call(&shared, f);
@@ -266,7 +266,7 @@ fn unpublication() {
         assert!(shared.publish(f, code(f)));
         shared.unpublish(f);
         let second = call(&shared, f);
-        let asked = shared.requests.wait(&shared.cells, None);
+        let asked = shared.requests.wait(&shared.cells, None, None);
         assert_eq!(asked, Some(f));
         assert!(shared.publish(f, code(f) + 1));
         let got = caller.join().unwrap();
@@ -299,7 +299,7 @@ fn stopping_wakes_the_service() {
         let shared = table(1);
         let service = thread::spawn({
             let shared = shared.clone();
-            move || shared.requests.wait(&shared.cells, None)
+            move || shared.requests.wait(&shared.cells, None, None)
         });
         shared.requests.stop();
         assert_eq!(service.join().unwrap(), None);
@@ -315,12 +315,12 @@ fn stopping_the_service() {
         let caller = call(&shared, f);
         let service = thread::spawn({
             let shared = shared.clone();
-            move || shared.requests.wait(&shared.cells, None)
+            move || shared.requests.wait(&shared.cells, None, None)
         });
         shared.requests.stop();
         let asked = service.join().unwrap();
         shared.requests.start();
-        let asked = asked.or_else(|| shared.requests.wait(&shared.cells, None));
+        let asked = asked.or_else(|| shared.requests.wait(&shared.cells, None, None));
         assert_eq!(asked, Some(f));
         shared.publish(f, code(f));
         assert_eq!(caller.join().unwrap(), Outcome::Code(code(f)));

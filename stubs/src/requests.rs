@@ -15,11 +15,18 @@
 //! | `bell` | runtime: stop | add release | the acquire in `wait` |
 //! | `stopped` | runtime | relaxed, ordered by `bell` | |
 //! | `sleepers` | service: add, SeqCst fence; sub | | the fence in `ring` |
+//! | `caller` | guest | relaxed: a hint | |
 //!
 //! Pushing needs no tag against ABA, because nothing but the whole list is ever
 //! removed. Popping from the batch carries a 32-bit tag beside the link. What several
 //! pushes, or prepends, publish one after the other is published by each of them: they
 //! are exchanges, so the releases before them reach whoever acquires the last.
+//!
+//! # Who is woken
+//! A service thread that keeps to a processor ([`Requests::wait`]) says which, and sleeps at a
+//! place of its own; a guest wakes one that keeps to its own processor, else one that keeps to
+//! none, else any. Measured (two cores): waking an idle core and being woken from it takes 50 us,
+//! a change of threads on one core 4 to 6.
 //!
 //! Neither a push nor a pop can be left half done: guests push with signals
 //! blocked, the service runs on threads that block them always.
@@ -105,6 +112,8 @@ pub(crate) struct Requests {
     sleepers: AtomicU32,
     /// 1 while service threads must not wait.
     stopped: AtomicU32,
+    /// The processor of whoever rang last, plus one; zero when it is not known.
+    caller: AtomicU32,
     batch: TaggedList,
     futex: Futex,
 }
@@ -137,8 +146,20 @@ impl Requests {
         // the bell (and with it the request).
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) != 0 {
-            self.futex.wake_one(&self.bell);
+            let here = here();
+            self.caller
+                .store(here.map_or(0, |here| here + 1), Ordering::Relaxed);
+            let woken = here.is_some_and(|here| self.futex.wake_at(&self.bell, place(here)))
+                || self.futex.wake_at(&self.bell, ANYWHERE);
+            if !woken {
+                self.futex.wake_one(&self.bell);
+            }
         }
+    }
+
+    /// Service side: the processor of the guest that woke somebody last, if it is known.
+    pub(crate) fn caller(&self) -> Option<u32> {
+        self.caller.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// Service side: the next function that was requested and is still not
@@ -180,8 +201,14 @@ impl Requests {
     }
 
     /// Service side: waits for a request, at most `timeout`; `None` also while
-    /// stopped.
-    pub(crate) fn wait(&self, cells: &Cells, timeout: Option<Duration>) -> Option<FunctionId> {
+    /// stopped. `processor` is what the caller keeps to.
+    pub(crate) fn wait(
+        &self,
+        cells: &Cells,
+        timeout: Option<Duration>,
+        processor: Option<u32>,
+    ) -> Option<FunctionId> {
+        let places = processor.map_or(ANYWHERE, place);
         let deadline = timeout.and_then(deadline);
         loop {
             self.sleepers.fetch_add(1, Ordering::Relaxed);
@@ -194,7 +221,7 @@ impl Requests {
             let left = deadline.map(remaining);
             let done = found.is_some() || stopped || left == Some(Duration::ZERO);
             if !done {
-                self.futex.wait(&self.bell, bell, left);
+                self.futex.wait_at(&self.bell, bell, places, left);
             }
             self.sleepers.fetch_sub(1, Ordering::Relaxed);
             if done {
@@ -224,6 +251,26 @@ impl Requests {
         self.start();
         self.batch.clear();
     }
+}
+
+/// The place of service threads that keep to no processor.
+const ANYWHERE: u32 = 1 << 31;
+
+/// The place of those that keep to `processor`, and to others that have the same.
+fn place(processor: u32) -> u32 {
+    1 << (processor % 31)
+}
+
+/// The processor that this thread runs on.
+#[cfg(not(loom))]
+fn here() -> Option<u32> {
+    crate::sys::processor()
+}
+
+/// Loom has none.
+#[cfg(loom)]
+fn here() -> Option<u32> {
+    None
 }
 
 /// `None` when it is too far away to be a time.

@@ -19,6 +19,15 @@ const SIGSET_BYTES: usize = 8;
 /// # Safety
 /// 1. The arguments are what system call `number` asks for.
 unsafe fn syscall(number: libc::c_long, args: [usize; 4]) -> isize {
+    // SAFETY: duty 1; the kernel does not look at the others.
+    unsafe { syscall_of_six(number, args, [0; 2]) }
+}
+
+/// As [`syscall`], with two arguments more.
+///
+/// # Safety
+/// 1. As there.
+unsafe fn syscall_of_six(number: libc::c_long, args: [usize; 4], more: [usize; 2]) -> isize {
     let result;
     // SAFETY: duty 1; the kernel clobbers rcx, r11 and the flags, preserves all
     // other registers, and does not use the stack.
@@ -30,6 +39,8 @@ unsafe fn syscall(number: libc::c_long, args: [usize; 4]) -> isize {
             in("rsi") args[1],
             in("rdx") args[2],
             in("r10") args[3],
+            in("r8") more[0],
+            in("r9") more[1],
             lateout("rcx") _,
             lateout("r11") _,
             options(nostack),
@@ -69,6 +80,67 @@ pub(crate) fn futex_wake(word: &AtomicU32, count: i32) {
     ];
     // SAFETY: the kernel uses the address only as a key.
     unsafe { syscall(libc::SYS_futex, args) };
+}
+
+/// As [`futex_wait`], among those at `places`, which [`futex_wake_at`] chooses from.
+pub(crate) fn futex_wait_at(
+    word: &AtomicU32,
+    expected: u32,
+    places: u32,
+    timeout: Option<Duration>,
+) {
+    const SECOND: u64 = 1_000_000_000;
+    // This wait asks for a time of the monotonic clock and not for a span.
+    let until = timeout.map(|timeout| {
+        let nanoseconds = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let at = monotonic_ns().saturating_add(nanoseconds);
+        libc::timespec {
+            tv_sec: (at / SECOND) as i64,
+            tv_nsec: (at % SECOND) as i64,
+        }
+    });
+    let until = until.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
+    let args = [
+        word.as_ptr().expose_provenance(),
+        operation as usize,
+        expected as usize,
+        until.expose_provenance(),
+    ];
+    // SAFETY: as in `futex_wait`; the fifth is not looked at.
+    unsafe { syscall_of_six(libc::SYS_futex, args, [0, places as usize]) };
+}
+
+/// Wakes a waiter of `word` at one of `places`, if there is one.
+pub(crate) fn futex_wake_at(word: &AtomicU32, places: u32) -> bool {
+    let operation = libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG;
+    let args = [word.as_ptr().expose_provenance(), operation as usize, 1, 0];
+    // SAFETY: the kernel uses the address only as a key.
+    unsafe { syscall_of_six(libc::SYS_futex, args, [0, places as usize]) > 0 }
+}
+
+/// The processor this thread runs on, or just ran on; `None` where it cannot be told.
+///
+/// As the kernel's own library for programs does it (`vdso/processor.h`), without a call of the
+/// kernel, which a program's filter may forbid: the limit of a segment of each processor is its
+/// number, with its node's above.
+pub(crate) fn processor() -> Option<u32> {
+    const SEGMENT: u32 = 15 * 8 + 3;
+    const NUMBER: u32 = 0xfff;
+    let limit: u32;
+    let known: u8;
+    // SAFETY: reads a segment's limit, or says that there is no such segment.
+    unsafe {
+        asm!(
+            "lsl {limit:e}, {segment:e}",
+            "sete {known}",
+            segment = in(reg) SEGMENT,
+            limit = inout(reg) 0 => limit,
+            known = lateout(reg_byte) known,
+            options(nomem, nostack),
+        );
+    }
+    (known != 0).then_some(limit & NUMBER)
 }
 
 /// Lets another thread run.

@@ -15,7 +15,6 @@
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::time::Duration;
 
 use uruk_base::{EntryAddress, FunctionId, SlotAddress, StubAddress};
 use uruk_heap::{Heap, Sealed, StubPage, StubRegion};
@@ -272,33 +271,6 @@ impl StubTable {
     /// [gate](StubTable::close_gate) it is what the gate keeps.
     pub fn entry(&self, function: FunctionId) -> Option<EntryAddress> {
         self.shared().entry(function).map(EntryAddress)
-    }
-
-    /// The next function that callers wait for. Each first call gives one
-    /// request, however many callers race; who takes it must
-    /// [publish](StubTable::publish) or [fail](StubTable::fail) it. Any number
-    /// of threads may take requests; they must have all signals blocked.
-    pub fn next_request(&self) -> Option<FunctionId> {
-        let shared = self.shared();
-        shared.requests.next(&shared.cells)
-    }
-
-    /// Like [`StubTable::next_request`]; waits for one, for at most `timeout`.
-    /// `None` also once the service is [stopped](StubTable::stop_service).
-    pub fn wait_request(&self, timeout: Option<Duration>) -> Option<FunctionId> {
-        let shared = self.shared();
-        shared.requests.wait(&shared.cells, timeout)
-    }
-
-    /// Makes [`StubTable::wait_request`] return `None`, on all threads that are
-    /// in it or come to it, until [`StubTable::start_service`]. Requests stay.
-    pub fn stop_service(&self) {
-        self.shared().requests.stop();
-    }
-
-    /// Takes back [`StubTable::stop_service`]; as a table is when it is made.
-    pub fn start_service(&self) {
-        self.shared().requests.start();
     }
 
     /// Sets what calls of failed and released functions do. It runs on the guest

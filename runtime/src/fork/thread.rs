@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use uruk_heap::Room;
+use uruk_stubs::seat;
 
 use crate::api::error::Error;
 use crate::fork::shield;
@@ -77,6 +78,8 @@ pub(crate) fn spawn(name: String, run: impl Fn() + Send + 'static) -> Result<(),
     };
     let start = Box::into_raw(start);
     threads::STARTING.fetch_add(1, Ordering::Relaxed);
+    // It would keep to the processor that we keep to.
+    seat::leave();
     let restore = block_signals();
     // SAFETY: nobody has seen `start` yet.
     let created = unsafe { create(start) };

@@ -5,18 +5,22 @@
 //! never returns: its function fails, another worker takes its place, and it is counted out.
 //!
 //! # Why
-//! - Workers, never the guest's thread, compile. Two context switches per first call (4 us of 190
-//!   in the benchmark) buy a guest side without locks, allocation or stack needs.
+//! - Workers, never the guest's thread, compile. Two context switches per first call, on the
+//!   caller's processor ([`seat`]: 4 to 6 us) buy a guest side without locks, allocation or stack
+//!   needs.
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing::{error, warn};
 use uruk_base::{FunctionId, Part, Tier, VersionId};
 use uruk_codegen::{Cancellation, fatal};
+use uruk_stubs::seat;
 use uruk_tiering::{Late, Publication, Purpose};
 
 use crate::api::error::Error;
+use crate::api::layers::Partition;
 use crate::core::{Body, Core};
 use crate::fork::gate::{self, leave_lost};
 use crate::fork::panics;
@@ -66,6 +70,9 @@ pub(crate) fn widen_heap() {
     }
 }
 
+/// How long a worker stays at the processor of its last caller.
+const LINGER: Duration = Duration::from_millis(100);
+
 /// A worker's life; the first one also looks after the main thread.
 fn serve(core: &Arc<Core>, first: bool) {
     // Without a controller somebody has to see that nothing is compiled any more.
@@ -73,8 +80,12 @@ fn serve(core: &Arc<Core>, first: bool) {
     let idle = first.then_some(threads::LOOK_INTERVAL);
     let busy = if rests { Some(room::REST) } else { idle };
     let mut patience = busy;
+    // What is compiled after an answer would keep the caller's processor.
+    let sits = matches!(core.layers.partition, Partition::Function);
     while !core.is_stopping() {
-        match core.stubs.wait_request(patience) {
+        let lingers = seat::processor().map(|_| LINGER);
+        let (until, at) = (lingers.or(patience), seat::processor());
+        match core.stubs.wait_request_on(until, at) {
             Some(id) => {
                 let panic = {
                     let _busy = gate::enter();
@@ -90,7 +101,11 @@ fn serve(core: &Arc<Core>, first: bool) {
                     return;
                 }
                 patience = busy;
+                if sits && let Some(caller) = core.stubs.last_caller() {
+                    seat::take(caller);
+                }
             }
+            None if lingers.is_some() => seat::leave(),
             None => {
                 if first {
                     threads::look_at_main_thread();
@@ -101,6 +116,7 @@ fn serve(core: &Arc<Core>, first: bool) {
             }
         }
     }
+    seat::leave();
 }
 
 /// Says that the calling worker ends, and has another take its place, which also looks after

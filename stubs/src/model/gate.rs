@@ -150,7 +150,7 @@ fn first_calls_ask_when_it_opens() {
         });
         assert_eq!(shared.requests.next(&shared.cells), None);
         open(&shared, &[(f, Target::Keep)]);
-        assert_eq!(shared.requests.wait(&shared.cells, None), Some(f));
+        assert_eq!(shared.requests.wait(&shared.cells, None, None), Some(f));
         assert!(shared.publish(f, code(f)));
         assert_eq!(caller.join().unwrap(), Outcome::Code(code(f)));
     });
@@ -170,7 +170,7 @@ fn a_call_that_is_let_through_asks() {
         while !shared.let_through(1) {
             thread::yield_now();
         }
-        assert_eq!(shared.requests.wait(&shared.cells, None), Some(f));
+        assert_eq!(shared.requests.wait(&shared.cells, None, None), Some(f));
         assert!(shared.publish(f, code(f)));
         assert_eq!(caller.join().unwrap(), Outcome::Code(code(f)));
         assert_eq!(slot(&shared, f), shared.cells.trampoline(f));
@@ -189,7 +189,7 @@ fn a_request_from_before_is_answered() {
             let shared = shared.clone();
             move || start(&shared, f, 1)
         });
-        assert_eq!(shared.requests.wait(&shared.cells, None), Some(f));
+        assert_eq!(shared.requests.wait(&shared.cells, None, None), Some(f));
         close(&shared, &[f]);
         let opener = thread::spawn({
             let shared = shared.clone();
