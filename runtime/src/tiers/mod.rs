@@ -41,6 +41,7 @@ use crate::tiers::guided::Profiles;
 use crate::tiers::jobs::{Jobs, UnderWay};
 use crate::tiers::sampling::Sampling;
 use crate::tiers::watched::Watched;
+use crate::tuning::TuneSettings;
 use crate::version::Made;
 use crate::version::records::Versions;
 
@@ -78,6 +79,7 @@ pub(crate) struct TierSettings {
     pub(crate) apart: bool,
     pub(crate) speculate: bool,
     pub(crate) policy: Config,
+    pub(crate) tuning: TuneSettings,
     /// Bytes of code of functions, beyond which cold code goes.
     pub(crate) code_budget: Option<u64>,
     pub(crate) sampling: Choice,
@@ -135,7 +137,12 @@ impl TierState {
     pub(crate) fn new(settings: TierSettings, code: Range<u64>) -> TierState {
         let sampling = Sampling::new(&settings, code);
         let versions = Versions::default();
-        let controller = Controller::new(&settings.policy, Arc::clone(&versions.ids));
+        let mut policy = settings.policy.clone();
+        if settings.tuning.on {
+            // Versions are compared where they take turns, not by samples of their own.
+            policy.slower = f64::MAX;
+        }
+        let controller = Controller::new(&policy, Arc::clone(&versions.ids));
         TierState {
             settings,
             counts: Counts::default(),

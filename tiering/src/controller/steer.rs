@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 
-use crate::activity::{Place, Wish};
+use crate::activity::{Activity, Place, Wish};
 use crate::ids::{FunctionId, Nanos, Tier, VersionId};
+use crate::policy::Facts;
 use crate::stream::Input;
 
 use super::{Controller, Decision, Job, Reason};
@@ -75,6 +76,19 @@ impl Controller {
         if let Some(activity) = self.functions.get_mut(function) {
             activity.run(now, version, tier, counters);
         }
+    }
+
+    /// A function does not go up to `tier` by itself any more: its code there was found slower.
+    pub fn bar(&mut self, function: FunctionId, tier: Tier) {
+        self.note(Nanos::ZERO, || Input::Bar(function, tier));
+        if let Some(activity) = self.functions.get_mut(function) {
+            activity.bar(tier);
+        }
+    }
+
+    /// What was seen of a function when it was first compiled.
+    pub fn facts(&self, function: FunctionId) -> Option<Facts> {
+        self.functions.get(function).map(Activity::facts)
     }
 
     /// The body of a function was replaced, or its code withdrawn: what was learned of it

@@ -18,11 +18,11 @@ pub struct Budget {
 }
 
 impl Default for Budget {
-    /// Two percent, and 60 ms.
+    /// Two percent, and a quarter of a second.
     fn default() -> Budget {
         Budget {
             share: 0.02,
-            credit: Nanos::from_ms(60),
+            credit: Nanos::from_ms(250),
         }
     }
 }
@@ -76,12 +76,9 @@ impl Account {
         spent.as_f64() <= 2.0 * expected.as_f64() || self.affords(spent)
     }
 
-    /// Part of the program's time that trials which did not win took so far.
-    pub fn share(&self) -> f64 {
-        match self.ran > 0.0 {
-            true => self.lost / self.ran,
-            false => 0.0,
-        }
+    /// Processor time of the program so far.
+    pub fn time(&self) -> Nanos {
+        Nanos(self.ran as u64)
     }
 
     /// Time that trials which did not win took so far.
