@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tracing::{debug, warn};
-use uruk_base::{Change, FunctionId, Nanos, Tier, Variant, VersionId};
+use uruk_base::{Change, FunctionId, Inlining, Nanos, Tier, Variant, VersionId};
 use uruk_codegen::{Cancellation, Counters, fatal};
 use uruk_tiering::tuning::{Known, Shape, Verdict};
 use uruk_tiering::{Facts, Publication, Purpose};
@@ -26,6 +26,9 @@ const COMPILE: Nanos = Nanos::from_ms(15);
 
 /// Trials of one root, beyond which it is settled, whatever else there may be.
 const TRIALS: usize = 40;
+
+/// Callees that get code of tier 2 before a function is tried that calls them.
+const CALLEES: usize = 8;
 
 /// What is divided by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,14 +101,25 @@ impl Core {
 
     fn next_candidate(&self, root: Root, shape: Shape) -> Option<Candidate> {
         let contract = self.tiers.how(Tier::Optimized).contract;
+        let fingerprint = self.fingerprint(root.id);
         let mut state = self.tuning.state();
         let super::State {
-            advice, regions, ..
+            advice,
+            regions,
+            known,
+            ..
         } = &mut *state;
         let region = regions.get_mut(&root.id.index())?;
         if root.tier == Tier::Guided && !std::mem::replace(&mut region.lowered, true) {
             return Some(Candidate {
                 tier: Tier::Optimized,
+                variant: region.variant,
+                change: None,
+            });
+        }
+        if self.tuning.same {
+            return Some(Candidate {
+                tier: root.tier,
                 variant: region.variant,
                 change: None,
             });
@@ -121,6 +135,10 @@ impl Core {
             None => {
                 region.phase = Phase::Settled;
                 region.drift = Default::default();
+                let known = fingerprint.and_then(|fingerprint| known.get_mut(&fingerprint));
+                if let Some(known) = known {
+                    known.settled = true;
+                }
                 None
             }
         }
@@ -156,11 +174,31 @@ impl Core {
             }
         };
         let made: Result<Made, Error> = fatal::guard(on_fatal, || {
-            panics::caught(|| self.make_as(request, how, None, &cancel))
+            panics::caught(|| {
+                if candidate.variant.inlining == Inlining::None {
+                    self.bring_callees_up(id);
+                }
+                self.make_as(request, how, None, &cancel)
+            })
         });
         self.tuning.state().cancel = None;
         made.inspect_err(|cause| debug!(%cause, "a candidate was not made"))
             .ok()
+    }
+
+    /// What is inlined in a function may never have been worth a tier of its own: a candidate that
+    /// calls it would be judged by its code of tier 1.
+    fn bring_callees_up(self: &Arc<Self>, id: FunctionId) {
+        for &callee in self.tiers.versions.bodies(id).iter().take(CALLEES) {
+            let tier = self.tiers.versions.tier(callee);
+            if callee == id || tier.is_some_and(|tier| tier > Tier::Baseline) {
+                continue;
+            }
+            let version = self.tiers.versions.ids.next();
+            if let Err(cause) = self.compile_at(callee, version, Tier::Optimized) {
+                debug!(%cause, "a callee stays where it is");
+            }
+        }
     }
 
     /// A candidate that cannot be made is not tried again.
@@ -230,7 +268,13 @@ impl Core {
         }
         let (variant, ratio) = (region.variant, region.ratio);
         if let Some(fingerprint) = fingerprint {
-            state.known.insert(fingerprint, Known { variant, ratio });
+            let settled = false;
+            let known = Known {
+                variant,
+                ratio,
+                settled,
+            };
+            state.known.insert(fingerprint, known);
         }
         drop(state);
         self.tell_tuned(root, candidate, made.version, winner, ended);

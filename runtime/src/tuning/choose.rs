@@ -191,12 +191,14 @@ impl Core {
             let view = control.controller.view(id);
             view.is_some_and(|view| !view.in_progress && view.pinned.is_none())
         };
+        let fingerprint = self.fingerprint(id);
         let mut state = self.tuning.state();
         let known = state.variants.get(&id.index()).copied();
+        let settled = fingerprint.and_then(|it| Some(state.known.get(&it)?.settled));
         let region = state.regions.entry(id.index()).or_insert_with(|| {
-            let mut region = Region::new(root, known.unwrap_or_default());
+            let mut region = Region::new(root, known.unwrap_or(self.tiers.variant()));
             // An earlier run has tried all there is.
-            if known.is_some() {
+            if settled == Some(true) {
                 region.phase = Phase::Settled;
             }
             region

@@ -71,6 +71,8 @@ const SHORTEST: Nanos = Nanos(100);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TuneSettings {
     pub(crate) on: bool,
+    /// Candidates are what runs already.
+    pub(crate) same: bool,
     pub(crate) rules: Rules,
     pub(crate) budget: Budget,
     /// What an earlier run learned, as text.
@@ -140,6 +142,7 @@ struct State {
 /// What a session knows of tuning.
 pub(crate) struct Tuning {
     on: bool,
+    same: bool,
     rules: Rules,
     state: Mutex<State>,
     /// Units of work the embedder told of.
@@ -160,6 +163,7 @@ impl Tuning {
         }
         Tuning {
             on: settings.on,
+            same: settings.same,
             rules: settings.rules,
             state: Mutex::new(state),
             work: AtomicU64::new(0),

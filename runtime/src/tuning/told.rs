@@ -1,16 +1,19 @@
 //! What the tuner tells, and how it is asked for.
 
 use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use uruk_base::{Nanos, Tier, Variant};
-use uruk_tiering::tuning::{Advice, Interval, Memory, Verdict};
+use uruk_tiering::tuning::{Advice, Budget, Interval, Memory, Verdict};
 
 use super::{Phase, Region, State};
 use crate::api::builder::JitBuilder;
 use crate::api::jit::Jit;
 use crate::core::Core;
 use crate::fork::gate;
+use crate::tiers::nanos;
 
 /// One candidate that was tried on a function.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,6 +85,44 @@ impl JitBuilder {
         self
     }
 
+    /// For tests of the tuner: each candidate is compiled as what it is compared with.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn tune_same(mut self, same: bool) -> JitBuilder {
+        self.tiers.tuning.same = same;
+        self
+    }
+
+    /// How all functions are compiled above tier 1; where the session is
+    /// [tuned](JitBuilder::tune), what it begins with.
+    ///
+    /// ```
+    /// use uruk::{Jit, Tier, Tiers, Variant};
+    ///
+    /// let variant: Variant = "inline=none no-unroll vectors=none".parse()?;
+    /// let jit = Jit::builder().tiers(Tiers::Fixed(Tier::Optimized)).variant(variant).build()?;
+    /// jit.add_ir("m", "define i32 @one() { ret i32 1 }")?;
+    /// // SAFETY: `one` is the function above.
+    /// let one = unsafe { jit.function::<extern "C" fn() -> i32>("one")? };
+    /// assert_eq!(one.call(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn variant(mut self, variant: Variant) -> JitBuilder {
+        self.tiers.variant = variant;
+        self
+    }
+
+    /// What trials may cost: a part of the program's processor time, and how much in advance.
+    #[must_use]
+    pub fn tuning_budget(mut self, share: f64, credit: Duration) -> JitBuilder {
+        self.tiers.tuning.budget = Budget {
+            share: share.clamp(0.0, 1e3),
+            credit: nanos(credit),
+        };
+        self
+    }
+
     /// Starts from what an earlier run had [learned](Jit::tuning_text); of use only where the
     /// session is [tuned](JitBuilder::tune). Text that is damaged, of another version or of another
     /// processor does no harm: [`TuningStats::before`] says what became of it.
@@ -141,18 +182,7 @@ impl Jit {
     /// ```
     pub fn tuning_text(&self) -> String {
         let _pass = gate::enter();
-        let state = self.core().tuning.state();
-        let mut advice = Advice::default();
-        for (shape, change, lesson) in state.advice.lessons() {
-            advice.add(shape, change, lesson);
-        }
-        let memory = Memory {
-            functions: state.known.clone(),
-            advice,
-            skipped: 0,
-        };
-        drop(state);
-        memory.write(&cpu())
+        self.core().tuning_text()
     }
 
     /// Says that `units` of work were done: requests answered, frames drawn. From the first call
@@ -170,6 +200,30 @@ impl Jit {
 }
 
 impl Core {
+    fn tuning_text(&self) -> String {
+        let state = self.tuning.state();
+        let mut advice = Advice::default();
+        for (shape, change, lesson) in state.advice.lessons() {
+            advice.add(shape, change, lesson);
+        }
+        let memory = Memory {
+            functions: state.known.clone(),
+            advice,
+            skipped: 0,
+        };
+        drop(state);
+        memory.write(&cpu())
+    }
+
+    /// Writes what was learned to `file`: all of it, or what is there stays.
+    pub(crate) fn keep_tuning(&self, file: &Path) -> io::Result<()> {
+        let mut name = file.as_os_str().to_owned();
+        name.push(format!(".{}", std::process::id()));
+        let draft = PathBuf::from(name);
+        std::fs::write(&draft, self.tuning_text())?;
+        std::fs::rename(&draft, file).inspect_err(|_| drop(std::fs::remove_file(&draft)))
+    }
+
     pub(crate) fn tuning_stats(&self) -> TuningStats {
         let state = self.tuning.state();
         TuningStats {

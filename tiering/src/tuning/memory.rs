@@ -3,7 +3,7 @@
 //! ```text
 //! uruk tuning 1
 //! cpu znver3 +avx2,...                                                    #d3a8c1f0
-//! function 6f0c... 1.204 1.181 1.228 inline=none no-unroll                #5b1e7a90
+//! settled 6f0c... 1.204 1.181 1.228 inline=none no-unroll                #5b1e7a90
 //! lesson 1 0 0 3 12 0.31 no-unroll                                        #0ac0ffee
 //! ```
 //!
@@ -32,6 +32,8 @@ pub struct Known {
     pub variant: Variant,
     /// How many times as fast as the default it was.
     pub ratio: Interval,
+    /// Nothing was left to try.
+    pub settled: bool,
 }
 
 /// What is known of functions and changes.
@@ -81,11 +83,17 @@ impl Memory {
             text.push_str(&format!("{words} #{sum:08x}\n"));
         };
         line(format!("cpu {}", cpu.replace(['\n', '#'], " ")));
-        for (fingerprint, Known { variant, ratio }) in &self.functions {
+        for (fingerprint, known) in &self.functions {
+            let Known {
+                variant,
+                ratio,
+                settled,
+            } = known;
+            let kind = if *settled { "settled" } else { "open" };
             let name: String = fingerprint.iter().map(|b| format!("{b:02x}")).collect();
             let Interval { low, point, high } = ratio;
             line(format!(
-                "function {name} {low:.4} {point:.4} {high:.4} {variant}"
+                "{kind} {name} {low:.4} {point:.4} {high:.4} {variant}"
             ));
         }
         for (shape, change, lesson) in self.advice.lessons() {
@@ -132,7 +140,9 @@ impl Memory {
                     let found = rest.chars().take(40).collect();
                     return Err(Stale::Cpu { found });
                 }
-                "function" if known_cpu => memory.function(rest.split_whitespace()),
+                "settled" | "open" if known_cpu => {
+                    memory.function(kind == "settled", rest.split_whitespace())
+                }
                 "lesson" if known_cpu => memory.lesson(rest.split_whitespace()),
                 _ => None,
             };
@@ -141,7 +151,7 @@ impl Memory {
         Ok(memory)
     }
 
-    fn function(&mut self, mut words: SplitWhitespace<'_>) -> Option<()> {
+    fn function(&mut self, settled: bool, mut words: SplitWhitespace<'_>) -> Option<()> {
         let name = words
             .next()
             .filter(|name| name.len() == 32 && name.is_ascii())?;
@@ -156,7 +166,12 @@ impl Memory {
         ];
         let variant = words.collect::<Vec<_>>().join(" ").parse().ok()?;
         let ratio = Interval { low, point, high };
-        self.functions.insert(fingerprint, Known { variant, ratio });
+        let known = Known {
+            variant,
+            ratio,
+            settled,
+        };
+        self.functions.insert(fingerprint, known);
         Some(())
     }
 
@@ -211,9 +226,13 @@ mod tests {
                 high: 1.3,
             };
             let variant = Variant::default().with(Change::ALL[byte as usize]);
-            memory
-                .functions
-                .insert([byte; 16], Known { variant, ratio });
+            let settled = byte % 2 == 0;
+            let known = Known {
+                variant,
+                ratio,
+                settled,
+            };
+            memory.functions.insert([byte; 16], known);
         }
         let shape = Shape {
             loops: 1,
