@@ -110,7 +110,9 @@ impl Member for Core {
         self.stubs.after_fork_child();
         self.names.session().pool().after_fork_child();
         self.tiers.after_fork_child();
-        self.tuning.after_fork_child();
+        if let Some(held) = self.tuning.after_fork_child() {
+            self.tiers.control().controller.release(held);
+        }
         self.continuations.after_fork_child();
         self.speculation.after_fork_child();
         self.reclaim.after_fork_child();

@@ -429,7 +429,7 @@ impl TierState {
     }
 
     /// Has the controller look at once.
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = &*thread {
             thread.unpark();

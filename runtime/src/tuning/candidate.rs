@@ -62,9 +62,14 @@ impl Core {
         if !self.tuning.state().account.affords(expected) {
             return;
         }
+        if !self.tiers.control().controller.hold(root.id) {
+            return;
+        }
+        self.tuning.state().held = Some(root.id);
         let Some(made) = self.make_candidate(root.id, candidate) else {
             let cost = nanos(thread_time().saturating_sub(before));
             self.tuning.state().account.lost(cost);
+            self.unhold(root.id);
             return self.note_untried(root.id, candidate);
         };
         let retired = match made.publication {
@@ -73,15 +78,17 @@ impl Core {
         };
         let ended = match retired {
             Some(held) if held == root.version && made.counts => {
-                self.tuning.state().held = Some(root.id);
                 drop(pass);
                 let ended = self.take_turns(root, made.version, slice, expected);
                 let _pass = gate::enter();
-                let ended = self.end_turns(root, made.version, ended);
-                self.tuning.state().held = None;
-                ended
+                self.end_turns(root, made.version, ended)
             }
-            // Somebody was faster, or it counts nothing: what is published stays.
+            Some(held) if held == root.version => {
+                // It counts nothing, as coroutines do: it cannot be judged.
+                self.note_untried(root.id, candidate);
+                self.end_turns(root, made.version, None)
+            }
+            // Somebody was faster: what is published stays.
             _ => None,
         };
         let _pass = gate::enter();
@@ -90,6 +97,14 @@ impl Core {
             Some(ended) => self.note_trial(root, candidate, shape, &made, &ended, cost),
             None => self.tuning.state().account.lost(cost),
         }
+        self.unhold(root.id);
+    }
+
+    /// The policy may do with a function what it wants.
+    pub(super) fn unhold(&self, id: FunctionId) {
+        self.tuning.state().held = None;
+        self.tiers.control().controller.release(id);
+        self.tiers.wake();
     }
 
     /// What the function looks like to those who learn.
@@ -110,7 +125,7 @@ impl Core {
             ..
         } = &mut *state;
         let region = regions.get_mut(&root.id.index())?;
-        if root.tier == Tier::Guided && !std::mem::replace(&mut region.lowered, true) {
+        if root.tier == Tier::Guided && !region.lowered {
             return Some(Candidate {
                 tier: Tier::Optimized,
                 variant: region.variant,
@@ -206,6 +221,7 @@ impl Core {
         let mut state = self.tuning.state();
         if let Some(region) = state.regions.get_mut(&id.index()) {
             region.tried.push(candidate.variant);
+            region.lowered |= candidate.change.is_none();
         }
     }
 
@@ -253,6 +269,7 @@ impl Core {
             return;
         };
         region.tried.push(candidate.variant);
+        region.lowered |= candidate.change.is_none();
         region.trials.push(Tried {
             tier: candidate.tier,
             variant: candidate.variant,

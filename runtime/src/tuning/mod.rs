@@ -205,12 +205,14 @@ impl Tuning {
         }
     }
 
-    /// In the child of a fork: the thread is gone, and what was under trial stays as it is.
-    pub(crate) fn after_fork_child(&self) {
+    /// In the child of a fork: the thread is gone, and what was under trial stays as it is. Says
+    /// what that was.
+    pub(crate) fn after_fork_child(&self) -> Option<FunctionId> {
         let mut state = self.state();
-        state.held = None;
+        let held = state.held.take();
         state.cancel = None;
         state.thread = None;
+        held
     }
 
     /// The body of a function is another one now.
@@ -249,7 +251,10 @@ fn tune(core: &Arc<Core>) {
         let _pass = gate::enter();
         if let Some(panic) = panic {
             panicked += 1;
-            core.tuning.state().held = None;
+            let held = core.tuning.state().held;
+            if let Some(id) = held {
+                core.unhold(id);
+            }
             error!(panic, "the tuner panicked");
         }
     }

@@ -89,6 +89,7 @@ impl Core {
                 let end = self.mark(&clock, root);
                 let time = end.clock.since(&begin.clock);
                 let work = end.units.wrapping_sub(begin.units);
+                self.tuning.state().account.ran(time);
                 trace!(target: "uruk::tuning", ?arm, time = time.0, work, "slice");
                 if arm == Arm::Candidate {
                     in_candidate.0 += time.0;

@@ -210,9 +210,8 @@ fn of_equal_code_neither_is_picked() {
     call_until("three trials", &call, || jit.stats().tuning.trials >= 3);
     let views = jit.tuning();
     let trials = views.iter().flat_map(|view| &view.trials).take(3);
-    let picked = trials.filter(|trial| {
-        matches!(trial.verdict, TuningVerdict::Faster | TuningVerdict::Slower)
-    });
+    let picked = trials
+        .filter(|trial| matches!(trial.verdict, TuningVerdict::Faster | TuningVerdict::Slower));
     let picked = picked.count();
     assert!(picked <= 1, "{views:?}");
 }
