@@ -7,7 +7,9 @@ use crate::findings::Findings;
 use crate::programs::Subject;
 use crate::reclaim::{callers, delay, evacuation, removal, replacement};
 use crate::tiers::{overhead, promotion, publication, steady, waiting, whole_run};
-use crate::{compiling, first_call, generated, linking, once, programs, repl, session, stubs};
+use crate::{
+    compiling, first_call, generated, linking, once, programs, repl, session, stubs, tuner,
+};
 
 type Measure = dyn Fn(&Bench) -> Result<Findings>;
 
@@ -70,6 +72,7 @@ pub fn all() -> Vec<Experiment> {
         Experiment::new("other bitcode", steady::measure_other_bitcode),
         Experiment::new("fixed tiers", steady::measure_fixed_tiers),
         Experiment::new("whole run", whole_run::measure),
+        Experiment::new("tuner", tuner::measure),
         Experiment::new("loops entered once", once::measure),
         Experiment::new("time to tier 2", promotion::measure),
         Experiment::new("publication", publication::measure),

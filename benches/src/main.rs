@@ -11,7 +11,7 @@
 //! Reading order: `sample`, `row` and `findings` (data), `report` (text); `clock`,
 //! `process`, `contest` (how time is taken); `bench` (surroundings), `catalogue` (what
 //! there is); `programs`, `once`, `generated`, `compiling`, `first_call`, `repl`, `session`, `linking`, `stubs`,
-//! `tiers`, `reclaim` (the experiments), `tiny_object` and `orc` (what they need). `session` has
+//! `tiers`, `tuner`, `reclaim` (the experiments), `tiny_object` and `orc` (what they need). `session` has
 //! its peer in C++, which it compiles: `benches/orc`.
 
 mod bench;
@@ -36,6 +36,7 @@ mod session;
 mod stubs;
 mod tiers;
 mod tiny_object;
+mod tuner;
 
 use std::time::Instant;
 

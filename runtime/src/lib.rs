@@ -55,6 +55,7 @@ mod replace;
 mod speculation;
 mod tiers;
 mod told;
+mod tuning;
 mod units;
 mod version;
 
@@ -103,6 +104,7 @@ pub use crate::told::memory::{MemoryOwner, MemoryPurpose, MemoryReport, MemoryRo
 pub use crate::told::parts::PartStats;
 pub use crate::told::stats::{MemoryStats, Stats, StatsFormat, TierStats};
 pub use crate::told::tools::ToolSettings;
+pub use crate::tuning::{TrialView, TuningStats, TuningView};
 pub use crate::units::{Code, LazyObject, Members, Reference};
 pub use crate::version::baseline::Baseline;
 pub use crate::version::build::CompiledBy;
@@ -110,7 +112,7 @@ pub use crate::version::coverage::{BaselineCoverage, baseline_coverage};
 pub use crate::version::failed::{FailedCall, FailedCallHandler, FailureHandler};
 pub use inkwell;
 pub use uruk_base::parts::Spent;
-pub use uruk_base::{FunctionId, Part, VersionId};
+pub use uruk_base::{Change, FunctionId, Inlining, Part, Variant, Vectors, VersionId};
 pub use uruk_codegen::Reason as LoopReason;
 pub use uruk_codegen::native as rebound;
 pub use uruk_codegen::{CodegenError, host_cpu, llvm_version};
@@ -122,6 +124,7 @@ pub use uruk_profiler::{
 pub use uruk_reclaim::{Config as ReclaimConfig, Kind as ReclaimKind, Stacks};
 pub use uruk_session::{Dump, DylibDump, Names, SessionError, SymbolDump, TrackerKey};
 pub use uruk_tiering::Config as PolicyConfig;
+pub use uruk_tiering::tuning::{Interval as TuningInterval, Verdict as TuningVerdict};
 pub use uruk_unwind::{DwarfEhBases, find_fde};
 
 /// Exit status of the command when a program could not be loaded, compiled or

@@ -1,5 +1,8 @@
 //! Functions on their way through the tiers, as an embedder sees and steers it.
 
+#[path = "tiers/tuning.rs"]
+mod tuning;
+
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

@@ -45,7 +45,7 @@
 //! version, `versions` that of a function's; `config` lists the settings; `policy` is the
 //! formulas, `learn` and `costs` the numbers in them that are learned, `activity` what is kept for a
 //! function; `cold` says whose code goes when there is too much; `offers` is what a version's loops are left for; `queue` orders candidates; `polls` says when to look again; `controller`
-//! ties them together and `stats` shows it; `stream` is the text form of its inputs and
+//! ties them together and `stats` shows it; [`tuning`] compares versions of a region while they take turns; `stream` is the text form of its inputs and
 //! `simulator` a machine without hardware to try it on.
 
 #![forbid(unsafe_code)]
@@ -72,6 +72,7 @@ pub mod simulator;
 mod stats;
 pub mod stream;
 mod sync;
+pub mod tuning;
 mod version;
 mod versions;
 

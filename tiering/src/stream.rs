@@ -68,6 +68,12 @@ pub enum Input {
     Replaced(FunctionId),
     /// [`Controller::demote`]
     Demote(FunctionId),
+    /// See [`Controller::bar`].
+    Bar(FunctionId, Tier),
+    /// See [`Controller::hold`].
+    Hold(FunctionId),
+    /// See [`Controller::release`].
+    Release(FunctionId),
     /// [`Controller::pause`]
     Pause,
     /// [`Controller::resume`]
@@ -96,6 +102,9 @@ impl Input {
             Input::Request(function, tier) => drop(controller.request(function, tier)),
             Input::Replaced(function) => controller.replaced(function),
             Input::Demote(function) => drop(controller.demote(function)),
+            Input::Bar(function, tier) => controller.bar(function, tier),
+            Input::Hold(function) => drop(controller.hold(function)),
+            Input::Release(function) => controller.release(function),
             Input::Pause => controller.pause(),
             Input::Resume => controller.resume(),
         }
@@ -169,6 +178,9 @@ impl fmt::Display for Input {
             }
             Input::Replaced(function) => write!(f, "replaced {function}"),
             Input::Demote(function) => write!(f, "demote {function}"),
+            Input::Bar(function, tier) => write!(f, "bar {function} {}", tier.number()),
+            Input::Hold(function) => write!(f, "hold {function}"),
+            Input::Release(function) => write!(f, "release {function}"),
             Input::Pause => f.write_str("pause"),
             Input::Resume => f.write_str("resume"),
         }
@@ -417,6 +429,9 @@ fn parse_line(line: &str) -> Result<(Nanos, Input), Problem> {
         "request" => Input::Request(words.function()?, words.tier()?),
         "replaced" => Input::Replaced(words.function()?),
         "demote" => Input::Demote(words.function()?),
+        "bar" => Input::Bar(words.function()?, words.tier()?),
+        "hold" => Input::Hold(words.function()?),
+        "release" => Input::Release(words.function()?),
         "pause" => Input::Pause,
         "resume" => Input::Resume,
         other => return Err(Problem::Kind(other.to_owned())),

@@ -36,6 +36,7 @@ use crate::version::{Event, VersionState};
 mod answers;
 mod moved;
 mod stage;
+mod turns;
 
 pub use answers::{
     Counts, Evicted, Late, Publication, RevertError, Reverted, Snapshot, VersionError, VersionView,

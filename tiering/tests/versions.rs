@@ -2,6 +2,9 @@
 #![allow(unexpected_cfgs, reason = "loom")]
 #![cfg(not(loom))]
 
+#[path = "versions/turns.rs"]
+mod turns;
+
 use std::sync::Arc;
 
 use uruk_tiering::{

@@ -7,6 +7,7 @@
 //! | [`nanos`] | times |
 //! | [`parts`] | where time goes |
 //! | [`settings`](mod@settings) | tables of settings |
+//! | [`variant`] | ways to compile a function |
 //! | [`locks`] | locks that no fork finds held |
 
 #![forbid(unsafe_code)]
@@ -18,8 +19,10 @@ pub mod locks;
 pub mod nanos;
 pub mod parts;
 pub mod settings;
+pub mod variant;
 
 pub use address::{EntryAddress, SlotAddress, StubAddress};
 pub use ids::{FunctionId, Tier, VersionId};
 pub use nanos::Nanos;
 pub use parts::Part;
+pub use variant::{Change, Inlining, UnknownVariant, Variant, Vectors};

@@ -12,6 +12,7 @@ use crate::handles::c_name;
 #[cfg(doc)]
 use crate::reader::Reader;
 use crate::structure::Structure;
+use crate::summary::SymbolId;
 use uruk_bitcode::stream::Malformed;
 
 /// Bytes as they were given.
@@ -118,6 +119,17 @@ impl Bitcode {
     pub(crate) fn digest(&self) -> &[u8; 32] {
         self.digest
             .get_or_init(|| *blake3::hash(&self.bytes).as_bytes())
+    }
+
+    /// What a function of it is known by from one run to the next: the same bytes at the same
+    /// place give the same.
+    pub fn fingerprint(&self, function: SymbolId) -> [u8; 16] {
+        let mut hash = blake3::Hasher::new();
+        hash.update(self.digest());
+        hash.update(&function.0.to_le_bytes());
+        let mut fingerprint = [0; 16];
+        fingerprint.copy_from_slice(&hash.finalize().as_bytes()[..16]);
+        fingerprint
     }
 
     /// The bytes.

@@ -13,7 +13,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-pub use uruk_base::Tier;
+use uruk_base::Inlining;
+pub use uruk_base::{Tier, Variant};
 
 use crate::cancel::Cancellation;
 use crate::continuation::build::Start;
@@ -121,6 +122,8 @@ pub struct Compile {
     /// Copy no callees along but `alwaysinline` ones: for another try after a compile
     /// with them failed.
     pub alone: bool,
+    /// In which way it is compiled above tier 1.
+    pub variant: Variant,
     /// What functions of the module did while probes counted, by function: above tier 1
     /// the function itself and callees copied along make use of theirs.
     pub profiles: Arc<HashMap<SymbolId, Arc<Profile>>>,
@@ -156,6 +159,7 @@ impl Compile {
             start: None,
             contract: false,
             alone: false,
+            variant: Variant::default(),
             profiles: Arc::default(),
             targets: Arc::default(),
             offers: Arc::default(),
@@ -221,6 +225,16 @@ impl Compile {
     pub fn offering(mut self, offers: Vec<Offer>, targets: HashMap<u64, usize>) -> Compile {
         self.offers = Arc::new(offers);
         self.offered_targets = Arc::new(targets);
+        self
+    }
+
+    /// In this way: without callees where the variant wants none, and without contraction where
+    /// it wants none.
+    #[must_use]
+    pub fn varied(mut self, variant: Variant) -> Compile {
+        self.alone |= variant.inlining == Inlining::None;
+        self.contract &= variant.contract;
+        self.variant = variant;
         self
     }
 

@@ -24,6 +24,7 @@ use crate::shape::{self, Shape};
 use crate::source::Source;
 use crate::stacks;
 use crate::summary::SymbolId;
+use crate::variant;
 
 impl Reader {
     /// Compiles one function as `how` says.
@@ -105,7 +106,11 @@ impl Reader {
         };
         copying.apply_profiles()?;
         copying.drop_dead_arguments();
-        let contents = copying.finish()?;
+        let mut contents = copying.finish()?;
+        if how.tier > Tier::Baseline {
+            contents.variant = how.variant;
+            variant::apply(how.variant, body, &module, &contents);
+        }
         let found = Found {
             measure: shape.measure,
             labels: self.labels(body),

@@ -28,7 +28,7 @@ use inkwell::llvm_sys::core::{LLVMGetUnnamedAddress, LLVMSetInitializer, LLVMSet
 use inkwell::llvm_sys::debuginfo::LLVMStripModuleDebugInfo;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use uruk_base::Tier;
+use uruk_base::{Tier, Variant};
 
 use crate::compile::{Compile, DependenceKind};
 use crate::context::{Builder, OwnedModule};
@@ -112,6 +112,8 @@ pub(crate) struct Contents {
     pub(crate) is_version: bool,
     /// True if functions in it have notes of hooks, see `instrument`.
     pub(crate) has_late_hooks: bool,
+    /// In which way it is optimized.
+    pub(crate) variant: Variant,
 }
 
 /// One copy in progress, from a source into a module.

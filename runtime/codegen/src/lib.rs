@@ -104,12 +104,14 @@ mod structure;
 mod survey;
 mod table;
 mod transform;
+mod variant;
 
 pub use apart::{APART, is_shared, stays_with_code};
 pub use bitcode::Bitcode;
 pub use cancel::Cancellation;
 pub use compile::{
-    COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Knowledge, LOOPS, Rare, Tier,
+    COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Knowledge, LOOPS, Rare,
+    Tier, Variant,
 };
 pub use continuation::build::Start;
 pub use emit::{host_cpu, llvm_version};

@@ -138,15 +138,17 @@ pub(crate) fn run(
     if tier > Tier::Baseline {
         hints::allow_unrolling(context, module);
     }
+    let variant = contents.variant;
+    let own = tier == Tier::Optimized && !variant.thorough;
     let level = match tier {
         Tier::Baseline => return Ok(emitter.run_passes(module, "default<O0>")?),
-        Tier::Optimized => "O2",
-        Tier::Guided => "O3",
+        _ if own => "O2",
+        _ => "O3",
     };
-    if contents.candidates.is_empty() && (tier == Tier::Optimized || contents.has_coroutines) {
+    if contents.candidates.is_empty() && (own || contents.has_coroutines) {
         let passes = match contents.has_coroutines {
             true => passes::whole(level),
-            false => passes::optimized(),
+            false => passes::optimized(variant),
         };
         emitter.run_passes(module, &passes)?;
     } else {
@@ -158,7 +160,7 @@ pub(crate) fn run(
             // Passes may have removed the function.
             show_only(module.function(name).as_deref());
         }
-        emitter.run_passes(module, &passes::second_half(level))?;
+        emitter.run_passes(module, &passes::second_half(level, variant))?;
     }
     for name in &contents.constants {
         // Its initializer was to be seen, not to be emitted again.

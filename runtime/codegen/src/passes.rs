@@ -9,6 +9,8 @@
 //!
 //! [`whole`] is LLVM's own pipeline, for coroutines, which only it splits in order.
 //!
+//! A [`Variant`] changes how loops are vectorized, unrolled and packed; `hints` has its attributes.
+//!
 //! # What tier 2 leaves out
 //! A unit is one function that matters. What LLVM runs over a module to relate its
 //! functions (`ipsccp`, `called-value-propagation`, `globalopt`, `deadargelim`,
@@ -27,12 +29,14 @@
 //! simplified again with their caller. Vectors are packed twice, before and after loops are
 //! unrolled.
 
+use uruk_base::{Variant, Vectors};
+
 /// After loops were unrolled there are more operations side by side. LLVM looks for them
 /// before (compiling modules one by one) or only after (linking whole programs); the
 /// first leaves divisions of ordered sums apart (spectral-norm, 20 ms an iteration
 /// against 13), the second packs pairs that do not pay (Rust n-body, 29 ms against 20).
 /// Before and after has neither loss.
-const LATE_SLP: &str = "slp-vectorizer,vector-combine";
+const SLP: &str = "slp-vectorizer,vector-combine,";
 
 /// How `simplifycfg` runs before loops are looked at, and after.
 const CFG: &str = "bonus-inst-threshold=1;speculate-blocks;simplify-cond-branch;";
@@ -53,7 +57,31 @@ const LAST_CFG: &str = "no-forward-switch-cond;switch-range-to-icmp;switch-to-ar
     hoist-loads-stores-with-cond-faulting;no-sink-common-insts;speculate-unpredictables";
 const COMBINE: &str = "instcombine<max-iterations=1;no-verify-fixpoint>";
 const ROTATE: &str = "loop-rotate<header-duplication;no-prepare-for-lto>";
-const VECTORIZE: &str = "loop-vectorize<no-interleave-forced-only;no-vectorize-forced-only;>";
+/// How much loops are vectorized, and whether several vectors at a time.
+fn vectorize(variant: Variant) -> &'static str {
+    match (variant.vectors != Vectors::None, variant.interleave) {
+        (true, true) => "loop-vectorize<no-interleave-forced-only;no-vectorize-forced-only;>",
+        (true, false) => "loop-vectorize<interleave-forced-only;no-vectorize-forced-only;>",
+        (false, true) => "loop-vectorize<no-interleave-forced-only;vectorize-forced-only;>",
+        (false, false) => "loop-vectorize<interleave-forced-only;vectorize-forced-only;>",
+    }
+}
+
+/// Unrolling by parts at `level`, a comma behind it, if the variant has it.
+fn unroll(variant: Variant, level: &str) -> String {
+    match variant.unroll {
+        true => format!("loop-unroll<{level}>,"),
+        false => String::new(),
+    }
+}
+
+/// One of the two rounds of packing, a comma behind it, if the variant has them.
+fn packing(variant: Variant, round: &'static str) -> &'static str {
+    match variant.slp {
+        true => round,
+        false => "",
+    }
+}
 
 fn simplify_cfg(how: &str) -> String {
     format!("simplifycfg<{CFG}{how}>")
@@ -85,7 +113,9 @@ pub(crate) fn callees() -> String {
 }
 
 /// All of tier 2.
-pub(crate) fn optimized() -> String {
+pub(crate) fn optimized(variant: Variant) -> String {
+    let (vectorize, unroll) = (vectorize(variant), unroll(variant, "O2"));
+    let slp = packing(variant, SLP);
     let [middle, joining, lowering, last] =
         [MIDDLE_CFG, JOINING_CFG, LOWERING_CFG, LAST_CFG].map(simplify_cfg);
     let early = early();
@@ -103,9 +133,9 @@ pub(crate) fn optimized() -> String {
          function-attrs)),coro-cleanup,\
          elim-avail-extern,globaldce,recompute-globalsaa,\
          function<eager-inv>(drop-unnecessary-assumes,float2int,lower-constant-intrinsics,\
-         loop({ROTATE},loop-deletion),loop-distribute,{VECTORIZE},drop-unnecessary-assumes,\
-         infer-alignment,loop-load-elim,{COMBINE},{lowering},slp-vectorizer,vector-combine,\
-         loop-unroll<O2>,sroa<preserve-cfg>,{COMBINE},{LATE_SLP},\
+         loop({ROTATE},loop-deletion),loop-distribute,{vectorize},drop-unnecessary-assumes,\
+         infer-alignment,loop-load-elim,{COMBINE},{lowering},{slp}\
+         {unroll}sroa<preserve-cfg>,{COMBINE},{slp}\
          loop-mssa(licm<allowspeculation>),\
          alignment-from-assumptions,loop-sink,div-rem-pairs,{last}),\
          alloc-token,globaldce,constmerge,rel-lookup-table-converter"
@@ -118,16 +148,18 @@ pub(crate) fn first_half(level: &str) -> String {
 }
 
 /// The default pipeline from where bodies of candidates are dropped.
-pub(crate) fn second_half(level: &str) -> String {
+pub(crate) fn second_half(level: &str, variant: Variant) -> String {
+    let (vectorize, unroll) = (vectorize(variant), unroll(variant, level));
+    let slp = packing(variant, SLP);
     let [lowering, last] = [LOWERING_CFG, LAST_CFG].map(simplify_cfg);
     let reduce = if level == "O3" { "chr," } else { "" };
     format!(
         "coro-cleanup,elim-avail-extern,globaldce,rpo-function-attrs,recompute-globalsaa,\
          function<eager-inv>(drop-unnecessary-assumes,float2int,lower-constant-intrinsics,{reduce}\
-         loop({ROTATE},loop-deletion),loop-distribute,inject-tli-mappings,{VECTORIZE},\
+         loop({ROTATE},loop-deletion),loop-distribute,inject-tli-mappings,{vectorize},\
          drop-unnecessary-assumes,infer-alignment,loop-load-elim,{COMBINE},{lowering},\
-         slp-vectorizer,vector-combine,{COMBINE},loop-unroll<{level}>,transform-warning,\
-         sroa<preserve-cfg>,infer-alignment,{COMBINE},{LATE_SLP},\
+         {slp}{COMBINE},{unroll}transform-warning,\
+         sroa<preserve-cfg>,infer-alignment,{COMBINE},{slp}\
          loop-mssa(licm<allowspeculation>),\
          alignment-from-assumptions,loop-sink,instsimplify,div-rem-pairs,tailcallelim,{last}),\
          globaldce,constmerge,rel-lookup-table-converter"

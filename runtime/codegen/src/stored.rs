@@ -54,6 +54,7 @@ impl Reader {
             u8::from(how.leaves),
         ];
         text(&flags);
+        text(&how.variant.bits().to_le_bytes());
         if let Some(start) = how.start {
             text(&start.block.to_le_bytes());
             text(&start.fingerprint.to_le_bytes());

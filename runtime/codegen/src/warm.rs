@@ -85,7 +85,10 @@ fn compile(
     if let Some(function) = module.function(NAME) {
         optimize::for_host(function);
     }
-    if let Err(message) = emitter.run_passes(&mut module, &passes::optimized()) {
+    if let Err(message) = emitter.run_passes(
+        &mut module,
+        &passes::optimized(uruk_base::Variant::default()),
+    ) {
         return Ok(Err(message));
     }
     if !wanted() {

@@ -10,6 +10,7 @@ mod missing;
 mod run;
 mod settings;
 mod swap;
+mod tune;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,8 @@ enum Command {
     Cxx(cc::Driver),
     /// Run a native program that `uruk cc` built; what is hot is compiled again while it runs.
     Live(live::Live),
+    /// Run a program again and again, and write down how its functions are best compiled.
+    Tune(tune::Tune),
     /// Exchange functions of a program that runs under `uruk live`.
     Swap(swap::Swap),
     /// What the baseline compiler, which compiles at tier 1 without LLVM, can do.
@@ -83,6 +86,17 @@ struct Run {
     /// is there at the beginning.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["no_speculate", "eager"])]
     first_calls: Option<PathBuf>,
+    /// Compile hot functions in several ways, and keep the fastest.
+    #[arg(long)]
+    tune: bool,
+    /// As `--tune`, from what a file says that an earlier run learned; at the end it is written
+    /// anew.
+    #[arg(long, value_name = "FILE")]
+    tuning: Option<PathBuf>,
+    /// How functions are compiled at tiers 2 and 3: words such as `inline=none`, `vectors=256`,
+    /// `no-unroll`, `no-slp`, `thorough`.
+    #[arg(long, value_name = "WORDS", value_parser = clap::value_parser!(uruk::Variant), default_value = "plain", hide_default_value = true)]
+    variant: uruk::Variant,
     /// The files may have been damaged, or made to do harm to LLVM: a process apart reads
     /// them first, and what it crashes or hangs on is refused. What the program does when it
     /// runs is not looked at.
@@ -325,6 +339,7 @@ pub fn main() -> i32 {
         Some(Command::Cc(driver)) => cc::main(&driver, cc::Language::C),
         Some(Command::Cxx(driver)) => cc::main(&driver, cc::Language::Cxx),
         Some(Command::Live(live)) => live::main(&live),
+        Some(Command::Tune(tune)) => tune::main(&tune),
         Some(Command::Swap(swap)) => swap::main(&swap),
         Some(Command::Baseline(asked)) => coverage::main(&asked),
         Some(Command::Completions { shell }) => {

@@ -1,4 +1,4 @@
-//! What the tiering policy was told in a run, written down and replayed.
+//! What the tiering policy was told in a run, written down and replayed; what the tuner learned.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -90,4 +90,48 @@ fn a_record_that_cannot_be_written_is_an_error_at_once() {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("/nowhere/record cannot be written"), "{text}");
     std::fs::remove_dir_all(&folder).expect("ours");
+}
+
+/// A file of what was learned is written, read, and used as far as it is of use; `uruk tune` writes
+/// it run by run.
+#[test]
+fn what_was_tuned_is_kept() {
+    let folder = folder("tuned");
+    let (program, file) = (folder.join("sum.ll"), folder.join("tuning"));
+    let option = format!("--tuning={}", file.display());
+    let before = |text: &str| {
+        std::fs::write(&file, text).expect("written");
+        let output = run(&[&option, "--stats"], &program);
+        assert!(output.status.success(), "{output:?}");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(told.contains("functions tuned"), "{told}");
+        let kept = std::fs::read_to_string(&file).expect("it is there");
+        assert!(kept.starts_with("uruk tuning 1\ncpu "), "{kept}");
+        (told, kept)
+    };
+    let (told, kept) = before("");
+    assert!(!told.contains("what was known"), "{told}");
+    let (told, _) = before(&kept);
+    assert!(told.contains(" functions known\n"), "{told}");
+    let (told, _) = before(&kept.replace("cpu ", "cpu another "));
+    assert!(
+        told.contains("1 lines not readable") || told.contains("0 functions"),
+        "{told}"
+    );
+    let (told, _) = before("\u{0}\u{1}");
+    assert!(told.contains("not used: it begins with"), "{told}");
+    let leftover = std::fs::read_dir(&folder).expect("a folder").count();
+    assert_eq!(leftover, 2, "the program and the file");
+
+    let mut tune = Command::new(env!("CARGO_BIN_EXE_uruk"));
+    tune.args(["tune", "--runs", "2", "--tuning"])
+        .arg(&file)
+        .arg(&program);
+    let output = tune.output().expect("uruk starts");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && told.starts_with("uruk tune: run 1: "),
+        "{told}"
+    );
+    let _ = std::fs::remove_dir_all(&folder);
 }

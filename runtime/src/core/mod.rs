@@ -50,6 +50,7 @@ use crate::told::event::Events;
 use crate::told::holdings::Modules;
 use crate::told::stats::Counters;
 use crate::told::tools::Tools;
+use crate::tuning::Tuning;
 use crate::units::UnitBody;
 use crate::units::hands::Hands;
 use crate::version::Parcels;
@@ -271,6 +272,7 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     pub(crate) events: Events,
     pub(crate) tiers: TierState,
+    pub(crate) tuning: Tuning,
     pub(crate) eviction: Eviction,
     pub(crate) continuations: Continuations,
     pub(crate) speculation: Speculation,
@@ -355,6 +357,7 @@ impl Core {
             continuations: Continuations::default(),
             speculation: Speculation::new(speculate, jobs, cpus),
             baseline: Compilers::new(tiers.baseline),
+            tuning: Tuning::new(&tiers.tuning),
             tiers: TierState::new(tiers, code),
             replacing: Replacing::default(),
             tools,

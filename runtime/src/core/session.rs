@@ -17,6 +17,7 @@ use crate::guest::threads;
 use crate::load::room;
 use crate::speculation::work;
 use crate::tiers::background;
+use crate::tuning;
 use crate::version::calls;
 
 /// The sessions there are.
@@ -41,7 +42,8 @@ impl Core {
         fork::join(this);
         calls::spawn(self, room::threads(self.jobs))?;
         work::start(self);
-        background::start(self)
+        background::start(self)?;
+        tuning::start(self)
     }
 
     /// Tells the workers to end, and waits for compiles under way: a process that ends
@@ -54,6 +56,7 @@ impl Core {
             let _pass = gate::enter();
             self.hands.stop();
             self.tiers.stop();
+            self.tuning.stop();
             self.speculation.close();
             self.stop_reclaim();
         }
@@ -77,6 +80,7 @@ impl Member for Core {
 
     fn interrupt(&self) {
         self.interrupt_jobs();
+        self.tuning.interrupt();
         self.speculation.interrupt();
     }
 
@@ -106,6 +110,9 @@ impl Member for Core {
         self.stubs.after_fork_child();
         self.names.session().pool().after_fork_child();
         self.tiers.after_fork_child();
+        if let Some(held) = self.tuning.after_fork_child() {
+            self.tiers.control().controller.release(held);
+        }
         self.continuations.after_fork_child();
         self.speculation.after_fork_child();
         self.reclaim.after_fork_child();
@@ -117,7 +124,9 @@ impl Member for Core {
     fn restart(self: Arc<Self>) {
         // One worker: most children call `exec` soon. It comes in when the gate is open.
         self.hands.restart();
-        let started = calls::spawn(&self, 1).and_then(|()| background::start(&self));
+        let started = calls::spawn(&self, 1)
+            .and_then(|()| background::start(&self))
+            .and_then(|()| tuning::start(&self));
         if let Err(cause) = started {
             error!(%cause, "no compile worker after fork");
         }

@@ -51,6 +51,8 @@ pub struct ProgramOptions {
     /// and at the end of this one. Of use where the session
     /// [speculates](crate::JitBuilder::speculate).
     pub first_calls: Option<PathBuf>,
+    /// Where what the [tuner](crate::JitBuilder::tune) learned is written to at the end.
+    pub tuning: Option<PathBuf>,
     /// Functions whose disassembly is printed on standard error once compiled.
     pub dump_asm: Vec<String>,
     /// Whether names that the program exports count for the shared libraries of the process,
@@ -69,6 +71,7 @@ impl Default for ProgramOptions {
             trace: None,
             report: None,
             first_calls: None,
+            tuning: None,
             dump_asm: Vec::new(),
             preempt_libraries: false,
         }
@@ -102,6 +105,7 @@ struct Outputs {
     trace: Option<PathBuf>,
     report: Option<PathBuf>,
     first_calls: Option<PathBuf>,
+    tuning: Option<PathBuf>,
 }
 
 /// How long the end of a run waits for workers before statistics are written.
@@ -182,6 +186,7 @@ impl Program {
             trace: self.options.trace,
             report: self.options.report,
             first_calls: self.options.first_calls,
+            tuning: self.options.tuning,
         };
         if outputs.stats.is_some() || outputs.trace.is_some() || outputs.report.is_some() {
             let args = args.iter().map(|arg| arg.to_string_lossy().into_owned());
@@ -267,6 +272,12 @@ impl Outputs {
         if let Some(file) = &self.first_calls {
             let _busy = gate::enter();
             if let Err(cause) = core.keep_order(file) {
+                eprintln!("uruk: {}: {cause}", file.display());
+            }
+        }
+        if let Some(file) = &self.tuning {
+            let _busy = gate::enter();
+            if let Err(cause) = core.keep_tuning(file) {
                 eprintln!("uruk: {}: {cause}", file.display());
             }
         }

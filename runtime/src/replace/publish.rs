@@ -287,6 +287,7 @@ impl Core {
                     && self.tiers.counts_at_baseline()
                     && self.function(id).is_some();
                 self.tiers.profiles.forget(id);
+                self.tuning.forget(id);
                 let improves = self.unit_of(id).is_some_and(|unit| unit.improver.is_some());
                 if self.objects.has(version) && !improves {
                     return (Next::Restored(kept), None);
@@ -308,6 +309,7 @@ impl Core {
     ) {
         let now = self.events.now();
         self.tiers.profiles.forget(id);
+        self.tuning.forget(id);
         let body = self.function(id);
         let module = body.as_ref().map(|function| &function.module);
         self.continuations.settle(id, module);

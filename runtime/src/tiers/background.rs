@@ -357,8 +357,12 @@ impl Core {
                 self.tiers.profiles.charge(request.version, spent);
                 return None;
             }
-            Ok(Step::Now(request)) if job.counters => {
-                let how = self.tiers.how(request.tier).counting(Counters::Entry);
+            Ok(Step::Now(request)) if job.counters || self.tuning.is_on() => {
+                let mut how = self.tiers.how(request.tier).counting(Counters::Entry);
+                if request.tier == Tier::Guided {
+                    how = self.guide(request.function, how);
+                }
+                let how = self.tuned(request.function, how);
                 (request, self.make_as(request, how, Some(queued), &cancel))
             }
             Ok(Step::Now(request)) => (request, self.make(request, Some(queued), &cancel)),

@@ -31,7 +31,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use uruk_base::locks::{Mutex, MutexGuard};
-use uruk_base::{FunctionId, Nanos, Tier, VersionId};
+use uruk_base::{FunctionId, Nanos, Tier, Variant, VersionId};
 use uruk_codegen::{Compile, Counters, warm};
 use uruk_profiler::{Choice, Settings, Sizes};
 use uruk_tiering::{Config, Controller, FirstCode};
@@ -41,6 +41,7 @@ use crate::tiers::guided::Profiles;
 use crate::tiers::jobs::{Jobs, UnderWay};
 use crate::tiers::sampling::Sampling;
 use crate::tiers::watched::Watched;
+use crate::tuning::TuneSettings;
 use crate::version::Made;
 use crate::version::records::Versions;
 
@@ -78,6 +79,9 @@ pub(crate) struct TierSettings {
     pub(crate) apart: bool,
     pub(crate) speculate: bool,
     pub(crate) policy: Config,
+    pub(crate) tuning: TuneSettings,
+    /// How all is compiled above tier 1, unless something better is found.
+    pub(crate) variant: Variant,
     /// Bytes of code of functions, beyond which cold code goes.
     pub(crate) code_budget: Option<u64>,
     pub(crate) sampling: Choice,
@@ -135,7 +139,12 @@ impl TierState {
     pub(crate) fn new(settings: TierSettings, code: Range<u64>) -> TierState {
         let sampling = Sampling::new(&settings, code);
         let versions = Versions::default();
-        let controller = Controller::new(&settings.policy, Arc::clone(&versions.ids));
+        let mut policy = settings.policy.clone();
+        if settings.tuning.on {
+            // Versions are compared where they take turns, not by samples of their own.
+            policy.slower = f64::MAX;
+        }
+        let controller = Controller::new(&policy, Arc::clone(&versions.ids));
         TierState {
             settings,
             counts: Counts::default(),
@@ -162,6 +171,11 @@ impl TierState {
     /// True if functions move between tiers.
     pub(crate) fn is_auto(&self) -> bool {
         self.settings.tiers == Tiers::Auto
+    }
+
+    /// How code above tier 1 is compiled, if nothing else is known.
+    pub(crate) fn variant(&self) -> Variant {
+        self.settings.variant
     }
 
     /// True if nothing is inlined across modules.
@@ -203,6 +217,9 @@ impl TierState {
         let mut how = Compile::at(tier)
             .counting(counters)
             .contracting(self.settings.contract);
+        if tier > Tier::Baseline {
+            how = how.varied(self.settings.variant);
+        }
         how.leaves = matches!(self.settings.tiers, Tiers::Auto | Tiers::Leave(_));
         how
     }
@@ -412,7 +429,7 @@ impl TierState {
     }
 
     /// Has the controller look at once.
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = &*thread {
             thread.unpark();
@@ -461,39 +478,4 @@ pub(crate) fn clock(id: libc::clockid_t) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-
-    use uruk_heap::{Heap, HeapConfig};
-    use uruk_stubs::StubTable;
-
-    use super::{Count, Watched};
-
-    #[test]
-    fn what_is_watched_is_what_was_set_last() {
-        // Other tests have sessions, and locks are checked from then on.
-        let _pass = crate::fork::gate::enter();
-        let heap = Heap::new(HeapConfig::default()).expect("a heap");
-        let table = StubTable::new(&heap).expect("stubs");
-        let ids: Vec<_> = (0..64).map(|_| table.allocate().expect("room")).collect();
-        let mut watched = Watched::default();
-        let mut model: HashMap<u32, u32> = HashMap::new();
-        let mut state = 1_u32;
-        for _ in 0..2_000 {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let (id, entries) = (ids[(state >> 16 & 63) as usize], state >> 8);
-            let index = id.index();
-            if state >> 30 == 0 {
-                watched.remove(id);
-                model.remove(&index);
-            } else {
-                watched.set(id, Count { entries, loops: 0 });
-                model.insert(index, entries);
-            }
-            let list = watched.list().iter();
-            let found: HashMap<u32, u32> = list.map(|(id, c)| (id.index(), c.entries)).collect();
-            assert_eq!(found, model);
-            assert_eq!(watched.list().len(), model.len(), "each once");
-        }
-    }
-}
+mod tests;

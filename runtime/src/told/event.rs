@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
-use uruk_base::FunctionId;
 pub use uruk_base::Tier;
 use uruk_base::locks::RwLock;
+use uruk_base::{FunctionId, Variant};
 use uruk_report::Recorder;
+use uruk_tiering::tuning::{Interval, Verdict};
 
 use crate::guest::threads;
 use crate::told::recording;
@@ -129,6 +130,39 @@ pub enum Event {
         version: u64,
         /// Its tier.
         tier: Tier,
+        /// When.
+        at: Duration,
+    },
+    /// Two versions of a function were compared while they took turns: see
+    /// [`JitBuilder::tune`](crate::JitBuilder::tune).
+    Tuned {
+        /// The function.
+        id: FunctionId,
+        /// Its name.
+        function: &'static str,
+        /// The version that was tried.
+        candidate: u64,
+        /// Its tier.
+        tier: Tier,
+        /// How it was compiled.
+        variant: Variant,
+        /// What came out.
+        verdict: Verdict,
+        /// How many times as fast it was as what ran before.
+        ratio: Interval,
+        /// Pairs of slices that were measured.
+        pairs: u32,
+        /// The version that stays.
+        version: u64,
+        /// When.
+        at: Duration,
+    },
+    /// The time that a tuned function takes has changed: its versions are compared again.
+    Drifted {
+        /// The function.
+        id: FunctionId,
+        /// Its name.
+        function: &'static str,
         /// When.
         at: Duration,
     },

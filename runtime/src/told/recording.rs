@@ -37,10 +37,40 @@ fn processor() -> String {
     if uruk_late::is_open() {
         return uruk_codegen::host_cpu();
     }
+    kernels_processor()
+}
+
+/// The kernel's name of the processor.
+pub(crate) fn kernels_processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
     let model = lines.find(|(name, _)| name.trim() == "model name");
     model.map_or_else(String::new, |(_, name)| name.trim().to_owned())
+}
+
+/// What a trial of the tuner found, in words.
+fn tuned(event: &Event) -> Option<String> {
+    let Event::Tuned {
+        candidate,
+        tier,
+        variant,
+        verdict,
+        ratio,
+        pairs,
+        version,
+        ..
+    } = event
+    else {
+        return None;
+    };
+    let stays = if candidate == version {
+        "it stays"
+    } else {
+        "it goes"
+    };
+    Some(format!(
+        "version {candidate} ({tier} {variant}): {verdict}, {ratio} times as fast in {pairs} pairs; {stays}"
+    ))
 }
 
 /// Hands an event to the recorder.
@@ -63,6 +93,13 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
         } => {
             recorder.noted(nanos(*at), Some(*id), "went back to the version before");
             recorder.published(nanos(*at), *id, VersionId(*version), *tier);
+        }
+        Event::Tuned { id, at, .. } => {
+            let text = tuned(event).unwrap_or_default();
+            recorder.noted(nanos(*at), Some(*id), &text);
+        }
+        Event::Drifted { id, at, .. } => {
+            recorder.noted(nanos(*at), Some(*id), "its load changed: it is tuned again");
         }
         Event::Evicted { id, at, .. } => {
             recorder.noted(nanos(*at), Some(*id), "was not used: its code is evicted");

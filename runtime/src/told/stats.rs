@@ -15,6 +15,7 @@ use crate::told::baseline::BaselineStats;
 use crate::told::evictions::EvictionStats;
 use crate::told::memory::MemoryReport;
 use crate::told::parts::PartStats;
+use crate::tuning::TuningStats;
 use crate::version::build::Built;
 
 /// Functions in the list of the hottest.
@@ -112,6 +113,7 @@ impl Counters {
             continuations: ContinuationStats::default(),
             memory: MemoryStats::default(),
             evictions: EvictionStats::default(),
+            tuning: TuningStats::default(),
             parts: None,
             wall_time: self.started.elapsed(),
         }
@@ -161,6 +163,8 @@ pub struct Stats {
     pub memory: MemoryStats,
     /// Code that went because it was not used.
     pub evictions: EvictionStats,
+    /// What the tuner did, if that was [asked for](crate::JitBuilder::tune).
+    pub tuning: TuningStats,
     /// Where time went, if that was [asked for](crate::JitBuilder::time_parts).
     pub parts: Option<PartStats>,
     /// Since the session was made.
@@ -228,7 +232,7 @@ impl Stats {
             StatsFormat::Json => format!(
                 "{{\"functions\":{},\"compiled\":{},\"failed\":{},\"cancelled\":{},\"compile_ms\":{compile:.3},\
                  \"load_ms\":{:.3},\"data_ms\":{:.3},\"emit_ms\":{:.3},\"link_ms\":{:.3},\
-                 \"code_bytes\":{},\"wall_ms\":{:.3},\"baseline\":{},\"ahead\":{},\"continuations\":{},\"memory\":{},\"uses\":{},\"evicted\":{},\"evicted_bytes\":{},\"returned\":{},{}\
+                 \"code_bytes\":{},\"wall_ms\":{:.3},\"baseline\":{},\"ahead\":{},\"continuations\":{},\"memory\":{},\"uses\":{},\"evicted\":{},\"evicted_bytes\":{},\"returned\":{},\"tuning\":{},{}\
                  \"run\":{}}}\n",
                 self.functions,
                 self.compiled,
@@ -248,6 +252,7 @@ impl Stats {
                 self.evictions.evicted,
                 self.evictions.evicted_bytes,
                 self.evictions.returned,
+                self.tuning.json(),
                 self.parts.as_ref().map_or(String::new(), PartStats::json),
                 uruk_report::text::json(recording, HOTTEST).trim_end(),
             ),
@@ -277,7 +282,7 @@ impl Stats {
                 self.baseline.table(),
                 self.ahead.table(),
                 self.continuations.table(),
-                self.memory.table() + &self.evictions.table(),
+                self.tuning.table() + &self.memory.table() + &self.evictions.table(),
                 memory.table(),
                 uruk_report::text::run(recording, HOTTEST),
             ),
@@ -317,6 +322,7 @@ impl Core {
         stats.continuations = self.continuations.stats();
         stats.memory = self.memory_stats();
         stats.evictions = self.eviction.stats();
+        stats.tuning = self.tuning_stats();
         stats.parts = self.part_stats();
         stats.queued = self.tiers.queue_length() as u64;
         if let Some(summary) = self.tiers.sampling.summary() {

@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 
-use crate::activity::{Place, Wish};
+use crate::activity::{Activity, Place, Wish};
 use crate::ids::{FunctionId, Nanos, Tier, VersionId};
+use crate::policy::Facts;
 use crate::stream::Input;
 
 use super::{Controller, Decision, Job, Reason};
@@ -75,6 +76,52 @@ impl Controller {
         if let Some(activity) = self.functions.get_mut(function) {
             activity.run(now, version, tier, counters);
         }
+    }
+
+    /// A function does not go up to `tier` by itself any more: its code there was found slower.
+    pub fn bar(&mut self, function: FunctionId, tier: Tier) {
+        self.note(Nanos::ZERO, || Input::Bar(function, tier));
+        if let Some(activity) = self.functions.get_mut(function) {
+            activity.bar(tier);
+        }
+    }
+
+    /// Leaves a function as it is, as if a compile of it were under way, until it is
+    /// [released](Controller::release): two versions of it are compared. False if one is under
+    /// way, or wanted; nothing changed then.
+    pub fn hold(&mut self, function: FunctionId) -> bool {
+        self.note(Nanos::ZERO, || Input::Hold(function));
+        let Some(activity) = self.functions.get_mut(function) else {
+            return false;
+        };
+        if matches!(activity.place, Place::Compiling | Place::Requested) {
+            return false;
+        }
+        if activity.place == Place::Queued {
+            self.queue.remove(function);
+        }
+        activity.place = Place::Compiling;
+        true
+    }
+
+    /// Ends what [`hold`](Controller::hold) began; what was wanted meanwhile is lined up.
+    pub fn release(&mut self, function: FunctionId) {
+        self.note(Nanos::ZERO, || Input::Release(function));
+        // Its body may have been replaced, and a compile of the new one begun.
+        if self.outstanding.iter().any(|job| job.function == function) {
+            return;
+        }
+        if let Some(activity) = self.functions.get_mut(function)
+            && activity.place == Place::Compiling
+        {
+            activity.place = Place::Idle;
+            self.enlist(function);
+        }
+    }
+
+    /// What was seen of a function when it was first compiled.
+    pub fn facts(&self, function: FunctionId) -> Option<Facts> {
+        self.functions.get(function).map(Activity::facts)
     }
 
     /// The body of a function was replaced, or its code withdrawn: what was learned of it

@@ -1,6 +1,8 @@
 //! Three kernels are called again and again while the runtime moves them from tier to
 //! tier; the plot shows how long the calls took, and when which code was published. A fourth is
-//! called once, and gets better code in the middle: the plot shows how long its parts took.
+//! called once, and gets better code in the middle: the plot shows how long its parts took. The
+//! tuner is on: where tier 2 is slower than what was, as it is where `escape` is inlined, a trial
+//! finds it out within some seconds, and the plot says what stays.
 //!
 //! Usage: `tiers [SECONDS]`, the time each kernel runs for. Every call of a kernel must
 //! return the same, whatever code it ran; the program fails if one does not.
@@ -12,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use parking_lot::Mutex;
-use uruk::{Event, Jit};
+use uruk::{Event, Jit, TuningVerdict};
 
 /// The kernels in IR, and how much each is given to do: less than a millisecond's work.
 const IR: &str = include_str!("../../kernels.ll");
@@ -51,6 +53,7 @@ fn main() -> anyhow::Result<()> {
     let began = Instant::now();
     let jit = Jit::builder()
         .on_event(Arc::new(move |event| note(event, &told)))
+        .tune(true)
         .build()?;
     // SAFETY: it is declared with this type, and only notes the time.
     unsafe { jit.define_address("tick", tick as *const ())? };
@@ -120,8 +123,24 @@ fn expected(parts: i64) -> i64 {
     i64::from(sum)
 }
 
-/// Keeps what an event says of a publication.
+/// Keeps what an event says of a publication, or of a trial that was won.
 fn note(event: &Event, told: &Mutex<Vec<Publication>>) {
+    if let Event::Tuned {
+        function,
+        tier,
+        variant,
+        verdict: TuningVerdict::Faster,
+        ratio,
+        at,
+        ..
+    } = event
+    {
+        let news = format!(
+            "{function}: {tier} {variant} stays, {:.2} times as fast",
+            ratio.point
+        );
+        told.lock().push((*at, news));
+    }
     if let Event::Published {
         function, tier, at, ..
     } = event

@@ -63,7 +63,7 @@ pub(super) fn run_program(run: Run) -> i32 {
 /// is over.
 fn can_write(run: &Run) -> bool {
     let files = run.trace.iter().chain(&run.report).chain(&run.record);
-    for file in files.chain(&run.first_calls) {
+    for file in files.chain(&run.first_calls).chain(&run.tuning) {
         let opened = File::options().append(true).create(true).open(file);
         if let Err(error) = opened {
             eprintln!("uruk: {} cannot be written: {error}", file.display());
@@ -103,12 +103,22 @@ fn builder(
         .modules_apart(run.modules_apart)
         .speculate(!run.no_speculate)
         .time_parts(run.stats.is_some())
+        .variant(run.variant)
+        .tune(run.tune || run.tuning.is_some())
         .contract(run.fp_contract == ContractChoice::Fast);
     if let Some(jobs) = run.jobs {
         builder = builder.jobs(jobs as usize);
     }
     if let Some(bytes) = run.code_budget {
         builder = builder.code_budget(bytes);
+    }
+    // An empty file is one that was just made.
+    let tuned = run
+        .tuning
+        .as_ref()
+        .and_then(|file| std::fs::read(file).ok());
+    if let Some(tuned) = tuned.filter(|tuned| !tuned.is_empty()) {
+        builder = builder.tuned_before(String::from_utf8_lossy(&tuned).into_owned());
     }
     if run.untrusted {
         builder = builder.untrusted(Untrusted::default());
@@ -133,6 +143,7 @@ fn load(
         trace: run.trace.clone(),
         report: run.report.clone(),
         first_calls: run.first_calls.clone(),
+        tuning: run.tuning.clone(),
         dump_asm: run.dump_asm.clone(),
         preempt_libraries: !run.no_preempt,
     };

@@ -1,0 +1,266 @@
+//! Ways to compile one function above tier 1 that differ in what LLVM's heuristics decide.
+//!
+//! LLVM's options (`cl::opt`) are the process's, so none of these is one: all are attributes of
+//! functions, passes left out of a pipeline or parameters of theirs, which can differ from one
+//! compile to the next. Alignment of loops is an option only; alignment of the function moves its
+//! loops too, and is what there is. Loop prefetching is an option likewise, and left out.
+//!
+//! A variant changes no result, but for `contract` where the embedder allows that.
+//!
+//! ```
+//! use uruk_base::{Change, Inlining, Variant};
+//!
+//! let variant: Variant = "inline=none no-unroll".parse()?;
+//! assert_eq!(variant.inlining, Inlining::None);
+//! assert!(!variant.unroll && variant.slp);
+//! assert_eq!(variant.to_string(), "inline=none no-unroll");
+//! assert_eq!(Variant::default().to_string(), "plain");
+//! assert_eq!(Variant::default().with(Change::Unroll).to_string(), "no-unroll");
+//! # Ok::<(), uruk_base::UnknownVariant>(())
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What callees may be copied into a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Inlining {
+    /// None but those marked `alwaysinline`.
+    None,
+    /// As LLVM finds.
+    #[default]
+    Plain,
+    /// All that are in sight, and no larger than the planner lets in.
+    Eager,
+}
+
+/// How wide vectors may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Vectors {
+    /// Loops are not vectorized.
+    None,
+    /// 128 bits.
+    Narrow,
+    /// As LLVM finds for the CPU.
+    #[default]
+    Plain,
+    /// 256 bits.
+    Middle,
+    /// 512 bits.
+    Wide,
+}
+
+/// A way to compile a function; see the module. The default is what tiers 2 and 3 do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Variant {
+    /// LLVM's pipeline for -O3 instead of tier 2's own.
+    pub thorough: bool,
+    /// Which callees.
+    pub inlining: Inlining,
+    /// Which width.
+    pub vectors: Vectors,
+    /// Whether loops are unrolled by parts; short ones are unrolled completely in any case.
+    pub unroll: bool,
+    /// Whether vector loops work on several vectors at a time.
+    pub interleave: bool,
+    /// Whether operations that lie side by side become vectors.
+    pub slp: bool,
+    /// Whether switches become tables of jumps.
+    pub tables: bool,
+    /// Whether the function begins at a multiple of 64 bytes.
+    pub aligned: bool,
+    /// Whether products and sums are fused, where the embedder allows it.
+    pub contract: bool,
+}
+
+impl Default for Variant {
+    fn default() -> Variant {
+        Variant {
+            thorough: false,
+            inlining: Inlining::Plain,
+            vectors: Vectors::Plain,
+            unroll: true,
+            interleave: true,
+            slp: true,
+            tables: true,
+            aligned: false,
+            contract: true,
+        }
+    }
+}
+
+/// One step from a variant to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Change {
+    /// The other pipeline.
+    Thorough,
+    /// This inlining.
+    Inlining(Inlining),
+    /// This width.
+    Vectors(Vectors),
+    /// Unrolling, or none.
+    Unroll,
+    /// Interleaving, or none.
+    Interleave,
+    /// Packing, or none.
+    Slp,
+    /// Tables, or none.
+    Tables,
+    /// Alignment, or none.
+    Aligned,
+    /// Contraction, or none.
+    Contract,
+}
+
+impl Change {
+    /// All there are.
+    pub const ALL: [Change; 15] = [
+        Change::Inlining(Inlining::None),
+        Change::Thorough,
+        Change::Unroll,
+        Change::Vectors(Vectors::None),
+        Change::Slp,
+        Change::Inlining(Inlining::Eager),
+        Change::Vectors(Vectors::Middle),
+        Change::Vectors(Vectors::Wide),
+        Change::Vectors(Vectors::Narrow),
+        Change::Interleave,
+        Change::Aligned,
+        Change::Tables,
+        Change::Inlining(Inlining::Plain),
+        Change::Vectors(Vectors::Plain),
+        Change::Contract,
+    ];
+}
+
+impl Variant {
+    /// This one, changed.
+    #[must_use]
+    pub fn with(mut self, change: Change) -> Variant {
+        match change {
+            Change::Thorough => self.thorough = !self.thorough,
+            Change::Inlining(inlining) => self.inlining = inlining,
+            Change::Vectors(vectors) => self.vectors = vectors,
+            Change::Unroll => self.unroll = !self.unroll,
+            Change::Interleave => self.interleave = !self.interleave,
+            Change::Slp => self.slp = !self.slp,
+            Change::Tables => self.tables = !self.tables,
+            Change::Aligned => self.aligned = !self.aligned,
+            Change::Contract => self.contract = !self.contract,
+        }
+        self
+    }
+
+    /// All words of the text form, and whether they hold.
+    fn words(&self) -> [(&'static str, bool); 13] {
+        [
+            ("thorough", self.thorough),
+            ("inline=none", self.inlining == Inlining::None),
+            ("inline=eager", self.inlining == Inlining::Eager),
+            ("vectors=none", self.vectors == Vectors::None),
+            ("vectors=128", self.vectors == Vectors::Narrow),
+            ("vectors=256", self.vectors == Vectors::Middle),
+            ("vectors=512", self.vectors == Vectors::Wide),
+            ("no-unroll", !self.unroll),
+            ("no-interleave", !self.interleave),
+            ("no-slp", !self.slp),
+            ("no-tables", !self.tables),
+            ("aligned", self.aligned),
+            ("no-contract", !self.contract),
+        ]
+    }
+
+    /// Bits that tell variants apart, for names of stored compiles.
+    pub fn bits(&self) -> u32 {
+        let words = self.words();
+        let bits = words.iter().enumerate();
+        bits.map(|(at, &(_, holds))| u32::from(holds) << at).sum()
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = self.words();
+        let mut held = words.iter().filter(|(_, holds)| *holds);
+        match held.next() {
+            None => f.write_str("plain"),
+            Some((first, _)) => {
+                f.write_str(first)?;
+                held.try_for_each(|(word, _)| write!(f, " {word}"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    /// What it makes of the default.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::Inlining(Inlining::Plain) => f.write_str("inline=plain"),
+            Change::Vectors(Vectors::Plain) => f.write_str("vectors=plain"),
+            change => Variant::default().with(*change).fmt(f),
+        }
+    }
+}
+
+/// Text that names no variant, or no change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownVariant {
+    /// The word.
+    pub word: String,
+}
+
+impl fmt::Display for UnknownVariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is no way to compile", self.word)
+    }
+}
+
+impl std::error::Error for UnknownVariant {}
+
+impl FromStr for Change {
+    type Err = UnknownVariant;
+
+    fn from_str(text: &str) -> Result<Change, UnknownVariant> {
+        let mut all = Change::ALL.into_iter();
+        all.find(|change| change.to_string() == text)
+            .ok_or_else(|| UnknownVariant {
+                word: text.to_owned(),
+            })
+    }
+}
+
+impl FromStr for Variant {
+    type Err = UnknownVariant;
+
+    fn from_str(text: &str) -> Result<Variant, UnknownVariant> {
+        let words = text.split_whitespace().filter(|&word| word != "plain");
+        words
+            .map(str::parse::<Change>)
+            .try_fold(Variant::default(), |variant, change| {
+                change.map(|change| variant.with(change))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_read_back() {
+        let mut seen = std::collections::HashSet::new();
+        for first in Change::ALL {
+            assert_eq!(first.to_string().parse(), Ok(first));
+            for second in Change::ALL {
+                let variant = Variant::default().with(first).with(second);
+                assert_eq!(variant.to_string().parse(), Ok(variant), "{variant}");
+                seen.insert((variant, variant.bits()));
+            }
+        }
+        let bits: std::collections::HashSet<u32> = seen.iter().map(|(_, bits)| *bits).collect();
+        assert_eq!(bits.len(), seen.len());
+        let unknown = "plain fast".parse::<Variant>().unwrap_err();
+        assert_eq!(unknown.to_string(), "\"fast\" is no way to compile");
+    }
+}

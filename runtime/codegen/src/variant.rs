@@ -1,0 +1,54 @@
+//! The part of a variant that is attributes. `passes` has the other one; callees are left out by
+//! not being copied along ([`Compile::varied`](crate::Compile::varied)).
+//!
+//! Attributes go to the function itself only: what is inlined is compiled as it is. Callees that
+//! are to be inlined more eagerly get a threshold of their own, which says nothing about those
+//! that cannot be inlined, or that somebody wants left alone.
+
+use inkwell::llvm_sys::core::LLVMSetAlignment;
+
+use uruk_base::{Inlining, Variant, Vectors};
+
+use crate::context::OwnedModule;
+use crate::copying::Contents;
+use crate::handles::FunctionRef;
+
+/// The cost up to which callees are inlined eagerly; LLVM's own is 225.
+const EAGER: &str = "1000";
+
+/// Alignment of functions that are aligned: a cache line, and two of the CPU's fetches.
+const ALIGNMENT: u32 = 64;
+
+/// Has `body`, the function that `module` is about, and the callees beside it compiled as
+/// `variant` says.
+pub(crate) fn apply(
+    variant: Variant,
+    body: FunctionRef<'_>,
+    module: &OwnedModule,
+    contents: &Contents,
+) {
+    let width = match variant.vectors {
+        Vectors::None | Vectors::Plain => None,
+        Vectors::Narrow => Some("128"),
+        Vectors::Middle => Some("256"),
+        Vectors::Wide => Some("512"),
+    };
+    if let Some(width) = width {
+        body.set_text("prefer-vector-width", width);
+    }
+    if !variant.tables {
+        body.set_text("no-jump-tables", "true");
+    }
+    if variant.aligned {
+        // SAFETY: a live function.
+        unsafe { LLVMSetAlignment(body.raw(), ALIGNMENT) };
+    }
+    if variant.inlining == Inlining::Eager {
+        let candidates = contents.candidates.iter().map(|(_, name)| name);
+        for callee in candidates.chain(&contents.kept) {
+            if let Some(callee) = module.function(callee) {
+                callee.set_text("function-inline-threshold", EAGER);
+            }
+        }
+    }
+}

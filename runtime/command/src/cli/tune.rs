@@ -1,0 +1,83 @@
+//! `uruk tune`: a workload again and again, each run from what the ones before have learned.
+//!
+//! Each run is `uruk run --tuning FILE` in a process of its own, so that nothing of one, such as
+//! its heap or its caches' contents, is left for the next, and so that a run that fails ends
+//! nothing but itself. The file is complete after each.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use uruk::EXIT_FAILURE;
+
+#[derive(clap::Args)]
+#[command(after_help = "Exit status: 0, or that of the first run that failed.")]
+pub(super) struct Tune {
+    /// Runs, at most; fewer if two in a row find nothing.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+    /// The file, which the next `uruk run --tuning` starts from.
+    #[arg(long, value_name = "FILE", default_value = "uruk.tuning")]
+    tuning: PathBuf,
+    /// Files and options as `uruk run` takes them.
+    #[arg(required = true, value_name = "FILE", allow_hyphen_values = true, num_args = 1..)]
+    files: Vec<OsString>,
+    /// Arguments of the program.
+    #[arg(last = true, value_name = "ARGS")]
+    args: Vec<OsString>,
+}
+
+pub(super) fn main(tune: &Tune) -> i32 {
+    let mut before = known(&tune.tuning);
+    let mut quiet = 0;
+    for number in 1..=tune.runs {
+        let start = Instant::now();
+        let status = match run(tune) {
+            Ok(status) => status,
+            Err(cause) => return super::fail(&cause),
+        };
+        if !status.success() {
+            eprintln!("uruk tune: run {number}: {status}");
+            return status.code().unwrap_or(EXIT_FAILURE);
+        }
+        let now = known(&tune.tuning);
+        tell(number, start.elapsed(), &now);
+        quiet = if now == before { quiet + 1 } else { 0 };
+        before = now;
+        if quiet == 2 {
+            break;
+        }
+    }
+    0
+}
+
+fn run(tune: &Tune) -> std::io::Result<ExitStatus> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("run").arg("--tuning").arg(&tune.tuning);
+    command.args(&tune.files).arg("--").args(&tune.args);
+    command.status()
+}
+
+/// What the file says of functions.
+fn known(file: &Path) -> Vec<String> {
+    let text = std::fs::read(file).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let lines = text.lines().filter(|line| {
+        let kind = line.split(' ').next();
+        matches!(kind, Some("settled" | "open"))
+    });
+    lines.map(str::to_owned).collect()
+}
+
+fn tell(number: u32, took: Duration, known: &[String]) {
+    let settled = known.iter().filter(|line| line.starts_with("settled"));
+    let plain = |line: &&String| line.contains(" plain #");
+    let changed = known.len() - known.iter().filter(plain).count();
+    eprintln!(
+        "uruk tune: run {number}: {:.2} s; {} functions tried, {} of them to the end, {changed} are compiled another way",
+        took.as_secs_f64(),
+        known.len(),
+        settled.count(),
+    );
+}

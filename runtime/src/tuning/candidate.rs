@@ -1,0 +1,326 @@
+//! A candidate: which, made, tried, and what follows.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tracing::{debug, warn};
+use uruk_base::{Change, FunctionId, Inlining, Nanos, Tier, Variant, VersionId};
+use uruk_codegen::{Cancellation, Counters, fatal};
+use uruk_tiering::tuning::{Known, Shape, Verdict};
+use uruk_tiering::{Facts, Publication, Purpose};
+
+use super::choose::Root;
+use super::trial::Ended;
+use super::{Phase, Tried};
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::fork::{gate, panics};
+use crate::tiers::background::thread_time;
+use crate::tiers::nanos;
+use crate::told::event::Event;
+use crate::version::{Made, Request};
+
+/// What a compile is expected to cost, before one was seen.
+const COMPILE: Nanos = Nanos::from_ms(15);
+
+/// Trials of one root, beyond which it is settled, whatever else there may be.
+const TRIALS: usize = 40;
+
+/// Callees that get code of tier 2 before a function is tried that calls them.
+const CALLEES: usize = 8;
+
+/// What is divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// Entries of the root.
+    Entries,
+    /// What the embedder tells.
+    Work,
+}
+
+/// What is tried on a root.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    tier: Tier,
+    variant: Variant,
+    /// What it is about; `None` for plain code of tier 2 in place of tier 3's.
+    change: Option<Change>,
+}
+
+impl Core {
+    /// Tries the next candidate on `root`, if there is one and it may cost what it will.
+    pub(super) fn tune_root(self: &Arc<Self>, root: Root) {
+        let pass = gate::enter();
+        let before = thread_time();
+        let shape = self.shape_of(root.id);
+        let Some(candidate) = self.next_candidate(root, shape) else {
+            return;
+        };
+        let slice = super::trial::slice(root.per_unit);
+        let expected = Nanos(COMPILE.0 + nanos(slice).0 * 4);
+        if !self.tuning.state().account.affords(expected) {
+            return;
+        }
+        if !self.tiers.control().controller.hold(root.id) {
+            return;
+        }
+        self.tuning.state().held = Some(root.id);
+        let Some(made) = self.make_candidate(root.id, candidate) else {
+            let cost = nanos(thread_time().saturating_sub(before));
+            self.tuning.state().account.lost(cost);
+            self.unhold(root.id);
+            return self.note_untried(root.id, candidate);
+        };
+        let retired = match made.publication {
+            Publication::Published { retired, .. } => retired,
+            _ => None,
+        };
+        let ended = match retired {
+            Some(held) if held == root.version && made.counts => {
+                drop(pass);
+                let ended = self.take_turns(root, made.version, slice, expected);
+                let _pass = gate::enter();
+                self.end_turns(root, made.version, ended)
+            }
+            Some(held) if held == root.version => {
+                // It counts nothing, as coroutines do: it cannot be judged.
+                self.note_untried(root.id, candidate);
+                self.end_turns(root, made.version, None)
+            }
+            // Somebody was faster: what is published stays.
+            _ => None,
+        };
+        let _pass = gate::enter();
+        let cost = nanos(thread_time().saturating_sub(before));
+        match ended {
+            Some(ended) => self.note_trial(root, candidate, shape, &made, &ended, cost),
+            None => self.tuning.state().account.lost(cost),
+        }
+        self.unhold(root.id);
+    }
+
+    /// The policy may do with a function what it wants.
+    pub(super) fn unhold(&self, id: FunctionId) {
+        self.tuning.state().held = None;
+        self.tiers.control().controller.release(id);
+        self.tiers.wake();
+    }
+
+    /// What the function looks like to those who learn.
+    fn shape_of(&self, id: FunctionId) -> Shape {
+        let control = self.tiers.control();
+        let facts = control.controller.facts(id);
+        Shape::of(&facts.unwrap_or(Facts::default()))
+    }
+
+    fn next_candidate(&self, root: Root, shape: Shape) -> Option<Candidate> {
+        let contract = self.tiers.how(Tier::Optimized).contract;
+        let fingerprint = self.fingerprint(root.id);
+        let mut state = self.tuning.state();
+        let super::State {
+            advice,
+            regions,
+            known,
+            ..
+        } = &mut *state;
+        let region = regions.get_mut(&root.id.index())?;
+        if root.tier == Tier::Guided && !region.lowered {
+            return Some(Candidate {
+                tier: Tier::Optimized,
+                variant: region.variant,
+                change: None,
+            });
+        }
+        if self.tuning.same {
+            return Some(Candidate {
+                tier: root.tier,
+                variant: region.variant,
+                change: None,
+            });
+        }
+        let full = region.trials.len() >= TRIALS;
+        let next = advice.next(shape, region.variant, &region.tried, contract);
+        match next.filter(|_| !full) {
+            Some((change, variant)) => Some(Candidate {
+                tier: root.tier,
+                variant,
+                change: Some(change),
+            }),
+            None => {
+                region.phase = Phase::Settled;
+                region.drift = Default::default();
+                let known = fingerprint.and_then(|fingerprint| known.get_mut(&fingerprint));
+                if let Some(known) = known {
+                    known.settled = true;
+                }
+                None
+            }
+        }
+    }
+
+    /// Compiles and publishes a candidate, under a pass; `None` if that failed.
+    fn make_candidate(self: &Arc<Self>, id: FunctionId, candidate: Candidate) -> Option<Made> {
+        let request = Request {
+            ahead: false,
+            function: id,
+            version: self.tiers.versions.ids.next(),
+            tier: candidate.tier,
+            purpose: Purpose::Change,
+        };
+        let cancel = Cancellation::new();
+        self.tuning.state().cancel = Some(cancel.clone());
+        let mut how = self.tiers.how(candidate.tier).counting(Counters::Entry);
+        if candidate.tier == Tier::Guided {
+            how = self.guide(id, how);
+        }
+        let how = how.varied(candidate.variant);
+        let on_fatal = {
+            let core = Arc::clone(self);
+            move |message: &str| {
+                core.tiers
+                    .versions
+                    .of(request.function)
+                    .fail(request.version);
+                core.tuning.lost.store(true, Ordering::Relaxed);
+                warn!(message, "LLVM gave up; nothing is tuned any more");
+                panics::contained(|| core.tell_lost(message));
+                gate::leave_lost();
+            }
+        };
+        let made: Result<Made, Error> = fatal::guard(on_fatal, || {
+            panics::caught(|| {
+                if candidate.variant.inlining == Inlining::None {
+                    self.bring_callees_up(id);
+                }
+                self.make_as(request, how, None, &cancel)
+            })
+        });
+        self.tuning.state().cancel = None;
+        made.inspect_err(|cause| debug!(%cause, "a candidate was not made"))
+            .ok()
+    }
+
+    /// What is inlined in a function may never have been worth a tier of its own: a candidate that
+    /// calls it would be judged by its code of tier 1.
+    fn bring_callees_up(self: &Arc<Self>, id: FunctionId) {
+        for &callee in self.tiers.versions.bodies(id).iter().take(CALLEES) {
+            let tier = self.tiers.versions.tier(callee);
+            if callee == id || tier.is_some_and(|tier| tier > Tier::Baseline) {
+                continue;
+            }
+            let version = self.tiers.versions.ids.next();
+            if let Err(cause) = self.compile_at(callee, version, Tier::Optimized) {
+                debug!(%cause, "a callee stays where it is");
+            }
+        }
+    }
+
+    /// A candidate that cannot be made is not tried again.
+    fn note_untried(&self, id: FunctionId, candidate: Candidate) {
+        let mut state = self.tuning.state();
+        if let Some(region) = state.regions.get_mut(&id.index()) {
+            region.tried.push(candidate.variant);
+            region.lowered |= candidate.change.is_none();
+        }
+    }
+
+    /// What a trial found, to those who learn, listen and ask.
+    fn note_trial(
+        self: &Arc<Self>,
+        root: Root,
+        candidate: Candidate,
+        shape: Shape,
+        made: &Made,
+        ended: &Ended,
+        cost: Nanos,
+    ) {
+        let won = ended.verdict == Verdict::Faster;
+        let (winner, tier) = match won {
+            true => (made.version, candidate.tier),
+            false => (root.version, root.tier),
+        };
+        {
+            let mut control = self.tiers.control();
+            control.watch(root.id, true, self.tiers.counts.now(root.id));
+            let now = nanos(self.events.now());
+            let controller = &mut control.controller;
+            controller.reverted(now, root.id, winner, tier, true);
+            if won && tier < root.tier {
+                controller.bar(root.id, root.tier);
+            }
+        }
+        let fingerprint = self.fingerprint(root.id);
+        let mut state = self.tuning.state();
+        state.trials += 1;
+        state.won += u32::from(won);
+        if !won {
+            state.account.lost(Nanos(cost.0 + ended.lost.0));
+        }
+        if let Some(change) = candidate.change {
+            let ratio = if won { ended.ratio.point } else { 1.0 };
+            state.advice.learn(shape, change, ratio);
+        }
+        let index = root.id.index();
+        if won {
+            state.variants.insert(index, candidate.variant);
+        }
+        let Some(region) = state.regions.get_mut(&index) else {
+            return;
+        };
+        region.tried.push(candidate.variant);
+        region.lowered |= candidate.change.is_none();
+        region.trials.push(Tried {
+            tier: candidate.tier,
+            variant: candidate.variant,
+            verdict: ended.verdict,
+            ratio: ended.ratio,
+            pairs: ended.pairs,
+        });
+        (region.version, region.tier) = (winner, tier);
+        if won {
+            region.tried.push(region.variant);
+            region.variant = candidate.variant;
+            region.ratio = region.ratio.times(ended.ratio);
+        }
+        let (variant, ratio) = (region.variant, region.ratio);
+        if let Some(fingerprint) = fingerprint {
+            let settled = false;
+            let known = Known {
+                variant,
+                ratio,
+                settled,
+            };
+            state.known.insert(fingerprint, known);
+        }
+        drop(state);
+        self.tell_tuned(root, candidate, made.version, winner, ended);
+    }
+
+    fn tell_tuned(
+        &self,
+        root: Root,
+        candidate: Candidate,
+        tried: VersionId,
+        winner: VersionId,
+        ended: &Ended,
+    ) {
+        self.events.tell(|| Event::Tuned {
+            id: root.id,
+            function: self.name_of(root.id),
+            candidate: tried.0,
+            tier: candidate.tier,
+            variant: candidate.variant,
+            verdict: ended.verdict,
+            ratio: ended.ratio,
+            pairs: ended.pairs,
+            version: winner.0,
+            at: self.events.now(),
+        });
+    }
+}
+
+/// A part of a time.
+pub(super) fn part(time: Duration, part: f64) -> Nanos {
+    Nanos::from_f64(nanos(time).as_f64() * part.max(0.0))
+}

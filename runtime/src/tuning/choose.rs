@@ -1,0 +1,258 @@
+//! Who is tuned next.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use uruk_base::{FunctionId, Nanos, Tier, VersionId};
+use uruk_tiering::tuning::{Drift, Interval};
+
+use super::candidate::Unit;
+use super::clock::{GuestClock, Reading};
+use super::{Phase, Region, SHORTEST};
+use crate::core::Core;
+use crate::fork::gate;
+use crate::told::event::Event;
+
+/// Part of what was sampled since the last looks that makes a root.
+const HOT: f64 = 0.05;
+
+/// Part of its heat that a function keeps from one look to the next.
+const KEEP: f64 = 0.8;
+
+/// Samples, faded, before anything is said of who is hot.
+const ENOUGH: f64 = 4.0;
+
+/// How long a version runs before it is tuned: the policy may have more to say, and its first
+/// entries find cold caches.
+const AGE: Duration = Duration::from_millis(150);
+
+/// Most time of the program per entry of a root.
+const LONGEST: Nanos = Nanos::from_ms(60);
+
+/// What the thread keeps from look to look.
+#[derive(Default)]
+pub(super) struct Looks {
+    /// Samples of functions so far.
+    samples: HashMap<u32, u64>,
+    /// And lately.
+    heat: HashMap<u32, f64>,
+    /// What is published, since when.
+    since: HashMap<u32, (VersionId, Duration)>,
+    clock: Option<(GuestClock, Reading)>,
+    /// Entries of roots at the last look.
+    entries: HashMap<u32, u32>,
+    work: u64,
+}
+
+/// Who is to be tuned.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Root {
+    pub(super) id: FunctionId,
+    pub(super) version: VersionId,
+    pub(super) tier: Tier,
+    /// Time of the program per unit.
+    pub(super) per_unit: Nanos,
+    pub(super) unit: Unit,
+}
+
+/// A function that was sampled.
+struct Sampled {
+    index: u32,
+    version: VersionId,
+    tier: Tier,
+}
+
+impl Core {
+    /// One look, and one trial if there is anything to try.
+    pub(super) fn tune_once(self: &Arc<Self>, looks: &mut Looks) {
+        let root = {
+            let _pass = gate::enter();
+            self.look_for_root(looks)
+        };
+        if let Some(root) = root {
+            self.tune_root(root);
+            // What went on meanwhile is no reading.
+            looks.clock = None;
+        }
+    }
+
+    fn look_for_root(self: &Arc<Self>, looks: &mut Looks) -> Option<Root> {
+        let now = self.events.now();
+        let (ran, work) = self.read_clocks(looks);
+        self.tuning.state().account.ran(ran);
+        let hottest = self.hottest_now(looks, now);
+        let mut found = None;
+        for (
+            share,
+            Sampled {
+                index,
+                version,
+                tier,
+            },
+        ) in hottest
+        {
+            let id = self.stubs.function(index)?;
+            let count = self.tiers.counts.now(id).entries;
+            let before = looks.entries.insert(index, count);
+            let entered = before.map_or(0, |before| count.wrapping_sub(before));
+            if ran == Nanos::ZERO || entered > u32::MAX / 2 {
+                continue;
+            }
+            let (unit, units) = match work {
+                0 => (Unit::Entries, u64::from(entered)),
+                work => (Unit::Work, work),
+            };
+            let per_unit = Nanos(ran.0.checked_div(units).unwrap_or(u64::MAX));
+            let own = ran.as_f64() * share / f64::from(entered.max(1));
+            let root = Root {
+                id,
+                version,
+                tier,
+                per_unit,
+                unit,
+            };
+            let since = looks.since.get(&index).map(|&(_, since)| since);
+            let old = since.is_some_and(|since| now.saturating_sub(since) >= AGE);
+            if self.is_open(root, own, entered, old) && found.is_none() {
+                found = Some(root);
+            }
+        }
+        found
+    }
+
+    /// Time of the program and units of work since the last look.
+    fn read_clocks(&self, looks: &mut Looks) -> (Nanos, u64) {
+        let ran = looks
+            .clock
+            .as_ref()
+            .map_or(Nanos::ZERO, |(clock, before)| clock.read().since(before));
+        let clock = GuestClock::new();
+        let reading = clock.read();
+        let fresh = looks.clock.replace((clock, reading)).is_none();
+        if fresh {
+            looks.entries.clear();
+        }
+        let total = self.tuning.work.load(std::sync::atomic::Ordering::Relaxed);
+        let work = total - std::mem::replace(&mut looks.work, total);
+        (ran, if fresh { 0 } else { work })
+    }
+
+    /// Functions above tier 1 that were sampled lately, by their shares.
+    fn hottest_now(&self, looks: &mut Looks, now: Duration) -> Vec<(f64, Sampled)> {
+        let mut sampled = Vec::new();
+        for (&index, record) in self.tiers.versions.lock().iter() {
+            let live: u64 = record.built.iter().map(|version| version.samples).sum();
+            let all = live + record.past.samples;
+            if all == 0 {
+                continue;
+            }
+            let before = looks.samples.insert(index, all).unwrap_or(0);
+            let heat = looks.heat.entry(index).or_default();
+            *heat = *heat * KEEP + all.saturating_sub(before) as f64;
+            let Some(view) = record.versions.published() else {
+                continue;
+            };
+            let since = looks.since.entry(index).or_insert((view.id, now));
+            if since.0 != view.id {
+                *since = (view.id, now);
+            }
+            if view.tier > Tier::Baseline {
+                let (version, tier) = (view.id, view.tier);
+                sampled.push((
+                    *heat,
+                    Sampled {
+                        index,
+                        version,
+                        tier,
+                    },
+                ));
+            }
+        }
+        let total: f64 = looks.heat.values().sum();
+        if total < ENOUGH {
+            return Vec::new();
+        }
+        sampled.retain(|(heat, _)| *heat >= HOT * total);
+        sampled.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        sampled
+            .into_iter()
+            .map(|(heat, it)| (heat / total, it))
+            .collect()
+    }
+
+    /// Whether something is to be tried on a root that was seen; `own` is its own time per entry.
+    fn is_open(self: &Arc<Self>, root: Root, own: f64, entered: u32, old: bool) -> bool {
+        let id = root.id;
+        let fit = self.function(id).is_some_and(|it| it.origin.is_none())
+            && !self.tiers.versions.is_fixed(id);
+        let free = {
+            let control = self.tiers.control();
+            let view = control.controller.view(id);
+            view.is_some_and(|view| !view.in_progress && view.pinned.is_none())
+        };
+        let fingerprint = self.fingerprint(id);
+        let mut state = self.tuning.state();
+        let known = state.variants.get(&id.index()).copied();
+        let settled = fingerprint.and_then(|it| Some(state.known.get(&it)?.settled));
+        let region = state.regions.entry(id.index()).or_insert_with(|| {
+            let mut region = Region::new(root, known.unwrap_or(self.tiers.variant()));
+            // An earlier run has tried all there is.
+            if settled == Some(true) {
+                region.phase = Phase::Settled;
+            }
+            region
+        });
+        if region.version != root.version {
+            // A tier of its own: the variant stays what it is.
+            (region.version, region.tier) = (root.version, root.tier);
+            region.lowered = false;
+            region.drift = Drift::default();
+            if matches!(region.phase, Phase::Left(_)) {
+                region.phase = Phase::Open;
+            }
+        }
+        if region.phase == Phase::Settled {
+            let drifted = entered > 0 && region.drift.reading(root.per_unit.as_f64());
+            if drifted {
+                region.tried.clear();
+                region.phase = Phase::Open;
+                state.drifted += 1;
+                drop(state);
+                let (at, function) = (self.events.now(), self.name_of(id));
+                self.events.tell(|| Event::Drifted { id, function, at });
+            }
+            return false;
+        }
+        if !(fit && free && old) {
+            return false;
+        }
+        region.phase = match () {
+            // It may be entered later.
+            () if entered == 0 || root.per_unit > LONGEST => Phase::Open,
+            () if own < SHORTEST.as_f64() => Phase::Left("it is entered too often to be timed"),
+            () => Phase::Open,
+        };
+        region.phase == Phase::Open && entered > 0 && root.per_unit <= LONGEST
+    }
+}
+
+impl Region {
+    fn new(root: Root, variant: uruk_base::Variant) -> Region {
+        Region {
+            version: root.version,
+            tier: root.tier,
+            variant,
+            ratio: Interval {
+                low: 1.0,
+                point: 1.0,
+                high: 1.0,
+            },
+            tried: Vec::new(),
+            trials: Vec::new(),
+            phase: Phase::Open,
+            drift: Drift::default(),
+            lowered: false,
+        }
+    }
+}

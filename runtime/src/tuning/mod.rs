@@ -1,0 +1,298 @@
+//! The tuner: functions that are hot get other codes of the same body, one after another, and
+//! end at the one that makes the program fastest. What is measured and how it is judged is
+//! [`uruk_tiering::tuning`]'s; here codes are made, take turns in a slot, and are timed.
+//!
+//! # A turn of the tuner's thread
+//! 1. [`choose`]: who was sampled most since the last look, runs code of tier 2 or 3 that the
+//!    policy is done with, and is entered neither too seldom nor too often to be timed, is a
+//!    *root*. One at a time: what is measured is the time of all the program's threads, so a
+//!    second trial would be noise in the first.
+//! 2. [`candidate`]: the candidate that [`Advice`] proposes, or the plain code of tier 2 where
+//!    what runs is tier 3's, is compiled and published; what ran stays as the version to go back
+//!    to, and is kept while the function is [under trial](Tuning::holds).
+//! 3. [`trial`]: the two take turns in the slot ([`FunctionVersions::alternate`]). Time per
+//!    entry of the root, or per unit of work where the embedder tells that
+//!    ([`Jit::work_done`](crate::Jit::work_done)), is the figure.
+//! 4. The winner is in the slot, the loser goes to reclaim, and an event tells
+//!    ([`Event::Tuned`](crate::Event::Tuned)). What won is how the function is compiled from then
+//!    on, also at tier 3.
+//!
+//! A root nothing is left to try on is *settled*; from then on its time per unit is watched, and
+//! it is tried again when that drifts.
+//!
+//! # Why
+//! - Entries are counted in the code, as at tier 1 ([`Counters::Entry`](uruk_codegen::Counters)):
+//!   an increment without a branch, in all code above tier 1 of a session that tunes. What is
+//!   timed is what stays, so nothing has to be compiled again without the counter. A function
+//!   that is entered more often than every [`SHORTEST`] is left alone: its callers are roots too.
+//! - A trial in which one version is published over by anybody else (a tier, a replacement, a pin,
+//!   an eviction) is given up, and whatever is published then stays.
+//! - Tier 1 is no candidate: what it has over tier 2 where it is faster is that nothing was
+//!   inlined, and that is the first candidate.
+//! - It is off unless asked for ([`JitBuilder::tune`](crate::JitBuilder::tune)): a trial runs code
+//!   that may be slower, and results of floating-point code differ from one variant to another
+//!   where the embedder allows contraction.
+//!
+//! | lock | held while | inside it |
+//! |---|---|---|
+//! | `Tuning::state` | something is looked up or noted | nothing |
+
+mod candidate;
+mod choose;
+mod clock;
+mod told;
+mod trial;
+
+pub use told::{TrialView, TuningStats, TuningView};
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::thread::Thread;
+use std::time::Duration;
+
+use tracing::error;
+use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::{FunctionId, Nanos, Tier, Variant, VersionId};
+use uruk_codegen::{Cancellation, Compile};
+use uruk_tiering::tuning::{Account, Advice, Budget, Drift, Interval, Known, Rules, Verdict};
+
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::fork::{gate, panics};
+
+/// Time between two looks at who is hot.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Least time of the program per entry of a root.
+const SHORTEST: Nanos = Nanos(100);
+
+/// Settings of the tuner.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TuneSettings {
+    pub(crate) on: bool,
+    /// Candidates are what runs already.
+    pub(crate) same: bool,
+    pub(crate) rules: Rules,
+    pub(crate) budget: Budget,
+    /// What an earlier run learned, as text.
+    pub(crate) before: Option<String>,
+}
+
+/// What is known of a root.
+#[derive(Debug)]
+struct Region {
+    /// What runs: the best so far.
+    version: VersionId,
+    tier: Tier,
+    variant: Variant,
+    /// How many times as fast as what ran at first.
+    ratio: Interval,
+    tried: Vec<Variant>,
+    trials: Vec<Tried>,
+    phase: Phase,
+    drift: Drift,
+    /// Whether what runs was compared with plain code of tier 2.
+    lowered: bool,
+}
+
+/// Where a root is.
+#[derive(Debug, Clone, PartialEq)]
+enum Phase {
+    /// Candidates are left.
+    Open,
+    /// None is.
+    Settled,
+    /// It cannot be measured.
+    Left(&'static str),
+}
+
+/// A trial that ended.
+#[derive(Debug, Clone)]
+struct Tried {
+    tier: Tier,
+    variant: Variant,
+    verdict: Verdict,
+    ratio: Interval,
+    pairs: u32,
+}
+
+#[derive(Default)]
+struct State {
+    account: Account,
+    advice: Advice,
+    /// By fingerprint: what earlier runs knew, and what this one found out.
+    known: std::collections::BTreeMap<[u8; 16], Known>,
+    regions: HashMap<u32, Region>,
+    /// By function, how it is compiled above tier 1.
+    variants: HashMap<u32, Variant>,
+    /// Who takes turns now.
+    held: Option<FunctionId>,
+    /// Ends the compile under way.
+    cancel: Option<Cancellation>,
+    /// Ended trials, and how many of them won.
+    trials: u32,
+    won: u32,
+    drifted: u32,
+    thread: Option<Thread>,
+    /// What became of the text of an earlier run.
+    before: Option<String>,
+}
+
+/// What a session knows of tuning.
+pub(crate) struct Tuning {
+    on: bool,
+    same: bool,
+    rules: Rules,
+    state: Mutex<State>,
+    /// Units of work the embedder told of.
+    work: AtomicU64,
+    /// LLVM took the thread down: there is no other.
+    lost: AtomicBool,
+}
+
+impl Tuning {
+    pub(crate) fn new(settings: &TuneSettings) -> Tuning {
+        let mut state = State {
+            account: Account::new(settings.budget),
+            advice: Advice::new(0x7475_6e65),
+            ..State::default()
+        };
+        if let (true, Some(text)) = (settings.on, &settings.before) {
+            state.remember(text);
+        }
+        Tuning {
+            on: settings.on,
+            same: settings.same,
+            rules: settings.rules,
+            state: Mutex::new(state),
+            work: AtomicU64::new(0),
+            lost: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.on
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether two versions of `function` take turns: neither is given up.
+    pub(crate) fn holds(&self, function: FunctionId) -> bool {
+        self.on && self.state().held == Some(function)
+    }
+
+    /// Units of work were done.
+    pub(crate) fn work_done(&self, units: u64) {
+        // A statistic: nothing is ordered by it.
+        self.work.fetch_add(units, Ordering::Relaxed);
+    }
+
+    /// Has a compile under way end soon.
+    pub(crate) fn interrupt(&self) {
+        if let Some(cancel) = &self.state().cancel {
+            cancel.cancel();
+        }
+    }
+
+    /// Wakes the thread, which looks whether the session is over.
+    pub(crate) fn stop(&self) {
+        self.interrupt();
+        if let Some(thread) = &self.state().thread {
+            thread.unpark();
+        }
+    }
+
+    /// In the child of a fork: the thread is gone, and what was under trial stays as it is. Says
+    /// what that was.
+    pub(crate) fn after_fork_child(&self) -> Option<FunctionId> {
+        let mut state = self.state();
+        let held = state.held.take();
+        state.cancel = None;
+        state.thread = None;
+        held
+    }
+
+    /// The body of a function is another one now.
+    pub(crate) fn forget(&self, function: FunctionId) {
+        if self.on {
+            let mut state = self.state();
+            state.regions.remove(&function.index());
+            state.variants.remove(&function.index());
+        }
+    }
+}
+
+/// Starts the tuner's thread, if it is on.
+pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
+    if !core.tuning.on || !core.tiers.is_auto() {
+        return Ok(());
+    }
+    let core = Arc::clone(core);
+    crate::fork::thread::spawn(String::from("uruk-tune"), move || tune(&core))
+}
+
+fn tune(core: &Arc<Core>) {
+    {
+        let _pass = gate::enter();
+        core.tuning.state().thread = Some(std::thread::current());
+    }
+    let mut looks = choose::Looks::default();
+    let mut panicked = 0;
+    while !core.is_stopping() && panicked < panics::LIMIT {
+        std::thread::park_timeout(LOOK);
+        if core.is_stopping() || core.tuning.lost.load(Ordering::Relaxed) {
+            break;
+        }
+        // Each step takes a pass of its own: none is held while versions take turns.
+        let panic = panics::contained(|| core.tune_once(&mut looks));
+        let _pass = gate::enter();
+        if let Some(panic) = panic {
+            panicked += 1;
+            let held = core.tuning.state().held;
+            if let Some(id) = held {
+                core.unhold(id);
+            }
+            error!(panic, "the tuner panicked");
+        }
+    }
+    let _pass = gate::enter();
+    drop(looks);
+}
+
+impl Core {
+    /// The settings of a compile of `id`, as it turned out best for it.
+    pub(crate) fn tuned(&self, id: FunctionId, how: Compile) -> Compile {
+        match self.tuned_variant(id) {
+            Some(variant) if how.tier > Tier::Baseline => how.varied(variant),
+            _ => how,
+        }
+    }
+
+    /// What this run, or an earlier one, found best for `id`.
+    fn tuned_variant(&self, id: FunctionId) -> Option<Variant> {
+        if !self.tuning.on {
+            return None;
+        }
+        if let Some(&variant) = self.tuning.state().variants.get(&id.index()) {
+            return Some(variant);
+        }
+        if self.tuning.state().known.is_empty() {
+            return None;
+        }
+        let fingerprint = self.fingerprint(id)?;
+        let mut state = self.tuning.state();
+        let variant = state.known.get(&fingerprint)?.variant;
+        state.variants.insert(id.index(), variant);
+        Some(variant)
+    }
+
+    /// What a function is known by from one run to the next.
+    fn fingerprint(&self, id: FunctionId) -> Option<[u8; 16]> {
+        let function = self.function(id)?;
+        let bitcode = function.module.readers.bitcode();
+        Some(bitcode.fingerprint(function.symbol))
+    }
+}

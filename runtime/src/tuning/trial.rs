@@ -1,0 +1,198 @@
+//! Two versions take turns in a slot, and are timed.
+//!
+//! A slice begins right after the slot was stored to. A call that is in the version before is
+//! counted with the slice it began in and runs on in the next one; slices of at least
+//! [`ENTRIES`] entries keep that to a part, and as the order of a pair is drawn it favours
+//! neither. No pass is held while a slice runs, so forks wait for nothing here.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tracing::trace;
+use uruk_base::{FunctionId, Nanos, VersionId};
+use uruk_tiering::tuning::{Arm, Interval, Slice, Trial, Verdict};
+
+use super::candidate::{Unit, part};
+use super::choose::Root;
+use super::clock::{GuestClock, Reading};
+use crate::core::Core;
+use crate::fork::gate;
+
+/// Entries of the root in a slice, at least.
+const ENTRIES: u64 = 16;
+
+/// Least and most length of a slice.
+const SLICE: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(500));
+
+/// Pairs in which nothing was done, after which a trial is given up.
+const IDLE: u32 = 20;
+
+/// Pairs between two looks at the account.
+const LOOK: u32 = 8;
+
+/// How a trial ended, with whatever both versions were doing.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ended {
+    pub(super) verdict: Verdict,
+    pub(super) ratio: Interval,
+    pub(super) pairs: u32,
+    /// Time that the slower one took longer.
+    pub(super) lost: Nanos,
+}
+
+/// How long slices are for a root whose units take so long.
+pub(super) fn slice(per_unit: Nanos) -> Duration {
+    Duration::from_nanos(per_unit.0.saturating_mul(ENTRIES)).clamp(SLICE.0, SLICE.1)
+}
+
+/// Where the counts of a slice begin.
+struct Mark {
+    clock: Reading,
+    units: u64,
+}
+
+impl Core {
+    /// Has `candidate`, which is published, and the root's version take turns until it is known
+    /// which is faster. `None` if somebody else stored to the slot meanwhile, or the session ends.
+    pub(super) fn take_turns(
+        self: &Arc<Self>,
+        root: Root,
+        candidate: VersionId,
+        slice: Duration,
+        expected: Nanos,
+    ) -> Option<Ended> {
+        let mut pass = gate::enter();
+        let mut trial = Trial::new(self.tuning.rules, candidate.0);
+        let mut published = candidate;
+        let (mut idle, mut in_candidate) = (0, Nanos::ZERO);
+        let verdict = loop {
+            let order = trial.order();
+            let clock = GuestClock::new();
+            let mut slices = [(
+                Arm::Incumbent,
+                Slice {
+                    time: 0.0,
+                    work: 0.0,
+                },
+            ); 2];
+            for (place, arm) in order.into_iter().enumerate() {
+                let version = match arm {
+                    Arm::Incumbent => root.version,
+                    Arm::Candidate => candidate,
+                };
+                published = self.turn_to(root.id, published, version)?;
+                let begin = self.mark(&clock, root);
+                drop(pass);
+                self.let_run(slice);
+                pass = gate::enter();
+                let end = self.mark(&clock, root);
+                let time = end.clock.since(&begin.clock);
+                let work = end.units.wrapping_sub(begin.units);
+                self.tuning.state().account.ran(time);
+                trace!(target: "uruk::tuning", ?arm, time = time.0, work, "slice");
+                if arm == Arm::Candidate {
+                    in_candidate.0 += time.0;
+                }
+                let (time, work) = (time.as_f64(), work as f64);
+                slices[place] = (arm, Slice { time, work });
+            }
+            if self.is_stopping() {
+                return None;
+            }
+            let pairs = trial.pairs();
+            if let Some(verdict) = trial.pair(slices) {
+                break verdict;
+            }
+            idle = if trial.pairs() == pairs { idle + 1 } else { 0 };
+            let look = trial.pairs() % LOOK == 0 && trial.pairs() > 0;
+            if idle >= IDLE || (look && !self.endures(&trial, in_candidate, expected)) {
+                break Verdict::Undecided;
+            }
+        };
+        let ratio = trial.interval();
+        let ended = Ended {
+            verdict,
+            ratio,
+            pairs: trial.pairs(),
+            lost: lost(in_candidate, ratio),
+        };
+        drop(trial);
+        Some(ended)
+    }
+
+    /// Whether a trial may go on that ran the candidate for so long.
+    fn endures(&self, trial: &Trial, in_candidate: Nanos, expected: Nanos) -> bool {
+        let spent = lost(in_candidate, trial.interval());
+        self.tuning.state().account.endures(expected, spent)
+    }
+
+    /// Waits for the length of a slice, without a pass.
+    fn let_run(&self, slice: Duration) {
+        let begin = Instant::now();
+        while let Some(left) = slice.checked_sub(begin.elapsed()) {
+            if self.is_stopping() || left.is_zero() {
+                return;
+            }
+            std::thread::park_timeout(left);
+        }
+    }
+
+    /// The counts now.
+    fn mark(&self, clock: &GuestClock, root: Root) -> Mark {
+        let units = match root.unit {
+            Unit::Entries => u64::from(self.tiers.counts.now(root.id).entries),
+            Unit::Work => self.tuning.work.load(Ordering::Relaxed),
+        };
+        Mark {
+            clock: clock.read(),
+            units,
+        }
+    }
+
+    /// Sees to it that `wanted` is in the slot, where `published` was left. `None` if it is not.
+    fn turn_to(
+        &self,
+        id: FunctionId,
+        published: VersionId,
+        wanted: VersionId,
+    ) -> Option<VersionId> {
+        let versions = self.tiers.versions.of(id);
+        if versions.published()?.id != published {
+            return None;
+        }
+        if published == wanted {
+            return Some(wanted);
+        }
+        let turned = versions.alternate(published, |entry| self.stubs.publish(id, entry));
+        turned.ok().filter(|&now| now == wanted)
+    }
+
+    /// The winner stays in the slot, the loser goes. `None` if somebody else decided that.
+    pub(super) fn end_turns(
+        self: &Arc<Self>,
+        root: Root,
+        candidate: VersionId,
+        ended: Option<Ended>,
+    ) -> Option<Ended> {
+        let versions = self.tiers.versions.of(root.id);
+        let published = versions.published()?.id;
+        let (winner, loser) = match ended.map(|ended| ended.verdict) {
+            Some(Verdict::Faster) => (candidate, root.version),
+            _ => (root.version, candidate),
+        };
+        if published != winner && published != loser {
+            return None;
+        }
+        self.turn_to(root.id, published, winner)?;
+        if versions.release_loser(loser) {
+            self.retire_version(root.id, loser);
+        }
+        ended
+    }
+}
+
+/// What a candidate that was so many times as fast took longer, of the time it ran.
+fn lost(ran: Nanos, ratio: Interval) -> Nanos {
+    part(Duration::from_nanos(ran.0), 1.0 - ratio.point)
+}

@@ -1,0 +1,245 @@
+//! The tuner, as an embedder sees it: trials happen, what they find is told, and whatever happens
+//! meanwhile, calls return what they must.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use uruk::{Event, Jit, TuningVerdict};
+
+use super::{PATIENCE, logged};
+
+/// A region of two: how often the inner one runs is what the outer one is about.
+const REGION: &str = "
+define internal i64 @escape(double %re, double %im) {
+entry:
+  br label %loop
+loop:
+  %n = phi i64 [ 0, %entry ], [ %more, %step ]
+  %x = phi double [ 0.0, %entry ], [ %x.next, %step ]
+  %y = phi double [ 0.0, %entry ], [ %y.next, %step ]
+  %xx = fmul double %x, %x
+  %yy = fmul double %y, %y
+  %square = fadd double %xx, %yy
+  %outside = fcmp ogt double %square, 4.0
+  %enough = icmp eq i64 %n, 200
+  %stop = or i1 %outside, %enough
+  br i1 %stop, label %done, label %step
+step:
+  %difference = fsub double %xx, %yy
+  %x.next = fadd double %difference, %re
+  %xy = fmul double %x, %y
+  %double = fmul double %xy, 2.0
+  %y.next = fadd double %double, %im
+  %more = add i64 %n, 1
+  br label %loop
+done:
+  ret i64 %n
+}
+define i64 @region(i64 %size) {
+entry:
+  %scale = uitofp i64 %size to double
+  %pixels = mul i64 %size, %size
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %loop ]
+  %total = phi i64 [ 0, %entry ], [ %total.next, %loop ]
+  %row = udiv i64 %i, %size
+  %column = urem i64 %i, %size
+  %fx = uitofp i64 %column to double
+  %fy = uitofp i64 %row to double
+  %ux = fdiv double %fx, %scale
+  %uy = fdiv double %fy, %scale
+  %sx = fmul double %ux, 3.0
+  %re = fsub double %sx, 2.25
+  %sy = fmul double %uy, 2.5
+  %im = fsub double %sy, 1.25
+  %steps = call i64 @escape(double %re, double %im)
+  %total.next = add i64 %total, %steps
+  %i.next = add i64 %i, 1
+  %again = icmp ult i64 %i.next, %pixels
+  br i1 %again, label %loop, label %done
+done:
+  ret i64 %total.next
+}";
+
+/// More than any test spends.
+const CREDIT: Duration = Duration::from_secs(3600);
+
+fn region(jit: &Jit) -> impl Fn() -> i64 + use<> {
+    jit.add_ir("region", REGION).unwrap();
+    // SAFETY: the function above, which computes.
+    let region = unsafe { jit.function::<extern "C" fn(i64) -> i64>("region").unwrap() };
+    move || region.call(24)
+}
+
+/// Calls until `done`, and checks each result.
+fn call_until(what: &str, call: &dyn Fn() -> i64, done: impl Fn() -> bool) {
+    let (begin, expected) = (Instant::now(), call());
+    while !done() {
+        for _ in 0..16 {
+            assert_eq!(call(), expected);
+        }
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "{what}: not within {PATIENCE:?}"
+        );
+    }
+}
+
+/// Candidates are tried, each trial is told, and what it found is what runs.
+#[test]
+fn trials_are_told_and_their_winners_stay() {
+    let (jit, log) = logged(Jit::builder().tune(true).tuning_budget(1.0, CREDIT));
+    let call = region(&jit);
+    call_until("two trials", &call, || jit.stats().tuning.trials >= 2);
+    let told: Vec<_> = log
+        .lock()
+        .unwrap()
+        .iter()
+        .filter_map(|event| match event {
+            Event::Tuned {
+                function,
+                candidate,
+                verdict,
+                version,
+                variant,
+                ..
+            } => Some((*function, *candidate, *verdict, *version, *variant)),
+            _ => None,
+        })
+        .collect();
+    assert!(told.len() >= 2, "{told:?}");
+    for &(function, candidate, verdict, stays, _) in &told {
+        assert!(["region", "escape"].contains(&function), "{function}");
+        assert_eq!(
+            candidate == stays,
+            verdict == TuningVerdict::Faster,
+            "{told:?}"
+        );
+    }
+    let views = jit.tuning();
+    let view = views
+        .iter()
+        .find(|view| !view.trials.is_empty())
+        .expect("what was told");
+    let wins = view
+        .trials
+        .iter()
+        .filter(|trial| trial.verdict == TuningVerdict::Faster);
+    let last = wins
+        .last()
+        .map_or_else(Default::default, |trial| trial.variant);
+    assert_eq!(view.variant, last, "{view}");
+    for trial in &view.trials {
+        let ratio = trial.ratio;
+        assert!(
+            ratio.low <= ratio.point && ratio.point <= ratio.high,
+            "{view}"
+        );
+    }
+    let stats = jit.stats();
+    assert!(stats.tuning.ran > Duration::ZERO && stats.tuning.won <= stats.tuning.trials);
+
+    // The next session compiles it that way at once.
+    let text = jit.tuning_text();
+    let next = Jit::builder()
+        .tune(true)
+        .tuned_before(text.clone())
+        .build()
+        .unwrap();
+    let known = next.stats().tuning.before.expect("there was a text");
+    let functions = text
+        .lines()
+        .filter(|l| l.starts_with("open") || l.starts_with("settled"));
+    assert_eq!(known, format!("{} functions known", functions.count()));
+    let call = region(&next);
+    call_until("who is known is looked at", &call, || {
+        !next.tuning().is_empty()
+    });
+}
+
+/// Trials, and everything else that happens to functions, at once.
+#[test]
+fn whatever_happens_meanwhile_calls_return_what_they_must() {
+    let jit = Jit::builder()
+        .tune(true)
+        .tune_same(true)
+        .tuning_budget(1.0, CREDIT)
+        .build();
+    let jit = jit.unwrap();
+    let call = region(&jit);
+    let (expected, over) = (call(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    assert_eq!(call(), expected);
+                }
+            });
+        }
+        let begin = Instant::now();
+        let mut round = 0;
+        while round < 60 || jit.stats().tuning.trials == 0 {
+            std::thread::sleep(Duration::from_millis(20));
+            round += 1;
+            // Only so often that trials begin.
+            match round % 60 {
+                10 => drop(jit.evict("region")),
+                20 => jit.compile_at("region", uruk::Tier::Guided).unwrap(),
+                30 => drop(jit.compile_at("region", uruk::Tier::Baseline)),
+                _ => {}
+            }
+            assert!(begin.elapsed() < PATIENCE, "no trial within {PATIENCE:?}");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(jit.stats().tuning.trials > 0);
+}
+
+/// How many of so many trials call one of two versions of the same code faster, in a real run.
+fn picked(trials: usize) -> usize {
+    // At the same place of a cache line, or one may well be faster.
+    let aligned = "aligned".parse().unwrap();
+    let builder = Jit::builder().tune(true).tune_same(true).variant(aligned);
+    let (jit, log) = logged(builder.tuning_budget(1.0, CREDIT));
+    let call = region(&jit);
+    let (begin, expected) = (Instant::now(), call());
+    let told = || {
+        let log = log.lock().unwrap();
+        let verdicts = log.iter().filter_map(|event| match event {
+            // The first trial may be about a function that is inlined from then on.
+            Event::Tuned {
+                verdict,
+                function: "region",
+                ..
+            } => Some(*verdict),
+            _ => None,
+        });
+        verdicts.collect::<Vec<_>>()
+    };
+    while told().len() < trials {
+        for _ in 0..256 {
+            assert_eq!(call(), expected);
+        }
+        assert!(begin.elapsed() < PATIENCE * trials as u32, "{:?}", told());
+    }
+    let verdicts = told().into_iter().take(trials);
+    let told_apart =
+        |verdict: &TuningVerdict| matches!(verdict, TuningVerdict::Faster | TuningVerdict::Slower);
+    verdicts.filter(told_apart).count()
+}
+
+/// Each of three trials is wrong with a probability of 2 %.
+#[test]
+fn of_equal_code_neither_is_picked() {
+    assert!(picked(3) <= 1);
+}
+
+/// The figure; takes minutes.
+#[test]
+#[ignore = "minutes"]
+fn of_equal_code_neither_is_picked_in_95_of_100_trials() {
+    let picked = picked(100);
+    println!("{picked} of 100 trials of equal code found a difference");
+    assert!(picked <= 5, "{picked} of 100");
+}
