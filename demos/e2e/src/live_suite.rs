@@ -5,7 +5,8 @@
 //! | case | is |
 //! |---|---|
 //! | of C and C++, and of several such files | run |
-//! | with objects, libraries, or IR; and those of [`LEFT_OUT`] | left out |
+//! | with objects, libraries, or IR; and [`LEFT_OUT`] | left out |
+//! | [`STILL`] | run with every function compiled again, and no more |
 //! | about an allocator of its own | run: it stays native, and nothing else happens |
 //!
 //! LLVM compiles all of each program for that, so the ordinary tests run one of [`SHARE`] cases,
@@ -25,23 +26,13 @@ use crate::gate::{self, Gate};
 use crate::trial::{self, Bench};
 use crate::verdict;
 
-/// Cases that are left out, and why.
-const LEFT_OUT: [(&str, &str); 5] = [
-    (
-        "copied_processes.c",
-        "copies made by system calls of their own while something is compiled, as is all the time here",
-    ),
-    (
-        "unwinding.c",
-        "compares the functions that frames are in, which are of several versions here",
-    ),
-    ("pthread_exit_main.c", MAIN_LEAVES),
-    ("raw_exit_main.c", MAIN_LEAVES),
-    ("raw_exit_main_asm.c", MAIN_LEAVES),
-];
+/// A case that is left out: it compares the functions that frames are in, which are of several
+/// versions here.
+const LEFT_OUT: &str = "unwinding.c";
 
-/// Threads of the session keep such a process, which natively ends with the last of its own.
-const MAIN_LEAVES: &str = "its main thread leaves before others";
+/// A case in which nothing is compiled while it runs: it makes copies of itself by system calls of
+/// its own, which find a compile under way, and say so.
+const STILL: &str = "copied_processes.c";
 
 /// Of how many cases the ordinary tests run one.
 const SHARE: u32 = 4;
@@ -86,7 +77,7 @@ fn is_native(case: &Case) -> bool {
     let plain = |language| matches!(language, Some(Language::C | Language::Cxx));
     let sources = case.sources.iter();
     case.libraries.is_empty()
-        && LEFT_OUT.iter().all(|(name, _)| *name != case.plan.name)
+        && case.plan.name != LEFT_OUT
         && sources
             .clone()
             .all(|source| !source.as_object && plain(Language::of(&source.path)))
@@ -99,7 +90,11 @@ fn judge(case: &Case, bench: &Bench) -> Result<(), String> {
     job.args.extend(case.plan.args.iter().map(Into::into));
     let native = execute(case, bench, job.clone(), "native")?;
     let mut live = bench.subject.job(case.plan.limit * FACTOR);
-    for word in ["live", "--force=flip", "--no-control", "--"] {
+    let force = match case.plan.name == STILL {
+        true => "--force=all",
+        false => "--force=flip",
+    };
+    for word in ["live", force, "--no-control", "--"] {
         live.arg(word);
     }
     live.arg(&program);

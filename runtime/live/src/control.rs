@@ -86,9 +86,7 @@ pub fn serve(live: &'static Live) {
             return;
         }
     };
-    let thread = std::thread::Builder::new().name("uruk-control".to_owned());
-    // It has this thread's mask: all signals blocked.
-    let spawned = thread.spawn(move || {
+    let spawned = uruk::spawn_own("uruk-control", move || {
         for stream in listener.incoming().flatten() {
             if is_same_user(&stream) {
                 // Who went away hears nothing.

@@ -2,8 +2,8 @@
 //!
 //! The constructor runs before those of the program. It does nothing but read the variable of the
 //! environment that `uruk live` sets, take itself out of the environment (programs that this one
-//! starts run as they are), and start a thread with all signals blocked. Without the variable,
-//! the library does nothing.
+//! starts run as they are), and start a thread of the session's, which no handler runs on and which
+//! does not keep the process alive. Without the variable, the library does nothing.
 //!
 //! The session is never ended: its threads run until the process does, as those of any embedder
 //! that leaves by `exit`. Handlers of LLVM's are left out by whoever exports `__cxa_atexit`.
@@ -62,8 +62,9 @@ pub fn begin() {
         let _ = TOLD.set(settings.clone());
     }
     let forced = settings.force != Force::No;
-    if !spawn(settings) {
-        eprintln!("uruk live: no thread can be started; the program runs as it is");
+    uruk::enter_program();
+    if let Err(cause) = uruk::spawn_own("uruk-live", move || run(&settings)) {
+        eprintln!("uruk live: {cause}; the program runs as it is");
         return;
     }
     if forced {
@@ -133,21 +134,6 @@ unsafe fn restore_preload() {
     }
 }
 
-/// Starts the thread; false if there is none to be had. No handler of the program's runs on it.
-fn spawn(settings: Settings) -> bool {
-    // SAFETY: sets of signals of this frame; the mask is put back.
-    unsafe {
-        let mut all = std::mem::zeroed();
-        let mut before = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let thread = std::thread::Builder::new().name("uruk-live".to_owned());
-        let spawned = thread.spawn(move || run(&settings));
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        spawned.is_ok()
-    }
-}
-
 /// The thread's life.
 fn run(settings: &Settings) {
     let forced = settings.force != Force::No;
@@ -198,6 +184,8 @@ fn wait_for(after: Duration) {
         if used >= after {
             return;
         }
+        // It may have left before there is a session.
+        uruk::look_at_main_thread();
         std::thread::sleep((after - used).max(Duration::from_millis(1)));
     }
 }

@@ -7,7 +7,8 @@ use uruk_codegen::native::{Choices, Survey};
 
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
-use crate::fork::gate;
+use crate::fork::{self, gate};
+use crate::guest::threads;
 
 /// Machine code that somebody else made of a function of a dylib: a linker, from the same source.
 ///
@@ -79,6 +80,29 @@ impl Dylib {
 pub fn uncopied<R>(work: impl FnOnce() -> R) -> R {
     let _pass = gate::enter();
     work()
+}
+
+/// Begins to live in a native program, on its main thread and before the program starts: copies of
+/// the process are whole from now on, and it ends when the last thread of the *program* does, also
+/// where the main thread leaves first.
+pub fn enter_program() {
+    fork::register_fork_handlers();
+    threads::watch_main_thread();
+}
+
+/// Looks whether the main thread of the program has left by a system call that nobody saw. A
+/// session's worker does; before there is one, somebody else has to.
+pub fn look_at_main_thread() {
+    threads::look_at_main_thread();
+}
+
+/// Starts a thread that counts for none of the program's: no handler of it runs there, it is no
+/// reason for the process to live, and a copy of the process does not miss it.
+///
+/// # Errors
+/// [`Error::Thread`].
+pub fn spawn_own(name: &str, run: impl Fn() + Send + 'static) -> Result<(), Error> {
+    fork::thread::spawn(name.to_owned(), run)
 }
 
 impl crate::Jit {

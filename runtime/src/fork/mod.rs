@@ -161,7 +161,8 @@ pub(crate) fn restore_signals(old: &libc::sigset_t) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old, std::ptr::null_mut()) };
 }
 
-fn register_fork_handlers() {
+/// Has forks wait for passes, and both sides find their members whole.
+pub(crate) fn register_fork_handlers() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {
         unseen::prepare();
