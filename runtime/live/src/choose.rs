@@ -156,11 +156,21 @@ pub trait Known {
     fn is_taken(&self, name: &str) -> bool;
 }
 
+/// Stands between a local name and the number of its module. Not what the session itself puts behind
+/// local names, which it leaves out where it tells of a function: it would tell of another one.
+const OF: &str = ".of.";
+
+/// A name without what was added to make it unique.
+pub(crate) fn stem(name: &str) -> &str {
+    let name = name.split(".__uniq.").next().unwrap_or(name);
+    name.rfind(OF).map_or(name, |at| &name[..at])
+}
+
 /// The name that a module's function or variable has in the session: the same, but that local
 /// names are made unique.
-fn session_name(name: &str, local: bool, module: usize) -> String {
+pub(crate) fn session_name(name: &str, local: bool, module: usize) -> String {
     match local && !name.contains(".__uniq.") {
-        true => format!("{name}.uruk.{module}"),
+        true => format!("{name}{OF}{module}"),
         false => name.to_owned(),
     }
 }
@@ -203,6 +213,10 @@ pub fn choose(survey: &Survey, known: &dyn Known, module: usize) -> Outcome {
         };
         if keep != Keep::Body {
             outcome.wanted.push(name.clone());
+        }
+        // Callers reach its native code; no other file knows a local name.
+        if let (Some(_), Some(place), true) = (&refused[number], place, info.local) {
+            outcome.addresses.push((name.clone(), place.address));
         }
         outcome.choices.functions.push(FunctionChoice {
             address: place.map(|_| format!("{ADDRESS}{name}")),
@@ -361,13 +375,16 @@ fn refuse(
     refused
 }
 
-/// The functions with bodies that one mentions, and those they mention.
+/// The functions with bodies that may be in the code of one: those it calls or looks at, and those
+/// they do. What is only given to somebody else is not.
 fn reachable(survey: &Survey, from: usize) -> impl Iterator<Item = usize> {
     let mut seen = HashSet::from([from]);
     let mut queue = VecDeque::from([from]);
     let mut found = Vec::new();
     while let Some(function) = queue.pop_front() {
-        for &callee in &survey.functions[function].functions {
+        let info = &survey.functions[function];
+        let held = info.functions.iter();
+        for &callee in held.filter(|callee| !info.given.contains(callee)) {
             let callee = callee as usize;
             if survey.functions[callee].defined && seen.insert(callee) {
                 found.push(callee);

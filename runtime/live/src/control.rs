@@ -115,7 +115,7 @@ fn carry_out(live: &Live, line: &str) -> Result<String, String> {
     match what {
         "explain" => Ok(explain::table(live)),
         "stats" => Ok(explain::summary(live)),
-        "rollback" => match live.jit.rollback() {
+        "rollback" => match live.roll_back() {
             Ok(names) => Ok(listed("back", &names)),
             Err(cause) => Err(chain(&cause)),
         },

@@ -15,6 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use uruk::rebound::Body;
 use uruk::{Dylib, Error, Event, Jit, NativeCode, Tier};
 
 use crate::choose::{Chosen, Fate, HOP, Outcome, choose};
@@ -128,6 +129,10 @@ pub struct Live {
     pub failed: Vec<(String, String)>,
     /// Sources of the modules.
     pub sources: Vec<String>,
+    /// The bitcode of the modules, as it came.
+    pub(crate) modules: Vec<Vec<u8>>,
+    /// The bodies that came by exchanges of which nobody went back, by module.
+    pub(crate) exchanges: Locked<Vec<(usize, HashMap<String, Body>)>>,
     /// Names that are addresses.
     defined: Locked<HashSet<String>>,
 }
@@ -213,6 +218,8 @@ impl Live {
             functions,
             failed: Vec::new(),
             sources: Vec::new(),
+            modules: modules.clone(),
+            exchanges: Locked::default(),
             defined: Locked::default(),
         };
         live.sources = live.jit.sources(modules.clone())?;
@@ -375,6 +382,15 @@ impl Live {
     }
 }
 
+/// Says what holds for all functions: that the kernel refuses what is needed to redirect one.
+fn say_once(cause: &EntryError) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    // Relaxed: who is first says it, whatever it has seen.
+    if matches!(cause, EntryError::Refused { .. }) && !SAID.swap(true, Ordering::Relaxed) {
+        eprintln!("uruk live: {cause}; functions that are not redirected yet run as they are");
+    }
+}
+
 /// Follows the session: redirects the entry of what was published, restores that of what went back.
 fn listen(event: &Event, functions: &Functions, program: &Program, verbose: bool) {
     let (name, version, tier) = match event {
@@ -426,7 +442,10 @@ fn listen(event: &Event, functions: &Functions, program: &Program, verbose: bool
                     let tier = u64::from(tier.number());
                     function.tier.store(tier, Ordering::Relaxed);
                 }
-                Err(cause) => function.fail(cause),
+                Err(cause) => {
+                    say_once(&cause);
+                    function.fail(cause);
+                }
             }
         }
     }

@@ -24,8 +24,8 @@ pub const PRELOADED_BEFORE: &str = "URUK_LIVE_PRELOAD";
 /// What the process has, once it is there.
 static LIVE: OnceLock<Result<Live, LiveError>> = OnceLock::new();
 
-/// Says that there is a session, or none.
-static READY: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+/// What the constructor waits for. `Ready`: there is a session, or none.
+static STAGE: (Mutex<Stage>, Condvar) = (Mutex::new(Stage::Starting), Condvar::new());
 
 /// The session of this process, if there is one by now.
 pub fn live() -> Option<&'static Live> {
@@ -41,7 +41,7 @@ pub fn begin() {
         // SAFETY: C strings, and bytes with their length.
         unsafe {
             if !libc::getenv(asked.as_ptr()).is_null() {
-                libc::write(2, OWN_MALLOC.as_ptr().cast(), OWN_MALLOC.len());
+                say(OWN_MALLOC);
                 libc::unsetenv(asked.as_ptr());
                 libc::unsetenv(c"LD_PRELOAD".as_ptr());
             }
@@ -67,13 +67,31 @@ pub fn begin() {
         eprintln!("uruk live: {cause}; the program runs as it is");
         return;
     }
-    if forced {
-        let (ready, changed) = &READY;
-        let mut ready = ready.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*ready {
-            ready = changed.wait(ready).unwrap_or_else(PoisonError::into_inner);
-        }
+    // What a thread needs at its beginning may not be there any more once the program runs: the C
+    // library ends a process that has no memory for it.
+    wait_until(if forced { Stage::Ready } else { Stage::Begun });
+}
+
+/// How far the thread is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Starting,
+    Begun,
+    Ready,
+}
+
+fn wait_until(stage: Stage) {
+    let (now, changed) = &STAGE;
+    let mut now = now.lock().unwrap_or_else(PoisonError::into_inner);
+    while *now < stage {
+        now = changed.wait(now).unwrap_or_else(PoisonError::into_inner);
     }
+}
+
+fn reach(stage: Stage) {
+    let (now, changed) = &STAGE;
+    *now.lock().unwrap_or_else(PoisonError::into_inner) = stage;
+    changed.notify_all();
 }
 
 /// What is said where the program has an allocator of its own.
@@ -136,13 +154,18 @@ unsafe fn restore_preload() {
 
 /// The thread's life.
 fn run(settings: &Settings) {
+    reach(Stage::Begun);
     let forced = settings.force != Force::No;
     if !forced {
         wait_for(settings.after);
     }
+    if !has_memory() {
+        say(NO_MEMORY);
+        return reach(Stage::Ready);
+    }
     let loaded = loaded::loaded();
     let Some(executable) = loaded.first() else {
-        return;
+        return reach(Stage::Ready);
     };
     let started = Live::start(executable, settings);
     if let Err(cause) = &started {
@@ -158,9 +181,7 @@ fn run(settings: &Settings) {
             let _ = live.compile(&function, Tier::Optimized);
         }
     }
-    let (ready, changed) = &READY;
-    *ready.lock().unwrap_or_else(PoisonError::into_inner) = true;
-    changed.notify_all();
+    reach(Stage::Ready);
     if let Ok(live) = live {
         if settings.control {
             control::serve(live);
@@ -169,6 +190,31 @@ fn run(settings: &Settings) {
             flip(live);
         }
     }
+}
+
+/// What is said where no memory is to be had.
+const NO_MEMORY: &[u8] = b"uruk live: no memory is left to compile in; the program runs as it is\n";
+
+/// Whether there is room to begin in. The C library ends a process whose threads have no memory
+/// for what they are to do at their end: so it is asked for first, and nothing is allocated.
+fn has_memory() -> bool {
+    /// What opening LLVM takes, at least.
+    const NEEDED: usize = 128 << 20;
+    // SAFETY: a fresh mapping, which nobody uses.
+    unsafe {
+        let (flags, none) = (
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            std::ptr::null_mut(),
+        );
+        let room = libc::mmap(none, NEEDED, libc::PROT_NONE, flags, -1, 0);
+        room != libc::MAP_FAILED && libc::munmap(room, NEEDED) == 0
+    }
+}
+
+/// Says it without a buffer.
+fn say(text: &[u8]) {
+    // SAFETY: bytes with their length.
+    unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }
 
 /// Waits until the process has used that much processor time.

@@ -3,7 +3,9 @@
 //! The file is an object of `uruk cc`, or bitcode: a new version of one of the program's sources. Its
 //! functions are matched with the program's by name, local ones by their names without what was
 //! added to make them unique, within the module that defines most of the file's functions. What
-//! exists keeps its address; variables keep their contents.
+//! exists keeps its address; variables keep their contents. Functions whose bodies are what the
+//! program's are stay as they are ([`uruk::rebound::bodies`]): so a quiescent exchange does not wait
+//! for `main`, or for a loop that never ends, unless that is what changed, or may hold a copy of it.
 //!
 //! # When calls reach it
 //! First the entries of all that is exchanged, and of all native code that may hold a copy of it, are
@@ -22,10 +24,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use object::read::elf::{FileHeader, SectionHeader};
 use object::{Endianness, elf::FileHeader64};
-use uruk::rebound::{Choices, FunctionChoice, Keep, Survey, VariableChoice};
+use uruk::rebound::{Body, Choices, FunctionChoice, Keep, Survey, VariableChoice};
 use uruk::{Activation, Error, Level, Replacement};
 
-use crate::choose::{ADDRESS, Fate, Known};
+use crate::choose::{ADDRESS, Fate, Known, session_name, stem};
 use crate::known::Module;
 use crate::program::stream;
 use crate::program::symbols::PlaceKind;
@@ -53,6 +55,12 @@ pub enum SwapError {
     /// None of the file's functions is the program's.
     #[error("{}: defines no function that the program has", .file.display())]
     Unknown {
+        /// The file.
+        file: PathBuf,
+    },
+    /// All of the file's functions have the bodies that the program has.
+    #[error("{}: all its functions are as the program has them", .file.display())]
+    Same {
         /// The file.
         file: PathBuf,
     },
@@ -131,28 +139,31 @@ impl Live {
         let bytes = module_of(file)?;
         let name = file.display().to_string();
         let functions = self.functions();
+        let unknown = || SwapError::Unknown {
+            file: file.to_owned(),
+        };
+        let mut bodies = by_stem(self.jit.bodies(&name, bytes.clone())?);
+        let number = home(bodies.keys(), &functions).ok_or_else(unknown)?;
+        let current = self.bodies_of(number)?;
+        bodies.retain(|name, body| current.get(name) != Some(body));
+        if bodies.is_empty() {
+            return Err(SwapError::Same {
+                file: file.to_owned(),
+            });
+        }
+        let changed: HashSet<String> = bodies.keys().cloned().collect();
         let meant: Arc<Mutex<Meant>> = Arc::default();
         let told = Arc::clone(&meant);
         let program = Arc::clone(&self.program);
-        let objects = program.image.symbols.files_of(&self.sources);
+        let object = program.image.symbols.files_of(&self.sources)[number];
         let bitcode = self.jit.rebind(&name, bytes, move |survey| {
-            let meaning = match home(survey, &functions) {
-                Some(number) => {
-                    let object = objects.get(number).copied().flatten();
-                    mean(survey, &Module { program, object }, &functions, number)
-                }
-                None => Meant::default(),
-            };
+            let known = Module { program, object };
+            let meaning = mean(survey, &known, &functions, number, &changed);
             let choices = meaning.choices.clone();
             *told.lock().unwrap_or_else(PoisonError::into_inner) = meaning;
             choices
         });
         let meant = std::mem::take(&mut *meant.lock().unwrap_or_else(PoisonError::into_inner));
-        if meant.members.is_empty() {
-            return Err(SwapError::Unknown {
-                file: file.to_owned(),
-            });
-        }
         if let Some(refused) = meant.refused {
             return Err(refused);
         }
@@ -161,12 +172,34 @@ impl Live {
         self.define(meant.addresses, meant.wanted);
         let replacement = Replacement::bitcode(&name, bitcode).level(level);
         let replaced = self.dylib.replace(replacement)?;
+        self.exchanges.with(|all| all.push((number, bodies)));
         Ok(Swapped {
             exchanged: replaced.functions.clone(),
             added: replaced.added.clone(),
             dependents: replaced.dependents.clone(),
             activations: replaced.activations().unwrap_or_default(),
         })
+    }
+
+    /// Goes back to before the latest exchange; the functions that were exchanged.
+    ///
+    /// # Errors
+    /// The session's.
+    pub fn roll_back(&self) -> Result<Vec<String>, Error> {
+        let names = self.jit.rollback()?;
+        self.exchanges.with(|all| all.pop());
+        Ok(names)
+    }
+
+    /// The bodies that a module's functions have now.
+    fn bodies_of(&self, number: usize) -> Result<HashMap<String, Body>, Error> {
+        let (name, bytes) = (&self.sources[number], self.modules[number].clone());
+        let mut bodies = by_stem(self.jit.bodies(name, bytes)?);
+        self.exchanges.with(|all| {
+            let own = all.iter().filter(|(module, _)| *module == number);
+            bodies.extend(own.flat_map(|(_, changed)| changed.clone()));
+        });
+        Ok(bodies)
     }
 
     /// Has every call of members, and of native code that may hold copies of them, come through
@@ -209,6 +242,13 @@ impl Live {
     }
 }
 
+fn by_stem(bodies: HashMap<String, Body>) -> HashMap<String, Body> {
+    let stems = bodies.into_iter();
+    stems
+        .map(|(name, body)| (stem(&name).to_owned(), body))
+        .collect()
+}
+
 /// The bitcode of a file: its own, or that of an object's section.
 fn module_of(file: &Path) -> Result<Vec<u8>, SwapError> {
     let bytes = std::fs::read(file).map_err(|cause| SwapError::File {
@@ -238,21 +278,15 @@ fn module_of(file: &Path) -> Result<Vec<u8>, SwapError> {
     read().ok().flatten().ok_or_else(none)
 }
 
-/// A name without what was added to make it unique.
-fn stem(name: &str) -> &str {
-    let name = name.split(".__uniq.").next().unwrap_or(name);
-    name.split(".uruk.").next().unwrap_or(name)
-}
-
 /// The module of the program that defines most of what the file does.
-fn home(survey: &Survey, functions: &[Arc<Function>]) -> Option<usize> {
+fn home<'n>(names: impl Iterator<Item = &'n String>, functions: &[Arc<Function>]) -> Option<usize> {
     let by_stem: HashMap<&str, usize> = functions
         .iter()
         .map(|function| (stem(&function.chosen.name), function.module))
         .collect();
     let mut votes: HashMap<usize, usize> = HashMap::new();
-    for info in survey.functions.iter().filter(|info| info.defined) {
-        if let Some(module) = by_stem.get(stem(&info.name)) {
+    for name in names {
+        if let Some(module) = by_stem.get(stem(name)) {
             *votes.entry(*module).or_default() += 1;
         }
     }
@@ -262,8 +296,14 @@ fn home(survey: &Survey, functions: &[Arc<Function>]) -> Option<usize> {
         .map(|(module, _)| module)
 }
 
-/// What each name of the file means.
-fn mean(survey: &Survey, known: &Module, functions: &[Arc<Function>], module: usize) -> Meant {
+/// What each name of the file means. Functions that are not `changed` stay what they are.
+fn mean(
+    survey: &Survey,
+    known: &Module,
+    functions: &[Arc<Function>],
+    module: usize,
+    changed: &HashSet<String>,
+) -> Meant {
     let mut meant = Meant::default();
     let global: HashMap<&str, &Arc<Function>> = functions
         .iter()
@@ -281,18 +321,15 @@ fn mean(survey: &Survey, known: &Module, functions: &[Arc<Function>], module: us
         };
         let name = own.map_or(info.name.clone(), |own| own.chosen.name.clone());
         let adopted = own.is_some_and(|own| matches!(own.chosen.fate, Fate::Adopted { .. }));
-        match (info.defined, own) {
+        let counts = info.defined && (own.is_none() || changed.contains(stem(&info.name)));
+        match (counts, own) {
             (true, Some(own)) => meant.members.push(Arc::clone(own)),
             (true, None) => {}
             (false, _) => meant.wanted.push(name.clone()),
         }
         meant.choices.functions.push(FunctionChoice {
             address: adopted.then(|| format!("{ADDRESS}{name}")),
-            keep: if info.defined {
-                Keep::Body
-            } else {
-                Keep::Nothing
-            },
+            keep: if counts { Keep::Body } else { Keep::Nothing },
             name,
         });
     }
@@ -328,10 +365,7 @@ fn variable(
         };
     }
     let place = place.filter(|place| !info.local || place.size == info.size);
-    let name = match info.local {
-        true => format!("{}.uruk.{module}", info.name),
-        false => info.name.clone(),
-    };
+    let name = session_name(&info.name, info.local, module);
     match place.filter(|place| place.kind == PlaceKind::Data) {
         // A constant of the file may have another value than the program's.
         Some(_) if info.constant && info.defined => VariableChoice::Own,

@@ -110,7 +110,7 @@ fn a_variable_of_another_size_is_another_one() {
         ..variable("flag")
     };
     let same = chosen(Vec::new(), vec![own(4)], &program);
-    let name = "flag.uruk.3".to_owned();
+    let name = "flag.of.3".to_owned();
     assert_eq!(
         same.choices.variables,
         [VariableChoice::Named(name.clone())]
@@ -148,7 +148,7 @@ fn local_functions_that_nobody_points_to_go_with_their_callers() {
         .with("caller", PlaceKind::Function, 64)
         .with("inner", PlaceKind::Function, 96);
     let outcome = chosen(vec![caller.clone(), inner.clone()], Vec::new(), &program);
-    assert_eq!(fate(&outcome, "inner.uruk.3"), &Fate::WithCallers);
+    assert_eq!(fate(&outcome, "inner.of.3"), &Fate::WithCallers);
     let Fate::Adopted { entry, beside, .. } = fate(&outcome, "caller") else {
         panic!("it has a native version");
     };
@@ -157,17 +157,14 @@ fn local_functions_that_nobody_points_to_go_with_their_callers() {
         (*entry, beside.as_slice()),
         (64, std::slice::from_ref(&(96..100)))
     );
-    assert_eq!(outcome.functions[0].holds, ["inner.uruk.3"]);
+    assert_eq!(outcome.functions[0].holds, ["inner.of.3"]);
     // Whose address is taken keeps its type.
     let pointed = FunctionInfo {
         address_taken: true,
         ..inner
     };
     let outcome = chosen(vec![caller, pointed], Vec::new(), &program);
-    assert!(matches!(
-        fate(&outcome, "inner.uruk.3"),
-        Fate::Adopted { .. }
-    ));
+    assert!(matches!(fate(&outcome, "inner.of.3"), Fate::Adopted { .. }));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Functions that have machine code already: of the program that the session lives in.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use uruk_base::VersionId;
-use uruk_codegen::native::{Choices, Survey};
+use uruk_codegen::native::{Body, Choices, Survey};
 
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
@@ -68,6 +69,7 @@ impl Dylib {
         let holds = native.holds.iter().filter_map(|name| self.id_of(name).ok());
         let core = self.jit.core();
         let version = core.adopt(id, native.entry, native.code.clone(), holds.collect())?;
+        core.note_native(id, &native.beside);
         for beside in &native.beside {
             core.tiers.sampling.add_code(beside.clone(), id, version);
         }
@@ -135,6 +137,18 @@ impl crate::Jit {
         let name = name.to_owned();
         self.core().on_compile_thread(what, move |_| {
             Ok(uruk_codegen::native::rebind(&name, &bytes, choose)?)
+        })
+    }
+
+    /// The bodies of a module's functions, by name, so that those of two versions can be compared.
+    ///
+    /// # Errors
+    /// Bitcode that LLVM does not read.
+    pub fn bodies(&self, name: &str, bytes: Vec<u8>) -> Result<HashMap<String, Body>, Error> {
+        let what = format!("{name}, whose functions are compared");
+        let name = name.to_owned();
+        self.core().on_compile_thread(what, move |_| {
+            Ok(uruk_codegen::native::bodies(&name, &bytes)?)
         })
     }
 

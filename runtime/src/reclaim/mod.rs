@@ -272,6 +272,13 @@ impl Core {
         }
     }
 
+    /// The same for native code, which lies elsewhere, between the ends of `range`.
+    pub(crate) fn roots_of(&self, range: Range<u64>) -> Result<Roots, RootsError> {
+        let mut config = uruk_roots::Config::default();
+        config.patience = PATIENCE;
+        Roots::new(range, config)
+    }
+
     fn reclaim_now_time(&self) -> Nanos {
         Nanos(u64::try_from(self.events.now().as_nanos()).unwrap_or(u64::MAX))
     }

@@ -80,8 +80,15 @@ impl fmt::Display for Activation {
 /// Code that is, or was, replaced.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OldCode {
-    /// Sorted, apart from each other.
-    ranges: Vec<(Range<u64>, FunctionId, BlockId)>,
+    /// Sorted, apart from each other. Native code is in no block, and stays.
+    ranges: Vec<(Range<u64>, FunctionId, Option<BlockId>)>,
+}
+
+impl OldCode {
+    fn wanted(&self) -> Result<Wanted, Error> {
+        let ranges = self.ranges.iter().map(|(range, ..)| range.clone());
+        Ok(Wanted::new(ranges.collect()).map_err(Arc::new)?)
+    }
 }
 
 /// Overwrites what calls of this thread left on its stack, below the caller, and in vector
@@ -145,10 +152,16 @@ pub(super) fn scrub_stack() {
 impl Core {
     /// All code there is of `members`, and what depends on them.
     pub(super) fn old_code(&self, members: &HashSet<FunctionId>) -> OldCode {
-        let mut ranges = self.code_of_functions(|id, depends| {
+        let is_old = |id: FunctionId, depends: &[FunctionId]| {
             members.contains(&id) || depends.iter().any(|id| members.contains(id))
-        });
-        ranges.extend(self.old_objects(members));
+        };
+        let compiled = self.code_of_functions(is_old).into_iter();
+        let compiled = compiled.chain(self.old_objects(members));
+        let native = self.native_code(is_old).into_iter();
+        let mut ranges: Vec<_> = compiled
+            .map(|(range, id, block)| (range, id, Some(block)))
+            .chain(native.map(|(range, id)| (range, id, None)))
+            .collect();
         ranges.sort_by_key(|(range, ..)| (range.start, u64::MAX - range.end));
         // Functions of an object may share bytes.
         let mut end = 0;
@@ -188,7 +201,8 @@ impl Core {
         let _pass = gate::enter();
         let there = self.blocks();
         let mut left = code.clone();
-        left.ranges.retain(|(_, _, block)| there.contains(block));
+        left.ranges
+            .retain(|(_, _, block)| block.is_none_or(|block| there.contains(&block)));
         left
     }
 
@@ -203,13 +217,39 @@ impl Core {
         if code.ranges.is_empty() {
             return Ok(Vec::new());
         }
-        let ranges = code.ranges.iter().map(|(range, ..)| range.clone());
-        let wanted = Wanted::new(ranges.collect()).map_err(Arc::new)?;
+        let (native, compiled): (Vec<_>, Vec<_>) = code
+            .ranges
+            .iter()
+            .cloned()
+            .partition(|(.., block)| block.is_none());
+        let mut found = self.native_activations(OldCode { ranges: native }, within)?;
+        let code = &OldCode { ranges: compiled };
+        if code.ranges.is_empty() {
+            return Ok(found);
+        }
+        let wanted = code.wanted()?;
         let roots = self.roots().map_err(Arc::new)?;
-        let Some(report) = self.scan_stacks(roots, &wanted, within) else {
-            return Ok(vec![nobody_knows("stacks that nobody told of")]);
+        match self.scan_stacks(roots, &wanted, within) {
+            Some(report) => found.extend(self.activations_in(&report, code)),
+            None => found.push(nobody_knows("stacks that nobody told of")),
+        }
+        Ok(found)
+    }
+
+    /// The same of native code, for which memory is not searched: pointers to functions of the
+    /// program lie everywhere in it.
+    fn native_activations(
+        &self,
+        code: OldCode,
+        within: Duration,
+    ) -> Result<Vec<Activation>, Error> {
+        let (Some((first, ..)), Some((last, ..))) = (code.ranges.first(), code.ranges.last())
+        else {
+            return Ok(Vec::new());
         };
-        Ok(self.activations_in(&report, code))
+        let roots = self.roots_of(first.start..last.end).map_err(Arc::new)?;
+        let report = roots.scan(&code.wanted()?, within);
+        Ok(self.activations_in(&report, &code))
     }
 
     fn activations_in(&self, report: &Report, code: &OldCode) -> Vec<Activation> {

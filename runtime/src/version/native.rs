@@ -12,7 +12,7 @@ use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_tiering::{EntryAddress, Facts, Late, Publication, Purpose};
 
 use super::publish::Filed;
-use super::records::Version;
+use super::records::{Native, Version};
 use super::{Made, Request};
 use crate::api::error::Error;
 use crate::core::Core;
@@ -74,6 +74,31 @@ impl Core {
         Ok(version)
     }
 
+    /// Keeps what lies beside a function's native code for part of it.
+    pub(crate) fn note_native(&self, id: FunctionId, beside: &[Range<u64>]) {
+        let mut natives = self.tiers.versions.natives();
+        if let Some(native) = natives.get_mut(&id.index()) {
+            // As below: of an entry.
+            let inside = beside.iter().map(|code| code.start + 1..code.end);
+            native.code.extend(inside.filter(|code| !code.is_empty()));
+        }
+    }
+
+    /// The native code of functions that `wanted` says of, by whose bodies may be in it.
+    pub(crate) fn native_code(
+        &self,
+        wanted: impl Fn(FunctionId, &[FunctionId]) -> bool,
+    ) -> Vec<(Range<u64>, FunctionId)> {
+        let natives = self.tiers.versions.natives();
+        let found = natives.iter().flat_map(|(&index, native)| {
+            let id = FunctionId(index);
+            let counts = wanted(id, &native.depends);
+            let code = counts.then_some(&native.code).into_iter().flatten();
+            code.map(move |range| (range.clone(), id))
+        });
+        found.collect()
+    }
+
     /// Files it before calls reach it.
     fn file_native(
         &self,
@@ -84,6 +109,15 @@ impl Core {
         depends: Arc<[FunctionId]>,
     ) {
         self.tiers.sampling.add_code(code.clone(), id, version);
+        // An entry is no return address, but lies on stacks as what pointers point to.
+        let inside = entry.max(code.start + 1)..code.end;
+        let native = Native {
+            code: Vec::from_iter((!inside.is_empty()).then_some(inside)),
+            depends: Arc::clone(&depends),
+        };
+        let mut natives = self.tiers.versions.natives();
+        natives.insert(id.index(), native);
+        drop(natives);
         let mut records = self.tiers.versions.lock();
         let record = records.entry(id.index()).or_default();
         record.built.push(Version {

@@ -89,7 +89,17 @@ pub(crate) struct Versions {
     records: Mutex<IdMap<u32, Record>>,
     /// Functions that keep their first version, by index.
     fixed: Mutex<HashSet<u32>>,
+    /// Native code of functions, by index. It stays, whatever versions come and go.
+    natives: Mutex<IdMap<u32, Native>>,
     numbers: Mutex<Numbers>,
+}
+
+/// Native code that is, or was, a function's version.
+pub(crate) struct Native {
+    /// All of it: also of functions that are replaced with it only.
+    pub(crate) code: Vec<Range<u64>>,
+    /// Functions whose bodies may be in it.
+    pub(crate) depends: Arc<[FunctionId]>,
 }
 
 /// Numbers of units. The session keeps names for ever, so units are named by few numbers: no
@@ -114,6 +124,10 @@ impl Versions {
 
     pub(crate) fn fixed(&self) -> MutexGuard<'_, HashSet<u32>> {
         self.fixed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn natives(&self) -> MutexGuard<'_, IdMap<u32, Native>> {
+        self.natives.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The least number no unit has.

@@ -24,6 +24,7 @@
 //! may be asked for. A module is read, changed and written once, before any of it is compiled:
 //! 0.2 s for sqlite's 3 MB, on a thread of its own.
 
+mod bodies;
 mod edit;
 mod survey;
 
@@ -36,6 +37,7 @@ use crate::context::{Buffer, LlvmContext, OwnedModule};
 use crate::error::CodegenError;
 use crate::handles::c_name;
 
+pub use bodies::{Body, bodies};
 pub use survey::{FunctionInfo, Survey, VariableInfo};
 
 /// What becomes of a function's body.

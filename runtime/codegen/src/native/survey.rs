@@ -47,6 +47,9 @@ pub struct FunctionInfo {
     pub variables: Vec<u32>,
     /// The functions it mentions, by number in the survey.
     pub functions: Vec<u32>,
+    /// Those of them whose addresses it gives to functions without a body here, and that it does
+    /// nothing else with: nothing of them is in its code.
+    pub given: Vec<u32>,
 }
 
 /// A variable of a module.
@@ -282,22 +285,33 @@ fn function(
     let copy = linkage == LLVMLinkage::LLVMAvailableExternallyLinkage;
     let mut found = Found::default();
     let mut assembly = false;
+    let (mut given, mut used) = (HashSet::new(), HashSet::new());
     for instruction in function.instructions() {
         let callee = instruction.callee();
         assembly |= callee.is_some_and(|callee| names_symbols(instruction, callee));
         let asked = callee.is_some_and(|callee| callee.name().starts_with(ADDRESS_OF));
         let operands = instruction.operands().flatten();
         let last = instruction.operands().len().wrapping_sub(1);
+        let away = callee.and_then(|callee| callee.as_function());
+        let away = away.is_some_and(|callee| callee.is_declaration() && !callee.is_intrinsic());
         for (place, operand) in operands.enumerate() {
             let is_callee = callee == Some(operand) && place == last;
             if let Some(&number) = walk.functions.get(&operand.raw())
                 && is_callee
             {
                 found.functions.push(number);
+                used.insert(number);
                 continue;
             }
             let before = found.variables.len();
+            let listed = found.functions.len();
             walk.mention(operand, &mut found);
+            let direct = walk.functions.contains_key(&operand.raw());
+            let mentioned = found.functions[listed..].iter().copied();
+            match away && direct {
+                true => given.extend(mentioned),
+                false => used.extend(mentioned),
+            }
             for &number in &found.variables[before..] {
                 let variable = &mut variables[number as usize];
                 let direct = walk.variables.get(&operand.raw()) == Some(&number);
@@ -329,6 +343,7 @@ fn function(
         coroutine: has(function, "presplitcoroutine"),
         variables: numbers(found.variables),
         functions: numbers(found.functions),
+        given: numbers(given.difference(&used).copied().collect()),
     }
 }
 

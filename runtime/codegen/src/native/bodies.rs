@@ -1,0 +1,244 @@
+//! Which functions of two versions of a module have the same body.
+//!
+//! A body is taken as LLVM writes it, with what it mentions of its module written in its place:
+//!
+//! | mentioned | written as |
+//! |---|---|
+//! | a constant that the module defines | its value; a private one has no name besides |
+//! | a type, an attribute group, metadata | what it stands for |
+//! | any other variable, a function | its name, without what was added to make it unique |
+//!
+//! So numbers, which shift with what is written elsewhere in a source, count for nothing, and a
+//! body is another one where a constant that it uses is. What a function it calls does is not
+//! its body's: who holds a copy of that depends on it in other ways.
+//!
+//! # Why
+//! By the text and not by the instructions, as all there is to compare has one text already, which
+//! LLVM keeps complete: whatever is not understood here makes two bodies different, which costs
+//! an exchange that was not needed.
+
+use std::collections::HashMap;
+
+use crate::context::LlvmContext;
+use crate::error::CodegenError;
+
+/// What stands for a body; equal ones do the same where their callees do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Body([u8; blake3::OUT_LEN]);
+
+/// The bodies of a module's functions, by name. Under a [`guard`](crate::fatal::guard).
+///
+/// # Errors
+/// Bitcode that LLVM does not read.
+pub fn bodies(name: &str, bytes: &[u8]) -> Result<HashMap<String, Body>, CodegenError> {
+    let context = LlvmContext::new()?;
+    let module = super::read(&context, name, bytes)?;
+    Ok(of_text(&module.text()))
+}
+
+/// What a module's text defines outside of functions, by what it is mentioned as.
+#[derive(Default)]
+struct Module<'t> {
+    definitions: HashMap<&'t str, &'t str>,
+    known: HashMap<&'t str, Body>,
+    /// What is being written, the innermost last: metadata mentions itself.
+    open: Vec<&'t str>,
+}
+
+/// [`bodies`], of a text.
+fn of_text(text: &str) -> HashMap<String, Body> {
+    let mut module = Module::default();
+    let mut functions = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let line_end = rest.find('\n').map_or(rest.len(), |at| at + 1);
+        let line = &rest[..line_end];
+        if line.starts_with("define ") {
+            let end = rest.find("\n}").map_or(rest.len(), |at| at + 2);
+            functions.push(&rest[..end]);
+            rest = &rest[end..];
+            continue;
+        }
+        rest = &rest[line_end..];
+        let (head, value) = line.split_once(" = ").unwrap_or(("", ""));
+        let head = head.strip_prefix("attributes ").unwrap_or(head);
+        let is_kept = match head.bytes().next() {
+            Some(b'@') => is_constant(value),
+            Some(b'%' | b'#' | b'!') => true,
+            _ => false,
+        };
+        if is_kept {
+            module.definitions.insert(head, value);
+        }
+    }
+    let mut bodies = HashMap::new();
+    for function in functions {
+        let Some(name) = mentions(function).find(|word| word.starts_with('@')) else {
+            continue;
+        };
+        let mut hash = blake3::Hasher::new();
+        module.write(function, &mut hash);
+        bodies.insert(plain(name), Body(*hash.finalize().as_bytes()));
+    }
+    bodies
+}
+
+/// Whether a definition is one of a constant with a value.
+fn is_constant(definition: &str) -> bool {
+    let mut words = definition.split(' ');
+    let kind = words.find(|word| matches!(*word, "constant" | "global" | "alias" | "ifunc"));
+    let is_declared = definition.starts_with("external ");
+    kind == Some("constant") && !is_declared
+}
+
+/// The name that is mentioned as `@name` or `@"name"`.
+fn plain(mention: &str) -> String {
+    mention[1..].trim_matches('"').to_owned()
+}
+
+/// A name without what was added to make it unique, which depends on its source's file.
+fn stem(mention: &str) -> &str {
+    mention.split(".__uniq.").next().unwrap_or(mention)
+}
+
+/// The end of what begins at `text` with a sign: a name, or none.
+fn end_of_mention(text: &str) -> usize {
+    if let Some(quoted) = text[1..].strip_prefix('"') {
+        return quoted.find('"').map_or(text.len(), |at| at + 3);
+    }
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '$' | '.' | '_' | '-');
+    text[1..]
+        .find(|c: char| !is_part(c))
+        .map_or(text.len(), |at| at + 1)
+}
+
+/// What a text mentions.
+fn mentions(text: &str) -> impl Iterator<Item = &str> {
+    pieces(text).filter_map(|(word, is_mention)| is_mention.then_some(word))
+}
+
+/// A text's mentions, and what stands between them.
+fn pieces(text: &str) -> impl Iterator<Item = (&str, bool)> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let first = rest.chars().next()?;
+        let (end, is_mention) = match first {
+            '@' | '%' | '#' | '!' => (end_of_mention(rest), true),
+            // A string, in which signs mean nothing.
+            '"' => (rest[1..].find('"').map_or(rest.len(), |at| at + 2), false),
+            _ => {
+                let signs = ['@', '%', '#', '!', '"'];
+                (rest.find(signs).unwrap_or(rest.len()), false)
+            }
+        };
+        let piece = &rest[..end];
+        rest = &rest[end..];
+        Some((piece, is_mention))
+    })
+}
+
+impl<'t> Module<'t> {
+    fn write(&mut self, text: &'t str, hash: &mut blake3::Hasher) {
+        for (piece, is_mention) in pieces(text) {
+            let Some(&definition) = self.definitions.get(piece).filter(|_| is_mention) else {
+                hash.update(stem(piece).as_bytes());
+                continue;
+            };
+            let is_private = definition.starts_with("private ");
+            if piece.starts_with('@') && !is_private {
+                hash.update(stem(piece).as_bytes());
+            }
+            if let Some(depth) = self.open.iter().rev().position(|open| *open == piece) {
+                hash.update(format!("^{depth}").as_bytes());
+                continue;
+            }
+            let Body(value) = match self.known.get(piece) {
+                Some(known) => *known,
+                None => self.value(piece, definition),
+            };
+            hash.update(&value);
+        }
+    }
+
+    fn value(&mut self, mention: &'t str, definition: &'t str) -> Body {
+        /// Deeper is taken for its name: constants of a source are not.
+        const DEEPEST: usize = 200;
+        let mut hash = blake3::Hasher::new();
+        if self.open.len() < DEEPEST {
+            self.open.push(mention);
+            self.write(definition, &mut hash);
+            self.open.pop();
+        } else {
+            hash.update(mention.as_bytes());
+        }
+        let value = Body(*hash.finalize().as_bytes());
+        self.known.insert(mention, value);
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_text;
+
+    const OLD: &str = r#"
+%struct.pair = type { i32, ptr }
+@.str = private unnamed_addr constant [3 x i8] c"a@\00", align 1
+@names = internal constant [1 x ptr] [ptr @.str], align 8
+@count = internal global i32 1, align 4
+
+; Function Attrs: nounwind
+define i32 @first(ptr %0) #0 {
+  %2 = load i32, ptr @count, align 4, !tbaa !2
+  ret i32 %2
+}
+
+define ptr @second(i64 %0) #1 {
+  %2 = getelementptr %struct.pair, ptr @names, i64 %0
+  br label %3, !llvm.loop !4
+3:
+  ret ptr %2
+}
+
+attributes #0 = { nounwind }
+attributes #1 = { noinline "x"="@names" }
+!2 = !{!3, !3, i64 0}
+!3 = !{!"int"}
+!4 = distinct !{!4, !3}
+"#;
+
+    /// What differs if `old` is written as `new`.
+    fn changed(changes: &[(&str, &str)]) -> Vec<String> {
+        let before = of_text(OLD);
+        let text = changes
+            .iter()
+            .fold(OLD.to_owned(), |text, (old, new)| text.replace(old, new));
+        assert!(changes.is_empty() || text != OLD);
+        let after = of_text(&text);
+        let names = before.iter().filter(|(name, body)| after[*name] != **body);
+        let mut names: Vec<String> = names.map(|(name, _)| name.clone()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn numbers_and_private_names_mean_nothing() {
+        assert!(changed(&[]).is_empty());
+        assert!(changed(&[("#1", "#7"), ("!3", "!9"), ("!4", "!11")]).is_empty());
+        assert!(changed(&[("@.str", "@.str.5")]).is_empty());
+        assert!(changed(&[("internal global i32 1", "internal global i32 2")]).is_empty());
+    }
+
+    #[test]
+    fn what_a_body_uses_is_part_of_it() {
+        assert_eq!(changed(&[("c\"a@", "c\"b@")]), ["second"]);
+        assert_eq!(changed(&[("type { i32", "type { i64")]), ["second"]);
+        assert_eq!(changed(&[("!\"int\"", "!\"any\"")]), ["first", "second"]);
+        assert_eq!(
+            changed(&[("#0 = { nounwind }", "#0 = { cold }")]),
+            ["first"]
+        );
+        assert_eq!(changed(&[("@count", "@other")]), ["first"]);
+        assert_eq!(changed(&[("ret i32 %2", "ret i32 0")]), ["first"]);
+    }
+}
