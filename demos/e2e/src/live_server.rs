@@ -97,6 +97,65 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
     }
 }
 
+/// Quiescent exchanges wait for connections, whose threads are in a function that may hold a copy of
+/// what is exchanged, and not for `main`, which waits for connections for ever.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn judge_quiescent(bench: &Bench) -> Result<(), String> {
+    let folder = bench.scratch("live-quiescent");
+    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../live/server.c");
+    let (program, fix) = (folder.join("server"), folder.join("fix.o"));
+    compile(bench, &[], &source, &program)?;
+    compile(bench, &["-DFIXED", "-c"], &source, &fix)?;
+    let socket = folder.join("socket");
+    // Of an earlier run.
+    let _ = fs::remove_file(&socket);
+    let server = start(bench, &program, &socket)?;
+    let process = server.0.id().to_string();
+    attach(bench, &process)?;
+    let swap = |wait: &str| {
+        let mut job = bench.subject.job(LIMIT);
+        job.arg("swap").arg(&process).arg("--quiescent").arg(wait);
+        job.arg(&fix);
+        let done = job.run(&bench.scratch("live-quiescent-swap"));
+        let done = done.map_err(|error| error.to_string())?;
+        let text = verdict::excerpt(&done.stdout) + &verdict::excerpt(&done.stderr);
+        Ok::<_, String>((done.ending == Ending::Status(0), text))
+    };
+    let connected = ask(&socket, "old")?;
+    let (done, text) = swap("200")?;
+    if done || !text.contains("serve") {
+        return Err(format!("not refused for who is in `serve`: {text}"));
+    }
+    drop(connected);
+    let (done, text) = swap("30000")?;
+    if !done || !text.contains("answer") || text.contains("main") {
+        return Err(format!("not exchanged: {text}"));
+    }
+    let (done, text) = swap("0")?;
+    if done || !text.contains("as the program has them") {
+        return Err(format!("exchanged for the same: {text}"));
+    }
+    ask(&socket, "new").map(drop)
+}
+
+/// Asks once, and has the answer of that version; the connection.
+fn ask(socket: &PathBuf, version: &str) -> Result<UnixStream, String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let mut stream = UnixStream::connect(socket).map_err(failed)?;
+    stream.set_read_timeout(Some(LIMIT)).map_err(failed)?;
+    stream.write_all(b"word\n").map_err(failed)?;
+    let mut reply = String::new();
+    let mut replies = BufReader::new(stream.try_clone().map_err(failed)?);
+    replies.read_line(&mut reply).map_err(failed)?;
+    match reply.starts_with(version) {
+        true => Ok(stream),
+        false => Err(format!("not answered by {version} code: {reply}")),
+    }
+}
+
 fn compile(bench: &Bench, more: &[&str], source: &Path, to: &Path) -> Result<(), String> {
     let mut job = bench.subject.job(LIMIT);
     job.args.extend(["cc", "-O2", "-pthread"].map(Into::into));

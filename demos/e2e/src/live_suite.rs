@@ -69,7 +69,21 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
             None => Ok(()),
         })
     };
-    Ok(trials.chain([server]).collect())
+    type Judge = fn(&Bench) -> Result<(), String>;
+    let others: [(&str, Judge); 4] = [
+        ("server::quiescent", crate::live_server::judge_quiescent),
+        ("faults::survived", crate::live_faults::judge),
+        ("faults::refused", crate::live_faults::judge_refusals),
+        ("redirected::local", crate::live_faults::judge_local),
+    ];
+    let others = others.map(|(name, judge)| {
+        let bench = bench.clone();
+        Trial::test(name, move || match bench {
+            Some(bench) => judge(&bench).map_err(Failed::from),
+            None => Ok(()),
+        })
+    });
+    Ok(trials.chain([server]).chain(others).collect())
 }
 
 /// Whether `uruk cc` can make all of a case.

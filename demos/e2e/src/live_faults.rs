@@ -1,0 +1,155 @@
+//! What `uruk live` does where something is in its way: the program computes what it computes without
+//! it, ends as it does, and what is wrong is said once.
+//!
+//! | in the way | answer |
+//! |---|---|
+//! | a filter that forbids executable memory, before or while functions are compiled | said once; native |
+//! | a filter that forbids counting events | nothing is said: samples come from timers |
+//! | no memory, little memory, a limit that comes while something is compiled | said once, or nothing |
+//! | the program reads its own text | it sees the bytes that were changed: 14 in front of an entry, two at it |
+//! | the program writes to its own text | the entry is left alone, or its own code wins |
+//! | no symbols, no dynamic loader, rights of its own | refused before it starts |
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use uruk_guests::execute::{Ending, Job, Outcome};
+
+use crate::subject::STATUS_FAILURE;
+use crate::trial::Bench;
+use crate::verdict;
+
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Begins each line that `uruk live` says.
+const SAYS: &str = "uruk live: ";
+
+/// Arguments of the program, and what is said: `None` where it depends on the moment, but at most
+/// one thing is.
+const RUNS: [(&[&str], Option<&str>); 10] = [
+    (&["plain", "300"], Some("")),
+    (&["no-code", "600"], Some("executable memory")),
+    (&["late-no-code", "400", "60"], None),
+    (&["no-events", "300"], Some("")),
+    (&["memory", "300", "0"], Some("no memory")),
+    (&["memory", "300", "64"], Some("no memory")),
+    (&["late-memory", "400", "80"], None),
+    (&["text", "300"], Some("")),
+    (&["patch", "300"], Some("")),
+    (&["late-patch", "300"], Some("")),
+];
+
+/// Runs the program in each way, natively and live.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn judge(bench: &Bench) -> Result<(), String> {
+    let program = build(bench, "faults", &[])?;
+    for (args, said) in RUNS {
+        let mut job = Job::new(&program, LIMIT);
+        job.args.extend(args.iter().map(Into::into));
+        let native = execute(bench, "faults", job)?;
+        let ours = execute(
+            bench,
+            "faults",
+            live(bench, &["--after=20"], &program, args),
+        )?;
+        if let Some(text) = verdict::difference(&native, &ours, false) {
+            return Err(format!("{args:?}: {text}"));
+        }
+        let error = verdict::excerpt(&ours.stderr);
+        let lines: Vec<&str> = error.lines().filter(|line| line.contains(SAYS)).collect();
+        let fits = match said {
+            Some("") => lines.is_empty(),
+            Some(said) => lines.len() == 1 && lines[0].contains(said),
+            None => lines.len() <= 1,
+        };
+        if !fits {
+            return Err(format!("{args:?}: {lines:?} was said, not {said:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Local functions are led to new code as all others are.
+///
+/// # Errors
+/// As [`judge`].
+pub fn judge_local(bench: &Bench) -> Result<(), String> {
+    let program = build(bench, "local", &[])?;
+    let args = ["--force=all", "--explain"];
+    let ours = execute(
+        bench,
+        "local",
+        live(bench, &args, &program, &["plain", "0"]),
+    )?;
+    let table = String::from_utf8_lossy(&ours.stderr).into_owned();
+    let is_led = |line: &str| line.trim_start().starts_with("2 ") && line.contains(" mix.of.0 ");
+    match table.lines().any(is_led) {
+        true => Ok(()),
+        false => Err(format!("`mix` is not redirected:\n{table}")),
+    }
+}
+
+/// What cannot be helped is refused before it starts, with the reason.
+///
+/// # Errors
+/// As [`judge`].
+pub fn judge_refusals(bench: &Bench) -> Result<(), String> {
+    let owned = build(bench, "owned", &[])?;
+    let failed = |error: std::io::Error| error.to_string();
+    fs::set_permissions(&owned, fs::Permissions::from_mode(0o4755)).map_err(failed)?;
+    let programs = [
+        (build(bench, "stripped", &["-s"])?, "stripped"),
+        (build(bench, "static", &["-static"])?, "linked statically"),
+        (owned, "setuid"),
+    ];
+    for (program, reason) in programs {
+        let ours = execute(
+            bench,
+            "refused",
+            live(bench, &[], &program, &["plain", "0"]),
+        )?;
+        let text = verdict::excerpt(&ours.stderr);
+        if ours.ending != Ending::Status(STATUS_FAILURE) || !text.contains(reason) {
+            let shown = program.display();
+            return Err(format!("{shown}: not refused for `{reason}`: {text}"));
+        }
+    }
+    Ok(())
+}
+
+fn live(bench: &Bench, options: &[&str], program: &Path, args: &[&str]) -> Job {
+    let mut job = bench.subject.job(LIMIT);
+    job.arg("live");
+    job.args.extend(options.iter().map(Into::into));
+    job.args.extend(["--no-control", "--"].map(Into::into));
+    job.arg(program);
+    job.args.extend(args.iter().map(Into::into));
+    job
+}
+
+fn build(bench: &Bench, name: &str, more: &[&str]) -> Result<PathBuf, String> {
+    let folder = bench.scratch("live-faults");
+    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../live/faults.c");
+    let program = folder.join(name);
+    let mut job = bench.subject.job(LIMIT);
+    job.args.extend(["cc", "-O2"].map(Into::into));
+    job.args.extend(more.iter().map(Into::into));
+    job.arg(source).arg("-o").arg(&program);
+    let built = execute(bench, name, job)?;
+    match program.exists() {
+        true => Ok(program),
+        false => Err(verdict::excerpt(&built.stderr)),
+    }
+}
+
+fn execute(bench: &Bench, name: &str, job: Job) -> Result<Outcome, String> {
+    let line = job.command_line();
+    job.run(&bench.scratch(&format!("live-faults-{name}")))
+        .map_err(|error| format!("cannot run {line}: {error}"))
+}
