@@ -1,6 +1,9 @@
 //! Calls that fail with a value: what a fault, a host's error or an interrupt leaves behind, and what
 //! stays the host's own.
 
+#[path = "guarded/passes.rs"]
+mod passes;
+
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 use std::sync::Arc;

@@ -26,7 +26,7 @@
 //! `baseline` (functions for the compiler of tier 1), `labels`, `stacks`, [`profile`], `probe` and `guide` (what code counts about
 //! itself, and its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`],
 //! [`pool`], `ledger` and `room`, `query`, `sketch` and `interface` (questions about a module),
-//! [`native`] (modules of a program that runs natively), [`cancel`] and `gate`, [`fatal`].
+//! [`native`] (modules of a program that runs natively), `looks` (code that looks whether it should stop), [`cancel`] and `gate`, [`fatal`].
 //!
 //! # Why
 //! A few C++ symbols of LLVM, no C++ compiler. LLVM-C cannot read one body of a lazy module,
@@ -82,6 +82,7 @@ mod labels;
 mod ledger;
 mod library;
 mod lines;
+mod looks;
 mod numbered;
 mod opened;
 mod optimize;
@@ -121,6 +122,7 @@ pub use foreign::Offer;
 pub use inspect::inspect;
 pub use interface::Layout;
 pub use labels::Labels;
+pub use looks::Look;
 pub use numbered::{Numbered, Plain, Read};
 pub use parcel::Parcel;
 pub use plan::{Access, Import, ModulePlan};

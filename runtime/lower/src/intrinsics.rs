@@ -55,6 +55,7 @@ pub enum Becomes {
     AddressOfReturnAddress,
     Prefetch,
     CycleCounter,
+    ThreadPointer,
     Pause,
     Trap,
     /// Whether the operand is a constant.
@@ -215,6 +216,7 @@ pub const TABLE: &[(&str, Becomes)] = &[
     ("llvm.addressofreturnaddress", B::AddressOfReturnAddress),
     ("llvm.prefetch", B::Prefetch),
     ("llvm.readcyclecounter", B::CycleCounter),
+    ("llvm.thread.pointer", B::ThreadPointer),
     ("llvm.x86.sse2.pause", B::Pause),
     ("llvm.trap", B::Trap),
     ("llvm.ubsantrap", B::Trap),

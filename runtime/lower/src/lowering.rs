@@ -163,6 +163,7 @@ impl Reading<'_> {
                 self.end(Op::Prefetch(one))
             }
             B::CycleCounter => self.emit_for(it, Op::CycleCounter),
+            B::ThreadPointer => self.emit_for(it, Op::ThreadPointer),
             B::Pause => self.end(Op::Pause),
             B::Trap => self.end(Op::Trap),
             _ => not("an intrinsic"),

@@ -229,6 +229,12 @@ pub enum Error {
         /// What does not fit.
         why: String,
     },
+    /// Passes cannot be counted.
+    #[error(
+        "passes cannot be counted: this library was opened by a running process, whose threads \
+         have no word for it at a known place"
+    )]
+    PassesUncounted,
     /// A guarded call did not return.
     #[error(transparent)]
     Trap(#[from] Box<Trap>),

@@ -20,6 +20,7 @@ use uruk_roots::{CountedThread, Inside};
 use crate::api::error::Error;
 use crate::api::jit::Jit;
 use crate::calls::guard;
+use crate::calls::passes::Limits;
 use crate::calls::trap::Trap;
 use crate::calls::value::Value;
 use crate::core::{Core, Module};
@@ -181,8 +182,36 @@ impl<F> Func<F> {
     pub fn within(&self, limit: Duration) -> Within<'_, F> {
         Within {
             func: self,
-            limit: Some(limit),
+            limits: Limits {
+                time: Some(limit),
+                ..self.limits()
+            },
         }
+    }
+
+    /// The function, with a limit of passes for guarded calls of it, where its session counts them
+    /// ([`JitBuilder::count_passes`](crate::JitBuilder::count_passes), which has an example); where
+    /// it does not, such calls fail with [`TrapKind::NotCounted`](crate::TrapKind::NotCounted).
+    pub fn with_fuel(&self, passes: u64) -> Within<'_, F> {
+        Within {
+            func: self,
+            limits: Limits {
+                fuel: Some(passes),
+                ..self.limits()
+            },
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            looks: self.looks(),
+            ..Limits::default()
+        }
+    }
+
+    /// Whether its session's code counts passes.
+    pub(crate) fn looks(&self) -> bool {
+        self.jit.core().layers.look.is_some()
     }
 
     pub(crate) fn entry(&self) -> u64 {
@@ -192,18 +221,33 @@ impl<F> Func<F> {
     }
 }
 
-/// A function whose guarded calls have a limit of time: [`Func::within`].
+/// A function whose guarded calls have a limit of time or passes: [`Func::within`],
+/// [`Func::with_fuel`].
 #[derive(Debug)]
 pub struct Within<'f, F> {
     func: &'f Func<F>,
-    limit: Option<Duration>,
+    limits: Limits,
 }
 
 impl<F> Within<'_, F> {
+    /// With a limit of time, too ([`Func::within`]).
+    #[must_use]
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.limits.time = Some(limit);
+        self
+    }
+
+    /// With a limit of passes, too ([`Func::with_fuel`]).
+    #[must_use]
+    pub fn with_fuel(mut self, passes: u64) -> Self {
+        self.limits.fuel = Some(passes);
+        self
+    }
+
     fn enter<R>(&self, call: impl FnOnce(u64) -> R) -> Result<R, Trap> {
         let mut result = None;
         let inside = Inside::begin();
-        let ended = guard::run(self.limit, || result = Some(call(self.func.entry())));
+        let ended = guard::run(self.limits, || result = Some(call(self.func.entry())));
         drop(inside);
         match (ended, result) {
             (Ok(()), Some(result)) => Ok(result),
@@ -242,7 +286,7 @@ macro_rules! calls {
             /// The [`Trap`].
             #[allow(clippy::too_many_arguments, reason = "as many as the function has")]
             pub $($unsafe)? fn call_guarded(&self, $($name: $ty),*) -> Result<$result, Trap> {
-                let within = Within { func: self, limit: None };
+                let within = Within { func: self, limits: self.limits() };
                 within.enter(move |entry| {
                     // SAFETY: as in `call`.
                     let function = unsafe { std::mem::transmute::<u64, $as>(entry) };

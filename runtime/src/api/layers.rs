@@ -16,7 +16,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use uruk_codegen::Key;
+use uruk_codegen::{Bitcode, CodegenError, Key, Look};
 pub use uruk_codegen::{IrUnit, Transform};
 pub use uruk_link::Graph as LinkGraph;
 
@@ -114,9 +114,19 @@ impl fmt::Debug for Partition {
     }
 }
 
+impl Layers {
+    /// A module with what its code looks at, if it does.
+    pub(crate) fn looking(&self, bitcode: Bitcode) -> Result<Bitcode, CodegenError> {
+        self.look
+            .map_or(Ok(bitcode.clone()), |look| bitcode.looking(look))
+    }
+}
+
 /// The layers of a session.
 #[derive(Clone, Default)]
 pub(crate) struct Layers {
+    /// What code looks at.
+    pub(crate) look: Option<Look>,
     pub(crate) partition: Partition,
     pub(crate) ir: Option<Transform>,
     objects: Vec<ObjectTransform>,

@@ -12,6 +12,7 @@ use uruk_roots::Inside;
 use uruk_stubs::{Values, call_values};
 
 use super::guard;
+use super::passes::Limits;
 use super::trap::Trap;
 use super::types::{Extend, extended, list, split};
 use crate::api::dylib::Dylib;
@@ -289,9 +290,28 @@ impl DynFunc {
     /// # Errors
     /// [`Error::Arguments`], [`Error::Trap`].
     pub fn call_guarded(&self, values: &[Val], limit: Option<Duration>) -> Result<Val, Error> {
+        self.call_limited(values, limit, None)
+    }
+
+    /// As [`DynFunc::call_guarded`], with a limit of passes, too
+    /// ([`Func::with_fuel`](crate::Func::with_fuel)).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn call_limited(
+        &self,
+        values: &[Val],
+        limit: Option<Duration>,
+        fuel: Option<u64>,
+    ) -> Result<Val, Error> {
+        let limits = Limits {
+            time: limit,
+            fuel,
+            looks: self.function.looks(),
+        };
         let (mut call, memory) = self.prepare(values)?;
         let inside = Inside::begin();
-        let ended = guard::run(limit, || {
+        let ended = guard::run(limits, || {
             let (values, stack) = (&raw mut call.values, call.stack.as_ptr());
             // SAFETY: as in `enter`.
             unsafe { call_values(self.function.entry(), values, stack, call.stack.len()) };

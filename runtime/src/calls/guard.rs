@@ -6,7 +6,8 @@
 //! | what | seen by |
 //! |---|---|
 //! | a fault of an instruction, the end of the stack | a handler of signals ([`fault`](super::fault)) |
-//! | an interrupt, a deadline | a handler of a timer's signal ([`interrupt`](super::interrupt)) |
+//! | an interrupt, a deadline | a handler of a timer's signal ([`interrupt`](super::interrupt)), or code that looks |
+//! | fuel | code that looks ([`passes`](super::passes)) |
 //! | an error of a function of the host | the function's own frame, once it has returned ([`raise`]) |
 //! | a call of what has no code | the failure handler ([`leave_address`]) |
 //!
@@ -36,6 +37,7 @@ use uruk_stubs::{Landing, call_landed, land};
 
 use super::fault;
 use super::interrupt::{self, Serial};
+use super::passes::{self, Limits};
 use super::trap::{Addresses, HostError, Trap, TrapKind};
 use crate::api::error::Error;
 
@@ -59,6 +61,12 @@ pub(super) struct Guard {
     pub(super) serial: Serial,
     /// When the call is to be over, by the monotonic clock; 0: whenever it is.
     pub(super) deadline: Cell<u64>,
+    /// The pass of its thread after which it is over, if there is one.
+    pub(super) last_pass: Cell<Option<u64>>,
+    /// Whether code that it calls looks.
+    pub(super) looks: bool,
+    /// What `deadline` was made of.
+    pub(super) limit: Option<Duration>,
     pub(super) caught: Cell<Caught>,
     pub(super) addresses: UnsafeCell<Addresses>,
     cause: UnsafeCell<Option<TrapKind>>,
@@ -111,12 +119,16 @@ impl Drop for Standing<'_> {
         if self.0.deadline.get() != 0 {
             interrupt::disarm(self.0.previous);
         }
+        if self.0.last_pass.get().is_some() {
+            // SAFETY: those below stand as long as it does.
+            passes::end(unsafe { self.0.previous.as_ref() });
+        }
     }
 }
 
 /// Runs `body`, which does nothing but call JIT'd code; `Err` if that was left. What `body` has
-/// written by then is there. `limit` is how long it may take.
-pub(crate) fn run<F: FnOnce()>(limit: Option<Duration>, body: F) -> Result<(), Trap> {
+/// written by then is there.
+pub(crate) fn run<F: FnOnce()>(limits: Limits, body: F) -> Result<(), Trap> {
     unsafe extern "C-unwind" fn call<F: FnOnce()>(data: *mut u8) {
         // SAFETY: what `run` gives: a body that nobody has taken.
         let body = unsafe { (*data.cast::<Option<F>>()).take() };
@@ -124,12 +136,16 @@ pub(crate) fn run<F: FnOnce()>(limit: Option<Duration>, body: F) -> Result<(), T
             body();
         }
     }
+    if let Some(kind) = limits.refused() {
+        let backtrace = Vec::new();
+        return Err(Trap { kind, backtrace });
+    }
     let mut body = Some(body);
-    run_with(limit, call::<F>, (&raw mut body).cast())
+    run_with(limits, call::<F>, (&raw mut body).cast())
 }
 
 fn run_with(
-    limit: Option<Duration>,
+    limits: Limits,
     call: unsafe extern "C-unwind" fn(*mut u8),
     data: *mut u8,
 ) -> Result<(), Trap> {
@@ -138,16 +154,22 @@ fn run_with(
         landing: UnsafeCell::new(Landing::new()),
         previous: INNERMOST.get(),
         covers: Cell::new(0),
-        serial: interrupt::begin(),
+        serial: interrupt::begin(limits.looks),
         deadline: Cell::new(0),
+        last_pass: Cell::new(None),
+        looks: limits.looks,
+        limit: limits.time,
         caught: Cell::new(Caught::Nothing),
         addresses: UnsafeCell::new(Addresses::NONE),
         cause: UnsafeCell::new(None),
     };
     let left = {
         let standing = Standing::put(&guard);
-        if let Some(limit) = limit {
+        if let Some(limit) = limits.time {
             interrupt::arm(&guard, limit);
+        }
+        if let Some(fuel) = limits.fuel {
+            passes::begin(&guard, fuel);
         }
         // SAFETY: `call` takes this data; the landing is this frame's. Above are frames of JIT'd
         // code, and `call`'s, which has nothing to do at its end: that is what `covers` sees to.
@@ -158,15 +180,15 @@ fn run_with(
     interrupt::end(&guard);
     match left {
         0 => Ok(()),
-        _ => Err(guard.into_trap(limit)),
+        _ => Err(guard.into_trap()),
     }
 }
 
 impl Guard {
-    fn into_trap(self, limit: Option<Duration>) -> Trap {
+    fn into_trap(self) -> Trap {
         let kind = match self.caught.get() {
             Caught::Fault(fault) => fault.kind(),
-            Caught::Deadline => TrapKind::Deadline(limit.unwrap_or_default()),
+            Caught::Deadline => TrapKind::Deadline(self.limit.unwrap_or_default()),
             Caught::Raised => self.cause.into_inner().unwrap_or(TrapKind::Interrupted),
             Caught::Interrupted | Caught::Nothing => TrapKind::Interrupted,
         };
@@ -179,7 +201,7 @@ impl Guard {
     ///
     /// # Safety
     /// Its thread's innermost guard, with nothing but JIT'd code and C above it.
-    unsafe fn leave(&self, kind: TrapKind) -> ! {
+    pub(super) unsafe fn leave(&self, kind: TrapKind) -> ! {
         // SAFETY: its own thread's.
         unsafe {
             *self.cause.get() = Some(kind);
@@ -189,11 +211,21 @@ impl Guard {
     }
 }
 
+/// The innermost guard of the thread.
+pub(super) fn current() -> Option<&'static Guard> {
+    // SAFETY: it stands as long as the call above it, which goes on.
+    unsafe { INNERMOST.get().as_ref() }
+}
+
 /// The innermost guard of the thread, if what is above it may be left.
 fn open_guard() -> Option<&'static Guard> {
-    // SAFETY: it stands as long as the call above it, which goes on.
-    let guard = unsafe { INNERMOST.get().as_ref() }?;
-    guard.is_open().then_some(guard)
+    current().filter(|guard| guard.is_open())
+}
+
+/// The guards of a thread from one on, innermost first.
+pub(super) fn from(guard: &Guard) -> impl Iterator<Item = &Guard> {
+    // SAFETY: those below stand as long as it does.
+    std::iter::successors(Some(guard), |guard| unsafe { guard.previous.as_ref() })
 }
 
 /// While it lives, a function of the host runs: guards below are not for what goes wrong in it.

@@ -7,16 +7,17 @@
 //! [`AGAIN_NS`] later, until it is back in JIT'd code, or the call is over.
 //!
 //! # Why
-//! Code could look at a word at its loops and entries instead. Then each loop pays: on a hot loop
-//! of 4 instructions a compare and a branch more are a quarter of the time, and a loop that leaves
-//! by a second way is not vectorized. A signal costs what is not interrupted nothing, in every tier,
-//! and reaches code of object files and units, and a loop that was compiled before anybody thought
-//! of a limit. What it cannot do: end a call at the same place each time it is run, as counted
-//! fuel does; wake a thread that sleeps in the system; or reach one that blocks the signal.
+//! Code looks at a word at its loops and entries only where somebody asks for it
+//! ([`passes`](super::passes)): it pays for that. A signal costs what is not interrupted nothing, in
+//! every tier, and reaches code of object files and units. What it cannot do: end a call at the same
+//! place each time it is run, as counted fuel does; wake a thread that sleeps in the system; or reach
+//! one that blocks the signal. Of code that looks, the signal comes [`GRACE_NS`] late, for what does
+//! not look.
 //!
 //! | field of `Thread` | written by | ordering |
 //! |---|---|---|
 //! | `current` | the thread: serial of its innermost guarded call | release; acquire in `interrupt` |
+//! | `looks` | the thread: whether its code looks by itself | relaxed: it is only how long to wait |
 //! | `asked` | whoever interrupts: the call that is to end | release; acquire in the handler |
 //! | `timer` | the thread, with the first use, in a child of `fork` again, and at its end | its lock |
 //! | `armed_by`, `of` | likewise; read by the thread and its handlers only | relaxed |
@@ -24,7 +25,7 @@
 use std::cell::{Cell, OnceCell};
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -32,7 +33,9 @@ use uruk_base::locks::Mutex;
 use uruk_stubs::landing_address;
 
 use super::fault::{is_jitted, note_from};
-use super::guard::{Caught, Guard, innermost};
+use super::guard::{Caught, Guard, from, innermost};
+use super::passes;
+use super::trap::TrapKind;
 use crate::fork::gate;
 
 /// The number of a guarded call on its thread, from 1.
@@ -40,6 +43,9 @@ pub(super) type Serial = u64;
 
 /// When a thread is looked at again that cannot be interrupted where it is.
 const AGAIN_NS: u64 = 200_000;
+
+/// How long code that looks is waited for, before it gets a signal: it may be in code that does not.
+const GRACE_NS: u64 = 20_000_000;
 
 /// The signal of the timers; 0: none is there yet, -1: there is none.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
@@ -49,6 +55,8 @@ static SIGNAL: AtomicI32 = AtomicI32::new(0);
 struct Thread {
     current: AtomicU64,
     asked: AtomicU64,
+    /// Whether code of the innermost guarded call looks.
+    looks: AtomicBool,
     timer: Mutex<Timer>,
     /// The same without the lock, for the thread and its handlers: the timer's number and one.
     armed_by: AtomicU64,
@@ -142,8 +150,18 @@ impl GuestThread {
             Arc::clone(shared)
         });
         shared.make_timer();
+        // SAFETY: it stands as long as the call above it, which goes on.
+        let looks = unsafe { innermost().as_ref() }.is_some_and(|guard| guard.looks);
+        shared.looks.store(looks, Ordering::Relaxed);
         shared.current.store(serial_now(), Ordering::Release);
         GuestThread { shared }
+    }
+
+    /// Passes that the calling thread has made in code that counts them
+    /// ([`JitBuilder::count_passes`](crate::JitBuilder::count_passes), which has an example). What
+    /// a call made is the difference.
+    pub fn passes() -> u64 {
+        passes::made()
     }
 
     /// Interrupts the thread's innermost guarded call; false if it is in none.
@@ -160,7 +178,10 @@ impl GuestThread {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         match timer.made {
-            Some((number, process)) if !timer.over && process == getpid() => set(number, 1),
+            Some((number, process)) if !timer.over && process == getpid() => {
+                let looks = self.shared.looks.load(Ordering::Relaxed);
+                set(number, if looks { GRACE_NS } else { 1 });
+            }
             _ => return false,
         }
         true
@@ -174,11 +195,12 @@ fn serial_now() -> Serial {
 }
 
 /// The number of a guarded call that begins.
-pub(super) fn begin() -> Serial {
+pub(super) fn begin(looks: bool) -> Serial {
     let serial = SERIAL.get() + 1;
     SERIAL.set(serial);
     // SAFETY: as long as it is not null it is the thread's own, which lives.
     if let Some(shared) = unsafe { SEEN.get().as_ref() } {
+        shared.looks.store(looks, Ordering::Relaxed);
         shared.current.store(serial, Ordering::Release);
     }
     serial
@@ -190,6 +212,8 @@ pub(super) fn end(guard: &Guard) {
     if let Some(shared) = unsafe { SEEN.get().as_ref() } {
         // SAFETY: what was below it stands.
         let before = unsafe { guard.previous.as_ref() };
+        let looks = before.is_some_and(|guard| guard.looks);
+        shared.looks.store(looks, Ordering::Relaxed);
         let before = before.map_or(0, |guard| guard.serial);
         shared.current.store(before, Ordering::Release);
     }
@@ -247,15 +271,37 @@ pub(super) fn disarm(below: *const Guard) {
     set(number as usize, wait);
 }
 
-/// The guards of a thread from one on, innermost first.
-fn from(guard: &Guard) -> impl Iterator<Item = &Guard> {
-    // SAFETY: those below stand as long as it does.
-    std::iter::successors(Some(guard), |guard| unsafe { guard.previous.as_ref() })
+/// When the first of them gets a signal.
+fn earliest(guard: &Guard) -> Option<u64> {
+    let deadlines = from(guard).filter(|guard| guard.deadline.get() != 0);
+    let signals = deadlines.map(|guard| {
+        let grace = if guard.looks { GRACE_NS } else { 0 };
+        guard.deadline.get().saturating_add(grace)
+    });
+    signals.min()
 }
 
-fn earliest(guard: &Guard) -> Option<u64> {
-    let deadlines = from(guard).map(|guard| guard.deadline.get());
-    deadlines.filter(|&deadline| deadline != 0).min()
+/// Why the innermost guarded call of the calling thread is over, if it or one below it is; for code
+/// that looks.
+pub(super) fn why_over(guard: &Guard) -> Option<TrapKind> {
+    // SAFETY: null, or the thread's own.
+    let thread = unsafe { SEEN.get().as_ref() }?;
+    let asked = thread.asked.load(Ordering::Acquire);
+    let timed = from(guard).any(|guard| guard.deadline.get() != 0);
+    if asked == 0 && !timed {
+        return None;
+    }
+    let now = now_ns();
+    let passed = |guard: &Guard| guard.deadline.get() != 0 && guard.deadline.get() <= now;
+    if guard.serial == asked {
+        thread.asked.store(0, Ordering::Relaxed);
+        return Some(TrapKind::Interrupted);
+    }
+    if passed(guard) {
+        return Some(TrapKind::Deadline(guard.limit.unwrap_or_default()));
+    }
+    let is_due = |guard: &Guard| guard.serial == asked || passed(guard);
+    from(guard).any(is_due).then_some(TrapKind::Interrupted)
 }
 
 /// Has a timer expire once, in so many nanoseconds; 0: not at all. Async-signal-safe.

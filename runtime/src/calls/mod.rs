@@ -10,6 +10,7 @@
 //! | [`guard`], [`trap`] | calls that can be left, and what they fail with |
 //! | [`fault`], [`stacks`] | from a signal to a guard |
 //! | [`interrupt`] | interrupts and deadlines |
+//! | [`passes`] | what code that looks asks: fuel, and the same without signals |
 
 pub(crate) mod bound;
 pub(crate) mod dynamic;
@@ -18,6 +19,7 @@ pub(crate) mod guard;
 pub(crate) mod host;
 pub(crate) mod interrupt;
 mod lazy;
+pub(crate) mod passes;
 mod stacks;
 pub(crate) mod trap;
 pub(crate) mod types;

@@ -56,6 +56,11 @@ pub enum TrapKind {
     },
     /// Somebody asked for it: [`Jit::interrupt`](crate::Jit::interrupt).
     Interrupted,
+    /// It made more passes than [`Func::with_fuel`](crate::Func::with_fuel) lets it.
+    OutOfFuel,
+    /// It was not made: it was to have fuel, and its session's code counts no passes
+    /// ([`JitBuilder::count_passes`](crate::JitBuilder::count_passes)).
+    NotCounted,
     /// The call took longer than [`Func::within`](crate::Func::within) lets it.
     Deadline(Duration),
 }
@@ -126,6 +131,8 @@ impl fmt::Display for TrapKind {
                     .map_or(Ok(()), |cause| write!(f, ": {cause}"))
             }
             TrapKind::Interrupted => f.write_str("interrupted"),
+            TrapKind::OutOfFuel => f.write_str("out of fuel"),
+            TrapKind::NotCounted => f.write_str("fuel, where passes are not counted"),
             TrapKind::Deadline(limit) => write!(f, "not done within {limit:?}"),
         }
     }

@@ -101,6 +101,7 @@ impl Module {
             true => ReaderPool::without_llvm,
             false => ReaderPool::new,
         };
+        let bitcode = core.layers.looking(bitcode)?;
         let readers = read(bitcode, core.readers(), &core.reading_room)?;
         Ok(Module::read_by(readers, dylib))
     }
@@ -112,6 +113,9 @@ impl Module {
         core: &Core,
         dylib: &Dylib,
     ) -> Result<Module, Error> {
+        if core.layers.look.is_some() {
+            return Module::new(Bitcode::from_ir_text(file, text)?, core, dylib);
+        }
         let limit = core.readers();
         let readers = ReaderPool::from_ir_text(file, text, limit, &core.reading_room)?;
         Ok(Module::read_by(readers, dylib))

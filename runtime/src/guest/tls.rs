@@ -47,7 +47,8 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::api::error::Error;
 
-use reserve::{fill_static, take_static, thread_pointer};
+pub(crate) use reserve::thread_pointer;
+use reserve::{fill_static, take_static};
 use uruk_base::locks::{Mutex, MutexGuard};
 
 /// Marks a module word of ours; libc counts modules from one.

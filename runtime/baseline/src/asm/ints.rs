@@ -1,6 +1,7 @@
 //! Instructions of general registers.
 
 use super::encode::{Imm, Opcode, Operand};
+use super::types::Base;
 use super::{Asm, Condition, Gpr, Mem, Rm, Width};
 
 /// Operations of two operands, by their number in encodings.
@@ -476,6 +477,14 @@ impl Asm {
     /// `rdtsc`: the cycle counter in `edx:eax`.
     pub(crate) fn rdtsc(&mut self) {
         self.bytes.extend_from_slice(&[0x0f, 0x31]);
+    }
+
+    /// `mov reg, fs:0`: the thread pointer, which the ABI keeps there.
+    pub(crate) fn thread_pointer(&mut self, to: Gpr) {
+        // An absolute address is one without a base.
+        self.bytes.push(0x64);
+        let (base, index, disp) = (Base::Nothing, None, 0);
+        self.load(Width::W64, to, Mem { base, index, disp });
     }
 
     /// `prefetcht0`.

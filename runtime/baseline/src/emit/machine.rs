@@ -129,6 +129,13 @@ impl Emitter<'_> {
         self.put(result, Gpr::RAX);
     }
 
+    /// Where the thread's own memory is found from.
+    pub(super) fn thread_pointer(&mut self, result: u32) {
+        let target = self.target(result, Gpr::RAX);
+        self.asm.thread_pointer(target);
+        self.put(result, target);
+    }
+
     /// A hint that memory will be read.
     pub(super) fn prefetch(&mut self, address: Operand) {
         let mem = self.address(address, Gpr::RCX);

@@ -320,6 +320,7 @@ impl<'a> Emitter<'a> {
             Op::ReturnAddress(level) => self.return_address(*level, result),
             Op::Prefetch(address) => self.prefetch(*address),
             Op::CycleCounter => self.cycle_counter(result),
+            Op::ThreadPointer => self.thread_pointer(result),
             Op::Pause => self.asm.pause(),
             Op::Offset { base, terms, bytes } => self.offset(*base, terms, *bytes, result),
             Op::Alloca { align, .. } => self.alloca(*align, result),

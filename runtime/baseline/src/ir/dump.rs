@@ -378,6 +378,7 @@ impl Line<'_> {
             Op::ReturnAddress(depth) => write!(f, "returnaddress {depth}"),
             Op::Prefetch(one) => self.bare("prefetch", &[*one], f),
             Op::CycleCounter => f.write_str("readcyclecounter"),
+            Op::ThreadPointer => f.write_str("threadpointer"),
             Op::Pause => f.write_str("pause"),
             Op::Trap => f.write_str("trap"),
             _ => f.write_str("?"),

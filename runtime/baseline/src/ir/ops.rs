@@ -366,6 +366,8 @@ pub enum Op {
     Prefetch(Operand),
     /// `llvm.readcyclecounter`.
     CycleCounter,
+    /// `llvm.thread.pointer`.
+    ThreadPointer,
     /// The instruction `pause`.
     Pause,
 
@@ -455,7 +457,7 @@ impl Op {
             Op::Alloca { .. } | Op::StackSave | Op::ThreadLocal(_) | Op::Fence(_) => {}
             Op::LandingPad { .. } | Op::TypeId(_) | Op::FrameAddress(_) => {}
             Op::ReturnAddress(_) | Op::CycleCounter | Op::Pause | Op::Jump => {}
-            Op::Trap | Op::Unreachable => {}
+            Op::ThreadPointer | Op::Trap | Op::Unreachable => {}
         }
     }
 }

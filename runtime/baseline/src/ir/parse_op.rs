@@ -234,6 +234,7 @@ impl LineReader<'_> {
             "returnaddress" => Op::ReturnAddress(self.number()?),
             "prefetch" => Op::Prefetch(self.operand(WORD)?),
             "readcyclecounter" => Op::CycleCounter,
+            "threadpointer" => Op::ThreadPointer,
             "pause" => Op::Pause,
             "trap" => Op::Trap,
             "call" => Op::Call(Box::new(self.call()?)),

@@ -26,7 +26,7 @@ impl Op {
             Op::Offset { .. } | Op::Alloca { .. } | Op::DynamicAlloca { .. } => {
                 smallvec![Type::PTR]
             }
-            Op::StackSave | Op::ThreadLocal(_) => smallvec![Type::PTR],
+            Op::StackSave | Op::ThreadLocal(_) | Op::ThreadPointer => smallvec![Type::PTR],
             Op::FrameAddress(_) | Op::ReturnAddress(_) => smallvec![Type::PTR],
             Op::LandingPad { .. } => smallvec![Type::PTR, Type::Int(32)],
             Op::TypeId(_) => smallvec![Type::Int(32)],

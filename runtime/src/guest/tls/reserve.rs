@@ -53,7 +53,8 @@ pub(super) fn take_static(size: usize, align: usize) -> Option<i64> {
     Some(start + from as i64 - thread_pointer())
 }
 
-pub(super) fn thread_pointer() -> i64 {
+/// The calling thread's, from which its memory is found.
+pub(crate) fn thread_pointer() -> i64 {
     let pointer: i64;
     // SAFETY: the x86-64 ABI keeps the thread pointer at offset zero of its segment.
     unsafe {

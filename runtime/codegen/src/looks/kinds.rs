@@ -1,0 +1,160 @@
+//! Numbers and nodes of one context that code which looks is marked with.
+
+use inkwell::llvm_sys::LLVMOpcode;
+use inkwell::llvm_sys::core::{
+    LLVMConstInt, LLVMGetEnumAttributeKindForName, LLVMGetMDKindIDInContext,
+    LLVMGetMDNodeNumOperands, LLVMGetMDNodeOperands, LLVMGetMetadata, LLVMInt32TypeInContext,
+    LLVMInt64TypeInContext, LLVMMDNodeInContext2, LLVMMDStringInContext2, LLVMMetadataAsValue,
+    LLVMSetMetadata, LLVMValueAsMetadata,
+};
+use inkwell::llvm_sys::prelude::{LLVMMetadataRef, LLVMValueRef};
+
+use super::PROMISES;
+use crate::context::{LlvmContext, OwnedModule};
+use crate::handles::FunctionRef;
+
+/// How much more often something is left than nothing.
+const OFTEN: u64 = 1 << 20;
+
+/// Types of memory that are above one another at most.
+const DEPTH: usize = 100;
+
+/// See the file's head.
+pub(super) struct Kinds {
+    pub(super) naked: u32,
+    pub(super) promises: Vec<u32>,
+    /// Kinds of metadata: types of memory, weights of branches, what is said of loops.
+    pub(super) memory: u32,
+    pub(super) weights: u32,
+    pub(super) loops: u32,
+    /// The type of memory that the word has.
+    pub(super) word: LLVMValueRef,
+    /// What everything else has, in a module without types of memory.
+    other: Option<LLVMValueRef>,
+    /// Weights of a branch that is seldom taken.
+    pub(super) seldom: LLVMValueRef,
+}
+
+impl Kinds {
+    pub(super) fn of(context: &LlvmContext, module: &OwnedModule) -> Kinds {
+        let memory = kind(context, "tbaa");
+        let known = module
+            .functions()
+            .flat_map(FunctionRef::instructions)
+            // SAFETY: a live instruction; null if it has none.
+            .map(|instruction| unsafe { LLVMGetMetadata(instruction.raw(), memory) })
+            .find(|tag| !tag.is_null());
+        let root = known.and_then(root_of);
+        // SAFETY: nodes of the context, as all below.
+        let (root, shared) = unsafe {
+            match root {
+                Some(root) => (root, true),
+                None => (node(context, &mut [text(context, "uruk memory")]), false),
+            }
+        };
+        Kinds {
+            naked: attribute("naked"),
+            promises: PROMISES.iter().map(|name| attribute(name)).collect(),
+            memory,
+            weights: kind(context, "prof"),
+            loops: kind(context, "llvm.loop"),
+            word: tag(context, root, "uruk passes"),
+            other: (!shared).then(|| tag(context, root, "uruk other")),
+            seldom: seldom(context),
+        }
+    }
+
+    /// Has a function's accesses be of other memory than the word, where nothing says so yet.
+    pub(super) fn mark(&self, function: FunctionRef<'_>) {
+        let Some(other) = self.other else {
+            return;
+        };
+        for instruction in function.instructions() {
+            let accesses = match instruction.opcode() {
+                LLVMOpcode::LLVMLoad
+                | LLVMOpcode::LLVMStore
+                | LLVMOpcode::LLVMAtomicRMW
+                | LLVMOpcode::LLVMAtomicCmpXchg => true,
+                LLVMOpcode::LLVMCall => instruction
+                    .callee()
+                    .is_some_and(|callee| callee.name().starts_with("llvm.mem")),
+                _ => false,
+            };
+            if accesses {
+                // SAFETY: a live instruction that accesses memory, and a node of its context.
+                unsafe { LLVMSetMetadata(instruction.raw(), self.memory, other) };
+            }
+        }
+    }
+}
+
+fn attribute(name: &str) -> u32 {
+    // SAFETY: pointer and length describe `name`.
+    unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) }
+}
+
+fn kind(context: &LlvmContext, name: &str) -> u32 {
+    // SAFETY: a live context; pointer and length describe `name`.
+    unsafe { LLVMGetMDKindIDInContext(context.raw(), name.as_ptr().cast(), name.len() as u32) }
+}
+
+fn text(context: &LlvmContext, text: &str) -> LLVMMetadataRef {
+    // SAFETY: a live context; pointer and length describe the text.
+    unsafe { LLVMMDStringInContext2(context.raw(), text.as_ptr().cast(), text.len()) }
+}
+
+/// # Safety
+/// Operands of the context.
+unsafe fn node(context: &LlvmContext, operands: &mut [LLVMMetadataRef]) -> LLVMMetadataRef {
+    // SAFETY: by the caller's promise.
+    unsafe { LLVMMDNodeInContext2(context.raw(), operands.as_mut_ptr(), operands.len()) }
+}
+
+/// What an access of a type of memory of that name, right below `root`, is marked with.
+fn tag(context: &LlvmContext, root: LLVMMetadataRef, name: &str) -> LLVMValueRef {
+    // SAFETY: nodes of the context.
+    unsafe {
+        let zero = LLVMConstInt(LLVMInt64TypeInContext(context.raw()), 0, 0);
+        let zero = LLVMValueAsMetadata(zero);
+        let ty = node(context, &mut [text(context, name), root, zero]);
+        let tag = node(context, &mut [ty, ty, zero]);
+        LLVMMetadataAsValue(context.raw(), tag)
+    }
+}
+
+fn seldom(context: &LlvmContext) -> LLVMValueRef {
+    // SAFETY: nodes of the context.
+    unsafe {
+        let number = LLVMInt32TypeInContext(context.raw());
+        let weight = |weight| LLVMValueAsMetadata(LLVMConstInt(number, weight, 0));
+        let mut weights = [text(context, "branch_weights"), weight(1), weight(OFTEN)];
+        LLVMMetadataAsValue(context.raw(), node(context, &mut weights))
+    }
+}
+
+/// What all types of memory are below of which an access has one.
+fn root_of(tag: LLVMValueRef) -> Option<LLVMMetadataRef> {
+    let parts = |node: LLVMValueRef| -> Vec<LLVMValueRef> {
+        // SAFETY: a live node; there is room for all of its operands.
+        unsafe {
+            let count = LLVMGetMDNodeNumOperands(node) as usize;
+            let mut parts = vec![std::ptr::null_mut(); count];
+            LLVMGetMDNodeOperands(node, parts.as_mut_ptr());
+            parts
+        }
+    };
+    // The type that is accessed; and of each what it is a kind of, or begins with.
+    let mut node = *parts(tag).get(1)?;
+    for _ in 0..DEPTH {
+        match parts(node).get(1) {
+            None => {
+                use inkwell::llvm_sys::core::LLVMValueAsMetadata as metadata;
+                // SAFETY: a live node, as metadata is shown.
+                return Some(unsafe { metadata(node) });
+            }
+            Some(above) if above.is_null() => return None,
+            Some(&above) => node = above,
+        }
+    }
+    None
+}
