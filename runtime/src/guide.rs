@@ -12,6 +12,8 @@ macro_rules! chapters {
 chapters! {
     first_function "first-function.md",
     a_language "a-language.md",
+    budgets "budgets.md",
+    debugging "debugging.md",
     any_order "any-order.md",
     hot_swap "hot-swap.md",
     tuning "tuning.md",

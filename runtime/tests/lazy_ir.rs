@@ -97,3 +97,60 @@ fn what_cannot_be_produced_is_an_error_of_the_call_until_it_is_redefined() {
         .expect("redefined");
     assert_eq!(f.call_guarded(6).expect("there is a body"), 42);
 }
+
+/// Says by how many there are of it whether a closure was dropped.
+fn counted(jit: &Jit, name: &str, there: &Arc<()>, factor: u64) {
+    let (there, own) = (Arc::clone(there), name.to_owned());
+    jit.define_lazy::<extern "C" fn(i64) -> i64>(name, move |module| {
+        let _there = &there;
+        write_scale(module, &own, factor)
+    })
+    .expect("defined");
+}
+
+#[test]
+fn what_a_closure_captured_goes_with_its_use_its_successor_or_its_function() {
+    type Scale = extern "C" fn(i64) -> i64;
+    let jit = Jit::new().expect("a session");
+    let there = Arc::new(());
+    counted(&jit, "f", &there, 2);
+    assert_eq!(Arc::strong_count(&there), 2);
+    // SAFETY: the function above.
+    let f: Func<Scale> = unsafe { jit.function("f") }.expect("it is there");
+    assert_eq!(f.call(4), 8);
+    assert_eq!(Arc::strong_count(&there), 1);
+    // Not called before it is defined again.
+    counted(&jit, "f", &there, 3);
+    counted(&jit, "f", &there, 5);
+    assert_eq!(Arc::strong_count(&there), 2);
+    assert_eq!(f.call(4), 20);
+    assert_eq!(Arc::strong_count(&there), 1);
+    // Of a dylib that goes.
+    let other = jit.create_dylib("other").expect("a dylib");
+    let held = Arc::clone(&there);
+    other
+        .define_lazy::<Scale>("g", move |module| {
+            let _held = &held;
+            write_scale(module, "g", 1)
+        })
+        .expect("defined");
+    assert_eq!(Arc::strong_count(&there), 2);
+    // SAFETY: nobody has an address of it.
+    unsafe { other.clear() }.expect("it goes");
+    assert_eq!(Arc::strong_count(&there), 1);
+}
+
+#[test]
+fn who_rolls_back_what_was_produced_gets_an_error_of_the_call() {
+    type Scale = extern "C" fn(i64) -> i64;
+    let jit = Jit::new().expect("a session");
+    jit.define_lazy::<Scale>("f", |module| write_scale(module, "f", 2))
+        .expect("defined");
+    // SAFETY: the function above.
+    let f: Func<Scale> = unsafe { jit.function("f") }.expect("it is there");
+    assert_eq!(f.call(4), 8);
+    jit.rollback().expect("it was replaced");
+    let trap = f.call_guarded(4).expect_err("there is no body");
+    let told = "f has no body: it was produced, and that was rolled back";
+    assert_eq!(trap.kind.to_string(), told);
+}

@@ -56,6 +56,11 @@ pub const URUK_TRAP_DEADLINE: c_int = 10;
 /// Something that this interface has no number for.
 pub const URUK_TRAP_OTHER: c_int = 11;
 
+/// The call made more passes than its fuel.
+pub const URUK_TRAP_OUT_OF_FUEL: c_int = 12;
+/// The call was not made: it was to have fuel, and its session does not count passes.
+pub const URUK_TRAP_NOT_COUNTED: c_int = 13;
+
 /// What a value is made of.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -97,6 +102,8 @@ pub(crate) fn trap_of(kind: &TrapKind) -> c_int {
         TrapKind::NotCompiled { .. } => URUK_TRAP_NOT_COMPILED,
         TrapKind::Interrupted => URUK_TRAP_INTERRUPTED,
         TrapKind::Deadline(_) => URUK_TRAP_DEADLINE,
+        TrapKind::OutOfFuel => URUK_TRAP_OUT_OF_FUEL,
+        TrapKind::NotCounted => URUK_TRAP_NOT_COUNTED,
         _ => URUK_TRAP_OTHER,
     }
 }
@@ -197,23 +204,55 @@ pub unsafe extern "C" fn uruk_callable_call(
     limit_ms: u64,
     result: *mut uruk_value,
 ) -> *mut uruk_error {
-    guarded(|| {
-        // SAFETY: the caller's promises.
-        let (callable, values) = unsafe {
-            (
-                handle(callable, "callable")?,
-                array(values, count, "values")?,
-            )
-        };
-        let values: Vec<Val> = values.iter().map(val_of).collect::<Result<_, Fault>>()?;
-        let limit = (limit_ms != 0).then(|| Duration::from_millis(limit_ms));
-        let answer = callable.0.call_guarded(&values, limit)?;
-        // SAFETY: the caller's promise of the pointer.
-        if let Some(result) = unsafe { result.as_mut() } {
-            *result = value_of(&answer)?;
-        }
-        Ok(())
-    })
+    // SAFETY: the caller's promises.
+    guarded(|| unsafe { call(callable, (values, count), limit_ms, None, result) })
+}
+
+/// As `uruk_callable_call`, with a limit of passes, which ends the same call at the same place each
+/// time (`URUK_TRAP_OUT_OF_FUEL`), in a session that counts them (`count_passes` of its settings).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uruk_callable_call_with_fuel(
+    callable: *const uruk_callable,
+    values: *const uruk_value,
+    count: usize,
+    limit_ms: u64,
+    passes: u64,
+    result: *mut uruk_value,
+) -> *mut uruk_error {
+    // SAFETY: the caller's promises.
+    guarded(|| unsafe { call(callable, (values, count), limit_ms, Some(passes), result) })
+}
+
+/// # Safety
+/// As for all pointers of the interface.
+unsafe fn call(
+    callable: *const uruk_callable,
+    (values, count): (*const uruk_value, usize),
+    limit_ms: u64,
+    fuel: Option<u64>,
+    result: *mut uruk_value,
+) -> Result<(), Fault> {
+    // SAFETY: by the caller's promise.
+    let (callable, values) = unsafe {
+        (
+            handle(callable, "callable")?,
+            array(values, count, "values")?,
+        )
+    };
+    let values: Vec<Val> = values.iter().map(val_of).collect::<Result<_, Fault>>()?;
+    let limit = (limit_ms != 0).then(|| Duration::from_millis(limit_ms));
+    let answer = callable.0.call_limited(&values, limit, fuel)?;
+    // SAFETY: by the caller's promise.
+    if let Some(result) = unsafe { result.as_mut() } {
+        *result = value_of(&answer)?;
+    }
+    Ok(())
+}
+
+/// Passes that the calling thread has made in code that counts them.
+#[unsafe(no_mangle)]
+pub extern "C" fn uruk_thread_passes() -> u64 {
+    GuestThread::passes()
 }
 
 /// The function's type as LLVM writes it, to be freed by `uruk_string_free`.

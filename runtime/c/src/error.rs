@@ -148,6 +148,7 @@ fn code_of(error: &Error) -> c_int {
         Error::Leaving { .. }
         | Error::Version { .. }
         | Error::DylibInUse { .. }
+        | Error::PassesUncounted
         | Error::MainDylib => URUK_ERROR_REFUSED,
         _ => URUK_ERROR_OTHER,
     }

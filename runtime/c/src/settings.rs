@@ -139,6 +139,8 @@ pub struct uruk_settings {
             object: *mut uruk_bytes,
         ) -> *mut uruk_error,
     >,
+    /// 1: code counts its passes at entries and loops, for calls with fuel.
+    pub count_passes: c_int,
 }
 
 /// A module of LLVM's C interface: `LLVMModuleRef` leads to one.
@@ -178,6 +180,7 @@ impl Default for uruk_settings {
             on_failed_call: None,
             transform_ir: None,
             transform_object: None,
+            count_passes: 0,
         }
     }
 }
@@ -262,7 +265,7 @@ fn with_numbers(builder: JitBuilder, settings: &uruk_settings) -> Result<JitBuil
         }
         builder = builder.untrusted(limits);
     }
-    Ok(builder)
+    Ok(builder.count_passes(settings.count_passes != 0)?)
 }
 
 /// # Safety

@@ -163,6 +163,10 @@ struct Run {
     /// longest goes, and is compiled again by its next call.
     #[arg(long, value_name = "SIZE", value_parser = settings::size)]
     code_budget: Option<u64>,
+    /// Have code count its passes at entries and loops, as sessions do whose calls have fuel: to
+    /// see what that costs.
+    #[arg(long)]
+    count_passes: bool,
     /// Print all settings with their meaning, and end.
     #[arg(long)]
     print_config: bool,

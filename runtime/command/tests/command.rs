@@ -1,5 +1,8 @@
 //! Wrong uses of the command: what it says, and its exit status.
 
+#[path = "command/older.rs"]
+mod older;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

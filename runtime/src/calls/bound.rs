@@ -11,11 +11,13 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
+use uruk_base::FunctionId;
 use uruk_base::locks::{Mutex, RwLock};
 use uruk_codegen::{Kind, Linkage, SymbolId};
 use uruk_session::Dylib as Names;
 
 use super::host::{Code, HostFn, HostFunction, forwarding};
+use super::lazy::Lapse;
 use super::types::FunctionType;
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
@@ -34,6 +36,8 @@ pub(crate) struct HostFunctions {
     /// By name, with their addresses: the same code may be there for functions of several types.
     types: RwLock<Types>,
     states: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
+    /// Who produces functions that were not called yet, or could not be.
+    lazy: Mutex<HashMap<FunctionId, Arc<dyn Lapse>>>,
 }
 
 impl HostFunctions {
@@ -48,6 +52,26 @@ impl HostFunctions {
     pub(super) fn keep(&self, state: Arc<dyn Any + Send + Sync>) {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         states.push(state);
+    }
+
+    /// Notes who produces a function; who did before.
+    pub(super) fn note_lazy(
+        &self,
+        id: FunctionId,
+        producer: Arc<dyn Lapse>,
+    ) -> Option<Arc<dyn Lapse>> {
+        let mut lazy = self.lazy.lock().unwrap_or_else(PoisonError::into_inner);
+        lazy.insert(id, producer)
+    }
+
+    /// Who produces a function that goes.
+    pub(crate) fn forget_lazy(&self, id: FunctionId) {
+        let mut lazy = self.lazy.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = lazy.remove(&id);
+        drop(lazy);
+        if let Some(gone) = gone {
+            gate::outside(|| gone.lapse());
+        }
     }
 
     /// The type of what `name` means, if that is a function of the host at `address`.

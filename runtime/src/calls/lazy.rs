@@ -17,8 +17,8 @@
 //! not go through its stub, and passes make a loop of one that comes last.
 
 use std::fmt;
-use std::fmt::Write;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::context::Context;
@@ -65,32 +65,85 @@ enum Unfit {
 }
 
 /// Whoever calls a placeholder has the body produced, or waits until it is.
+///
+/// The placeholder's code has its address, and may run as long as the session lives; what was
+/// captured goes earlier: with the first call, when the function is defined again, or removed.
 struct Producer<G> {
     jit: WeakJit,
     dylib: Arc<str>,
     name: Arc<str>,
+    /// Of the placeholder's module, which no other has.
+    file: Arc<str>,
     ty: FunctionType,
-    generate: G,
+    generate: Mutex<Option<G>>,
     done: OnceLock<Result<(), NotProduced>>,
+}
+
+/// A producer that nobody is going to ask any more.
+pub(super) trait Lapse: Send + Sync {
+    /// Drops what it has captured, unless it is in use.
+    fn lapse(&self);
+}
+
+impl<G: Send> Lapse for Producer<G> {
+    fn lapse(&self) {
+        drop(self.take());
+    }
+}
+
+impl<G> Producer<G> {
+    fn take(&self) -> Option<G> {
+        let mut generate = self.generate.lock().unwrap_or_else(PoisonError::into_inner);
+        generate.take()
+    }
 }
 
 impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
     fn produce(&self) -> Result<(), NotProduced> {
         let done = self.done.get_or_init(|| {
-            self.put_in_place().map_err(|cause| NotProduced {
+            let Some(generate) = self.take() else {
+                // It was defined again: its stub leads to what it is now.
+                return Ok(());
+            };
+            self.put_in_place(generate).map_err(|cause| NotProduced {
                 function: Arc::clone(&self.name),
                 cause: cause.to_string().into(),
             })
         });
-        done.clone()
+        match done {
+            Ok(()) if self.is_undone() => Err(NotProduced {
+                function: Arc::clone(&self.name),
+                cause: "it was produced, and that was rolled back".into(),
+            }),
+            done => done.clone(),
+        }
     }
 
-    fn put_in_place(&self) -> Result<(), Failure> {
+    /// Whether the function is the placeholder again, which would ask for ever.
+    fn is_undone(&self) -> bool {
+        let Some(jit) = self.jit.upgrade() else {
+            return false;
+        };
+        let Some(dylib) = jit.dylib(&self.dylib) else {
+            return false;
+        };
+        let _pass = gate::enter();
+        let core = jit.core();
+        let Some(Definition::Function { id }) = core.names.find_own(&dylib.dylib, &self.name)
+        else {
+            return false;
+        };
+        let function = core.function(id);
+        function.is_some_and(|it| it.module.readers.bitcode().name() == &*self.file)
+    }
+
+    fn put_in_place(&self, generate: G) -> Result<(), Failure> {
         let jit = self.jit.upgrade().ok_or(Unfit::Gone("session"))?;
         let dylib = jit.dylib(&self.dylib).ok_or(Unfit::Gone("dylib"))?;
         let context = Context::create();
         let module = context.create_module(&self.name);
-        (self.generate)(&module)?;
+        generate(&module)?;
+        drop(generate);
         let function = module.get_function(&self.name);
         let function = function.filter(|function| function.count_basic_blocks() != 0);
         let actual = text_of(function.ok_or(Unfit::Missing)?, &self.ty);
@@ -192,15 +245,22 @@ impl Dylib {
         ty: FunctionType,
         generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
     ) -> Result<(), Error> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        // Relaxed: only to be told apart.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let file: Arc<str> = format!("placeholder {number} of {name}").into();
         let producer = Producer {
             jit: self.jit.downgrade(),
             dylib: self.name().into(),
             name: name.into(),
+            file: Arc::clone(&file),
             ty: ty.clone(),
-            generate,
+            generate: Mutex::new(Some(generate)),
             done: OnceLock::new(),
         };
-        let host = (move || producer.produce()).into_host();
+        let producer = Arc::new(producer);
+        let asked = Arc::clone(&producer);
+        let host = (move || asked.produce()).into_host();
         let Code::With { address, state, at } = host.code else {
             unreachable!("the closure has state");
         };
@@ -211,16 +271,30 @@ impl Dylib {
             core.names.find_own(&self.dylib, name)
         };
         let ir = placeholder(name, &ty, address, at);
-        let mut file = String::new();
-        // Writing to a string does not fail.
-        let _ = write!(file, "placeholder of {name}");
         match known {
             Some(Definition::Function { .. }) => {
                 self.replace(Replacement::ir(&file, &ir))?;
-                Ok(())
             }
-            _ => self.add_ir(&file, &ir),
+            _ => self.add_ir(&file, &ir)?,
         }
+        self.note_lazy(name, producer)
+    }
+
+    /// Has what a producer captured go with its function, or with the next definition.
+    fn note_lazy(&self, name: &str, producer: Arc<dyn Lapse>) -> Result<(), Error> {
+        let core = self.jit.core();
+        let before = {
+            let _pass = gate::enter();
+            let Some(Definition::Function { id }) = core.names.find_own(&self.dylib, name) else {
+                return Ok(());
+            };
+            core.host.note_lazy(id, producer)
+        };
+        // What was captured is dropped without a lock: it may use the session.
+        if let Some(before) = before {
+            before.lapse();
+        }
+        Ok(())
     }
 }
 

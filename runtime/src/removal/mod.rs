@@ -191,6 +191,7 @@ impl Core {
         };
         self.tiers.forget(id);
         self.tuning.forget(id);
+        self.host.forget_lazy(id);
         self.continuations.forget(id);
         self.speculation.forget(id);
         // The body before the record: who asks for a version under the next record finds none,

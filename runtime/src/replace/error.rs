@@ -35,7 +35,7 @@ pub enum ReplaceError {
     /// A function is called in another way than before.
     #[error(
         "{file}: the signature of `{function}` changed from {old} to {new}; its callers would \
-         have to change with it (see `allow_signatures`)"
+         have to change with it"
     )]
     Signature {
         /// The input.

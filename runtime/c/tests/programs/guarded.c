@@ -161,9 +161,33 @@ static void declarations(const uruk_dylib *dylib)
           URUK_ERROR_SIGNATURE, "declared as i64 (i64)");
 }
 
+/* Code that counts its passes ends at the same one each time. */
+static void fuel(void)
+{
+    const uruk_dylib *dylib;
+    uruk_callable *spin;
+    uruk_jit *counting;
+    uruk_settings settings;
+    uint64_t before = uruk_thread_passes();
+
+    uruk_settings_init(&settings, sizeof settings);
+    settings.count_passes = 1;
+    FINE(uruk_jit_new(&settings, &counting));
+    dylib = uruk_jit_main(counting);
+    FINE(uruk_dylib_add_ir(dylib, "m", program));
+    spin = callable(dylib, "spin");
+    traps(uruk_callable_call_with_fuel(spin, NULL, 0, 0, 50000, NULL), URUK_TRAP_OUT_OF_FUEL,
+          "spin");
+    CHECK(uruk_thread_passes() - before == 50001);
+    traps(uruk_callable_call(spin, NULL, 0, 5, NULL), URUK_TRAP_DEADLINE, "spin");
+    uruk_callable_free(spin);
+    uruk_jit_free(counting);
+}
+
 int main(void)
 {
     const uruk_dylib *dylib;
+    uruk_callable *spin;
 
     FINE(uruk_jit_new(NULL, &jit));
     dylib = uruk_jit_main(jit);
@@ -172,7 +196,11 @@ int main(void)
     faults(dylib);
     ends(dylib);
     declarations(dylib);
+    spin = callable(dylib, "spin");
+    traps(uruk_callable_call_with_fuel(spin, NULL, 0, 0, 5, NULL), URUK_TRAP_NOT_COUNTED, NULL);
+    uruk_callable_free(spin);
     uruk_jit_free(jit);
+    fuel();
     puts("passed");
     return 0;
 }

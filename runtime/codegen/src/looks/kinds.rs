@@ -88,7 +88,8 @@ impl Kinds {
     }
 }
 
-fn attribute(name: &str) -> u32 {
+/// The number of an attribute.
+pub(super) fn attribute(name: &str) -> u32 {
     // SAFETY: pointer and length describe `name`.
     unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) }
 }

@@ -120,6 +120,12 @@ fn builder(
     if let Some(tuned) = tuned.filter(|tuned| !tuned.is_empty()) {
         builder = builder.tuned_before(String::from_utf8_lossy(&tuned).into_owned());
     }
+    // Where it cannot be counted nothing is: this is an executable, where it can.
+    if run.count_passes
+        && let Ok(counting) = builder.clone().count_passes(true)
+    {
+        builder = counting;
+    }
     if run.untrusted {
         builder = builder.untrusted(Untrusted::default());
     }
