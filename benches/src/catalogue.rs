@@ -8,7 +8,7 @@ use crate::programs::Subject;
 use crate::reclaim::{callers, delay, evacuation, removal, replacement};
 use crate::tiers::{overhead, promotion, publication, steady, waiting, whole_run};
 use crate::{
-    compiling, first_call, generated, linking, once, programs, repl, session, stubs, tuner,
+    compiling, counted, first_call, generated, linking, once, programs, repl, session, stubs, tuner,
 };
 
 type Measure = dyn Fn(&Bench) -> Result<Findings>;
@@ -74,6 +74,7 @@ pub fn all() -> Vec<Experiment> {
         Experiment::new("whole run", whole_run::measure),
         Experiment::new("tuner", tuner::measure),
         Experiment::new("loops entered once", once::measure),
+        Experiment::new("counted passes", counted::measure),
         Experiment::new("time to tier 2", promotion::measure),
         Experiment::new("publication", publication::measure),
         Experiment::new("waiting", waiting::measure),

@@ -10,7 +10,7 @@
 //!
 //! Reading order: `sample`, `row` and `findings` (data), `report` (text); `clock`,
 //! `process`, `contest` (how time is taken); `bench` (surroundings), `catalogue` (what
-//! there is); `programs`, `once`, `generated`, `compiling`, `first_call`, `repl`, `session`, `linking`, `stubs`,
+//! there is); `programs`, `once`, `counted`, `generated`, `compiling`, `first_call`, `repl`, `session`, `linking`, `stubs`,
 //! `tiers`, `tuner`, `reclaim` (the experiments), `tiny_object` and `orc` (what they need). `session` has
 //! its peer in C++, which it compiles: `benches/orc`.
 
@@ -19,6 +19,7 @@ mod catalogue;
 mod clock;
 mod compiling;
 mod contest;
+mod counted;
 mod findings;
 mod first_call;
 mod generated;

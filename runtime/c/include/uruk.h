@@ -161,6 +161,16 @@ extern "C" {
 #define URUK_TRAP_OTHER 11
 
 /**
+ * The call made more passes than its fuel.
+ */
+#define URUK_TRAP_OUT_OF_FUEL 12
+
+/**
+ * The call was not made: it was to have fuel, and its session does not count passes.
+ */
+#define URUK_TRAP_NOT_COUNTED 13
+
+/**
  * An argument cannot be used: null, not UTF-8, an unknown number, a struct of a wrong size.
  */
 #define URUK_ERROR_ARGUMENT 1
@@ -1119,6 +1129,10 @@ typedef struct uruk_settings {
     struct uruk_error *(*transform_object)(void *context,
                                            const char *name,
                                            struct uruk_bytes *object);
+    /**
+     * 1: code counts its passes at entries and loops, for calls with fuel.
+     */
+    int count_passes;
 } uruk_settings;
 
 /**
@@ -1268,6 +1282,22 @@ struct uruk_error *uruk_callable_call(const struct uruk_callable *callable,
                                       size_t count,
                                       uint64_t limit_ms,
                                       struct uruk_value *result);
+
+/**
+ * As `uruk_callable_call`, with a limit of passes, which ends the same call at the same place each
+ * time (`URUK_TRAP_OUT_OF_FUEL`), in a session that counts them (`count_passes` of its settings).
+ */
+struct uruk_error *uruk_callable_call_with_fuel(const struct uruk_callable *callable,
+                                                const struct uruk_value *values,
+                                                size_t count,
+                                                uint64_t limit_ms,
+                                                uint64_t passes,
+                                                struct uruk_value *result);
+
+/**
+ * Passes that the calling thread has made in code that counts them.
+ */
+uint64_t uruk_thread_passes(void);
 
 /**
  * The function's type as LLVM writes it, to be freed by `uruk_string_free`.

@@ -43,6 +43,13 @@
 //!   ([`PROMISES`]), from calls too.
 //! - Blocks that end with a terminator keep it, so that phis elsewhere stay as they are.
 //!
+//! # What it costs
+//! `cargo xtask bench --only "counted passes"`: of thirty programs of loops, the geometric mean at tiers
+//! 2 and 3 is 1.21 of the time without (0.8 to 2.5). With a branch of its own in each loop, and the word
+//! in memory, it was 1.9 (up to 6.9): nothing was vectorized. What is left: two conditions at the end
+//! of each pass, and how many passes there will be is the least of two numbers, which is computed each
+//! time that an inner loop is entered, where it was a constant.
+//!
 //! # Why
 //! Not in each compiler: the baseline compiler, LLVM's tiers and continuations would have to agree
 //! to the pass. Not a flag that somebody sets: it is one load less, and one comparison like this

@@ -99,8 +99,26 @@ fn last_words(file: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())
 }
 
-/// Where two files begin to differ, in words.
+/// Characters of a line that are shown.
+const SHOWN: usize = 30;
+
+/// A line of a file, or as much of it as is shown.
+fn line_of(file: &Path, line: usize) -> io::Result<String> {
+    let mut lines = BufReader::new(File::open(file)?).split(b'\n');
+    let found = lines.nth(line - 1).transpose()?;
+    let text = String::from_utf8_lossy(&found.unwrap_or_default()).into_owned();
+    let text: String = text
+        .chars()
+        .map(|c| if c.is_control() { '.' } else { c })
+        .collect();
+    let shown: String = text.chars().take(SHOWN).collect();
+    let end = if shown.len() < text.len() { ".." } else { "" };
+    Ok(format!("`{shown}{end}`"))
+}
+
+/// Where two files begin to differ, in words, and what they have there.
 pub(super) fn difference(expected: &Path, actual: &Path) -> io::Result<Option<String>> {
+    let (named, other_named) = (expected, actual);
     let mut expected = BufReader::new(File::open(expected)?);
     let mut actual = BufReader::new(File::open(actual)?);
     let mut line = 1;
@@ -110,7 +128,8 @@ pub(super) fn difference(expected: &Path, actual: &Path) -> io::Result<Option<St
         let same = one.iter().zip(other).take_while(|(a, b)| a == b).count();
         line += one[..same].iter().filter(|byte| **byte == b'\n').count();
         if same < length {
-            return Ok(Some(format!("line {line}")));
+            let (wanted, found) = (line_of(named, line)?, line_of(other_named, line)?);
+            return Ok(Some(format!("line {line} is {found}, not {wanted}")));
         }
         if length == 0 {
             return Ok(match (one.is_empty(), other.is_empty()) {
