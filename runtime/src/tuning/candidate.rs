@@ -8,7 +8,7 @@ use tracing::{debug, warn};
 use uruk_base::{Change, FunctionId, Inlining, Nanos, Tier, Variant, VersionId};
 use uruk_codegen::{Cancellation, Counters, fatal};
 use uruk_tiering::tuning::{Known, Shape, Verdict};
-use uruk_tiering::{Facts, Publication, Purpose};
+use uruk_tiering::{Publication, Purpose};
 
 use super::choose::Root;
 use super::trial::Ended;
@@ -111,7 +111,7 @@ impl Core {
     fn shape_of(&self, id: FunctionId) -> Shape {
         let control = self.tiers.control();
         let facts = control.controller.facts(id);
-        Shape::of(&facts.unwrap_or(Facts::default()))
+        Shape::of(&facts.unwrap_or_default())
     }
 
     fn next_candidate(&self, root: Root, shape: Shape) -> Option<Candidate> {

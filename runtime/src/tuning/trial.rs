@@ -105,7 +105,7 @@ impl Core {
                 break verdict;
             }
             idle = if trial.pairs() == pairs { idle + 1 } else { 0 };
-            let look = trial.pairs() % LOOK == 0 && trial.pairs() > 0;
+            let look = trial.pairs().is_multiple_of(LOOK) && trial.pairs() > 0;
             if idle >= IDLE || (look && !self.endures(&trial, in_candidate, expected)) {
                 break Verdict::Undecided;
             }

@@ -122,13 +122,9 @@ fn trials_are_told_and_their_winners_stay() {
         .iter()
         .find(|view| !view.trials.is_empty())
         .expect("what was told");
-    let wins = view
-        .trials
-        .iter()
-        .filter(|trial| trial.verdict == TuningVerdict::Faster);
-    let last = wins
-        .last()
-        .map_or_else(Default::default, |trial| trial.variant);
+    let won = |trial: &&uruk::TrialView| trial.verdict == TuningVerdict::Faster;
+    let last = view.trials.iter().rev().find(won);
+    let last = last.map_or_else(Default::default, |trial| trial.variant);
     assert_eq!(view.variant, last, "{view}");
     for trial in &view.trials {
         let ratio = trial.ratio;

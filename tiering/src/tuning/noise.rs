@@ -78,7 +78,13 @@ impl Noise {
                 }
                 own + self.state
             }
-            Kind::Periodic => own + if self.slices % 2 == 0 { 0.2 } else { 0.0 },
+            Kind::Periodic => {
+                own + if self.slices.is_multiple_of(2) {
+                    0.2
+                } else {
+                    0.0
+                }
+            }
             Kind::Drifting => own + f64::from(self.slices) * 0.01,
         };
         log.exp()

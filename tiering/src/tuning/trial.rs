@@ -266,7 +266,7 @@ impl Trial {
                 false => Verdict::Slower,
             });
         }
-        if self.pairs.len() % LOOK == 0 && self.interval().high < 1.0 + self.rules.margin {
+        if self.pairs.len().is_multiple_of(LOOK) && self.interval().high < 1.0 + self.rules.margin {
             return Some(Verdict::Same);
         }
         (self.pairs.len() >= self.rules.pairs as usize).then_some(Verdict::Undecided)
