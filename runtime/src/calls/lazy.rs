@@ -18,8 +18,9 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwapOption;
 use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::context::Context;
 use inkwell::module::Module;
@@ -75,7 +76,7 @@ struct Producer<G> {
     /// Of the placeholder's module, which no other has.
     file: Arc<str>,
     ty: FunctionType,
-    generate: Mutex<Option<G>>,
+    generate: ArcSwapOption<G>,
     done: OnceLock<Result<(), NotProduced>>,
 }
 
@@ -85,16 +86,15 @@ pub(super) trait Lapse: Send + Sync {
     fn lapse(&self);
 }
 
-impl<G: Send> Lapse for Producer<G> {
+impl<G: Send + Sync> Lapse for Producer<G> {
     fn lapse(&self) {
         drop(self.take());
     }
 }
 
 impl<G> Producer<G> {
-    fn take(&self) -> Option<G> {
-        let mut generate = self.generate.lock().unwrap_or_else(PoisonError::into_inner);
-        generate.take()
+    fn take(&self) -> Option<Arc<G>> {
+        self.generate.swap(None)
     }
 }
 
@@ -137,7 +137,7 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
         function.is_some_and(|it| it.module.readers.bitcode().name() == &*self.file)
     }
 
-    fn put_in_place(&self, generate: G) -> Result<(), Failure> {
+    fn put_in_place(&self, generate: Arc<G>) -> Result<(), Failure> {
         let jit = self.jit.upgrade().ok_or(Unfit::Gone("session"))?;
         let dylib = jit.dylib(&self.dylib).ok_or(Unfit::Gone("dylib"))?;
         let context = Context::create();
@@ -255,7 +255,7 @@ impl Dylib {
             name: name.into(),
             file: Arc::clone(&file),
             ty: ty.clone(),
-            generate: Mutex::new(Some(generate)),
+            generate: ArcSwapOption::from_pointee(generate),
             done: OnceLock::new(),
         };
         let producer = Arc::new(producer);
