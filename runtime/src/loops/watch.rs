@@ -261,11 +261,12 @@ impl Core {
             let id = watched.function;
             let entries = added.get(&id.index()).map_or(0, |&(_, entries, _)| entries);
             let share = watched.note(controller, &loops, now, between, passes, entries);
-            if entries != 0 && !watched.whole && !controller.is_paused() && loops.offers() {
+            let own = !loops.is_closed() && loops.offers();
+            if entries != 0 && !watched.whole && !controller.is_paused() && own {
                 watched.whole = true;
                 whole.push(id);
             }
-            let may = !loops.is_closed() && !forbidden.contains(&id.index());
+            let may = !loops.is_closed() && !forbidden.contains(&loops.whose.index());
             let mut waits = watched.waits(&loops);
             if !waits
                 && may
