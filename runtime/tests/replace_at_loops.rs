@@ -321,7 +321,7 @@ extern "C-unwind" fn boom(pass: i64, n: i64) -> i64 {
     }
 }
 
-static NEW: AtomicI64 = AtomicI64::new(0);
+static NEW: AtomicI64 = AtomicI64::new(-1);
 static STOP: AtomicBool = AtomicBool::new(false);
 
 #[test]
@@ -353,17 +353,13 @@ fn a_panic_passes_the_frames_of_all_bodies() {
     let loops = unsafe { std::mem::transmute::<usize, extern "C-unwind" fn(i64) -> i64>(address) };
     std::panic::set_hook(Box::new(|_| {}));
     let thread = std::thread::spawn(move || std::panic::catch_unwind(|| loops(1)));
-    wait(|| left(&jit) == 0 && jit.stats().compiled != 0);
+    wait(|| NEW.load(Ordering::Acquire) == 0);
     for n in [1, 2] {
-        // It may not have come to its loop yet: then it is asked again.
-        wait(|| {
-            let goes_on = replace(&jit, &text(n))
-                .loops
-                .iter()
-                .any(|it| it.stays.is_none());
-            std::thread::sleep(Duration::from_millis(1));
-            goes_on || NEW.load(Ordering::Acquire) == n
-        });
+        let replaced = replace(&jit, &text(n));
+        assert_eq!(
+            told(&replaced.loops),
+            ["loops, loop head: goes on in the new body"]
+        );
         wait(|| NEW.load(Ordering::Acquire) == n);
     }
     STOP.store(true, Ordering::Release);

@@ -3,12 +3,12 @@
 //! that they are in.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use uruk_base::FunctionId;
 use uruk_base::StubAddress;
-use uruk_codegen::{Head, Heads};
+use uruk_codegen::{Described, Head, Heads};
 use uruk_heap::{Heap, HeapError, Pool, Sealed};
 use uruk_tiering::offers::{LoopWords, Offers};
 
@@ -33,6 +33,9 @@ pub(crate) struct Loops {
     pub(crate) heads: Vec<Head>,
     memory: Arc<Memory>,
     offers: Offers,
+    /// What lives across the heads, once it was compared with another body's: that may have to be
+    /// done again when the module is gone.
+    described: OnceLock<Vec<Described>>,
     ended: Arc<Ended>,
     /// How often loops were left whose versions are gone.
     gone: Arc<AtomicU64>,
@@ -135,6 +138,7 @@ impl Loops {
             heads: heads.to_vec(),
             memory: Arc::new(Memory(Some(draft.seal()?))),
             offers: Offers::new(heads.len()),
+            described: OnceLock::new(),
             ended: Arc::clone(&all.ended),
             gone: Arc::clone(&all.gone),
         }))
@@ -179,6 +183,24 @@ impl Loops {
         debug_assert!(offset < Heads::bytes(self.heads.len()));
         // SAFETY: as above, aligned to 4; guest code writes it with plain stores of its size.
         unsafe { &*((self.address() + offset as u64) as *const AtomicU32) }
+    }
+
+    /// What lives across the heads of the body; nothing if nobody knows any more.
+    ///
+    /// # Errors
+    /// Those of `find`, which reads the body.
+    pub(crate) fn described<E>(
+        &self,
+        find: impl FnOnce(&Function) -> Result<Vec<Described>, E>,
+    ) -> Result<&[Described], E> {
+        if let Some(known) = self.described.get() {
+            return Ok(known);
+        }
+        let Some(function) = self.of.upgrade() else {
+            return Ok(&[]);
+        };
+        let found = find(&function)?;
+        Ok(self.described.get_or_init(|| found))
     }
 
     /// How often its loops were left.

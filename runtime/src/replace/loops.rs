@@ -37,7 +37,7 @@ use uruk_codegen::{Described, Mismatch, Start, matching};
 use super::Replacement;
 use super::quiet::{OldCode, SCAN};
 use crate::api::error::Error;
-use crate::core::{Body, Core, Function};
+use crate::core::{Body, Core, Function, Module};
 use crate::fork::gate;
 use crate::loops::words::Loops;
 use crate::version::calls;
@@ -126,8 +126,8 @@ impl Replacement {
 /// Loops that somebody may be in, of a body that is about to be replaced.
 pub(super) struct Looping {
     loops: Arc<Loops>,
-    /// Whose body it is.
-    function: Function,
+    /// What it was compiled from: the replacement may be the last to hold it.
+    _module: Option<Arc<Module>>,
 }
 
 /// A head that goes on elsewhere.
@@ -147,9 +147,9 @@ impl Core {
         let _pass = gate::enter();
         let all = members.flat_map(|id| self.continuations.of(id));
         let passed = all.filter(|loops| loops.passes() != 0);
-        let held = passed.filter_map(|loops| {
-            let function = loops.of.upgrade()?;
-            Some(Looping { loops, function })
+        let held = passed.map(|loops| Looping {
+            _module: loops.of.upgrade().map(|function| function.module),
+            loops,
         });
         held.collect()
     }
@@ -224,7 +224,7 @@ impl Core {
         let runs = |id: &FunctionId| running.is_none_or(|it| it.contains(id));
         for (at, it) in looping.iter().enumerate() {
             if runs(&it.loops.function) {
-                self.match_heads(at, it, &mut told, &mut led);
+                self.match_heads(at, &it.loops, &mut told, &mut led);
             }
         }
         // What runs and has no heads, or none that was passed.
@@ -244,13 +244,7 @@ impl Core {
     }
 
     /// The same for the loops of one version.
-    fn match_heads(
-        &self,
-        at: usize,
-        Looping { loops, function }: &Looping,
-        told: &mut Vec<OldLoop>,
-        led: &mut Vec<Led>,
-    ) {
+    fn match_heads(&self, at: usize, loops: &Loops, told: &mut Vec<OldLoop>, led: &mut Vec<Led>) {
         let name = self.name_of(loops.whose).to_owned();
         let stays = |head: Option<String>, why: LoopStays| OldLoop {
             function: name.clone(),
@@ -265,7 +259,8 @@ impl Core {
             note(told, stays(None, LoopStays::NoBody));
             return;
         };
-        let heads = heads_of(function).and_then(|old| Ok((old, heads_of(&new)?)));
+        let heads = loops.described(heads_of);
+        let heads = heads.and_then(|old| Ok((old, heads_of(&new)?)));
         let (old_heads, new_heads) = match heads {
             Ok(heads) => heads,
             Err(cause) => {
