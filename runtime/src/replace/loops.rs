@@ -142,10 +142,14 @@ struct Led {
 }
 
 impl Core {
-    /// The loops of `members` that were passed and could be left, before they are replaced.
-    pub(super) fn looping(&self, members: impl Iterator<Item = FunctionId>) -> Vec<Looping> {
+    /// The loops of `members` that were passed and could be left, before they are replaced, if they
+    /// are `wanted`.
+    pub(super) fn looping(&self, wanted: bool, members: &[FunctionId]) -> Vec<Looping> {
+        if !wanted {
+            return Vec::new();
+        }
         let _pass = gate::enter();
-        let all = members.flat_map(|id| self.continuations.of(id));
+        let all = members.iter().flat_map(|&id| self.continuations.of(id));
         let passed = all.filter(|loops| loops.passes() != 0);
         let held = passed.map(|loops| Looping {
             _module: loops.of.upgrade().map(|function| function.module),
@@ -154,14 +158,18 @@ impl Core {
         held.collect()
     }
 
-    /// Has who is in `looping`, which was replaced, go on in what its functions are now. `old` is
-    /// the code of `members` before; what became of each loop.
+    /// Has who is in `looping`, which was replaced, go on in what its functions are now, if that is
+    /// `wanted`. `old` is the code of `members` before; what became of each loop.
     pub(super) fn lead(
         self: &Arc<Self>,
+        wanted: bool,
         members: Vec<FunctionId>,
         looping: Vec<Looping>,
         old: &OldCode,
     ) -> Vec<OldLoop> {
+        if !wanted {
+            return Vec::new();
+        }
         let looping = Arc::new(looping);
         let what = String::from("who loops in what was replaced");
         let matched = {

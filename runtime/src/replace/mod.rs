@@ -376,10 +376,7 @@ impl Dylib {
         let level = replacement.level;
         let at_loops = replacement.at_loops && level == Level::Immediate;
         let members: Vec<FunctionId> = changes.iter().map(|change| change.id).collect();
-        let looping = match at_loops {
-            true => core.looping(members.iter().copied()),
-            false => Vec::new(),
-        };
+        let looping = core.looping(at_loops, &members);
         let done = match level {
             Level::Immediate => core.commit_set(changes, way, level),
             Level::Quiescent { .. } => {
@@ -402,10 +399,7 @@ impl Dylib {
                 false => undo(cause),
             }
         })?;
-        let loops = match at_loops {
-            true => core.lead(members, looping, &done.old),
-            false => Vec::new(),
-        };
+        let loops = core.lead(at_loops, members, looping, &done.old);
         let mut replaced = self.finish(done, names, skipped, at_loops);
         replaced.loops = loops;
         Ok(replaced)

@@ -68,10 +68,7 @@ impl Core {
             _tracker: tracker,
         } = taken;
         let members: Vec<FunctionId> = before.iter().map(|before| before.id).collect();
-        let looping = match at_loops {
-            true => self.looping(members.iter().copied()),
-            false => Vec::new(),
-        };
+        let looping = self.looping(at_loops, &members);
         let changes = before.into_iter().map(|before| Change {
             id: before.id,
             body: before.body,
@@ -82,8 +79,8 @@ impl Core {
             ..Way::default()
         };
         let committed = self.commit_set(changes.collect(), way, Level::Immediate);
-        if let (true, Ok(done)) = (at_loops, &committed) {
-            self.lead(members, looping, &done.old);
+        if let Ok(done) = &committed {
+            self.lead(at_loops, members, looping, &done.old);
         }
         let _pass = gate::enter();
         match committed {
