@@ -130,10 +130,9 @@ fn a_running_loop_goes_on_in_the_new_body() {
     let (result, counts) = spinning.end_counted();
     assert_eq!(result, sum(5, counts));
     assert!(counts[0] > 0 && counts[1] > 0, "{counts:?}");
-    // Who is called anew is all new, and nobody is left to change.
+    // Who is called anew is all new.
     let (result, counts) = Spinning::start(function(&jit), 6).end_counted();
     assert_eq!((result, counts[0]), (sum(6, counts), 0));
-    assert!(replace(&jit, &body(2)).loops.is_empty());
 }
 
 #[test]
@@ -351,7 +350,12 @@ fn a_panic_passes_the_frames_of_all_bodies() {
     let address = jit.lookup("loops").expect("known") as usize;
     // SAFETY: the function above, through which a panic may pass.
     let loops = unsafe { std::mem::transmute::<usize, extern "C-unwind" fn(i64) -> i64>(address) };
-    std::panic::set_hook(Box::new(|_| {}));
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !panic.payload().is::<i64>() {
+            told(panic);
+        }
+    }));
     let thread = std::thread::spawn(move || std::panic::catch_unwind(|| loops(1)));
     wait(|| NEW.load(Ordering::Acquire) == 0);
     for n in [1, 2] {

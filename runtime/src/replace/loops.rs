@@ -142,16 +142,14 @@ struct Led {
 }
 
 impl Core {
-    /// The loops of `members` that were passed and could be left, before they are replaced, if they
-    /// are `wanted`.
+    /// The loops of `members` that could be left, before they are replaced, if they are `wanted`.
     pub(super) fn looping(&self, wanted: bool, members: &[FunctionId]) -> Vec<Looping> {
         if !wanted {
             return Vec::new();
         }
         let _pass = gate::enter();
         let all = members.iter().flat_map(|&id| self.continuations.of(id));
-        let passed = all.filter(|loops| loops.passes() != 0);
-        let held = passed.map(|loops| Looping {
+        let held = all.map(|loops| Looping {
             _module: loops.of.upgrade().map(|function| function.module),
             loops,
         });
@@ -231,11 +229,12 @@ impl Core {
         let (mut told, mut led) = (Vec::new(), Vec::new());
         let runs = |id: &FunctionId| running.is_none_or(|it| it.contains(id));
         for (at, it) in looping.iter().enumerate() {
-            if runs(&it.loops.function) {
+            if it.loops.passes() != 0 && runs(&it.loops.function) {
                 self.match_heads(at, &it.loops, &mut told, &mut led);
             }
         }
-        // What runs and has no heads, or none that was passed.
+        // What runs and has no heads. Who has some and passed none is not in a loop: a stack may show
+        // what was there before, that of the caller above all.
         let known = |id: &FunctionId| looping.iter().any(|it| it.loops.function == *id);
         let mut others: Vec<FunctionId> = running.into_iter().flatten().copied().collect();
         others.retain(|id| {
