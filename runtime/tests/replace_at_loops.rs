@@ -350,10 +350,10 @@ fn a_panic_passes_the_frames_of_all_bodies() {
     let address = jit.lookup("loops").expect("known") as usize;
     // SAFETY: the function above, through which a panic may pass.
     let loops = unsafe { std::mem::transmute::<usize, extern "C-unwind" fn(i64) -> i64>(address) };
-    let told = std::panic::take_hook();
+    let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if !panic.payload().is::<i64>() {
-            told(panic);
+            usual(panic);
         }
     }));
     let thread = std::thread::spawn(move || std::panic::catch_unwind(|| loops(1)));
