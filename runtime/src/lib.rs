@@ -94,7 +94,9 @@ pub use crate::load::room::needs_low_addresses;
 pub use crate::load::untrusted::{Rejection, Untrusted};
 pub use crate::loops::ContinuationStats;
 pub use crate::reclaim::RegisteredStack;
-pub use crate::replace::{Activation, Level, ReplaceError, Replaced, Replacement};
+pub use crate::replace::{
+    Activation, Level, LoopStays, OldLoop, ReplaceError, Replaced, Replacement,
+};
 pub use crate::speculation::AheadStats;
 pub use crate::tiers::Tiers;
 pub use crate::told::baseline::BaselineStats;

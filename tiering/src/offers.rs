@@ -5,22 +5,24 @@
 //!
 //! | what | writer | reader | ordering |
 //! |---|---|---|---|
-//! | slot | [`Offers::offer`]; [`Offers::close`] and [`Offers::take_back`], under the lock | guest code, when the sign says so | release; the guest's plain load acquires on this processor: whoever finds an address finds what was published there |
+//! | slot | [`Offers::offer`], [`Offers::lead`]; [`Offers::close`], [`Offers::open`] and [`Offers::take_back`], under the lock | guest code, when the sign says so | release; the guest's plain load acquires on this processor: whoever finds an address finds what was published there |
 //! | count | guest code, a load and a store | [`passed`] | relaxed: what two threads lose of each other's is lost |
 //! | sign of the count | [`LoopWords::ask`]; a guest's store may undo it | guest code, at each pass | relaxed |
 //!
 //! # Invariants (`tests/loom/offers.rs` has the models)
-//! 1. After [`Offers::close`] no slot holds anything, until they are [opened](Offers::open).
-//!    Who read a slot before may still be on the way there: what it read stays callable until
+//! 1. After [`Offers::close`] no slot holds anything but what [leads](Offers::lead) to the body
+//!    that replaced this one, until they are [opened](Offers::open); after [`Offers::give_up`]
+//!    nothing ever. Who read a slot before may still be on the way there: what it read stays callable until
 //!    no frame of the version is left, and only then does [`Offers::end`] give it away.
 //! 2. An offer is not lost for good: the sign may be, and whoever looks at the counts
 //!    [asks again](LoopWords::ask). Without that, the count itself reaches its sign.
 //! 3. A count may go back, by whatever a thread that was stopped in the middle of an increment
 //!    did not see. That is no pass ([`passed`]).
-//! 4. A loop has one continuation at most, and none is noted after the end.
+//! 4. A loop has one continuation of its own body at most, and none is noted after the end. Those
+//!    of bodies that replaced it live as long: a frame may be on its way to each of them.
 
 use crate::ids::FunctionId;
-use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// The sign of a count.
 const ASKED: u32 = 1 << 31;
@@ -43,9 +45,22 @@ pub struct Offers {
 #[derive(Debug)]
 struct State {
     continuations: Vec<Option<FunctionId>>,
+    /// Continuations of bodies that replaced the version's.
+    leading: Vec<FunctionId>,
     /// Loops whose continuation could not be made.
     failed: Vec<usize>,
-    closed: bool,
+    stand: Stand,
+}
+
+/// What may be offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    /// The version's body is the function's.
+    Open,
+    /// Another body is.
+    Closed,
+    /// There is no such function any more.
+    GivenUp,
 }
 
 /// Passes between two reads of a count. What is more than half of all is none: a count that went
@@ -98,8 +113,9 @@ impl Offers {
         Offers {
             state: Mutex::new(State {
                 continuations: vec![None; loops],
+                leading: Vec::new(),
                 failed: Vec::new(),
-                closed: false,
+                stand: Stand::Open,
             }),
         }
     }
@@ -113,9 +129,9 @@ impl Offers {
     /// Notes the continuation of a loop; false if there is one, or none is wanted any more.
     pub fn note(&self, place: usize, continuation: FunctionId) -> bool {
         let mut state = self.state.lock();
-        let closed = state.closed;
+        let open = state.stand == Stand::Open;
         match state.continuations.get_mut(place) {
-            Some(free @ None) if !closed => {
+            Some(free @ None) if open => {
                 *free = Some(continuation);
                 true
             }
@@ -136,25 +152,51 @@ impl Offers {
     /// Offers what is published at the address of a stub; false if nothing is offered any more.
     pub fn offer(&self, words: LoopWords<'_>, stub: u64) -> bool {
         let state = self.state.lock();
-        if state.closed {
+        if state.stand != Stand::Open {
             return false;
         }
-        words.put(stub);
-        drop(state);
-        words.ask();
+        give(state, words, stub);
         true
     }
 
-    /// Nothing is offered any more, at any of the loops.
-    pub fn close<'a>(&self, all: impl IntoIterator<Item = LoopWords<'a>>) {
+    /// Offers a continuation of the body that replaced the version's, which is published at the
+    /// address of a stub; false, and nothing is kept of it, unless the loops are closed.
+    pub fn lead(&self, words: LoopWords<'_>, continuation: FunctionId, stub: u64) -> bool {
         let mut state = self.state.lock();
-        state.closed = true;
+        if state.stand != Stand::Closed {
+            return false;
+        }
+        state.leading.push(continuation);
+        give(state, words, stub);
+        true
+    }
+
+    /// Nothing of the version's body is offered any more, at any of the loops.
+    pub fn close<'a>(&self, all: impl IntoIterator<Item = LoopWords<'a>>) {
+        self.become_closed(Stand::Closed, all);
+    }
+
+    /// Nothing at all is offered any more, for good.
+    pub fn give_up<'a>(&self, all: impl IntoIterator<Item = LoopWords<'a>>) {
+        self.become_closed(Stand::GivenUp, all);
+    }
+
+    fn become_closed<'a>(&self, stand: Stand, all: impl IntoIterator<Item = LoopWords<'a>>) {
+        let mut state = self.state.lock();
+        if state.stand != Stand::GivenUp {
+            state.stand = stand;
+        }
         all.into_iter().for_each(|words| words.put(0));
     }
 
-    /// Something may be offered again.
-    pub fn open(&self) {
-        self.state.lock().closed = false;
+    /// The version's body is the function's again: something of it may be offered, and what leads
+    /// elsewhere is taken back.
+    pub fn open<'a>(&self, all: impl IntoIterator<Item = LoopWords<'a>>) {
+        let mut state = self.state.lock();
+        if state.stand == Stand::Closed {
+            state.stand = Stand::Open;
+            all.into_iter().for_each(|words| words.put(0));
+        }
     }
 
     /// Takes back what is offered at the loops, until something is offered again.
@@ -163,17 +205,25 @@ impl Offers {
         all.into_iter().for_each(|words| words.put(0));
     }
 
-    /// True if nothing is offered any more.
+    /// True if nothing of the version's body is offered any more.
     pub fn is_closed(&self) -> bool {
-        self.state.lock().closed
+        self.state.lock().stand != Stand::Open
     }
 
     /// The version is freed: no frame of it is left, and none comes. Its continuations, which
     /// nobody can call any more.
     pub fn end(&self) -> Vec<FunctionId> {
-        let continuations = std::mem::take(&mut self.state.lock().continuations);
-        continuations.into_iter().flatten().collect()
+        let mut state = self.state.lock();
+        let continuations = std::mem::take(&mut state.continuations);
+        let leading = std::mem::take(&mut state.leading);
+        continuations.into_iter().flatten().chain(leading).collect()
     }
+}
+
+fn give(state: MutexGuard<'_, State>, words: LoopWords<'_>, stub: u64) {
+    words.put(stub);
+    drop(state);
+    words.ask();
 }
 
 #[cfg(all(test, not(loom)))]

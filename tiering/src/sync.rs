@@ -11,6 +11,7 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 #[cfg(loom)]
 use loom::sync as raw;
+pub(crate) use raw::MutexGuard;
 use std::sync::PoisonError;
 #[cfg(not(loom))]
 use uruk_base::locks as raw;

@@ -841,6 +841,11 @@ typedef struct uruk_replacement {
      * The host's own, for `fill`. It need not live longer than the call.
      */
     void *context;
+    /**
+     * 1: who is in a loop goes on in the new body, where that has a loop with variables of the
+     * same names and types; `uruk_replaced_loops` says who cannot.
+     */
+    int at_loops;
 } uruk_replacement;
 
 /**
@@ -1851,6 +1856,13 @@ struct uruk_error *uruk_replaced_rollback(const struct uruk_replaced *replaced);
  */
 struct uruk_error *uruk_replaced_activations(const struct uruk_replaced *replaced,
                                              struct uruk_names **names);
+
+/**
+ * The loops that somebody was in, if they were to change (`at_loops`), and what became of each: a
+ * line for each; to be freed.
+ */
+struct uruk_error *uruk_replaced_loops(const struct uruk_replaced *replaced,
+                                       struct uruk_names **names);
 
 /**
  * Frees what a replacement did, which stays done; nothing for null.

@@ -72,6 +72,9 @@ pub struct uruk_replacement {
     pub migrations: *const uruk_migration,
     /// The host's own, for `fill`. It need not live longer than the call.
     pub context: *mut c_void,
+    /// 1: who is in a loop goes on in the new body, where that has a loop with variables of the
+    /// same names and types; `uruk_replaced_loops` says who cannot.
+    pub at_loops: c_int,
 }
 
 /// What a replacement did.
@@ -106,6 +109,7 @@ const NOTHING: uruk_replacement = uruk_replacement {
     migration_count: 0,
     migrations: ptr::null(),
     context: ptr::null_mut(),
+    at_loops: 0,
 };
 
 /// The library's replacement.
@@ -143,7 +147,8 @@ unsafe fn replacement(asked: &uruk_replacement) -> Result<Replacement, Fault> {
     let new = new
         .level(level)
         .allow_signatures(asked.allow_signatures != 0)
-        .allow_parts(asked.allow_parts != 0);
+        .allow_parts(asked.allow_parts != 0)
+        .at_loops(asked.at_loops != 0);
     let new = match asked.run_constructors {
         0 => new,
         // SAFETY: the caller's promise of the code.
@@ -296,6 +301,25 @@ pub unsafe extern "C" fn uruk_replaced_activations(
         };
         let activations = replaced.0.activations()?;
         let lines = activations.iter().map(|activation| activation.to_string());
+        *to = give(uruk_names::of(lines));
+        Ok(())
+    })
+}
+
+/// The loops that somebody was in, if they were to change (`at_loops`), and what became of each: a
+/// line for each; to be freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uruk_replaced_loops(
+    replaced: *const uruk_replaced,
+    names: *mut *mut uruk_names,
+) -> *mut uruk_error {
+    guarded(|| {
+        // SAFETY: the caller's promises.
+        let (replaced, to) = unsafe {
+            let to = crate::boundary::place(names, "names")?;
+            (handle(replaced, "replaced")?, to)
+        };
+        let lines = replaced.0.loops.iter().map(|it| it.to_string());
         *to = give(uruk_names::of(lines));
         Ok(())
     })

@@ -115,7 +115,8 @@ pub struct Compile {
     /// At tier 1, with counters: whether loops can be left for continuations, see
     /// [`Compiled::heads`].
     pub leaves: bool,
-    /// The version is a continuation, that starts at this head of a loop; above tier 1.
+    /// The version is a continuation, that starts at this head of a loop; above tier 1, but for
+    /// those that a frame of another body goes on in.
     pub start: Option<Start>,
     /// Allow a multiplication and an addition to be fused, which changes results.
     pub contract: bool,

@@ -3,12 +3,14 @@
 
 use uruk_base::Tier;
 use uruk_base::parts::{self, Part};
+use uruk_leaving::Reason;
 
 use crate::candidates::Wanted;
 use crate::compile::{Compile, Compiled, Counters, Dependence, DependenceKind};
 use crate::context::OwnedModule;
 use crate::continuation;
-use crate::continuation::offer::Heads;
+use crate::continuation::entrance::Entrance;
+use crate::continuation::offer::{Heads, Inserted};
 use crate::copying::{Contents, Copying, Unit};
 use crate::error::CodegenError;
 use crate::facts;
@@ -93,11 +95,13 @@ impl Reader {
         let shape = shape::measure(body);
         let countable = shape::is_countable(self, body);
         let counts = countable && how.counters == Counters::Entry && how.start.is_none();
-        let mut heads = Heads::default();
+        let entrance = self.entrance(&module, body, &shape, how, name)?;
+        let mut inserted = Inserted::default();
+        if countable && how.counters == Counters::Entry && (counts || entrance.is_some()) {
+            inserted = self.open_loops(&module, body, &shape, how);
+        }
         if counts {
-            let (counted, latches) = self.open_loops(&module, body, &shape, how);
-            heads = counted;
-            shape.count(self.context(), &module, body, &latches);
+            shape.count(self.context(), &module, body, &inserted.latches);
         }
         let probes = match how.counters {
             // SAFETY: the complete copy of a body that was verified, and found countable.
@@ -115,40 +119,74 @@ impl Reader {
             measure: shape.measure,
             labels: self.labels(body),
             counts,
-            heads,
+            heads: inserted.heads,
             probes,
         };
         debug_assert!(
             found.heads.counted.is_empty() || continuation::build::is_valid(body),
             "loops that are no valid IR"
         );
-        if let Some(start) = how.start {
-            let (context, kinds) = (self.context(), self.kinds());
-            continuation::build::replace(context, &module, kinds, body, &shape, start, name)
-                .map_err(|reason| CodegenError::NoContinuation {
-                    module: self.name().to_owned(),
-                    unit: name.to_owned(),
-                    reason,
-                })?;
+        let (context, kinds) = (self.context(), self.kinds());
+        match (&how.start, entrance) {
+            (_, Some(entrance)) => {
+                entrance.replace(context, &module, kinds, body, &inserted.counting, name)
+            }
+            (Some(start), None) => {
+                continuation::build::replace(context, &module, kinds, body, &shape, start, name)
+            }
+            (None, None) => Ok(()),
         }
+        .map_err(|reason| self.no_continuation(name, reason))?;
         Ok((Unit { module, contents }, found))
     }
 
-    /// Has a body of tier 1 leave its loops, if it is to; what of them is counted at their
-    /// heads, and the latches of others.
-    fn open_loops(
+    /// Where the continuation of another body's loop starts in a body, if it is to be one.
+    fn entrance<'m>(
         &self,
         module: &OwnedModule,
-        body: FunctionRef<'_>,
-        shape: &Shape<'_>,
+        body: FunctionRef<'m>,
+        shape: &Shape<'m>,
         how: &Compile,
-    ) -> (Heads, Vec<u32>) {
+        name: &str,
+    ) -> Result<Option<Entrance<'m>>, CodegenError> {
+        let Some((start, passed)) = how
+            .start
+            .as_ref()
+            .and_then(|it| Some((it, it.passed.as_ref()?)))
+        else {
+            return Ok(None);
+        };
+        let found = Entrance::find(module, self.kinds(), body, shape, start, passed);
+        found
+            .map(Some)
+            .map_err(|reason| self.no_continuation(name, reason))
+    }
+
+    fn no_continuation(&self, name: &str, reason: Reason) -> CodegenError {
+        CodegenError::NoContinuation {
+            module: self.name().to_owned(),
+            unit: name.to_owned(),
+            reason,
+        }
+    }
+
+    /// Has a body of tier 1 leave its loops, if it is to.
+    fn open_loops<'m>(
+        &self,
+        module: &OwnedModule,
+        body: FunctionRef<'m>,
+        shape: &Shape<'m>,
+        how: &Compile,
+    ) -> Inserted<'m> {
         match how.tier {
             Tier::Baseline if how.leaves => {
                 continuation::offer::insert(self.context(), module, self.kinds(), body, shape)
             }
-            Tier::Baseline => (Heads::default(), shape.latches().to_vec()),
-            _ => Default::default(),
+            Tier::Baseline => Inserted {
+                latches: shape.latches().to_vec(),
+                ..Inserted::default()
+            },
+            _ => Inserted::default(),
         }
     }
 

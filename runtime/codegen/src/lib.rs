@@ -137,6 +137,6 @@ pub use summary::{
     BODY_PREFIX, Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo,
 };
 pub use transform::{IrUnit, Transform};
-pub use uruk_leaving::{Head, Heads, Places, Reason};
+pub use uruk_leaving::{Described, Head, Heads, Mismatch, Passed, Places, Reason, matching};
 pub use uruk_lower::Refused as NotPlain;
 pub use uruk_lower::data as laid;

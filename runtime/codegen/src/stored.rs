@@ -26,6 +26,8 @@ impl Compile {
             && self.counters != Counters::Full
             && self.tier != Tier::Guided
             && self.transform.is_none()
+            // It has two bodies.
+            && self.start.as_ref().is_none_or(|it| it.passed.is_none())
     }
 }
 
@@ -55,7 +57,7 @@ impl Reader {
         ];
         text(&flags);
         text(&how.variant.bits().to_le_bytes());
-        if let Some(start) = how.start {
+        if let Some(start) = &how.start {
             text(&start.block.to_le_bytes());
             text(&start.fingerprint.to_le_bytes());
         }

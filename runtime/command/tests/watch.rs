@@ -155,3 +155,58 @@ fn an_object_that_changes_is_replaced_as_a_whole() {
     assert_eq!(line(), "3");
     assert!(child.wait().expect("ends").success());
 }
+
+/// A program that is all one loop: nothing is ever called anew. Its variables have the names that
+/// debuggers are told.
+#[test]
+fn a_main_loop_that_runs_changes_at_its_next_pass() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("watch_loop");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("loop.bc");
+    let write = |value: i32, more: &str| {
+        let source = format!(
+            "int printf(const char *, ...); int fflush(void *); int usleep(unsigned);
+            int main(void) {{
+                int last = 0, rounds = 0;
+                for (;;) {{
+                    if (last != {value}) {{
+                        printf(\"%d %d\\n\", {value}, rounds > 0);
+                        fflush(0);
+                    }}
+                    last = {value};
+                    rounds += 1;
+                    {more}
+                    if (last == 3)
+                        return rounds > 2 ? 7 : 1;
+                    usleep(5000);
+                }}
+            }}"
+        );
+        let flags = ["-g", "-O1", "-Xclang", "-disable-llvm-passes", "-emit-llvm"];
+        let bitcode = clang::compile("watch_loop", "loop.c", &source, &flags);
+        let fresh = folder.join("loop.bc.new");
+        std::fs::write(&fresh, bitcode).expect("written");
+        std::fs::rename(&fresh, &file).expect("renamed");
+    };
+    write(1, "");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_uruk"))
+        .args(["run", "--watch"])
+        .arg(&file)
+        .arg(&file)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("uruk starts");
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut errors = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut line = || out.next().expect("a line").expect("text");
+    let mut error = || errors.next().expect("a line").expect("text");
+    assert_eq!(line(), "1 0");
+    write(2, "rounds += last & 1;");
+    assert_eq!(line(), "2 1");
+    let told = error();
+    assert!(told.contains("1 running loop(s)"), "{told}");
+    write(3, "");
+    assert_eq!(line(), "3 1");
+    assert_eq!(child.wait().expect("ends").code(), Some(7));
+}

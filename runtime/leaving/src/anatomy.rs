@@ -102,6 +102,29 @@ impl Simple {
         // There are 24 bits of them.
         Simple(1 << 24 | space & 0xff_ffff)
     }
+
+    /// What it is.
+    pub fn form(self) -> Form {
+        match self {
+            Simple::FLOAT => Form::Float,
+            Simple::DOUBLE => Form::Double,
+            Simple(it) if it >> 24 != 0 => Form::Pointer(it & 0xff_ffff),
+            Simple(bits) => Form::Integer(bits),
+        }
+    }
+}
+
+/// What a [`Simple`] type is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// An integer of so many bits.
+    Integer(u32),
+    /// `float`.
+    Float,
+    /// `double`.
+    Double,
+    /// A pointer in an address space.
+    Pointer(u32),
 }
 
 /// How values of a type are carried across a head.

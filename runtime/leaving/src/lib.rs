@@ -16,6 +16,7 @@
 //! | [`alone`] | which pointers are promised to be the only ones |
 //! | [`frame`] | what lives across each head |
 //! | [`heads`] | which loops are counted and can be left |
+//! | [`matching`] | which head of another body goes on with what lives across one |
 //!
 //! # Why
 //! Values are numbers and sets are rows of bits or bytes: this is on the way of first calls of
@@ -29,13 +30,15 @@ pub mod anatomy;
 pub mod frame;
 pub mod graph;
 pub mod heads;
+pub mod matching;
 pub mod meaning;
 pub mod reasons;
 mod rooms;
 
-pub use anatomy::{Anatomy, Carried, Code, Facts, Instruction, NONE, Room, Simple};
+pub use anatomy::{Anatomy, Carried, Code, Facts, Form, Instruction, NONE, Room, Simple};
 pub use frame::{COPIED_BYTES, Crossing, Frame, Kind, Variable};
 pub use graph::{Graph, Loop, around};
 pub use heads::{Decision, Head, Heads, Places, Shape, decide};
+pub use matching::{Described, Living, Mismatch, Passed, matching};
 pub use meaning::Meaning;
 pub use reasons::{Forbidden, Reason};

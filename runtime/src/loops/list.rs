@@ -22,7 +22,7 @@ use super::words::{Loops, Passes};
 #[derive(Default)]
 pub(super) struct List {
     entries: Vec<Entry>,
-    /// The loops of a function's versions, by its index.
+    /// The loops of a function's versions, and of its continuations', by its index.
     of: IdMap<u32, Vec<Weak<Loops>>>,
 }
 
@@ -37,7 +37,7 @@ struct Entry {
 
 impl List {
     pub(super) fn push(&mut self, loops: &Arc<Loops>, watched: Watched) {
-        let of = self.of.entry(loops.function.index()).or_default();
+        let of = self.of.entry(loops.whose.index()).or_default();
         of.push(Arc::downgrade(loops));
         let passes = loops.counts();
         self.entries.push(Entry {
@@ -48,7 +48,7 @@ impl List {
         });
     }
 
-    /// The loops of all versions of a function.
+    /// The loops of all versions of a function, and of its continuations.
     pub(super) fn of(&self, function: FunctionId) -> Vec<Arc<Loops>> {
         let of = self.of.get(&function.index()).into_iter().flatten();
         of.filter_map(Weak::upgrade).collect()

@@ -18,7 +18,9 @@
 //! A version of tier 1 holds the words of its loops until it is freed, when no frame of it is
 //! left; then its continuations are removed. So a frame that has read what it is offered can
 //! call it however late, and a frame of a continuation has one of tier 1 below it.
-//! When a function is replaced or removed, its loops are closed: nothing is offered any more.
+//! When a function is replaced or removed, its loops are closed: nothing is offered any more, but,
+//! where that was asked for, what goes on in the body that replaced this one (`replace/loops.rs`).
+//! Such a continuation is of tier 1 and has loops of its own, that are the function's.
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
@@ -52,6 +54,8 @@ use words::Loops;
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(crate) loops: Weak<Loops>,
+    /// The function whose loop it is.
+    pub(crate) whose: FunctionId,
     /// The loop's place among those of its version.
     pub(crate) place: usize,
     pub(crate) start: Start,
@@ -95,7 +99,8 @@ impl Continuations {
     /// there, is offered anything from here on.
     pub(crate) fn settle(&self, function: FunctionId, module: Option<&Arc<Module>>) {
         for loops in self.of(function) {
-            match module.is_some_and(|module| loops.of.is_in(module)) {
+            let is_current = module.is_some_and(|module| loops.of.is_in(module));
+            match is_current {
                 true => loops.open(),
                 false => loops.close(),
             }
@@ -105,7 +110,9 @@ impl Continuations {
     /// A function was removed: nothing is offered to what runs of it, and what was forbidden was
     /// forbidden to it, not to who gets its name.
     pub(crate) fn forget(&self, function: FunctionId) {
-        self.settle(function, None);
+        for loops in self.of(function) {
+            loops.give_up();
+        }
         self.forbidden().remove(&function.index());
     }
 
@@ -125,7 +132,7 @@ impl Continuations {
         self.watched().each(watch::Watched::forget);
     }
 
-    fn forbidden(&self) -> MutexGuard<'_, HashSet<u32>> {
+    pub(crate) fn forbidden(&self) -> MutexGuard<'_, HashSet<u32>> {
         self.forbidden
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -139,8 +146,8 @@ impl Continuations {
         all.sum()
     }
 
-    /// The loops of all versions of a function.
-    fn of(&self, function: FunctionId) -> Vec<Arc<Loops>> {
+    /// The loops of all versions of a function, and of its continuations.
+    pub(crate) fn of(&self, function: FunctionId) -> Vec<Arc<Loops>> {
         self.watched().of(function)
     }
 

@@ -61,6 +61,32 @@ impl Core {
         let Some(function) = loops.of.upgrade() else {
             return Ok(None);
         };
+        let head = &loops.heads[place];
+        let start = Start {
+            block: head.block,
+            fingerprint: head.fingerprint,
+            passed: None,
+        };
+        let id = self.new_continuation(loops, place, function, start)?;
+        if loops.note(place, id) {
+            return Ok(Some(id));
+        }
+        // Somebody was first, or the loops were closed.
+        self.drop_continuation(id);
+        Ok(loops.continuation(place))
+    }
+
+    /// A function that starts in `function`'s body, for who leaves a loop.
+    ///
+    /// # Errors
+    /// No room for a stub.
+    pub(crate) fn new_continuation(
+        self: &Arc<Self>,
+        loops: &Arc<Loops>,
+        place: usize,
+        function: Function,
+        start: Start,
+    ) -> Result<FunctionId, Error> {
         let free = {
             let free = &self.continuations.free;
             free.lock().unwrap_or_else(PoisonError::into_inner).pop()
@@ -69,15 +95,13 @@ impl Core {
             Some(id) => id,
             None => self.stubs.allocate()?,
         };
-        let name = format!("{}@loop{}", function.name.to_string_lossy(), place + 1);
-        let head = &loops.heads[place];
+        let name = function.name.to_string_lossy();
+        let name = format!("{}@loop{}", whole_name(&name), place + 1);
         let origin = Origin {
             loops: Arc::downgrade(loops),
+            whose: loops.whose,
             place,
-            start: Start {
-                block: head.block,
-                fingerprint: head.fingerprint,
-            },
+            start,
         };
         self.set_function(
             id,
@@ -87,15 +111,14 @@ impl Core {
                 ..function
             },
         );
-        if loops.note(place, id) {
-            return Ok(Some(id));
-        }
-        // Somebody was first, or the loops were closed.
+        Ok(id)
+    }
+
+    /// Has a continuation that nobody was offered removed.
+    pub(crate) fn drop_continuation(&self, id: FunctionId) {
         let ended = &self.continuations.ended;
         let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.continuations.push(id);
-        drop(ended);
-        Ok(loops.continuation(place))
     }
 
     /// Offers a continuation, if `id` is one that was published, to who is in the loop; or notes
@@ -112,7 +135,7 @@ impl Core {
         }
         // Whoever forbids takes back what was offered before it said so, and this looks after it.
         let forbidden = self.continuations.forbidden();
-        if forbidden.contains(&loops.function.index()) {
+        if forbidden.contains(&loops.whose.index()) {
             return;
         }
         if loops.offer(origin.place, self.stubs.stub_address(id)) {
@@ -149,5 +172,14 @@ impl Core {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         free.push(id);
+    }
+}
+
+/// The name of the function that a continuation goes on for, or of itself if it is none.
+fn whole_name(name: &str) -> &str {
+    let digits = |it: &str| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit());
+    match name.rsplit_once("@loop") {
+        Some((whole, place)) if digits(place) => whole,
+        _ => name,
     }
 }

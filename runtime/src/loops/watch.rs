@@ -18,6 +18,11 @@
 //! offered, it is asked for; should the activation end before, the passes are told. If one is
 //! offered for [`PATIENCE`] and the loop inside it goes on here, the next loop further in is
 //! tried.
+//!
+//! Once better code took the function's slot, its entries are counted no more. How often it was
+//! entered between the last look before that and the exchange nobody knows, so passes up to the
+//! first look after it say nothing: they would be those of one long activation. (Of `hash-mix`,
+//! two of the first five compiles at tier 2 were loops of functions that had just moved up.)
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -71,6 +76,8 @@ pub(super) struct Watched {
     asked: Option<Asked>,
     /// The function itself was asked for.
     whole: bool,
+    /// Better code of the function was there at the last look.
+    moved_up: bool,
     /// When it was made: nobody was in it before.
     since: Duration,
 }
@@ -107,6 +114,7 @@ impl Watched {
             began: false,
             asked: None,
             whole: false,
+            moved_up: false,
             since: now,
         }
     }
@@ -123,6 +131,16 @@ impl Watched {
             all += added;
         }
         all
+    }
+
+    /// Forgets all passes up to now.
+    fn begin_anew(&mut self) {
+        self.busy = Duration::ZERO;
+        self.still = Duration::ZERO;
+        self.held = 0;
+        self.asked = None;
+        self.passes.fill(0);
+        self.last.fill(0);
     }
 
     /// Notes what one look found; the share of a processor that is spent in the loops.
@@ -241,6 +259,11 @@ impl Watched {
 }
 
 impl Core {
+    fn is_above_baseline(&self, id: FunctionId) -> bool {
+        let published = self.tiers.versions.of(id).published();
+        published.is_some_and(|version| version.tier > Tier::Baseline)
+    }
+
     /// Looks at the loops of all versions, and asks for the continuations that are worth it;
     /// adds the passes that the controller is to hear of to `added`, by function.
     pub(crate) fn watch_loops(
@@ -259,13 +282,19 @@ impl Core {
             let passes = watched.read(&loops);
             loops.ask_again();
             let id = watched.function;
+            let moved_up = self.is_above_baseline(id);
+            if moved_up && !std::mem::replace(&mut watched.moved_up, moved_up) {
+                watched.begin_anew();
+                return true;
+            }
             let entries = added.get(&id.index()).map_or(0, |&(_, entries, _)| entries);
             let share = watched.note(controller, &loops, now, between, passes, entries);
-            if entries != 0 && !watched.whole && !controller.is_paused() && loops.offers() {
+            let own = !loops.is_closed() && loops.offers();
+            if entries != 0 && !watched.whole && !controller.is_paused() && own {
                 watched.whole = true;
                 whole.push(id);
             }
-            let may = !loops.is_closed() && !forbidden.contains(&id.index());
+            let may = !loops.is_closed() && !forbidden.contains(&loops.whose.index());
             let mut waits = watched.waits(&loops);
             if !waits
                 && may

@@ -3,12 +3,12 @@
 //! that they are in.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use uruk_base::FunctionId;
 use uruk_base::StubAddress;
-use uruk_codegen::{Head, Heads};
+use uruk_codegen::{Described, Head, Heads};
 use uruk_heap::{Heap, HeapError, Pool, Sealed};
 use uruk_tiering::offers::{LoopWords, Offers};
 
@@ -26,11 +26,16 @@ const STORED: Duration = Duration::from_micros(1);
 #[derive(Debug)]
 pub(crate) struct Loops {
     pub(crate) function: FunctionId,
+    /// Whose loops they are: `function`, or, if that is a continuation, whose loop it goes on with.
+    pub(crate) whose: FunctionId,
     /// What the continuations are made from: whoever makes one needs the module to be there.
     pub(crate) of: WeakFunction,
     pub(crate) heads: Vec<Head>,
     memory: Arc<Memory>,
     offers: Offers,
+    /// What lives across the heads, once it was compared with another body's: that may have to be
+    /// done again when the module is gone.
+    described: OnceLock<Vec<Described>>,
     ended: Arc<Ended>,
     /// How often loops were left whose versions are gone.
     gone: Arc<AtomicU64>,
@@ -125,12 +130,15 @@ impl Loops {
     ) -> Result<Arc<Loops>, HeapError> {
         let bytes = Heads::bytes(heads.len());
         let draft = heap.allocate(Pool::ReadWrite, bytes, align_of::<u64>())?;
+        let whose = function.origin.as_ref().map_or(id, |it| it.whose);
         Ok(Arc::new(Loops {
             function: id,
+            whose,
             of: WeakFunction::of(function),
             heads: heads.to_vec(),
             memory: Arc::new(Memory(Some(draft.seal()?))),
             offers: Offers::new(heads.len()),
+            described: OnceLock::new(),
             ended: Arc::clone(&all.ended),
             gone: Arc::clone(&all.gone),
         }))
@@ -175,6 +183,24 @@ impl Loops {
         debug_assert!(offset < Heads::bytes(self.heads.len()));
         // SAFETY: as above, aligned to 4; guest code writes it with plain stores of its size.
         unsafe { &*((self.address() + offset as u64) as *const AtomicU32) }
+    }
+
+    /// What lives across the heads of the body; nothing if nobody knows any more.
+    ///
+    /// # Errors
+    /// Those of `find`, which reads the body.
+    pub(crate) fn described<E>(
+        &self,
+        find: impl FnOnce(&Function) -> Result<Vec<Described>, E>,
+    ) -> Result<&[Described], E> {
+        if let Some(known) = self.described.get() {
+            return Ok(known);
+        }
+        let Some(function) = self.of.upgrade() else {
+            return Ok(&[]);
+        };
+        let found = find(&function)?;
+        Ok(self.described.get_or_init(|| found))
     }
 
     /// How often its loops were left.
@@ -224,6 +250,17 @@ impl Loops {
         offered
     }
 
+    /// Offers a continuation of the body that replaced the version's at the head of a loop; false
+    /// if none did, or that is over.
+    pub(crate) fn lead(&self, place: usize, continuation: FunctionId, stub: StubAddress) -> bool {
+        let words = self.words(place);
+        let offered = self.offers.lead(words, continuation, stub.0);
+        if offered {
+            insist(words);
+        }
+        offered
+    }
+
     /// True if something is offered at the head of a loop.
     pub(crate) fn is_offered(&self, place: usize) -> bool {
         self.words(place).is_offered()
@@ -245,14 +282,19 @@ impl Loops {
         self.words(place).ask_after(passes);
     }
 
-    /// Nothing is offered any more.
+    /// Nothing of the version's body is offered any more.
     pub(crate) fn close(&self) {
         self.offers.close(self.all_words());
     }
 
-    /// Something may be offered again.
+    /// Nothing at all is offered any more.
+    pub(crate) fn give_up(&self) {
+        self.offers.give_up(self.all_words());
+    }
+
+    /// Something of the version's body may be offered again, and nothing of others is.
     pub(crate) fn open(&self) {
-        self.offers.open();
+        self.offers.open(self.all_words());
     }
 
     /// Takes back what is offered, until something is offered again.
@@ -260,7 +302,7 @@ impl Loops {
         self.offers.take_back(self.all_words());
     }
 
-    /// True if nothing is offered any more.
+    /// True if nothing of the version's body is offered any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.offers.is_closed()
     }
@@ -288,7 +330,7 @@ impl Drop for Loops {
         self.gone.fetch_add(left, Ordering::Relaxed);
         let _pass = gate::enter();
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        ended.versions.push(self.function);
+        ended.versions.push(self.whose);
         ended.continuations.extend(self.offers.end());
     }
 }

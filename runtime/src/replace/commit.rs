@@ -265,6 +265,7 @@ impl Core {
             set: Set {
                 number,
                 before,
+                at_loops: false,
                 moved: way.moves.into_iter().map(|step| step.moved).collect(),
                 _tracker: way.tracker,
             },

@@ -14,7 +14,8 @@
 //!
 //! Reading order: `plan` (names), `check`, `prepare` (code), `object` (the same of machine
 //! code), `migrate` (variables), `hooks` (constructors), `commit` and `publish` (the instant),
-//! `dependents`, `rollback`, `quiet` (who runs old code), `watch` (files), `turns`, `state` (locks,
+//! `dependents`, `rollback`, `quiet` (who runs old code), `loops` (who changes to new code while it
+//! loops), `watch` (files), `turns`, `state` (locks,
 //! epochs, history), `error`.
 //!
 //! # Handlers of signals
@@ -36,6 +37,7 @@ mod dependents;
 mod error;
 mod hooks;
 mod input;
+mod loops;
 mod migrate;
 mod object;
 mod plan;
@@ -52,6 +54,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use uruk_base::FunctionId;
+
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
 use crate::api::jit::Jit;
@@ -67,6 +71,7 @@ use self::prepare::{Allowed, Names, Prepared, Staging};
 use self::quiet::OldCode;
 
 pub use self::error::ReplaceError;
+pub use self::loops::{LoopStays, OldLoop};
 pub(crate) use self::plan::Locals;
 pub use self::quiet::Activation;
 pub(crate) use self::state::Replacing;
@@ -98,6 +103,7 @@ pub struct Replacement {
     allow_signatures: bool,
     allow_parts: bool,
     constructors: bool,
+    at_loops: bool,
     migrations: Vec<Migration>,
 }
 
@@ -222,6 +228,7 @@ impl Replacement {
             allow_signatures: false,
             allow_parts: false,
             constructors: false,
+            at_loops: false,
             migrations: Vec::new(),
         }
     }
@@ -246,6 +253,9 @@ pub struct Replaced {
     /// Constructors and destructors of the input that were not run; see
     /// [`Replacement::run_constructors`].
     pub constructors_skipped: Vec<String>,
+    /// Loops that somebody was in, if they were to go on in new code; see
+    /// [`Replacement::at_loops`].
+    pub loops: Vec<OldLoop>,
     /// How long no call of a member could begin.
     pub closed: Duration,
     number: u64,
@@ -263,6 +273,7 @@ impl fmt::Debug for Replaced {
             .field("globals_kept", &self.globals_kept)
             .field("locals_new", &self.locals_new)
             .field("constructors_skipped", &self.constructors_skipped)
+            .field("loops", &self.loops)
             .field("closed", &self.closed)
             .finish_non_exhaustive()
     }
@@ -363,6 +374,9 @@ impl Dylib {
             false => hooks.names(),
         };
         let level = replacement.level;
+        let at_loops = replacement.at_loops && level == Level::Immediate;
+        let members: Vec<FunctionId> = changes.iter().map(|change| change.id).collect();
+        let looping = core.looping(at_loops, &members);
         let done = match level {
             Level::Immediate => core.commit_set(changes, way, level),
             Level::Quiescent { .. } => {
@@ -385,14 +399,24 @@ impl Dylib {
                 false => undo(cause),
             }
         })?;
-        Ok(self.finish(done, names, skipped))
+        let loops = core.lead(at_loops, members, looping, &done.old);
+        let mut replaced = self.finish(done, names, skipped, at_loops);
+        replaced.loops = loops;
+        Ok(replaced)
     }
 
     /// Files what was done, and tells of it.
-    fn finish(&self, done: Done, names: Names, skipped: Vec<String>) -> Replaced {
+    fn finish(
+        &self,
+        mut done: Done,
+        names: Names,
+        skipped: Vec<String>,
+        at_loops: bool,
+    ) -> Replaced {
         let core = self.jit.core();
         let number = done.set.number;
         let _pass = gate::enter();
+        done.set.at_loops = at_loops;
         core.replacing.file(done.set);
         core.retry_failed();
         let dependents = done.dependents.iter();
@@ -404,6 +428,7 @@ impl Dylib {
             globals_kept: names.globals_kept,
             locals_new: names.locals_new,
             constructors_skipped: skipped,
+            loops: Vec::new(),
             closed: done.closed,
             number,
             old: done.old,
@@ -466,7 +491,7 @@ impl Dylib {
 }
 
 impl Core {
-    fn display_of(&self, id: uruk_stubs::FunctionId) -> String {
+    fn display_of(&self, id: FunctionId) -> String {
         self.name_of(id).to_owned()
     }
 }

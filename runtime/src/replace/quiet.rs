@@ -91,6 +91,32 @@ impl OldCode {
     }
 }
 
+impl OldCode {
+    /// The same, and more that is apart from it or the same.
+    pub(super) fn with(&self, more: Vec<(Range<u64>, FunctionId, BlockId)>) -> OldCode {
+        let mut ranges = self.ranges.clone();
+        // Native code is left by no loop.
+        ranges.retain(|(.., block)| block.is_some());
+        ranges.extend(
+            more.into_iter()
+                .map(|(range, id, block)| (range, id, Some(block))),
+        );
+        OldCode::of(ranges)
+    }
+
+    fn of(mut ranges: Vec<(Range<u64>, FunctionId, Option<BlockId>)>) -> OldCode {
+        ranges.sort_by_key(|(range, ..)| (range.start, u64::MAX - range.end));
+        // Functions of an object may share bytes.
+        let mut end = 0;
+        ranges.retain_mut(|(range, ..)| {
+            range.start = range.start.max(end);
+            end = end.max(range.end);
+            !range.is_empty()
+        });
+        OldCode { ranges }
+    }
+}
+
 /// Overwrites what calls of this thread left on its stack, below the caller, and in vector
 /// registers, by which memory is copied: addresses of code would lie in the frames of what is
 /// called next, or of a handler that is held up at the gate, for as long as it waits.
@@ -158,19 +184,11 @@ impl Core {
         let compiled = self.code_of_functions(is_old).into_iter();
         let compiled = compiled.chain(self.old_objects(members));
         let native = self.native_code(is_old).into_iter();
-        let mut ranges: Vec<_> = compiled
+        let ranges: Vec<_> = compiled
             .map(|(range, id, block)| (range, id, Some(block)))
             .chain(native.map(|(range, id)| (range, id, None)))
             .collect();
-        ranges.sort_by_key(|(range, ..)| (range.start, u64::MAX - range.end));
-        // Functions of an object may share bytes.
-        let mut end = 0;
-        ranges.retain_mut(|(range, ..)| {
-            range.start = range.start.max(end);
-            end = end.max(range.end);
-            !range.is_empty()
-        });
-        OldCode { ranges }
+        OldCode::of(ranges)
     }
 
     /// Code of members that are functions of objects: all of the object, as its local
@@ -204,6 +222,37 @@ impl Core {
         left.ranges
             .retain(|(_, _, block)| block.is_none_or(|block| there.contains(&block)));
         left
+    }
+
+    /// Whose code of `code` may be on a stack; `None` if that is not known.
+    pub(super) fn functions_on_stacks(
+        &self,
+        code: &OldCode,
+        within: Duration,
+    ) -> Result<Option<HashSet<FunctionId>>, Error> {
+        let code = &self.still_there(code);
+        if code.ranges.is_empty() {
+            return Ok(Some(HashSet::new()));
+        }
+        let Some(report) = self.scan_for(code, within)? else {
+            return Ok(None);
+        };
+        let ours = threads::idle();
+        let mut threads = report.threads.iter();
+        let silent = threads.any(|it| !it.how.answered() && !ours.contains(&it.tid));
+        if silent || report.trouble.is_some() {
+            return Ok(None);
+        }
+        let threads = report.threads.iter().filter(|it| !ours.contains(&it.tid));
+        let keeps = threads.flat_map(|it| &it.keeps);
+        let keeps = keeps.chain(report.stacks.iter().flat_map(|it| &it.keeps));
+        let keeps = keeps.chain(report.memory.iter().flat_map(|it| &it.keeps));
+        Ok(Some(keeps.map(|&at| code.ranges[at].1).collect()))
+    }
+
+    fn scan_for(&self, code: &OldCode, within: Duration) -> Result<Option<Report>, Error> {
+        let roots = self.roots().map_err(Arc::new)?;
+        Ok(self.scan_stacks(roots, &code.wanted()?, within))
     }
 
     /// Who may run `code`; threads that do not answer are listed without functions.

@@ -1,8 +1,11 @@
 //! Going back to what ran before the latest replacement.
 //!
-//! A rollback is a commit of the code that was kept; should it fail, the set is filed again.
+//! A rollback is a commit of the code that was kept; should it fail, the set is filed again. Who
+//! changed to new code while it looped changes back likewise.
 
 use std::sync::Arc;
+
+use uruk_base::FunctionId;
 
 use crate::api::error::Error;
 use crate::api::jit::Jit;
@@ -60,9 +63,12 @@ impl Core {
         let state::Set {
             number,
             before,
+            at_loops,
             moved,
             _tracker: tracker,
         } = taken;
+        let members: Vec<FunctionId> = before.iter().map(|before| before.id).collect();
+        let looping = self.looping(at_loops, &members);
         let changes = before.into_iter().map(|before| Change {
             id: before.id,
             body: before.body,
@@ -73,6 +79,9 @@ impl Core {
             ..Way::default()
         };
         let committed = self.commit_set(changes.collect(), way, Level::Immediate);
+        if let Ok(done) = &committed {
+            self.lead(at_loops, members, looping, &done.old);
+        }
         let _pass = gate::enter();
         match committed {
             Ok(done) => Ok(done
@@ -93,6 +102,7 @@ impl Core {
                 self.replacing.file(state::Set {
                     number,
                     before: before.collect(),
+                    at_loops,
                     moved,
                     _tracker: tracker,
                 });

@@ -105,6 +105,8 @@ impl Drop for Old {
 pub(crate) struct Set {
     pub(crate) number: u64,
     pub(crate) before: Vec<Before>,
+    /// Who loops changes with it.
+    pub(super) at_loops: bool,
     /// Variables that got other storage.
     pub(super) moved: Vec<Moved>,
     /// By which the data and the names that came with the set can be removed, once its

@@ -58,7 +58,9 @@ impl Watched {
 impl Jit {
     /// Replaces functions of [`Jit::main`] by those of `files` (bitcode, IR text or objects)
     /// whenever one of them changes, and prints a line on standard error that says what
-    /// was replaced, or why not. For the rest of the process.
+    /// was replaced, or why not. Who is in a loop goes on in the new body where it can
+    /// ([`Replacement::at_loops`]): a program's main loop is in a function that is never called
+    /// again. For the rest of the process.
     ///
     /// # Errors
     /// No thread.
@@ -72,7 +74,7 @@ impl Jit {
                 for file in &mut *watched.borrow_mut() {
                     if file.has_changed(identity(&file.path)) {
                         let outcome = Replacement::file(&file.path)
-                            .and_then(|replacement| jit.main().replace(replacement));
+                            .and_then(|new| jit.main().replace(new.at_loops(true)));
                         let _pass = gate::enter();
                         eprintln!("uruk: {}", line(&file.path, &outcome));
                     }
@@ -118,6 +120,13 @@ fn line(path: &Path, outcome: &Result<Replaced, Error>) -> String {
         if !list.is_empty() {
             line += &format!(", {}", count(list, what));
         }
+    }
+    let (stay, change): (Vec<_>, Vec<_>) = replaced.loops.iter().partition(|it| it.stays.is_some());
+    if !change.is_empty() {
+        line += &format!(", {} running loop(s)", change.len());
+    }
+    for it in stay {
+        line += &format!("; {it}");
     }
     line
 }

@@ -336,7 +336,7 @@ impl Core {
         how.transform.clone_from(&self.layers.ir);
         // What an embedder changes lives in no frame that we know.
         how.leaves &= self.layers.ir.is_none();
-        how.start = function.origin.as_ref().map(|origin| origin.start);
+        how.start = function.origin.as_ref().map(|it| it.start.clone());
         let mut sketched = false;
         if self.wants_baseline(body.id, &how)
             && let Some((compiled, assembled)) =

@@ -191,7 +191,8 @@ impl Core {
             // Nobody comes back to see a better version: a pin is obeyed at once.
             tier = self.tiers.start_tier(id);
         }
-        if self.function(id).is_some_and(|it| it.origin.is_some()) {
+        let origin = self.function(id).and_then(|it| it.origin);
+        if origin.is_some_and(|it| it.start.passed.is_none()) {
             tier = tier.max(Tier::Optimized);
         }
         let mut first = Request {

@@ -41,7 +41,7 @@ impl Core {
     fn events_of(&self, id: FunctionId) -> u64 {
         let origin = self.function(id).and_then(|function| function.origin);
         let loops = origin.and_then(|origin| origin.loops.upgrade());
-        let id = loops.map_or(id, |loops| loops.function);
+        let id = loops.map_or(id, |loops| loops.whose);
         let counted = self.tiers.counts.now(id);
         u64::from(counted.entries) + u64::from(counted.loops) + self.continuations.passes(id)
     }

@@ -18,6 +18,8 @@ pub struct Shared {
     /// The loop ends when this is not zero.
     pub stop: AtomicI64,
     pub passes: AtomicI64,
+    /// Passes of inner loops, by body.
+    pub counts: [AtomicI64; 4],
 }
 
 /// Adds up what depends on every pass, in a loop in a loop, with what lives across its heads as a
@@ -98,6 +100,7 @@ impl Spinning {
         let shared = Arc::new(Shared {
             stop: AtomicI64::new(0),
             passes: AtomicI64::new(0),
+            counts: Default::default(),
         });
         let thread = {
             let shared = Arc::clone(&shared);
@@ -112,6 +115,20 @@ impl Spinning {
     pub fn pass(&self) {
         let before = self.shared.passes.load(Ordering::Acquire);
         wait(|| self.shared.passes.load(Ordering::Acquire) > before + 1);
+    }
+
+    /// How often the inner loop of a body came round.
+    pub fn count(&self, body: usize) -> i64 {
+        self.shared.counts[body].load(Ordering::Acquire)
+    }
+
+    /// Ends the loop; what it returned, and how often the inner loops came round.
+    pub fn end_counted(self) -> (i64, [i64; 4]) {
+        let shared = Arc::clone(&self.shared);
+        let (result, passes) = self.end();
+        let counts = [0, 1, 2, 3].map(|at: usize| shared.counts[at].load(Ordering::Acquire));
+        assert_eq!(counts.iter().sum::<i64>(), 3 * passes);
+        (result, counts)
     }
 
     /// Ends the loop; what it returned, and after how many passes.

@@ -228,10 +228,51 @@ fn an_offer_under_way_is_not_made_to_what_was_closed() {
         maker.join().unwrap();
         assert_eq!(world.slot.load(Ordering::Acquire), 0);
         assert!(!world.offers.offer(world.words(), STUB));
-        world.offers.open();
+        world.offers.open([world.words()]);
         assert!(world.offers.offer(world.words(), STUB));
         assert_eq!(world.pass(), Some(STUB));
     });
+}
+
+/// Who loops in a body that was replaced is led to the new one while the old version is freed, if
+/// nobody is in it: whoever was told where to go finds it, and it is given away at the end.
+#[test]
+fn who_is_led_to_the_new_body_finds_it() {
+    model(|| {
+        let world = World::new();
+        world.offers.close([world.words()]);
+        let guest = spawn(&world, |w| w.call(0, 2));
+        world.code[FIRST as usize].with_mut(|_| ());
+        world.target.store(FIRST, Ordering::Release);
+        assert!(world.offers.lead(world.words(), CONTINUATION, STUB));
+        assert!(world.offers.is_closed());
+        world.replace_and_free();
+        guest.join().unwrap();
+    });
+}
+
+/// A replacement is rolled back, or its function removed, while who loops is led to the new body:
+/// nothing leads there afterwards, and what did is given away once.
+#[test]
+fn nobody_is_led_to_what_is_rolled_back() {
+    for removed in [false, true] {
+        model(move || {
+            let world = World::new();
+            world.offers.close([world.words()]);
+            let leader = spawn(&world, |w| w.offers.lead(w.words(), CONTINUATION, STUB));
+            match removed {
+                true => world.offers.give_up([world.words()]),
+                false => world.offers.open([world.words()]),
+            }
+            let led = leader.join().unwrap();
+            assert_eq!(world.slot.load(Ordering::Acquire), 0);
+            assert_eq!(world.offers.is_closed(), removed);
+            // What is given up stays so.
+            world.offers.open([world.words()]);
+            assert_eq!(world.offers.offer(world.words(), STUB), !removed);
+            assert_eq!(world.offers.end(), vec![CONTINUATION; usize::from(led)]);
+        });
+    }
 }
 
 /// Two make a continuation of one loop, which ends meanwhile: one is noted, and given away once.

@@ -4,7 +4,7 @@ use super::{Mutation, equivalent, killed};
 
 const OFFERS: &str = "tiering/src/offers.rs";
 
-pub const TABLE: [Mutation; 14] = [
+pub const TABLE: [Mutation; 18] = [
     killed(
         "an offer is stored relaxed",
         OFFERS,
@@ -18,12 +18,12 @@ pub const TABLE: [Mutation; 14] = [
         "an offer is stored behind the lock",
         OFFERS,
         [
-            "        words.put(stub);
-        drop(state);
-        words.ask();",
-            "        drop(state);
-        words.put(stub);
-        words.ask();",
+            "    words.put(stub);
+    drop(state);
+    words.ask();",
+            "    drop(state);
+    words.put(stub);
+    words.ask();",
         ],
         "offers::an_offer_under_way_is_not_made_to_what_was_closed",
     ),
@@ -31,7 +31,7 @@ pub const TABLE: [Mutation; 14] = [
         "an offer is made to what was closed",
         OFFERS,
         [
-            "        if state.closed {
+            "        if state.stand != Stand::Open {
             return false;
         }
 ",
@@ -43,9 +43,9 @@ pub const TABLE: [Mutation; 14] = [
         "an offer asks nobody",
         OFFERS,
         [
-            "        words.ask();
-        true",
-            "        true",
+            "    drop(state);
+    words.ask();",
+            "    drop(state);",
         ],
         "offers::what_is_taken_back_can_be_offered_again",
     ),
@@ -53,12 +53,12 @@ pub const TABLE: [Mutation; 14] = [
         "an offer asks before it is there",
         OFFERS,
         [
-            "        words.put(stub);
-        drop(state);
-        words.ask();",
-            "        words.ask();
-        words.put(stub);
-        drop(state);",
+            "    words.put(stub);
+    drop(state);
+    words.ask();",
+            "    words.ask();
+    words.put(stub);
+    drop(state);",
         ],
         "who looked too early takes the sign away, as any store of a count may: it is asked for \
          again at the next look",
@@ -73,9 +73,11 @@ pub const TABLE: [Mutation; 14] = [
         "closing leaves what is offered",
         OFFERS,
         [
-            "        state.closed = true;
+            "            state.stand = stand;
+        }
         all.into_iter().for_each(|words| words.put(0));",
-            "        state.closed = true;
+            "            state.stand = stand;
+        }
         let _ = all;",
         ],
         "offers::after_the_close_nobody_enters",
@@ -84,17 +86,15 @@ pub const TABLE: [Mutation; 14] = [
         "closing does not last",
         OFFERS,
         [
-            "        state.closed = true;
-        all",
-            "        state.closed = false;
-        all",
+            "            state.stand = stand;",
+            "            let _ = stand;",
         ],
         "offers::an_offer_under_way_is_not_made_to_what_was_closed",
     ),
     killed(
         "opening opens nothing",
         OFFERS,
-        ["self.state.lock().closed = false;", "let _ = self;"],
+        ["            state.stand = Stand::Open;\n", ""],
         "offers::an_offer_under_way_is_not_made_to_what_was_closed",
     ),
     killed(
@@ -111,13 +111,13 @@ pub const TABLE: [Mutation; 14] = [
     killed(
         "a second continuation covers the first",
         OFFERS,
-        ["Some(free @ None) if !closed", "Some(free) if !closed"],
+        ["Some(free @ None) if open", "Some(free) if open"],
         "offers::a_loop_has_one_continuation",
     ),
     equivalent(
         "a continuation is noted for what was closed",
         OFFERS,
-        ["Some(free @ None) if !closed", "Some(free @ None)"],
+        ["Some(free @ None) if open", "Some(free @ None)"],
         "it is offered to nobody, and given away at the end like others: the check spares its \
          compile",
     ),
@@ -125,8 +125,8 @@ pub const TABLE: [Mutation; 14] = [
         "the end keeps what it gives away",
         OFFERS,
         [
-            "std::mem::take(&mut self.state.lock().continuations)",
-            "self.state.lock().continuations.clone()",
+            "std::mem::take(&mut state.continuations)",
+            "state.continuations.clone()",
         ],
         "offers::a_loop_has_one_continuation",
     ),
@@ -135,5 +135,43 @@ pub const TABLE: [Mutation; 14] = [
         OFFERS,
         ["match added < ASKED / 2 {", "match true {"],
         "offers::lost_counts_are_no_passes",
+    ),
+    killed(
+        "who is removed is opened again",
+        OFFERS,
+        ["if state.stand == Stand::Closed {", "if true {"],
+        "offers::nobody_is_led_to_what_is_rolled_back",
+    ),
+    killed(
+        "opening leaves what leads elsewhere",
+        OFFERS,
+        [
+            "            state.stand = Stand::Open;
+            all.into_iter().for_each(|words| words.put(0));",
+            "            state.stand = Stand::Open;
+            let _ = all;",
+        ],
+        "offers::nobody_is_led_to_what_is_rolled_back",
+    ),
+    killed(
+        "who is not replaced is led elsewhere",
+        OFFERS,
+        [
+            "        if state.stand != Stand::Closed {
+            return false;
+        }
+",
+            "",
+        ],
+        "offers::nobody_is_led_to_what_is_rolled_back",
+    ),
+    killed(
+        "the end forgets what led elsewhere",
+        OFFERS,
+        [
+            ".flatten().chain(leading).collect()",
+            ".flatten().collect()",
+        ],
+        "offers::nobody_is_led_to_what_is_rolled_back",
     ),
 ];

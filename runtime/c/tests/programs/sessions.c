@@ -98,6 +98,15 @@ static void replacement(uruk_jit *jit)
     FINE(uruk_replaced_rollback(replaced));
     CHECK(quad(3) == 12);
     uruk_replaced_free(replaced);
+    how.quiescent = 0;
+    how.at_loops = 1;
+    FINE(uruk_dylib_replace(dylib, &how, &replaced));
+    /* Nobody is in a loop. */
+    FINE(uruk_replaced_loops(replaced, &names));
+    CHECK(uruk_names_count(names) == 0);
+    uruk_names_free(names);
+    FINE(uruk_replaced_rollback(replaced));
+    uruk_replaced_free(replaced);
     FAILS(uruk_jit_rollback(jit, NULL), URUK_ERROR_REPLACE, "");
     FAILS(uruk_dylib_replace_ir(dylib, "bad", "define i32 @quad() { ret i32 1 }"),
           URUK_ERROR_REPLACE, "signature of `quad` changed");

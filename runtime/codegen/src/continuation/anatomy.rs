@@ -53,7 +53,6 @@ impl<'a, 'm> Body<'a, 'm> {
     ///
     /// # Safety
     /// The layout lives as long as this.
-    #[cfg(test)]
     pub(crate) unsafe fn in_place(
         function: FunctionRef<'m>,
         layout: LLVMTargetDataRef,
@@ -251,15 +250,6 @@ impl<'m> Telling<'_, 'm> {
         // SAFETY: a live type, asked for what its kind has.
         let carried = unsafe {
             let kind = LLVMGetTypeKind(ty);
-            let simple = match kind {
-                LLVMTypeKind::LLVMIntegerTypeKind => Simple::integer(LLVMGetIntTypeWidth(ty)),
-                LLVMTypeKind::LLVMFloatTypeKind => Some(Simple::FLOAT),
-                LLVMTypeKind::LLVMDoubleTypeKind => Some(Simple::DOUBLE),
-                LLVMTypeKind::LLVMPointerTypeKind => {
-                    Some(Simple::pointer(LLVMGetPointerAddressSpace(ty)))
-                }
-                _ => None,
-            };
             let sized = !matches!(
                 kind,
                 LLVMTypeKind::LLVMTokenTypeKind
@@ -271,12 +261,28 @@ impl<'m> Telling<'_, 'm> {
                     | LLVMTypeKind::LLVMScalableVectorTypeKind
             ) && LLVMTypeIsSized(ty) != 0;
             match sized {
-                true => Carried::or_stored(simple),
+                true => Carried::or_stored(simple(ty)),
                 false => Carried::Never,
             }
         };
         self.types.insert(ty, carried);
         carried
+    }
+}
+
+/// A type of the context that is passed as it is.
+pub(crate) fn simple(ty: LLVMTypeRef) -> Option<Simple> {
+    // SAFETY: a live type, asked for what its kind has.
+    unsafe {
+        match LLVMGetTypeKind(ty) {
+            LLVMTypeKind::LLVMIntegerTypeKind => Simple::integer(LLVMGetIntTypeWidth(ty)),
+            LLVMTypeKind::LLVMFloatTypeKind => Some(Simple::FLOAT),
+            LLVMTypeKind::LLVMDoubleTypeKind => Some(Simple::DOUBLE),
+            LLVMTypeKind::LLVMPointerTypeKind => {
+                Some(Simple::pointer(LLVMGetPointerAddressSpace(ty)))
+            }
+            _ => None,
+        }
     }
 }
 

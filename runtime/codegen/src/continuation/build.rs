@@ -5,16 +5,20 @@
 //! What is used beyond its block goes through an `alloca` each, which the first pass makes
 //! registers again: so that an entry in the middle of what dominates what is no concern here.
 
+use std::sync::Arc;
+
 use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use inkwell::llvm_sys::core::{
     LLVMDeleteFunction, LLVMGetFirstUse, LLVMReplaceAllUsesWith, LLVMSetValueName2,
 };
 use inkwell::llvm_sys::debuginfo::{LLVMGetSubprogram, LLVMSetSubprogram};
-use uruk_leaving::{Forbidden, Reason};
+use inkwell::llvm_sys::prelude::LLVMTypeRef;
+use uruk_leaving::{Forbidden, Passed, Reason};
 
 use super::anatomy::{Body, Told};
-use super::frame::Frame;
-use super::making::Making;
+use super::frame::{Crossing, Frame};
+use super::making::{Given, Making};
+use super::offer::continuation_type;
 use super::regions::Regions;
 use crate::context::{LlvmContext, OwnedModule};
 use crate::flow::around;
@@ -23,16 +27,47 @@ use crate::shape::Shape;
 use crate::source::AttributeKinds;
 
 /// Where a continuation starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Start {
     /// The number of the head's block.
     pub block: u32,
     /// What was found where it is offered.
     pub fingerprint: u64,
+    /// What is passed, if a frame of another body goes on here; else what lives across the head.
+    pub passed: Option<Arc<[Passed]>>,
 }
 
 /// Instructions that peeling may add; beyond that the loops around are entered in the middle.
 const MOST_PEELED: usize = 30_000;
+
+/// A head of a body that can be left, and what crosses there.
+pub(super) struct Place<'m> {
+    /// Among the loops.
+    index: usize,
+    pub(super) frame: Frame<'m>,
+    pub(super) what: Crossing,
+}
+
+/// What is at the head `block` of a body that was told.
+///
+/// # Errors
+/// Why it cannot be left.
+pub(super) fn place_of<'m>(
+    told: Told<'m>,
+    shape: &Shape<'m>,
+    block: u32,
+) -> Result<Place<'m>, Reason> {
+    let loops = shape.loops.as_deref().ok_or(Reason::TooLarge)?;
+    let index = loops.iter().position(|it| it.head == block);
+    let index = index.ok_or(Reason::Changed)?;
+    let forbidden = Forbidden::of(&told.anatomy)?;
+    if let Some(reason) = forbidden.at(&told.anatomy, &shape.flow.graph, &loops[index]) {
+        return Err(reason);
+    }
+    let frame = Frame::of(told, &shape.flow.graph)?;
+    let what = frame.crossing(block)?;
+    Ok(Place { index, frame, what })
+}
 
 /// Puts a continuation in the place of `body`, a complete copy in `module` of a function named
 /// `own`: with its name, which is emitted instead.
@@ -45,33 +80,55 @@ pub(crate) fn replace(
     kinds: &AttributeKinds,
     body: FunctionRef<'_>,
     shape: &Shape<'_>,
-    start: Start,
+    start: &Start,
+    own: &str,
+) -> Result<(), Reason> {
+    let told = Told::of(Body::copied(module, body), kinds, &shape.flow);
+    let place = place_of(told, shape, start.block)?;
+    let Place { frame, what, .. } = &place;
+    if what.fingerprint != start.fingerprint {
+        return Err(Reason::Changed);
+    }
+    let given = what.variables.iter().map(|&it| Given {
+        kind: frame.variables[it as usize].kind,
+        into: Some(it),
+        promised: frame.is_alone(it),
+    });
+    let given: Vec<Given> = given.collect();
+    // SAFETY: a function of the context, and a frame of its body.
+    let ty = unsafe { continuation_type(context, body, frame, what) };
+    finish(context, module, kinds, body, shape, place, ty, &given, own)
+}
+
+/// Makes the continuation that starts at `place`, of a type, with what is given for its parameters.
+///
+/// # Errors
+/// That it is no valid IR; the module is as it was.
+#[expect(clippy::too_many_arguments, reason = "what a continuation is made of")]
+pub(super) fn finish(
+    context: &LlvmContext,
+    module: &OwnedModule,
+    kinds: &AttributeKinds,
+    body: FunctionRef<'_>,
+    shape: &Shape<'_>,
+    place: Place<'_>,
+    ty: LLVMTypeRef,
+    given: &[Given],
     own: &str,
 ) -> Result<(), Reason> {
     let loops = shape.loops.as_deref().ok_or(Reason::TooLarge)?;
     let flow = &shape.flow;
-    let index = loops.iter().position(|it| it.head == start.block);
-    let index = index.ok_or(Reason::Changed)?;
-    let told = Told::of(Body::copied(module, body), kinds, flow);
-    let forbidden = Forbidden::of(&told.anatomy)?;
-    if let Some(reason) = forbidden.at(&told.anatomy, &flow.graph, &loops[index]) {
-        return Err(reason);
-    }
-    let frame = Frame::of(told, &flow.graph)?;
-    let what = frame.crossing(start.block)?;
-    if what.fingerprint != start.fingerprint {
-        return Err(Reason::Changed);
-    }
-    let mut nest = vec![index];
-    nest.extend(around(loops, index));
+    let mut nest = vec![place.index];
+    nest.extend(around(loops, place.index));
     let mut regions = Regions::new(flow, loops, nest);
     if regions.peeled() > MOST_PEELED {
-        regions = Regions::new(flow, loops, vec![index]);
+        regions = Regions::new(flow, loops, vec![place.index]);
     }
-    // SAFETY: all of one module of the context; the body is complete and was verified.
+    // SAFETY: all of one module of the context; the body is complete and was verified, and what is
+    // given has the types of the parameters.
     unsafe {
-        let mut made = Making::begin(context, module, body, &frame, &what, &regions);
-        made.fill(&what);
+        let mut made = Making::begin(context, module, body, &place.frame, ty, &regions);
+        made.fill(given);
         let made = made.function;
         let subprogram = LLVMGetSubprogram(body.raw());
         if !subprogram.is_null() {

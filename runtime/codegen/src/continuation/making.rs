@@ -15,9 +15,8 @@ use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMTypeRef, LLVMValueRef};
 use inkwell::llvm_sys::{LLVMLinkage, LLVMOpcode};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::frame::{Crossing, Frame, Kind};
+use super::frame::{Frame, Kind};
 use super::intrinsics::{Meaning, is_intrinsic};
-use super::offer::continuation_type;
 use super::promises::copy_promises;
 use super::regions::Regions;
 use crate::context::{Builder, LlvmContext, OwnedModule};
@@ -46,6 +45,17 @@ pub(super) struct Making<'a, 'm> {
     pub(super) dropped: Vec<u32>,
 }
 
+/// What a parameter is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Given {
+    /// How it is passed.
+    pub(super) kind: Kind,
+    /// What it becomes, by its place among the variables; `None`: nothing.
+    pub(super) into: Option<u32>,
+    /// It is a pointer that nothing else leads to.
+    pub(super) promised: bool,
+}
+
 /// What instructions of one copied block became.
 pub(super) type Local<'m> = FxHashMap<ValueRef<'m>, LLVMValueRef>;
 
@@ -71,19 +81,19 @@ impl<'a, 'm> Making<'a, 'm> {
     /// Makes the function, with empty blocks.
     ///
     /// # Safety
-    /// All of one module of the context, and of one body.
+    /// All of one module of the context, and of one body; the type of a function that returns what
+    /// the body does.
     pub(super) unsafe fn begin(
         context: &'a LlvmContext,
         module: &OwnedModule,
         body: FunctionRef<'m>,
         frame: &'a Frame<'m>,
-        what: &Crossing,
+        ty: LLVMTypeRef,
         regions: &'a Regions<'a, 'm>,
     ) -> Making<'a, 'm> {
         let name = c_name("uruk.continuation");
         // SAFETY: by the caller's promise.
         unsafe {
-            let ty = continuation_type(context, body, frame, what);
             let raw = LLVMAddFunction(module.raw(), name.as_ptr(), ty);
             let function: FunctionRef<'m> = FunctionRef::of(raw);
             LLVMSetLinkage(raw, LLVMLinkage::LLVMExternalLinkage);
@@ -119,12 +129,15 @@ impl<'a, 'm> Making<'a, 'm> {
     /// Fills it.
     ///
     /// # Safety
-    /// As for [`Making::begin`], with the same crossing.
-    pub(super) unsafe fn fill(&mut self, what: &Crossing) {
+    /// As for [`Making::begin`]; what is given has the types of the parameters, and what becomes of
+    /// it the type that it had.
+    pub(super) unsafe fn fill(&mut self, given: &[Given]) {
         // SAFETY: by the caller's promise.
         unsafe {
-            for (&variable, index) in what.variables.iter().zip(0u32..) {
-                self.take_over(variable, index);
+            for (&given, index) in given.iter().zip(0u32..) {
+                if let Some(variable) = given.into {
+                    self.take_over(variable, given, index);
+                }
             }
             for &(copy, block) in &self.regions.pieces.clone() {
                 self.copy_block(copy, block);
@@ -134,12 +147,11 @@ impl<'a, 'm> Making<'a, 'm> {
         }
     }
 
-    /// Takes what crosses from parameter `index`.
+    /// Takes what crosses from parameter `index`, as it is given.
     ///
     /// # Safety
     /// A variable of the frame, and its parameter.
-    pub(super) unsafe fn take_over(&mut self, variable: u32, index: u32) {
-        let promised = self.frame.is_alone(variable);
+    unsafe fn take_over(&mut self, variable: u32, given: Given, index: u32) {
         let variable = self.frame.variables[variable as usize];
         let (value, builder) = (variable.value, self.at_entry.0);
         if !matches!(variable.kind, Kind::Value | Kind::Stored) {
@@ -147,33 +159,33 @@ impl<'a, 'm> Making<'a, 'm> {
         }
         // SAFETY: by the caller's promise; what is read is what was passed.
         unsafe {
-            let given = LLVMGetParam(self.function.raw(), index);
-            if promised {
+            let passed = LLVMGetParam(self.function.raw(), index);
+            if given.promised {
                 self.promise(index, "noalias", 0);
             }
-            match variable.kind {
-                Kind::Value => self.begin_with(value, given),
+            match given.kind {
+                Kind::Value => self.begin_with(value, passed),
                 Kind::Stored => {
-                    let loaded = LLVMBuildLoad2(builder, variable.ty.raw(), given, NO_NAME);
+                    let loaded = LLVMBuildLoad2(builder, variable.ty.raw(), passed, NO_NAME);
                     self.promise_memory(index, None, true, 0);
                     self.begin_with(value, loaded);
                 }
                 Kind::Scalar => {
                     let own = self.own_alloca(value);
-                    LLVMBuildStore(builder, given, own);
+                    LLVMBuildStore(builder, passed, own);
                 }
                 Kind::Bytes(bytes) => {
                     let own = self.own_alloca(value);
                     let alignment = LLVMGetAlignment(value.raw());
                     let word = LLVMInt64TypeInContext(self.context.raw());
                     let bytes = LLVMConstInt(word, bytes, 0);
-                    LLVMBuildMemCpy(builder, own, alignment, given, alignment, bytes);
+                    LLVMBuildMemCpy(builder, own, alignment, passed, alignment, bytes);
                     self.promise_memory(index, None, true, alignment);
                 }
                 Kind::Kept { bytes, alone } => {
                     let alignment = LLVMGetAlignment(value.raw());
                     self.promise_memory(index, Some(bytes), alone, alignment);
-                    self.fixed.insert(value, given);
+                    self.fixed.insert(value, passed);
                 }
             }
         }

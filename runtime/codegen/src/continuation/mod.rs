@@ -15,6 +15,8 @@
 //! | [`regions`] | which blocks are copied, so that a nest of loops stays whole |
 //! | [`making`], [`blocks`] | its entry, and its blocks |
 //! | [`promises`] | its attributes |
+//! | [`describe`] | the heads of a body, to be compared with those of another one |
+//! | [`entrance`] | a continuation of another body's loop |
 //!
 //! What crosses:
 //!
@@ -38,6 +40,8 @@
 pub(crate) mod anatomy;
 mod blocks;
 pub(crate) mod build;
+mod describe;
+pub(crate) mod entrance;
 pub(crate) mod frame;
 pub(crate) mod intrinsics;
 mod making;

@@ -68,18 +68,35 @@ fn decide<'m>(kinds: &AttributeKinds, body: Body<'_, 'm>, shape: &Shape<'m>) -> 
     }
 }
 
-/// Makes `body` count at the heads of its loops, and leave them; the latches of the other loops
-/// are given back.
-pub(crate) fn insert(
+/// Heads of loops, and the blocks that took their places.
+pub(crate) type Counting<'m> = Vec<(BlockRef<'m>, BlockRef<'m>)>;
+
+/// What was put into a body.
+#[derive(Default)]
+pub(crate) struct Inserted<'m> {
+    /// What is counted.
+    pub(crate) heads: Heads,
+    /// The latches of the other loops.
+    pub(crate) latches: Vec<u32>,
+    pub(crate) counting: Counting<'m>,
+}
+
+/// Makes `body` count at the heads of its loops, and leave them.
+pub(crate) fn insert<'m>(
     context: &LlvmContext,
     module: &OwnedModule,
     kinds: &AttributeKinds,
-    body: FunctionRef<'_>,
-    shape: &Shape<'_>,
-) -> (Heads, Vec<u32>) {
+    body: FunctionRef<'m>,
+    shape: &Shape<'m>,
+) -> Inserted<'m> {
     let decision = decide(kinds, Body::copied(module, body), shape);
+    let mut inserted = Inserted {
+        heads: decision.heads,
+        latches: decision.latches,
+        counting: Vec::new(),
+    };
     let (Some(frame), Some(loops)) = (&decision.frame, &shape.loops) else {
-        return (decision.heads, decision.latches);
+        return inserted;
     };
     let flow = &shape.flow;
     // SAFETY: a live context and module.
@@ -89,10 +106,12 @@ pub(crate) fn insert(
         let head = loops[*index].head as usize;
         let before = predecessors.of(head as u32).iter();
         let before: Vec<_> = before.map(|&it| flow.blocks[it as usize]).collect();
+        let head = flow.blocks[head];
         // SAFETY: a head of the body, with what was found to live across it, and its place.
-        unsafe { writer.open(frame, flow.blocks[head].raw(), &before, what, place) };
+        let counting = unsafe { writer.open(frame, head.raw(), &before, what, place) };
+        inserted.counting.push((head, counting));
     }
-    (decision.heads, decision.latches)
+    inserted
 }
 
 /// The type of a continuation of `of` with what crosses.
@@ -175,6 +194,8 @@ impl<'a, 'm> Writer<'a, 'm> {
         }
     }
 
+    /// The block that takes the head's place.
+    ///
     /// # Safety
     /// A head of the body, the blocks that lead there, what crosses, and its place among the
     /// loops.
@@ -185,7 +206,7 @@ impl<'a, 'm> Writer<'a, 'm> {
         before: &[BlockRef<'m>],
         what: &Crossing,
         place: usize,
-    ) {
+    ) -> BlockRef<'m> {
         let name = c"".as_ptr();
         let builder = self.builder.0;
         let Places { slot, count, left } = Heads::places(place, self.loops);
@@ -240,6 +261,7 @@ impl<'a, 'm> Writer<'a, 'm> {
             LLVMBuildBr(builder, head);
 
             self.leave(frame, what, leaving, offered, left);
+            BlockRef::of(counting)
         }
     }
 

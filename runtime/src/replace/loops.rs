@@ -1,0 +1,349 @@
+//! Who loops in what was replaced, and goes on in the new body.
+//!
+//! A frame stays what it is: code of tier 1 calls, at the head of a loop, what is offered there
+//! (`crate::loops`). After the instant of a replacement that is a continuation of the *new* body,
+//! at a head where all that it needs lives across the old one (`uruk_leaving::matching` says when
+//! that is). The old frame stays below and returns what it returns, so its code stays, and its
+//! thread is named by [`Replaced::activations`](super::Replaced::activations), until then.
+//!
+//! ```text
+//! before: which versions of members, and of their continuations, passed heads of loops
+//! commit: their loops are closed, so nothing of the old body is offered
+//! after:  of those that a stack has: heads of both bodies -- matching -- compile -- offer
+//! ```
+//!
+//! What is offered is made at tier 1, with ways out at its own loops: it moves up by the policy like
+//! all else, and the next replacement, or a rollback, finds it looping.
+//!
+//! A frame that left a loop stays on the stack, and nobody can tell it from one that is in the loop:
+//! its loop is offered the new body too, and listed as if somebody were in it.
+//!
+//! Nothing here is part of the commit. What does not match or cannot be compiled goes on in the old
+//! body, as it would have without, and is listed with why ([`OldLoop`]).
+//!
+//! # Why
+//! - Only what a stack has gets continuations: a function that ended has none to change, and each
+//!   costs a compile.
+//! - Not a part of [`Level::Quiescent`](super::Level::Quiescent): it promises that nobody returns
+//!   into old code, which a frame below does.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use uruk_base::FunctionId;
+use uruk_codegen::{Described, Mismatch, Start, matching};
+
+use super::Replacement;
+use super::quiet::{OldCode, SCAN};
+use crate::api::error::Error;
+use crate::core::{Body, Core, Function, Module};
+use crate::fork::gate;
+use crate::loops::words::Loops;
+use crate::version::calls;
+
+/// A loop of a function that was replaced by [`Replacement::at_loops`] while somebody was in it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct OldLoop {
+    /// The function.
+    pub function: String,
+    /// The name of the loop's first block, or its number; none if that is not known.
+    pub head: Option<String>,
+    /// Why who is in it goes on in the old body; `None`: it goes on in the new one when it comes to
+    /// the head.
+    pub stays: Option<LoopStays>,
+}
+
+/// Why a loop goes on in the body it began in.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum LoopStays {
+    /// The code has no way out at loops: it is optimized, or the session counts nothing, or the
+    /// loop is one that cannot be left ([`ContinuationStats::refused`](crate::ContinuationStats)).
+    NoWayOut,
+    /// No loop of the new body can go on with what lives across it, in words.
+    Mismatch(String),
+    /// It is forbidden ([`Dylib::forbid_continuations`](crate::Dylib::forbid_continuations)).
+    Forbidden,
+    /// The new code is no body that is compiled: an object's, or a unit's.
+    NoBody,
+    /// What would go on could not be compiled.
+    Failed(Error),
+}
+
+impl fmt::Display for OldLoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OldLoop {
+            function,
+            head,
+            stays,
+        } = self;
+        match head {
+            Some(head) => write!(f, "{function}, loop {head}: ")?,
+            None => write!(f, "{function}: ")?,
+        }
+        match stays {
+            None => write!(f, "goes on in the new body"),
+            Some(why) => write!(f, "goes on in the old body: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for LoopStays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoopStays::NoWayOut => write!(f, "its code has no way out of a loop"),
+            LoopStays::Mismatch(why) => write!(f, "{why}"),
+            LoopStays::Forbidden => write!(f, "it is forbidden"),
+            LoopStays::NoBody => write!(f, "the new code is not compiled here"),
+            LoopStays::Failed(cause) => write!(f, "{cause}"),
+        }
+    }
+}
+
+impl Replacement {
+    /// Has who is in a loop of what is replaced go on in the new body, at the next head of a loop
+    /// that is in both bodies: where all that the new body needs there lives in the old one, by
+    /// the same names and types. Names are those of the IR, or, where compilers left them out,
+    /// those that debuggers are told; values without any match in bodies of the same operations.
+    /// Who cannot goes on in the old body; [`Replaced::loops`] says who and why.
+    ///
+    /// That equal names mean the same in both bodies is the caller's to know: a variable that got
+    /// another meaning keeps its old value. A rollback takes loops back in the same way.
+    ///
+    /// Of effect where code counts at its loops ([`Tiers::Auto`](crate::Tiers::Auto)), for code of
+    /// tier 1, and at [`Level::Immediate`](super::Level::Immediate). Off by default.
+    ///
+    /// [`Replaced::loops`]: super::Replaced::loops
+    #[must_use]
+    pub fn at_loops(mut self, change: bool) -> Replacement {
+        self.at_loops = change;
+        self
+    }
+}
+
+/// Loops that somebody may be in, of a body that is about to be replaced.
+pub(super) struct Looping {
+    loops: Arc<Loops>,
+    /// What it was compiled from: the replacement may be the last to hold it.
+    _module: Option<Arc<Module>>,
+}
+
+/// A head that goes on elsewhere.
+struct Led {
+    at: usize,
+    place: usize,
+    /// Where among what is told.
+    told: usize,
+    start: Start,
+    /// With the new body.
+    function: Function,
+}
+
+impl Core {
+    /// The loops of `members` that could be left, before they are replaced, if they are `wanted`.
+    pub(super) fn looping(&self, wanted: bool, members: &[FunctionId]) -> Vec<Looping> {
+        if !wanted {
+            return Vec::new();
+        }
+        let _pass = gate::enter();
+        let all = members.iter().flat_map(|&id| self.continuations.of(id));
+        let held = all.map(|loops| Looping {
+            _module: loops.of.upgrade().map(|function| function.module),
+            loops,
+        });
+        held.collect()
+    }
+
+    /// Has who is in `looping`, which was replaced, go on in what its functions are now, if that is
+    /// `wanted`. `old` is the code of `members` before; what became of each loop.
+    pub(super) fn lead(
+        self: &Arc<Self>,
+        wanted: bool,
+        members: Vec<FunctionId>,
+        looping: Vec<Looping>,
+        old: &OldCode,
+    ) -> Vec<OldLoop> {
+        if !wanted {
+            return Vec::new();
+        }
+        let looping = Arc::new(looping);
+        let what = String::from("who loops in what was replaced");
+        let matched = {
+            let (looping, old) = (Arc::clone(&looping), old.clone());
+            self.on_compile_thread(what, move |core| {
+                let runs = core.running(&members, &old);
+                Ok(core.matched(&members, &looping, runs.as_ref()))
+            })
+        };
+        let (mut told, led) = match matched {
+            Ok(matched) => matched,
+            Err(cause) => {
+                tracing::info!(%cause, "loops go on in the old body");
+                return Vec::new();
+            }
+        };
+        for led in led {
+            let told = &mut told[led.told].stays;
+            if let Err(cause) = self.lead_one(&looping[led.at].loops, led) {
+                *told = Some(LoopStays::Failed(cause));
+            }
+        }
+        self.pay_for_reclaim();
+        told
+    }
+
+    /// Makes a continuation of the new body, and offers it.
+    fn lead_one(self: &Arc<Self>, loops: &Arc<Loops>, led: Led) -> Result<(), Error> {
+        let id = {
+            let _pass = gate::enter();
+            self.new_continuation(loops, led.place, led.function, led.start)?
+        };
+        let made = calls::compile_now(self, id, Some(self.tiers.first()));
+        let _pass = gate::enter();
+        let stub = self.stubs.stub_address(id);
+        if made.is_err() || !loops.lead(led.place, id, stub) {
+            self.drop_continuation(id);
+        }
+        made
+    }
+
+    /// Which functions whose code is `old`, or continuations of `members`, may be on a stack; `None`
+    /// if that is not known.
+    fn running(&self, members: &[FunctionId], old: &OldCode) -> Option<HashSet<FunctionId>> {
+        let whose = |id| self.origin_of(id).map(|origin| origin.whose);
+        let beyond =
+            self.code_of_functions(|id, _| whose(id).is_some_and(|it| members.contains(&it)));
+        let code = old.with(beyond);
+        self.functions_on_stacks(&code, SCAN.1).ok().flatten()
+    }
+
+    /// What is told of each loop, and which go on in the new body: with LLVM, on its thread.
+    fn matched(
+        &self,
+        members: &[FunctionId],
+        looping: &[Looping],
+        running: Option<&HashSet<FunctionId>>,
+    ) -> (Vec<OldLoop>, Vec<Led>) {
+        let (mut told, mut led) = (Vec::new(), Vec::new());
+        let runs = |id: &FunctionId| running.is_none_or(|it| it.contains(id));
+        for (at, it) in looping.iter().enumerate() {
+            if it.loops.passes() != 0 && runs(&it.loops.function) {
+                self.match_heads(at, &it.loops, &mut told, &mut led);
+            }
+        }
+        // What runs and has no heads. Who has some and passed none is not in a loop: a stack may show
+        // what was there before, that of the caller above all.
+        let known = |id: &FunctionId| looping.iter().any(|it| it.loops.function == *id);
+        let mut others: Vec<FunctionId> = running.into_iter().flatten().copied().collect();
+        others.retain(|id| {
+            let origin = self.origin_of(*id);
+            members.contains(&origin.map_or(*id, |it| it.whose)) && !known(id)
+        });
+        others.sort_unstable_by_key(|id| id.index());
+        told.extend(others.into_iter().map(|id| OldLoop {
+            function: self.name_of(id).to_owned(),
+            head: None,
+            stays: Some(LoopStays::NoWayOut),
+        }));
+        (told, led)
+    }
+
+    /// The same for the loops of one version.
+    fn match_heads(&self, at: usize, loops: &Loops, told: &mut Vec<OldLoop>, led: &mut Vec<Led>) {
+        let name = self.name_of(loops.whose).to_owned();
+        let stays = |head: Option<String>, why: LoopStays| OldLoop {
+            function: name.clone(),
+            head,
+            stays: Some(why),
+        };
+        if self.is_forbidden(loops.whose) {
+            note(told, stays(None, LoopStays::Forbidden));
+            return;
+        }
+        let Some(Body::Module(new)) = self.body(loops.whose) else {
+            note(told, stays(None, LoopStays::NoBody));
+            return;
+        };
+        let heads = loops.described(heads_of);
+        let heads = heads.and_then(|old| Ok((old, heads_of(&new)?)));
+        let (old_heads, new_heads) = match heads {
+            Ok(heads) => heads,
+            Err(cause) => {
+                note(told, stays(None, LoopStays::Failed(cause)));
+                return;
+            }
+        };
+        for (place, head) in loops.heads.iter().enumerate() {
+            if loops.count(place) == 0 {
+                continue;
+            }
+            let same =
+                |it: &&Described| it.block == head.block && it.fingerprint == head.fingerprint;
+            let Some(old) = old_heads.iter().find(same) else {
+                note(told, stays(None, LoopStays::NoWayOut));
+                continue;
+            };
+            let called = match &old.name {
+                Some(name) => name.to_string(),
+                None => old.block.to_string(),
+            };
+            match matching(old, &new_heads) {
+                Ok((found, passed)) => {
+                    let goes_on = OldLoop {
+                        function: name.clone(),
+                        head: Some(called),
+                        stays: None,
+                    };
+                    led.push(Led {
+                        at,
+                        place,
+                        told: note(told, goes_on),
+                        start: Start {
+                            block: new_heads[found].block,
+                            fingerprint: new_heads[found].fingerprint,
+                            passed: Some(passed.into()),
+                        },
+                        function: new.clone(),
+                    });
+                }
+                Err(why) => {
+                    note(told, stays(Some(called), LoopStays::of(&why)));
+                }
+            }
+        }
+    }
+
+    fn is_forbidden(&self, id: FunctionId) -> bool {
+        let _pass = gate::enter();
+        self.continuations.forbidden().contains(&id.index())
+    }
+}
+
+impl LoopStays {
+    fn of(why: &Mismatch) -> LoopStays {
+        LoopStays::Mismatch(why.to_string())
+    }
+}
+
+/// Notes what becomes of a loop, once: a function has several versions, and a frame that left a loop
+/// is on the stack below those that went on.
+fn note(told: &mut Vec<OldLoop>, it: OldLoop) -> usize {
+    let text = it.to_string();
+    let known = told.iter().position(|known| known.to_string() == text);
+    known.unwrap_or_else(|| {
+        told.push(it);
+        told.len() - 1
+    })
+}
+
+fn heads_of(function: &Function) -> Result<Vec<Described>, Error> {
+    let module = &function.module;
+    let mut reader = module.readers.reader()?;
+    let heads = reader.heads_of(&module.plan(), function.symbol);
+    heads.map_err(|cause| {
+        reader.discard();
+        cause.into()
+    })
+}
