@@ -43,6 +43,7 @@ fn start(heads: &Heads, place: usize) -> Start {
     Start {
         block: head.block,
         fingerprint: head.fingerprint,
+        passed: None,
     }
 }
 
@@ -80,10 +81,16 @@ fn the_two_ends_must_agree() {
     let wrong = [
         Start {
             fingerprint: right.fingerprint ^ 1,
-            ..right
+            ..right.clone()
         },
-        Start { block: 0, ..right },
-        Start { block: 77, ..right },
+        Start {
+            block: 0,
+            ..right.clone()
+        },
+        Start {
+            block: 77,
+            ..right.clone()
+        },
     ];
     for start in wrong {
         let cause = continuation(LOOP, start).expect_err("not there");
