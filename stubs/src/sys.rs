@@ -7,8 +7,9 @@
 //! async-signal-safe, use no thread-local and no memory but their arguments.
 
 use std::arch::asm;
+use std::arch::x86_64::__cpuid;
 use std::ptr;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Bytes of the kernel's signal set.
@@ -121,26 +122,45 @@ pub(crate) fn futex_wake_at(word: &AtomicU32, places: u32) -> bool {
 
 /// The processor this thread runs on, or just ran on; `None` where it cannot be told.
 ///
-/// As the kernel's own library for programs does it (`vdso/processor.h`), without a call of the
-/// kernel, which a program's filter may forbid: the limit of a segment of each processor is its
-/// number, with its node's above.
+/// Without a call of the kernel, which a program's filter may forbid: Linux keeps the number, and
+/// that of the node above it, in what `rdtscp` reads. (Its own library for programs may read the
+/// limit of a segment instead, which valgrind does not know.)
 pub(crate) fn processor() -> Option<u32> {
-    const SEGMENT: u32 = 15 * 8 + 3;
     const NUMBER: u32 = 0xfff;
-    let limit: u32;
-    let known: u8;
-    // SAFETY: reads a segment's limit, or says that there is no such segment.
+    if !tells_processor() {
+        return None;
+    }
+    let aux: u32;
+    // SAFETY: the instruction is there; it writes these three registers.
     unsafe {
         asm!(
-            "lsl {limit:e}, {segment:e}",
-            "sete {known}",
-            segment = in(reg) SEGMENT,
-            limit = inout(reg) 0 => limit,
-            known = lateout(reg_byte) known,
+            "rdtscp",
+            out("eax") _,
+            out("edx") _,
+            out("ecx") aux,
             options(nomem, nostack),
         );
     }
-    (known != 0).then_some(limit & NUMBER)
+    Some(aux & NUMBER)
+}
+
+/// Whether there is `rdtscp`. Asked once: a virtual machine takes microseconds to answer.
+fn tells_processor() -> bool {
+    const UNKNOWN: u32 = 0;
+    const NO: u32 = 1;
+    const YES: u32 = 2;
+    static KNOWN: AtomicU32 = AtomicU32::new(UNKNOWN);
+    // Relaxed: whoever asks again is told the same.
+    match KNOWN.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            const LEAF: u32 = 0x8000_0001;
+            const BIT: u32 = 27;
+            let told = __cpuid(0x8000_0000).eax >= LEAF && __cpuid(LEAF).edx >> BIT & 1 != 0;
+            KNOWN.store(if told { YES } else { NO }, Ordering::Relaxed);
+            told
+        }
+        known => known == YES,
+    }
 }
 
 /// Lets another thread run.
