@@ -393,6 +393,9 @@ unsafe extern "C" fn on_thread_exit(value: *mut c_void) {
         }
         return;
     }
+    // Natively a thread has its variables until the kernel ends it: one may be its alternate stack,
+    // and handlers use them. No signal comes any more; the C library blocks all a few steps on.
+    let _never_restored = crate::fork::block_signals();
     BLOCKS.with(|cell| cell.set(null_mut()));
     // SAFETY: nobody else knows these mappings; each is in one word, and unmapped once.
     unsafe {
