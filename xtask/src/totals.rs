@@ -1,5 +1,7 @@
-//! `cargo test` with the sums of all its test binaries at the end.
+//! `cargo test` with the failures and the sums of all its test binaries at the end: who has only
+//! the last lines of an output learns what failed, and how.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write, stdout};
 use std::process::Stdio;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -23,14 +25,27 @@ struct Totals {
     ignored: u64,
 }
 
+/// How many lines of a test binary's failures are repeated, at most: the last ones.
+const REPEATED: usize = 120;
+
+/// What the test binaries say between `failures:` and their result.
+#[derive(Debug, Default)]
+struct Failures {
+    /// The lines of each binary that failed.
+    ended: Vec<VecDeque<String>>,
+    /// The lines of the one that is telling, if one is.
+    telling: Option<VecDeque<String>>,
+}
+
 /// Runs `cargo test` with some arguments, passing its output through, and prints
-/// the totals. Fails as cargo does.
+/// the failures once more and the totals. Fails as cargo does.
 pub fn show(cargo: &Cargo, args: &[&str]) -> anyhow::Result<()> {
     let mut command = cargo.command("test");
     let child = command.args(args).stdout(Stdio::piped()).spawn();
     let mut child = child.context("cannot start cargo")?;
     let output = child.stdout.take().context("cargo has no output")?;
     let mut totals = Totals::default();
+    let mut failures = Failures::default();
     let mut out = stdout();
     let (lines, arriving) = mpsc::channel();
     std::thread::spawn(move || {
@@ -45,7 +60,9 @@ pub fn show(cargo: &Cargo, args: &[&str]) -> anyhow::Result<()> {
         match arriving.recv_timeout(AFTERWARDS) {
             Ok(line) => {
                 let line = line.context("cannot read cargo's output")?;
-                totals.add(&String::from_utf8_lossy(&line));
+                let text = String::from_utf8_lossy(&line);
+                totals.add(&text);
+                failures.add(&text);
                 // A reader that went away does not matter to the tests.
                 let _ = out
                     .write_all(&line)
@@ -70,8 +87,35 @@ pub fn show(cargo: &Cargo, args: &[&str]) -> anyhow::Result<()> {
     } else {
         ""
     };
+    for line in failures.lines() {
+        println!("{line}");
+    }
     println!("{}{more}", totals.line());
     check(status, "cargo test")
+}
+
+impl Failures {
+    /// Adds a line of output, if a binary is telling its failures.
+    fn add(&mut self, line: &str) {
+        if let Some(told) = &mut self.telling {
+            if line.starts_with("test result: ") {
+                self.ended.extend(self.telling.take());
+            } else {
+                if told.len() == REPEATED {
+                    told.pop_front();
+                }
+                told.push_back(line.to_owned());
+            }
+        } else if line == "failures:" {
+            self.telling = Some(VecDeque::new());
+        }
+    }
+
+    /// All of them, also of a binary that did not come to its result.
+    fn lines(&self) -> impl Iterator<Item = &str> {
+        let told = self.ended.iter().chain(&self.telling);
+        told.flatten().map(String::as_str)
+    }
 }
 
 impl Totals {
@@ -116,7 +160,33 @@ impl Totals {
 
 #[cfg(test)]
 mod tests {
-    use super::Totals;
+    use super::{Failures, REPEATED, Totals};
+
+    #[test]
+    fn failures_are_kept_and_nothing_else() {
+        let mut failures = Failures::default();
+        let output = "\
+            running 2 tests\ntest a ... ok\ntest b ... FAILED\n\nfailures:\n\n\
+            ---- b stdout ----\nit panicked\n\nfailures:\n    b\n\n\
+            test result: FAILED. 1 passed; 1 failed\n\
+            running 1 test\ntest c ... ok\ntest result: ok. 1 passed; 0 failed\nfailures:\ncut";
+        output.lines().for_each(|line| failures.add(line));
+        let told: Vec<&str> = failures.lines().filter(|line| !line.is_empty()).collect();
+        let expected = [
+            "---- b stdout ----",
+            "it panicked",
+            "failures:",
+            "    b",
+            "cut",
+        ];
+        assert_eq!(told, expected);
+
+        for count in 0..2 * REPEATED {
+            failures.add(&count.to_string());
+        }
+        assert_eq!(failures.lines().last(), Some("239"));
+        assert!(failures.lines().count() < 2 * REPEATED);
+    }
 
     #[test]
     fn results_add_up() {
