@@ -321,7 +321,7 @@ impl Core {
     }
 
     /// Leaves the answer to a first call to who compiles the function already, if somebody
-    /// does.
+    /// does; else the function is the calling worker's.
     pub(crate) fn join_ahead(&self, id: FunctionId) -> bool {
         if !self.speculation.is_on() {
             return false;
@@ -329,6 +329,8 @@ impl Core {
         let mut state = self.speculation.lock();
         let mut under_way = state.under_way.iter_mut();
         let Some(flight) = under_way.find(|flight| flight.function == id) else {
+            // The caller compiles it, at once: nobody else does from here on.
+            state.foresight.begun(id);
             return false;
         };
         flight.joined = Some(self.events.now());
