@@ -373,9 +373,10 @@ fn dylibs_go_and_what_others_are_bound_to_stays() {
 /// Set in the child: how many pairs of modules come and go.
 const CYCLES: &str = "URUK_CYCLES";
 
-/// What the process may grow by between the second and the last quarter of the cycles. A
-/// module that stays costs about a megabyte.
-const ALLOWED: u64 = 6 << 20;
+/// What the process may grow by after the first quarter of the cycles: 1 to 4 MB of LLVM's heap
+/// by itself, once 7 on a busy machine, and hardly more in four times the cycles. A module that
+/// stays costs 7 KB: of 3,000 cycles, 20 MB.
+const ALLOWED: u64 = 14 << 20;
 
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("there is /proc");
@@ -425,7 +426,7 @@ fn pairs_of_modules_that_come_and_go_leave_no_memory() {
         let mut child = Command::new(me);
         child.args(["--exact", "--nocapture"]);
         child.arg("pairs_of_modules_that_come_and_go_leave_no_memory");
-        let status = child.env(CYCLES, "2000").status().expect("a child");
+        let status = child.env(CYCLES, "4000").status().expect("a child");
         assert!(status.success(), "{status}");
         return;
     };
