@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use uruk::{
     Dylib, Error, Flags, Interface, Jit, Lookup, LookupFuture, Required, Responsibility,
@@ -25,6 +25,19 @@ impl Log {
 
     pub fn all(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
+    }
+
+    /// The same once the unit is gone, which may be after its symbols are ready: the thread that
+    /// materialized it has it to the end. Without that it is what was told in a long time.
+    pub fn until_dropped(&self) -> Vec<String> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let all = self.all();
+            if all.iter().any(|told| told == "drop") || Instant::now() > end {
+                return all;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
