@@ -138,3 +138,11 @@ i64 stencil(i64 times) {
   }
   return cells[2048];
 }
+
+// Digits in a base that nobody knows when it is compiled.
+i64 digits(i64 count, i64 base) {
+  uint64_t sum = 0;
+  for (uint64_t i = 1; i <= (uint64_t)count * 16; i++)
+    for (uint64_t left = i * 2654435761u; left; left /= (uint64_t)base) sum += left % (uint64_t)base;
+  return (i64)sum;
+}

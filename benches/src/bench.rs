@@ -75,6 +75,13 @@ impl Bench {
         all
     }
 
+    /// What native programs are tried on, as far as it was asked for.
+    pub fn native_workloads(&self) -> Vec<Workload> {
+        let mut all = Workload::native();
+        all.retain(|one| self.is_asked_for(&one.name()));
+        all
+    }
+
     /// Programs whose loops are entered once, as far as they were asked for.
     pub fn once(&self) -> Vec<Once> {
         let mut all = Once::all();

@@ -8,7 +8,8 @@ use crate::programs::Subject;
 use crate::reclaim::{callers, delay, evacuation, removal, replacement};
 use crate::tiers::{overhead, promotion, publication, steady, waiting, whole_run};
 use crate::{
-    compiling, counted, first_call, generated, linking, once, programs, repl, session, stubs, tuner,
+    compiling, counted, first_call, generated, linking, live, once, programs, repl, session, stubs,
+    tuner,
 };
 
 type Measure = dyn Fn(&Bench) -> Result<Findings>;
@@ -68,11 +69,15 @@ pub fn all() -> Vec<Experiment> {
         Experiment::new("link", linking::measure),
         Experiment::new("stubs", stubs::measure),
         Experiment::new("steady state", steady::measure),
+        Experiment::new("tuned workloads", steady::measure_tuned),
         Experiment::new("contracted", steady::measure_contracted),
         Experiment::new("other bitcode", steady::measure_other_bitcode),
         Experiment::new("fixed tiers", steady::measure_fixed_tiers),
         Experiment::new("whole run", whole_run::measure),
         Experiment::new("tuner", tuner::measure),
+        Experiment::new("uruk live", live::measure),
+        Experiment::new("uruk live, nothing to gain", live::measure_idle),
+        Experiment::new("uruk live, patching", live::stall::measure),
         Experiment::new("loops entered once", once::measure),
         Experiment::new("counted passes", counted::measure),
         Experiment::new("time to tier 2", promotion::measure),

@@ -11,7 +11,7 @@
 //! Reading order: `sample`, `row` and `findings` (data), `report` (text); `clock`,
 //! `process`, `contest` (how time is taken); `bench` (surroundings), `catalogue` (what
 //! there is); `programs`, `once`, `counted`, `generated`, `compiling`, `first_call`, `repl`, `session`, `linking`, `stubs`,
-//! `tiers`, `tuner`, `reclaim` (the experiments), `tiny_object` and `orc` (what they need). `session` has
+//! `tiers`, `tuner`, `live`, `reclaim` (the experiments), `tiny_object` and `orc` (what they need). `session` has
 //! its peer in C++, which it compiles: `benches/orc`.
 
 mod bench;
@@ -24,6 +24,7 @@ mod findings;
 mod first_call;
 mod generated;
 mod linking;
+mod live;
 mod once;
 mod orc;
 mod process;

@@ -126,6 +126,7 @@ fn peers(uruk: &Path, tools: &Toolchain, built: &Built) -> Vec<Peer> {
     let bitcode = built.bitcode.as_os_str().to_owned();
     let mut peers = vec![
         Peer::uruk(uruk, &bitcode),
+        Peer::tier_1(uruk, &bitcode),
         Peer::other("native", &built.native, Vec::new()),
     ];
     if let Some(lli) = &tools.lli {

@@ -58,6 +58,17 @@ impl Peer {
         }
     }
 
+    /// The command that keeps all at tier 1: what tiering wins is the difference.
+    pub fn tier_1(program: &Path, bitcode: &OsStr) -> Self {
+        let words = ["run", "--tiers", "1"].map(OsString::from);
+        Self {
+            name: "tier 1 only",
+            program: program.to_owned(),
+            words: words.into_iter().chain([bitcode.to_owned()]).collect(),
+            separator: true,
+        }
+    }
+
     /// Another runner with its arguments before the program's own.
     pub fn other(name: &'static str, program: &Path, words: Vec<OsString>) -> Self {
         Self {

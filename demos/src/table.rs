@@ -42,6 +42,7 @@ pub fn explain(rows: &[Row]) -> String {
     format!(
         "uruk compiled {percent} % of the functions, each when it was first called.\n\
          Output and exit status as native: {same} of {} runs.\n\
+         `tier 1 only` compiles nothing again: what it takes longer is what tiering wins.\n\
          `lli` without options optimizes all code before it starts; `-` means that it failed.",
         rows.len()
     )

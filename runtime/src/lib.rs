@@ -17,24 +17,36 @@
 //! default; a word of it is written to for that. An executable can export `_Unwind_Find_FDE`
 //! instead and forward it to [`find_fde`]; one that has libgcc linked into it has to.
 //!
-//! Rooms, by phase; each folder's `mod.rs` is its map:
-//!
-//! | room | does |
+//! | to | |
 //! |---|---|
-//! | `api` | the public handles |
-//! | `calls` | what crosses between host and guest: types, host functions, calls that fail |
-//! | `core` | the parts of a session, and its life |
-//! | `load` | files to an image: read, bind, link what is not compiled function by function |
-//! | `version` | one version of a function, from the wish to the slot; first calls |
-//! | `tiers` | better versions: counts, samples, jobs |
-//! | `speculation` | first calls that are seen coming |
-//! | `replace` | new bodies for functions that run |
-//! | `reclaim` | dead code to free memory |
-//! | `removal` | what a tracker held, given back |
-//! | `fork` | threads of ours, and copies of the process |
-//! | `units` | definitions of embedders: units, their stubs, their first calls |
-//! | `guest` | what JIT'd code gets from its surroundings; a whole program |
-//! | `told` | events, statistics, reports, tools |
+//! | add modules, call functions | [`Jit`], [`Func`], [`DynFunc`] where types are known at run time |
+//! | let guests call the host | [`Jit::define_fn`], [`HostFn`], [`HostError`] |
+//! | have faults, deadlines and interrupts be values | [`Func::call_guarded`], [`Trap`], [`GuestThread`] |
+//! | write a function when it is first called | [`Jit::define_lazy`], [`Unit`], [`Generator`] |
+//! | have several tables of symbols, and remove what was added | [`Dylib`], [`Tracker`] |
+//! | exchange functions while they run | [`Dylib::replace`], [`Replacement`] |
+//! | choose how it is compiled | [`JitBuilder`], [`Tiers`], [`Dylib::pin`] |
+//! | see what happens | [`Jit::stats`], [`Event`], [`ToolSettings`], [`Jit::disassemble`] |
+//! | run a whole program | [`Program`] |
+
+// Rooms, by phase; each folder's `mod.rs` is its map:
+//
+// | room | does |
+// |---|---|
+// | `api` | the public handles |
+// | `calls` | what crosses between host and guest: types, host functions, calls that fail |
+// | `core` | the parts of a session, and its life |
+// | `load` | files to an image: read, bind, link what is not compiled function by function |
+// | `version` | one version of a function, from the wish to the slot; first calls |
+// | `tiers` | better versions: counts, samples, jobs |
+// | `speculation` | first calls that are seen coming |
+// | `replace` | new bodies for functions that run |
+// | `reclaim` | dead code to free memory |
+// | `removal` | what a tracker held, given back |
+// | `fork` | threads of ours, and copies of the process |
+// | `units` | definitions of embedders: units, their stubs, their first calls |
+// | `guest` | what JIT'd code gets from its surroundings; a whole program |
+// | `told` | events, statistics, reports, tools |
 
 #![deny(missing_docs)]
 

@@ -67,15 +67,26 @@ fn callers_of_a_compile_that_panics_get_the_failure_and_others_go_on() {
     assert!(is_panic, "{error:?}");
     assert!(error.to_string().contains("the listener's"), "{error}");
     drop(jit);
-    let log = log.lock().expect("not poisoned");
-    let failed = log.iter().filter(|event| {
-        matches!(event, Event::Failed { message, .. } if message.contains("the listener's"))
+    let count = |of: fn(&Event) -> Option<&str>| {
+        let log = log.lock().expect("not poisoned");
+        let texts = log.iter().filter_map(of);
+        texts.filter(|it| it.contains("the listener's")).count()
+    };
+    let failed = count(|event| match event {
+        Event::Failed { message, .. } => Some(message),
+        _ => None,
     });
-    assert_eq!(failed.count(), 5);
-    let lost = log.iter().filter(|event| {
-        matches!(event, Event::WorkerLost { message, .. } if message.contains("the listener's"))
-    });
-    assert_eq!(lost.count(), 4);
+    assert_eq!(failed, 5);
+    // A worker tells that it is lost when its caller has gone on.
+    let start = Instant::now();
+    let mut lost = 0;
+    while lost != 4 && start.elapsed() < PATIENCE {
+        lost = count(|event| match event {
+            Event::WorkerLost { message, .. } => Some(message),
+            _ => None,
+        });
+    }
+    assert_eq!(lost, 4);
 }
 
 #[test]

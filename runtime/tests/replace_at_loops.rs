@@ -419,7 +419,7 @@ fn names_for_debuggers_are_names() {
     let replaced = replace(&jit, &text("or i64 %6, 256"));
     let goes_on = replaced.loops.iter().all(|it| it.stays.is_none());
     assert!(goes_on && replaced.loops.len() == 1, "{:?}", replaced.loops);
-    spinning.pass();
+    wait(|| left(&jit) >= 1);
     spinning.pass();
     let again = replace(
         &jit,

@@ -38,10 +38,11 @@ struct Attributes {
     period: u64,
 }
 
-/// What a thread sits on, and what it had before.
+/// Where a thread sits, or that it keeps away from there; and what it had before.
 #[derive(Clone, Copy)]
 struct Seat {
     processor: u32,
+    away: bool,
     before: libc::cpu_set_t,
 }
 
@@ -51,13 +52,45 @@ thread_local! {
 
 /// The processor that the calling thread sits on.
 pub fn processor() -> Option<u32> {
-    SEAT.get().map(|seat| seat.processor)
+    let seat = SEAT.get().filter(|seat| !seat.away);
+    seat.map(|seat| seat.processor)
+}
+
+/// Keeps the calling thread away from `processor`, where a caller runs, if there is another one: a
+/// thread that does something else meanwhile is woken where it ran last, or where it was woken
+/// from, and would take half of the caller's processor while another one is idle.
+pub fn avoid(processor: u32) {
+    let seat = SEAT.get();
+    if seat.is_some_and(|seat| seat.away && seat.processor == processor)
+        || processor >= libc::CPU_SETSIZE as u32
+    {
+        return;
+    }
+    let Some(before) = seat.map_or_else(allowed, |seat| Some(seat.before)) else {
+        return;
+    };
+    let mut others = before;
+    // SAFETY: the number is below the size of a set.
+    let left = unsafe {
+        libc::CPU_CLR(processor as usize, &mut others);
+        libc::CPU_COUNT(&others)
+    };
+    if left == 0 || !allow(&others) {
+        return leave();
+    }
+    let away = true;
+    SEAT.set(Some(Seat {
+        processor,
+        away,
+        before,
+    }));
 }
 
 /// Has the calling thread sit on `processor`, one that a caller runs on.
 pub fn take(processor: u32) {
     let seat = SEAT.get();
-    if seat.is_some_and(|seat| seat.processor == processor) || processor >= libc::CPU_SETSIZE as u32
+    if seat.is_some_and(|seat| !seat.away && seat.processor == processor)
+        || processor >= libc::CPU_SETSIZE as u32
     {
         return;
     }
@@ -73,17 +106,24 @@ pub fn take(processor: u32) {
     if !allow(&one) {
         return leave();
     }
-    if seat.is_none() {
+    if seat.is_none_or(|seat| seat.away) {
         set_slice(SLICE);
     }
-    SEAT.set(Some(Seat { processor, before }));
+    let away = false;
+    SEAT.set(Some(Seat {
+        processor,
+        away,
+        before,
+    }));
 }
 
 /// Gives the calling thread back what it had before it sat down.
 pub fn leave() {
     if let Some(seat) = SEAT.take() {
         allow(&seat.before);
-        set_slice(0);
+        if !seat.away {
+            set_slice(0);
+        }
     }
 }
 
@@ -122,7 +162,7 @@ fn set_slice(nanoseconds: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{allowed, leave, processor, take};
+    use super::{allowed, avoid, leave, processor, take};
 
     #[test]
     fn who_sits_is_where_it_sits_and_has_all_again_after() {
@@ -142,6 +182,19 @@ mod tests {
             }
             take(u32::MAX);
             assert!(allowed().is_none(), "no such processor");
+            leave();
+            // SAFETY: as above.
+            let first = (0..libc::CPU_SETSIZE as usize)
+                .find(|processor| unsafe { libc::CPU_ISSET(*processor, &before) });
+            let first = first.expect("one") as u32;
+            avoid(first);
+            assert_eq!(processor(), None, "it sits nowhere");
+            assert_ne!(crate::sys::processor(), Some(first));
+            avoid(u32::MAX);
+            take(first);
+            assert_eq!(processor(), Some(first));
+            avoid(first);
+            assert_ne!(crate::sys::processor(), Some(first));
             leave();
             assert_eq!(processor(), None);
             let after = allowed().expect("more than one");

@@ -331,6 +331,11 @@ impl StubTable {
         self.eh_frame
     }
 
+    /// The bytes of each page of stubs.
+    pub fn page(&self) -> &StubPage {
+        &self.page
+    }
+
     /// The resolver's machine code, and its address.
     pub fn resolver(&self) -> (u64, &[u8]) {
         let len = self.resolver_row.end - self.resolver_row.start;

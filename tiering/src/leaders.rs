@@ -44,7 +44,7 @@ impl Leaders {
         self.0
             .retain(|it| it.function != function && now - it.heard <= config.window);
         let share = activity.share(config);
-        let leads = activity.tier() == Some(Tier::Baseline)
+        let leads = activity.tier().is_some_and(|tier| tier <= Tier::Baseline)
             && share >= LEADING
             && activity.spent() >= LEAST_SPENT;
         // Clocks that go back leave entries behind; there are never more than have room.

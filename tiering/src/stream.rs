@@ -375,7 +375,9 @@ impl Words<'_> {
 
     /// A tier; `None` for 0.
     fn tier_or_none(&mut self) -> Result<Option<Tier>, Problem> {
-        Ok(Tier::from_number(self.number("tier=", 3)? as u8))
+        // 0 stands for none: native code is nothing that a controller is told of.
+        let tier = Tier::from_number(self.number("tier=", 3)? as u8);
+        Ok(tier.filter(|&tier| tier != Tier::Native))
     }
 
     fn tier(&mut self) -> Result<Tier, Problem> {

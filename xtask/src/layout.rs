@@ -15,8 +15,31 @@ pub struct Built {
     pub shared: PathBuf,
     /// `liburuk_c.a`.
     pub archive: PathBuf,
+    /// The library of LLVM that was linked for it, if one was: it is looked for in `uruk` beside
+    /// the shared library, and in `../lib/uruk` beside the command.
+    pub llvm: Option<PathBuf>,
     /// The command, if it is to be installed, too.
     pub command: Option<Command>,
+}
+
+impl Built {
+    /// The library of LLVM that `program`, built in `folder`, opens if it is there: its name is in
+    /// the program, and it lies where it was linked.
+    pub fn llvm_of(program: &Path, folder: &Path) -> Option<PathBuf> {
+        let text = fs::read(program).ok()?;
+        let packages = fs::read_dir(folder.join("build")).ok()?;
+        let packages = packages.filter_map(|entry| Some(entry.ok()?.path().join("out")));
+        let files = packages.filter_map(|out| fs::read_dir(out).ok()).flatten();
+        let mut files = files.filter_map(|entry| Some(entry.ok()?.path()));
+        files.find(|file| {
+            let name = file.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| {
+                let is_library = name.starts_with("libLLVM-uruk-") && name.ends_with(".so");
+                let bytes = name.as_bytes();
+                is_library && text.windows(bytes.len()).any(|it| it == bytes)
+            })
+        })
+    }
 }
 
 /// The command, and what it has by itself.
@@ -102,6 +125,11 @@ pub fn install(
     copy(&root.join("runtime/c/python/uruk.py"), "share/uruk/uruk.py")?;
     for text in ["LICENSE-APACHE", "LICENSE-MIT", "README.md"] {
         copy(&root.join(text), &format!("share/doc/uruk/{text}"))?;
+    }
+    if let Some(llvm) = &built.llvm
+        && let Some(name) = llvm.file_name().and_then(|name| name.to_str())
+    {
+        copy(llvm, &format!("lib/uruk/{name}"))?;
     }
     if let Some(command) = &built.command {
         copy(&command.program, "bin/uruk")?;

@@ -165,8 +165,11 @@ fn install_into(cargo: &Cargo, prefix: &Path, libraries: bool) -> anyhow::Result
         words.extend(["-p", "uruk-command", "-p", "uruk-preload"]);
     }
     cargo.run("build", &words)?;
+    let shared = cargo.built("release", "liburuk_c.so");
+    let folder = shared.parent().unwrap_or(&shared);
     let built = layout::Built {
-        shared: cargo.built("release", "liburuk_c.so"),
+        llvm: layout::Built::llvm_of(&shared, folder),
+        shared: shared.clone(),
         archive: cargo.built("release", "liburuk_c.a"),
         command: (!libraries).then(|| layout::Command {
             program: cargo.built("release", "uruk"),

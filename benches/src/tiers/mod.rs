@@ -11,7 +11,7 @@ mod changes;
 mod curve;
 mod estimate;
 mod trace;
-mod trial;
+pub(crate) mod trial;
 
 pub mod overhead;
 pub mod promotion;

@@ -11,9 +11,10 @@
 //! sample included, so a ratio above 1 is faster than native.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use uruk_guests::{Flavor, Level, Native, Workload};
 
 use super::trial::{self, Output, Side};
@@ -26,10 +27,19 @@ const LEAST: f64 = 0.90;
 /// The geometric means to reach, against the best and against plain native code.
 const MEAN_OF_BEST: f64 = 0.98;
 const MEAN_OF_PLAIN: f64 = 1.0;
+/// The same where it was tuned before.
+const LEAST_TUNED: f64 = 0.95;
+const MEAN_TUNED: f64 = 1.05;
+/// Runs of `uruk tune`, at most, and their iterations over those that are measured.
+const TUNING_RUNS: &str = "3";
+const TUNING_PART: usize = 3;
 /// Iterations of a kernel, of a larger program, and of both in a quick run; each takes
 /// about 20 ms natively.
 const KERNEL: usize = 120;
 const PROGRAM: usize = 240;
+/// Of sqlite, whose largest function, a fifth of its time, is compiled after some six seconds: when
+/// the program has been in it for as long as its compile takes.
+const SQLITE: usize = 600;
 const QUICK_KERNEL: usize = 60;
 const QUICK_PROGRAM: usize = 150;
 /// Times a run of the table with targets may be doubled.
@@ -51,6 +61,7 @@ pub fn measure(bench: &Bench) -> Result<Findings> {
         part: 1.0,
         doublings: DOUBLINGS,
         least: Target::RatioAtLeast(LEAST),
+        tuned: false,
     };
     let results = table.run(bench, |_| true)?;
     let mut found = results.findings(&table);
@@ -60,6 +71,30 @@ pub fn measure(bench: &Bench) -> Result<Findings> {
             .rows
             .push(results.mean(&table, 0, peer).target(Target::AtLeast(least)));
     }
+    found.rows.extend(results.noise());
+    Ok(found)
+}
+
+/// The same workloads once `uruk tune` has run each, against the best native code.
+///
+/// # Errors
+/// As of [`measure`].
+pub fn measure_tuned(bench: &Bench) -> Result<Findings> {
+    let table = Table {
+        label: ", tuned",
+        level: Level::O3NoPasses,
+        options: vec![("", vec!["--tiers", "auto"])],
+        peers: vec![Native::BEST],
+        output: Output::Same,
+        part: 1.0,
+        doublings: DOUBLINGS,
+        least: Target::RatioAtLeast(LEAST_TUNED),
+        tuned: true,
+    };
+    let results = table.run(bench, |_| true)?;
+    let mut found = results.findings(&table);
+    let mean = results.mean(&table, 0, Native::BEST);
+    found.rows.push(mean.target(Target::AtLeast(MEAN_TUNED)));
     found.rows.extend(results.noise());
     Ok(found)
 }
@@ -78,6 +113,7 @@ pub fn measure_contracted(bench: &Bench) -> Result<Findings> {
         part: 0.7,
         doublings: 0,
         least: Target::RatioAtLeast(LEAST),
+        tuned: false,
     };
     let results = table.run(bench, Workload::contracts)?;
     let mut found = results.findings(&table);
@@ -103,6 +139,7 @@ pub fn measure_other_bitcode(bench: &Bench) -> Result<Findings> {
             part: 0.7,
             doublings: 0,
             least: Target::Information,
+            tuned: false,
         };
         let results = table.run(bench, Workload::has_levels)?;
         found.extend(results.findings(&table));
@@ -132,6 +169,7 @@ pub fn measure_fixed_tiers(bench: &Bench) -> Result<Findings> {
         part: 0.15,
         doublings: 0,
         least: Target::Information,
+        tuned: false,
     };
     let results = table.run(bench, |_| true)?;
     let mut found = results.findings(&table);
@@ -158,6 +196,8 @@ struct Table {
     doublings: u32,
     /// What the first of ours is to reach against the first peer.
     least: Target,
+    /// Whether ours begin with what `uruk tune` found out.
+    tuned: bool,
 }
 
 /// The sides of each workload: the peers, then ours, then the first peer again.
@@ -199,9 +239,16 @@ impl Table {
         }
         let bitcode = bitcode(bench, workload, self.level)?;
         for (label, options) in &self.options {
-            let (bench, bitcode, options) = (bench.clone(), bitcode.clone(), options.clone());
-            let command =
-                move |count| bench.uruk_run_with(&options, &bitcode, &workload.args(count));
+            let (bench, bitcode) = (bench.clone(), bitcode.clone());
+            let mut options: Vec<String> = options.iter().map(|&it| it.to_owned()).collect();
+            if self.tuned {
+                let file = tune(&bench, workload, &bitcode, iterations * TUNING_PART)?;
+                options.extend(["--tuning".to_owned(), file]);
+            }
+            let command = move |count| {
+                let options: Vec<&str> = options.iter().map(String::as_str).collect();
+                bench.uruk_run_with(&options, &bitcode, &workload.args(count))
+            };
             let name = format!("uruk{label}{}", self.label);
             sides.push(Side::ours(name, iterations, command).until_warm(self.doublings));
         }
@@ -213,11 +260,31 @@ impl Table {
     }
 }
 
+/// Has a workload tuned; the file with what was found out.
+fn tune(bench: &Bench, workload: Workload, bitcode: &Path, iterations: usize) -> Result<String> {
+    let name = workload.name();
+    progress(&format!("tuning {name}"));
+    let file = bench
+        .directory
+        .join(format!("{}.tuning", name.replace(' ', "-")));
+    let _ = std::fs::remove_file(&file);
+    let mut command = Command::new(&bench.uruk);
+    command.args(["tune", "--runs", TUNING_RUNS, "--tuning"]);
+    command.arg(&file).arg(bitcode).arg("--");
+    let status = command
+        .args(workload.args(iterations))
+        .stdout(Stdio::null())
+        .status()?;
+    ensure!(status.success(), "uruk tune, {name}: {status}");
+    Ok(file.to_string_lossy().into_owned())
+}
+
 /// Iterations after which a workload is warm.
 fn iterations(bench: &Bench, workload: Workload) -> usize {
     match (workload, bench.quick) {
         (Workload::Kernel(..), false) => KERNEL,
         (Workload::Kernel(..), true) => QUICK_KERNEL,
+        (Workload::Sqlite, false) => SQLITE,
         (_, false) => PROGRAM,
         (_, true) => QUICK_PROGRAM,
     }
@@ -340,7 +407,8 @@ fn peer_name(native: Native) -> String {
     format!("native {}", native.name)
 }
 
-fn geometric_mean(ratios: &[f64]) -> Option<f64> {
+/// The geometric mean; none of nothing.
+pub fn geometric_mean(ratios: &[f64]) -> Option<f64> {
     let sum: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
     (!ratios.is_empty()).then(|| (sum / ratios.len() as f64).exp())
 }

@@ -94,6 +94,35 @@ pub fn judge_local(bench: &Bench) -> Result<(), String> {
     }
 }
 
+/// What is slower than native code goes back to it, and the run is told with its tiers.
+///
+/// # Errors
+/// As [`judge`].
+pub fn judge_slower(bench: &Bench) -> Result<(), String> {
+    let program = build_of(bench, "slower.c", "slower", &["-fno-inline-functions"])?;
+    let page = bench.scratch("live-faults").join("slower.html");
+    let report = format!("--report={}", page.display());
+    let options = ["--after=20", "--explain", "--stats", &report];
+    let ours = execute(bench, "slower", live(bench, &options, &program, &["90"]))?;
+    let told = String::from_utf8_lossy(&ours.stderr).into_owned();
+    if ours.ending != Ending::Status(0) {
+        let printed = String::from_utf8_lossy(&ours.stdout).into_owned();
+        return Err(format!("{printed}{told}"));
+    }
+    let is_back = |line: &str| line.trim_start().starts_with("0 ") && line.contains(" work (");
+    if !told.lines().any(is_back) {
+        return Err(format!("`work` is not told of as native:\n{told}"));
+    }
+    if !told.contains("0 native") {
+        return Err(format!("the table has no tier 0:\n{told}"));
+    }
+    let text = fs::read_to_string(&page).map_err(|error| error.to_string())?;
+    match text.contains("tier 0, native") && text.contains("work") {
+        true => Ok(()),
+        false => Err(format!("{} does not tell of tier 0", page.display())),
+    }
+}
+
 /// What cannot be helped is refused before it starts, with the reason.
 ///
 /// # Errors
@@ -133,9 +162,15 @@ fn live(bench: &Bench, options: &[&str], program: &Path, args: &[&str]) -> Job {
 }
 
 fn build(bench: &Bench, name: &str, more: &[&str]) -> Result<PathBuf, String> {
+    build_of(bench, "faults.c", name, more)
+}
+
+fn build_of(bench: &Bench, file: &str, name: &str, more: &[&str]) -> Result<PathBuf, String> {
     let folder = bench.scratch("live-faults");
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../live/faults.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../live")
+        .join(file);
     let program = folder.join(name);
     let mut job = bench.subject.job(LIMIT);
     job.args.extend(["cc", "-O2"].map(Into::into));

@@ -91,9 +91,27 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
         ended.chain([changed]).collect::<Result<Vec<()>, String>>()
     });
     let ended = server.0.try_wait().map_err(|error| error.to_string())?;
-    match ended {
-        Some(status) => Err(format!("the server ended: {status}")),
-        None => changed.map(drop),
+    if let Some(status) = ended {
+        return Err(format!("the server ended: {status}"));
+    }
+    changed?;
+    story(bench, server.0.id(), &folder.join("story.html"))
+}
+
+/// The page about all that, written while the server runs.
+fn story(bench: &Bench, process: u32, page: &Path) -> Result<(), String> {
+    let mut job = bench.subject.job(LIMIT);
+    job.arg("swap").arg(process.to_string());
+    job.arg("--report").arg(page);
+    let done = job.run(&bench.scratch("live-server-story"));
+    let done = done.map_err(|error| error.to_string())?;
+    if done.ending != Ending::Status(0) {
+        return Err(verdict::excerpt(&done.stderr));
+    }
+    let text = fs::read_to_string(page).map_err(|error| error.to_string())?;
+    match text.contains("answer") && text.contains("tier 0, native") {
+        true => Ok(()),
+        false => Err(format!("{} does not tell the story", page.display())),
     }
 }
 
@@ -173,7 +191,7 @@ fn start(bench: &Bench, program: &Path, socket: &Path) -> Result<Server, String>
     let failed = |error: std::io::Error| error.to_string();
     let mut command = Command::new(bench.subject.program());
     command
-        .args(["live", "--after", "0", "--"])
+        .args(["live", "--after", "0", "--record", "--"])
         .arg(program)
         .arg(socket);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
@@ -258,7 +276,8 @@ fn exchange(bench: &Bench, shared: &Shared, process: u32, fix: &Path) -> Result<
             let text = verdict::excerpt(&done.stdout);
             if !text.contains("answer") {
                 let error = verdict::excerpt(&done.stderr);
-                return Err(format!("{}: {text}{error}", job.command_line()));
+                let (command, ending) = (job.command_line(), verdict::ending(done.ending));
+                return Err(format!("{command}: {ending}: {text}{error}"));
             }
             shared.version.store(version, Ordering::SeqCst);
         }

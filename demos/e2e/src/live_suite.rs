@@ -70,11 +70,12 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         })
     };
     type Judge = fn(&Bench) -> Result<(), String>;
-    let others: [(&str, Judge); 4] = [
+    let others: [(&str, Judge); 5] = [
         ("server::quiescent", crate::live_server::judge_quiescent),
         ("faults::survived", crate::live_faults::judge),
         ("faults::refused", crate::live_faults::judge_refusals),
         ("redirected::local", crate::live_faults::judge_local),
+        ("slower::native_again", crate::live_faults::judge_slower),
     ];
     let others = others.map(|(name, judge)| {
         let bench = bench.clone();

@@ -1,10 +1,13 @@
-/* Compresses and restores generated data with bzip2, and compares. */
+/* Compresses and restores generated data with bzip2, and compares.
+ *   program            a few kinds of data
+ *   program steady N   one kind, N times (`steady.h`) */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bzlib.h"
+#include "steady.h"
 
 enum { SIZE = 600000 };
 
@@ -28,24 +31,39 @@ static void check(int code, const char *what) {
   exit(1);
 }
 
-static void round_trip(int kind, int block) {
-  fill(kind);
-  unsigned length = sizeof packed;
-  check(BZ2_bzBuffToBuffCompress(packed, &length, original, SIZE, block, 0, 0), "compress");
+/* The first `size` bytes there and back; a checksum of what was packed, which is `length` long. */
+static unsigned pack(unsigned size, int block, int small, unsigned *length) {
+  *length = sizeof packed;
+  check(BZ2_bzBuffToBuffCompress(packed, length, original, size, block, 0, 0), "compress");
   unsigned back = sizeof restored;
   memset(restored, 0, sizeof restored);
-  check(BZ2_bzBuffToBuffDecompress(restored, &back, packed, length, kind == 0, 0),
-        "decompress");
-  if (back != SIZE || memcmp(original, restored, SIZE) != 0) {
+  check(BZ2_bzBuffToBuffDecompress(restored, &back, packed, *length, small, 0), "decompress");
+  if (back != size || memcmp(original, restored, size) != 0) {
     printf("the data came back different\n");
     exit(1);
   }
   unsigned sum = 0;
-  for (unsigned i = 0; i < length; i++) sum = sum * 31 + (unsigned char)packed[i];
+  for (unsigned i = 0; i < *length; i++) sum = sum * 31 + (unsigned char)packed[i];
+  return sum;
+}
+
+static void round_trip(int kind, int block) {
+  fill(kind);
+  unsigned length, sum = pack(SIZE, block, kind == 0, &length);
   printf("kind %d, block %d: %u bytes, %08x\n", kind, block, length, sum);
 }
 
-int main(void) {
+static uint64_t iterate(void *size) {
+  unsigned length;
+  return pack(*(unsigned *)size, 9, 0, &length);
+}
+
+int main(int argc, char **argv) {
+  if (argc > 2 && strcmp(argv[1], "steady") == 0) {
+    unsigned size = SIZE / 4;
+    fill(0);
+    return steady("bzip2", atol(argv[2]), iterate, &size);
+  }
   for (int kind = 0; kind < 3; kind++) {
     round_trip(kind, 1);
     round_trip(kind, 9);

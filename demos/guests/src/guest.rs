@@ -220,6 +220,7 @@ fn bzip2(sources: &Sources) -> Result<Program, GuestError> {
         "randtable.c",
     ];
     guest.add_c(library.map(|name| directory.join(name)).to_vec());
+    guest.include.push(ours("programs/include"));
     guest.include.push(directory);
     guest.flag(&["-w", "-D_FILE_OFFSET_BITS=64"]);
     Ok(guest)
@@ -250,6 +251,19 @@ fn quickjs(sources: &Sources) -> Result<Program, GuestError> {
     Ok(guest)
 }
 
+/// QuickJS in a driver of ours that repeats a script.
+pub(crate) fn quickjs_steady() -> Result<Program, GuestError> {
+    let mut guest = Guest::QuickJs.program()?;
+    guest.name = "quickjs-steady".to_owned();
+    // Its own command, and what that has besides the language.
+    let command = ["qjs.c", "quickjs-libc.c", "repl.c", "standalone.c"];
+    let is_command = |source: &Source| command.iter().any(|file| source.path.ends_with(file));
+    guest.sources.retain(|source| !is_command(source));
+    guest.sources.push(Source::new(ours("programs/quickjs.c")));
+    guest.include.push(ours("programs/include"));
+    Ok(guest)
+}
+
 impl Program {
     fn add_c(&mut self, files: Vec<PathBuf>) {
         self.sources.extend(files.into_iter().map(Source::new));
@@ -258,6 +272,13 @@ impl Program {
     fn flag(&mut self, flags: &[&str]) {
         self.flags.extend(flags.iter().map(ToString::to_string));
     }
+}
+
+/// A program whose time is all the C library's: `program N BYTES`.
+pub fn idle() -> Program {
+    let mut guest = program("idle", "idle.c");
+    guest.include.push(ours("programs/include"));
+    guest
 }
 
 /// A program of one driver of ours, so far.

@@ -42,7 +42,7 @@ pub use error::GuestError;
 pub use flavor::{Flavor, Level, Pic};
 pub use guest::{Guest, Run};
 pub use kernel::{Kernel, Tongue};
-pub use native::Native;
+pub use native::{Compiler, Native};
 pub use once::Once;
 pub use toolchain::Toolchain;
 pub use workload::Workload;

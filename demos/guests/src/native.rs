@@ -1,6 +1,7 @@
 //! Native executables compiled straight from the sources, with options of one's own:
 //! what a compiler makes of a program that has no bitcode in between.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -43,12 +44,41 @@ impl Native {
         rustc: Self::BEST.rustc,
     };
 
+    /// What most programs are built with.
+    pub const O2: Self = Self {
+        name: "-O2",
+        clang: &["-O2"],
+        rustc: &["-C", "opt-level=2"],
+    };
+
     /// What most people type.
     pub const PLAIN: Self = Self {
         name: "-O3",
         clang: &["-O3"],
         rustc: &["-C", "opt-level=3"],
     };
+}
+
+/// Who compiles C.
+#[derive(Clone, Debug)]
+pub struct Compiler {
+    /// In files' names.
+    pub name: &'static str,
+    /// The command and its first arguments; at least one word.
+    pub command: Vec<OsString>,
+    /// What tells its results from others of the same clang: part of every cache key.
+    pub identity: String,
+}
+
+impl Compiler {
+    /// clang itself.
+    pub fn clang(tools: &Toolchain) -> Self {
+        Self {
+            name: "native",
+            command: vec![tools.clang.clone().into()],
+            identity: String::new(),
+        }
+    }
 }
 
 impl Program {
@@ -62,7 +92,22 @@ impl Program {
         cache: &Cache,
         native: Native,
     ) -> Result<PathBuf, GuestError> {
+        self.build_by(tools, cache, &Compiler::clang(tools), native)
+    }
+
+    /// The same by a C compiler of one's own.
+    ///
+    /// # Errors
+    /// As of [`Program::build_native`].
+    pub fn build_by(
+        &self,
+        tools: &Toolchain,
+        cache: &Cache,
+        compiler: &Compiler,
+        native: Native,
+    ) -> Result<PathBuf, GuestError> {
         let mut key = Key::new((&tools.identity, native, &self.flags, &self.link_flags));
+        key.add(&compiler.identity);
         for directory in &self.include {
             key.add_directory(directory)?;
         }
@@ -70,7 +115,7 @@ impl Program {
             key.add(&source.path);
             key.add_file(&source.path)?;
         }
-        let name = format!("{}-native", self.name);
+        let name = format!("{}-{}", self.name, compiler.name);
         cache.artifact(&name, "exe", &key, |out| {
             let rust = |source: &Source| source.language().is_ok_and(|one| one == Language::Rust);
             if let Some(source) = self.sources.iter().find(|source| rust(source)) {
@@ -79,7 +124,8 @@ impl Program {
                 return toolchain::run(command.arg(&source.path)).map(drop);
             }
             // One command for all: clang still compiles file by file.
-            let mut command = Command::new(&tools.clang);
+            let mut command = Command::new(&compiler.command[0]);
+            command.args(&compiler.command[1..]);
             command.args(native.clang).args(&self.flags);
             for directory in &self.include {
                 command.arg("-I").arg(directory);

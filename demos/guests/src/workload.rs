@@ -6,7 +6,7 @@
 
 use crate::compile::Program;
 use crate::error::GuestError;
-use crate::guest::{Guest, script};
+use crate::guest::{self, Guest, script};
 use crate::kernel::{Kernel, Tongue};
 
 /// The variable with the name of the file for the iterations' times: for each a line
@@ -35,6 +35,10 @@ pub enum Workload {
     Sqlite,
     /// A megabyte packed and unpacked at a few levels.
     Zstd,
+    /// Generated data packed and unpacked by bzip2.
+    Bzip2,
+    /// A JavaScript program with a bit of everything.
+    QuickJs,
 }
 
 impl Workload {
@@ -50,6 +54,13 @@ impl Workload {
             .collect()
     }
 
+    /// What programs that are built natively are tried on: kernels in C and all larger programs.
+    pub fn native() -> Vec<Self> {
+        let all = Self::all().into_iter();
+        let c = all.filter(|one| !matches!(one, Self::Kernel(Tongue::Rust, _)));
+        c.chain([Self::Bzip2, Self::QuickJs]).collect()
+    }
+
     /// Its name in tables.
     pub fn name(self) -> String {
         match self {
@@ -57,6 +68,8 @@ impl Workload {
             Self::Lua(script) => format!("lua {script}"),
             Self::Sqlite => "sqlite".to_owned(),
             Self::Zstd => "zstd".to_owned(),
+            Self::Bzip2 => "bzip2".to_owned(),
+            Self::QuickJs => "quickjs".to_owned(),
         }
     }
 
@@ -65,7 +78,7 @@ impl Workload {
     pub fn iterations(self) -> usize {
         match self {
             Self::Kernel(..) | Self::Lua(_) => 50,
-            Self::Sqlite | Self::Zstd => 60,
+            Self::Sqlite | Self::Zstd | Self::Bzip2 | Self::QuickJs => 60,
         }
     }
 
@@ -90,6 +103,8 @@ impl Workload {
             Self::Lua(_) => Guest::Lua.program(),
             Self::Sqlite => Guest::Sqlite.program(),
             Self::Zstd => Guest::Zstd.program(),
+            Self::Bzip2 => Guest::Bzip2.program(),
+            Self::QuickJs => guest::quickjs_steady(),
         }
     }
 
@@ -104,7 +119,8 @@ impl Workload {
                 vec!["steady".into(), count, script(name, "lua"), size.into()]
             }
             Self::Sqlite => vec!["steady".into(), count, ROWS.into()],
-            Self::Zstd => vec!["steady".into(), count],
+            Self::Zstd | Self::Bzip2 => vec!["steady".into(), count],
+            Self::QuickJs => vec![count, script("bench", "js")],
         }
     }
 }

@@ -43,6 +43,9 @@ impl fmt::Display for VersionId {
 #[cfg_attr(feature = "serde", serde(into = "u8", try_from = "u8"))]
 #[repr(u8)]
 pub enum Tier {
+    /// Made by somebody else before the program ran, from the same source: code of the native
+    /// program that a session lives in.
+    Native = 0,
     /// As fast as possible to make, for the ABI's baseline CPU, with counters.
     Baseline = 1,
     /// Optimized for this machine, knowing nothing of the run.
@@ -52,42 +55,64 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// All tiers, from slow code to fast code.
+    /// All tiers that code is compiled at, from slow code to fast code.
     pub const ALL: [Tier; 3] = [Tier::Baseline, Tier::Optimized, Tier::Guided];
 
-    /// 1, 2 or 3.
+    /// Those, and native code before them.
+    pub const WITH_NATIVE: [Tier; 4] =
+        [Tier::Native, Tier::Baseline, Tier::Optimized, Tier::Guided];
+
+    /// Places in counts by [rank](Tier::rank).
+    pub const RANKS: usize = 5;
+
+    /// 0 for native code; 1, 2 or 3.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// 1, 2 or 3, as a place in counts where 0 stands for code of no tier.
+    /// 1, 2 or 3, as a place in counts where 0 stands for code of no tier; native code's is the
+    /// last one.
     pub const fn rank(self) -> usize {
-        self as usize
+        match self {
+            Tier::Native => Tier::RANKS - 1,
+            tier => tier as usize,
+        }
     }
 
     /// The tier of a number; `None` if there is none.
     pub fn from_number(number: u8) -> Option<Tier> {
-        Tier::ALL.into_iter().find(|tier| tier.number() == number)
+        let mut all = Tier::WITH_NATIVE.into_iter();
+        all.find(|tier| tier.number() == number)
     }
 
-    /// The tier above.
+    /// The tier above. Of native code, which somebody optimized, it is the one that optimizes.
     pub fn above(self) -> Option<Tier> {
-        Tier::from_number(self.number() + 1)
+        match self {
+            Tier::Native | Tier::Baseline => Some(Tier::Optimized),
+            Tier::Optimized => Some(Tier::Guided),
+            Tier::Guided => None,
+        }
     }
 
-    /// The tier below.
+    /// The tier below that code is compiled at.
     pub fn below(self) -> Option<Tier> {
-        Tier::from_number(self.number() - 1)
+        match self {
+            Tier::Native | Tier::Baseline => None,
+            Tier::Optimized => Some(Tier::Baseline),
+            Tier::Guided => Some(Tier::Optimized),
+        }
     }
 
-    /// Position in tables by tier, from 0.
+    /// Position in tables by tier, from 0. Native code stands where baseline code does: it is what
+    /// a function begins with, and no function has both.
     pub const fn index(self) -> usize {
-        self as usize - 1
+        (self as usize).saturating_sub(1)
     }
 
     /// Its name in a sentence.
     pub const fn name(self) -> &'static str {
         match self {
+            Tier::Native => "native",
             Tier::Baseline => "baseline",
             Tier::Optimized => "optimized",
             Tier::Guided => "guided",
@@ -129,7 +154,13 @@ mod tests {
         assert_eq!(Tier::Baseline.above(), Some(Tier::Optimized));
         assert_eq!(Tier::Guided.above(), None);
         assert_eq!(Tier::Baseline.below(), None);
-        assert_eq!(Tier::try_from(0), Err(NoSuchTier(0)));
+        assert_eq!(Tier::Native.above(), Some(Tier::Optimized));
+        assert_eq!(Tier::Native.below(), None);
+        assert_eq!(Tier::try_from(0), Ok(Tier::Native));
+        assert_eq!(Tier::try_from(4), Err(NoSuchTier(4)));
         assert_eq!(Tier::Guided.index(), 2);
+        let mut ranks = Tier::WITH_NATIVE.map(Tier::rank);
+        ranks.sort_unstable();
+        assert_eq!(ranks, [1, 2, 3, 4]);
     }
 }

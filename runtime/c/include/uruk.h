@@ -1138,6 +1138,10 @@ typedef struct uruk_settings {
      * 1: code counts its passes at entries and loops, for calls with fuel.
      */
     int count_passes;
+    /**
+     * 1: what happens is recorded, for `uruk_jit_report_page` and `uruk_jit_trace`.
+     */
+    size_t record;
 } uruk_settings;
 
 /**
@@ -1965,6 +1969,46 @@ struct uruk_error *uruk_responsibility_fail(struct uruk_responsibility *responsi
  * Ends the responsibility without a word, which is a failure; nothing for null.
  */
 void uruk_responsibility_free(struct uruk_responsibility *responsibility);
+
+/**
+ * The machine code of a function, one instruction a line, with names for the addresses it mentions:
+ * of the version that calls reach (0), or of the newest of a tier. Null where there is none such.
+ * To be freed by `uruk_string_free`.
+ */
+struct uruk_error *uruk_dylib_disassemble(const struct uruk_dylib *dylib,
+                                          const char *name,
+                                          int tier,
+                                          char **listing);
+
+/**
+ * The IR that machine code of a function is made of at a tier (1, 2 or 3), after all passes. It is
+ * compiled for this, and nothing comes of that. To be freed by `uruk_string_free`.
+ */
+struct uruk_error *uruk_dylib_ir(const struct uruk_dylib *dylib,
+                                 const char *name,
+                                 int tier,
+                                 char **ir);
+
+/**
+ * The functions that ran most, by samples, then by counted calls; `count` of them at most. To be
+ * freed.
+ */
+struct uruk_error *uruk_jit_hottest(const struct uruk_jit *jit,
+                                    size_t count,
+                                    struct uruk_names **names);
+
+/**
+ * The page of the run so far: a file of HTML that needs nothing else. Of a session whose settings
+ * say `record`. To be freed by `uruk_string_free`.
+ */
+struct uruk_error *uruk_jit_report_page(const struct uruk_jit *jit,
+                                        char **page);
+
+/**
+ * Writes the timeline of the run so far to a file, in the place of one that is there: JSON for
+ * Perfetto and `chrome://tracing`. Of a session whose settings say `record`.
+ */
+struct uruk_error *uruk_jit_trace(const struct uruk_jit *jit, const char *path);
 
 /**
  * Makes a session; `settings` may be null for defaults.

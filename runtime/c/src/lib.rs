@@ -14,6 +14,7 @@
 //! | [`lookup`] | lookups of many names, waited for or not |
 //! | [`unit`], [`responsibility`], [`improve`], [`generator`] | definitions that the host makes when they are asked for |
 //! | [`told`] | statistics, memory, events |
+//! | [`seeing`] | the page of a run, its timeline, what is hot; IR and machine code as text |
 //! | [`program`] | whole programs |
 //!
 //! # What every function asks of its caller
@@ -60,6 +61,7 @@ pub mod names;
 pub mod program;
 pub mod replace;
 pub mod responsibility;
+pub mod seeing;
 pub mod session;
 pub mod settings;
 pub mod told;

@@ -141,6 +141,8 @@ pub struct uruk_settings {
     >,
     /// 1: code counts its passes at entries and loops, for calls with fuel.
     pub count_passes: c_int,
+    /// 1: what happens is recorded, for `uruk_jit_report_page` and `uruk_jit_trace`.
+    pub record: usize,
 }
 
 /// A module of LLVM's C interface: `LLVMModuleRef` leads to one.
@@ -181,6 +183,7 @@ impl Default for uruk_settings {
             transform_ir: None,
             transform_object: None,
             count_passes: 0,
+            record: 0,
         }
     }
 }
@@ -221,6 +224,7 @@ fn with_numbers(builder: JitBuilder, settings: &uruk_settings) -> Result<JitBuil
         .modules_apart(settings.modules_apart != 0)
         .low_addresses(settings.low_addresses != 0)
         .time_parts(settings.time_parts != 0)
+        .record(settings.record != 0)
         .tiers(match settings.tiers {
             URUK_TIERS_AUTO => Tiers::Auto,
             number => Tiers::Fixed(tier(number)?),

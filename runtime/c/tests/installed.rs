@@ -12,8 +12,10 @@ use support::{STRICT, has, libraries, package, run, scratch, soname};
 fn a_host_builds_with_what_is_installed() {
     let prefix = scratch("prefix");
     let folder = libraries();
+    let shared = folder.join("liburuk_c.so");
     let built = Built {
-        shared: folder.join("liburuk_c.so"),
+        llvm: Built::llvm_of(&shared, folder.parent().unwrap_or(&folder)),
+        shared,
         archive: folder.join("liburuk_c.a"),
         command: None,
     };
@@ -43,8 +45,16 @@ fn a_host_builds_with_what_is_installed() {
         .args(words.split_whitespace())
         .arg("-o")
         .arg(&program));
-    let output = run(Command::new(&program).env("LD_LIBRARY_PATH", prefix.join("lib")));
+    let output = run(Command::new(&program)
+        .env("LD_LIBRARY_PATH", prefix.join("lib"))
+        .env("LD_DEBUG", "files"));
     assert!(output.stdout.starts_with(b"say 42\n"));
+    if let Some(llvm) = &built.llvm {
+        let name = llvm.file_name().expect("a file").to_string_lossy();
+        let opened = format!("calling init: {}/lib/uruk/{name}", prefix.display());
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.contains(&opened), "no {opened}");
+    }
 }
 
 #[test]
@@ -53,6 +63,7 @@ fn the_command_finds_what_it_loads_into_programs() {
     let folder = libraries();
     let any = folder.join("liburuk_c.so");
     let built = Built {
+        llvm: None,
         shared: any.clone(),
         archive: folder.join("liburuk_c.a"),
         command: Some(layout::Command {
@@ -71,6 +82,7 @@ fn the_command_finds_what_it_loads_into_programs() {
 #[test]
 fn what_cannot_be_installed_says_which_file() {
     let built = Built {
+        llvm: None,
         shared: "nowhere/liburuk_c.so".into(),
         archive: "nowhere/liburuk_c.a".into(),
         command: None,

@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashSet;
 
-use uruk_base::Tier;
+use uruk_base::{CALLEES, Tier};
 
 use crate::error::CodegenError;
 use crate::handles::{FunctionRef, ValueRef};
@@ -140,6 +140,8 @@ impl<'r> Planning<'r> {
     /// Looks at the function a unit is made for, whose body was read.
     pub(crate) fn scan_root(&mut self, root: FunctionRef<'r>) -> Scan<'r> {
         let mut scan = scan(root);
+        // Before what a profile puts first: their places are the same in each compile.
+        self.direct = self.callees(&scan);
         self.prefer(&mut scan, root);
         scan
     }
@@ -158,7 +160,10 @@ impl<'r> Planning<'r> {
         let bounds = self.bounds();
         let mut budget = bounds.budget(scan.instructions);
         let mut defined = FxHashSet::default();
-        let mut seen = FxHashSet::default();
+        let variant = self.how.variant;
+        let apart = self.direct.iter().zip(0..CALLEES);
+        let apart = apart.filter(|&(_, number)| variant.is_apart(number));
+        let mut seen: FxHashSet<_> = apart.map(|(&callee, _)| callee).collect();
         seen.insert(root);
         let mut found: VecDeque<FunctionRef<'r>> = self.callees(scan).into();
         while let Some(old) = found.pop_front() {
@@ -272,7 +277,7 @@ impl<'r> Planning<'r> {
 
     fn bounds(&self) -> Bounds {
         match self.how.tier {
-            Tier::Baseline | Tier::Optimized => OPTIMIZED,
+            Tier::Native | Tier::Baseline | Tier::Optimized => OPTIMIZED,
             Tier::Guided => GUIDED,
         }
     }

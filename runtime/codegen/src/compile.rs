@@ -22,7 +22,7 @@ use crate::continuation::offer::Heads;
 use crate::facts::FactStore;
 use crate::foreign::Offer;
 use crate::labels::Labels;
-use crate::profile::{Probes, Profile, Refused};
+use crate::profile::{Probes, Profile, Refused, Steady};
 use crate::summary::SymbolId;
 use crate::transform::Transform;
 
@@ -132,6 +132,9 @@ pub struct Compile {
     /// [observed](Profile::observed_targets) addresses. Those not listed are called
     /// through the pointer, as ever.
     pub targets: Arc<HashMap<u64, SymbolId>>,
+    /// Values that the function's arguments nearly always have: above tier 1 a variant with
+    /// [`values`](Variant::values) has a second body for them.
+    pub values: Arc<[Steady]>,
     /// Bodies of other modules that may be inlined above tier 1, the most wanted first.
     pub offers: Arc<Vec<Offer>>,
     /// Which of them lie at [observed](Profile::observed_targets) addresses.
@@ -140,6 +143,8 @@ pub struct Compile {
     pub facts: Knowledge,
     /// Write line tables, for debuggers, where the bitcode has any.
     pub lines: bool,
+    /// With them: write where arguments and locals are, and what they are.
+    pub variables: bool,
     /// Functions that are hardly worth inlining.
     pub rare: Rare,
     /// What is done to the IR before it is optimized.
@@ -163,10 +168,12 @@ impl Compile {
             variant: Variant::default(),
             profiles: Arc::default(),
             targets: Arc::default(),
+            values: Arc::default(),
             offers: Arc::default(),
             offered_targets: Arc::default(),
             facts: Knowledge::Declared,
             lines: false,
+            variables: false,
             rare: Rare::default(),
             transform: None,
             listing: None,
@@ -207,6 +214,13 @@ impl Compile {
         self
     }
 
+    /// With arguments and locals for debuggers or not, where there are line tables.
+    #[must_use]
+    pub fn with_variables(mut self, variables: bool) -> Compile {
+        self.variables = variables;
+        self
+    }
+
     /// With these functions left out, unless they are tiny.
     #[must_use]
     pub fn sparing(mut self, rare: Rare) -> Compile {
@@ -236,6 +250,13 @@ impl Compile {
         self.alone |= variant.inlining == Inlining::None;
         self.contract &= variant.contract;
         self.variant = variant;
+        self
+    }
+
+    /// With these values of its arguments.
+    #[must_use]
+    pub fn assuming(mut self, values: Vec<Steady>) -> Compile {
+        self.values = values.into();
         self
     }
 
@@ -291,6 +312,11 @@ pub struct Compiled {
     pub labels: Labels,
     /// Calls of named functions in it, intrinsics left out.
     pub calls: u32,
+    /// Callees that could be inlined, whether or not the variant leaves them
+    /// [apart](Variant::apart); 0 at tier 1.
+    pub callees: u32,
+    /// Arguments whose usual values it has a second body for.
+    pub assumed: u32,
     /// True if nothing that went into the code can load the stack pointer from elsewhere; not
     /// known where an embedder changed the IR.
     pub keeps_stack: bool,

@@ -25,7 +25,8 @@ use crate::reader::Reader;
 use crate::shape::{self, Shape};
 use crate::source::Source;
 use crate::stacks;
-use crate::summary::SymbolId;
+use crate::summary::{BODY_PREFIX, SymbolId};
+use crate::values;
 use crate::variant;
 
 impl Reader {
@@ -90,6 +91,7 @@ impl Reader {
         let name = &*plan.import(function).name;
         let planned = Planning::new(source, how).function(function)?;
         let module = source.fresh(name);
+        let callees = planned.callees;
         let mut copying = Copying::new(source, how, name, &module);
         let body = copying.function(planned)?;
         let shape = shape::measure(body);
@@ -113,7 +115,7 @@ impl Reader {
         let mut contents = copying.finish()?;
         if how.tier > Tier::Baseline {
             contents.variant = how.variant;
-            variant::apply(how.variant, body, &module, &contents);
+            variant::apply(how.variant, body, shape.measure.loops, &module, &contents);
         }
         let found = Found {
             measure: shape.measure,
@@ -121,6 +123,7 @@ impl Reader {
             counts,
             heads: inserted.heads,
             probes,
+            callees,
         };
         debug_assert!(
             found.heads.counted.is_empty() || continuation::build::is_valid(body),
@@ -199,6 +202,19 @@ impl Reader {
         }
     }
 
+    /// Gives the function a second body for the usual values of its arguments, if it is to have
+    /// one; how many of them.
+    fn assume(&self, unit: &Unit, name: &str, how: &Compile) -> u32 {
+        let Unit { module, contents } = unit;
+        let body = module.function(&format!("{BODY_PREFIX}{name}"));
+        match body {
+            Some(body) if contents.variant.values && how.start.is_none() => {
+                values::split(self.context(), module, self.kinds(), body, &how.values)
+            }
+            _ => 0,
+        }
+    }
+
     /// Has a copied function changed by the embedder, optimized and emitted.
     fn finish(
         &mut self,
@@ -220,6 +236,7 @@ impl Reader {
         } = found.measure;
         let unit_instructions = instructions + unit.contents.candidate_instructions;
         self.context().gate().expect(unit_instructions);
+        let assumed = self.assume(&unit, name, how);
         let keeps_stack = how.transform.is_none() && stacks::keeps_stack(&unit);
         let object = self.emit(&mut unit, name, how.tier, how.listing.as_deref())?;
         let contents = unit.contents;
@@ -231,6 +248,8 @@ impl Reader {
             nested,
             labels: found.labels,
             calls,
+            callees: found.callees,
+            assumed,
             keeps_stack,
             counts: found.counts,
             heads: found.heads,
@@ -251,6 +270,7 @@ struct Found {
     counts: bool,
     heads: Heads,
     probes: Option<Probes>,
+    callees: u32,
 }
 
 fn depends(contents: &Contents, function: SymbolId) -> Vec<Dependence> {

@@ -33,8 +33,8 @@ const TRIPLE: &std::ffi::CStr = c"x86_64-unknown-linux-gnu";
 
 fn level(tier: Tier) -> LLVMCodeGenOptLevel {
     match tier {
-        // The fast instruction selector.
-        Tier::Baseline => LLVMCodeGenOptLevel::LLVMCodeGenLevelNone,
+        // The fast instruction selector. Nothing is compiled as native code.
+        Tier::Native | Tier::Baseline => LLVMCodeGenOptLevel::LLVMCodeGenLevelNone,
         // What the highest level adds is block placement that copies longer tails. A store behind
         // an unlikely condition leaves the path that is taken: a fifth of some loops' time, for
         // nothing that can be measured of a compile's.

@@ -258,13 +258,13 @@ unsafe fn drop_expectations(function: FunctionRef<'_>) {
 }
 
 /// Writes `!prof` metadata of one context.
-struct Notes {
+pub(crate) struct Notes {
     context: LLVMContextRef,
     kind: u32,
 }
 
 impl Notes {
-    fn new(context: &LlvmContext) -> Notes {
+    pub(crate) fn new(context: &LlvmContext) -> Notes {
         let context = context.raw();
         let name = "prof";
         // SAFETY: a live context; pointer and length describe the name.
@@ -301,7 +301,7 @@ impl Notes {
 
     /// # Safety
     /// A terminator of the context with as many successors as counts.
-    unsafe fn set_weights(&self, terminator: InstructionRef<'_>, counts: &[u64]) {
+    pub(crate) unsafe fn set_weights(&self, terminator: InstructionRef<'_>, counts: &[u64]) {
         // SAFETY: by the caller's promise.
         unsafe {
             if let Some(weights) = self.weights(counts) {

@@ -4,29 +4,89 @@
 //! Code that turned out to be hot is worth more: above tier 1 the hint goes, as `optnone` and
 //! `noinline` of `-O0` do. A function in which some loop does not have it was told so loop by
 //! loop, and is left as it is.
+//!
+//! What a variant wants of code generation and LLVM takes from metadata only is written here too,
+//! once passes are done.
 
 use inkwell::llvm_sys::core::{
-    LLVMGetMDKindIDInContext, LLVMGetMDNodeNumOperands, LLVMGetMDNodeOperands, LLVMGetMDString,
-    LLVMGetMetadata, LLVMMDNodeInContext2, LLVMMetadataAsValue, LLVMSetMetadata,
+    LLVMConstInt, LLVMGetMDKindIDInContext, LLVMGetMDNodeNumOperands, LLVMGetMDNodeOperands,
+    LLVMGetMDString, LLVMGetMetadata, LLVMGlobalEraseMetadata, LLVMInt32TypeInContext,
+    LLVMMDNodeInContext2, LLVMMDStringInContext2, LLVMMetadataAsValue, LLVMSetMetadata,
     LLVMValueAsMetadata,
 };
 use inkwell::llvm_sys::debuginfo::{LLVMMetadataReplaceAllUsesWith, LLVMTemporaryMDNode};
-use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMValueRef};
+use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMMetadataRef, LLVMValueRef};
 use rustc_hash::FxHashMap;
 
 use crate::context::{LlvmContext, OwnedModule};
+use crate::flow::Flow;
 
 const HINT: &[u8] = b"llvm.loop.unroll.disable";
+
+/// Where loops begin that are aligned: block placement takes it from the loop's name.
+const ALIGNMENT: (&str, u64) = ("llvm.loop.align", 64);
+
+/// The number of a kind of metadata.
+fn kind_of(context: &LlvmContext, name: &str) -> u32 {
+    // SAFETY: a live context; pointer and length describe the name.
+    unsafe { LLVMGetMDKindIDInContext(context.raw(), name.as_ptr().cast(), name.len() as u32) }
+}
+
+/// Has loops of the functions begin at multiples of 64 bytes. No pass comes after it.
+pub(crate) fn align_loops(context: &LlvmContext, module: &OwnedModule) {
+    let kind = kind_of(context, "llvm.loop");
+    let raw = context.raw();
+    let (name, bytes) = ALIGNMENT;
+    // SAFETY: a live context; pointers and lengths fit.
+    let wish = unsafe {
+        let bytes = LLVMConstInt(LLVMInt32TypeInContext(raw), bytes, 0);
+        let name = LLVMMDStringInContext2(raw, name.as_ptr().cast(), name.len());
+        let mut both = [name, LLVMValueAsMetadata(bytes)];
+        LLVMMDNodeInContext2(raw, both.as_mut_ptr(), both.len())
+    };
+    for function in module.functions().filter(|it| !it.is_declaration()) {
+        let flow = Flow::of(function);
+        let mut names: FxHashMap<u32, LLVMValueRef> = FxHashMap::default();
+        for (latch, head) in flow.graph.back_edges() {
+            let Some(end) = flow.blocks[latch as usize].terminator() else {
+                continue;
+            };
+            // SAFETY: a live terminator; what names a loop is a node of the context.
+            unsafe {
+                let name = names.entry(head).or_insert_with(|| {
+                    let old = LLVMGetMetadata(end.raw(), kind);
+                    let had = match old.is_null() {
+                        true => Vec::new(),
+                        false => operands(old).into_iter().skip(1).collect(),
+                    };
+                    let had = had.into_iter().filter(|it: &LLVMValueRef| !it.is_null());
+                    let had = had.map(|it| LLVMValueAsMetadata(it));
+                    named(raw, had.chain([wish]))
+                });
+                LLVMSetMetadata(end.raw(), kind, *name);
+            }
+        }
+    }
+}
+
+/// Has code generation know nothing of what was counted. No pass comes after it.
+pub(crate) fn forget_counts(context: &LlvmContext, module: &OwnedModule) {
+    let kind = kind_of(context, "prof");
+    for function in module.functions().filter(|it| !it.is_declaration()) {
+        // SAFETY: a live function and its terminators; no node takes one away.
+        unsafe {
+            LLVMGlobalEraseMetadata(function.raw(), kind);
+            for end in function.blocks().filter_map(|block| block.terminator()) {
+                LLVMSetMetadata(end.raw(), kind, std::ptr::null_mut());
+            }
+        }
+    }
+}
 
 /// Allows the loops of functions to be unrolled where nothing but the level of the frontend
 /// forbids it.
 pub(crate) fn allow_unrolling(context: &LlvmContext, module: &OwnedModule) {
-    let name = "llvm.loop";
-    // SAFETY: a live context; pointer and length describe the name.
-    let kind = unsafe {
-        let (name, length) = (name.as_ptr().cast(), name.len() as u32);
-        LLVMGetMDKindIDInContext(context.raw(), name, length)
-    };
+    let kind = kind_of(context, "llvm.loop");
     let mut others: FxHashMap<LLVMValueRef, LLVMValueRef> = FxHashMap::default();
     for function in module.functions().filter(|it| !it.is_declaration()) {
         let ends = function.blocks().filter_map(|block| block.terminator());
@@ -97,13 +157,26 @@ unsafe fn is_forbidden(node: LLVMValueRef) -> bool {
 /// # Safety
 /// What names a loop, of that context.
 unsafe fn without_hint(context: LLVMContextRef, node: LLVMValueRef) -> LLVMValueRef {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let rest = operands(node).into_iter().skip(1);
+        let rest = rest.filter(|it| !it.is_null() && !is_hint(*it));
+        named(context, rest.map(|it| LLVMValueAsMetadata(it)))
+    }
+}
+
+/// A name for a loop, with these properties.
+///
+/// # Safety
+/// All of a live context.
+unsafe fn named(
+    context: LLVMContextRef,
+    properties: impl Iterator<Item = LLVMMetadataRef>,
+) -> LLVMValueRef {
     // SAFETY: by the caller's promise. A node that names itself is told apart from all others.
     unsafe {
         let own = LLVMTemporaryMDNode(context, std::ptr::null_mut(), 0);
-        let rest = operands(node).into_iter().skip(1);
-        let rest = rest.filter(|it| !it.is_null() && !is_hint(*it));
-        let rest = rest.map(|it| LLVMValueAsMetadata(it));
-        let mut all: Vec<_> = std::iter::once(own).chain(rest).collect();
+        let mut all: Vec<_> = std::iter::once(own).chain(properties).collect();
         let new = LLVMMDNodeInContext2(context, all.as_mut_ptr(), all.len());
         LLVMMetadataReplaceAllUsesWith(own, new);
         LLVMMetadataAsValue(context, new)

@@ -23,8 +23,8 @@
 //! `compiling` (one compile), `library`, `parcel` and `foreign` (bodies for other modules, and
 //! from them), [`facts`], `optimize`, `passes` and `hints` (tiers 2 and 3), `apart` (constants), `flow`
 //! and `shape` (loops and counters), `continuation` (versions that start in the middle),
-//! `baseline` (functions for the compiler of tier 1), `labels`, `stacks`, [`profile`], `probe` and `guide` (what code counts about
-//! itself, and its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`],
+//! `baseline` (functions for the compiler of tier 1), `labels`, `stacks`, [`profile`], `probe`, `guide` and `values` (what code counts
+//! about itself, and its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`],
 //! [`pool`], `ledger` and `room`, `query`, `sketch` and `interface` (questions about a module),
 //! [`native`] (modules of a program that runs natively), `looks` (code that looks whether it should stop), [`cancel`] and `gate`, [`fatal`].
 //!
@@ -105,6 +105,7 @@ mod structure;
 mod survey;
 mod table;
 mod transform;
+mod values;
 mod variant;
 
 pub use apart::{APART, is_shared, stays_with_code};
@@ -127,7 +128,7 @@ pub use numbered::{Numbered, Plain, Read};
 pub use parcel::Parcel;
 pub use plan::{Access, Import, ModulePlan};
 pub use pool::ReaderPool;
-pub use profile::{Count, PROBES, Probes, Profile, ProfileError, Refused, Site, Target};
+pub use profile::{Count, PROBES, Probes, Profile, ProfileError, Refused, Site, Steady, Target};
 pub use query::Measure;
 pub use reader::Reader;
 pub use room::ReadingRoom;

@@ -1,50 +1,55 @@
-//! Line tables of a unit: which source line its instructions come from.
+//! Debug information of a unit: which source line its instructions come from, and, for a debugger,
+//! which variables of the source are where.
 //!
 //! A function's own debug information hangs on its whole compile unit, types and all,
-//! and so is dropped from every unit. Where somebody asks ([`Compile::lines`]), places
-//! are read off the copied instructions before that, and written back as little as a
-//! debugger needs: one compile unit, one subprogram without types for each function
-//! copied, and locations.
+//! and so is dropped from every unit. Where somebody asks ([`Compile::lines`],
+//! [`Compile::variables`]), places and records of variables are read off the copied body before
+//! that, and written back as little as a debugger needs: one compile unit, one subprogram for each
+//! function copied, locations, and [`variables`] with the [`types`] that are near to them.
 //!
 //! What was inlined before it came to us, by the compiler that made the bitcode or while
 //! the callee was simplified, stays so: its locations name the call they are inlined at,
 //! and the function they come from gets a subprogram as well.
 //!
 //! # Invariants
-//! - Nothing of the reader's debug information is reached from the unit but files.
+//! - Nothing of the reader's debug information is reached from the unit but files, namespaces,
+//!   and types that lead to nothing.
 //! - The outermost scope of a location is the subprogram of the function it is in.
 //! - Every call in a function with a subprogram has a location, as LLVM's inliner wants.
 //!
 //! [`Compile::lines`]: crate::Compile::lines
+//! [`Compile::variables`]: crate::Compile::variables
 //!
 //! # Why
 //! Debug info is dropped from function units: each would carry its whole compile unit. With
-//! `--gdb` line tables are written anew, one compile unit and one subprogram without types for
+//! `--gdb` it is written anew, one compile unit and one subprogram for
 //! each function (`codegen::lines`), and code lies in private memory: the kernel lets debuggers
 //! write breakpoints there, but not into pages of a shared file.
 
-use std::ptr::{null, null_mut};
-use std::slice::from_raw_parts;
+mod nodes;
+mod types;
+mod variables;
 
-use inkwell::llvm_sys::core::{
-    LLVMGetMDNodeNumOperands, LLVMGetMDNodeOperands, LLVMGetMDString, LLVMMetadataAsValue,
-    LLVMValueAsMetadata,
-};
+use std::ptr::{null, null_mut};
+
 use inkwell::llvm_sys::debuginfo::{
     LLVMCreateDIBuilder, LLVMDIBuilderCreateCompileUnit, LLVMDIBuilderCreateDebugLocation,
-    LLVMDIBuilderCreateFunction, LLVMDIBuilderCreateLexicalBlockFile,
-    LLVMDIBuilderCreateSubroutineType, LLVMDIBuilderFinalize, LLVMDIFlagZero,
-    LLVMDILocationGetColumn, LLVMDILocationGetInlinedAt, LLVMDILocationGetLine,
+    LLVMDIBuilderCreateFunction, LLVMDIBuilderCreateLexicalBlock,
+    LLVMDIBuilderCreateLexicalBlockFile, LLVMDIBuilderCreateSubroutineType, LLVMDIBuilderFinalize,
+    LLVMDIFlagZero, LLVMDILocationGetColumn, LLVMDILocationGetInlinedAt, LLVMDILocationGetLine,
     LLVMDILocationGetScope, LLVMDIScopeGetFile, LLVMDISubprogramGetLine, LLVMDWARFEmissionKind,
     LLVMDWARFSourceLanguage, LLVMDebugMetadataVersion, LLVMDisposeDIBuilder, LLVMGetMetadataKind,
     LLVMGetSubprogram, LLVMInstructionGetDebugLoc, LLVMInstructionSetDebugLoc, LLVMMetadataKind,
     LLVMSetSubprogram,
 };
-use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMDIBuilderRef, LLVMMetadataRef, LLVMValueRef};
+use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMDIBuilderRef, LLVMMetadataRef};
 use rustc_hash::FxHashMap;
 
 use crate::copying::Copying;
 use crate::handles::{FunctionRef, InstructionRef};
+use nodes::{child, is_namespace, operand, printed, text};
+use types::Types;
+use variables::Record;
 
 /// The version every debugger reads, with the fewest sections.
 const DWARF_VERSION: u64 = 4;
@@ -53,6 +58,9 @@ const PRODUCER: &str = "uruk";
 /// Operands of LLVM's nodes (`DebugInfoMetadata.h`): (file, scope, name, ..) and (file,
 /// scope, ..).
 const SUBPROGRAM_NAME: usize = 2;
+const SUBPROGRAM_TYPE: usize = 4;
+const SUBPROGRAM_UNIT: usize = 5;
+/// Of subprograms, too.
 const BLOCK_SCOPE: usize = 1;
 
 /// Calls that are inlined in each other, at most; and scopes. Where there are more, or a
@@ -62,11 +70,15 @@ const DEPTH: usize = 100;
 /// The places of one function of the unit.
 struct Function<'r> {
     new: FunctionRef<'r>,
+    /// Of its symbol.
     name: String,
+    /// That it is copied from.
+    subprogram: LLVMMetadataRef,
     file: LLVMMetadataRef,
-    line: u32,
     /// With its old location; calls may have none, which is null.
     places: Vec<(InstructionRef<'r>, LLVMMetadataRef)>,
+    /// Of its variables, if they are asked for.
+    records: Vec<Record<'r>>,
 }
 
 /// What is known of a unit before its debug information is dropped.
@@ -78,7 +90,13 @@ pub(crate) struct Lines<'r> {
 impl<'r> Copying<'r> {
     /// Reads the places of all copied instructions, if lines are asked for.
     pub(crate) fn take_lines(&self) -> Lines<'r> {
-        let read = |&(old, new): &(FunctionRef<'r>, FunctionRef<'r>)| read_function(old, new);
+        let read = |&(old, new): &(FunctionRef<'r>, FunctionRef<'r>)| {
+            let mut function = read_function(old, new)?;
+            if self.how.variables {
+                function.records = variables::read(self, old, new);
+            }
+            Some(function)
+        };
         Lines {
             functions: self.defined.iter().filter_map(read).collect(),
         }
@@ -99,10 +117,14 @@ impl<'r> Copying<'r> {
         // strings, empty ones are null. The builder is finished before it is disposed,
         // and before the module is used.
         unsafe {
+            let is_cpp = is_cpp(context.raw(), first.subprogram);
             let builder = LLVMCreateDIBuilder(module.raw());
             LLVMDIBuilderCreateCompileUnit(
                 builder,
-                LLVMDWARFSourceLanguage::LLVMDWARFSourceLanguageC99,
+                match is_cpp {
+                    true => LLVMDWARFSourceLanguage::LLVMDWARFSourceLanguageC_plus_plus_14,
+                    false => LLVMDWARFSourceLanguage::LLVMDWARFSourceLanguageC99,
+                },
                 first.file,
                 PRODUCER.as_ptr().cast(),
                 PRODUCER.len(),
@@ -127,30 +149,42 @@ impl<'r> Copying<'r> {
                 builder,
                 optimized: i32::from(self.optimizes()),
                 inlined: FxHashMap::default(),
+                scopes: FxHashMap::default(),
+                variables: FxHashMap::default(),
+                types: Types::new(context.raw(), builder, first.file),
+                describes: self.how.variables,
+                is_cpp,
             };
             for function in &lines.functions {
                 writer.function(function);
             }
+            writer.types.fill();
             LLVMDIBuilderFinalize(builder);
             LLVMDisposeDIBuilder(builder);
         }
     }
 }
 
-/// Writes locations of functions of a unit.
+/// Writes locations and variables of functions of a unit.
 struct Writer {
     context: LLVMContextRef,
     builder: LLVMDIBuilderRef,
     optimized: i32,
     /// Old subprogram -> new one, of functions that were inlined.
     inlined: FxHashMap<LLVMMetadataRef, LLVMMetadataRef>,
+    /// (Old scope, new subprogram) -> new scope.
+    scopes: FxHashMap<(LLVMMetadataRef, LLVMMetadataRef), LLVMMetadataRef>,
+    /// (Old variable, new subprogram) -> new variable.
+    variables: FxHashMap<(LLVMMetadataRef, LLVMMetadataRef), LLVMMetadataRef>,
+    types: Types,
+    /// Functions have types, too.
+    describes: bool,
+    is_cpp: bool,
 }
 
 /// Of one function: what its locations are translated to.
 struct Locations {
     subprogram: LLVMMetadataRef,
-    /// (Subprogram, file) -> scope of lines of the file.
-    scopes: FxHashMap<(LLVMMetadataRef, LLVMMetadataRef), LLVMMetadataRef>,
     /// Old location -> new one.
     translated: FxHashMap<LLVMMetadataRef, LLVMMetadataRef>,
 }
@@ -162,11 +196,10 @@ impl Writer {
         // SAFETY: by the caller's promise; files, locations and instructions are of this
         // context, and the latter of this function.
         unsafe {
-            let subprogram = self.subprogram(&function.name, function.file, function.line);
+            let subprogram = self.subprogram(function.subprogram, Some(&function.name));
             LLVMSetSubprogram(function.new.raw(), subprogram);
             let mut locations = Locations {
                 subprogram,
-                scopes: FxHashMap::from_iter([((subprogram, function.file), subprogram)]),
                 translated: FxHashMap::default(),
             };
             for &(instruction, old) in &function.places {
@@ -177,6 +210,9 @@ impl Writer {
                     self.location(&mut locations, old, DEPTH)
                 };
                 LLVMInstructionSetDebugLoc(instruction.raw(), new);
+            }
+            for record in &function.records {
+                self.record(&mut locations, record);
             }
         }
     }
@@ -195,25 +231,79 @@ impl Writer {
         // SAFETY: by the caller's promise; what a location refers to lives as it does.
         unsafe {
             let (line, column) = (LLVMDILocationGetLine(old), LLVMDILocationGetColumn(old));
-            let scope = LLVMDILocationGetScope(old);
+            let (subprogram, call) = self.home(locations, old, depth);
+            let call = match call.is_null() {
+                true => call,
+                false => self.location(locations, call, depth - 1),
+            };
+            let scope = self.scope(LLVMDILocationGetScope(old), subprogram, DEPTH);
+            let new = LLVMDIBuilderCreateDebugLocation(self.context, line, column, scope, call);
+            locations.translated.insert(old, new);
+            new
+        }
+    }
+
+    /// The new subprogram that a location is in, and the old location of the call that it was
+    /// inlined at, if it was.
+    ///
+    /// # Safety
+    /// As [`Writer::location`].
+    unsafe fn home(
+        &mut self,
+        locations: &Locations,
+        old: LLVMMetadataRef,
+        depth: usize,
+    ) -> (LLVMMetadataRef, LLVMMetadataRef) {
+        // SAFETY: by the caller's promise; what a location refers to lives as it does.
+        unsafe {
             let call = LLVMDILocationGetInlinedAt(old);
             let callee = match call.is_null() || depth == 0 {
                 true => None,
-                false => self.inlined(scope),
+                false => self.inlined(LLVMDILocationGetScope(old)),
             };
-            let (subprogram, call) = match callee {
-                Some(callee) => (callee, self.location(locations, call, depth - 1)),
-                None => (locations.subprogram, null_mut()),
+            callee.map_or((locations.subprogram, null_mut()), |callee| (callee, call))
+        }
+    }
+
+    /// The new scope for one within the function that has the new `subprogram`.
+    ///
+    /// # Safety
+    /// As [`Writer::function`]; a live scope.
+    unsafe fn scope(
+        &mut self,
+        old: LLVMMetadataRef,
+        subprogram: LLVMMetadataRef,
+        depth: usize,
+    ) -> LLVMMetadataRef {
+        if let Some(&known) = self.scopes.get(&(old, subprogram)) {
+            return known;
+        }
+        // SAFETY: by the caller's promise; a scope's operands live as it does.
+        unsafe {
+            let kind = LLVMGetMetadataKind(old);
+            let file = LLVMDIScopeGetFile(old);
+            let is_block = matches!(
+                kind,
+                LLVMMetadataKind::LLVMDILexicalBlockMetadataKind
+                    | LLVMMetadataKind::LLVMDILexicalBlockFileMetadataKind
+            );
+            let around = match is_block && depth > 0 {
+                true => child(self.context, old, BLOCK_SCOPE),
+                false => null_mut(),
             };
-            let file = LLVMDIScopeGetFile(scope);
-            let scope = match file.is_null() {
+            let parent = match around.is_null() {
                 true => subprogram,
-                false => *(locations.scopes.entry((subprogram, file))).or_insert_with(|| {
-                    LLVMDIBuilderCreateLexicalBlockFile(self.builder, subprogram, file, 0)
-                }),
+                false => self.scope(around, subprogram, depth - 1),
             };
-            let new = LLVMDIBuilderCreateDebugLocation(self.context, line, column, scope, call);
-            locations.translated.insert(old, new);
+            let new = match kind {
+                _ if file.is_null() => parent,
+                LLVMMetadataKind::LLVMDILexicalBlockMetadataKind => {
+                    LLVMDIBuilderCreateLexicalBlock(self.builder, parent, file, 0, 0)
+                }
+                _ if file == LLVMDIScopeGetFile(parent) => parent,
+                _ => LLVMDIBuilderCreateLexicalBlockFile(self.builder, parent, file, 0),
+            };
+            self.scopes.insert((old, subprogram), new);
             new
         }
     }
@@ -232,16 +322,17 @@ impl Writer {
                         if let Some(&known) = self.inlined.get(&scope) {
                             return Some(known);
                         }
-                        let name = text(self.operand(scope, SUBPROGRAM_NAME)?)?;
-                        let file = LLVMDIScopeGetFile(scope);
-                        let line = LLVMDISubprogramGetLine(scope);
-                        let new = self.subprogram(&name, file, line);
+                        text(operand(self.context, scope, SUBPROGRAM_NAME)?)?;
+                        let new = self.subprogram(scope, None);
                         self.inlined.insert(scope, new);
                         return Some(new);
                     }
                     LLVMMetadataKind::LLVMDILexicalBlockMetadataKind
                     | LLVMMetadataKind::LLVMDILexicalBlockFileMetadataKind => {
-                        scope = LLVMValueAsMetadata(self.operand(scope, BLOCK_SCOPE)?);
+                        scope = child(self.context, scope, BLOCK_SCOPE);
+                        if scope.is_null() {
+                            return None;
+                        }
                     }
                     _ => return None,
                 }
@@ -250,36 +341,41 @@ impl Writer {
         None
     }
 
-    /// An operand of a node, as a value; `None` if there is none.
+    /// A new subprogram for an old one, of a function with that symbol, if it has one.
     ///
     /// # Safety
-    /// A live node of the context.
-    unsafe fn operand(&self, node: LLVMMetadataRef, index: usize) -> Option<LLVMValueRef> {
-        // SAFETY: by the caller's promise; there is room for all operands.
+    /// As [`Writer::function`]; a live subprogram.
+    unsafe fn subprogram(&mut self, old: LLVMMetadataRef, symbol: Option<&str>) -> LLVMMetadataRef {
+        // SAFETY: by the caller's promise; pointers and lengths describe names, or nothing.
         unsafe {
-            let value = LLVMMetadataAsValue(self.context, node);
-            let mut operands = vec![null_mut(); LLVMGetMDNodeNumOperands(value) as usize];
-            LLVMGetMDNodeOperands(value, operands.as_mut_ptr());
-            let found = *operands.get(index)?;
-            (!found.is_null()).then_some(found)
-        }
-    }
-
-    /// # Safety
-    /// As [`Writer::function`]; a live file, or null.
-    unsafe fn subprogram(&self, name: &str, file: LLVMMetadataRef, line: u32) -> LLVMMetadataRef {
-        let (start, length) = (name.as_ptr().cast(), name.len());
-        let (builder, flags) = (self.builder, LLVMDIFlagZero);
-        // SAFETY: by the caller's promise; pointer and length describe the name.
-        unsafe {
-            let ty = LLVMDIBuilderCreateSubroutineType(builder, file, null_mut(), 0, flags);
+            let name = operand(self.context, old, SUBPROGRAM_NAME).and_then(|name| text(name));
+            let name = name.as_deref().or(symbol).unwrap_or_default();
+            // Debuggers show it demangled, but only of C++.
+            let linked = symbol.filter(|&symbol| self.is_cpp && symbol != name);
+            let (link, link_length) =
+                linked.map_or((null(), 0), |it| (it.as_ptr().cast(), it.len()));
+            let (file, line) = (LLVMDIScopeGetFile(old), LLVMDISubprogramGetLine(old));
+            let (builder, flags) = (self.builder, LLVMDIFlagZero);
+            let mut ty = match self.describes {
+                true => self.types.copy(child(self.context, old, SUBPROGRAM_TYPE)),
+                false => null_mut(),
+            };
+            if ty.is_null() {
+                ty = LLVMDIBuilderCreateSubroutineType(builder, file, null_mut(), 0, flags);
+            }
+            // That of a method is told by the name that is linked.
+            let around = child(self.context, old, BLOCK_SCOPE);
+            let scope = match self.is_cpp && is_namespace(self.context, around) {
+                true => around,
+                false => file,
+            };
             LLVMDIBuilderCreateFunction(
                 builder,
-                file,
-                start,
-                length,
-                null(),
-                0,
+                scope,
+                name.as_ptr().cast(),
+                name.len(),
+                link,
+                link_length,
                 file,
                 line,
                 ty,
@@ -293,17 +389,17 @@ impl Writer {
     }
 }
 
-/// The text of a metadata string.
+/// Whether a subprogram is of C++. All else is said to be of C: what gdb knows of Rust, it expects
+/// to find in each type that has the name (version 13 ends itself over what it does not find, also
+/// in native programs).
 ///
 /// # Safety
-/// A live value.
-unsafe fn text(value: LLVMValueRef) -> Option<String> {
-    let mut length = 0;
-    // SAFETY: by the caller's promise; LLVM returns what it keeps, or null.
+/// A live subprogram of the context.
+unsafe fn is_cpp(context: LLVMContextRef, subprogram: LLVMMetadataRef) -> bool {
+    // SAFETY: by the caller's promise; its operands live as it does.
     unsafe {
-        let start = LLVMGetMDString(value, &mut length);
-        let bytes = (!start.is_null()).then(|| from_raw_parts(start.cast(), length as usize))?;
-        Some(String::from_utf8_lossy(bytes).into_owned())
+        let unit = child(context, subprogram, SUBPROGRAM_UNIT);
+        !unit.is_null() && printed(context, unit).contains("_C_plus_plus")
     }
 }
 
@@ -330,9 +426,9 @@ fn read_function<'r>(old: FunctionRef<'r>, new: FunctionRef<'r>) -> Option<Funct
     Some(Function {
         new,
         name: old.name(),
+        subprogram,
         file,
-        // SAFETY: a live subprogram.
-        line: unsafe { LLVMDISubprogramGetLine(subprogram) },
         places: new.instructions().filter_map(place).collect(),
+        records: Vec::new(),
     })
 }

@@ -141,7 +141,7 @@ pub(crate) fn run(
     let variant = contents.variant;
     let own = tier == Tier::Optimized && !variant.thorough;
     let level = match tier {
-        Tier::Baseline => return Ok(emitter.run_passes(module, "default<O0>")?),
+        Tier::Native | Tier::Baseline => return Ok(emitter.run_passes(module, "default<O0>")?),
         _ if own => "O2",
         _ => "O3",
     };
@@ -161,6 +161,12 @@ pub(crate) fn run(
             show_only(module.function(name).as_deref());
         }
         emitter.run_passes(module, &passes::second_half(level, variant))?;
+    }
+    if variant.loops {
+        hints::align_loops(context, module);
+    }
+    if variant.static_order {
+        hints::forget_counts(context, module);
     }
     for name in &contents.constants {
         // Its initializer was to be seen, not to be emitted again.

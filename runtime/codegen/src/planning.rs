@@ -26,6 +26,8 @@ pub(crate) struct CopyPlan<'r> {
     /// It passes vectors in registers whose choice depends on the CPU's features.
     pub(crate) wide: bool,
     pub(crate) members: Vec<Member<'r>>,
+    /// Callees that could be members.
+    pub(crate) callees: u32,
     /// Functions of the module with profiles that fit.
     pub(crate) guided: Vec<(FunctionRef<'r>, Arc<Profile>)>,
     pub(crate) refused: Vec<Refused>,
@@ -56,6 +58,8 @@ pub(crate) struct Planning<'r> {
     pub(crate) source: Source<'r>,
     pub(crate) how: &'r Compile,
     bodies_read: FxHashSet<FunctionRef<'r>>,
+    /// What the root calls that could be inlined, in the order of the first calls.
+    pub(crate) direct: Vec<FunctionRef<'r>>,
     pub(crate) guided: Vec<(FunctionRef<'r>, Arc<Profile>)>,
     pub(crate) refused: Vec<Refused>,
 }
@@ -66,6 +70,7 @@ impl<'r> Planning<'r> {
             source,
             how,
             bodies_read: FxHashSet::default(),
+            direct: Vec::new(),
             guided: Vec::new(),
             refused: Vec::new(),
         }
@@ -86,6 +91,7 @@ impl<'r> Planning<'r> {
             root,
             wide,
             members,
+            callees: self.direct.len() as u32,
             guided: self.guided,
             refused: self.refused,
         })

@@ -3,17 +3,18 @@
 //! Probes are branch-free: a branch adds its condition, an indirect call compares with
 //! the target before. An edge of a switch is counted where it arrives, by a phi that is
 //! one on the switch's edges and zero on others: no edge is split, and the control flow
-//! of the probed body is that of the original.
+//! of the probed body is that of the original. Arguments vote at the entry, by two selects.
 
 use inkwell::llvm_sys::core::{
-    LLVMAddGlobal, LLVMAddIncoming, LLVMArrayType2, LLVMBuildAdd, LLVMBuildICmp, LLVMBuildLoad2,
-    LLVMBuildPhi, LLVMBuildPtrToInt, LLVMBuildStore, LLVMBuildZExt, LLVMConstInBoundsGEP2,
-    LLVMConstInt, LLVMGetBasicBlockTerminator, LLVMGetCalledValue, LLVMGetCondition,
-    LLVMGetEnumAttributeKindForName, LLVMGetFirstBasicBlock, LLVMGetFirstInstruction,
-    LLVMGetInstructionOpcode, LLVMGetInstructionParent, LLVMGetNextBasicBlock,
-    LLVMGetNextInstruction, LLVMGetNumSuccessors, LLVMGetSuccessor, LLVMInt64TypeInContext,
-    LLVMIsAInlineAsm, LLVMIsConditional, LLVMIsConstant, LLVMPositionBuilderBefore,
-    LLVMSetAlignment, LLVMSetLinkage, LLVMSetVisibility,
+    LLVMAddGlobal, LLVMAddIncoming, LLVMArrayType2, LLVMBuildAdd, LLVMBuildBitCast, LLVMBuildICmp,
+    LLVMBuildLoad2, LLVMBuildPhi, LLVMBuildPtrToInt, LLVMBuildSelect, LLVMBuildStore,
+    LLVMBuildZExt, LLVMConstInBoundsGEP2, LLVMConstInt, LLVMGetBasicBlockTerminator,
+    LLVMGetCalledValue, LLVMGetCondition, LLVMGetEnumAttributeKindForName, LLVMGetFirstBasicBlock,
+    LLVMGetFirstInstruction, LLVMGetInstructionOpcode, LLVMGetInstructionParent,
+    LLVMGetNextBasicBlock, LLVMGetNextInstruction, LLVMGetNumSuccessors, LLVMGetParam,
+    LLVMGetSuccessor, LLVMInt64TypeInContext, LLVMIntTypeInContext, LLVMIsAInlineAsm,
+    LLVMIsConditional, LLVMIsConstant, LLVMPositionBuilderBefore, LLVMSetAlignment, LLVMSetLinkage,
+    LLVMSetVisibility,
 };
 use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMModuleRef, LLVMTypeRef, LLVMValueRef};
 use inkwell::llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMVisibility};
@@ -22,6 +23,7 @@ use rustc_hash::FxHashMap;
 use crate::context::{Builder, LlvmContext, OwnedModule};
 use crate::handles::{FunctionRef, InstructionRef, c_name};
 use crate::profile::{PROBES, Probes, Site};
+use crate::values;
 
 /// The sites of a body in layout order, each with its instruction.
 pub(crate) fn sites(function: FunctionRef<'_>) -> Vec<(Site, InstructionRef<'_>)> {
@@ -87,7 +89,11 @@ pub(crate) unsafe fn insert(
     body: FunctionRef<'_>,
 ) -> Option<Probes> {
     let found = sites(body);
-    let probes = Probes::of(found.iter().map(|&(site, _)| site).collect())?;
+    let watched = values::watched(body);
+    let probes = Probes::of(
+        found.iter().map(|&(site, _)| site).collect(),
+        watched.iter().map(|&(argument, _)| argument).collect(),
+    )?;
     // SAFETY: by the caller's promise; the builder is ours. Probes are put before instructions
     // of `body`, and sites stay what they are.
     unsafe {
@@ -101,6 +107,10 @@ pub(crate) unsafe fn insert(
         let one = LLVMConstInt(word, 1, 0);
         LLVMPositionBuilderBefore(writer.builder.0, entry);
         writer.add(0, one);
+        for (&(argument, width), (_, first)) in watched.iter().zip(probes.watched()) {
+            let number = LLVMIntTypeInContext(context.raw(), width);
+            writer.vote(LLVMGetParam(body.raw(), argument), number, first);
+        }
         let edges = edges(body.raw());
         for ((_, instruction), (site, first)) in found.into_iter().zip(probes.places()) {
             match site {
@@ -189,6 +199,34 @@ impl Writer {
             let old = LLVMBuildLoad2(self.builder.0, self.word, place, c"".as_ptr());
             let new = LLVMBuildAdd(self.builder.0, old, amount, c"".as_ptr());
             LLVMBuildStore(self.builder.0, new, place);
+        }
+    }
+
+    /// Has an argument vote for its value.
+    ///
+    /// # Safety
+    /// The builder is positioned in the argument's body, whose bits the type `number` has, and
+    /// `first` is the first of its words.
+    unsafe fn vote(&self, argument: LLVMValueRef, number: LLVMTypeRef, first: u32) {
+        // SAFETY: by the caller's promise; a number has at most as many bits as a word.
+        unsafe {
+            let builder = self.builder.0;
+            let bits = LLVMBuildBitCast(builder, argument, number, c"".as_ptr());
+            let given = LLVMBuildZExt(builder, bits, self.word, c"".as_ptr());
+            let (leader, lead) = (self.place(first), self.place(first + 1));
+            let before = LLVMBuildLoad2(builder, self.word, leader, c"".as_ptr());
+            let votes = LLVMBuildLoad2(builder, self.word, lead, c"".as_ptr());
+            let (equal, zero) = (LLVMIntPredicate::LLVMIntEQ, LLVMConstInt(self.word, 0, 0));
+            let free = LLVMBuildICmp(builder, equal, votes, zero, c"".as_ptr());
+            let now = LLVMBuildSelect(builder, free, given, before, c"".as_ptr());
+            let same = LLVMBuildICmp(builder, equal, now, given, c"".as_ptr());
+            let (one, less) = (
+                LLVMConstInt(self.word, 1, 0),
+                LLVMConstInt(self.word, u64::MAX, 1),
+            );
+            let vote = LLVMBuildSelect(builder, same, one, less, c"".as_ptr());
+            LLVMBuildStore(builder, now, leader);
+            self.add(first + 1, vote);
         }
     }
 

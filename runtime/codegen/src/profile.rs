@@ -13,6 +13,9 @@
 //! | switch, computed goto | times left to each distinct successor, in their order |
 //! | indirect call | last target, times it was the one before, calls |
 //!
+//! and, for each argument that is a number, its leading value and the votes it leads by: an entry
+//! with that value is one more, any other one less, and who has none gives way (Boyer and Moore).
+//!
 //! Threads increment without atomics and may lose counts, so a part may exceed its
 //! whole by a little: readers of a profile see it clamped.
 //!
@@ -33,6 +36,10 @@ const MOST_WORDS: u32 = 1 << 16;
 
 /// Calls below which an indirect call is not judged.
 const LEAST_CALLS: u64 = 64;
+
+/// Entries below which no argument is judged. Few: what is made of it is compared with the plain
+/// code before it stays.
+const LEAST_ENTRIES: u64 = 16;
 
 /// A place of a body that probes count at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -65,17 +72,23 @@ impl Site {
 pub struct Probes {
     words: u32,
     sites: Arc<[Site]>,
+    /// Arguments that are watched.
+    arguments: Arc<[u32]>,
 }
 
 impl Probes {
-    /// The probes for a list of sites; `None` if they would need too many words.
-    pub(crate) fn of(sites: Vec<Site>) -> Option<Probes> {
+    /// The probes for a list of sites, and of arguments; `None` if they would need too many words.
+    pub(crate) fn of(sites: Vec<Site>, arguments: Vec<u32>) -> Option<Probes> {
         let words = sites
             .iter()
             .try_fold(1u32, |sum, site| sum.checked_add(site.words()))
+            .and_then(|sum| sum.checked_add(2 * arguments.len() as u32))
             .filter(|&words| words <= MOST_WORDS)?;
-        let sites = sites.into();
-        Some(Probes { words, sites })
+        Some(Probes {
+            words,
+            sites: sites.into(),
+            arguments: arguments.into(),
+        })
     }
 
     /// Number of words; at least one.
@@ -86,6 +99,13 @@ impl Probes {
     /// The sites in layout order.
     pub fn sites(&self) -> &[Site] {
         &self.sites
+    }
+
+    /// The arguments that are watched, each with the index of its first word.
+    pub(crate) fn watched(&self) -> impl Iterator<Item = (u32, u32)> {
+        let first = self.words - 2 * self.arguments.len() as u32;
+        let arguments = self.arguments.iter().copied();
+        arguments.zip((first..).step_by(2))
     }
 
     /// The sites, each with the index of its first word.
@@ -243,6 +263,22 @@ impl Profile {
         all
     }
 
+    /// The arguments that had one value at nineteen of twenty entries, by the vote of the module's
+    /// head: that of a value with a part `p` of the entries leads by `2 p - 1` of them.
+    pub fn steady_arguments(&self) -> Vec<Steady> {
+        let entries = self.entries();
+        let word = |index: u32| self.words[index as usize];
+        let steady = |&(_, first): &(u32, u32)| {
+            entries >= LEAST_ENTRIES && word(first + 1) >= entries - entries / 10
+        };
+        let all = self.probes.watched().filter(steady);
+        let all = all.map(|(argument, first)| Steady {
+            argument,
+            bits: word(first),
+        });
+        all.collect()
+    }
+
     /// Checks that the profile is of a body with these sites.
     pub(crate) fn fits(&self, sites: &[Site]) -> Result<(), ProfileError> {
         let own = self.probes.sites();
@@ -256,6 +292,15 @@ impl Profile {
             first: same,
         })
     }
+}
+
+/// A value that an argument nearly always had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Steady {
+    /// The argument's place.
+    pub argument: u32,
+    /// The value: a number's bits, without a sign.
+    pub bits: u64,
 }
 
 /// A profile that was given with a compile, and not used.
@@ -285,7 +330,20 @@ mod tests {
 
     fn probes() -> Probes {
         let sites = vec![Site::Branch, Site::Switch { ways: 2 }, Site::Call];
-        Probes::of(sites).expect("few words")
+        Probes::of(sites, Vec::new()).expect("few words")
+    }
+
+    #[test]
+    fn arguments_are_steady_by_their_vote() {
+        let probes = Probes::of(vec![Site::Branch], vec![0, 2]).expect("few words");
+        let steady = |words: [u64; 7]| {
+            let profile = Profile::new(&probes, &words).expect("as long");
+            profile.steady_arguments()
+        };
+        let (argument, bits) = (2, 10);
+        let found = steady([100, 0, 0, 7, 80, 10, 92]);
+        assert_eq!(found, [Steady { argument, bits }]);
+        assert_eq!(steady([12, 0, 0, 7, 12, 10, 12]), []);
     }
 
     #[test]
@@ -354,6 +412,6 @@ mod tests {
     #[test]
     fn too_many_words_are_no_probes() {
         let sites = vec![Site::Switch { ways: MOST_WORDS }];
-        assert_eq!(Probes::of(sites), None);
+        assert_eq!(Probes::of(sites, Vec::new()), None);
     }
 }

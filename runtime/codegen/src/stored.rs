@@ -13,7 +13,7 @@ use crate::summary::SymbolId;
 use uruk_leaving::{Head, Heads, Reason};
 
 /// Changes with what is written.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 const HASH: usize = blake3::OUT_LEN;
 
 /// Names what a compile makes: equal for equal inputs, whichever process asks.
@@ -26,6 +26,7 @@ impl Compile {
             && self.counters != Counters::Full
             && self.tier != Tier::Guided
             && self.transform.is_none()
+            && (self.values.is_empty() || !self.variant.values)
             // It has two bodies.
             && self.start.as_ref().is_none_or(|it| it.passed.is_none())
     }
@@ -53,6 +54,7 @@ impl Reader {
             u8::from(how.contract),
             u8::from(how.alone),
             u8::from(how.lines),
+            u8::from(how.variables),
             u8::from(how.leaves),
         ];
         text(&flags);
@@ -122,6 +124,7 @@ impl Compiled {
             self.unit_instructions,
             self.loops,
             self.calls,
+            self.callees,
         ] {
             bytes.extend(number.to_le_bytes());
         }
@@ -159,11 +162,11 @@ impl Compiled {
         if number(take(4)?)? != FORMAT {
             return None;
         }
-        let mut numbers = [0; 4];
+        let mut numbers = [0; 5];
         for place in &mut numbers {
             *place = number(take(4)?)?;
         }
-        let [instructions, unit_instructions, loops, calls] = numbers;
+        let [instructions, unit_instructions, loops, calls, callees] = numbers;
         let &[nested, labels, counts, keeps_stack] = take(4)? else {
             return None;
         };
@@ -192,6 +195,8 @@ impl Compiled {
             nested: nested != 0,
             labels,
             calls,
+            callees,
+            assumed: 0,
             keeps_stack: keeps_stack != 0,
             counts: counts != 0,
             heads,

@@ -16,14 +16,16 @@ use crate::handles::FunctionRef;
 /// The cost up to which callees are inlined eagerly; LLVM's own is 225.
 const EAGER: &str = "1000";
 
-/// Alignment of functions that are aligned: a cache line, and two of the CPU's fetches.
+/// Alignment of functions that are aligned, those with loops: a cache line, and two of the CPU's
+/// fetches. The many without loops lie close together, which is worth more to them.
 const ALIGNMENT: u32 = 64;
 
 /// Has `body`, the function that `module` is about, and the callees beside it compiled as
-/// `variant` says.
+/// `variant` says; `loops` of it are its own.
 pub(crate) fn apply(
     variant: Variant,
     body: FunctionRef<'_>,
+    loops: u32,
     module: &OwnedModule,
     contents: &Contents,
 ) {
@@ -39,7 +41,7 @@ pub(crate) fn apply(
     if !variant.tables {
         body.set_text("no-jump-tables", "true");
     }
-    if variant.aligned {
+    if variant.aligned && loops > 0 {
         // SAFETY: a live function.
         unsafe { LLVMSetAlignment(body.raw(), ALIGNMENT) };
     }

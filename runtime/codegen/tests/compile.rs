@@ -434,9 +434,10 @@ fn full_counters_are_described_and_their_profile_fits_the_same_function() {
     let how = at(Tier::Optimized).counting(Counters::Full);
     let out = reader.compile(&plan, apply, &how).expect("compiles");
     let probes = out.probes.expect("probes");
-    assert_eq!((probes.words(), out.counts), (6, false));
+    // Two of them are the number's that it is given.
+    assert_eq!((probes.words(), out.counts), (8, false));
     assert!(describe(&out.object).contains("uruk.probes by type 2"));
-    let profile = Profile::new(&probes, &[100, 100, 0, 0x40, 99, 100]).expect("as long");
+    let profile = Profile::new(&probes, &[100, 100, 0, 0x40, 99, 100, 0, 0]).expect("as long");
     assert_eq!(profile.observed_targets(), [0x40]);
     let how = at(Tier::Guided).guided(
         HashMap::from([(apply, Arc::new(profile))]),
@@ -480,7 +481,7 @@ fn guided_compiles_leave_no_trace_in_the_kept_pipeline() {
     let counting = at(Tier::Optimized).counting(Counters::Full);
     let probed = reader.compile(&plan, f, &counting).expect("compiles");
     let probes = probed.probes.expect("probes");
-    let profile = Arc::new(Profile::new(&probes, &[9000, 9000, 8000]).expect("as long"));
+    let profile = Arc::new(Profile::new(&probes, &[9000, 9000, 8000, 0, 0]).expect("as long"));
     let how = at(Tier::Guided).guided(HashMap::from([(f, profile)]), HashMap::new());
     let first = reader.compile(&plan, f, &how).expect("compiles");
     let second = reader.compile(&plan, f, &how).expect("compiles");

@@ -115,6 +115,58 @@ fn every_way_of_running_a_program_is_in_the_table_and_on_the_page() {
     );
 }
 
+/// Adds up, as many times as its first argument says, in thousands.
+const WORK: &str = r#"
+declare i32 @atoi(ptr)
+@sum = global i64 0
+define i32 @main(i32 %argc, ptr %argv) {
+entry:
+  %at = getelementptr ptr, ptr %argv, i64 1
+  %argument = load ptr, ptr %at
+  %thousands = call i32 @atoi(ptr %argument)
+  %times = mul i32 %thousands, 1000
+  br label %loop
+loop:
+  %i = phi i32 [ 0, %entry ], [ %next, %loop ]
+  %old = load volatile i64, ptr @sum
+  %new = add i64 %old, 7
+  store volatile i64 %new, ptr @sum
+  %next = add i32 %i, 1
+  %again = icmp slt i32 %next, %times
+  br i1 %again, label %loop, label %out
+out:
+  ret i32 0
+}
+"#;
+
+#[test]
+fn what_more_work_takes_is_shown_beside_the_whole() {
+    let folder = folder("steady");
+    fs::write(folder.join("work.ll"), WORK).expect("written");
+    let words = ["--runs", "1", "--steady", "200000", "work.ll", "--", "1"];
+    let output = compare(&folder, &words);
+    let (table, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{table}{errors}");
+    let head = table.lines().find(|line| line.starts_with("way "));
+    let head = head.unwrap_or_default();
+    assert!(
+        head.contains("steady") && head.contains("its speed"),
+        "{table}"
+    );
+    // 199 million turns take longer than a start does.
+    for (way, times) in [
+        ("tier 1", 3),
+        ("tier 2", 3),
+        ("tiered", 3),
+        ("clang -O2", 4),
+    ] {
+        let line = table.lines().find(|line| line.starts_with(way));
+        let cells = line.unwrap_or_default().split("  ").map(str::trim);
+        let found = cells.filter(|cell| cell.ends_with('s')).count();
+        assert_eq!(found, times, "{way} in\n{table}");
+    }
+}
+
 #[test]
 fn a_way_that_does_something_else_is_named() {
     let folder = folder("restless");

@@ -4,6 +4,9 @@
 //! A line, other than a name, is not waited for well: as long as its function is not
 //! compiled, gdb takes the next line of the file that has code.
 
+#[path = "gdb/variables.rs"]
+mod variables;
+
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -176,7 +176,10 @@ fn a_dump_has_lines() {
         let functions = read(&std::fs::read(&dump).unwrap());
         std::fs::remove_dir_all(&folder).unwrap();
 
-        let find = |name| functions.iter().find(|function| function.name == name);
+        let find = |name: &str| {
+            let name = format!("{name} [tier {tier}]");
+            functions.iter().find(|function| function.name == name)
+        };
         let jitted = find("jitted").expect("the function");
         let inside = |address| (jitted.start..jitted.end).contains(&address);
         assert!(jitted.lines.iter().all(|line| inside(line.0)));

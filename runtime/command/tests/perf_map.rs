@@ -36,8 +36,13 @@ fn what_the_map_names_has_no_file() {
     assert!(output.status.success(), "{}", output.status);
     let names = std::fs::read_to_string(&map).expect("a map");
     std::fs::remove_file(&map).expect("its file");
+    for own in [" uruk stubs", " uruk first calls"] {
+        assert!(names.lines().any(|line| line.ends_with(own)), "{names}");
+    }
     let maps = String::from_utf8(output.stdout).expect("text");
-    let mapped = names.lines().find(|line| line.ends_with(" mapped"));
+    let mapped = names
+        .lines()
+        .find(|line| line.ends_with(" mapped [tier 1]"));
     let start = mapped.and_then(|line| line.split(' ').next());
     let start = start.and_then(|start| u64::from_str_radix(start, 16).ok());
     let start = start.unwrap_or_else(|| panic!("not in the map: {names}"));

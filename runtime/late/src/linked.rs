@@ -1,6 +1,7 @@
 //! LLVM as any library: it is there from the process's first moment.
 
 use std::ffi::{CStr, c_void};
+use std::time::Duration;
 
 use crate::Missing;
 
@@ -33,6 +34,21 @@ pub fn when_open(work: fn()) {
 #[must_use]
 pub fn function() -> Option<usize> {
     Some(LLVMContextCreate as *const () as usize)
+}
+
+/// Looks which library it is that would be opened: none.
+pub fn find() {}
+
+/// What it takes of a processor to open it: nothing any more.
+#[must_use]
+pub fn loads_in() -> Duration {
+    Duration::ZERO
+}
+
+/// Address space that is taken when it is opened, in bytes: none any more.
+#[must_use]
+pub fn room() -> usize {
+    0
 }
 
 /// Whether `file` is the library that is opened: none is.

@@ -9,6 +9,8 @@
 //! | `swap immediate FILE`, `swap quiescent MS FILE` | exchanges functions by those of a file |
 //! | `rollback` | goes back to before the latest exchange |
 //! | `explain`, `stats` | the tables |
+//! | `stats json` | figures, as one object |
+//! | `report`, `trace` | the page and the timeline of the run so far, if it is recorded |
 //!
 //! The first line of an answer is `ok` or `error`.
 
@@ -19,7 +21,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
-use uruk::Level;
+use uruk::{Level, StatsFormat};
 
 use crate::explain;
 use crate::session::Live;
@@ -29,6 +31,9 @@ const LONGEST: u64 = 64 << 10;
 
 /// How long a question may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is said to whoever wants to see a run that nobody kept.
+const NOT_RECORDED: &str = "nothing is recorded\n  tip: start it by `uruk live --record`";
 
 fn address(process: u32) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("uruk-live-{process}"))
@@ -114,7 +119,20 @@ fn carry_out(live: &Live, line: &str) -> Result<String, String> {
     let (what, rest) = line.split_once(' ').unwrap_or((line, ""));
     match what {
         "explain" => Ok(explain::table(live)),
-        "stats" => Ok(explain::summary(live)),
+        "stats" if rest == "json" => Ok(live.jit.stats_text(StatsFormat::Json)),
+        "stats" => Ok(explain::summary(live) + &live.jit.stats_text(StatsFormat::Table)),
+        "report" => live
+            .jit
+            .report_page()
+            .ok_or_else(|| NOT_RECORDED.to_owned()),
+        "trace" => {
+            let mut text = Vec::new();
+            match live.jit.trace(&mut text) {
+                Ok(true) => Ok(String::from_utf8_lossy(&text).into_owned()),
+                Ok(false) => Err(NOT_RECORDED.to_owned()),
+                Err(cause) => Err(cause.to_string()),
+            }
+        }
         "rollback" => match live.roll_back() {
             Ok(names) => Ok(listed("back", &names)),
             Err(cause) => Err(chain(&cause)),

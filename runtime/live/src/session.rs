@@ -14,9 +14,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use uruk::rebound::Body;
-use uruk::{Dylib, Error, Event, Jit, NativeCode, Tier};
+use uruk::{Dylib, Error, Event, Jit, NativeCode, PolicyConfig, SamplingSettings, Tier};
 
 use crate::choose::{Chosen, Fate, HOP, Outcome, choose};
 use crate::entries::{Entries, EntryError};
@@ -55,10 +56,6 @@ pub struct Function {
     pub module: usize,
     /// Its stub.
     stub: OnceLock<u64>,
-    /// Versions that are native code.
-    natives: Locked<HashSet<u64>>,
-    /// A version is being published that is native code.
-    adopting: AtomicBool,
     /// Publications of compiled code, and of native code after such.
     pub published: AtomicU64,
     /// How often native code was gone back to.
@@ -76,8 +73,6 @@ impl Function {
             source: source.to_owned(),
             module,
             stub: OnceLock::new(),
-            natives: Locked::default(),
-            adopting: AtomicBool::new(false),
             published: AtomicU64::new(0),
             taken_back: AtomicU64::new(0),
             tier: AtomicU64::new(0),
@@ -110,11 +105,49 @@ impl Function {
     }
 }
 
+/// What better code of a native function promises: somebody optimized it before.
+const SPEEDUP: f64 = 1.1;
+
+/// Part of the program's time that trials which win nothing may take, and what they may before it
+/// has run for long: less than a session's usual, as what there is to win is less.
+const TRIALS: (f64, Duration) = (0.01, Duration::from_millis(100));
+
+/// Samples a second, once the program runs for a while.
+const STEADY_HZ: u32 = 49;
+
+fn sampling() -> SamplingSettings {
+    SamplingSettings {
+        steady_hz: STEADY_HZ,
+        ..SamplingSettings::default()
+    }
+}
+
+fn policy() -> PolicyConfig {
+    PolicyConfig {
+        speedup_optimized: SPEEDUP,
+        ..PolicyConfig::default()
+    }
+}
+
 type Functions = Locked<HashMap<String, Arc<Function>>>;
 
-/// Functions by which programs give out memory of their own. The library and LLVM would use them,
-/// from threads that the program does not know of, and while such a function is itself compiled.
-const ALLOCATORS: [&str; 3] = ["malloc", "_Znwm", "_ZnwmSt11align_val_t"];
+/// C++'s functions by which programs give out and take back memory of their own (C's are looked
+/// for before the library begins). The library and LLVM would use them, from threads that the
+/// program does not know of, and while such a function is itself compiled. Those that hand on to
+/// another of the list unless they are replaced, arrays' and the ones that do not throw, matter
+/// for themselves, too.
+const ALLOCATORS: [&str; 10] = [
+    "_Znwm",
+    "_Znam",
+    "_ZnwmSt11align_val_t",
+    "_ZnamSt11align_val_t",
+    "_ZnwmRKSt9nothrow_t",
+    "_ZdlPv",
+    "_ZdlPvm",
+    "_ZdaPv",
+    "_ZdlPvSt11align_val_t",
+    "_ZdlPvmSt11align_val_t",
+];
 
 /// A program whose functions can be compiled again while it runs.
 pub struct Live {
@@ -200,7 +233,14 @@ impl Live {
             let verbose = settings.verbose;
             Arc::new(move |event: &Event| listen(event, &functions, &program, verbose))
         };
-        let mut builder = Jit::builder().over_native(true).on_event(listener);
+        let mut builder = Jit::builder()
+            .over_native(true)
+            .policy(policy())
+            .sampling_settings(sampling())
+            .tune(settings.tune)
+            .tuning_budget(TRIALS.0, TRIALS.1)
+            .record(settings.records())
+            .on_event(listener);
         if let Some(jobs) = settings.jobs {
             builder = builder.jobs(jobs);
         }
@@ -350,14 +390,8 @@ impl Live {
         let Some((_, native)) = function.native() else {
             return Ok(());
         };
-        function.adopting.store(true, Ordering::SeqCst);
         // SAFETY: the code was made of the same body, by the same types, and is the program's.
-        let adopted = unsafe { self.dylib.adopt(&function.chosen.name, &native) };
-        if let Ok(version) = &adopted {
-            function.natives.with(|natives| natives.insert(version.0));
-        }
-        function.adopting.store(false, Ordering::SeqCst);
-        adopted.map(drop)
+        unsafe { self.dylib.adopt(&function.chosen.name, &native) }.map(drop)
     }
 
     /// Compiles a function at a tier now; calls reach the new code.
@@ -393,19 +427,10 @@ fn say_once(cause: &EntryError) {
 
 /// Follows the session: redirects the entry of what was published, restores that of what went back.
 fn listen(event: &Event, functions: &Functions, program: &Program, verbose: bool) {
-    let (name, version, tier) = match event {
-        Event::Published {
-            function,
-            version,
-            tier,
-            ..
+    let (name, tier) = match event {
+        Event::Published { function, tier, .. } | Event::Reverted { function, tier, .. } => {
+            (*function, *tier)
         }
-        | Event::Reverted {
-            function,
-            version,
-            tier,
-            ..
-        } => (*function, *version, *tier),
         Event::Failed {
             function, message, ..
         } => {
@@ -419,8 +444,7 @@ fn listen(event: &Event, functions: &Functions, program: &Program, verbose: bool
     let Some(function) = functions.with(|functions| functions.get(name).cloned()) else {
         return;
     };
-    let is_native = function.adopting.load(Ordering::SeqCst) && tier == Tier::Baseline
-        || function.natives.with(|natives| natives.contains(&version));
+    let is_native = tier == Tier::Native;
     let Some((entry, _)) = function.native() else {
         return;
     };

@@ -7,13 +7,21 @@
 //! | `force=all` | every function is compiled and published before the program starts |
 //! | `force=flip` | that, and then taken back and published again, one after the other, for ever |
 //! | `explain` | a table of functions and reasons at the end |
-//! | `stats` | what was done, at the end |
+//! | `stats`, `stats=json` | what was done, at the end |
+//! | `report=FILE`, `trace=FILE` | the page, and the timeline, of the run, written at the end |
+//! | `record` | what these tell is kept, for whoever asks before the end |
+//! | `no-tune` | hot functions are compiled in one way only, and not compared with native code |
 //! | `verbose` | what is done, when it is |
 //! | `jobs=N` | threads that compile |
 //! | `control` | `uruk swap` may attach |
 
+use std::ffi::OsString;
 use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use uruk::StatsFormat;
 
 /// The variable.
 pub const VARIABLE: &str = "URUK_LIVE";
@@ -40,7 +48,15 @@ pub struct Settings {
     /// A table of functions at the end.
     pub explain: bool,
     /// What was done, at the end.
-    pub stats: bool,
+    pub stats: Option<StatsFormat>,
+    /// Where the page of the run goes.
+    pub report: Option<PathBuf>,
+    /// Where its timeline goes.
+    pub trace: Option<PathBuf>,
+    /// What those tell is kept in any case.
+    pub record: bool,
+    /// Hot functions are compiled in several ways, and compared with native code.
+    pub tune: bool,
     /// What is done, when it is.
     pub verbose: bool,
     /// Others may attach.
@@ -56,7 +72,11 @@ impl Default for Settings {
             after: Duration::from_millis(50),
             force: Force::No,
             explain: false,
-            stats: false,
+            stats: None,
+            report: None,
+            trace: None,
+            record: false,
+            tune: true,
             verbose: false,
             control: true,
             jobs: None,
@@ -90,7 +110,12 @@ impl Settings {
                 ("force", "all") => settings.force = Force::All,
                 ("force", "flip") => settings.force = Force::Flip,
                 ("explain", _) => settings.explain = true,
-                ("stats", _) => settings.stats = true,
+                ("stats", "json") => settings.stats = Some(StatsFormat::Json),
+                ("stats", _) => settings.stats = Some(StatsFormat::Table),
+                ("report", file) => settings.report = Some(path(file)),
+                ("trace", file) => settings.trace = Some(path(file)),
+                ("record", _) => settings.record = true,
+                ("no-tune", _) => settings.tune = false,
                 ("verbose", _) => settings.verbose = true,
                 ("control", _) => settings.control = true,
                 ("jobs", value) => settings.jobs = value.parse().ok(),
@@ -99,6 +124,36 @@ impl Settings {
         }
         settings
     }
+
+    /// Whether the session keeps what happens.
+    pub fn records(&self) -> bool {
+        self.record || self.stats.is_some() || self.report.is_some() || self.trace.is_some()
+    }
+}
+
+/// A file's name as a word: what separates words, and what is no letter, as two digits each.
+fn word(file: &Path) -> String {
+    let plain = |byte: &u8| byte.is_ascii_graphic() && !b",%".contains(byte);
+    let bytes = file.as_os_str().as_bytes().iter();
+    let parts = bytes.map(|byte| match plain(byte) {
+        true => char::from(*byte).to_string(),
+        false => format!("%{byte:02x}"),
+    });
+    parts.collect()
+}
+
+/// The file of a word.
+fn path(word: &str) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut rest = word.as_bytes();
+    while let Some((&first, more)) = rest.split_first() {
+        let digits = more.get(..2).filter(|_| first == b'%');
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(escaped.unwrap_or(first));
+        rest = if escaped.is_some() { &more[2..] } else { more };
+    }
+    PathBuf::from(OsString::from_vec(bytes))
 }
 
 impl fmt::Display for Settings {
@@ -111,16 +166,47 @@ impl fmt::Display for Settings {
         }
         let flags = [
             (self.explain, "explain"),
-            (self.stats, "stats"),
+            (self.stats == Some(StatsFormat::Table), "stats"),
+            (self.stats == Some(StatsFormat::Json), "stats=json"),
+            (self.record, "record"),
+            (!self.tune, "no-tune"),
             (self.verbose, "verbose"),
             (self.control, "control"),
         ];
         for (_, word) in flags.iter().filter(|(set, _)| *set) {
             write!(f, ",{word}")?;
         }
+        for (name, file) in [("report", &self.report), ("trace", &self.trace)] {
+            if let Some(file) = file {
+                write!(f, ",{name}={}", word(file))?;
+            }
+        }
         match self.jobs {
             Some(jobs) => write!(f, ",jobs={jobs}"),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn files_of_any_name_are_handed_on() {
+        let odd = OsString::from_vec(b"a,b %2c\xff=c".to_vec());
+        let settings = Settings {
+            report: Some(PathBuf::from(odd)),
+            trace: Some(PathBuf::from("plain.json")),
+            stats: Some(StatsFormat::Json),
+            tune: false,
+            ..Settings::default()
+        };
+        let words = settings.to_string();
+        assert!(words.ends_with(",trace=plain.json"), "{words}");
+        assert_eq!(Settings::parse(&words), settings);
+        assert!(settings.records() && !Settings::default().records());
     }
 }

@@ -8,10 +8,13 @@
 //! The session is never ended: its threads run until the process does, as those of any embedder
 //! that leaves by `exit`. Handlers of LLVM's are left out by whoever exports `__cxa_atexit`.
 
+use std::ffi::CStr;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use uruk::Tier;
+use uruk::{StatsFormat, Tier};
 
 use crate::program::loaded;
 use crate::session::{Live, LiveError};
@@ -35,13 +38,15 @@ pub fn live() -> Option<&'static Live> {
 /// Begins, if the environment says so: what the constructor of the library calls that the loader
 /// brings in, or an executable that links this package, before it starts threads.
 pub fn begin() {
-    if has_own_malloc() {
+    if let Some(name) = own_allocation() {
         // Not one byte may be allocated here: the program's allocator has not begun.
         let asked = c"URUK_LIVE";
         // SAFETY: C strings, and bytes with their length.
         unsafe {
             if !libc::getenv(asked.as_ptr()).is_null() {
-                say(OWN_MALLOC);
+                say(b"uruk live: the program defines `");
+                say(name.to_bytes());
+                say(OWN_ALLOCATION);
                 libc::unsetenv(asked.as_ptr());
                 libc::unsetenv(c"LD_PRELOAD".as_ptr());
             }
@@ -56,10 +61,12 @@ pub fn begin() {
     // SAFETY: as above.
     unsafe { restore_preload() };
     let settings = Settings::parse(&words);
-    if settings.explain || settings.stats {
+    if settings.explain || settings.stats.is_some() || settings.records() {
         // SAFETY: a function without arguments, of a library that stays.
         unsafe { libc::atexit(tell) };
         let _ = TOLD.set(settings.clone());
+        // Relaxed: read by this thread, or by others that began later.
+        BEGUN.store(std::process::id(), Ordering::Relaxed);
     }
     let forced = settings.force != Force::No;
     uruk::enter_program();
@@ -94,29 +101,49 @@ fn reach(stage: Stage) {
     changed.notify_all();
 }
 
-/// What is said where the program has an allocator of its own.
-const OWN_MALLOC: &[u8] = b"uruk live: the program defines `malloc` itself, \
-which the compiler would have to use; the program runs as it is\n";
+/// The end of what is said where the program has functions of this kind of its own.
+const OWN_ALLOCATION: &[u8] =
+    b"` itself, which the compiler would have to use; the program runs as it is\n";
 
-/// Whether `malloc` is the executable's: then this library and LLVM would allocate there, from
-/// threads that the program does not know of, and while that very function is compiled.
-fn has_own_malloc() -> bool {
+/// The C library's functions by which this library and LLVM allocate and free.
+const ALLOCATION: [&CStr; 7] = [
+    c"malloc",
+    c"free",
+    c"realloc",
+    c"calloc",
+    c"posix_memalign",
+    c"aligned_alloc",
+    c"memalign",
+];
+
+/// One of [`ALLOCATION`] that is the executable's, if any is: then this library and LLVM would
+/// call it, from threads that the program does not know of, and while that very function is
+/// compiled; a program that only counts calls would count theirs.
+fn own_allocation() -> Option<&'static CStr> {
     // SAFETY: asks the dynamic loader about addresses; the record is ours. Nothing is allocated.
     unsafe {
         let place = |address: *const libc::c_void| {
             let mut info: libc::Dl_info = std::mem::zeroed();
             (libc::dladdr(address, &mut info) != 0).then_some(info.dli_fbase)
         };
-        let malloc = libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr());
-        let entry = libc::getauxval(libc::AT_ENTRY) as *const libc::c_void;
-        place(malloc).is_some_and(|file| place(entry) == Some(file))
+        let program = place(libc::getauxval(libc::AT_ENTRY) as *const libc::c_void)?;
+        ALLOCATION.into_iter().find(|name| {
+            let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+            place(found) == Some(program)
+        })
     }
 }
 
 static TOLD: OnceLock<Settings> = OnceLock::new();
 
-/// At the end: what was asked to be told.
+/// The process that began, which copies of it are not.
+static BEGUN: AtomicU32 = AtomicU32::new(0);
+
+/// At the end: what was asked to be told. Of the process that began, not of its copies.
 extern "C" fn tell() {
+    if BEGUN.load(Ordering::Relaxed) != std::process::id() {
+        return;
+    }
     let (Some(settings), Some(live)) = (TOLD.get(), live()) else {
         if TOLD.get().is_some() && LIVE.get().is_none() {
             eprintln!("uruk live: the program ended before it was looked at");
@@ -126,8 +153,29 @@ extern "C" fn tell() {
     if settings.explain {
         eprint!("{}", explain::table(live));
     }
-    if settings.stats {
+    if settings.stats == Some(StatsFormat::Table) {
         eprint!("{}", explain::summary(live));
+    }
+    if let Some(format) = settings.stats {
+        eprint!("{}", live.jit.stats_text(format));
+    }
+    let page = || live.jit.report_page().map(String::into_bytes);
+    write(settings.report.as_deref(), page);
+    write(settings.trace.as_deref(), || {
+        let mut text = Vec::new();
+        // Memory takes all of it.
+        let _ = live.jit.trace(&mut text);
+        Some(text)
+    });
+}
+
+/// Writes what was asked for to its file; what is in the way is said.
+fn write(file: Option<&Path>, make: impl FnOnce() -> Option<Vec<u8>>) {
+    let Some((file, text)) = file.and_then(|file| Some((file, make()?))) else {
+        return;
+    };
+    if let Err(cause) = std::fs::write(file, text) {
+        eprintln!("uruk live: {}: {cause}", file.display());
     }
 }
 

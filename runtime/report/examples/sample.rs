@@ -339,6 +339,7 @@ pub fn comparison() -> Comparison {
             runs: runs(&mut random, ms),
             build: (build > 0).then_some(Nanos(build * MS)),
             output: Output::Same,
+            longer: Vec::new(),
             curve: if side == Side::Uruk {
                 curve(&mut random, name, ms)
             } else {
@@ -352,6 +353,7 @@ pub fn comparison() -> Comparison {
         runs: Vec::new(),
         build: None,
         output,
+        longer: Vec::new(),
         curve: Vec::new(),
     };
     let reason = "ended by signal 11 after 1.2 s".to_owned();

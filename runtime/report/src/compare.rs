@@ -4,6 +4,15 @@
 //! runs; what is shown is the median and the spread from the fastest to the slowest,
 //! because with three to ten runs a standard deviation says less than it seems to.
 //!
+//! **Steady state.** A run takes `start + rate * work`: what a longer run of the same program takes
+//! beyond the first is work alone, wherever the start, first calls and warm-up are in the first.
+//!
+//! ```text
+//! steady = min(CPU time of the longer runs) - min(CPU time of the runs)
+//! ```
+//!
+//! Of the fastest runs, and processor time: the difference of two figures has the noise of both.
+//!
 //! Invariants: a row without runs has no figures; ratios are only between medians of
 //! rows whose output is the expected one.
 
@@ -77,6 +86,9 @@ pub struct Row {
     pub build: Option<Nanos>,
     /// What came out, of all runs.
     pub output: Output,
+    /// Runs with more of the same work, in the order they were made; none where nobody asked.
+    #[serde(default)]
+    pub longer: Vec<Times>,
     /// How one run warmed up; empty if the program told nothing.
     pub curve: Vec<Iteration>,
 }
@@ -144,6 +156,14 @@ impl Row {
         Spread::of(self.runs.iter().map(|run| run.wall))
     }
 
+    /// Processor time that a longer run takes beyond a run; none without both, or if it takes no
+    /// longer.
+    pub fn steady(&self) -> Option<Nanos> {
+        let longer = self.longer.iter().map(|run| run.cpu).min()?;
+        let beyond = longer.since(self.cpu()?.min);
+        (beyond > Nanos(0)).then_some(beyond)
+    }
+
     /// `± 1.2 %` of the wall time; none for a single run, which has no spread.
     pub(crate) fn shown_spread(&self) -> Option<String> {
         let wall = self.wall().filter(|_| self.runs.len() > 1)?;
@@ -170,12 +190,26 @@ impl Comparison {
     /// How many times as fast as the reference a row is, by median wall time. None if
     /// one of them has no runs or did not put out the same.
     pub fn speed(&self, row: &Row) -> Option<f64> {
+        self.speed_of(row, |row| Some(row.wall()?.median))
+    }
+
+    /// The same of the [steady state](Row::steady).
+    pub fn steady_speed(&self, row: &Row) -> Option<f64> {
+        self.speed_of(row, Row::steady)
+    }
+
+    fn speed_of(&self, row: &Row, time: impl Fn(&Row) -> Option<Nanos>) -> Option<f64> {
         let reference = self.rows.get(self.reference?)?;
         let sound = [row, reference]
             .iter()
             .all(|row| row.output == Output::Same);
-        let (own, other) = (row.wall()?.median, reference.wall()?.median);
+        let (own, other) = (time(row)?, time(reference)?);
         (sound && own > Nanos(0)).then(|| other.0 as f64 / own.0 as f64)
+    }
+
+    /// Whether there were longer runs.
+    pub(crate) fn has_steady(&self) -> bool {
+        self.rows.iter().any(|row| !row.longer.is_empty())
     }
 
     /// As a table for a terminal.
@@ -183,30 +217,38 @@ impl Comparison {
         let right = Align::Right;
         let reference = self.reference.and_then(|at| self.rows.get(at));
         let speed = reference.map_or(String::new(), |row| format!("speed ({} = 1)", row.name));
-        let mut table = Table::new(&[
+        let mut columns = vec![
             ("way", Align::Left),
             ("wall", right),
             ("spread", right),
             ("CPU", right),
             ("build", right),
-            (&speed, right),
-            ("runs", right),
-            ("output", Align::Left),
-        ]);
+            (&*speed, right),
+        ];
+        if self.has_steady() {
+            columns.extend([("steady CPU", right), ("its speed", right)]);
+        }
+        columns.extend([("runs", right), ("output", Align::Left)]);
+        let mut table = Table::new(&columns);
         for row in &self.rows {
             let dash = || "-".to_owned();
+            let factor =
+                |speed: Option<f64>| speed.map_or_else(dash, |speed| format!("{speed:.2}"));
             let wall = row.wall();
-            table.row([
+            let mut cells = vec![
                 row.name.clone(),
                 wall.map_or_else(dash, |spread| time(spread.median)),
                 row.shown_spread().unwrap_or_else(dash),
                 row.cpu().map_or_else(dash, |spread| time(spread.median)),
                 row.build.map_or_else(dash, time),
-                self.speed(row)
-                    .map_or_else(dash, |speed| format!("{speed:.2}")),
-                row.runs.len().to_string(),
-                row.verdict(),
-            ]);
+                factor(self.speed(row)),
+            ];
+            if self.has_steady() {
+                let steady = row.steady().map_or_else(dash, time);
+                cells.extend([steady, factor(self.steady_speed(row))]);
+            }
+            cells.extend([row.runs.len().to_string(), row.verdict()]);
+            table.row(cells);
         }
         table.render()
     }
@@ -227,6 +269,7 @@ mod tests {
             runs: wall_ms.iter().map(run).collect(),
             build: None,
             output,
+            longer: Vec::new(),
             curve: Vec::new(),
         }
     }
@@ -249,6 +292,36 @@ mod tests {
         assert_eq!(row("tiered", &[90], Output::Same).shown_spread(), None);
         let two = row("tiered", &[90, 110], Output::Same).shown_spread();
         assert_eq!(two.as_deref(), Some("±\u{a0}10.0\u{a0}%"));
+    }
+
+    #[test]
+    fn the_steady_state_is_what_more_work_takes() {
+        let longer = |ms: u64| {
+            vec![Times {
+                wall: Nanos(0),
+                cpu: Nanos(ms * 900_000),
+            }]
+        };
+        let mut rows = [
+            row("tiered", &[90], Output::Same),
+            row("clang -O2", &[50], Output::Same),
+            row("tier 1", &[80], Output::Same),
+        ];
+        rows[0].longer = longer(130);
+        rows[1].longer = longer(100);
+        rows[2].longer = longer(70);
+        let comparison = Comparison {
+            rows: rows.into(),
+            reference: Some(1),
+            ..Comparison::default()
+        };
+        let expected = "\
+way           wall  spread      CPU  build  speed (clang -O2 = 1)  steady CPU  its speed  runs  output
+tiered     90.0 ms       -  81.0 ms      -                   0.56     36.0 ms       1.25     1  same
+clang -O2  50.0 ms       -  45.0 ms      -                   1.00     45.0 ms       1.00     1  same
+tier 1     80.0 ms       -  72.0 ms      -                   0.62           -          -     1  same
+";
+        assert_eq!(comparison.render(), expected);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::limits::{Limits, without_end, without_middle};
 use crate::recorder::{Drain, Ending};
 use crate::recording::{
     Compile, Event, EventKind, Function, FunctionId, Link, Lookup, Nanos, Recording, State, Tier,
-    Version, VersionId,
+    Variant, Version, VersionId,
 };
 use crate::timeline::Timeline;
 
@@ -155,6 +155,22 @@ impl Draft {
         keep(&mut record.compiles, self.limits.spans, omitted, compile);
     }
 
+    /// Native code is a version of a function.
+    pub(crate) fn adopted(&mut self, name: &str, function: FunctionId, id: VersionId, bytes: u64) {
+        let version = Version {
+            id,
+            tier: Tier::Native,
+            state: State::Ready,
+            compile: Nanos(0),
+            instructions: 0,
+            code_bytes: bytes,
+            samples: 0,
+            disassembly: None,
+        };
+        self.recording.totals.code_bytes[Tier::Native.rank()] += bytes;
+        self.add_version(name, function, version);
+    }
+
     /// The function, if there is room for it and the version.
     fn add_version(
         &mut self,
@@ -193,6 +209,7 @@ impl Draft {
             failures: 0,
             continues: false,
             versions: Vec::new(),
+            variants: Vec::new(),
         });
         Some(functions.len() - 1)
     }
@@ -285,6 +302,22 @@ impl Draft {
     pub(crate) fn noted(&mut self, time: Nanos, function: Option<FunctionId>, text: &str) {
         let text = self.short(text);
         self.event(time, EventKind::Policy { function, text });
+    }
+
+    pub(crate) fn tried(&mut self, id: FunctionId, variant: &Variant) {
+        let short = Variant {
+            words: self.short(&variant.words),
+            verdict: self.short(&variant.verdict),
+            ..variant.clone()
+        };
+        let limit = self.limits.variants;
+        let Some(&index) = self.functions.get(&id) else {
+            self.recording.omitted.variants += 1;
+            return;
+        };
+        let record = &mut self.recording;
+        let omitted = &mut record.omitted.variants;
+        keep(&mut record.functions[index].variants, limit, omitted, short);
     }
 
     pub(crate) fn entries(&mut self, id: FunctionId, count: u64) {

@@ -67,6 +67,6 @@ pub use limits::{Limits, Omitted};
 pub use recorder::{Drain, Ending, Hit, Recorder};
 pub use recording::{
     Compile, Event, EventKind, Function, FunctionId, Link, Lookup, LookupKind, Nanos, Period,
-    Place, Recording, Run, Sampling, State, Tier, Totals, Version, VersionId,
+    Place, Recording, Run, Sampling, State, Tier, Totals, Variant, Version, VersionId,
 };
 pub use summary::{PEAK_SAMPLES, PEAK_SHARE, Peak, PeakUnknown, Summary, TierFigures};

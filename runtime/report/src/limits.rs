@@ -16,6 +16,8 @@ pub struct Limits {
     pub events: usize,
     /// Functions in the table, and versions of all of them together.
     pub functions: usize,
+    /// Variants of one function.
+    pub variants: usize,
     /// Versions told apart within one period. Samples in others count as not
     /// settled, so that the time to peak is never reported too early.
     pub versions_in_period: usize,
@@ -35,6 +37,7 @@ impl Default for Limits {
             spans: 1 << 16,
             events: 1 << 16,
             functions: 1 << 16,
+            variants: 128,
             versions_in_period: 64,
             name_bytes: 256,
             text_bytes: 512,
@@ -55,6 +58,9 @@ pub struct Omitted {
     pub links: u64,
     /// Events.
     pub events: u64,
+    /// Variants that are missing there.
+    #[serde(default)]
+    pub variants: u64,
     /// Versions that are missing in the table of functions.
     pub versions: u64,
     /// Disassemblies that were cut or left out.
@@ -69,6 +75,7 @@ impl Omitted {
             ("compiles", self.compiles),
             ("links", self.links),
             ("events", self.events),
+            ("variants", self.variants),
             ("versions", self.versions),
             ("disassemblies", self.listings),
         ];

@@ -23,7 +23,7 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use crate::draft::Draft;
 use crate::limits::Limits;
 use crate::recording::{
-    Compile, FunctionId, Link, Lookup, Nanos, Recording, Run, Sampling, Tier, VersionId,
+    Compile, FunctionId, Link, Lookup, Nanos, Recording, Run, Sampling, Tier, Variant, VersionId,
 };
 
 /// What the profiler's thread found since the last time.
@@ -141,6 +141,12 @@ impl Recorder {
         self.with(|draft| draft.linked(link));
     }
 
+    /// Native code is a version of a function from now on, of so many bytes; it is to be
+    /// [published](Recorder::published) like any other.
+    pub fn adopted(&self, name: &str, function: FunctionId, version: VersionId, bytes: u64) {
+        self.with(|draft| draft.adopted(name, function, version, bytes));
+    }
+
     /// A version went into its function's slot; the one that was there is retired.
     pub fn published(&self, time: Nanos, function: FunctionId, version: VersionId, tier: Tier) {
         self.with(|draft| draft.published(time, function, version, tier));
@@ -159,6 +165,11 @@ impl Recorder {
     /// The controller decided something, or anything else of note happened.
     pub fn noted(&self, time: Nanos, function: Option<FunctionId>, text: &str) {
         self.with(|draft| draft.noted(time, function, text));
+    }
+
+    /// Another way to compile a function was compared with what ran.
+    pub fn tried(&self, function: FunctionId, variant: &Variant) {
+        self.with(|draft| draft.tried(function, variant));
     }
 
     /// What the profiler's thread found.

@@ -13,6 +13,17 @@ fn recorder(limits: Limits) -> Recorder {
     Recorder::new(Run::default(), ORIGIN, limits)
 }
 
+fn variant(words: &str) -> Variant {
+    Variant {
+        tier: Tier::Guided,
+        words: words.to_owned(),
+        verdict: String::from("same"),
+        ratio: [0.9, 1.0, 1.1],
+        pairs: 40,
+        stays: false,
+    }
+}
+
 fn compile(function: u32, version: u64, tier: Tier, from_ms: u64, to_ms: u64) -> Compile {
     Compile {
         function: FunctionId(function),
@@ -104,12 +115,12 @@ fn versions_follow_each_other_in_the_slot() {
             (Some(Tier::Optimized), Tier::Baseline)
         ]
     );
-    assert_eq!(record.totals.compiled, [0, 1, 1, 1]);
+    assert_eq!(record.totals.compiled, [0, 1, 1, 1, 0]);
     assert_eq!(record.totals.compile[2], ms(3));
     // Version 1 was in the slot at the end, so its samples count as settled.
     let settled: Vec<u64> = record.periods.iter().map(|p| p.settled).collect();
     assert_eq!(settled.iter().sum::<u64>(), 4);
-    assert_eq!(record.totals.samples, [0, 4, 6, 0]);
+    assert_eq!(record.totals.samples, [0, 4, 6, 0, 0]);
 }
 
 #[test]
@@ -128,6 +139,7 @@ fn every_list_is_bounded_and_says_what_it_left_out() {
         spans: 2,
         events: 2,
         functions: 2,
+        variants: 2,
         versions_in_period: 2,
         name_bytes: 9,
         text_bytes: 4,
@@ -153,6 +165,11 @@ fn every_list_is_bounded_and_says_what_it_left_out() {
             end: at(2),
         });
         recorder.noted(at(1), None, "a long text");
+        // All of one function, but for one that is not there.
+        recorder.tried(
+            FunctionId(if id == 4 { 4 } else { 0 }),
+            &variant("a long way"),
+        );
         recorder.disassembled(version, "nop\nnop\nnop\n");
     }
     let record = finish(&recorder);
@@ -172,6 +189,7 @@ fn every_list_is_bounded_and_says_what_it_left_out() {
         ("links", 3),
         ("events", 3),
         ("versions", 3),
+        ("variants", 3),
         ("disassemblies", 2),
     ] {
         assert_eq!(of(name), Some(count), "{name}");
@@ -189,6 +207,8 @@ fn every_list_is_bounded_and_says_what_it_left_out() {
         _ => None,
     });
     assert_eq!(text.as_deref(), Some("a lo"));
+    let tried = &record.functions[0].variants;
+    assert_eq!((tried.len(), &*tried[0].words), (2, "a lo"));
 }
 
 #[test]

@@ -177,8 +177,8 @@ pub struct Period {
     pub start: Nanos,
     /// Where it ends.
     pub end: Nanos,
-    /// Samples in code that is not the runtime's, and at tiers 1, 2 and 3.
-    pub samples: [u64; 4],
+    /// Samples in code that is no function's, at tiers 1, 2 and 3, and in native code.
+    pub samples: [u64; Tier::RANKS],
     /// Of those, samples in versions that were still published when the run ended.
     pub settled: u64,
     /// Samples the source lost.
@@ -244,6 +244,23 @@ pub struct Version {
     pub disassembly: Option<String>,
 }
 
+/// What came of another way to compile a function, which was compared with what ran.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Variant {
+    /// At which tier.
+    pub tier: Tier,
+    /// In which way, in words.
+    pub words: String,
+    /// What was found, in words.
+    pub verdict: String,
+    /// How many times as fast it was: at least, most likely, at most.
+    pub ratio: [f64; 3],
+    /// Pairs of slices that were measured.
+    pub pairs: u32,
+    /// Whether it is what runs from then on.
+    pub stays: bool,
+}
+
 /// One function of the program that was compiled, or should have been.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Function {
@@ -261,6 +278,9 @@ pub struct Function {
     pub continues: bool,
     /// Oldest first.
     pub versions: Vec<Version>,
+    /// Other ways to compile it, in the order they were tried.
+    #[serde(default)]
+    pub variants: Vec<Variant>,
 }
 
 impl Function {
@@ -280,17 +300,17 @@ impl Function {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Totals {
     /// Compiles by tier; index 0 stays zero, as in the other counts by tier.
-    pub compiled: [u64; 4],
+    pub compiled: [u64; Tier::RANKS],
     /// Time of those compiles by tier, summed over workers.
-    pub compile: [Nanos; 4],
+    pub compile: [Nanos; Tier::RANKS],
     /// Machine code by tier.
-    pub code_bytes: [u64; 4],
+    pub code_bytes: [u64; Tier::RANKS],
     /// Compiles that failed.
     pub failed: u64,
     /// Results that were not used.
     pub dropped: u64,
-    /// Samples outside the runtime's code, and at tiers 1, 2 and 3.
-    pub samples: [u64; 4],
+    /// Samples in code that is no function's, at tiers 1, 2 and 3, and in native code.
+    pub samples: [u64; Tier::RANKS],
     /// Samples the source lost.
     pub lost: u64,
     /// Threads that could not be sampled at the same time, at most.

@@ -68,8 +68,10 @@ pub struct TierFigures {
 /// The key figures of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// By tier, lowest first.
+    /// By tier that code is compiled at, lowest first.
     pub tiers: [TierFigures; 3],
+    /// Native code; all zero where a program had none.
+    pub native: TierFigures,
     /// Functions that have code.
     pub compiled_functions: u64,
     /// Versions that were replaced in the slot.
@@ -93,9 +95,13 @@ impl Summary {
         let versions = || recording.functions.iter().flat_map(|f| &f.versions);
         // Continuations count with the function whose loop they go on with.
         let functions = || recording.functions.iter().filter(|f| !f.continues);
-        let retired = || versions().filter(|v| matches!(v.state, State::Retired { .. }));
+        let ours = |v: &&crate::Version| v.tier != Tier::Native;
+        let retired = || {
+            let ours = versions().filter(ours);
+            ours.filter(|v| matches!(v.state, State::Retired { .. }))
+        };
         let totals = &recording.totals;
-        let tiers = Tier::ALL.map(|tier| {
+        let figures = |tier: Tier| {
             let here = |f: &&Function| f.published().is_some_and(|v| v.tier == tier);
             TierFigures {
                 tier,
@@ -105,10 +111,11 @@ impl Summary {
                 code_bytes: totals.code_bytes[tier.rank()],
                 samples: totals.samples[tier.rank()],
             }
-        });
-        let with_code = |f: &&Function| !f.versions.is_empty();
+        };
+        let with_code = |f: &&Function| f.versions.iter().any(|v| v.tier != Tier::Native);
         Summary {
-            tiers,
+            tiers: Tier::ALL.map(figures),
+            native: figures(Tier::Native),
             compiled_functions: functions().filter(with_code).count() as u64,
             retired: retired().count() as u64,
             retired_bytes: retired().map(|v| v.code_bytes).sum(),
@@ -117,6 +124,12 @@ impl Summary {
             overhead: overhead(&recording.periods),
             peak: peak(&recording.periods),
         }
+    }
+
+    /// Native code, where there is any, and then the tiers that code is compiled at.
+    pub fn rows(&self) -> impl Iterator<Item = &TierFigures> {
+        let native = Some(&self.native).filter(|native| native.published + native.samples > 0);
+        native.into_iter().chain(&self.tiers)
     }
 
     /// Time of all compiles, summed over workers.
@@ -150,7 +163,7 @@ pub(crate) struct Bin {
     /// Where it ends.
     pub(crate) end: Nanos,
     /// As in [`Period`].
-    pub(crate) samples: [u64; 4],
+    pub(crate) samples: [u64; Tier::RANKS],
     /// As in [`Period`].
     pub(crate) settled: u64,
 }
@@ -274,7 +287,7 @@ mod tests {
         let period = |n: u64| Period {
             start: Nanos(n * 1_000_000),
             end: Nanos((n + 1) * 1_000_000),
-            samples: [1, 10, 0, 0],
+            samples: [1, 10, 0, 0, 0],
             settled: if n >= peak { 10 } else { 0 },
             rate_hz: 100.0,
             overhead: 0.004,
@@ -335,7 +348,7 @@ mod tests {
     fn a_pause_is_a_gap_between_bins() {
         let mut run = periods(100, 0);
         for period in &mut run[20..80] {
-            period.samples = [0; 4];
+            period.samples = [0; Tier::RANKS];
         }
         let recording = Recording {
             wall: Nanos(100_000_000),

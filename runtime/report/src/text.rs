@@ -167,9 +167,9 @@ fn tiers(summary: &Summary) -> Table {
         ("code bytes", right),
         ("samples", right),
     ]);
-    for tier in &summary.tiers {
+    for tier in summary.rows() {
         table.row([
-            format!("{} {}", tier.tier.rank(), tier.tier.name()),
+            format!("{} {}", tier.tier.number(), tier.tier.name()),
             units::count(tier.compiled),
             units::count(tier.published),
             units::ms(tier.compile),
@@ -214,7 +214,7 @@ const NAME_WIDTH: usize = 48;
 
 /// The tier a function ran at in the end.
 pub(crate) fn tier_number(function: &Function) -> String {
-    let number = |version: &crate::Version| version.tier.rank().to_string();
+    let number = |version: &crate::Version| version.tier.number().to_string();
     function.published().map_or("-".to_owned(), number)
 }
 
@@ -224,7 +224,7 @@ pub fn json(recording: &Recording, hottest: usize) -> String {
     let summary = Summary::of(recording);
     let hot = |function: &Function| Hot {
         name: function.name.clone(),
-        tier: function.published().map(|version| version.tier.rank()),
+        tier: function.published().map(|version| version.tier.number()),
         samples: function.samples,
         calls_counted: function.entries,
         versions: function.versions.len(),
@@ -241,7 +241,7 @@ pub fn json(recording: &Recording, hottest: usize) -> String {
         dropped: recording.totals.dropped,
         retired: summary.retired,
         retired_bytes: summary.retired_bytes,
-        tiers: summary.tiers.iter().map(tier_json).collect(),
+        tiers: summary.rows().map(tier_json).collect(),
         sampling: recording.sampling.source.clone(),
         samples: summary.samples,
         outside: recording.totals.samples[0],
@@ -257,7 +257,7 @@ pub fn json(recording: &Recording, hottest: usize) -> String {
 
 fn tier_json(tier: &crate::TierFigures) -> TierJson {
     TierJson {
-        tier: tier.tier.rank(),
+        tier: tier.tier.number(),
         compiled: tier.compiled,
         published: tier.published,
         compile_ns: tier.compile.0,
@@ -289,7 +289,7 @@ struct Figures {
 
 #[derive(Serialize)]
 struct TierJson {
-    tier: usize,
+    tier: u8,
     compiled: u64,
     published: u64,
     compile_ns: u64,
@@ -300,7 +300,7 @@ struct TierJson {
 #[derive(Serialize)]
 struct Hot {
     name: String,
-    tier: Option<usize>,
+    tier: Option<u8>,
     samples: u64,
     calls_counted: Option<u64>,
     versions: usize,

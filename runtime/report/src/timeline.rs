@@ -172,7 +172,7 @@ mod tests {
         let periods = timeline.finish(Nanos(500_000), |_| true);
         assert_eq!(periods.len(), 1);
         let period = &periods[0];
-        assert_eq!((period.samples, period.settled), ([7, 0, 10, 0], 6));
+        assert_eq!((period.samples, period.settled), ([7, 0, 10, 0, 0], 6));
         assert_eq!((period.lost, period.queue, period.rate_hz), (3, 4, 50.0));
         assert_eq!(period.end, Nanos(500_000));
     }

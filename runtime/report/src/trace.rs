@@ -255,7 +255,7 @@ fn compile_span<'a>(compile: &Compile, names: &Names<'_>) -> Span<'a> {
     Span {
         start: compile.start,
         end: compile.end,
-        name: format!("{name} (tier {})", compile.tier.rank()),
+        name: format!("{name} (tier {})", compile.tier.number()),
         cat: "compile",
         args: json!({
             "tier": compile.tier,
@@ -323,7 +323,7 @@ fn write_events(
                 from,
                 to,
             } => {
-                let name = format!("{} to tier {}", names.get(*function), to.rank());
+                let name = format!("{} to tier {}", names.get(*function), to.number());
                 let from = from.map_or(0, Tier::number);
                 let args = json!({"version": version, "from": from, "to": to});
                 (PUBLICATIONS, name, args)
@@ -359,7 +359,7 @@ fn write_counters(periods: &[Period], trace: &mut Writer<'_>) -> io::Result<()> 
     for period in periods {
         // A counter holds its value until the next one; a pause has to end it.
         if let Some(end) = last.filter(|end| *end < period.start) {
-            write_samples(end, [0.0; 4], trace)?;
+            write_samples(end, [0.0; Tier::RANKS], trace)?;
         }
         let seconds = period.end.since(period.start).as_secs();
         let rates = period
@@ -383,14 +383,15 @@ fn write_counters(periods: &[Period], trace: &mut Writer<'_>) -> io::Result<()> 
         last = Some(period.end);
     }
     match last {
-        Some(end) => write_samples(end, [0.0; 4], trace),
+        Some(end) => write_samples(end, [0.0; Tier::RANKS], trace),
         None => Ok(()),
     }
 }
 
-fn write_samples(time: Nanos, rates: [f64; 4], trace: &mut Writer<'_>) -> io::Result<()> {
-    let [other, one, two, three] = rates;
-    let rates = json!({"other": other, "tier 1": one, "tier 2": two, "tier 3": three});
+fn write_samples(time: Nanos, rates: [f64; Tier::RANKS], trace: &mut Writer<'_>) -> io::Result<()> {
+    let [other, one, two, three, native] = rates;
+    let rates =
+        json!({"other": other, "tier 0": native, "tier 1": one, "tier 2": two, "tier 3": three});
     trace.counter(time, "samples per second", rates)
 }
 

@@ -85,7 +85,7 @@ fn recording() -> Recording {
             Period {
                 start: ms(0),
                 end: ms(2),
-                samples: [2, 4, 0, 0],
+                samples: [2, 4, 0, 0, 0],
                 queue: 5,
                 rate_hz: 1000.0,
                 ..Period::default()
@@ -93,7 +93,7 @@ fn recording() -> Recording {
             Period {
                 start: ms(8),
                 end: ms(10),
-                samples: [0, 0, 6, 0],
+                samples: [0, 0, 6, 0, 0],
                 ..Period::default()
             },
         ],
@@ -105,6 +105,7 @@ fn recording() -> Recording {
             failures: 0,
             continues: false,
             versions: Vec::new(),
+            variants: Vec::new(),
         }],
         ..Recording::default()
     }

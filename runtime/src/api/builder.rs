@@ -147,6 +147,15 @@ impl JitBuilder {
     }
 
     /// How functions are compiled over their life. Default: [`Tiers::Auto`].
+    ///
+    /// ```
+    /// use uruk::{Jit, Tier, Tiers};
+    ///
+    /// // Everything is optimized at its first call, which takes longer.
+    /// let jit = Jit::builder().tiers(Tiers::Fixed(Tier::Optimized)).build()?;
+    /// # drop(jit);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
     #[must_use]
     pub fn tiers(mut self, tiers: Tiers) -> JitBuilder {
         self.tiers.tiers = tiers;
@@ -185,7 +194,7 @@ impl JitBuilder {
     }
 
     /// Has LLVM's library opened when it is first needed, instead of when the session is made:
-    /// that takes 13 ms, and a program whose first code the baseline compiler makes may end before.
+    /// that takes 3 to 13 ms, and a program whose first code the baseline compiler makes may end before.
     /// For a process that does nothing but run one program. In any other, code of the session that
     /// is called for the first time by a constructor of a library that is being opened, or in a
     /// callback of `dl_iterate_phdr`, may wait for ever.
@@ -230,6 +239,16 @@ impl JitBuilder {
     }
 
     /// Which of other people's tools are told about compiled code. Default: none.
+    ///
+    /// ```
+    /// use uruk::{Jit, ToolSettings};
+    ///
+    /// let mut tools = ToolSettings::default();
+    /// tools.gdb = true;
+    /// let jit = Jit::builder().tools(tools).build()?;
+    /// # drop(jit);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
     #[must_use]
     pub fn tools(mut self, tools: ToolSettings) -> JitBuilder {
         self.tools = tools;
@@ -281,6 +300,26 @@ impl JitBuilder {
     }
 
     /// Adds someone to be told of every [`Event`].
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// use std::sync::Arc;
+    /// use uruk::{Event, Jit};
+    ///
+    /// let compiled = Arc::new(AtomicUsize::new(0));
+    /// let count = Arc::clone(&compiled);
+    /// let jit = Jit::builder()
+    ///     .on_event(Arc::new(move |event| {
+    ///         if let Event::Compiled { .. } = event {
+    ///             count.fetch_add(1, Ordering::Relaxed);
+    ///         }
+    ///     }))
+    ///     .build()?;
+    /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
+    /// jit.compile("twice")?;
+    /// assert_eq!(compiled.load(Ordering::Relaxed), 1);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
     #[must_use]
     pub fn on_event(mut self, listener: Listener) -> JitBuilder {
         self.listeners.push(listener);

@@ -7,7 +7,7 @@ use uruk_base::{FunctionId, Tier};
 use uruk_codegen::Bitcode;
 use uruk_session::{DylibId, Symbol, Visibility};
 
-use crate::api::error::Error;
+use crate::api::error::{Error, Refusal};
 use crate::api::func::Func;
 use crate::api::jit::Jit;
 use crate::api::tracker::Tracker;
@@ -62,6 +62,23 @@ impl Dylib {
     /// Has lookups that start here go on to `other`, after what is in the order already, but
     /// before the process ([`Jit::process`]) where that is last; once, however often it is added.
     ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// let (library, user) = (jit.create_dylib("library")?, jit.create_dylib("user")?);
+    /// library.add_ir("l", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
+    /// user.add_to_link_order(&library)?;
+    /// user.add_ir("u", "declare i64 @twice(i64)
+    ///   define i64 @four_times(i64 %x) {
+    ///     %y = call i64 @twice(i64 %x)
+    ///     %z = call i64 @twice(i64 %y)
+    ///     ret i64 %z
+    ///   }")?;
+    /// // SAFETY: the function above.
+    /// let four = unsafe { user.function::<extern "C" fn(i64) -> i64>("four_times")? };
+    /// assert_eq!(four.call(10), 40);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// One of the dylibs was removed, or is of another session.
     pub fn add_to_link_order(&self, other: &Dylib) -> Result<(), Error> {
@@ -77,6 +94,21 @@ impl Dylib {
     /// and are compiled when first called. Weak definitions, of data too, yield to what the
     /// dylib, its link order or the process has.
     ///
+    /// ```
+    /// # use uruk::inkwell::context::Context;
+    /// # let context = Context::create();
+    /// # let module = context.create_module("m");
+    /// # let word = context.i64_type();
+    /// # module.add_global(word, None, "word").set_initializer(&word.const_zero());
+    /// # let bitcode = module.write_bitcode_to_memory();
+    /// # let bitcode = bitcode.as_slice();
+    /// let jit = uruk::Jit::new()?;
+    /// // For instance of a file that `clang -emit-llvm -c` made.
+    /// jit.main().add_bitcode("word.bc", bitcode)?;
+    /// assert!(jit.lookup("word").is_ok());
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Unreadable bitcode, duplicate definitions, data that does not compile.
     pub fn add_bitcode(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
@@ -85,6 +117,17 @@ impl Dylib {
 
     /// Adds a module of LLVM IR text.
     ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.main().add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
+    /// let wrong = jit.main().add_ir("n", "define i64 @half(i64 %x) {\n  ret i64 %y }").unwrap_err();
+    /// assert!(wrong.to_string().contains("use of undefined value '%y'"));
+    /// // SAFETY: the function above; what failed left nothing behind.
+    /// let twice = unsafe { jit.function::<extern "C" fn(i64) -> i64>("twice")? };
+    /// assert_eq!(twice.call(21), 42);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// A syntax error with line and column; otherwise as [`Jit::add_bitcode`].
     pub fn add_ir(&self, name: &str, text: &str) -> Result<(), Error> {
@@ -92,6 +135,20 @@ impl Dylib {
     }
 
     /// Adds a module built with inkwell; it is copied.
+    ///
+    /// ```
+    /// use uruk::inkwell::context::Context;
+    ///
+    /// let context = Context::create();
+    /// let module = context.create_module("empty");
+    /// module.add_global(context.i64_type(), None, "word").set_initializer(&context.i64_type().const_zero());
+    ///
+    /// let jit = uruk::Jit::new()?;
+    /// jit.main().add_module(&module)?;
+    /// drop(module);
+    /// assert_ne!(jit.lookup("word")?, 0);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Jit::add_bitcode`].
@@ -102,6 +159,19 @@ impl Dylib {
 
     /// Adds a relocatable ELF object; it is linked at once. Its global functions get stubs,
     /// through which its own code calls them, too: they can be replaced.
+    ///
+    /// ```
+    /// # let mut code = uruk::Code::new();
+    /// # code.function("seven", &[0xb8, 7, 0, 0, 0, 0xc3]);
+    /// # let object = code.finish()?;
+    /// let jit = uruk::Jit::new()?;
+    /// // For instance of a file that `cc -fPIC -c` made.
+    /// jit.main().add_object("seven.o", object)?;
+    /// // SAFETY: it takes nothing and returns an `int`.
+    /// let seven = unsafe { jit.function::<extern "C" fn() -> i32>("seven")? };
+    /// assert_eq!(seven.call(), 7);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Not an object for this machine, duplicate definitions, missing symbols.
@@ -123,6 +193,20 @@ impl Dylib {
 
     /// Gives a name to an address of the host.
     ///
+    /// ```
+    /// static ANSWER: i64 = 42;
+    ///
+    /// let jit = uruk::Jit::new()?;
+    /// // SAFETY: a number that is there as long as the program is, and that nobody writes to.
+    /// unsafe { jit.main().define_address("answer", (&raw const ANSWER).cast())? };
+    /// jit.add_ir("m", "@answer = external global i64
+    ///   define i64 @ask() { %x = load i64, ptr @answer ret i64 %x }")?;
+    /// // SAFETY: the function above.
+    /// let ask = unsafe { jit.function::<extern "C" fn() -> i64>("ask")? };
+    /// assert_eq!(ask.call(), 42);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
     /// # Safety
     /// 1. What is at `address` fits what JIT'd code takes `name` for.
     /// 2. It stays there as long as the session is used.
@@ -140,6 +224,16 @@ impl Dylib {
 
     /// The address of a symbol: for functions their stub, which stays the same
     /// whatever is recompiled.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
+    /// let before = jit.main().lookup("twice")?;
+    /// jit.compile_at("twice", uruk::Tier::Optimized)?;
+    /// assert_eq!(jit.main().lookup("twice")?, before);
+    /// assert!(jit.main().lookup("thrice").is_err());
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::MissingSymbols`]; [`Error::Session`] with what a unit or generator failed for.
@@ -192,6 +286,18 @@ impl Dylib {
     /// A typed function. Its type is compared with the IR's once, here; functions of units and
     /// of object files have none to be compared with.
     ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
+    /// // SAFETY: the function above, which may be called with any number.
+    /// let twice = unsafe { jit.main().function::<extern "C" fn(i64) -> i64>("twice")? };
+    /// assert_eq!(twice.call(21), 42);
+    /// // SAFETY: it is not called.
+    /// let wrong = unsafe { jit.main().function::<extern "C" fn(f64) -> f64>("twice") };
+    /// assert_eq!(wrong.unwrap_err().to_string(), "function `twice` is i64 (i64), not double (double)");
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
     /// # Safety
     /// 1. The function, and all it calls, is code the caller is willing to run.
     /// 2. It has the type of `F`, if it is not IR's.
@@ -238,6 +344,15 @@ impl Dylib {
 
     /// Compiles a function now, without calling it, unless it has code.
     ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
+    /// assert_eq!(jit.tier("twice")?, None);
+    /// jit.main().compile("twice")?;
+    /// assert_eq!(jit.tier("twice")?, Some(uruk::Tier::Baseline));
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Whatever its compile reports; the function stays as it was.
     pub fn compile(&self, name: &str) -> Result<(), Error> {
@@ -248,13 +363,26 @@ impl Dylib {
     /// unit's function is materialized before, and its unit asked for better code, on this thread
     /// ([`Improver`](crate::Improver)).
     /// The policy may move it on later; see [`Dylib::pin`]. Who does so faster than code
-    /// can be reclaimed is held up for 2 ms each time, after the publication.
+    /// can be reclaimed is held up for 2 ms each time, after the publication. [`Tier::Native`] goes
+    /// back to native code, where there is any.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
+    /// jit.main().compile_at("twice", uruk::Tier::Optimized)?;
+    /// assert_eq!(jit.main().tier("twice")?, Some(uruk::Tier::Optimized));
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Whatever its compile reports; what ran before runs on.
     pub fn compile_at(&self, name: &str, tier: Tier) -> Result<(), Error> {
-        calls::compile_now(self.jit.core(), self.id_of(name)?, Some(tier))?;
-        self.jit.core().pay_for_reclaim();
+        let (core, id) = (self.jit.core(), self.id_of(name)?);
+        match tier {
+            Tier::Native => core.go_native(id)?,
+            tier => calls::compile_now(core, id, Some(tier))?,
+        }
+        core.pay_for_reclaim();
         Ok(())
     }
 
@@ -262,10 +390,28 @@ impl Dylib {
     /// run at another; or leaves it to the policy again. Of effect only under
     /// [`Tiers::Auto`](crate::Tiers::Auto).
     ///
+    /// ```
+    /// use uruk::Tier;
+    ///
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
+    /// // It stays there, however often it is called.
+    /// jit.main().pin("twice", Some(Tier::Baseline))?;
+    /// jit.main().compile("twice")?;
+    /// assert_eq!(jit.tier("twice")?, Some(Tier::Baseline));
+    /// jit.main().pin("twice", None)?;
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
     /// # Errors
-    /// [`Error::MissingSymbols`], [`Error::NotAFunction`].
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`]; [`Error::Version`] for [`Tier::Native`].
     pub fn pin(&self, name: &str, tier: Option<Tier>) -> Result<(), Error> {
         let id = self.id_of(name)?;
+        if tier == Some(Tier::Native) {
+            let function = self.jit.core().name_of(id);
+            let cause = Refusal::Uncompiled;
+            return Err(Error::Version { function, cause });
+        }
         let _busy = gate::enter();
         self.jit.core().tiers.pin(id, tier);
         Ok(())
@@ -275,6 +421,17 @@ impl Dylib {
     /// first code. Who is inside finishes there. False if it stays: it has none, cannot be made
     /// again ([`JitBuilder::code_budget`](crate::JitBuilder::code_budget) says which), or is being
     /// compiled or replaced.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
+    /// jit.compile("twice")?;
+    /// assert!(jit.main().evict("twice")?);
+    /// // SAFETY: the function above; its call compiles it again.
+    /// let twice = unsafe { jit.function::<extern "C" fn(i64) -> i64>("twice")? };
+    /// assert_eq!(twice.call(21), 42);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::MissingSymbols`], [`Error::NotAFunction`].

@@ -271,6 +271,12 @@ pub enum Refusal {
         /// The tier that was asked for.
         tier: Tier,
     },
+    /// Nobody [adopted](crate::Dylib::adopt) native code for the function, and none is compiled.
+    #[error("it has no native code")]
+    NotNative,
+    /// A function is not kept at a tier that nothing is compiled at.
+    #[error("nothing is compiled at tier 0")]
+    Uncompiled,
     /// The function's unit dropped the question for better code.
     #[error("its unit did not answer")]
     Unanswered,

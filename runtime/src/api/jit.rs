@@ -98,14 +98,14 @@ impl Jit {
         }
     }
 
-    /// A handle that does not keep the session alive.
-    pub fn downgrade(&self) -> WeakJit {
-        WeakJit {
-            shared: Arc::downgrade(&self.shared),
-        }
-    }
-
     /// A session with default settings.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "@word = global i64 7")?;
+    /// assert_ne!(jit.lookup("word")?, 0);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`JitBuilder::build`].
@@ -114,47 +114,18 @@ impl Jit {
     }
 
     /// Settings to start from.
+    ///
+    /// ```
+    /// use uruk::{Jit, Tier, Tiers};
+    ///
+    /// let jit = Jit::builder().tiers(Tiers::Fixed(Tier::Optimized)).jobs(1).build()?;
+    /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
+    /// jit.compile("twice")?;
+    /// assert_eq!(jit.tier("twice")?, Some(Tier::Optimized));
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
     pub fn builder() -> JitBuilder {
         JitBuilder::default()
-    }
-
-    /// The dylib that modules go to which are added through the handle itself.
-    pub fn main(&self) -> Dylib {
-        Dylib {
-            jit: self.clone(),
-            dylib: self.shared.core.main.clone(),
-        }
-    }
-
-    /// A new dylib. It searches itself, then the process; see
-    /// [`Dylib::add_to_link_order`] for others.
-    ///
-    /// # Errors
-    /// The name is taken.
-    pub fn create_dylib(&self, name: &str) -> Result<Dylib, Error> {
-        let _busy = gate::enter();
-        let dylib = self.shared.core.names.create_dylib(name)?;
-        Ok(Dylib {
-            jit: self.clone(),
-            dylib,
-        })
-    }
-
-    /// Adds a shared library whose symbols JIT'd code may use.
-    ///
-    /// # Errors
-    /// The dynamic loader's message.
-    pub fn add_library(&self, name: &str) -> Result<(), Error> {
-        let _busy = gate::enter();
-        self.shared.core.add_library(name)
-    }
-
-    /// [`Dylib::add_bitcode`] of [`Jit::main`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn add_bitcode(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
-        self.main().add_bitcode(name, bytes)
     }
 
     /// [`Dylib::add_ir`] of [`Jit::main`].
@@ -173,12 +144,12 @@ impl Jit {
         self.main().add_module(module)
     }
 
-    /// [`Dylib::add_object`] of [`Jit::main`].
+    /// [`Dylib::add_bitcode`] of [`Jit::main`].
     ///
     /// # Errors
     /// As there.
-    pub fn add_object(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
-        self.main().add_object(name, bytes)
+    pub fn add_bitcode(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
+        self.main().add_bitcode(name, bytes)
     }
 
     /// [`Dylib::add_file`] of [`Jit::main`].
@@ -189,16 +160,24 @@ impl Jit {
         self.main().add_file(path)
     }
 
-    /// [`Dylib::define_address`] of [`Jit::main`].
+    /// [`Dylib::add_object`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_object(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
+        self.main().add_object(name, bytes)
+    }
+
+    /// [`Dylib::function`] of [`Jit::main`].
     ///
     /// # Safety
     /// As there.
     ///
     /// # Errors
     /// As there.
-    pub unsafe fn define_address(&self, name: &str, address: *const ()) -> Result<(), Error> {
+    pub unsafe fn function<F: Signature>(&self, name: &str) -> Result<Func<F>, Error> {
         // SAFETY: by the caller's promise.
-        unsafe { self.main().define_address(name, address) }
+        unsafe { self.main().function(name) }
     }
 
     /// [`Dylib::lookup`] of [`Jit::main`].
@@ -214,16 +193,66 @@ impl Jit {
         }
     }
 
-    /// [`Dylib::function`] of [`Jit::main`].
+    /// The dylib that modules go to which are added through the handle itself.
+    pub fn main(&self) -> Dylib {
+        Dylib {
+            jit: self.clone(),
+            dylib: self.shared.core.main.clone(),
+        }
+    }
+
+    /// A new dylib. It searches itself, then the process; see
+    /// [`Dylib::add_to_link_order`] for others.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// let (one, other) = (jit.create_dylib("one")?, jit.create_dylib("other")?);
+    /// // Each has its own.
+    /// one.add_ir("m", "define i32 @version() { ret i32 1 }")?;
+    /// other.add_ir("m", "define i32 @version() { ret i32 2 }")?;
+    /// // SAFETY: the functions above.
+    /// let version = unsafe { other.function::<extern "C" fn() -> i32>("version")? };
+    /// assert_eq!(version.call(), 2);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The name is taken.
+    pub fn create_dylib(&self, name: &str) -> Result<Dylib, Error> {
+        let _busy = gate::enter();
+        let dylib = self.shared.core.names.create_dylib(name)?;
+        Ok(Dylib {
+            jit: self.clone(),
+            dylib,
+        })
+    }
+
+    /// A handle that does not keep the session alive.
+    pub fn downgrade(&self) -> WeakJit {
+        WeakJit {
+            shared: Arc::downgrade(&self.shared),
+        }
+    }
+
+    /// Adds a shared library whose symbols JIT'd code may use.
+    ///
+    /// # Errors
+    /// The dynamic loader's message.
+    pub fn add_library(&self, name: &str) -> Result<(), Error> {
+        let _busy = gate::enter();
+        self.shared.core.add_library(name)
+    }
+
+    /// [`Dylib::define_address`] of [`Jit::main`].
     ///
     /// # Safety
     /// As there.
     ///
     /// # Errors
     /// As there.
-    pub unsafe fn function<F: Signature>(&self, name: &str) -> Result<Func<F>, Error> {
+    pub unsafe fn define_address(&self, name: &str, address: *const ()) -> Result<(), Error> {
         // SAFETY: by the caller's promise.
-        unsafe { self.main().function(name) }
+        unsafe { self.main().define_address(name, address) }
     }
 
     /// [`Dylib::compile`] of [`Jit::main`].
@@ -268,6 +297,16 @@ impl Jit {
 
     /// Starts no better versions by itself until [`Jit::resume_tiers`]; counting and
     /// sampling go on, and what was asked for or pinned is still compiled.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.pause_tiers();
+    /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
+    /// // What is asked for is compiled all the same.
+    /// jit.compile_at("twice", uruk::Tier::Optimized)?;
+    /// jit.resume_tiers();
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
     pub fn pause_tiers(&self) {
         let _busy = gate::enter();
         self.shared.core.tiers.pause(true);
@@ -281,6 +320,22 @@ impl Jit {
 
     /// Runs the constructors of everything added since the last call, with no
     /// arguments, in the order it was added.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "@word = global i64 0
+    ///   @llvm.global_ctors = appending global [1 x { i32, ptr, ptr }]
+    ///     [{ i32, ptr, ptr } { i32 65535, ptr @begin, ptr null }]
+    ///   define internal void @begin() { store i64 7, ptr @word ret void }
+    ///   define i64 @word_now() { %x = load i64, ptr @word ret i64 %x }")?;
+    /// // SAFETY: the functions above.
+    /// let word = unsafe { jit.function::<extern "C" fn() -> i64>("word_now")? };
+    /// assert_eq!(word.call(), 0);
+    /// // SAFETY: as above.
+    /// unsafe { jit.initialize() };
+    /// assert_eq!(word.call(), 7);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
     ///
     /// # Safety
     /// As calling any function of the modules.
@@ -347,6 +402,14 @@ impl Jit {
     }
 
     /// What the session has done so far.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
+    /// jit.compile("twice")?;
+    /// assert_eq!(jit.stats().compiled, 1);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
     pub fn stats(&self) -> Stats {
         let _busy = gate::enter();
         self.shared.core.stats()

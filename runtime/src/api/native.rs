@@ -35,7 +35,7 @@ impl Dylib {
     /// Makes code that is there the version that calls of a function reach: its first, or, given
     /// later, one that takes the place of whatever runs.
     ///
-    /// The number of the version is returned; events and statistics count it as tier 1. Samples
+    /// The number of the version is returned; events and statistics count it as tier 0. Samples
     /// are attributed if the code lies in what [`Jit::attend`](crate::Jit::attend) was told of.
     ///
     /// ```
@@ -52,7 +52,12 @@ impl Dylib {
     /// let answer = unsafe { jit.function::<extern "C" fn() -> i32>("answer")? };
     /// assert_eq!(answer.call(), 42);
     /// // Nothing was compiled for it.
-    /// assert_eq!(jit.stats().compiled, 0);
+    /// assert_eq!((jit.stats().compiled, jit.stats().native.functions), (0, 1));
+    /// assert_eq!(jit.tier("answer")?, Some(uruk::Tier::Native));
+    /// jit.compile_at("answer", uruk::Tier::Optimized)?;
+    /// assert_eq!((answer.call(), jit.stats().native.functions), (42, 0));
+    /// jit.compile_at("answer", uruk::Tier::Native)?;
+    /// assert_eq!(jit.tier("answer")?, Some(uruk::Tier::Native));
     /// # Ok::<(), uruk::Error>(())
     /// ```
     ///

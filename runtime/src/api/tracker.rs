@@ -391,6 +391,17 @@ impl Tracker {
     /// functions, classes, `common` variables) stays as long as they do, handlers included.
     /// Only its other names are free before.
     ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// let tracker = jit.main().create_tracker()?;
+    /// tracker.add_ir("m", "define i64 @thrice(i64 %x) { %y = mul i64 %x, 3 ret i64 %y }")?;
+    /// assert!(jit.lookup("thrice").is_ok());
+    /// // SAFETY: nobody keeps an address of its data.
+    /// unsafe { tracker.remove()? };
+    /// assert!(jit.lookup("thrice").is_err());
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
     /// # Safety
     /// 1. Nobody keeps using addresses of its data, or of functions of object files,
     ///    that the program or its host took. A call that is the last thing a function of it
@@ -405,6 +416,17 @@ impl Tracker {
     }
 
     /// Moves everything to another tracker of the same dylib. This one is of no use then.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// let (first, second) = (jit.main().create_tracker()?, jit.main().create_tracker()?);
+    /// first.add_ir("m", "@word = global i64 7")?;
+    /// first.transfer_to(&second)?;
+    /// // SAFETY: nobody has the address of `word`.
+    /// unsafe { second.remove()? };
+    /// assert!(jit.lookup("word").is_err());
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
     ///
     /// # Errors
     /// One of them was removed, or they belong to different dylibs.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::api::error::Error;
 use crate::core::sessions;
 use crate::fork::gate;
+use crate::loops::offer::continued;
 
 /// An error that a function of the host raised ([`HostFn`](crate::HostFn)).
 pub type HostError = Arc<dyn std::error::Error + Send + Sync>;
@@ -78,6 +79,9 @@ pub enum Access {
 }
 
 /// A frame of a backtrace.
+///
+/// A call that went on in a continuation of its loop has two frames on the stack and one here: that
+/// of the continuation, by the name of the function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Frame {
@@ -199,9 +203,22 @@ impl Addresses {
     /// of an instruction, the others are behind their calls. As long as they lie on a stack, the
     /// code they are of stays.
     pub(super) fn frames(&self) -> Vec<Frame> {
-        let pcs = self.pcs.iter().take(self.count).enumerate();
-        let frames = pcs.map(|(index, &pc)| frame(pc, pc.wrapping_sub(u64::from(index != 0))));
-        let mut frames: Vec<Frame> = frames.collect();
+        let mut frames: Vec<Frame> = Vec::with_capacity(self.count);
+        // Whose continuation the frame before is of: it was called by a frame of the same call,
+        // unless that was optimized away.
+        let mut goes_on: Option<String> = None;
+        for (index, &pc) in self.pcs.iter().take(self.count).enumerate() {
+            let mut frame = frame(pc, pc.wrapping_sub(u64::from(index != 0)));
+            let name = frame.function.as_deref().filter(|_| frame.jitted);
+            let continued = name.and_then(continued).map(str::to_owned);
+            if continued.is_some() {
+                frame.function.clone_from(&continued);
+            }
+            let left = std::mem::replace(&mut goes_on, continued);
+            if left.is_none() || left != frame.function {
+                frames.push(frame);
+            }
+        }
         while frames.len() > 1 && frames.last().is_some_and(|frame| !frame.jitted) {
             frames.pop();
         }

@@ -326,6 +326,7 @@ impl Core {
         let speculate = tiers.speculate && tiers.tiers != Tiers::Churn;
         let cpus = tiers.policy.cpus as usize;
         let (region, stubs) = stub_table(&heap)?;
+        tools.place_stubs(&heap.stub_region(), stubs.resolver());
         let process = Arc::new(RwLock::new(Process::new()));
         let names = Names::new(&stubs, Arc::clone(&process), reporter)?;
         let main = names.create_dylib("main")?;

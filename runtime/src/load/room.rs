@@ -51,12 +51,13 @@ const SMALLEST_STACK: usize = 2 << 20;
 /// Whether there is room for a session. Where room is limited, LLVM's library is opened now: the
 /// rest is shared.
 pub(crate) fn check() -> Result<(), Error> {
+    uruk_late::find();
     let Some(room) = Room::now() else {
         return Ok(());
     };
     let needed = match uruk_late::is_open() {
         true => NEEDED,
-        false => NEEDED + uruk_late::ROOM,
+        false => NEEDED + uruk_late::room(),
     };
     if room.left() < needed {
         return Err(Error::Room {

@@ -96,7 +96,7 @@ impl Core {
             None => self.stubs.allocate()?,
         };
         let name = function.name.to_string_lossy();
-        let name = format!("{}@loop{}", whole_name(&name), place + 1);
+        let name = format!("{}@loop{}", continued(&name).unwrap_or(&name), place + 1);
         let origin = Origin {
             loops: Arc::downgrade(loops),
             whose: loops.whose,
@@ -175,11 +175,9 @@ impl Core {
     }
 }
 
-/// The name of the function that a continuation goes on for, or of itself if it is none.
-fn whole_name(name: &str) -> &str {
-    let digits = |it: &str| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit());
-    match name.rsplit_once("@loop") {
-        Some((whole, place)) if digits(place) => whole,
-        _ => name,
-    }
+/// The function that a continuation of this name goes on with; `None` if it is none.
+pub(crate) fn continued(name: &str) -> Option<&str> {
+    let (whole, place) = name.rsplit_once("@loop")?;
+    let digits = !place.is_empty() && place.bytes().all(|it| it.is_ascii_digit());
+    digits.then_some(whole)
 }

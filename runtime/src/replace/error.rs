@@ -134,7 +134,7 @@ pub enum ReplaceError {
     #[error(
         "functions of {old} may hold parts of each other, so it can only be replaced as a whole; \
          missing: {}. Objects made with `-fPIC -fsemantic-interposition -frecord-gcc-switches`, \
-         or with `-O0 -frecord-gcc-switches`, can be replaced in part (see `allow_parts`)",
+         or with `-O0 -frecord-gcc-switches`, can be replaced in part, where that is allowed",
         list(.missing)
     )]
     Parts {

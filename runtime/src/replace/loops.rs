@@ -27,7 +27,6 @@
 //! - Not a part of [`Level::Quiescent`](super::Level::Quiescent): it promises that nobody returns
 //!   into old code, which a frame below does.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -35,12 +34,15 @@ use uruk_base::FunctionId;
 use uruk_codegen::{Described, Mismatch, Start, matching};
 
 use super::Replacement;
-use super::quiet::{OldCode, SCAN};
+use super::quiet::{OldCode, OnStacks, SCAN};
 use crate::api::error::Error;
 use crate::core::{Body, Core, Function, Module};
 use crate::fork::gate;
 use crate::loops::words::Loops;
 use crate::version::calls;
+
+/// Scans until all threads have answered one, at most.
+const SCANS: u32 = 5;
 
 /// A loop of a function that was replaced by [`Replacement::at_loops`] while somebody was in it.
 #[derive(Debug, Clone)]
@@ -174,7 +176,7 @@ impl Core {
             let (looping, old) = (Arc::clone(&looping), old.clone());
             self.on_compile_thread(what, move |core| {
                 let runs = core.running(&members, &old);
-                Ok(core.matched(&members, &looping, runs.as_ref()))
+                Ok(core.matched(&members, &looping, &runs))
             })
         };
         let (mut told, led) = match matched {
@@ -209,14 +211,24 @@ impl Core {
         made
     }
 
-    /// Which functions whose code is `old`, or continuations of `members`, may be on a stack; `None`
-    /// if that is not known.
-    fn running(&self, members: &[FunctionId], old: &OldCode) -> Option<HashSet<FunctionId>> {
+    /// Which functions whose code is `old`, or continuations of `members`, may be on a stack. On a
+    /// busy machine a thread may say nothing for as long as a scan waits: it is asked again.
+    fn running(&self, members: &[FunctionId], old: &OldCode) -> OnStacks {
         let whose = |id| self.origin_of(id).map(|origin| origin.whose);
         let beyond =
             self.code_of_functions(|id, _| whose(id).is_some_and(|it| members.contains(&it)));
         let code = old.with(beyond);
-        self.functions_on_stacks(&code, SCAN.1).ok().flatten()
+        let mut seen = OnStacks::default();
+        for _ in 0..SCANS {
+            let Ok(again) = self.functions_on_stacks(&code, SCAN.1) else {
+                break;
+            };
+            seen = again;
+            if seen.whole {
+                break;
+            }
+        }
+        seen
     }
 
     /// What is told of each loop, and which go on in the new body: with LLVM, on its thread.
@@ -224,10 +236,10 @@ impl Core {
         &self,
         members: &[FunctionId],
         looping: &[Looping],
-        running: Option<&HashSet<FunctionId>>,
+        running: &OnStacks,
     ) -> (Vec<OldLoop>, Vec<Led>) {
         let (mut told, mut led) = (Vec::new(), Vec::new());
-        let runs = |id: &FunctionId| running.is_none_or(|it| it.contains(id));
+        let runs = |id: &FunctionId| !running.whole || running.found.contains(id);
         for (at, it) in looping.iter().enumerate() {
             if it.loops.passes() != 0 && runs(&it.loops.function) {
                 self.match_heads(at, &it.loops, &mut told, &mut led);
@@ -236,7 +248,7 @@ impl Core {
         // What runs and has no heads. Who has some and passed none is not in a loop: a stack may show
         // what was there before, that of the caller above all.
         let known = |id: &FunctionId| looping.iter().any(|it| it.loops.function == *id);
-        let mut others: Vec<FunctionId> = running.into_iter().flatten().copied().collect();
+        let mut others: Vec<FunctionId> = running.found.iter().copied().collect();
         others.retain(|id| {
             let origin = self.origin_of(*id);
             members.contains(&origin.map_or(*id, |it| it.whose)) && !known(id)

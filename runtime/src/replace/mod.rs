@@ -399,6 +399,8 @@ impl Dylib {
                 false => undo(cause),
             }
         })?;
+        // Who waits here is not in a loop, whatever what was done above left on this stack.
+        quiet::scrub_stack();
         let loops = core.lead(at_loops, members, looping, &done.old);
         let mut replaced = self.finish(done, names, skipped, at_loops);
         replaced.loops = loops;

@@ -282,6 +282,8 @@ impl Core {
     pub(super) fn prepare_code(self: &Arc<Self>, body: BodyOf) -> Result<Code, Error> {
         let versions = self.tiers.versions.of(body.id);
         let tier = match versions.published() {
+            // In place of native code there is what functions begin with besides it.
+            Some(published) if published.tier == Tier::Native => self.tiers.first(),
             Some(published) => published.tier.min(Tier::Optimized),
             None => self.tiers.first(),
         };

@@ -51,6 +51,14 @@ pub(super) const SCAN: (Duration, Duration) = (Duration::from_millis(20), Durati
 /// Between two scans: at first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(5));
 
+/// Functions whose code was seen on stacks.
+#[derive(Debug, Default)]
+pub(super) struct OnStacks {
+    pub(super) found: HashSet<FunctionId>,
+    /// All threads were seen: what is not here is nowhere.
+    pub(super) whole: bool,
+}
+
 /// A thread that runs, or may return into, code that was replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -224,30 +232,31 @@ impl Core {
         left
     }
 
-    /// Whose code of `code` may be on a stack; `None` if that is not known.
+    /// Whose code of `code` may be on a stack, as far as threads say so within that time.
     pub(super) fn functions_on_stacks(
         &self,
         code: &OldCode,
         within: Duration,
-    ) -> Result<Option<HashSet<FunctionId>>, Error> {
+    ) -> Result<OnStacks, Error> {
         let code = &self.still_there(code);
+        let mut seen = OnStacks::default();
         if code.ranges.is_empty() {
-            return Ok(Some(HashSet::new()));
+            seen.whole = true;
+            return Ok(seen);
         }
         let Some(report) = self.scan_for(code, within)? else {
-            return Ok(None);
+            return Ok(seen);
         };
         let ours = threads::idle();
         let mut threads = report.threads.iter();
         let silent = threads.any(|it| !it.how.answered() && !ours.contains(&it.tid));
-        if silent || report.trouble.is_some() {
-            return Ok(None);
-        }
+        seen.whole = !silent && report.trouble.is_none();
         let threads = report.threads.iter().filter(|it| !ours.contains(&it.tid));
         let keeps = threads.flat_map(|it| &it.keeps);
         let keeps = keeps.chain(report.stacks.iter().flat_map(|it| &it.keeps));
         let keeps = keeps.chain(report.memory.iter().flat_map(|it| &it.keeps));
-        Ok(Some(keeps.map(|&at| code.ranges[at].1).collect()))
+        seen.found.extend(keeps.map(|&at| code.ranges[at].1));
+        Ok(seen)
     }
 
     fn scan_for(&self, code: &OldCode, within: Duration) -> Result<Option<Report>, Error> {

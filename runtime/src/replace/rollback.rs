@@ -80,6 +80,7 @@ impl Core {
         };
         let committed = self.commit_set(changes.collect(), way, Level::Immediate);
         if let Ok(done) = &committed {
+            quiet::scrub_stack();
             self.lead(at_loops, members, looping, &done.old);
         }
         let _pass = gate::enter();

@@ -1,40 +1,58 @@
 //! The threads that compile ahead, and first calls that meet them.
 //!
 //! # Why
-//! Whether there is a processor to spare is seen by what a compile took of one: it waits for
-//! nothing else. A worker that had to wait rests, for longer each time, until it finds one again.
+//! - Who waits for calls to come *naps*, and is not woken: waking a thread on another processor
+//!   costs the one that wakes more than all else that a first call costs it besides the compile.
+//! - A first call that meets a compile under way is on a worker that has nothing else to do, on the
+//!   processor of the caller, who waits: it looks on for a moment ([`SPIN`]), because to sleep and
+//!   be woken from another processor takes half as long as a compile.
+//! - After that it leaves the call to who compiles, unless that one has no processor: on a busy
+//!   machine a call would wait for a thread that others keep from running, where it could have
+//!   compiled itself.
+//! - While it waits for long it compiles ahead itself: the caller's processor has nothing to do.
+//!   Begun at once, that kept callers waiting who would have gone on in the middle of it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tracing::{debug, error, warn};
 use uruk_base::{FunctionId, Part};
 use uruk_codegen::{Cancellation, fatal};
+use uruk_stubs::seat;
 use uruk_tiering::foresight::{Course, Sketch};
 
-use super::{Flight, Mail, Sketched};
+use super::processor::{Pace, Watch};
+use super::{Flight, Front, Mail, Sketched, Speculation};
 use crate::core::{Body, Core, Module};
 use crate::fork::thread::{self, rest};
 use crate::fork::{self, gate, panics};
 use crate::load::names::Definition;
-use crate::tiers::background::thread_time;
 use crate::told::event::Event;
 use crate::version::ahead::Ahead;
 use crate::version::calls;
 
-/// The share of the time of compiles for which a worker must have had a processor.
-const ENOUGH: f64 = 0.6;
+/// How long a worker that is out of guesses sleeps, at least.
+const NAP: Duration = Duration::from_micros(50);
 
-/// The time of compiles after which that is looked at.
-const LOOK: Duration = Duration::from_millis(10);
+/// Naps without news after which it sleeps until it is woken.
+const MOST_NAPS: usize = 24;
 
-/// How long a worker rests that had to wait for a processor: at first, and at most.
-const REST: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(320));
+/// How long a first call looks whether a compile under way ends.
+const SPIN: Duration = Duration::from_micros(60);
 
-/// What a worker does next; it reads on a thread of its own only.
+/// How long first calls that joined a compile wait between looks whether it gets on.
+pub(crate) const PATIENCE: Duration = Duration::from_micros(500);
+
+/// What a worker does next.
 enum Turn {
     Compile(FunctionId, Cancellation),
     Read(Arc<Module>),
+    /// There is nothing to be compiled; whether there was anything new.
+    Nap {
+        news: bool,
+    },
+    /// It is in line to be woken.
     Wait,
 }
 
@@ -58,65 +76,50 @@ fn add(core: &Arc<Core>, number: usize) {
     }
 }
 
-/// What a worker had of a processor, and how long it rests.
-struct Pace {
-    had: Duration,
-    took: Duration,
-    rest: Duration,
-}
-
-impl Pace {
-    /// Does some work aside, and says how long to rest after it.
-    fn keep<R>(&mut self, core: &Core, work: impl FnOnce() -> R) -> (R, Option<Duration>) {
-        let (before, start) = (thread_time(), Instant::now());
-        let result = work();
-        let had = thread_time().saturating_sub(before);
-        core.tiers.spent_aside(had);
-        self.had += had;
-        self.took += start.elapsed();
-        if self.took < LOOK {
-            return (result, None);
-        }
-        let enough = self.had >= self.took.mul_f64(ENOUGH);
-        (self.had, self.took) = Default::default();
-        if enough {
-            self.rest = REST.0;
-            return (result, None);
-        }
-        let rest = self.rest;
-        self.rest = (rest * 2).min(REST.1);
-        (result, Some(rest))
-    }
-}
-
 /// The life of a thread that compiles ahead.
 fn work(core: &Arc<Core>) {
     {
         let _pass = gate::enter();
         calls::widen_heap();
     }
-    let mut pace = Pace {
-        had: Duration::ZERO,
-        took: Duration::ZERO,
-        rest: REST.0,
+    let goes_on = || !core.is_stopping() && core.speculation.is_on();
+    let take_rest = |pace: &mut Pace, time| {
+        core.speculation.resting.fetch_add(1, Ordering::Relaxed);
+        pace.rest(time, goes_on);
+        core.speculation.resting.fetch_sub(1, Ordering::Relaxed);
     };
+    let mut pace = Pace::new();
+    let mut naps = 0;
     while !core.is_stopping() {
         let pass = gate::enter();
-        let (panic, rest) = match core.next_ahead(false) {
+        let (panic, tired) = match core.next_ahead(naps < MOST_NAPS) {
             Turn::Compile(id, cancel) => {
+                naps = 0;
+                if let Some(caller) = core.stubs.last_caller() {
+                    seat::avoid(caller);
+                }
                 pace.keep(core, || core.compile_ahead(id, &cancel, replace))
             }
             Turn::Read(module) => pace.keep(core, || core.read_ahead(&module)),
-            Turn::Wait => {
+            turn => {
                 drop(pass);
                 // Whoever ends the session before this thread lined up does not wake it.
-                if core.is_stopping() || !core.speculation.is_on() {
+                if !goes_on() {
                     return;
                 }
+                if let Turn::Nap { news } = turn {
+                    naps = if news { 0 } else { naps + 1 };
+                    if let Some(time) = pace.sleep(NAP) {
+                        take_rest(&mut pace, time);
+                    }
+                    continue;
+                }
+                naps = 0;
+                seat::leave();
                 std::thread::park();
                 let _pass = gate::enter();
                 let me = std::thread::current().id();
-                let idle = &mut core.speculation.lock().idle;
+                let idle = &mut core.speculation.front().idle;
                 idle.retain(|idle| idle.id() != me);
                 continue;
             }
@@ -126,8 +129,8 @@ fn work(core: &Arc<Core>) {
             return replace(core, &panic);
         }
         drop(pass);
-        if let Some(rest) = rest {
-            std::thread::park_timeout(rest);
+        if let Some(time) = tired {
+            take_rest(&mut pace, time);
         }
     }
 }
@@ -140,47 +143,54 @@ fn replace(core: &Arc<Core>, message: &str) {
 }
 
 impl Core {
-    /// What the calling worker does next; it is in line if that is to wait.
-    fn next_ahead(self: &Arc<Self>, helped: bool) -> Turn {
-        self.learn_first_calls();
-        let mut state = self.speculation.lock();
-        if state.over {
-            return Turn::Wait;
-        }
-        if !helped && let Some(module) = state.unread.pop() {
+    /// What the calling worker does next: it naps if there is nothing, and `may_nap`, else it is in
+    /// line to be woken.
+    fn next_ahead(self: &Arc<Self>, may_nap: bool) -> Turn {
+        let news = self.learn_first_calls();
+        if let Some(module) = self.speculation.front().unread.pop() {
             return Turn::Read(module);
         }
-        // Whoever waits for a compile ahead leaves a processor to another.
-        let joined = state
-            .under_way
-            .iter()
-            .filter(|flight| flight.joined.is_some());
-        let room = self.speculation.threads() + joined.count() > state.under_way.len();
-        while room && let Some(id) = state.foresight.guess() {
-            let has_code = self.stubs.has_code(id);
-            if has_code || !matches!(self.body(id), Some(Body::Module(_))) {
-                state.foresight.unguess(id);
-                continue;
-            }
-            let cancel = Cancellation::new();
-            state.under_way.push(Flight {
-                function: id,
-                cancel: cancel.clone(),
-                joined: None,
-                helped,
-            });
+        if (news || !may_nap)
+            && let Some((id, cancel)) = self.guess_ahead()
+        {
+            // There may be more.
+            self.speculation.wake();
             return Turn::Compile(id, cancel);
         }
-        if !helped {
-            state.idle.push(std::thread::current());
+        let mut front = self.speculation.front();
+        if may_nap || front.news {
+            return Turn::Nap { news };
+        }
+        if !front.over {
+            front.idle.push(std::thread::current());
         }
         Turn::Wait
     }
 
-    /// Learns which first calls came since, and what they may lead to. Whoever is no worker has
-    /// one look at it.
-    pub(crate) fn learn_first_calls(&self) {
-        let mail = std::mem::take(&mut self.speculation.lock().mail);
+    /// What is to be compiled next, by what is known; noted as under way.
+    fn guess_ahead(&self) -> Option<(FunctionId, Cancellation)> {
+        let mut mind = self.speculation.mind();
+        while let Some(id) = mind.foresight.guess() {
+            let has_code = self.stubs.has_code(id);
+            let compiles = !has_code && matches!(self.body(id), Some(Body::Module(_)));
+            let now = self.events.now();
+            match compiles.then(|| self.speculation.begin(id, now)).flatten() {
+                Some(cancel) => return Some((id, cancel)),
+                None => mind.foresight.unguess(id),
+            }
+        }
+        None
+    }
+
+    /// Learns which first calls came since, and what they may lead to; whether there was anything
+    /// new. Whoever is no worker has one look at it.
+    pub(crate) fn learn_first_calls(&self) -> bool {
+        let (mail, told) = {
+            let mut front = self.speculation.front();
+            let told = std::mem::take(&mut front.news);
+            (std::mem::take(&mut front.mail), told)
+        };
+        let mut news = told || !mail.is_empty();
         let mut bodies = Vec::new();
         let mut asked = Vec::new();
         for one in mail {
@@ -190,29 +200,31 @@ impl Core {
             }
         }
         // What found its code ready was called before what did not.
-        self.see_called();
-        let mut state = self.speculation.lock();
+        news |= self.see_called();
+        let mut mind = self.speculation.mind();
         for (id, course) in bodies {
-            state.foresight.add(id, course);
+            mind.foresight.add(id, course);
         }
         for id in asked {
-            state.called(id);
+            mind.called(id);
         }
+        news
     }
 
-    /// Looks what was called of what was compiled ahead.
-    pub(crate) fn see_called(&self) {
-        let mut state = self.speculation.lock();
+    /// Looks what was called of what was compiled ahead; whether anything was.
+    pub(crate) fn see_called(&self) -> bool {
+        let mut mind = self.speculation.mind();
         // The first call takes it out of its rest.
         let is_called = |id: &mut FunctionId| {
             let has_code = self.stubs.entry(*id).is_some();
             has_code && !self.stubs.rests(*id)
         };
-        let called: Vec<FunctionId> = state.prepared.extract_if(.., is_called).collect();
-        state.stats.called += called.len() as u64;
-        for id in called {
-            state.called(id);
+        let called: Vec<FunctionId> = mind.prepared.extract_if(.., is_called).collect();
+        mind.called += called.len() as u64;
+        for &id in &called {
+            mind.called(id);
         }
+        !called.is_empty()
     }
 
     /// The callees of a body by what their names mean now.
@@ -264,13 +276,7 @@ impl Core {
                 // Whoever waits is told what is wrong, if it is again.
                 return calls::answer(self, id, lost);
             }
-            self.events.tell(|| Event::Answered {
-                id,
-                function: self.name_of(id),
-                worker: thread::name(),
-                taken,
-                at: self.events.now(),
-            });
+            self.tell_answered(id, taken);
         }
         panic
     }
@@ -297,77 +303,133 @@ impl Core {
 
     /// A flight is over; when a first call joined it, if one did.
     fn land(&self, id: FunctionId, cancel: &Cancellation, published: bool) -> Option<Duration> {
-        let mut state = self.speculation.lock();
-        match published {
-            true => {
-                state.stats.compiled += 1;
-                state.prepared.push(id);
-            }
-            false => {
-                state.stats.failed += 1;
-                state.foresight.unguess(id);
-            }
-        }
-        let mut under_way = state.under_way.iter();
-        let at = under_way.position(|flight| flight.cancel.is(cancel))?;
-        let flight = state.under_way.swap_remove(at);
-        // There may have been no room.
-        if (flight.helped || flight.joined.is_some())
-            && let Some(worker) = state.idle.pop()
         {
-            worker.unpark();
+            let mut mind = self.speculation.mind();
+            match published {
+                true => mind.prepared.push(id),
+                false => mind.foresight.unguess(id),
+            }
         }
+        let mut front = self.speculation.front();
+        match published {
+            true => front.stats.compiled += 1,
+            false => front.stats.failed += 1,
+        }
+        let mut under_way = front.under_way.iter();
+        let at = under_way.position(|flight| flight.cancel.is(cancel))?;
+        let flight = front.under_way.swap_remove(at);
+        self.speculation.note_joined(&front);
         flight.joined
     }
 
     /// Leaves the answer to a first call to who compiles the function already, if somebody
-    /// does; else the function is the calling worker's.
+    /// does and gets on; else the function is the calling worker's.
     pub(crate) fn join_ahead(&self, id: FunctionId) -> bool {
         if !self.speculation.is_on() {
             return false;
         }
-        let mut state = self.speculation.lock();
-        let mut under_way = state.under_way.iter_mut();
-        let Some(flight) = under_way.find(|flight| flight.function == id) else {
-            // The caller compiles it, at once: nobody else does from here on.
-            state.foresight.begun(id);
+        {
+            let mut front = self.speculation.front();
+            // Nobody else begins it from here on.
+            front.taken.insert(id);
+            front.put(Mail::Called(id));
+            if front.flight_of(id).is_none() {
+                return false;
+            }
+            front.stats.joined += 1;
+        }
+        let taken = self.events.now();
+        let start = Instant::now();
+        while start.elapsed() < SPIN {
+            if self.stubs.entry(id).is_some() {
+                self.tell_answered(id, taken);
+                return true;
+            }
+            (0..50).for_each(|_| std::hint::spin_loop());
+        }
+        let mut front = self.speculation.front();
+        let Some(flight) = front.flight_of(id) else {
+            // It came to nothing, or just ended.
             return false;
         };
-        flight.joined = Some(self.events.now());
-        state.stats.joined += 1;
-        state.mail.push(Mail::Called(id));
-        // Nobody else may take up what the caller leaves of a processor.
-        if state.helping + 1 >= self.jobs
-            && let Some(worker) = state.idle.pop()
-        {
-            worker.unpark();
-        }
+        flight.joined = Some(taken);
+        flight.pilot.begin();
+        self.speculation.note_joined(&front);
         true
     }
 
-    /// Compiles ahead on a worker of first calls, for as long as the caller of `id` waits for
-    /// somebody else; the text of a panic. `lost` as in [`Core::compile_ahead`].
-    pub(crate) fn help_ahead(
-        self: &Arc<Self>,
-        id: FunctionId,
-        lost: fn(&Arc<Core>, &str),
-    ) -> Option<String> {
+    /// A first call that joined a compile whose thread does not get on: it is the calling worker's
+    /// from here on.
+    pub(crate) fn stranded(&self) -> Option<FunctionId> {
+        let mut front = self.speculation.front();
+        let mut joined = front
+            .under_way
+            .iter_mut()
+            .filter(|flight| flight.joined.is_some());
+        let flight = joined.find_map(|flight| (!flight.pilot.gets_on()).then_some(flight))?;
+        flight.joined = None;
+        let id = flight.function;
+        self.speculation.note_joined(&front);
+        Some(id)
+    }
+
+    /// Compiles something ahead on a worker of first calls, while a call waits for a long compile
+    /// ahead and nothing else wants its processor; the text of a panic. `lost` as in
+    /// [`Core::compile_ahead`].
+    pub(crate) fn help_ahead(self: &Arc<Self>, lost: fn(&Arc<Core>, &str)) -> Option<String> {
         {
-            let mut state = self.speculation.lock();
+            let mut front = self.speculation.front();
             // One is there for the next call.
-            if state.helping + 1 >= self.jobs {
+            if front.helping + 1 >= self.jobs {
                 return None;
             }
-            state.helping += 1;
+            front.helping += 1;
         }
-        let mut panic = None;
-        while panic.is_none() && self.speculation.is_joined(id) {
-            match self.next_ahead(true) {
-                Turn::Compile(id, cancel) => panic = self.compile_ahead(id, &cancel, lost),
-                Turn::Read(_) | Turn::Wait => break,
-            }
-        }
-        self.speculation.lock().helping -= 1;
+        self.learn_first_calls();
+        let next = self.guess_ahead();
+        let panic = next.and_then(|(id, cancel)| self.compile_ahead(id, &cancel, lost));
+        self.speculation.front().helping -= 1;
         panic
+    }
+
+    fn tell_answered(&self, id: FunctionId, taken: Duration) {
+        self.events.tell(|| Event::Answered {
+            id,
+            function: self.name_of(id),
+            worker: thread::name(),
+            taken,
+            at: self.events.now(),
+        });
+    }
+}
+
+impl Speculation {
+    /// Notes that the calling thread compiles `id`, if no worker does.
+    fn begin(&self, id: FunctionId, now: Duration) -> Option<Cancellation> {
+        let mut front = self.front();
+        if front.over || front.taken.contains(&id) {
+            return None;
+        }
+        self.begun_ns
+            .store(now.as_nanos() as u64, Ordering::Relaxed);
+        let cancel = Cancellation::new();
+        front.under_way.push(Flight {
+            function: id,
+            cancel: cancel.clone(),
+            joined: None,
+            pilot: Watch::mine(),
+        });
+        Some(cancel)
+    }
+
+    fn note_joined(&self, front: &Front) {
+        let joined = front.under_way.iter().any(|flight| flight.joined.is_some());
+        self.joined.store(joined, Ordering::Relaxed);
+    }
+
+    /// Whether a first call waits for a compile ahead, so that somebody should look whether it
+    /// [gets on](Core::stranded).
+    pub(crate) fn is_joined(&self) -> bool {
+        self.joined.load(Ordering::Relaxed)
     }
 }

@@ -32,10 +32,6 @@ use crate::told::event::Event;
 use crate::version::calls;
 use crate::version::{Made, Request};
 
-/// Niceness of background workers: the program, and first calls, go before them; beside
-/// a thread of the program on the same processor they still get a quarter of it.
-const NICENESS: i32 = 5;
-
 /// How long the controller does nothing after it panicked.
 const AFTER_PANIC: Duration = Duration::from_millis(100);
 
@@ -100,12 +96,16 @@ fn control(core: &Arc<Core>) {
 fn work(core: &Arc<Core>) {
     {
         let _pass = gate::enter();
-        lower_priority();
         calls::widen_heap();
     }
+    let mut lowered = false;
     while !core.is_stopping() {
         let pass = gate::enter_after_forks();
         let turn = Turn::next(&mut core.tiers.jobs());
+        if !lowered && !matches!(turn, Turn::Wait) {
+            core.before_first(&turn);
+            lowered = true;
+        }
         let published = matches!(turn, Turn::Compile(_));
         let panic = match turn {
             Turn::Compile(job) => core.run_job(job),
@@ -145,7 +145,8 @@ impl Core {
         // What it takes of a processor: that it waits for one is no cost.
         let before = thread_time();
         let now = nanos(self.events.now());
-        warmth::look(&mut self.tiers.jobs(), self.events.now());
+        let busy = self.speculation.is_busy(self.events.now());
+        warmth::look(&mut self.tiers.jobs(), self.events.now(), busy);
         let mut decisions = Vec::new();
         let interval = {
             let mut control = self.tiers.control();
@@ -473,15 +474,4 @@ impl Core {
 /// Processor time of the calling thread.
 pub(crate) fn thread_time() -> Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
-}
-
-/// Lets everybody else go first. Only the calling thread, as Linux has it.
-fn lower_priority() {
-    // It cannot be raised again.
-    crate::fork::thread::rest::unfit();
-    // SAFETY: plain calls about the calling thread; a refusal leaves it as it is.
-    unsafe {
-        let id = libc::gettid() as libc::id_t;
-        libc::setpriority(libc::PRIO_PROCESS, id, NICENESS);
-    }
 }

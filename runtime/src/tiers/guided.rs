@@ -21,7 +21,7 @@ use std::time::Duration;
 use tracing::debug;
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, Tier, VersionId};
-use uruk_codegen::{Cancellation, Compile, Counters, Probes, Profile, SymbolId};
+use uruk_codegen::{Cancellation, Compile, Counters, Probes, Profile, Steady, SymbolId};
 use uruk_heap::Sealed;
 use uruk_tiering::{Publication, Purpose};
 
@@ -34,6 +34,9 @@ const COUNTING: (Duration, Duration) = (Duration::from_millis(20), Duration::fro
 
 /// Events of one site that are enough to tell its likely ways.
 const ENOUGH: u64 = 1000;
+
+/// Entries that are enough to tell which arguments are steady.
+const ENTRIES: u64 = 64;
 
 /// The words of a version's probes, in the heap's private data, until the last of
 /// those who count and those who read is gone.
@@ -171,6 +174,32 @@ impl Profiles {
         state.decided.clear();
     }
 
+    /// Whether anything was counted in a function.
+    pub(crate) fn knows(&self, function: FunctionId) -> bool {
+        self.lock().profiles.contains_key(&function.index())
+    }
+
+    /// Takes up what a version of `function` has counted for `age`; false if that is not enough
+    /// yet. What was counted before is forgotten.
+    pub(crate) fn take_up(&self, function: FunctionId, words: &Words, age: Duration) -> bool {
+        let profile = match Profile::new(&words.probes, &words.read()) {
+            Ok(profile) => profile,
+            Err(cause) => {
+                debug!(%cause, "no profile");
+                return true;
+            }
+        };
+        let few = age < COUNTING.0 || profile.most() < ENOUGH || profile.entries() < ENTRIES;
+        if age < COUNTING.1 && few {
+            return false;
+        }
+        if !profile.is_empty() {
+            let mut state = self.lock();
+            state.profiles.insert(function.index(), Arc::new(profile));
+        }
+        true
+    }
+
     /// Guided compiles that have counted enough by `now`, and what the controller asked for.
     pub(crate) fn due(&self, now: Duration) -> Vec<(Request, VersionId)> {
         let mut state = self.lock();
@@ -272,6 +301,13 @@ impl Core {
                 Ok(Step::Now(guided))
             }
         }
+    }
+
+    /// Values that arguments of `id` nearly always had while it was counted.
+    pub(crate) fn steady(&self, id: FunctionId) -> Vec<Steady> {
+        let state = self.tiers.profiles.lock();
+        let profile = state.profiles.get(&id.index());
+        profile.map_or_else(Vec::new, |profile| profile.steady_arguments())
     }
 
     /// The settings of a guided compile of `id`: the profiles of its module, and who is

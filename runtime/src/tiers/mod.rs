@@ -196,7 +196,8 @@ impl TierState {
         match self.settings.tiers {
             Tiers::Auto if self.settings.over_native => Tier::Optimized,
             Tiers::Auto | Tiers::Churn | Tiers::Leave(_) => Tier::Baseline,
-            Tiers::Fixed(tier) => tier,
+            // Nothing is compiled as native code.
+            Tiers::Fixed(tier) => tier.max(Tier::Baseline),
         }
     }
 

@@ -88,7 +88,14 @@ impl Core {
     }
 
     /// Prints the disassembly of a fresh body if it was asked for.
-    pub(crate) fn dump(&self, function: &Function, linked: &Linked, code: u64, body: Range<u64>) {
+    pub(crate) fn dump(
+        &self,
+        function: &Function,
+        tier: Tier,
+        linked: &Linked,
+        code: u64,
+        body: Range<u64>,
+    ) {
         let name = function.name.to_string_lossy();
         let wanted = self
             .dump_asm
@@ -103,7 +110,7 @@ impl Core {
             &linked.code[from..to.min(linked.code.len())],
             body.start,
         );
-        eprint!("{name}:\n{text}");
+        eprint!("{name} [{tier}]:\n{text}");
     }
 }
 

@@ -54,6 +54,20 @@ pub enum Event {
         /// Bytes of code.
         bytes: u64,
     },
+    /// Native code of the program became a version of a function: see
+    /// [`Dylib::adopt`](crate::Dylib::adopt).
+    Adopted {
+        /// The function.
+        id: FunctionId,
+        /// Its name.
+        function: &'static str,
+        /// Number of the version, unique in the session; it is of tier 0.
+        version: u64,
+        /// Bytes of its code.
+        bytes: u64,
+        /// When.
+        at: Duration,
+    },
     /// A first call was answered: its callers go on.
     Answered {
         /// The function.

@@ -73,10 +73,42 @@ fn tuned(event: &Event) -> Option<String> {
     ))
 }
 
+/// The same, as data.
+fn variant(event: &Event) -> Option<report::Variant> {
+    let Event::Tuned {
+        candidate,
+        tier,
+        variant,
+        verdict,
+        ratio,
+        pairs,
+        version,
+        ..
+    } = event
+    else {
+        return None;
+    };
+    Some(report::Variant {
+        tier: *tier,
+        words: variant.to_string(),
+        verdict: verdict.to_string(),
+        ratio: [ratio.low, ratio.point, ratio.high],
+        pairs: *pairs,
+        stays: candidate == version,
+    })
+}
+
 /// Hands an event to the recorder.
 pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
     match event {
         Event::Compiled { .. } => take_compile(recorder, event),
+        Event::Adopted {
+            id,
+            function,
+            version,
+            bytes,
+            ..
+        } => recorder.adopted(function, *id, VersionId(*version), *bytes),
         Event::Published {
             id,
             version,
@@ -97,6 +129,9 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
         Event::Tuned { id, at, .. } => {
             let text = tuned(event).unwrap_or_default();
             recorder.noted(nanos(*at), Some(*id), &text);
+            if let Some(variant) = variant(event) {
+                recorder.tried(*id, &variant);
+            }
         }
         Event::Drifted { id, at, .. } => {
             recorder.noted(nanos(*at), Some(*id), "its load changed: it is tuned again");

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use uruk_base::Tier;
 use uruk_base::parts::Parts;
 use uruk_report::Recording;
 
@@ -104,6 +105,7 @@ impl Counters {
             link_time: time(&self.link_ns),
             code_bytes: get(&self.code_bytes),
             tiers: [TierStats::default(); 3],
+            native: TierStats::default(),
             retired: 0,
             retired_bytes: 0,
             baseline: BaselineStats::default(),
@@ -145,6 +147,8 @@ pub struct Stats {
     pub code_bytes: u64,
     /// By tier, from 1 to 3.
     pub tiers: [TierStats; 3],
+    /// Native code, which nobody compiled here: tier 0.
+    pub native: TierStats,
     /// What was compiled at tier 1 without LLVM, and what was not covered there.
     pub baseline: BaselineStats,
     /// Versions that no call reaches any more, freed or not; see [`Stats::memory`].
@@ -304,7 +308,14 @@ impl Core {
             }
             let published = record.versions.snapshot().published;
             for version in &record.built {
-                let tier = &mut stats.tiers[usize::from(version.tier.number()) - 1];
+                if version.tier == Tier::Native {
+                    let runs = published.is_some_and(|view| view.id == version.id);
+                    stats.native.versions += 1;
+                    stats.native.functions += u64::from(runs);
+                    stats.native.bytes += version.bytes;
+                    continue;
+                }
+                let tier = &mut stats.tiers[version.tier.index()];
                 tier.versions += 1;
                 tier.time += version.time;
                 tier.bytes += version.bytes;

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
 use tracing::warn;
+use uruk_base::Tier;
 use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_heap::{PAGE, StubRegion};
 use uruk_link::Linked;
 use uruk_tools::symfile::{Frames, Symbol};
 use uruk_tools::{Code, JitDump, Lines, OutputError, PERF_MAP_FOLDER, PerfMap, gdb, symfile};
@@ -21,7 +23,8 @@ use crate::version::blocks;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolSettings {
-    /// Write `perf-PID.map` where `perf report` looks for it.
+    /// Write `perf-PID.map` where `perf report` looks for it. Functions have their tier in
+    /// brackets behind the name, `fib [tier 2]`, there and in dumps.
     pub perf_map: bool,
     /// Write `jit-PID.dump` into this folder, for `perf record -k 1` and
     /// `perf inject --jit`, with line tables where the bitcode has any.
@@ -38,23 +41,36 @@ struct Open {
     perf_map: Option<PerfMap>,
     jitdump: Option<JitDump>,
     gdb: bool,
+    /// By entry address: what code is called, where it may be copied.
+    labels: HashMap<u64, String>,
     /// By entry address.
     registered: HashMap<u64, Vec<gdb::Registration>>,
     /// Numbers of dumped code, by entry address.
     dumped: HashMap<u64, u64>,
+    /// Of stubs and what is behind them, with debuggers.
+    own: Vec<gdb::Registration>,
+    /// Pages of stubs that the dump has.
+    stub_pages: usize,
 }
+
+/// What stubs are called, which calls of functions go through.
+const STUBS: &str = "uruk stubs";
+/// What they lead to as long as a function has no code.
+const FIRST_CALLS: &str = "uruk first calls";
 
 /// The tools of a session.
 #[derive(Default)]
 pub(crate) struct Tools {
     any: bool,
     lines: bool,
+    variables: bool,
     open: Mutex<Open>,
 }
 
 /// A body that was linked.
 pub(crate) struct Body<'a> {
     pub(crate) name: &'a str,
+    pub(crate) tier: Tier,
     pub(crate) entry: u64,
     pub(crate) end: u64,
     /// Where the bytes of the code segment lie.
@@ -69,6 +85,11 @@ pub(crate) struct Body<'a> {
 impl Body<'_> {
     fn size(&self) -> u64 {
         self.end - self.entry
+    }
+
+    /// The name with the tier: profiles tell versions apart.
+    fn label(&self) -> String {
+        format!("{} [{}]", self.name, self.tier)
     }
 
     /// Those of a range, if it is in the code segment.
@@ -90,9 +111,19 @@ impl Open {
         }
     }
 
+    /// Writes code of ours to the jitdump file.
+    fn load(&mut self, code: &Code<'_>) {
+        if let Some(dump) = &mut self.jitdump
+            && let Err(cause) = dump.load(code, &[])
+        {
+            warn!(%cause, "no more entries in the jitdump file");
+            self.jitdump = None;
+        }
+    }
+
     /// Writes a body to the jitdump file, after its lines.
-    fn dump(&mut self, body: &Body<'_>) {
-        let (name, address, size) = (body.name, body.entry, body.size());
+    fn dump(&mut self, body: &Body<'_>, label: &str) {
+        let (name, address, size) = (label, body.entry, body.size());
         let Some(dump) = &mut self.jitdump else {
             return;
         };
@@ -174,19 +205,82 @@ impl Tools {
         Ok(Tools {
             any: true,
             lines: settings.gdb || settings.jitdump.is_some(),
+            variables: settings.gdb,
             open: Mutex::new(Open {
                 perf_map,
                 jitdump,
                 gdb: settings.gdb,
+                labels: HashMap::new(),
+                own: Vec::new(),
+                stub_pages: 0,
                 registered: HashMap::new(),
                 dumped: HashMap::new(),
             }),
         })
     }
 
+    /// Tells the tools where a session's stubs are, before there are any, and what first calls go
+    /// through.
+    pub(crate) fn place_stubs(&self, stubs: &StubRegion, (resolver, bytes): (u64, &[u8])) {
+        if !self.any {
+            return;
+        }
+        let mut open = self.open();
+        let (address, size) = (stubs.stubs_base(), (stubs.pages() * PAGE) as u64);
+        open.map(address, size, STUBS);
+        open.map(resolver, bytes.len() as u64, FIRST_CALLS);
+        open.load(&Code {
+            name: FIRST_CALLS,
+            address: resolver,
+            bytes,
+        });
+        if open.gdb {
+            let symbols = [
+                (STUBS, address, size),
+                (FIRST_CALLS, resolver, bytes.len() as u64),
+            ];
+            let symbols = symbols.map(|(name, address, size)| Symbol {
+                name,
+                address,
+                size,
+            });
+            let files = symbols.map(|symbol| symfile::of_symbols(&[symbol], None));
+            for file in files {
+                match file {
+                    Ok(file) => open.own.push(gdb::register(file)),
+                    Err(cause) => warn!(%cause, "debuggers do not see the stubs"),
+                }
+            }
+        }
+    }
+
+    /// Tells of pages of stubs that came since the last time.
+    pub(crate) fn add_stubs(&self, stubs: &StubRegion, page: &[u8; PAGE]) {
+        if !self.any {
+            return;
+        }
+        let mut open = self.open();
+        if open.jitdump.is_none() {
+            return;
+        }
+        for index in open.stub_pages..stubs.committed() {
+            open.load(&Code {
+                name: STUBS,
+                address: stubs.stubs_base() + (index * PAGE) as u64,
+                bytes: page,
+            });
+            open.stub_pages = index + 1;
+        }
+    }
+
     /// True if somebody makes use of line tables.
     pub(crate) fn want_lines(&self) -> bool {
         self.lines
+    }
+
+    /// True if somebody asks for arguments and locals.
+    pub(crate) fn want_variables(&self) -> bool {
+        self.variables
     }
 
     /// Tells the tools of a body, before it can run.
@@ -195,10 +289,14 @@ impl Tools {
             return;
         }
         let mut open = self.open();
-        open.map(body.entry, body.size(), body.name);
-        open.dump(body);
+        let label = body.label();
+        open.map(body.entry, body.size(), &label);
+        open.dump(body, &label);
         if open.gdb {
             open.register(body);
+        }
+        if open.perf_map.is_some() {
+            open.labels.insert(body.entry, label);
         }
     }
 
@@ -219,8 +317,13 @@ impl Tools {
         }
         let mut open = self.open();
         let (from, entry, size) = (from.entry(), to.entry(), to.body_end() - to.entry());
-        let name = to.shape.name.to_str().unwrap_or("?");
-        open.map(entry, size, name);
+        let own = to.shape.name.to_str().unwrap_or("?");
+        let label = open.labels.get(&from).cloned();
+        let label = label.unwrap_or_else(|| own.to_owned());
+        open.map(entry, size, &label);
+        if open.perf_map.is_some() {
+            open.labels.insert(entry, label);
+        }
         let index = open.dumped.get(&from).copied();
         if let (Some(dump), Some(index)) = (&mut open.jitdump, index) {
             match dump.moved(index, from, entry, size) {
@@ -242,6 +345,7 @@ impl Tools {
         }
         let mut open = self.open();
         open.dumped.remove(&code.entry());
+        open.labels.remove(&code.entry());
         open.registered.remove(&code.entry());
     }
 

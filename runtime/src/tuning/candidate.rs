@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tracing::{debug, warn};
 use uruk_base::{Change, FunctionId, Inlining, Nanos, Tier, Variant, VersionId};
-use uruk_codegen::{Cancellation, Counters, fatal};
+use uruk_codegen::{Cancellation, Compile, Counters, fatal};
 use uruk_tiering::tuning::{Known, Shape, Verdict};
 use uruk_tiering::{Publication, Purpose};
 
@@ -22,7 +22,7 @@ use crate::told::event::Event;
 use crate::version::{Made, Request};
 
 /// What a compile is expected to cost, before one was seen.
-const COMPILE: Nanos = Nanos::from_ms(15);
+pub(super) const COMPILE: Nanos = Nanos::from_ms(15);
 
 /// Trials of one root, beyond which it is settled, whatever else there may be.
 const TRIALS: usize = 40;
@@ -44,7 +44,7 @@ pub(super) enum Unit {
 struct Candidate {
     tier: Tier,
     variant: Variant,
-    /// What it is about; `None` for plain code of tier 2 in place of tier 3's.
+    /// What it is about; `None` for plain code of tier 2 in place of tier 3's, and for native code.
     change: Option<Change>,
 }
 
@@ -52,26 +52,40 @@ impl Core {
     /// Tries the next candidate on `root`, if there is one and it may cost what it will.
     pub(super) fn tune_root(self: &Arc<Self>, root: Root) {
         let pass = gate::enter();
+        if !self.was_counted(root.id) {
+            drop(pass);
+            return self.count_root(root);
+        }
         let before = thread_time();
         let shape = self.shape_of(root.id);
         let Some(candidate) = self.next_candidate(root, shape) else {
             return;
         };
-        let slice = super::trial::slice(root.per_unit);
+        let native = candidate.tier == Tier::Native;
+        let slice = match native {
+            true => super::native::slice(root.per_unit),
+            false => super::trial::slice(root.per_unit),
+        };
         let expected = Nanos(COMPILE.0 + nanos(slice).0 * 4);
-        if !self.tuning.state().account.affords(expected) {
+        // What is slower than native code is to go in any case.
+        if !native && !self.tuning.state().account.affords(expected) {
             return;
         }
         if !self.tiers.control().controller.hold(root.id) {
             return;
         }
         self.tuning.state().held = Some(root.id);
-        let Some(made) = self.make_candidate(root.id, candidate) else {
+        let made = match native {
+            true => self.make_native(root.id),
+            false => self.make_candidate(root.id, candidate),
+        };
+        let Some(made) = made else {
             let cost = nanos(thread_time().saturating_sub(before));
             self.tuning.state().account.lost(cost);
             self.unhold(root.id);
             return self.note_untried(root.id, candidate);
         };
+        self.note_callees(root.id, made.callees);
         let retired = match made.publication {
             Publication::Published { retired, .. } => retired,
             _ => None,
@@ -116,7 +130,9 @@ impl Core {
 
     fn next_candidate(&self, root: Root, shape: Shape) -> Option<Candidate> {
         let contract = self.tiers.how(Tier::Optimized).contract;
+        let steady = !self.steady(root.id).is_empty();
         let fingerprint = self.fingerprint(root.id);
+        let is_native = self.has_native(root.id);
         let mut state = self.tuning.state();
         let super::State {
             advice,
@@ -125,6 +141,13 @@ impl Core {
             ..
         } = &mut *state;
         let region = regions.get_mut(&root.id.index())?;
+        if is_native && !region.native {
+            return Some(Candidate {
+                tier: Tier::Native,
+                variant: region.variant,
+                change: None,
+            });
+        }
         if root.tier == Tier::Guided && !region.lowered {
             return Some(Candidate {
                 tier: Tier::Optimized,
@@ -140,7 +163,18 @@ impl Core {
             });
         }
         let full = region.trials.len() >= TRIALS;
-        let next = advice.next(shape, region.variant, &region.tried, contract);
+        let (variant, callees) = (region.variant, region.callees);
+        // What would change nothing is not worth a trial.
+        let allowed = |change| match change {
+            Change::Contract => contract,
+            Change::Values => steady || variant.values,
+            Change::Order => root.tier == Tier::Guided || variant.static_order,
+            Change::Callee(number) => {
+                u32::from(number) < callees && variant.inlining != Inlining::None
+            }
+            _ => true,
+        };
+        let next = advice.next(shape, variant, &region.tried, allowed);
         match next.filter(|_| !full) {
             Some((change, variant)) => Some(Candidate {
                 tier: root.tier,
@@ -168,13 +202,25 @@ impl Core {
             tier: candidate.tier,
             purpose: Purpose::Change,
         };
-        let cancel = Cancellation::new();
-        self.tuning.state().cancel = Some(cancel.clone());
         let mut how = self.tiers.how(candidate.tier).counting(Counters::Entry);
         if candidate.tier == Tier::Guided {
             how = self.guide(id, how);
         }
         let how = how.varied(candidate.variant);
+        let apart = candidate.variant.inlining == Inlining::None || candidate.variant.apart != 0;
+        self.make_for_trial(request, how, apart)
+    }
+
+    /// Compiles and publishes code that is to be measured, under a pass, after its callees if those
+    /// are to be called; `None` if that failed.
+    pub(super) fn make_for_trial(
+        self: &Arc<Self>,
+        request: Request,
+        how: Compile,
+        apart: bool,
+    ) -> Option<Made> {
+        let cancel = Cancellation::new();
+        self.tuning.state().cancel = Some(cancel.clone());
         let on_fatal = {
             let core = Arc::clone(self);
             move |message: &str| {
@@ -190,8 +236,8 @@ impl Core {
         };
         let made: Result<Made, Error> = fatal::guard(on_fatal, || {
             panics::caught(|| {
-                if candidate.variant.inlining == Inlining::None {
-                    self.bring_callees_up(id);
+                if apart {
+                    self.bring_callees_up(request.function);
                 }
                 self.make_as(request, how, None, &cancel)
             })
@@ -216,12 +262,23 @@ impl Core {
         }
     }
 
+    /// How many single decisions of inlining there are.
+    fn note_callees(&self, id: FunctionId, callees: u32) {
+        let mut state = self.tuning.state();
+        if let Some(region) = state.regions.get_mut(&id.index()) {
+            region.callees = region.callees.max(callees);
+        }
+    }
+
     /// A candidate that cannot be made is not tried again.
     fn note_untried(&self, id: FunctionId, candidate: Candidate) {
         let mut state = self.tuning.state();
         if let Some(region) = state.regions.get_mut(&id.index()) {
-            region.tried.push(candidate.variant);
-            region.lowered |= candidate.change.is_none();
+            region.note(
+                candidate.tier,
+                candidate.variant,
+                candidate.change.is_none(),
+            );
         }
     }
 
@@ -236,6 +293,10 @@ impl Core {
         cost: Nanos,
     ) {
         let won = ended.verdict == Verdict::Faster;
+        if candidate.tier == Tier::Native {
+            self.note_native_trial(root, ended, cost, won);
+            return self.tell_tuned(root, candidate, made.version, won, ended);
+        }
         let (winner, tier) = match won {
             true => (made.version, candidate.tier),
             false => (root.version, root.tier),
@@ -268,8 +329,11 @@ impl Core {
         let Some(region) = state.regions.get_mut(&index) else {
             return;
         };
-        region.tried.push(candidate.variant);
-        region.lowered |= candidate.change.is_none();
+        region.note(
+            candidate.tier,
+            candidate.variant,
+            candidate.change.is_none(),
+        );
         region.trials.push(Tried {
             tier: candidate.tier,
             variant: candidate.variant,
@@ -294,7 +358,7 @@ impl Core {
             state.known.insert(fingerprint, known);
         }
         drop(state);
-        self.tell_tuned(root, candidate, made.version, winner, ended);
+        self.tell_tuned(root, candidate, made.version, won, ended);
     }
 
     fn tell_tuned(
@@ -302,9 +366,10 @@ impl Core {
         root: Root,
         candidate: Candidate,
         tried: VersionId,
-        winner: VersionId,
+        won: bool,
         ended: &Ended,
     ) {
+        let winner = if won { tried } else { root.version };
         self.events.tell(|| Event::Tuned {
             id: root.id,
             function: self.name_of(root.id),

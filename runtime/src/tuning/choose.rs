@@ -64,24 +64,32 @@ struct Sampled {
 }
 
 impl Core {
-    /// One look, and one trial if there is anything to try.
-    pub(super) fn tune_once(self: &Arc<Self>, looks: &mut Looks) {
-        let root = {
+    /// One look, and one trial if there is anything to try; whether anything is hot that could be
+    /// tuned.
+    pub(super) fn tune_once(self: &Arc<Self>, looks: &mut Looks) -> bool {
+        let (root, busy) = {
             let _pass = gate::enter();
-            self.look_for_root(looks)
+            let now = self.events.now();
+            let hottest = self.hottest_now(looks, now);
+            let busy = !hottest.is_empty();
+            (self.look_for_root(looks, now, hottest), busy)
         };
         if let Some(root) = root {
             self.tune_root(root);
             // What went on meanwhile is no reading.
             looks.clock = None;
         }
+        busy
     }
 
-    fn look_for_root(self: &Arc<Self>, looks: &mut Looks) -> Option<Root> {
-        let now = self.events.now();
+    fn look_for_root(
+        self: &Arc<Self>,
+        looks: &mut Looks,
+        now: Duration,
+        hottest: Vec<(f64, Sampled)>,
+    ) -> Option<Root> {
         let (ran, work) = self.read_clocks(looks);
         self.tuning.state().account.ran(ran);
-        let hottest = self.hottest_now(looks, now);
         let mut found = None;
         for (
             share,
@@ -192,11 +200,13 @@ impl Core {
             view.is_some_and(|view| !view.in_progress && view.pinned.is_none())
         };
         let fingerprint = self.fingerprint(id);
+        let counted = self.tiers.profiles.knows(id);
         let mut state = self.tuning.state();
         let known = state.variants.get(&id.index()).copied();
         let settled = fingerprint.and_then(|it| Some(state.known.get(&it)?.settled));
         let region = state.regions.entry(id.index()).or_insert_with(|| {
             let mut region = Region::new(root, known.unwrap_or(self.tiers.variant()));
+            region.counted = counted;
             // An earlier run has tried all there is.
             if settled == Some(true) {
                 region.phase = Phase::Settled;
@@ -216,6 +226,7 @@ impl Core {
             let drifted = entered > 0 && region.drift.reading(root.per_unit.as_f64());
             if drifted {
                 region.tried.clear();
+                region.counted = false;
                 region.phase = Phase::Open;
                 state.drifted += 1;
                 drop(state);
@@ -253,6 +264,19 @@ impl Region {
             phase: Phase::Open,
             drift: Drift::default(),
             lowered: false,
+            callees: 0,
+            counted: false,
+            native: false,
         }
+    }
+
+    /// A candidate was tried; `same` if it was no variant, but another tier's code.
+    pub(super) fn note(&mut self, tier: Tier, variant: uruk_base::Variant, same: bool) {
+        if tier == Tier::Native {
+            self.native = true;
+            return;
+        }
+        self.tried.push(variant);
+        self.lowered |= same;
     }
 }

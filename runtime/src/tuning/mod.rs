@@ -7,13 +7,15 @@
 //!    policy is done with, and is entered neither too seldom nor too often to be timed, is a
 //!    *root*. One at a time: what is measured is the time of all the program's threads, so a
 //!    second trial would be noise in the first.
-//! 2. [`candidate`]: the candidate that [`Advice`] proposes, or the plain code of tier 2 where
+//! 2. [`count`]: where nothing was counted in it yet, or its load has changed since, code with probes
+//!    runs for a moment: what arguments nearly always are is not known otherwise.
+//! 3. [`candidate`]: the candidate that [`Advice`] proposes, or the plain code of tier 2 where
 //!    what runs is tier 3's, is compiled and published; what ran stays as the version to go back
 //!    to, and is kept while the function is [under trial](Tuning::holds).
-//! 3. [`trial`]: the two take turns in the slot ([`FunctionVersions::alternate`]). Time per
+//! 4. [`trial`]: the two take turns in the slot ([`FunctionVersions::alternate`]). Time per
 //!    entry of the root, or per unit of work where the embedder tells that
 //!    ([`Jit::work_done`](crate::Jit::work_done)), is the figure.
-//! 4. The winner is in the slot, the loser goes to reclaim, and an event tells
+//! 5. The winner is in the slot, the loser goes to reclaim, and an event tells
 //!    ([`Event::Tuned`](crate::Event::Tuned)). What won is how the function is compiled from then
 //!    on, also at tier 3.
 //!
@@ -27,6 +29,8 @@
 //!   that is entered more often than every [`SHORTEST`] is left alone: its callers are roots too.
 //! - A trial in which one version is published over by anybody else (a tier, a replacement, a pin,
 //!   an eviction) is given up, and whatever is published then stays.
+//! - Native code ([`Dylib::adopt`](crate::Dylib::adopt)) is the first candidate where there is any,
+//!   whatever the budget says: what is slower than that goes back to it, for good ([`native`]).
 //! - Tier 1 is no candidate: what it has over tier 2 where it is faster is that nothing was
 //!   inlined, and that is the first candidate.
 //! - It is off unless asked for ([`JitBuilder::tune`](crate::JitBuilder::tune)): a trial runs code
@@ -47,6 +51,8 @@
 mod candidate;
 mod choose;
 mod clock;
+mod count;
+mod native;
 mod told;
 mod trial;
 
@@ -70,6 +76,9 @@ use crate::fork::{gate, panics};
 
 /// Time between two looks at who is hot.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// The same, at most: while nothing is hot that could be tuned it doubles up to this.
+const LOOK_MOST: Duration = Duration::from_millis(400);
 
 /// Least time of the program per entry of a root.
 const SHORTEST: Nanos = Nanos(100);
@@ -101,6 +110,12 @@ struct Region {
     drift: Drift,
     /// Whether what runs was compared with plain code of tier 2.
     lowered: bool,
+    /// Callees that could be inlined, once something was compiled.
+    callees: u32,
+    /// Whether something was counted in it since its load was last seen to change.
+    counted: bool,
+    /// And with native code, where there is any.
+    native: bool,
 }
 
 /// Where a root is.
@@ -247,14 +262,19 @@ fn tune(core: &Arc<Core>) {
         core.tuning.state().thread = Some(std::thread::current());
     }
     let mut looks = choose::Looks::default();
-    let mut panicked = 0;
+    let (mut panicked, mut wait) = (0, LOOK);
     while !core.is_stopping() && panicked < panics::LIMIT {
-        std::thread::park_timeout(LOOK);
+        std::thread::park_timeout(wait);
         if core.is_stopping() || core.tuning.lost.load(Ordering::Relaxed) {
             break;
         }
         // Each step takes a pass of its own: none is held while versions take turns.
-        let panic = panics::contained(|| core.tune_once(&mut looks));
+        let mut busy = false;
+        let panic = panics::contained(|| busy = core.tune_once(&mut looks));
+        wait = match busy {
+            true => LOOK,
+            false => (wait * 2).min(LOOK_MOST),
+        };
         let _pass = gate::enter();
         if let Some(panic) = panic {
             panicked += 1;

@@ -3,7 +3,8 @@
 //! A slice begins right after the slot was stored to. A call that is in the version before is
 //! counted with the slice it began in and runs on in the next one; slices of at least
 //! [`ENTRIES`] entries keep that to a part, and as the order of a pair is drawn it favours
-//! neither. No pass is held while a slice runs, so forks wait for nothing here.
+//! neither. Slices are the program's time: on a busy machine a slice by the clock on the wall is often
+//! one in which it did not run at all, and trials of such slices found nothing out. No pass is held while a slice runs, so forks wait for nothing here.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,6 +25,10 @@ const ENTRIES: u64 = 16;
 
 /// Least and most length of a slice.
 const SLICE: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(500));
+
+/// Part of a slice that the program is to have run: where others have the processors, a slice takes
+/// longer.
+const FULL: f64 = 0.5;
 
 /// Pairs in which nothing was done, after which a trial is given up.
 const IDLE: u32 = 20;
@@ -54,7 +59,8 @@ struct Mark {
 
 impl Core {
     /// Has `candidate`, which is published, and the root's version take turns until it is known
-    /// which is faster. `None` if somebody else stored to the slot meanwhile, or the session ends.
+    /// which is faster. `None` if somebody else stored to the slot meanwhile, the program does
+    /// nothing, or the session ends.
     pub(super) fn take_turns(
         self: &Arc<Self>,
         root: Root,
@@ -82,14 +88,9 @@ impl Core {
                     Arm::Candidate => candidate,
                 };
                 published = self.turn_to(root.id, published, version)?;
-                let begin = self.mark(&clock, root);
                 drop(pass);
-                self.let_run(slice);
+                let (time, work) = self.run_slice(root, &clock, slice);
                 pass = gate::enter();
-                let end = self.mark(&clock, root);
-                let time = end.clock.since(&begin.clock);
-                let work = end.units.wrapping_sub(begin.units);
-                self.tuning.state().account.ran(time);
                 trace!(target: "uruk::tuning", ?arm, time = time.0, work, "slice");
                 if arm == Arm::Candidate {
                     in_candidate.0 += time.0;
@@ -105,8 +106,12 @@ impl Core {
                 break verdict;
             }
             idle = if trial.pairs() == pairs { idle + 1 } else { 0 };
+            if idle >= IDLE {
+                // Nothing is learned of it: it may be tried once there is something to do again.
+                return None;
+            }
             let look = trial.pairs().is_multiple_of(LOOK) && trial.pairs() > 0;
-            if idle >= IDLE || (look && !self.endures(&trial, in_candidate, expected)) {
+            if look && !self.endures(&trial, in_candidate, expected) {
                 break Verdict::Undecided;
             }
         };
@@ -127,8 +132,31 @@ impl Core {
         self.tuning.state().account.endures(expected, spent)
     }
 
+    /// Lets the program run for a slice, longer if it did not get to run meanwhile; its time and
+    /// the units it did. Not under a pass.
+    fn run_slice(&self, root: Root, clock: &GuestClock, slice: Duration) -> (Nanos, u64) {
+        let begin = {
+            let _pass = gate::enter();
+            self.mark(clock, root)
+        };
+        let mut waited = Duration::ZERO;
+        loop {
+            self.let_run(slice);
+            waited += slice;
+            let _pass = gate::enter();
+            let end = self.mark(clock, root);
+            let time = end.clock.since(&begin.clock);
+            let work = end.units.wrapping_sub(begin.units);
+            let is_full = time >= part(slice, FULL) && work >= ENTRIES / 2;
+            if is_full || waited >= SLICE.1 || self.is_stopping() {
+                self.tuning.state().account.ran(time);
+                return (time, work);
+            }
+        }
+    }
+
     /// Waits for the length of a slice, without a pass.
-    fn let_run(&self, slice: Duration) {
+    pub(super) fn let_run(&self, slice: Duration) {
         let begin = Instant::now();
         while let Some(left) = slice.checked_sub(begin.elapsed()) {
             if self.is_stopping() || left.is_zero() {

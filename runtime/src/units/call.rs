@@ -166,6 +166,7 @@ fn made(version: VersionId, code: &Range<u64>, compiling: Duration) -> Made {
             ..Facts::default()
         },
         counts: false,
+        callees: 0,
         words: None,
         publication: Publication::Dropped(Late::GivenUp),
     }

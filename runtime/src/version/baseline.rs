@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, ThreadId};
 
 use uruk_base::locks::Mutex;
 use uruk_base::parts::{self, Part};
@@ -57,11 +58,15 @@ impl Baseline {
 #[derive(Debug, Default)]
 pub(crate) struct Compilers {
     setting: Baseline,
-    /// With their buffers; as many as there are threads that use them at once.
-    idle: Mutex<Vec<Desk>>,
+    /// With their buffers, each of the thread that used it last.
+    idle: Mutex<Vec<(ThreadId, Desk)>>,
     compiled: AtomicU64,
     uncovered: Mutex<BTreeMap<&'static str, u64>>,
 }
+
+/// Desks that are kept: for two workers of first calls, one that compiles ahead, and some that
+/// compile what they are asked for. A thread that finds no own one takes another's.
+const MOST_DESKS: usize = 6;
 
 /// What is kept from function to function.
 #[derive(Default)]
@@ -140,10 +145,17 @@ impl Compilers {
         }
     }
 
-    /// Has work done at a desk.
+    /// Has work done at a desk: at the thread's own, whose buffers are in its processor's caches
+    /// and of its own arena of the C library's.
     fn with<T>(&self, work: impl FnOnce(&mut Desk) -> T) -> T {
+        let me = thread::current().id();
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let desk = idle().pop();
+        let desk = {
+            let mut idle = idle();
+            let own = idle.iter().position(|(owner, _)| *owner == me);
+            let any = (idle.len() >= MOST_DESKS).then_some(0);
+            own.or(any).map(|at| idle.swap_remove(at).1)
+        };
         let mut desk = desk.unwrap_or_else(|| Desk {
             compiler: Compiler::new(Options {
                 features: features(),
@@ -151,8 +163,11 @@ impl Compilers {
             plain: Plain::default(),
         });
         let done = work(&mut desk);
+        let mut idle = idle();
         // One that panics does not come back.
-        idle().push(desk);
+        if idle.len() < MOST_DESKS {
+            idle.push((me, desk));
+        }
         done
     }
 }

@@ -355,6 +355,7 @@ impl Core {
         let memory = memory.ok_or_else(|| lacks(own))?;
         self.make_findable(&NewCode {
             name: asked.unit.name,
+            tier: asked.request.tier,
             body: body.clone(),
             code,
             object: Some(object),

@@ -319,7 +319,7 @@ impl Core {
         let (compiled, assembled) = self.compile(body, how)?;
         let compiling = start.elapsed();
         let start = Instant::now();
-        let mut built = self.link(body, compiled, assembled, crossing)?;
+        let mut built = self.link(body, how.tier, compiled, assembled, crossing)?;
         built.compiling = compiling;
         built.linking = start.elapsed();
         Ok(built)

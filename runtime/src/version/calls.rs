@@ -28,6 +28,7 @@ use crate::fork::sacrificial::sacrificial;
 use crate::fork::thread::{self, rest};
 use crate::guest::threads;
 use crate::load::room;
+use crate::speculation::work::PATIENCE;
 use crate::told::event::Event;
 use crate::units;
 use crate::version::Request;
@@ -84,13 +85,14 @@ fn serve(core: &Arc<Core>, first: bool) {
     let sits = matches!(core.layers.partition, Partition::Function);
     while !core.is_stopping() {
         let lingers = seat::processor().map(|_| LINGER);
-        let (until, at) = (lingers.or(patience), seat::processor());
-        match core.stubs.wait_request_on(until, at) {
+        let looks_on = core.speculation.is_joined().then_some(PATIENCE);
+        let until = looks_on.or(lingers).or(patience);
+        match core.stubs.wait_request_on(until, seat::processor()) {
             Some(id) => {
                 let panic = {
                     let _busy = gate::enter();
                     match core.join_ahead(id) {
-                        true => core.help_ahead(id, replace_worker),
+                        true => None,
                         false => answer(core, id, replace_worker),
                     }
                 };
@@ -103,6 +105,16 @@ fn serve(core: &Arc<Core>, first: bool) {
                 patience = busy;
                 if sits && let Some(caller) = core.stubs.last_caller() {
                     seat::take(caller);
+                }
+            }
+            None if looks_on.is_some() => {
+                let _busy = gate::enter();
+                let panic = match core.stranded() {
+                    Some(id) => answer(core, id, replace_worker),
+                    None => core.help_ahead(replace_worker),
+                };
+                if let Some(panic) = panic {
+                    return replace_worker(core, &panic);
                 }
             }
             None if lingers.is_some() => seat::leave(),
@@ -153,7 +165,6 @@ pub(crate) fn answer(
         if core.stubs.entry(id).is_some() {
             return None;
         }
-        core.speculation.called(id);
         if let Some(Body::Unit(unit)) = core.body(id) {
             core.answer_from_unit(id, unit);
             return None;

@@ -27,6 +27,7 @@ impl Core {
                 calls: built.compiled.calls,
             },
             counts: built.compiled.counts,
+            callees: built.compiled.callees,
             words: built.words.clone(),
             publication: Publication::Dropped(Late::GivenUp),
         }

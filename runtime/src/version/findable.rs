@@ -14,6 +14,7 @@
 use std::ffi::CStr;
 use std::ops::Range;
 
+use uruk_base::Tier;
 use uruk_link::{FdeRow, Linked};
 use uruk_unwind::Row;
 
@@ -25,6 +26,7 @@ use crate::told::tools::Body;
 /// New code in its place.
 pub(super) struct NewCode<'a> {
     pub(super) name: &'static CStr,
+    pub(super) tier: Tier,
     /// The function itself.
     pub(super) body: Range<u64>,
     /// With what was compiled along.
@@ -41,8 +43,11 @@ impl Core {
     pub(super) fn make_findable(&self, new: &NewCode<'_>) -> Result<(), Error> {
         self.register_rows(&new.linked.fdes, new.name)?;
         self.add_body(new.body.start, new.code.end, new.name);
+        self.tools
+            .add_stubs(&self.heap.stub_region(), self.stubs.page());
         self.tools.add(&Body {
             name: new.name.to_str().unwrap_or("?"),
+            tier: new.tier,
             entry: new.body.start,
             end: new.body.end,
             code: new.code.start,

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use uruk_base::Tier;
 use uruk_base::parts::{self, Part};
 use uruk_codegen::{APART, BODY_PREFIX, COUNTERS, Compiled, LOOPS, Labels, PROBES};
 use uruk_heap::{Pool, Sealed};
@@ -54,6 +55,7 @@ impl Core {
     pub(super) fn link(
         self: &Arc<Self>,
         of: &BodyOf,
+        tier: Tier,
         mut compiled: Compiled,
         assembled: Option<Assembled>,
         crossing: &Crossing,
@@ -117,13 +119,14 @@ impl Core {
         let body = entry..body_end(&linked, entry, code.start);
         self.make_findable(&NewCode {
             name: function.name,
+            tier,
             body: body.clone(),
             code: code.clone(),
             object: assembly.is_none().then_some(&*object),
             linked: &linked,
             symbol: &symbol,
         })?;
-        self.dump(function, &linked, code.start, body.clone());
+        self.dump(function, tier, &linked, code.start, body.clone());
         let movable = linked.immovable.is_none()
             && compiled.labels != Labels::Escape
             && !self.tools.pins_code();

@@ -89,6 +89,8 @@ pub(crate) struct Made {
     pub(crate) facts: Facts,
     /// Whether the code counts its entries and back edges.
     pub(crate) counts: bool,
+    /// Callees that could be inlined.
+    pub(crate) callees: u32,
     /// What its probes count in.
     pub(crate) words: Option<Words>,
     pub(crate) publication: Publication,
@@ -232,6 +234,7 @@ impl Core {
                 made,
                 depends,
                 epoch,
+                quiet: false,
             },
             versions,
             ticket,

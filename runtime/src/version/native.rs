@@ -9,13 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use uruk_base::{FunctionId, Tier, VersionId};
+use uruk_heap::{Pool, Sealed};
+use uruk_reclaim::IdMap;
 use uruk_tiering::{EntryAddress, Facts, Late, Publication, Purpose};
 
 use super::publish::Filed;
 use super::records::{Native, Version};
 use super::{Made, Request};
-use crate::api::error::Error;
+use crate::api::error::{Error, Refusal};
 use crate::core::Core;
+use crate::fork::gate;
 use crate::tiers::TierState;
 
 /// Bytes of native code that are taken for an instruction of IR, by which the policy expects what
@@ -31,11 +34,68 @@ impl Core {
         code: Range<u64>,
         depends: Arc<[FunctionId]>,
     ) -> Result<VersionId, Error> {
+        self.note_own(id, entry, &code, &depends);
+        let made = self.enter_native(id, entry, code, depends, false)?;
+        let now = self.events.now();
+        match made.first {
+            true => self.tiers.on_compiled(now, id, Tier::Native, &made.made),
+            false => self.tiers.on_published(now, id, Tier::Native, &made.made),
+        }
+        Ok(made.made.version)
+    }
+
+    /// The native code of a function once more: calls reach it, whatever ran. Behind a count of
+    /// its entries where it is `counted`, and nobody is told then.
+    pub(crate) fn adopt_again(
+        self: &Arc<Self>,
+        id: FunctionId,
+        counted: bool,
+    ) -> Result<Made, Error> {
+        let found = {
+            let natives = self.tiers.versions.natives();
+            let native = natives.get(&id.index());
+            native.map(|it| (it.entry, it.own.clone(), Arc::clone(&it.depends)))
+        };
+        let (entry, code, depends) = found.ok_or_else(|| self.cancelled(id))?;
+        let entry = match counted {
+            true => self.counted_entry(id, entry)?,
+            false => entry,
+        };
+        let entered = self.enter_native(id, entry, code, depends, counted)?;
+        Ok(Made {
+            counts: counted,
+            ..entered.made
+        })
+    }
+
+    /// Has calls reach the native code of a function, whatever ran.
+    pub(crate) fn go_native(self: &Arc<Self>, id: FunctionId) -> Result<(), Error> {
+        let _pass = gate::enter();
+        if !self.has_native(id) {
+            let function = self.name_of(id);
+            let cause = Refusal::NotNative;
+            return Err(Error::Version { function, cause });
+        }
+        let made = self.adopt_again(id, false)?;
+        let now = self.events.now();
+        self.tiers.on_published(now, id, Tier::Native, &made);
+        Ok(())
+    }
+
+    /// Files native code and publishes it.
+    fn enter_native(
+        self: &Arc<Self>,
+        id: FunctionId,
+        entry: u64,
+        code: Range<u64>,
+        depends: Arc<[FunctionId]>,
+        quiet: bool,
+    ) -> Result<Entered, Error> {
         let first = self.stubs.entry(id).is_none();
         let request = Request {
             function: id,
             version: self.tiers.versions.ids.next(),
-            tier: Tier::Baseline,
+            tier: Tier::Native,
             purpose: if first {
                 Purpose::First
             } else {
@@ -55,23 +115,49 @@ impl Core {
             .ready(ticket, EntryAddress(entry))
             .map_err(&refused)?;
         let made = native_made(version, &code);
+        if !quiet {
+            let bytes = code.end - code.start;
+            self.tell_adopted(id, version, bytes);
+        }
         self.file_native(id, version, entry, code, Arc::clone(&depends));
         let filed = Filed {
             request,
             made,
             depends,
             epoch,
+            quiet,
         };
         let made = self.publish(filed, &versions, ticket)?;
         let Publication::Published { .. } = made.publication else {
             return Err(self.cancelled(id));
         };
-        let now = self.events.now();
-        match first {
-            true => self.tiers.on_compiled(now, id, request.tier, &made),
-            false => self.tiers.on_published(now, id, request.tier, &made),
+        Ok(Entered { made, first })
+    }
+
+    /// Whether a function has native code.
+    pub(crate) fn has_native(&self, id: FunctionId) -> bool {
+        self.tiers.versions.natives().contains_key(&id.index())
+    }
+
+    /// Where calls are counted before they go on at `entry`. The code is never freed, so no thread
+    /// that is in it need be looked for.
+    fn counted_entry(&self, id: FunctionId, entry: u64) -> Result<u64, Error> {
+        let known = |natives: &IdMap<u32, Native>| {
+            let counted = natives.get(&id.index())?.counted.as_ref();
+            counted.map(Sealed::address)
+        };
+        if let Some(at) = known(&self.tiers.versions.natives()) {
+            return Ok(at);
         }
-        Ok(version)
+        let code = counting_code(self.tiers.counts.address(&self.heap, id)?, entry);
+        let mut draft = self.heap.allocate(Pool::Code, code.len(), 16)?;
+        draft.write(0, &code)?;
+        let sealed = draft.seal()?;
+        let at = sealed.address();
+        if let Some(native) = self.tiers.versions.natives().get_mut(&id.index()) {
+            native.counted = Some(sealed);
+        }
+        Ok(at)
     }
 
     /// Keeps what lies beside a function's native code for part of it.
@@ -109,20 +195,11 @@ impl Core {
         depends: Arc<[FunctionId]>,
     ) {
         self.tiers.sampling.add_code(code.clone(), id, version);
-        // An entry is no return address, but lies on stacks as what pointers point to.
-        let inside = entry.max(code.start + 1)..code.end;
-        let native = Native {
-            code: Vec::from_iter((!inside.is_empty()).then_some(inside)),
-            depends: Arc::clone(&depends),
-        };
-        let mut natives = self.tiers.versions.natives();
-        natives.insert(id.index(), native);
-        drop(natives);
         let mut records = self.tiers.versions.lock();
         let record = records.entry(id.index()).or_default();
         record.built.push(Version {
             id: version,
-            tier: Tier::Baseline,
+            tier: Tier::Native,
             entry,
             body_end: code.end,
             bytes: code.end - code.start,
@@ -135,6 +212,41 @@ impl Core {
             escapes: false,
         });
     }
+
+    /// Keeps for good where the native code of a function is.
+    fn note_own(&self, id: FunctionId, entry: u64, code: &Range<u64>, depends: &Arc<[FunctionId]>) {
+        // An entry is no return address, but lies on stacks as what pointers point to.
+        let inside = entry.max(code.start + 1)..code.end;
+        let mut natives = self.tiers.versions.natives();
+        let before = natives.remove(&id.index());
+        let native = Native {
+            code: Vec::from_iter((!inside.is_empty()).then_some(inside)),
+            depends: Arc::clone(depends),
+            entry,
+            own: code.clone(),
+            counted: before.and_then(|before| before.counted),
+        };
+        natives.insert(id.index(), native);
+    }
+}
+
+/// Native code that was published.
+struct Entered {
+    made: Made,
+    /// It is the function's first code.
+    first: bool,
+}
+
+/// Counts an entry at `counter` and goes on at `entry`. Only flags and r11 are changed, which no
+/// caller keeps anything in, nor passes.
+fn counting_code(counter: u64, entry: u64) -> Vec<u8> {
+    let mut code = vec![0x49, 0xbb]; // mov r11, counter
+    code.extend(counter.to_le_bytes());
+    code.extend([0x41, 0xff, 0x03]); // inc dword [r11]
+    code.extend([0x49, 0xbb]); // mov r11, entry
+    code.extend(entry.to_le_bytes());
+    code.extend([0x41, 0xff, 0xe3]); // jmp r11
+    code
 }
 
 impl TierState {
@@ -156,6 +268,7 @@ fn native_made(version: VersionId, code: &Range<u64>) -> Made {
             ..Facts::default()
         },
         counts: false,
+        callees: 0,
         words: None,
         publication: Publication::Dropped(Late::GivenUp),
     }

@@ -56,7 +56,7 @@ const DEPTH: u32 = 8;
 /// four 5.5; as one file 4.6.
 fn depth(how: &Compile) -> u32 {
     match how.tier {
-        Tier::Baseline | Tier::Optimized => 1,
+        Tier::Native | Tier::Baseline | Tier::Optimized => 1,
         Tier::Guided => 2,
     }
 }

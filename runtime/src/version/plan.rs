@@ -38,7 +38,11 @@ impl Core {
     /// The settings of a compile, with what is known now of the function's surroundings.
     pub(crate) fn plan(self: &Arc<Self>, request: &Request, how: Compile) -> Compile {
         let lines = self.tools.want_lines();
-        let how = how.knowing(self.knowledge(request)).with_lines(lines);
+        let mut how = how.knowing(self.knowledge(request)).with_lines(lines);
+        how = how.with_variables(self.tools.want_variables());
+        if how.variant.values && how.tier > Tier::Baseline {
+            how = how.assuming(self.steady(request.function));
+        }
         match request.purpose {
             Purpose::Change if self.tiers.counts_at_baseline() => {
                 how.sparing(self.rare(request.function))

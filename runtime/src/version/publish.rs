@@ -17,6 +17,8 @@ pub(super) struct Filed {
     pub(super) depends: Arc<[FunctionId]>,
     /// What was replaced when it was begun.
     pub(super) epoch: u64,
+    /// Nobody is told: it is in the slot for a comparison.
+    pub(super) quiet: bool,
 }
 
 impl Core {
@@ -32,6 +34,7 @@ impl Core {
             mut made,
             depends,
             epoch,
+            quiet,
         } = filed;
         let (id, version) = (request.function, request.version);
         {
@@ -50,7 +53,9 @@ impl Core {
                 made.publication = Publication::Dropped(Late::Replaced);
             }
         }
-        self.tell_publication(request, &made.publication);
+        if !quiet {
+            self.tell_publication(request, &made.publication);
+        }
         match &made.publication {
             Publication::Published { retired, released } => {
                 if let Some(released) = released {

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, Tier, VersionId};
+use uruk_heap::Sealed;
 use uruk_reclaim::IdMap;
 use uruk_tiering::{FunctionVersions, VersionIds};
 
@@ -74,11 +75,15 @@ pub(crate) struct Past {
 
 impl Past {
     fn add(&mut self, version: &Version) {
-        let tier = &mut self.tiers[usize::from(version.tier.number()) - 1];
+        self.samples += version.samples;
+        if version.tier == Tier::Native {
+            // Nothing was made of it, and nothing goes.
+            return;
+        }
+        let tier = &mut self.tiers[version.tier.index()];
         tier.versions += 1;
         tier.time += version.time;
         tier.bytes += version.bytes;
-        self.samples += version.samples;
     }
 }
 
@@ -98,6 +103,12 @@ pub(crate) struct Versions {
 pub(crate) struct Native {
     /// All of it: also of functions that are replaced with it only.
     pub(crate) code: Vec<Range<u64>>,
+    /// Where calls go on in it.
+    pub(crate) entry: u64,
+    /// Its own part.
+    pub(crate) own: Range<u64>,
+    /// Counts a call and goes on at the entry, once that was asked for: for the session's life.
+    pub(crate) counted: Option<Sealed>,
     /// Functions whose bodies may be in it.
     pub(crate) depends: Arc<[FunctionId]>,
 }

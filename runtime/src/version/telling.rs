@@ -53,6 +53,16 @@ impl Core {
         });
     }
 
+    pub(super) fn tell_adopted(&self, id: FunctionId, version: VersionId, bytes: u64) {
+        self.events.tell(|| Event::Adopted {
+            id,
+            function: self.name_of(id),
+            version: version.0,
+            bytes,
+            at: self.events.now(),
+        });
+    }
+
     /// The tier of a version of `id`.
     pub(crate) fn tier_of(&self, id: FunctionId, version: VersionId) -> Option<Tier> {
         let records = self.tiers.versions.lock();

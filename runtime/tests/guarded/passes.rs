@@ -4,12 +4,35 @@ use std::time::Duration;
 
 use uruk::{Func, GuestThread, Jit, Signature, Tier, Tiers, TrapKind};
 
+use super::names;
+
 /// Loops of many kinds: nested, with calls, entered by a switch, with two latches, left in the
 /// middle, beside an unwind edge, with labels, and none at all.
 const LOOPS: &str = r#"
 @seen = global i64 0
 declare i32 @__gxx_personality_v0(...)
 define void @spin() { br label %l l: br label %l }
+define void @spins(i64 %n) {
+entry:
+  %none = icmp eq i64 %n, 0
+  br i1 %none, label %end, label %more
+more:
+  %m = sub i64 %n, 1
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %more ], [ %j, %next ]
+  %j = add i64 %i, 1
+  %last = icmp eq i64 %j, 50
+  br i1 %last, label %down, label %next
+down:
+  call void @spins(i64 %m)
+  br label %next
+next:
+  br label %loop
+end:
+  call void @spin()
+  ret void
+}
 define void @forever(i64 %n) { %m = add i64 %n, 1 call void @forever(i64 %m) ret void }
 define i64 @leaf(i64 %x) { %y = mul i64 %x, 3 %z = xor i64 %y, 5 ret i64 %z }
 define i64 @caller(i64 %x) { %y = call i64 @leaf(i64 %x) %z = add i64 %y, 1 ret i64 %z }
@@ -210,6 +233,28 @@ fn a_call_that_moves_up_in_the_middle_counts_the_same() {
         (result, GuestThread::passes() - before, seen(&jit))
     });
     assert!(counts.iter().all(|of| *of == counts[0]), "{counts:?}");
+}
+
+#[test]
+fn a_call_that_moved_up_is_one_frame_by_its_own_name() {
+    for tiers in [
+        Tiers::Fixed(Tier::Baseline),
+        Tiers::Leave(1),
+        Tiers::Leave(20),
+    ] {
+        let jit = session(tiers);
+        let spins = function::<extern "C" fn(i64)>(&jit, "spins");
+        // Each leaves its loop before it calls the next.
+        let trap = spins.with_fuel(100_000).call_guarded(2).unwrap_err();
+        assert!(matches!(trap.kind, TrapKind::OutOfFuel), "{trap}");
+        assert_eq!(
+            names(&trap),
+            ["spin", "spins", "spins", "spins"],
+            "{tiers:?}"
+        );
+        let left = jit.stats().continuations.left;
+        assert_eq!(left != 0, matches!(tiers, Tiers::Leave(_)), "{tiers:?}");
+    }
 }
 
 #[test]

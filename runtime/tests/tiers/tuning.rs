@@ -1,6 +1,7 @@
 //! The tuner, as an embedder sees it: trials happen, what they find is told, and whatever happens
 //! meanwhile, calls return what they must.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -154,6 +155,85 @@ fn trials_are_told_and_their_winners_stay() {
     });
 }
 
+/// Sums up the digits of numbers, in a base that is always the same.
+const DIGITS: &str = "
+define i64 @digits(i64 %count, i64 %base) {
+entry:
+  br label %outer
+outer:
+  %i = phi i64 [ 1, %entry ], [ %i.next, %next ]
+  %total = phi i64 [ 0, %entry ], [ %sum.next, %next ]
+  br label %inner
+inner:
+  %left = phi i64 [ %i, %outer ], [ %rest, %inner ]
+  %sum = phi i64 [ %total, %outer ], [ %sum.next, %inner ]
+  %digit = urem i64 %left, %base
+  %rest = udiv i64 %left, %base
+  %sum.next = add i64 %sum, %digit
+  %more = icmp ne i64 %rest, 0
+  br i1 %more, label %inner, label %next
+next:
+  %i.next = add i64 %i, 1
+  %again = icmp ule i64 %i.next, %count
+  br i1 %again, label %outer, label %done
+done:
+  ret i64 %sum.next
+}";
+
+/// What a run would have learned that found a change to help everywhere: it is tried first.
+fn with_lesson(change: &str) -> String {
+    let nothing = Jit::builder().tune(true).build().unwrap().tuning_text();
+    let lesson = format!("lesson 1 0 0 1 1000 500.00000 {change}");
+    let mix = |sum: u32, byte: u8| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    let sum = lesson.bytes().fold(0x811c_9dc5, mix);
+    format!("{nothing}{lesson} #{sum:08x}\n")
+}
+
+fn digit_sums(count: u64, base: u64) -> i64 {
+    let sum = |number| {
+        let (mut left, mut sum) = (number, 0);
+        while left > 0 {
+            (left, sum) = (left / base, sum + left % base);
+        }
+        sum
+    };
+    (1..=count).map(sum).sum::<u64>() as i64
+}
+
+/// An argument that is nearly always the same gets code of its own, which is behind a comparison:
+/// other values have the code they had.
+#[test]
+fn values_that_arguments_nearly_always_have_are_tried() {
+    let builder = Jit::builder().tune(true).tuning_budget(1.0, CREDIT);
+    let jit = builder.tuned_before(with_lesson("values")).build().unwrap();
+    let before = jit.stats().tuning.before;
+    assert_eq!(before.as_deref(), Some("0 functions known"));
+    jit.add_ir("digits", DIGITS).unwrap();
+    // SAFETY: the function above, which computes.
+    let digits = unsafe {
+        jit.function::<extern "C" fn(i64, i64) -> i64>("digits")
+            .unwrap()
+    };
+    let others = [2, 3, 7, 16, i64::MAX].map(|base| (base, digit_sums(500, base as u64)));
+    let tried = || {
+        let views = jit.tuning();
+        let mut trials = views.iter().flat_map(|view| &view.trials);
+        trials.any(|trial| trial.variant.values)
+    };
+    let call = || digits.call(1500, 10);
+    assert_eq!(call(), digit_sums(1500, 10));
+    let turn = Cell::new(0usize);
+    call_until("a trial of a constant", &call, || {
+        turn.set(turn.get() + 1);
+        if turn.get().is_multiple_of(8) {
+            let (base, sum) = others[turn.get() / 8 % others.len()];
+            assert_eq!(digits.call(500, base), sum, "base {base}");
+        }
+        tried()
+    });
+    assert_eq!(digits.call(500, 16), digit_sums(500, 16));
+}
+
 /// Trials, and everything else that happens to functions, at once.
 #[test]
 fn whatever_happens_meanwhile_calls_return_what_they_must() {
@@ -194,9 +274,8 @@ fn whatever_happens_meanwhile_calls_return_what_they_must() {
 
 /// How many of so many trials call one of two versions of the same code faster, in a real run.
 fn picked(trials: usize) -> usize {
-    // At the same place of a cache line, or one may well be faster.
-    let aligned = "aligned".parse().unwrap();
-    let builder = Jit::builder().tune(true).tune_same(true).variant(aligned);
+    // At the same place of a cache line: otherwise one may well be faster.
+    let builder = Jit::builder().tune(true).tune_same(true);
     let (jit, log) = logged(builder.tuning_budget(1.0, CREDIT));
     let call = region(&jit);
     let (begin, expected) = (Instant::now(), call());

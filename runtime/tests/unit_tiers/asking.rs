@@ -215,12 +215,15 @@ fn tools_are_told_of_better_code() {
     let map = format!("perf-{}.map", std::process::id());
     let map = std::path::Path::new("/tmp").join(map);
     let text = std::fs::read_to_string(&map).unwrap();
-    assert!(text.lines().any(|line| line.ends_with(" f")), "{text}");
+    assert!(
+        text.lines().any(|line| line.ends_with(" f [tier 2]")),
+        "{text}"
+    );
     std::fs::remove_file(map).unwrap();
     let dump = folder.join(format!("jit-{}.dump", std::process::id()));
     let bytes = std::fs::read(dump).unwrap();
     // Its name, and the first of its bytes.
-    let record = b"f\0\xb8\x02\0\0\0\x48";
+    let record = b"f [tier 2]\0\xb8\x02\0\0\0\x48";
     assert!(bytes.windows(record.len()).any(|part| part == record));
     std::fs::remove_dir_all(folder).unwrap();
 }

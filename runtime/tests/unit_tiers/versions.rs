@@ -75,7 +75,7 @@ fn what_a_version_keeps_goes_with_its_code() {
                 better.attach(Dropped(Arc::clone(&flags[1])));
                 by_tier(better);
             }
-            Tier::Guided => by_tier(better),
+            Tier::Native | Tier::Guided => by_tier(better),
         },
     );
     jit.main().define(unit).unwrap();
@@ -178,16 +178,21 @@ fn objects_that_are_no_version_are_refused() {
 fn better_code_goes_with_its_function() {
     let jit = Jit::new().unwrap();
     for round in 0..3 {
-        let tracker = jit.main().create_tracker().unwrap();
-        tracker
-            .define(formula(&jit, counting("f", 1), by_tier))
-            .unwrap();
-        jit.compile_at("f", Tier::Optimized).unwrap();
-        assert_eq!(function(&jit).call(0), 2, "round {round}");
-        let before = jit.stats().memory.freed;
-        // SAFETY: nobody calls it.
-        unsafe { tracker.remove().unwrap() };
-        assert!(jit.lookup("f").is_err());
+        // On a stack of its own, which is gone before anybody looks for what it holds.
+        let own = || {
+            let tracker = jit.main().create_tracker().unwrap();
+            tracker
+                .define(formula(&jit, counting("f", 1), by_tier))
+                .unwrap();
+            jit.compile_at("f", Tier::Optimized).unwrap();
+            assert_eq!(function(&jit).call(0), 2, "round {round}");
+            let before = jit.stats().memory.freed;
+            // SAFETY: nobody calls it.
+            unsafe { tracker.remove().unwrap() };
+            assert!(jit.lookup("f").is_err());
+            before
+        };
+        let before = std::thread::scope(|scope| scope.spawn(own).join().unwrap());
         // Its own code and the better one.
         until("the end of its code", || {
             jit.reclaim(ReclaimKind::Sweep, PATIENCE) && jit.stats().memory.freed == before + 2

@@ -251,7 +251,14 @@ pub fn placed(
     let mut bytes = object.to_vec();
     let mut hidden = Vec::new();
     for (index, section) in sections.enumerate() {
-        if section.sh_flags(endian) & elf::SHF_ALLOC == elf::SectionFlags::default() {
+        let flags = section.sh_flags(endian);
+        if flags & elf::SHF_GROUP != elf::SectionFlags::default() {
+            // `sh_flags` is at 8. There are no groups any more, see below.
+            let at = table + index.0 * size;
+            let alone = (flags.0 & !elf::SHF_GROUP.0).to_le_bytes();
+            bytes[at + 8..at + 16].copy_from_slice(&alone);
+        }
+        if flags & elf::SHF_ALLOC == elf::SectionFlags::default() {
             continue;
         }
         let name = sections.section_name(endian, section).map_err(wrong)?;
@@ -269,7 +276,11 @@ pub fn placed(
             && hidden.contains(&(section.sh_info(endian) as usize))
     });
     let relocations: Vec<usize> = relocations.map(|(index, _)| index.0).collect();
-    for index in hidden.iter().chain(&relocations) {
+    // And one whose groups have members that it does not have.
+    let groups = sections.enumerate();
+    let groups = groups.filter(|(_, section)| section.sh_type(endian) == elf::SHT_GROUP);
+    let groups: Vec<usize> = groups.map(|(index, _)| index.0).collect();
+    for index in hidden.iter().chain(&relocations).chain(&groups) {
         // `sh_type` is at 4.
         let at = table + index * size;
         bytes[at + 4..at + 8].copy_from_slice(&elf::SHT_NULL.0.to_le_bytes());

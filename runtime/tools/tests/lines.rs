@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use uruk_tools::Lines;
+use object::elf;
+use object::read::elf::{FileHeader as _, SectionHeader as _};
+use uruk_tools::{Lines, symfile};
 
 const SOURCE: &str = "int other(int x) {\n  return x;\n}\nint wanted(int x) {\n  x *= 3;\n\
                       #include \"part.h\"\n  return x;\n}\n";
@@ -80,4 +82,33 @@ fn damage_is_an_error_or_other_lines() {
         }
         let _ = Lines::of_object(&object[..at], "wanted", ENTRY, 1000);
     }
+}
+
+/// A section of a group that is data, as C++ compilers write for what exceptions need.
+const GROUPED: &str = "asm(\".pushsection .data.part,\\\"awG\\\",@progbits,part,comdat\\n\"
+                       \".quad wanted\\n.popsection\");
+                       int wanted(int x) { return x + 1; }";
+
+#[test]
+fn debuggers_get_no_groups() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("groups");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("grouped.c"), GROUPED).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-g", "-c", "grouped.c", "-o", "grouped.o"]);
+    assert!(compiler.current_dir(&folder).status().unwrap().success());
+    let object = std::fs::read(folder.join("grouped.o")).unwrap();
+    let groups = |bytes: &[u8]| {
+        let header = elf::FileHeader64::<object::LittleEndian>::parse(bytes).unwrap();
+        let sections = header.sections(object::LittleEndian, bytes).unwrap();
+        let grouped = sections.iter().filter(|section| {
+            let flags = section.sh_flags(object::LittleEndian) & elf::SHF_GROUP;
+            section.sh_type(object::LittleEndian) == elf::SHT_GROUP
+                || flags != elf::SectionFlags::default()
+        });
+        grouped.count()
+    };
+    assert!(groups(&object) >= 2, "the group, and its section");
+    let told = symfile::of_debug_info(&object, "wanted", ENTRY).unwrap();
+    assert_eq!(groups(&told.expect("debug information")), 0);
 }

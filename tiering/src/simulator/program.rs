@@ -48,7 +48,7 @@ impl Shape {
 
     fn speedup(&self, tier: Tier) -> f64 {
         match tier {
-            Tier::Baseline => 1.0,
+            Tier::Native | Tier::Baseline => 1.0,
             Tier::Optimized => self.speedup[0],
             Tier::Guided => self.speedup[1],
         }

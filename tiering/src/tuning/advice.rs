@@ -85,7 +85,8 @@ impl Lesson {
 /// for _ in 0..20 {
 ///     advice.learn(shape, Change::Slp, 1.3);
 /// }
-/// let (change, _) = advice.next(shape, Variant::default(), &[], true).expect("there are many");
+/// let next = advice.next(shape, Variant::default(), &[], |_| true);
+/// let (change, _) = next.expect("there are many");
 /// assert_eq!(change, Change::Slp);
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -105,19 +106,18 @@ impl Advice {
     }
 
     /// The next change to try on a function of `shape` that runs as `current`, and what it comes
-    /// to; none of `tried`. `contract` says whether the embedder allows contraction.
+    /// to; none of `tried`, and only what is `allowed`.
     pub fn next(
         &mut self,
         shape: Shape,
         current: Variant,
         tried: &[Variant],
-        contract: bool,
+        allowed: impl Fn(Change) -> bool,
     ) -> Option<(Change, Variant)> {
         let mut best: Option<(f64, Change, Variant)> = None;
         for (place, change) in Change::ALL.into_iter().enumerate() {
             let variant = current.with(change);
-            let allowed = contract || change != Change::Contract;
-            if variant == current || tried.contains(&variant) || !allowed {
+            if variant == current || tried.contains(&variant) || !allowed(change) {
                 continue;
             }
             let drawn = self.draw(shape, change, place);
@@ -169,6 +169,10 @@ impl Advice {
 mod tests {
     use super::*;
 
+    fn no_contraction(change: Change) -> bool {
+        change != Change::Contract
+    }
+
     fn shape(loops: u32) -> Shape {
         Shape::of(&Facts {
             instructions: 50,
@@ -183,7 +187,7 @@ mod tests {
         let mut advice = Advice::new(5);
         let current = Variant::default();
         let mut tried = vec![current];
-        while let Some((change, variant)) = advice.next(shape(1), current, &tried, false) {
+        while let Some((change, variant)) = advice.next(shape(1), current, &tried, no_contraction) {
             assert_ne!(change, Change::Contract);
             assert!(!tried.contains(&variant));
             tried.push(variant);
@@ -193,7 +197,7 @@ mod tests {
         for change in Change::ALL {
             (0..60).for_each(|_| advice.learn(shape(1), change, 0.9));
         }
-        assert_eq!(advice.next(shape(1), current, &[current], true), None);
+        assert_eq!(advice.next(shape(1), current, &[current], |_| true), None);
     }
 
     /// Over many functions, what helps a shape is found, and tried first there; elsewhere not.
@@ -210,7 +214,7 @@ mod tests {
             let shape = shape(1 + function % 2);
             let mut tried = vec![Variant::default()];
             for turn in 0..3 {
-                let next = advice.next(shape, Variant::default(), &tried, false);
+                let next = advice.next(shape, Variant::default(), &tried, no_contraction);
                 let Some((change, variant)) = next else { break };
                 tried.push(variant);
                 let ratio = truth(shape, change);

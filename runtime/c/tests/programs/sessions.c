@@ -16,6 +16,50 @@ static unary unary_of(const uruk_dylib *dylib, const char *name)
     return (unary)function;
 }
 
+/* What a person wants to see of `quad`, which has code of tier 2. */
+static void seen(uruk_jit *jit, const uruk_dylib *dylib)
+{
+    char *text;
+    uruk_names *names;
+
+    FINE(uruk_dylib_disassemble(dylib, "quad", 0, &text));
+    CHECK(text != NULL && strchr(text, '\n') != NULL);
+    uruk_string_free(text);
+    FINE(uruk_dylib_disassemble(dylib, "quad", 3, &text));
+    CHECK(text == NULL);
+    FINE(uruk_dylib_ir(dylib, "quad", 2, &text));
+    CHECK(strstr(text, "@doubled") != NULL);
+    uruk_string_free(text);
+    FAILS(uruk_dylib_ir(dylib, "quad", 0, &text), URUK_ERROR_ARGUMENT, "tier");
+    FINE(uruk_jit_hottest(jit, 1, &names));
+    CHECK(uruk_names_count(names) == 1 && strcmp(uruk_names_at(names, 0), "quad") == 0);
+    uruk_names_free(names);
+    FAILS(uruk_jit_report_page(jit, &text), URUK_ERROR_ARGUMENT, "record");
+}
+
+/* A session that records has its page and its timeline. */
+static void recorded(void)
+{
+    char file[64];
+    uruk_settings settings;
+    uruk_jit *jit;
+    char *page;
+
+    /* Other processes run the same. */
+    sprintf(file, "recorded-%p.json", (void *)&settings);
+    uruk_settings_init(&settings, sizeof settings);
+    settings.record = 1;
+    FINE(uruk_jit_new(&settings, &jit));
+    FINE(uruk_dylib_add_ir(uruk_jit_main(jit), "m", "define i32 @one() { ret i32 1 }"));
+    FINE(uruk_dylib_compile(uruk_jit_main(jit), "one", 0));
+    FINE(uruk_jit_report_page(jit, &page));
+    CHECK(strncmp(page, "<!DOCTYPE html>", 15) == 0 && strstr(page, "one") != NULL);
+    uruk_string_free(page);
+    FINE(uruk_jit_trace(jit, file));
+    CHECK(remove(file) == 0);
+    uruk_jit_free(jit);
+}
+
 static void code(uruk_jit *jit)
 {
     const uruk_dylib *dylib = uruk_jit_main(jit);
@@ -48,6 +92,7 @@ static void code(uruk_jit *jit)
     FINE(uruk_dylib_tier(dylib, "quad", &tier));
     CHECK(tier == 2);
     CHECK(unary_of(dylib, "quad")(11) == 44);
+    seen(jit, dylib);
     FINE(uruk_dylib_pin(dylib, "quad", 2));
     FINE(uruk_dylib_pin(dylib, "quad", 0));
     FINE(uruk_dylib_lookup(dylib, "counter", &address));
@@ -271,6 +316,7 @@ int main(void)
     dylibs(jit);
     numbers(jit);
     uruk_jit_free(jit);
+    recorded();
     puts("passed");
     return 0;
 }

@@ -101,7 +101,7 @@ fn reader(ir: &str) -> Reader {
 
 /// Guided by a profile of `f` whose pointer led to `target`.
 fn guided(reader: &Reader, target: &str) -> Compile {
-    let probes = Probes::of(SITES.to_vec()).expect("few words");
+    let probes = Probes::of(SITES.to_vec(), Vec::new()).expect("few words");
     let words = [50, 1000, 100, 0, 99, 1, SEEN, 980, 1000];
     let profile = Profile::new(&probes, &words).expect("as long");
     assert_eq!(profile.observed_targets(), [SEEN]);
@@ -116,18 +116,18 @@ fn every_site_is_probed_without_new_branches() {
     let how = Compile::at(Tier::Optimized).counting(Counters::Full);
     let (text, probes, _) = unit(&mut reader, &how, "f");
     let probes = probes.expect("probed");
-    assert_eq!((probes.sites(), probes.words()), (&SITES[..], 9));
-    assert!(text.contains("@uruk.probes = external hidden global [9 x i64], align 8"));
-    // Entry, two of the branch, three ways, and the call: last, same, all.
+    assert_eq!((probes.sites(), probes.words()), (&SITES[..], 11));
+    assert!(text.contains("@uruk.probes = external hidden global [11 x i64], align 8"));
+    // Entry, two of the branch, three ways, the call: last, same, all; the argument: value, lead.
     let stores = text
         .lines()
         .filter(|l| l.contains("store i64") && l.contains("@uruk.probes"));
-    assert_eq!(stores.count(), 9, "{text}");
+    assert_eq!(stores.count(), 11, "{text}");
     assert_eq!(text.matches("br i1").count(), 1, "{text}");
     // The ways to `out` and `call` are shared with other edges.
     assert_eq!(text.matches("phi i64").count(), 2, "{text}");
     assert!(
-        text.contains("phi i64 [ 0, %2 ], [ 1, %14 ], [ 1, %14 ]"),
+        text.contains("phi i64 [ 0, %2 ], [ 1, %23 ], [ 1, %23 ]"),
         "{text}"
     );
     // It writes now.
@@ -176,7 +176,7 @@ fn the_function_itself_is_compared_by_its_canonical_address() {
         ret i32 %r
     }";
     let mut reader = reader(ir);
-    let probes = Probes::of(vec![Site::Call]).expect("few words");
+    let probes = Probes::of(vec![Site::Call], Vec::new()).expect("few words");
     let profile = Profile::new(&probes, &[1, SEEN, 99, 99]).expect("as long");
     let f = id(&reader, "f");
     let how = Compile::at(Tier::Guided).guided(
@@ -246,7 +246,7 @@ fn calls_that_may_unwind_or_must_be_tail_calls_are_promoted_too() {
         ("f", "invoke i32 @callee(i32"),
         ("g", "musttail call i32 @callee(i32"),
     ] {
-        let probes = Probes::of(vec![Site::Call]).expect("few words");
+        let probes = Probes::of(vec![Site::Call], Vec::new()).expect("few words");
         let profile = Profile::new(&probes, &[1, SEEN, 99, 99]).expect("as long");
         let profiles = HashMap::from([(id(&reader, name), Arc::new(profile))]);
         let how = Compile::at(Tier::Guided).guided(profiles, targets.clone());

@@ -41,6 +41,10 @@ pub(super) struct Compare {
     /// What the program reads on standard input.
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
+    /// Arguments, in one word, with which the program does more of the same: what such a run takes
+    /// beyond the first is shown as the steady state, without start and warm-up.
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
+    steady: Option<String>,
     /// Do not compile the program ahead of time to compare with.
     #[arg(long)]
     no_native: bool,
@@ -65,6 +69,14 @@ enum Problem {
 struct Way {
     row: Row,
     job: Job,
+    /// The same with more to do.
+    longer: Option<Job>,
+}
+
+/// What the runs of the first way put out, which is right.
+struct Right {
+    file: PathBuf,
+    ending: Ending,
 }
 
 /// Compares and prints; the exit status.
@@ -97,14 +109,18 @@ fn run(compare: &Compare) -> Result<(String, Comparison), Problem> {
         .map(|tiers| under_uruk(compare, tiers))
         .into();
 
-    let expected = scratch.file("expected");
-    let ending = first_run(&mut ways[0], &expected, &scratch)?;
+    let right = first_run(&mut ways[0], &scratch, "expected")?;
     let mut notes = vec![format!(
-        "{}: {ending}, {} bytes of output; medians of {} runs",
+        "{}: {}, {} bytes of output; medians of {} runs",
         compare.files[0].display(),
-        fs::metadata(&expected).map_or(0, |data| data.len()),
+        right.ending,
+        fs::metadata(&right.file).map_or(0, |data| data.len()),
         compare.runs
     )];
+    let longer = match compare.steady {
+        Some(_) => Some(first_run(&mut ways[0], &scratch, "expected-longer")?),
+        None => None,
+    };
     // Only now, as the files have proved to be readable.
     if !compare.no_native {
         let native = native::build(&compare.files, &scratch, &progress);
@@ -115,15 +131,15 @@ fn run(compare: &Compare) -> Result<(String, Comparison), Problem> {
     }
     for round in 0..compare.runs {
         for (at, way) in ways.iter_mut().enumerate() {
-            let done = round == 0 && at == 0;
-            if !done && way.row.output == Output::Same {
-                progress(&format!(
-                    "{}, run {} of {}",
-                    way.row.name,
-                    round + 1,
-                    compare.runs
-                ));
-                again(way, ending, &expected, &scratch);
+            if round == 0 && at == 0 {
+                continue;
+            }
+            for (right, longer) in [(Some(&right), false), (longer.as_ref(), true)] {
+                if let Some(right) = right.filter(|_| way.row.output == Output::Same) {
+                    let (name, of) = (&way.row.name, compare.runs);
+                    progress(&format!("{name}, run {} of {of}", round + 1));
+                    again(way, right, longer, &scratch);
+                }
             }
         }
     }
@@ -147,24 +163,34 @@ fn run(compare: &Compare) -> Result<(String, Comparison), Problem> {
     Ok((notes.join("\n"), comparison))
 }
 
+/// The arguments of the longer run, if there is to be one.
+fn longer_args(compare: &Compare) -> Option<Vec<OsString>> {
+    let words = compare.steady.as_ref()?.split_whitespace();
+    Some(words.map(OsString::from).collect())
+}
+
 /// This command itself, with other arguments.
 fn under_uruk(compare: &Compare, tiers: &str) -> Way {
-    let mut words: Vec<OsString> = vec!["run".into(), "--tiers".into(), tiers.into()];
-    words.extend(compare.files.iter().map(|file| file.into()));
-    words.push("--".into());
-    words.extend(compare.args.iter().cloned());
+    let job = |args: &[OsString]| {
+        let mut words: Vec<OsString> = vec!["run".into(), "--tiers".into(), tiers.into()];
+        words.extend(compare.files.iter().map(|file| file.into()));
+        words.push("--".into());
+        words.extend(args.iter().cloned());
+        Job {
+            program: "/proc/self/exe".into(),
+            name: "uruk".into(),
+            words,
+            stdin: compare.stdin.clone(),
+        }
+    };
     let name = match tiers {
         "auto" => "tiered".to_owned(),
         number => format!("tier {number}"),
     };
     Way {
         row: row(name, Side::Uruk),
-        job: Job {
-            program: "/proc/self/exe".into(),
-            name: "uruk".into(),
-            words,
-            stdin: compare.stdin.clone(),
-        },
+        job: job(&compare.args),
+        longer: longer_args(compare).map(|args| job(&args)),
     }
 }
 
@@ -175,15 +201,17 @@ fn ahead_of_time(compare: &Compare, build: native::Build) -> Way {
         row.output = Output::Skipped { reason };
         PathBuf::new()
     });
+    let job = |words: Vec<OsString>| Job {
+        program: program.clone(),
+        // What `uruk run` gives it as its own name.
+        name: compare.files[0].clone().into(),
+        words,
+        stdin: compare.stdin.clone(),
+    };
     Way {
         row,
-        job: Job {
-            program,
-            // What `uruk run` gives it as its own name.
-            name: compare.files[0].clone().into(),
-            words: compare.args.clone(),
-            stdin: compare.stdin.clone(),
-        },
+        job: job(compare.args.clone()),
+        longer: longer_args(compare).map(job),
     }
 }
 
@@ -194,30 +222,44 @@ fn row(name: String, side: Side) -> Row {
         runs: Vec::new(),
         build: None,
         output: Output::Same,
+        longer: Vec::new(),
         curve: Vec::new(),
     }
 }
 
-/// The run that says what is right.
-fn first_run(way: &mut Way, expected: &Path, scratch: &Scratch) -> Result<Ending, Problem> {
+/// The run that says what is right, of the longer job if there is a first run already.
+fn first_run(way: &mut Way, scratch: &Scratch, file: &str) -> Result<Right, Problem> {
     progress(&way.row.name);
-    let outcome = way.job.run(expected, scratch);
+    let file = scratch.file(file);
+    let is_longer = !way.row.runs.is_empty();
+    let job = way.longer.as_ref().filter(|_| is_longer);
+    let outcome = job.unwrap_or(&way.job).run(&file, scratch);
     progress("");
     let outcome = outcome.map_err(|error| Problem::Unusable(error.to_string()))?;
     if outcome.ending == Ending::Status(EXIT_FAILURE) {
         return Err(Problem::Unusable(outcome.said));
     }
-    way.row.runs.push(outcome.times);
-    Ok(outcome.ending)
+    match is_longer {
+        true => way.row.longer.push(outcome.times),
+        false => way.row.runs.push(outcome.times),
+    }
+    Ok(Right {
+        file,
+        ending: outcome.ending,
+    })
 }
 
 /// One more run of a way, and whether it did what is right.
-fn again(way: &mut Way, ending: Ending, expected: &Path, scratch: &Scratch) {
+fn again(way: &mut Way, right: &Right, longer: bool, scratch: &Scratch) {
     let actual = scratch.file("output");
-    way.row.output = match way.job.run(&actual, scratch) {
+    let job = way.longer.as_ref().filter(|_| longer);
+    way.row.output = match job.unwrap_or(&way.job).run(&actual, scratch) {
         Ok(outcome) => {
-            way.row.runs.push(outcome.times);
-            judge(&outcome, ending, expected, &actual)
+            match longer {
+                true => way.row.longer.push(outcome.times),
+                false => way.row.runs.push(outcome.times),
+            }
+            judge(&outcome, right.ending, &right.file, &actual)
         }
         Err(error) => Output::Failed {
             reason: error.to_string(),

@@ -4,16 +4,19 @@
 //! before: the dynamic loader says nothing.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use uruk::EXIT_FAILURE;
+use uruk::{EXIT_FAILURE, StatsFormat};
 use uruk_live::program::image::{Image, ImageError};
 use uruk_live::settings::{Force, Settings, VARIABLE};
 use uruk_live::start::PRELOADED_BEFORE;
+
+use super::StatsChoice;
 
 /// The library's file.
 const LIBRARY: &str = "liburuk_preload.so";
@@ -23,9 +26,22 @@ pub(super) struct Live {
     /// Print a table of functions and what became of them when the program ends.
     #[arg(long)]
     explain: bool,
-    /// Print what was done when the program ends.
+    /// Print what was done, and a table about the run, when the program ends.
+    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
+    stats: Option<StatsChoice>,
+    /// Write a page about the run to a file when the program ends: tiers, hottest functions, what
+    /// was tried on them.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Write a timeline of compiles, publications and samples to a file, in Chrome's trace format.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Keep what these two tell, for `uruk swap PID --report FILE` while the program runs.
     #[arg(long)]
-    stats: bool,
+    record: bool,
+    /// Compile hot functions in one way only, and never compare with native code.
+    #[arg(long)]
+    no_tune: bool,
     /// Say what is done when it is.
     #[arg(short, long)]
     verbose: bool,
@@ -76,6 +92,18 @@ pub(super) fn main(live: &Live) -> i32 {
             "{LIBRARY} is not beside this command\n  tip: $URUK_LIVE_LIBRARY names its place"
         ));
     };
+    // The program may change its folder before it ends.
+    let absolute = |file: &Option<PathBuf>| file.as_ref().map(std::path::absolute).transpose();
+    let (report, trace) = match (absolute(&live.report), absolute(&live.trace)) {
+        (Ok(report), Ok(trace)) => (report, trace),
+        (Err(cause), _) | (_, Err(cause)) => return fail(&cause.to_string()),
+    };
+    for file in report.iter().chain(&trace) {
+        let opened = File::options().append(true).create(true).open(file);
+        if let Err(cause) = opened {
+            return fail(&format!("{} cannot be written: {cause}", file.display()));
+        }
+    }
     let settings = Settings {
         after: Duration::from_millis(live.after),
         force: match live.force {
@@ -84,7 +112,14 @@ pub(super) fn main(live: &Live) -> i32 {
             Some(ForceChoice::Flip) => Force::Flip,
         },
         explain: live.explain,
-        stats: live.stats,
+        stats: live.stats.map(|choice| match choice {
+            StatsChoice::Table => StatsFormat::Table,
+            StatsChoice::Json => StatsFormat::Json,
+        }),
+        report,
+        trace,
+        record: live.record,
+        tune: !live.no_tune,
         verbose: live.verbose,
         control: !live.no_control,
         jobs: live.jobs,

@@ -11,7 +11,7 @@ pub(super) struct Swap {
     /// The program's process.
     pid: u32,
     /// An object of `uruk cc`, or bitcode: a new version of one of the program's sources.
-    #[arg(required_unless_present_any = ["rollback", "explain", "stats"])]
+    #[arg(required_unless_present_any = ["rollback", "explain", "stats", "report", "trace"])]
     file: Option<PathBuf>,
     /// Wait so many milliseconds at most until nobody runs old code; calls wait meanwhile.
     #[arg(long, value_name = "MS")]
@@ -25,12 +25,20 @@ pub(super) struct Swap {
     /// Print what was done so far.
     #[arg(long, conflicts_with_all = ["file", "rollback", "explain"])]
     stats: bool,
+    /// Write the page about the run so far to a file (`uruk live --record`).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "rollback", "explain", "stats"])]
+    report: Option<PathBuf>,
+    /// Write its timeline so far, in Chrome's trace format.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "rollback", "explain", "stats", "report"])]
+    trace: Option<PathBuf>,
 }
 
 pub(super) fn main(swap: &Swap) -> i32 {
     let question = match &swap.file {
         None if swap.rollback => "rollback".to_owned(),
         None if swap.stats => "stats".to_owned(),
+        None if swap.report.is_some() => "report".to_owned(),
+        None if swap.trace.is_some() => "trace".to_owned(),
         None => "explain".to_owned(),
         Some(file) => {
             // The program has a folder of its own.
@@ -45,10 +53,19 @@ pub(super) fn main(swap: &Swap) -> i32 {
         }
     };
     match control::ask(swap.pid, &question) {
-        Ok(text) => {
-            print!("{text}");
-            0
-        }
+        Ok(text) => match swap.report.as_ref().or(swap.trace.as_ref()) {
+            Some(file) => match std::fs::write(file, text) {
+                Ok(()) => 0,
+                Err(cause) => {
+                    eprintln!("uruk swap: {}: {cause}", file.display());
+                    EXIT_FAILURE
+                }
+            },
+            None => {
+                print!("{text}");
+                0
+            }
+        },
         Err(cause) => {
             eprintln!("uruk swap: {}: {cause}", swap.pid);
             EXIT_FAILURE

@@ -72,21 +72,21 @@ fn what(kind: &EventKind, names: &Names<'_>) -> Markup {
                 span {
                     code { (names.get(*function)) } " "
                     @if let Some(from) = from {
-                        span.move { (swatch(from.rank())) (from.rank()) " → " }
+                        span.move { (swatch(from.rank())) (from.number()) " → " }
                     }
-                    span.move { (swatch(to.rank())) (to.rank()) }
+                    span.move { (swatch(to.rank())) (to.number()) }
                 }
             }
             EventKind::Failed { function, tier, reason } => {
                 span {
-                    b { "failed" } " at tier " (tier.rank()) ": " code { (names.get(*function)) }
+                    b { "failed" } " at tier " (tier.number()) ": " code { (names.get(*function)) }
                     br; (reason)
                 }
             }
             EventKind::Dropped { function, tier, reason } => {
                 span {
                     b { "not used" }
-                    @if let Some(tier) = tier { " at tier " (tier.rank()) }
+                    @if let Some(tier) = tier { " at tier " (tier.number()) }
                     ": " code { (names.get(*function)) }
                     br; (reason)
                 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use maud::{Markup, html};
 
 use super::{swatch, tier_class};
-use crate::recording::{Function, Nanos, Recording, State, Tier, Version};
+use crate::recording::{Function, Nanos, Recording, State, Tier, Variant, Version};
 use crate::summary::Summary;
 use crate::text::tier_number;
 use crate::units::{bytes, count, ms, percent, ratio, things, time};
@@ -95,7 +95,56 @@ fn versions(function: &Function) -> Markup {
         @if function.versions.is_empty() {
             p.more { "It has no code." }
         }
+        @if !function.variants.is_empty() { (variants(&function.variants)) }
     }
+}
+
+/// Ways to compile a function that were compared with what ran.
+fn variants(all: &[Variant]) -> Markup {
+    html! {
+        div.variants {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { "Tried" } th scope="col" { "Found" }
+                        th scope="col" { "Times as fast" } th scope="col" { "Not refuted" }
+                        th scope="col" { "Pairs" }
+                    }
+                }
+                tbody { @for variant in all { (variant_row(variant)) } }
+            }
+        }
+    }
+}
+
+fn variant_row(variant: &Variant) -> Markup {
+    let [low, point, high] = variant.ratio;
+    let (left, right) = (on_scale(low), on_scale(high));
+    html! {
+        tr {
+            td {
+                (swatch(variant.tier.rank())) code { (variant.words) }
+                @if variant.stays { " " b { "stays" } }
+            }
+            td { (variant.verdict) }
+            td { (format!("{point:.3}")) }
+            td {
+                span.range aria-hidden="true" {
+                    i {}
+                    b style=(format!("left:{left:.1}%;width:{:.1}%", right - left)) {}
+                }
+                (format!("{low:.3} to {high:.3}"))
+            }
+            td { (variant.pairs) }
+        }
+    }
+}
+
+/// Where a ratio lies between a half and two, in percent.
+fn on_scale(ratio: f64) -> f64 {
+    let log = ratio.log2();
+    let place = if log.is_nan() { 0.0 } else { log };
+    (place.clamp(-1.0, 1.0) + 1.0) * 50.0
 }
 
 fn card(version: &Version) -> Markup {
@@ -109,13 +158,13 @@ fn card(version: &Version) -> Markup {
         article {
             h3 {
                 (swatch(version.tier.rank()))
-                "Tier " (version.tier.rank()) ", " (version.tier.name())
+                "Tier " (version.tier.number()) ", " (version.tier.name())
             }
             p.state { (state(&version.state)) }
             dl { @for (name, value) in &facts { div { dt { (name) } dd { (value) } } } }
             @match &version.disassembly {
                 Some(listing) => {
-                    pre tabindex="0" aria-label=(format!("Machine code at tier {}", version.tier.rank())) {
+                    pre tabindex="0" aria-label=(format!("Machine code at tier {}", version.tier.number())) {
                         (lines(listing))
                     }
                 }
@@ -200,7 +249,7 @@ fn bar(function: &Function, longest: Nanos) -> Markup {
     let label: Vec<String> = by_tier
         .iter()
         .filter(|(_, sum)| sum.0 > 0)
-        .map(|(tier, sum)| format!("tier {}: {}", tier.rank(), time(*sum)))
+        .map(|(tier, sum)| format!("tier {}: {}", tier.number(), time(*sum)))
         .collect();
     html! {
         li {

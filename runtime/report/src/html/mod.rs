@@ -85,15 +85,15 @@ fn date(unix_ms: u64) -> Option<String> {
     Some(text.replace('T', " ").replace('Z', " UTC"))
 }
 
-/// The class that carries a tier's colour; 0 is code that is not the runtime's.
-fn tier_class(number: usize) -> &'static str {
-    ["t0", "t1", "t2", "t3"][number.min(3)]
+/// The class that carries a tier's colour, by its rank; 0 is code that is no function's.
+fn tier_class(rank: usize) -> &'static str {
+    ["t0", "t1", "t2", "t3", "tn"][rank.min(4)]
 }
 
 /// What a number of samples by tier is called.
-fn tier_label(number: usize) -> String {
-    match Tier::ALL.iter().find(|tier| tier.rank() == number) {
-        Some(tier) => format!("tier {number}, {}", tier.name()),
+fn tier_label(rank: usize) -> String {
+    match Tier::WITH_NATIVE.iter().find(|tier| tier.rank() == rank) {
+        Some(tier) => format!("tier {}, {}", tier.number(), tier.name()),
         None => "other code".to_owned(),
     }
 }

@@ -294,7 +294,7 @@ fn publications(recording: &Recording, scale: Scale) -> (Option<Markup>, Markup)
         };
         recording.events.iter().filter_map(at)
     };
-    let tiers: Vec<Tier> = Tier::ALL
+    let tiers: Vec<Tier> = Tier::WITH_NATIVE
         .into_iter()
         .filter(|tier| places(*tier).next().is_some())
         .collect();
@@ -304,7 +304,7 @@ fn publications(recording: &Recording, scale: Scale) -> (Option<Markup>, Markup)
     let strip = html! {
         @for tier in &tiers {
             div.marks { (plot::canvas(
-                &format!("Publications at tier {}", tier.rank()),
+                &format!("Publications at tier {}", tier.number()),
                 &html! { path.mark.(tier_class(tier.rank())) d=(plot::marks(places(*tier))) {} },
             )) }
         }
@@ -344,7 +344,7 @@ fn tiers_plot(recording: &Recording, bins: &[Bin]) -> Markup {
         end: recording.wall,
     };
     // From the bottom: the best code first, so that its share is read off the axis.
-    let order = [3, 2, 1, 0];
+    let order = [3, 2, 1, Tier::Native.rank(), 0];
     let stacked = |upto: usize| -> Vec<Step> {
         let sum = |bin: &Bin, layers: &[usize]| layers.iter().map(|n| bin.samples[*n]).sum::<u64>();
         let share = |bin: &Bin, layers: &[usize]| ratio(sum(bin, layers) as f64, bin.all() as f64);
@@ -361,7 +361,7 @@ fn tiers_plot(recording: &Recording, bins: &[Bin]) -> Markup {
         .filter(|n| recording.totals.samples[*n] > 0)
         .collect();
     let drawing = plot::canvas(
-        "Share of samples by tier over time, stacked: tier 3 at the bottom, other code on top",
+        "Share of samples by tier over time, stacked: tier 3 at the bottom, native and other code on top",
         &html! {
             @for (upto, number) in order.into_iter().enumerate() {
                 @if present.contains(&number) {
@@ -375,7 +375,7 @@ fn tiers_plot(recording: &Recording, bins: &[Bin]) -> Markup {
         .map(|bin| {
             let share = |n: usize| percent(ratio(bin.samples[n] as f64, bin.all() as f64));
             let mut row = vec![time(bin.start), time(bin.end)];
-            row.extend([0, 1, 2, 3].map(share));
+            row.extend([0, Tier::Native.rank(), 1, 2, 3].map(share));
             row
         })
         .collect();
@@ -386,7 +386,7 @@ fn tiers_plot(recording: &Recording, bins: &[Bin]) -> Markup {
                 li { (swatch(*number)) (tier_label(*number)) }
             }
         }
-        (plot::numbers(&["from", "to", "other", "tier 1", "tier 2", "tier 3"], &rows))
+        (plot::numbers(&["from", "to", "other", "tier 0", "tier 1", "tier 2", "tier 3"], &rows))
     }
 }
 
@@ -411,9 +411,9 @@ fn tier_table(recording: &Recording, summary: &Summary) -> Markup {
                     th scope="col" { "Samples" }
                 } }
                 tbody {
-                    @for tier in &summary.tiers {
+                    @for tier in summary.rows() {
                         tr {
-                            th.text scope="row" { (swatch(tier.tier.rank())) (tier.tier.rank()) " " (tier.tier.name()) }
+                            th.text scope="row" { (swatch(tier.tier.rank())) (tier.tier.number()) " " (tier.tier.name()) }
                             td { (count(tier.compiled)) }
                             td { (count(tier.published)) }
                             td { (units::ms(tier.compile)) }

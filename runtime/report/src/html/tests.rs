@@ -3,7 +3,8 @@
 use super::*;
 use crate::compare::{Output, Row, Side};
 use crate::recording::{
-    Event, EventKind, Function, FunctionId, Nanos, Run, Sampling, State, Version, VersionId,
+    Event, EventKind, Function, FunctionId, Nanos, Run, Sampling, State, Variant, Version,
+    VersionId,
 };
 
 const ODD: &str = "<script>alert(\"&'\")</script>";
@@ -54,6 +55,14 @@ fn hostile() -> Recording {
             failures: 1,
             continues: false,
             versions: vec![version],
+            variants: vec![Variant {
+                tier,
+                words: ODD.to_owned(),
+                verdict: ODD.to_owned(),
+                ratio: [0.9, 1.25, 9.0],
+                pairs: 7,
+                stays: true,
+            }],
         }],
         events: kinds
             .map(|kind| Event {
@@ -102,8 +111,8 @@ fn nothing_from_outside_becomes_markup() {
     let page = run(&hostile());
     check_nesting(&page);
     check_alone(&page);
-    // Program, arguments, versions, processor, tiers, reasons, names, listing.
-    assert!(page.matches(ODD_ESCAPED).count() >= 12, "{page}");
+    // Program, arguments, versions, processor, tiers, reasons, names, listing, a variant's words.
+    assert!(page.matches(ODD_ESCAPED).count() >= 14, "{page}");
 }
 
 #[test]
@@ -145,6 +154,7 @@ fn an_empty_comparison_is_a_page() {
         output: Output::Failed {
             reason: ODD.to_owned(),
         },
+        longer: Vec::new(),
         curve: Vec::new(),
     };
     let page = compare(&Comparison {

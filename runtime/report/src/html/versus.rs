@@ -100,6 +100,7 @@ fn bar(row: &Row, slowest: Nanos) -> Markup {
 fn table(comparison: &Comparison) -> Markup {
     let reference = comparison.reference.and_then(|at| comparison.rows.get(at));
     let dash = || "–".to_owned();
+    let factor = |speed: Option<f64>| speed.map_or_else(dash, |speed| format!("{speed:.2}"));
     html! {
         section aria-labelledby="table" {
             h2 #table { "Figures" }
@@ -112,6 +113,10 @@ fn table(comparison: &Comparison) -> Markup {
                         th scope="col" { "CPU" }
                         th scope="col" { "Build" }
                         @if reference.is_some() { th scope="col" { "Speed" } }
+                        @if comparison.has_steady() {
+                            th scope="col" { "Steady CPU" }
+                            th scope="col" { "Its speed" }
+                        }
                         th scope="col" { "Runs" }
                         th.text scope="col" { "Output" }
                     } }
@@ -125,7 +130,11 @@ fn table(comparison: &Comparison) -> Markup {
                                 td { (row.cpu().map_or_else(dash, |spread| time(spread.median))) }
                                 td { (row.build.map_or_else(dash, time)) }
                                 @if reference.is_some() {
-                                    td { (comparison.speed(row).map_or_else(dash, |speed| format!("{speed:.2}"))) }
+                                    td { (factor(comparison.speed(row))) }
+                                }
+                                @if comparison.has_steady() {
+                                    td { (row.steady().map_or_else(dash, time)) }
+                                    td { (factor(comparison.steady_speed(row))) }
                                 }
                                 td { (row.runs.len()) }
                                 td.text { (row.verdict()) }
@@ -136,6 +145,9 @@ fn table(comparison: &Comparison) -> Markup {
             }
             @if let Some(row) = reference {
                 p.more { "Speed: how many times as fast as " (row.name) ", by median wall time." }
+            }
+            @if comparison.has_steady() {
+                p.more { "Steady: processor time that a longer run takes beyond the first: work without start and warm-up." }
             }
         }
     }

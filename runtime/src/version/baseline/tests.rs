@@ -1,6 +1,6 @@
 //! The way of assembled code into a session, with machine code by hand, and what is counted.
 
-use uruk_base::FunctionId;
+use uruk_base::{FunctionId, Tier};
 use uruk_baseline::ir::{Reach, Symbol, SymbolData};
 use uruk_baseline::{Code, Fixup, FixupKind, Uncovered, UnwindFixup, UnwindTarget};
 use uruk_codegen::Compiled;
@@ -118,7 +118,13 @@ fn code_from_memory_calls_through_slots_and_reads_the_image() {
     let mut compiled = Compiled::default();
     compiled.keeps_stack = true;
     let core = jit.core();
-    let built = core.link(&body, compiled, Some(assembled("g")), &Crossing::default());
+    let built = core.link(
+        &body,
+        Tier::Baseline,
+        compiled,
+        Some(assembled("g")),
+        &Crossing::default(),
+    );
     let built = built.expect("linked");
     assert_eq!(built.by, CompiledBy::Baseline);
     assert_eq!(built.body_end - built.entry, 29);
@@ -140,9 +146,13 @@ fn what_code_from_memory_misses_is_named() {
     let (jit, body) = session();
     let _pass = gate::enter();
     let assembled = Some(assembled("nowhere"));
-    let built = jit
-        .core()
-        .link(&body, Compiled::default(), assembled, &Crossing::default());
+    let built = jit.core().link(
+        &body,
+        Tier::Baseline,
+        Compiled::default(),
+        assembled,
+        &Crossing::default(),
+    );
     let message = match built {
         Err(cause) => cause.to_string(),
         Ok(_) => panic!("it refers to nothing"),
@@ -161,9 +171,13 @@ fn figures() {
         let start = std::time::Instant::now();
         for _ in 0..ROUNDS {
             let assembled = Some(assembled("g"));
-            let built =
-                jit.core()
-                    .link(&body, Compiled::default(), assembled, &Crossing::default());
+            let built = jit.core().link(
+                &body,
+                Tier::Baseline,
+                Compiled::default(),
+                assembled,
+                &Crossing::default(),
+            );
             std::mem::forget(built.expect("linked"));
         }
         println!("{:?} for a link", start.elapsed() / ROUNDS);

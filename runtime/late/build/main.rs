@@ -3,6 +3,11 @@
 //!
 //! Where there is none, as on a machine that has LLVM's static libraries only, nothing is
 //! written, and LLVM is linked as `llvm-sys` says. So it is without the feature `late`.
+//!
+//! Where there are both, a smaller one of ours is linked (`own`), which is opened instead. It lacks
+//! what begins with other targets: `src/entries.rs` says what calling that does.
+
+mod own;
 
 use std::env;
 use std::fmt::Write;
@@ -29,15 +34,20 @@ const OTHERS: [&str; 6] = [
     "_ZN4llvm31install_bad_alloc_error_handlerEPFvPvPKcbES0_",
 ];
 
+/// The virtual table of `llvm::raw_svector_ostream`.
+const VTABLE: &str = "_ZTVN4llvm19raw_svector_ostreamE";
+
 /// What is known of the library.
 struct Library {
     path: PathBuf,
     soname: String,
     functions: Vec<String>,
+    /// The libraries that it names itself.
+    needed: Vec<String>,
 }
 
 fn main() {
-    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=build");
     println!("cargo:rerun-if-env-changed={PREFIX}");
     println!("cargo:rerun-if-env-changed=PATH");
     println!("cargo:rustc-check-cfg=cfg(late)");
@@ -66,8 +76,19 @@ fn main() {
         return;
     };
     let folder = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    let written = std::fs::write(folder.join("table.s"), table(&library.functions))
-        .and_then(|()| std::fs::write(folder.join("names"), names(&library.functions)));
+    let archives = asked(&format!("--link-static --libfiles {}", own::COMPONENTS));
+    let archives: Vec<PathBuf> = archives
+        .unwrap_or_default()
+        .split_whitespace()
+        .map(PathBuf::from)
+        .collect();
+    let own = match archives.is_empty() {
+        true => None,
+        false => own::link(&folder, &archives, &library, &version),
+    };
+    let functions = &library.functions;
+    let written = std::fs::write(folder.join("table.s"), table(functions))
+        .and_then(|()| std::fs::write(folder.join("names"), names(functions)));
     if let Err(cause) = written {
         println!(
             "cargo:warning=LLVM is linked, as {}: {cause}",
@@ -79,7 +100,9 @@ fn main() {
     println!("cargo:rustc-cfg=late");
     println!("cargo:rustc-env=LLVM_FILE={}", library.path.display());
     println!("cargo:rustc-env=LLVM_SONAME={}", library.soname);
-    println!("cargo:rustc-env=LLVM_FUNCTIONS={}", library.functions.len());
+    println!("cargo:rustc-env=LLVM_FUNCTIONS={}", functions.len());
+    let own = own.map_or_else(PathBuf::new, |it| it.path);
+    println!("cargo:rustc-env=LLVM_OWN={}", own.display());
 }
 
 /// Programs that may be LLVM's `llvm-config`; those of the prefix only if it is set.
@@ -122,7 +145,7 @@ fn read(file: &Path) -> Option<Library> {
         if symbol.is_undefined(endian) || symbol.is_local() {
             continue;
         }
-        vtable |= symbol.st_type() == STT_OBJECT && name == "_ZTVN4llvm19raw_svector_ostreamE";
+        vtable |= symbol.st_type() == STT_OBJECT && name == VTABLE;
         if symbol.st_type() == STT_FUNC && (name.starts_with("LLVM") || OTHERS.contains(&name)) {
             functions.push(name.to_owned());
         }
@@ -133,14 +156,15 @@ fn read(file: &Path) -> Option<Library> {
     let others = OTHERS
         .iter()
         .all(|other| functions.iter().any(|name| name == other));
-    let soname = {
-        let (entries, strings) = sections.dynamic(endian, data).ok()??;
-        let strings = sections.strings(endian, data, strings).ok()?;
-        let entry = entries
-            .iter()
-            .find(|entry| entry.tag(endian) == elf::DT_SONAME)?;
-        String::from_utf8(entry.string(endian, strings).ok()?.to_vec()).ok()?
+    let (entries, strings) = sections.dynamic(endian, data).ok()??;
+    let strings = sections.strings(endian, data, strings).ok()?;
+    let told = |tag| {
+        let of_it = entries.iter().filter(move |it| it.tag(endian) == tag);
+        let texts = of_it.filter_map(|it| it.string(endian, strings).ok());
+        texts.filter_map(|it| String::from_utf8(it.to_vec()).ok())
     };
+    let soname = told(elf::DT_SONAME).next()?;
+    let needed = told(elf::DT_NEEDED).collect();
     // Beside the name to link by, which may one day be another version's, lies the library's own.
     let own = file.with_file_name(&soname);
     let path = if own.exists() { own } else { file.to_owned() };
@@ -149,6 +173,7 @@ fn read(file: &Path) -> Option<Library> {
         path,
         soname,
         functions,
+        needed,
     })
 }
 

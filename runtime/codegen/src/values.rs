@@ -1,0 +1,291 @@
+//! A second body for the values that arguments nearly always have.
+//!
+//! ```text
+//! NAME(a, b):  b == 10 ? whole(a, 10) : whole(a, b)
+//! ```
+//!
+//! `whole` is the body as it was. It is internal and `alwaysinline`, so the passes that come next
+//! copy it into both arms and drop it: in the first arm the argument is a constant, and whatever
+//! follows from that, divisions by it, loops that run so often, branches on it, is LLVM's to find.
+//! The second arm is the code that there was. So whatever is passed, the result is the same, and
+//! the object has one function as before: it is published, replaced and freed like any version.
+//!
+//! # Which arguments
+//! Integers of up to 64 bits and floating-point numbers, compared bit by bit. No pointers: what
+//! they point to is not constant, and passes would only lose what they know of where it lies.
+//! A value is *steady* by Boyer and Moore's vote over the entries that were counted
+//! ([`Profile::steady_arguments`](crate::Profile::steady_arguments)).
+//!
+//! # Which bodies
+//! Those that can be copied: none whose labels have addresses, that take a variable number of
+//! arguments, call `setjmp` or its like, must call something in their own frame (`musttail`), or
+//! have more than [`MOST`] instructions.
+
+use inkwell::llvm_sys::core::{
+    LLVMAddAttributeAtIndex, LLVMAddFunction, LLVMAppendBasicBlockInContext,
+    LLVMAppendExistingBasicBlock, LLVMBuildAnd, LLVMBuildBitCast, LLVMBuildCall2, LLVMBuildCondBr,
+    LLVMBuildICmp, LLVMBuildRet, LLVMBuildRetVoid, LLVMConstBitCast, LLVMConstInt, LLVMCountParams,
+    LLVMGetAttributeCountAtIndex, LLVMGetAttributesAtIndex, LLVMGetCallSiteEnumAttribute,
+    LLVMGetEnumAttributeAtIndex, LLVMGetEnumAttributeKindForName, LLVMGetFirstUse,
+    LLVMGetFunctionCallConv, LLVMGetGC, LLVMGetIntTypeWidth, LLVMGetParam, LLVMGetPersonalityFn,
+    LLVMGetReturnType, LLVMGetTailCallKind, LLVMGetTypeKind, LLVMGlobalGetValueType,
+    LLVMHasPersonalityFn, LLVMIntTypeInContext, LLVMIsFunctionVarArg, LLVMPositionBuilderAtEnd,
+    LLVMRemoveBasicBlockFromParent, LLVMReplaceAllUsesWith, LLVMSetFunctionCallConv,
+    LLVMSetInstructionCallConv, LLVMSetLinkage, LLVMSetPersonalityFn, LLVMTypeOf,
+};
+use inkwell::llvm_sys::prelude::LLVMValueRef;
+use inkwell::llvm_sys::{
+    LLVMAttributeFunctionIndex, LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMTailCallKind,
+    LLVMTypeKind,
+};
+
+use crate::context::{Builder, LlvmContext, OwnedModule};
+use crate::continuation::build::is_valid;
+use crate::guide::Notes;
+use crate::handles::{FunctionRef, InstructionRef, ValueRef};
+use crate::labels::{self, Labels};
+use crate::profile::Steady;
+use crate::source::AttributeKinds;
+
+/// Instructions of a body that is made two.
+const MOST: usize = 4_000;
+
+/// Arguments that are watched, of those that could be.
+const WATCHED: usize = 8;
+
+/// What the comparison is expected to say, as weights.
+const WEIGHTS: [u64; 2] = [31, 1];
+
+/// The name of the body while there are two.
+const WHOLE: &std::ffi::CStr = c"uruk.whole";
+
+/// Attributes of a function that are about its own code, not its copies'.
+const OWN: [&str; 3] = ["noinline", "optnone", "alwaysinline"];
+
+/// The bits of an argument that can be compared.
+///
+/// # Safety
+/// A live value.
+unsafe fn width(argument: LLVMValueRef) -> Option<u32> {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let ty = LLVMTypeOf(argument);
+        match LLVMGetTypeKind(ty) {
+            LLVMTypeKind::LLVMIntegerTypeKind => {
+                Some(LLVMGetIntTypeWidth(ty)).filter(|width| *width <= 64)
+            }
+            LLVMTypeKind::LLVMFloatTypeKind => Some(32),
+            LLVMTypeKind::LLVMDoubleTypeKind => Some(64),
+            _ => None,
+        }
+    }
+}
+
+/// The arguments of a body whose values are of interest, each with the bits it has.
+pub(crate) fn watched(body: FunctionRef<'_>) -> Vec<(u32, u32)> {
+    // SAFETY: a live function; indices are below the count.
+    unsafe {
+        let used = |&index: &u32| !LLVMGetFirstUse(LLVMGetParam(body.raw(), index)).is_null();
+        let all = (0..LLVMCountParams(body.raw())).filter(used);
+        let numbers = all.filter_map(|at| Some((at, width(LLVMGetParam(body.raw(), at))?)));
+        numbers.take(WATCHED).collect()
+    }
+}
+
+/// Makes `body`, a complete copy in `module`, one with a second body for `values`; how many of
+/// them are compared, 0 if it stays what it is.
+pub(crate) fn split(
+    context: &LlvmContext,
+    module: &OwnedModule,
+    kinds: &AttributeKinds,
+    body: FunctionRef<'_>,
+    values: &[Steady],
+) -> u32 {
+    let watched = watched(body);
+    let width_of = |steady: &Steady| {
+        let found = watched.iter().find(|(at, _)| *at == steady.argument)?;
+        Some((*steady, found.1))
+    };
+    let values: Vec<(Steady, u32)> = values.iter().filter_map(width_of).collect();
+    if values.is_empty() || !is_copyable(kinds, body) {
+        return 0;
+    }
+    // SAFETY: a complete body of a module of the context, which can be copied; each value is for
+    // an argument of so many bits.
+    unsafe {
+        let whole = move_out(module, kinds, body);
+        let arms = Arms {
+            context,
+            builder: Builder::new(context),
+            body,
+            whole,
+        };
+        arms.build(&values);
+    }
+    debug_assert!(is_valid(body), "two bodies that are no valid IR");
+    values.len() as u32
+}
+
+/// Whether LLVM can put a body twice into one function.
+fn is_copyable(kinds: &AttributeKinds, body: FunctionRef<'_>) -> bool {
+    let kind = |name: &str| {
+        // SAFETY: pointer and length describe the name.
+        unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) }
+    };
+    let (swifterror, noduplicate) = (kind("swifterror"), kind("noduplicate"));
+    // SAFETY: a live function; indices are below the count.
+    let plain = unsafe {
+        let parameters = 1..=LLVMCountParams(body.raw());
+        let is_swifts = |at| !LLVMGetEnumAttributeAtIndex(body.raw(), at, swifterror).is_null();
+        LLVMIsFunctionVarArg(LLVMGlobalGetValueType(body.raw())) == 0
+            && LLVMGetGC(body.raw()).is_null()
+            && !parameters.into_iter().any(is_swifts)
+    };
+    let bound = |it: InstructionRef<'_>| match it.opcode() {
+        LLVMOpcode::LLVMIndirectBr | LLVMOpcode::LLVMCallBr => true,
+        _ => it.callee().is_some() && is_bound(it, &[kinds.returns_twice, noduplicate]),
+    };
+    let special = [kinds.naked, kinds.presplit_coroutine, kinds.returns_twice];
+    plain
+        && !special.iter().any(|&kind| body.has(kind))
+        && labels::of(body) == Labels::None
+        && body.instructions().take(MOST + 1).count() <= MOST
+        && !body.instructions().any(bound)
+}
+
+/// Whether a call cannot be had twice, or elsewhere: it, or what it calls, has one of `kinds`.
+fn is_bound(call: InstructionRef<'_>, kinds: &[u32]) -> bool {
+    let callee = call.callee().and_then(ValueRef::as_function);
+    let has = |&kind: &u32| {
+        // SAFETY: a live call.
+        let own =
+            unsafe { LLVMGetCallSiteEnumAttribute(call.raw(), LLVMAttributeFunctionIndex, kind) };
+        !own.is_null() || callee.is_some_and(|callee| callee.has(kind))
+    };
+    let is_call = call.opcode() == LLVMOpcode::LLVMCall;
+    // SAFETY: a call is asked as such.
+    let must = is_call
+        && unsafe { LLVMGetTailCallKind(call.raw()) } == LLVMTailCallKind::LLVMTailCallKindMustTail;
+    must || kinds.iter().any(has)
+}
+
+/// Moves the blocks of `body` into a function of their own, which is to be inlined.
+///
+/// # Safety
+/// A complete body of the module.
+unsafe fn move_out<'m>(
+    module: &'m OwnedModule,
+    kinds: &AttributeKinds,
+    body: FunctionRef<'m>,
+) -> FunctionRef<'m> {
+    // SAFETY: by the caller's promise. Blocks are taken out one by one and appended in their
+    // order; both functions have parameters of the same types; there is room for all attributes.
+    unsafe {
+        let ty = LLVMGlobalGetValueType(body.raw());
+        let whole = FunctionRef::of(LLVMAddFunction(module.raw(), WHOLE.as_ptr(), ty));
+        LLVMSetLinkage(whole.raw(), LLVMLinkage::LLVMInternalLinkage);
+        LLVMSetFunctionCallConv(whole.raw(), LLVMGetFunctionCallConv(body.raw()));
+        let at = LLVMAttributeFunctionIndex;
+        let count = LLVMGetAttributeCountAtIndex(body.raw(), at);
+        let mut attributes = vec![std::ptr::null_mut(); count as usize];
+        LLVMGetAttributesAtIndex(body.raw(), at, attributes.as_mut_ptr());
+        for attribute in attributes {
+            LLVMAddAttributeAtIndex(whole.raw(), at, attribute);
+        }
+        for name in OWN {
+            whole.remove(LLVMGetEnumAttributeKindForName(
+                name.as_ptr().cast(),
+                name.len(),
+            ));
+        }
+        whole.add(kinds.always_inline);
+        if LLVMHasPersonalityFn(body.raw()) != 0 {
+            LLVMSetPersonalityFn(whole.raw(), LLVMGetPersonalityFn(body.raw()));
+        }
+        let blocks: Vec<_> = body.blocks().collect();
+        for block in blocks {
+            LLVMRemoveBasicBlockFromParent(block.raw());
+            LLVMAppendExistingBasicBlock(whole.raw(), block.raw());
+        }
+        for index in 0..LLVMCountParams(body.raw()) {
+            let (old, new) = (
+                LLVMGetParam(body.raw(), index),
+                LLVMGetParam(whole.raw(), index),
+            );
+            LLVMReplaceAllUsesWith(old, new);
+        }
+        whole
+    }
+}
+
+/// A function without blocks that gets two arms, and what both call.
+struct Arms<'m> {
+    context: &'m LlvmContext,
+    builder: Builder,
+    body: FunctionRef<'m>,
+    whole: FunctionRef<'m>,
+}
+
+impl Arms<'_> {
+    /// # Safety
+    /// All is of one module of the context; each value is of an argument of so many bits.
+    unsafe fn build(&self, values: &[(Steady, u32)]) {
+        let (body, builder) = (self.body.raw(), self.builder.0);
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let block = |name: &std::ffi::CStr| {
+                LLVMAppendBasicBlockInContext(self.context.raw(), body, name.as_ptr())
+            };
+            let (entry, usual, other) = (block(c"entry"), block(c"usual"), block(c"other"));
+            LLVMPositionBuilderAtEnd(builder, entry);
+            let mut arguments: Vec<LLVMValueRef> = (0..LLVMCountParams(body))
+                .map(|index| LLVMGetParam(body, index))
+                .collect();
+            let general = arguments.clone();
+            let mut all: Option<LLVMValueRef> = None;
+            for &(Steady { argument, bits }, width) in values {
+                let given = general[argument as usize];
+                let number = LLVMIntTypeInContext(self.context.raw(), width);
+                let constant = LLVMConstInt(number, bits, 0);
+                let is = LLVMBuildBitCast(builder, given, number, c"".as_ptr());
+                let equal = LLVMIntPredicate::LLVMIntEQ;
+                let same = LLVMBuildICmp(builder, equal, is, constant, c"".as_ptr());
+                all = Some(match all {
+                    Some(all) => LLVMBuildAnd(builder, all, same, c"".as_ptr()),
+                    None => same,
+                });
+                arguments[argument as usize] = LLVMConstBitCast(constant, LLVMTypeOf(given));
+            }
+            let Some(all) = all else { return };
+            let branch = LLVMBuildCondBr(builder, all, usual, other);
+            let branch = ValueRef::from_raw(branch).and_then(ValueRef::as_instruction);
+            if let Some(branch) = branch {
+                Notes::new(self.context).set_weights(branch, &WEIGHTS);
+            }
+            LLVMPositionBuilderAtEnd(builder, usual);
+            self.call(&mut arguments);
+            LLVMPositionBuilderAtEnd(builder, other);
+            self.call(&mut general.clone());
+        }
+    }
+
+    /// Calls what both arms call, and returns what it does.
+    ///
+    /// # Safety
+    /// The builder is at the end of an arm, and arguments have the types of the parameters.
+    unsafe fn call(&self, arguments: &mut [LLVMValueRef]) {
+        let builder = self.builder.0;
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let ty = LLVMGlobalGetValueType(self.whole.raw());
+            let count = arguments.len() as u32;
+            let (callee, arguments) = (self.whole.raw(), arguments.as_mut_ptr());
+            let call = LLVMBuildCall2(builder, ty, callee, arguments, count, c"".as_ptr());
+            LLVMSetInstructionCallConv(call, LLVMGetFunctionCallConv(callee));
+            match LLVMGetTypeKind(LLVMGetReturnType(ty)) {
+                LLVMTypeKind::LLVMVoidTypeKind => LLVMBuildRetVoid(builder),
+                _ => LLVMBuildRet(builder, call),
+            };
+        }
+    }
+}

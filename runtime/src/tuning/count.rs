@@ -1,0 +1,90 @@
+//! Code with probes in a root, for a moment: which values its arguments nearly always have, and
+//! which ways its branches go.
+//!
+//! It takes the slot as a candidate does, and what ran before has it again afterwards, whatever was
+//! counted. What that cost is charged: probes gain nothing by themselves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uruk_base::{FunctionId, Nanos, Tier};
+use uruk_codegen::Counters;
+use uruk_tiering::{Publication, Purpose};
+
+use super::candidate::COMPILE;
+use super::choose::Root;
+use crate::core::Core;
+use crate::fork::gate;
+use crate::tiers::background::thread_time;
+use crate::tiers::nanos;
+use crate::version::{Made, Request};
+
+/// Time between two looks at what was counted.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Part of the program's time that probes are taken to cost while they count.
+const PROBES: f64 = 0.3;
+
+impl Core {
+    /// Whether something was counted in a root, or cannot be.
+    pub(super) fn was_counted(&self, id: FunctionId) -> bool {
+        let state = self.tuning.state();
+        let region = state.regions.get(&id.index());
+        self.tuning.same || region.is_none_or(|region| region.counted)
+    }
+
+    /// Has a root counted, if that may cost what it will.
+    pub(super) fn count_root(self: &Arc<Self>, root: Root) {
+        let pass = gate::enter();
+        let before = thread_time();
+        let affords = self.tuning.state().account.affords(COMPILE);
+        if !affords || !self.tiers.control().controller.hold(root.id) {
+            return;
+        }
+        self.tuning.state().held = Some(root.id);
+        if let Some(region) = self.tuning.state().regions.get_mut(&root.id.index()) {
+            region.counted = true;
+        }
+        let request = Request {
+            ahead: false,
+            function: root.id,
+            version: self.tiers.versions.ids.next(),
+            tier: Tier::Optimized,
+            purpose: Purpose::Change,
+        };
+        let how = self.tiers.how(Tier::Optimized).counting(Counters::Full);
+        let made = self.make_for_trial(request, how, false);
+        drop(pass);
+        let published = made.filter(|made| match made.publication {
+            Publication::Published { retired, .. } => retired == Some(root.version),
+            _ => false,
+        });
+        let age = published.map_or(Duration::ZERO, |made| self.let_count(root, &made));
+        let _pass = gate::enter();
+        let own = nanos(thread_time().saturating_sub(before));
+        let probed = nanos(age).as_f64() * PROBES;
+        let cost = Nanos::from_f64(own.as_f64() + probed);
+        self.tuning.state().account.lost(cost);
+        self.unhold(root.id);
+    }
+
+    /// Waits until a version with probes has counted enough, and has what ran before run again; how
+    /// long that took.
+    fn let_count(self: &Arc<Self>, root: Root, made: &Made) -> Duration {
+        let mut age = Duration::ZERO;
+        if let Some(words) = &made.words {
+            loop {
+                let pass = gate::enter();
+                if self.is_stopping() || self.tiers.profiles.take_up(root.id, words, age) {
+                    break;
+                }
+                drop(pass);
+                self.let_run(LOOK);
+                age += LOOK;
+            }
+        }
+        let _pass = gate::enter();
+        self.end_turns(root, made.version, None);
+        age
+    }
+}
