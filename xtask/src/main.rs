@@ -191,6 +191,9 @@ fn demo(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
     cargo.run_built("release", "uruk-demos", args)
 }
 
+/// The variable that has test targets which failed run once more.
+const AGAIN: &str = "URUK_TEST_AGAIN";
+
 /// One build for everything, then the tests, which find the command under test
 /// by `URUK_BIN` instead of building it once more.
 fn test(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
@@ -202,7 +205,8 @@ fn test(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
     let named = |arg: &String| arg.starts_with("-p") || arg.starts_with("--package");
     words.extend((!args.iter().any(named)).then_some("--workspace"));
     words.extend(args.iter().map(String::as_str));
-    totals::show(&cargo, &words)
+    let again = std::env::var_os(AGAIN).is_some_and(|value| !value.is_empty());
+    totals::show(&cargo, &words, again)
 }
 
 fn bench(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
@@ -238,7 +242,7 @@ fn csmith(cargo: &Cargo, seeds: u64, first: u64) -> anyhow::Result<()> {
         "--",
         "--include-ignored",
     ];
-    totals::show(&cargo, &words)
+    totals::show(&cargo, &words, false)
 }
 
 fn stress(cargo: &Cargo, minutes: f64, names: &[String]) -> anyhow::Result<()> {

@@ -2,9 +2,10 @@
 //! the last lines of an output learns what failed, and how.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Write, stdout};
-use std::process::Stdio;
+use std::io::{BufRead, BufReader, IsTerminal, Write, stderr, stdout};
+use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -28,22 +29,81 @@ struct Totals {
 /// How many lines of a test binary's failures are repeated, at most: the last ones.
 const REPEATED: usize = 120;
 
-/// What the test binaries say between `failures:` and their result.
+/// What the test binaries say between `failures:` and their result, and all that one says which
+/// ends without a result, as by a signal.
 #[derive(Debug, Default)]
 struct Failures {
     /// The lines of each binary that failed.
     ended: Vec<VecDeque<String>>,
-    /// The lines of the one that is telling, if one is.
-    telling: Option<VecDeque<String>>,
+    /// The lines of the one that runs, if one does: since its failures, or since its beginning.
+    told: Option<VecDeque<String>>,
+    /// Whether `told` are failures.
+    failing: bool,
+}
+
+/// What cargo's errors say.
+#[derive(Debug, Default)]
+struct Errors {
+    /// How test binaries ended that did so without a result.
+    endings: Vec<String>,
+    /// The arguments of `cargo test` for each target that failed.
+    targets: Vec<String>,
+    /// The lines that follow name targets.
+    listing: bool,
 }
 
 /// Runs `cargo test` with some arguments, passing its output through, and prints
 /// the failures once more and the totals. Fails as cargo does.
-pub fn show(cargo: &Cargo, args: &[&str]) -> anyhow::Result<()> {
+///
+/// With `again`, targets that failed are run once more, and nothing fails if they pass then. What
+/// they said is printed all the same: it is a fault that does not show each time.
+pub fn show(cargo: &Cargo, args: &[&str], again: bool) -> anyhow::Result<()> {
+    let ended = run(cargo, args)?;
+    if !again || ended.status.success() || ended.targets.is_empty() {
+        return check(ended.status, "cargo test");
+    }
+    for target in &ended.targets {
+        println!("once more: cargo test {target}");
+        let words: Vec<&str> = target.split_whitespace().collect();
+        check(run(cargo, &words)?.status, "cargo test, once more,")?;
+    }
+    println!("at first: {}", ended.told);
+    println!("failed at first, and passed once more: each is a fault that does not always show:");
+    for target in &ended.targets {
+        println!("    {target}");
+    }
+    Ok(())
+}
+
+/// How a run of `cargo test` ended.
+struct Ended {
+    status: ExitStatus,
+    /// The targets that failed.
+    targets: Vec<String>,
+    /// The line of totals.
+    told: String,
+}
+
+fn run(cargo: &Cargo, args: &[&str]) -> anyhow::Result<Ended> {
     let mut command = cargo.command("test");
-    let child = command.args(args).stdout(Stdio::piped()).spawn();
-    let mut child = child.context("cannot start cargo")?;
+    command.args(args).stdout(Stdio::piped());
+    // A person sees cargo's progress; whoever has the last lines only wants to learn by which
+    // signal a binary ended.
+    if !stderr().is_terminal() {
+        command.stderr(Stdio::piped());
+    }
+    let mut child = command.spawn().context("cannot start cargo")?;
     let output = child.stdout.take().context("cargo has no output")?;
+    let said = Arc::new(Mutex::new(Errors::default()));
+    let passed = child.stderr.take().map(|errors| {
+        let said = Arc::clone(&said);
+        let (done, passed) = mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            pass_errors(errors, &said);
+            drop(done);
+        });
+        passed
+    });
     let mut totals = Totals::default();
     let mut failures = Failures::default();
     let mut out = stdout();
@@ -80,6 +140,10 @@ pub fn show(cargo: &Cargo, args: &[&str]) -> anyhow::Result<()> {
         }
     }
     let status = child.wait().context("cannot wait for cargo")?;
+    if let Some(passed) = passed {
+        // Disconnected, or somebody else still holds it.
+        let _ = passed.recv_timeout(AFTERWARDS);
+    }
     // A test binary that could not even start has no result line.
     let unheard = !status.success() && totals.failed_binaries == 0;
     let more = if unheard {
@@ -90,32 +154,84 @@ pub fn show(cargo: &Cargo, args: &[&str]) -> anyhow::Result<()> {
     for line in failures.lines() {
         println!("{line}");
     }
-    println!("{}{more}", totals.line());
-    check(status, "cargo test")
+    let said = std::mem::take(&mut *said.lock().unwrap_or_else(PoisonError::into_inner));
+    for line in &said.endings {
+        println!("{line}");
+    }
+    let told = format!("{}{more}", totals.line());
+    println!("{told}");
+    Ok(Ended {
+        status,
+        targets: said.targets,
+        told,
+    })
+}
+
+/// Passes cargo's errors through, and keeps what is to be told at the end.
+fn pass_errors(errors: impl std::io::Read, said: &Mutex<Errors>) {
+    let mut out = stderr();
+    for line in BufReader::new(errors).split(b'\n').map_while(Result::ok) {
+        let text = String::from_utf8_lossy(&line);
+        said.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .add(&text);
+        // A reader that went away does not matter to the tests.
+        let _ = out.write_all(&line).and_then(|()| out.write_all(b"\n"));
+    }
+}
+
+impl Errors {
+    /// Adds a line of cargo's.
+    fn add(&mut self, line: &str) {
+        if line.contains("process didn't exit successfully") {
+            self.endings.push(line.trim().to_owned());
+        }
+        let target = line
+            .strip_prefix("    `")
+            .and_then(|rest| rest.strip_suffix('`'));
+        match target {
+            Some(target) if self.listing => self.targets.push(target.to_owned()),
+            _ => self.listing = line.starts_with("error: ") && line.ends_with(" failed:"),
+        }
+    }
 }
 
 impl Failures {
-    /// Adds a line of output, if a binary is telling its failures.
+    /// Adds a line of output, if a binary says it.
     fn add(&mut self, line: &str) {
-        if let Some(told) = &mut self.telling {
-            if line.starts_with("test result: ") {
-                self.ended.extend(self.telling.take());
-            } else {
-                if told.len() == REPEATED {
-                    told.pop_front();
-                }
-                told.push_back(line.to_owned());
+        if is_begin(line) {
+            // Whoever ran before has no result.
+            self.ended.extend(self.told.take());
+            self.told = Some(VecDeque::new());
+            self.failing = false;
+        } else if line.starts_with("test result: ") {
+            let told = self.told.take();
+            if self.failing {
+                self.ended.extend(told);
             }
-        } else if line == "failures:" {
-            self.telling = Some(VecDeque::new());
+            self.failing = false;
+        } else if line == "failures:" && !self.failing {
+            self.told = Some(VecDeque::new());
+            self.failing = true;
+        } else if let Some(told) = &mut self.told {
+            if told.len() == REPEATED {
+                told.pop_front();
+            }
+            told.push_back(line.to_owned());
         }
     }
 
     /// All of them, also of a binary that did not come to its result.
     fn lines(&self) -> impl Iterator<Item = &str> {
-        let told = self.ended.iter().chain(&self.telling);
+        let told = self.ended.iter().chain(&self.told);
         told.flatten().map(String::as_str)
     }
+}
+
+/// Whether it is the first line of a test binary, `running 2 tests`.
+fn is_begin(line: &str) -> bool {
+    let count = line.strip_prefix("running ");
+    count.is_some_and(|rest| rest.ends_with(" tests") || rest.ends_with(" test"))
 }
 
 impl Totals {
@@ -160,7 +276,7 @@ impl Totals {
 
 #[cfg(test)]
 mod tests {
-    use super::{Failures, REPEATED, Totals};
+    use super::{Errors, Failures, REPEATED, Totals};
 
     #[test]
     fn failures_are_kept_and_nothing_else() {
@@ -181,11 +297,35 @@ mod tests {
         ];
         assert_eq!(told, expected);
 
+        // A signal ends the first of them.
+        let mut failures = Failures::default();
+        let output = "\
+            running 3 tests\ntest a ... ok\ntest b ... ok\n\
+            running 1 test\ntest c ... ok\n\ntest result: ok. 1 passed; 0 failed\nDoc-tests";
+        output.lines().for_each(|line| failures.add(line));
+        let told: Vec<&str> = failures.lines().collect();
+        assert_eq!(told, ["test a ... ok", "test b ... ok"]);
+
+        let mut failures = Failures::default();
+        failures.add("failures:");
         for count in 0..2 * REPEATED {
             failures.add(&count.to_string());
         }
         assert_eq!(failures.lines().last(), Some("239"));
-        assert!(failures.lines().count() < 2 * REPEATED);
+        assert_eq!(failures.lines().count(), REPEATED);
+    }
+
+    #[test]
+    fn failed_targets_are_found() {
+        let mut said = Errors::default();
+        let output = "\
+            \x20    Running tests/a.rs (target/debug/deps/a-0)\n\
+            error: test failed, to rerun pass `-p x --test a`\n\n\
+            Caused by:\n  process didn't exit successfully: `a` (signal: 11, SIGSEGV)\n\
+            error: 2 targets failed:\n    `-p x --test a`\n    `-p y --doc`\nend";
+        output.lines().for_each(|line| said.add(line));
+        assert_eq!(said.targets, ["-p x --test a", "-p y --doc"]);
+        assert_eq!(said.endings.len(), 1);
     }
 
     #[test]
