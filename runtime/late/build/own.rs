@@ -32,6 +32,14 @@ pub const COMPONENTS: &str = "x86 passes ipo core bitreader bitwriter irreader l
     target object remarks support codegen executionengine mcjit orcjit orcdebugging \
     perfjitevents interpreter debuginfodwarf";
 
+/// Functions of objects that register themselves when the library is opened, and that nothing else
+/// refers to: printers of the tables of two garbage collectors. The other registries' objects are
+/// those of functions that are there.
+const REGISTERED: [&str; 2] = [
+    "_ZN4llvm18linkOcamlGCPrinterEv",
+    "_ZN4llvm19linkErlangGCPrinterEv",
+];
+
 /// Links the library of a version into `folder` from `archives`. Its functions are some of those of
 /// `shared`.
 pub fn link(
@@ -55,7 +63,11 @@ pub fn link(
         new = quoted(&new)?,
         script = quoted(&script)?,
     );
-    for name in functions.iter().map(String::as_str).chain([VTABLE]) {
+    let registered = REGISTERED
+        .into_iter()
+        .filter(|name| there.contains(name.as_bytes()));
+    let functions_there = functions.iter().map(String::as_str);
+    for name in functions_there.chain([VTABLE]).chain(registered) {
         let _ = writeln!(text, "-Wl,-u,{name}");
     }
     text.push_str("-Wl,--start-group\n");
@@ -104,7 +116,7 @@ fn defined(archives: &[PathBuf]) -> Option<HashSet<Vec<u8>>> {
 /// What tells a library from that of another version of this one.
 fn mark(functions: &[String], version: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (functions, version).hash(&mut hasher);
+    (functions, version, REGISTERED).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -7,7 +7,7 @@
 //! stub. Nothing is changed before that, and everything can be taken back.
 //!
 //! Reading order: [`settings`], [`program`] (what the process consists of), [`choose`] (what may be
-//! compiled again, as pure decisions) and [`known`] (what they are made of), [`entries`] (text that is
+//! compiled again, as pure decisions) and [`known`] (what they are made of), `allocation` (programs that stay native), [`entries`] (text that is
 //! written to), [`locked`], [`session`], [`explain`], [`swap`] and [`control`] (`uruk swap`), [`start`] (how it begins in
 //! the process of the program).
 //!
@@ -20,6 +20,7 @@
 
 #![deny(missing_docs)]
 
+mod allocation;
 pub mod choose;
 pub mod control;
 pub mod entries;

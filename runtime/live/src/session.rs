@@ -19,6 +19,7 @@ use std::time::Duration;
 use uruk::rebound::Body;
 use uruk::{Dylib, Error, Event, Jit, NativeCode, PolicyConfig, SamplingSettings, Tier};
 
+use crate::allocation::CPP_ALLOCATION;
 use crate::choose::{Chosen, Fate, HOP, Outcome, choose};
 use crate::entries::{Entries, EntryError};
 use crate::known::{Module, Program, Strings};
@@ -131,24 +132,6 @@ fn policy() -> PolicyConfig {
 
 type Functions = Locked<HashMap<String, Arc<Function>>>;
 
-/// C++'s functions by which programs give out and take back memory of their own (C's are looked
-/// for before the library begins). The library and LLVM would use them, from threads that the
-/// program does not know of, and while such a function is itself compiled. Those that hand on to
-/// another of the list unless they are replaced, arrays' and the ones that do not throw, matter
-/// for themselves, too.
-const ALLOCATORS: [&str; 10] = [
-    "_Znwm",
-    "_Znam",
-    "_ZnwmSt11align_val_t",
-    "_ZnamSt11align_val_t",
-    "_ZnwmRKSt9nothrow_t",
-    "_ZdlPv",
-    "_ZdlPvm",
-    "_ZdaPv",
-    "_ZdlPvSt11align_val_t",
-    "_ZdlPvmSt11align_val_t",
-];
-
 /// A program whose functions can be compiled again while it runs.
 pub struct Live {
     /// The session.
@@ -179,7 +162,7 @@ impl Live {
     pub fn start(loaded: &Loaded, settings: &Settings) -> Result<Live, LiveError> {
         let image = Image::read(&loaded.file, loaded.base, loaded.executable)?;
         let defined = |name: &&&str| image.symbols.global(name).is_some();
-        if let Some(name) = ALLOCATORS.iter().find(defined) {
+        if let Some(name) = CPP_ALLOCATION.iter().find(defined) {
             return Err(LiveError::Allocator { name });
         }
         Live::of(image, settings)

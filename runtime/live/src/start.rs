@@ -8,7 +8,6 @@
 //! The session is never ended: its threads run until the process does, as those of any embedder
 //! that leaves by `exit`. Handlers of LLVM's are left out by whoever exports `__cxa_atexit`.
 
-use std::ffi::CStr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
@@ -16,6 +15,7 @@ use std::time::Duration;
 
 use uruk::{StatsFormat, Tier};
 
+use crate::allocation::own_allocation;
 use crate::program::loaded;
 use crate::session::{Live, LiveError};
 use crate::settings::{Force, Settings, VARIABLE};
@@ -104,35 +104,6 @@ fn reach(stage: Stage) {
 /// The end of what is said where the program has functions of this kind of its own.
 const OWN_ALLOCATION: &[u8] =
     b"` itself, which the compiler would have to use; the program runs as it is\n";
-
-/// The C library's functions by which this library and LLVM allocate and free.
-const ALLOCATION: [&CStr; 7] = [
-    c"malloc",
-    c"free",
-    c"realloc",
-    c"calloc",
-    c"posix_memalign",
-    c"aligned_alloc",
-    c"memalign",
-];
-
-/// One of [`ALLOCATION`] that is the executable's, if any is: then this library and LLVM would
-/// call it, from threads that the program does not know of, and while that very function is
-/// compiled; a program that only counts calls would count theirs.
-fn own_allocation() -> Option<&'static CStr> {
-    // SAFETY: asks the dynamic loader about addresses; the record is ours. Nothing is allocated.
-    unsafe {
-        let place = |address: *const libc::c_void| {
-            let mut info: libc::Dl_info = std::mem::zeroed();
-            (libc::dladdr(address, &mut info) != 0).then_some(info.dli_fbase)
-        };
-        let program = place(libc::getauxval(libc::AT_ENTRY) as *const libc::c_void)?;
-        ALLOCATION.into_iter().find(|name| {
-            let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
-            place(found) == Some(program)
-        })
-    }
-}
 
 static TOLD: OnceLock<Settings> = OnceLock::new();
 
