@@ -27,6 +27,9 @@ static uint32_t mix(uint32_t state, const uint8_t *bytes, size_t count) {
 
 static uint32_t (*volatile call)(uint32_t, const uint8_t *, size_t) = mix;
 
+/* What is called was made another function, which calls may reach sooner or later. */
+static volatile int patched;
+
 /* Each round does the same, so the number does not depend on how many there were. */
 static uint32_t work(long milliseconds) {
   uint8_t bytes[4096];
@@ -36,7 +39,7 @@ static uint32_t work(long milliseconds) {
   do
     for (int round = 0; round < 100; round++) {
       uint32_t found = call(2166136261u, bytes, sizeof bytes);
-      if (result && found != result) abort();
+      if (result && found != result && !patched) abort();
       result = found;
     }
   while (clock() < end);
@@ -96,6 +99,7 @@ static const uint8_t *text(void) { return (const uint8_t *)(uintptr_t)call - 14;
 
 /* Makes the function another one, as programs do that patch themselves: it returns 7. */
 static int patch(void) {
+  patched = 1;
   static const uint8_t code[] = {0xb8, 7, 0, 0, 0, 0xc3};
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)call;
   void *start = (void *)(at / page * page);

@@ -87,7 +87,7 @@ pub fn judge_local(bench: &Bench) -> Result<(), String> {
         live(bench, &args, &program, &["plain", "0"]),
     )?;
     let table = String::from_utf8_lossy(&ours.stderr).into_owned();
-    let is_led = |line: &str| line.trim_start().starts_with("2 ") && line.contains(" mix.of.0 ");
+    let is_led = |line: &str| line.trim_start().starts_with("2 ") && line.contains(" mix (");
     match table.lines().any(is_led) {
         true => Ok(()),
         false => Err(format!("`mix` is not redirected:\n{table}")),

@@ -5,21 +5,22 @@
 //! | case | is |
 //! |---|---|
 //! | of C and C++, and of several such files | run |
-//! | with objects, libraries, or IR; and [`LEFT_OUT`] | left out |
+//! | with libraries of C and C++ | run: they are built by `uruk cc`, too; those that it opens stay native |
+//! | of other languages, or IR; and [`LEFT_OUT`] | left out |
 //! | [`STILL`] | run with every function compiled again, and no more |
 //! | about an allocator of its own | run: it stays native, and nothing else happens |
 //!
 //! LLVM compiles all of each program for that, so the ordinary tests run one of [`SHARE`] cases,
-//! told by their names; `cargo test -p uruk-e2e --test live -- --include-ignored` runs all.
+//! told by their names, and all with libraries; `cargo test -p uruk-e2e --test live -- --include-ignored` runs all.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use uruk_guests::Language;
 use uruk_guests::execute::{Job, Outcome};
+use uruk_guests::{Language, Library};
 
 use crate::case::Case;
 use crate::gate::{self, Gate};
@@ -54,7 +55,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         let bench: Option<Arc<Bench>> = bench.clone();
         let late = case.gate > open;
         let sum: u32 = case.plan.name.bytes().map(u32::from).sum();
-        let skipped = !sum.is_multiple_of(SHARE);
+        let skipped = !sum.is_multiple_of(SHARE) && case.libraries.is_empty();
         let name = format!("{}::live", case.plan.name);
         let body = move || match bench {
             Some(bench) => judge(&case, &bench).map_err(Failed::from),
@@ -70,10 +71,11 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         })
     };
     type Judge = fn(&Bench) -> Result<(), String>;
-    let others: [(&str, Judge); 5] = [
+    let others: [(&str, Judge); 6] = [
         ("server::quiescent", crate::live_server::judge_quiescent),
         ("faults::survived", crate::live_faults::judge),
         ("faults::refused", crate::live_faults::judge_refusals),
+        ("libraries::swapped", crate::live_libraries::judge),
         ("redirected::local", crate::live_faults::judge_local),
         ("slower::native_again", crate::live_faults::judge_slower),
     ];
@@ -91,18 +93,18 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
 fn is_native(case: &Case) -> bool {
     let plain = |language| matches!(language, Some(Language::C | Language::Cxx));
     let sources = case.sources.iter();
-    case.libraries.is_empty()
-        && case.plan.name != LEFT_OUT
-        && sources
-            .clone()
-            .all(|source| !source.as_object && plain(Language::of(&source.path)))
+    let sources = sources.map(|source| &source.path);
+    let libraries = case.libraries.iter().map(|library| &library.source);
+    let mut all = sources.chain(libraries);
+    case.plan.name != LEFT_OUT && all.all(|path| plain(Language::of(path)))
 }
 
 /// Builds a case, runs it both ways and compares.
 fn judge(case: &Case, bench: &Bench) -> Result<(), String> {
-    let program = build(case, bench)?;
+    let (program, opened) = build(case, bench)?;
     let mut job = Job::new(&program, case.plan.limit);
     job.args.extend(case.plan.args.iter().map(Into::into));
+    job.args.extend(opened.into_iter().map(Into::into));
     let native = execute(case, bench, job.clone(), "native")?;
     let mut live = bench.subject.job(case.plan.limit * FACTOR);
     let force = match case.plan.name == STILL {
@@ -123,31 +125,72 @@ fn judge(case: &Case, bench: &Bench) -> Result<(), String> {
     }
 }
 
-/// The executable.
-fn build(case: &Case, bench: &Bench) -> Result<PathBuf, String> {
+/// The executable, and the libraries that it opens.
+fn build(case: &Case, bench: &Bench) -> Result<(PathBuf, Vec<PathBuf>), String> {
     let folder = bench.scratch(&format!("live-{}", case.plan.name));
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-    let program = folder.join("program");
-    let is_cxx = |path: &PathBuf| Language::of(path) == Some(Language::Cxx);
-    let cxx = case.sources.iter().any(|source| is_cxx(&source.path));
+    let (mut linked, mut opened) = (Vec::new(), Vec::new());
+    for library in &case.libraries {
+        let built = build_library(library, case, bench, &folder)?;
+        match library.opened {
+            true => opened.push(built),
+            false => linked.push(built),
+        }
+    }
+    let sources: Vec<&PathBuf> = case.sources.iter().map(|source| &source.path).collect();
+    let mut job = compiler(&sources, case, bench);
+    job.args.extend(case.flags.iter().map(Into::into));
+    job.args.extend(sources.into_iter().map(Into::into));
+    job.args.extend(linked.iter().map(Into::into));
+    job.args.extend(case.link_flags.iter().map(Into::into));
+    job.args.extend(["-lm", "-pthread"].map(Into::into));
+    let program = make(job, &folder, "program")?;
+    Ok((program, opened))
+}
+
+/// A library, and before it what it needs. Without a name of its own it is found by its path.
+fn build_library(
+    library: &Library,
+    case: &Case,
+    bench: &Bench,
+    folder: &Path,
+) -> Result<PathBuf, String> {
+    let needs = library.needs.iter();
+    let needs = needs.map(|needed| build_library(needed, case, bench, folder));
+    let needs = needs.collect::<Result<Vec<_>, _>>()?;
+    let mut job = compiler(&[&library.source], case, bench);
+    job.args.extend(["-fPIC", "-shared"].map(Into::into));
+    job.arg(&library.source);
+    job.args.extend(needs.iter().map(Into::into));
+    job.arg("-pthread");
+    let stem = library.source.file_stem().unwrap_or_default();
+    make(job, folder, &format!("lib{}.so", stem.to_string_lossy()))
+}
+
+/// `uruk cc`, or `uruk c++`, for sources.
+fn compiler(sources: &[&PathBuf], case: &Case, bench: &Bench) -> Job {
+    let is_cxx = |path: &&PathBuf| Language::of(path) == Some(Language::Cxx);
+    let cxx = sources.iter().any(is_cxx);
     let mut job = bench.subject.job(case.plan.limit);
     job.arg(if cxx { "c++" } else { "cc" });
-    job.args.extend(["-O1", "-w", "-o"].map(Into::into));
-    job.arg(&program);
+    job.args.extend(["-O1", "-w"].map(Into::into));
     if cxx {
         job.arg("-std=c++20");
     }
-    job.args.extend(case.flags.iter().map(Into::into));
-    job.args
-        .extend(case.sources.iter().map(|source| source.path.clone().into()));
-    job.args.extend(case.link_flags.iter().map(Into::into));
-    job.args.extend(["-lm", "-pthread"].map(Into::into));
+    job
+}
+
+/// What a compiler makes.
+fn make(mut job: Job, folder: &Path, name: &str) -> Result<PathBuf, String> {
+    let made = folder.join(name);
+    job.arg("-o");
+    job.arg(&made);
     let line = job.command_line();
     let built = job
-        .run(&folder.join("build"))
+        .run(&folder.join(format!("build-{name}")))
         .map_err(|error| error.to_string())?;
-    match program.exists() {
-        true => Ok(program),
+    match made.exists() {
+        true => Ok(made),
         false => Err(format!("{line}\n{}", verdict::excerpt(&built.stderr))),
     }
 }

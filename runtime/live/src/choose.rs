@@ -21,6 +21,7 @@
 //! | with assembly that may name symbols, or that asks the dynamic loader | refused | [`Reason::Assembly`], [`Reason::Asks`] |
 //! | that calls what is nowhere | refused | [`Reason::Missing`] |
 //! | whose address hooks are told | refused | [`Reason::Instrumented`] |
+//! | of a library, that another file has in its place, or that calls such a one | refused | [`Reason::Interposed`] |
 //! | that calls a refused one which cannot be called natively | refused | [`Reason::Calls`] |
 //! | whose symbol counts elsewhere | a copy for optimizers | |
 //! | without a symbol, or a local one | compiled, never adopted | |
@@ -35,8 +36,11 @@ use uruk::rebound::{
 
 use crate::program::symbols::{Place, PlaceKind};
 
-/// Bytes in front of an entry: an indirect jump, and the address it goes to.
+/// Bytes in front of an entry that are used: an indirect jump, and the address it goes to.
 pub const ROOM: u64 = 14;
+
+/// Bytes in front of an entry that keep functions aligned as they would be without.
+pub const ALIGNED_ROOM: u64 = 16;
 
 /// Bytes at an entry that are a jump into the room while it is redirected.
 pub const HOP: u64 = 2;
@@ -67,6 +71,9 @@ pub enum Reason {
     Asks(String),
     /// It calls one that is refused, and that has no native code its callers could call.
     Calls(String),
+    /// It is, or calls, a library's function in whose place another file has one of that name: the
+    /// native code may have either.
+    Interposed(String),
 }
 
 impl fmt::Display for Reason {
@@ -92,6 +99,12 @@ impl fmt::Display for Reason {
                 )
             }
             Reason::Calls(name) => write!(f, "calls `{name}`, which is refused and was inlined"),
+            Reason::Interposed(name) => {
+                write!(
+                    f,
+                    "has to do with `{name}`, in whose place another file has one"
+                )
+            }
         }
     }
 }
@@ -134,14 +147,22 @@ pub struct Outcome {
     pub functions: Vec<Chosen>,
     /// Names that have to be addresses: their native places, where those are known.
     pub addresses: Vec<(String, u64)>,
-    /// Names that somebody has to define.
-    pub wanted: Vec<String>,
+    /// Names that somebody has to define, with what they are natively where the name itself does
+    /// not tell that.
+    pub wanted: Vec<(String, Option<u64>)>,
     /// Variables that have no address, and that somebody may write to.
     pub missing: Vec<String>,
 }
 
 /// What is known of the program.
 pub trait Known {
+    /// The name that a name of the module has in the session.
+    fn name(&self, name: &str, local: bool) -> String;
+    /// What a name that other modules see is natively, where its name in the session does not tell
+    /// that.
+    fn address(&self, name: &str) -> Option<u64>;
+    /// Whether another file of the process has what a name that other modules see means natively.
+    fn is_elsewhere(&self, name: &str) -> bool;
     /// The place of a name: of the module's object file first, if it is `local`.
     fn place(&self, name: &str, local: bool) -> Option<Place>;
     /// How far from the thread pointer a thread-local of the program is.
@@ -158,7 +179,7 @@ pub trait Known {
 
 /// Stands between a local name and the number of its module. Not what the session itself puts behind
 /// local names, which it leaves out where it tells of a function: it would tell of another one.
-const OF: &str = ".of.";
+pub(crate) const OF: &str = ".of.";
 
 /// A name without what was added to make it unique.
 pub(crate) fn stem(name: &str) -> &str {
@@ -168,19 +189,19 @@ pub(crate) fn stem(name: &str) -> &str {
 
 /// The name that a module's function or variable has in the session: the same, but that local
 /// names are made unique.
-pub(crate) fn session_name(name: &str, local: bool, module: usize) -> String {
+pub fn session_name(name: &str, local: bool, module: usize) -> String {
     match local && !name.contains(".__uniq.") {
         true => format!("{name}{OF}{module}"),
         false => name.to_owned(),
     }
 }
 
-/// Chooses for the module with the number `module`.
-pub fn choose(survey: &Survey, known: &dyn Known, module: usize) -> Outcome {
+/// Chooses for a module.
+pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
     let mut outcome = Outcome::default();
     let mut refused_variables = HashMap::new();
     for (number, info) in survey.variables.iter().enumerate() {
-        let choice = variable(info, known, module, &mut outcome);
+        let choice = variable(info, known, &mut outcome);
         let choice = choice.unwrap_or_else(|reason| {
             outcome.missing.push(info.name.clone());
             refused_variables.insert(number as u32, reason);
@@ -195,11 +216,17 @@ pub fn choose(survey: &Survey, known: &dyn Known, module: usize) -> Outcome {
         .collect();
     let refused = refuse(survey, known, &natives, &refused_variables);
     for (number, info) in survey.functions.iter().enumerate() {
-        let name = session_name(&info.name, info.local, module);
+        let name = known.name(&info.name, info.local);
         let place = natives[number];
+        let at = match info.local {
+            true => None,
+            false => known.address(&info.name),
+        };
         if let Some(place) = place {
             let address = format!("{ADDRESS}{name}");
-            outcome.addresses.push((address, place.address));
+            outcome
+                .addresses
+                .push((address, at.unwrap_or(place.address)));
         }
         let keep = match &refused[number] {
             _ if info.copy => Keep::Copy,
@@ -212,7 +239,7 @@ pub fn choose(survey: &Survey, known: &dyn Known, module: usize) -> Outcome {
             None => Keep::Body,
         };
         if keep != Keep::Body {
-            outcome.wanted.push(name.clone());
+            outcome.wanted.push((name.clone(), at));
         }
         // Callers reach its native code; no other file knows a local name.
         if let (Some(_), Some(place), true) = (&refused[number], place, info.local) {
@@ -239,12 +266,12 @@ pub fn choose(survey: &Survey, known: &dyn Known, module: usize) -> Outcome {
         let holds = reachable(survey, number)
             .map(|callee| {
                 let info = &survey.functions[callee];
-                session_name(&info.name, info.local, module)
+                known.name(&info.name, info.local)
             })
             .collect();
         outcome.functions.push(Chosen { name, fate, holds });
     }
-    give_samples(survey, known, &mut outcome, module);
+    give_samples(survey, known, &mut outcome);
     outcome
 }
 
@@ -252,14 +279,13 @@ pub fn choose(survey: &Survey, known: &dyn Known, module: usize) -> Outcome {
 fn variable(
     info: &VariableInfo,
     known: &dyn Known,
-    module: usize,
     outcome: &mut Outcome,
 ) -> Result<VariableChoice, Reason> {
     // Labels belong to one version of their function.
     if info.of_compiler || info.labels {
         return Ok(VariableChoice::Own);
     }
-    let name = session_name(&info.name, info.local, module);
+    let name = known.name(&info.name, info.local);
     if info.private {
         let bytes = info
             .bytes
@@ -294,7 +320,8 @@ fn variable(
             Ok(VariableChoice::Named(name))
         }
         None if !info.defined => {
-            outcome.wanted.push(name.clone());
+            let at = known.address(&info.name).filter(|_| !info.local);
+            outcome.wanted.push((name.clone(), at));
             Ok(VariableChoice::Named(name))
         }
         None if info.constant => Ok(VariableChoice::Own),
@@ -310,8 +337,12 @@ fn native(info: &FunctionInfo, known: &dyn Known) -> Option<Place> {
     fits.then_some(place)
 }
 
-/// Whether a weak definition lost against one that other files see and that is not weak.
+/// Whether a weak definition lost against one that other files see and that is not weak, or any
+/// against that of another file of the process.
 fn is_elsewhere(info: &FunctionInfo, known: &dyn Known) -> bool {
+    if !info.local && known.is_elsewhere(&info.name) {
+        return true;
+    }
     let place = known.place(&info.name, info.local);
     info.weak && place.is_some_and(|place| !place.weak)
 }
@@ -337,6 +368,17 @@ fn refuse(
         let mut callees = callees.map(|&callee| &survey.functions[callee as usize]);
         callees.find(is_missing).map(|info| info.name.clone())
     };
+    let is_interposed = |info: &FunctionInfo| {
+        let plain = info.defined && !info.local && !info.weak && !info.copy;
+        plain && known.is_elsewhere(&info.name)
+    };
+    let interposed = |info: &FunctionInfo| {
+        let callees = info.functions.iter();
+        let callees = callees.map(|&callee| &survey.functions[callee as usize]);
+        let mut all = std::iter::once(info).chain(callees);
+        all.find(|info| is_interposed(info))
+            .map(|info| info.name.clone())
+    };
     let mut refused: Vec<Option<Reason>> = survey
         .functions
         .iter()
@@ -346,6 +388,7 @@ fn refuse(
             true if info.assembly => Some(Reason::Assembly),
             true if missing(info).is_some() => missing(info).map(Reason::Missing),
             true if asks(info).is_some() => asks(info).map(Reason::Asks),
+            true if interposed(info).is_some() => interposed(info).map(Reason::Interposed),
             true => info
                 .variables
                 .iter()
@@ -396,7 +439,7 @@ fn reachable(survey: &Survey, from: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Gives samples in functions that are compiled with their callers only to the nearest of those.
-fn give_samples(survey: &Survey, known: &dyn Known, outcome: &mut Outcome, module: usize) {
+fn give_samples(survey: &Survey, known: &dyn Known, outcome: &mut Outcome) {
     let mut callers: Vec<Vec<usize>> = vec![Vec::new(); survey.functions.len()];
     for (number, info) in survey.functions.iter().enumerate() {
         for &callee in &info.functions {
@@ -410,7 +453,7 @@ fn give_samples(survey: &Survey, known: &dyn Known, outcome: &mut Outcome, modul
         .map(|(at, chosen)| (chosen.name.clone(), at))
         .collect();
     for (number, info) in survey.functions.iter().enumerate() {
-        let name = session_name(&info.name, info.local, module);
+        let name = known.name(&info.name, info.local);
         let inner = chosen
             .get(&name)
             .is_some_and(|&at| outcome.functions[at].fate == Fate::WithCallers);
@@ -421,7 +464,7 @@ fn give_samples(survey: &Survey, known: &dyn Known, outcome: &mut Outcome, modul
         let mut queue = VecDeque::from([number]);
         while let Some(function) = queue.pop_front() {
             let info = &survey.functions[function];
-            let at = chosen.get(&session_name(&info.name, info.local, module));
+            let at = chosen.get(&known.name(&info.name, info.local));
             if let Some(Fate::Adopted { beside, .. }) =
                 at.map(|&at| &mut outcome.functions[at].fate)
             {

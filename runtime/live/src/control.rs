@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use uruk::{Level, StatsFormat};
 
+use crate::choose::stem;
 use crate::explain;
 use crate::session::Live;
 
@@ -165,7 +166,7 @@ fn level(rest: &str) -> Option<(Level, &str)> {
 pub(crate) fn listed(what: &str, names: &[String]) -> String {
     names
         .iter()
-        .map(|name| format!("{what}: {name}\n"))
+        .map(|name| format!("{what}: {}\n", stem(name)))
         .collect()
 }
 

@@ -1,7 +1,7 @@
 //! Entries of native functions that lead to their stubs, and back.
 //!
 //! The compiler left room in front of each entry and a two-byte instruction without effect at it
-//! (`-fpatchable-function-entry=16,14`). A redirected entry is
+//! (`-fpatchable-function-entry=18,16`). A redirected entry is
 //!
 //! ```text
 //! entry - 14:  ff 25 00 00 00 00    jmp [rip]
@@ -13,8 +13,9 @@
 //! # No thread sees half an instruction
 //! The room is written first; nothing jumps there yet. Then all cores are made to look again
 //! (`membarrier`, SYNC_CORE), and the two bytes at the entry are written by one aligned store.
-//! Functions are aligned to 16 bytes with their rooms, so the entry is at 14 of 16: the two bytes
-//! lie within one aligned eight bytes, thus within one cache line. AMD's manual allows just this
+//! Functions are aligned to 16 bytes with their rooms, and so are entries behind 16 bytes (14 would
+//! do, but move each function against the lines it is fetched by); the two bytes lie within one
+//! aligned eight bytes, thus within one cache line. AMD's manual allows just this
 //! without a handshake (volume 2, 7.6.1, asynchronous modification: a store to what lies within an
 //! aligned quadword); Intel's (volume 3, cross-modifying code) does not promise it in writing,
 //! while its processors have been patched like this since Windows' hot patching of 2003. An entry
@@ -142,8 +143,10 @@ impl Entries {
         }
         // SAFETY: text that stays loaded, by the promise of `new`, can be read.
         let found = unsafe { (room as *const [u8; ROOM as usize + 2]).read_unaligned() };
-        let is_prepared =
-            found.starts_with(&JUMP) && self.state.with(|state| state.rooms.contains_key(&entry));
+        let is_ours = [PLAIN, HOPS].contains(&u16::from_le_bytes([found[14], found[15]]));
+        let is_prepared = is_ours
+            && found.starts_with(&JUMP)
+            && self.state.with(|state| state.rooms.contains_key(&entry));
         let is_plain = found[ROOM as usize..] == PLAIN.to_le_bytes() && is_padding(&found);
         match is_prepared || is_plain {
             true => Ok(()),
@@ -173,7 +176,9 @@ impl Entries {
             if let Some(writable) = writable.filter(|_| state.rooms.contains_key(&entry)) {
                 // SAFETY: as in `redirect`.
                 let at = unsafe { AtomicU16::from_ptr(writable as *mut u16) };
-                at.store(PLAIN, Ordering::Release);
+                // A program may have put something else there, which is its own affair.
+                let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
+                let _ = at.compare_exchange(HOPS, PLAIN, release, relaxed);
             }
         });
     }
@@ -241,9 +246,16 @@ impl State {
         }
         // SAFETY: the copy of the entry, mapped for writing and aligned, as it was checked.
         let at = unsafe { AtomicU16::from_ptr(writable as *mut u16) };
-        // Release: after the room; see the table.
-        at.store(HOPS, Ordering::Release);
-        Ok(())
+        // Release: after the room; see the table. Whoever wrote something else there meanwhile has
+        // made it another function.
+        match at.compare_exchange(PLAIN, HOPS, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) | Err(HOPS) => Ok(()),
+            Err(other) => {
+                let mut found = [0; ROOM as usize + 2];
+                found[ROOM as usize..].copy_from_slice(&other.to_le_bytes());
+                Err(EntryError::Occupied { entry, found })
+            }
+        }
     }
 
     /// Where an address can be written to, if its page was copied.

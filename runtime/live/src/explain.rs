@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-use crate::choose::Fate;
+use crate::choose::{Fate, stem};
 use crate::session::Live;
 
 /// Letters of a message that a table shows.
@@ -27,7 +27,7 @@ pub fn table(live: &Live) -> String {
             function.tier.load(Ordering::Relaxed),
             function.published.load(Ordering::Relaxed),
             function.taken_back.load(Ordering::Relaxed),
-            function.chosen.name,
+            stem(&function.chosen.name),
             function.source,
             if why.is_empty() { "" } else { ": " },
         );

@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::choose::{Known, ROOM};
+use crate::choose::{ALIGNED_ROOM, Known, OF, ROOM, session_name};
 use crate::entries::Entries;
 use crate::locked::Locked;
 use crate::program::image::Image;
 use crate::program::loaded;
-use crate::program::symbols::Place;
+use crate::program::symbols::{Place, PlaceKind};
 
 /// The strings of a file, by their bytes with the zero at the end.
 #[derive(Debug, Default)]
@@ -70,6 +70,8 @@ impl Strings {
 pub struct Program {
     /// The file.
     pub image: Image,
+    /// Its number among those of the process that are looked at; the executable's is 0.
+    pub number: usize,
     /// Its strings.
     pub strings: Strings,
     /// First bytes of rooms.
@@ -80,9 +82,80 @@ pub struct Program {
     pub taken: Locked<HashSet<String>>,
     /// Variables that a module had and that have no address.
     pub missing: Locked<HashSet<(usize, String)>>,
+    /// What the dynamic loader said of names.
+    bound: Locked<HashMap<String, Bound>>,
+}
+
+/// What a name that a library sees outside of its own modules means natively.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bound {
+    /// The library's own definition, and the address that everybody knows it by.
+    Own(Place, u64),
+    /// What another file has.
+    Elsewhere(u64),
+    /// Nobody has it.
+    Nowhere,
 }
 
 impl Program {
+    /// Of a file, the one with that number.
+    ///
+    /// # Safety
+    /// The file is loaded at its base, and stays so.
+    pub unsafe fn new(image: Image, number: usize) -> Program {
+        // SAFETY: by the caller's promise.
+        let (rooms, strings, entries) = unsafe {
+            (
+                image.rooms(),
+                Strings::of(&image.constants),
+                Entries::new(image.text.clone()),
+            )
+        };
+        Program {
+            image,
+            number,
+            strings,
+            rooms,
+            entries,
+            taken: Locked::default(),
+            missing: Locked::default(),
+            bound: Locked::default(),
+        }
+    }
+
+    /// The library's own name without folders; empty of an executable.
+    pub fn library(&self) -> &str {
+        let name = self.image.file.file_name().and_then(|name| name.to_str());
+        match self.image.executable {
+            true => "",
+            false => name.unwrap_or_default(),
+        }
+    }
+
+    /// What a name means that a library's modules see outside of themselves: the first definition
+    /// in the order in which the process's files are searched, unless the library keeps to its own.
+    fn bound(&self, name: &str) -> Bound {
+        if let Some(known) = self.bound.with(|bound| bound.get(name).copied()) {
+            return known;
+        }
+        let own = self.image.symbols.global(name);
+        let kept = own.filter(|own| !own.exported || self.image.symbolic);
+        let bound = match (kept, own, loaded::find(name)) {
+            (Some(own), ..) | (None, Some(own), None) => Bound::Own(own, own.address),
+            (None, Some(own), Some(found)) if found == own.address => Bound::Own(own, found),
+            // Calls reach its own; its address is one in the executable.
+            (None, Some(own), Some(found))
+                if own.kind == PlaceKind::Function && loaded::is_stand_in(found) =>
+            {
+                Bound::Own(own, found)
+            }
+            (None, _, Some(found)) => Bound::Elsewhere(found),
+            (None, None, None) => Bound::Nowhere,
+        };
+        self.bound.with(|all| all.insert(name.to_owned(), bound));
+        bound
+    }
+
     /// Whether a module that was added has the body of that name.
     pub fn is_taken(&self, name: &str) -> bool {
         self.taken.with(|taken| taken.contains(name))
@@ -106,16 +179,80 @@ impl Program {
 pub struct Module {
     /// Its file.
     pub program: Arc<Program>,
+    /// The executable, if that is looked at.
+    pub executable: Option<Arc<Program>>,
     /// Which of the file's objects it is.
     pub object: Option<usize>,
+    /// Its number among those of all files.
+    pub number: usize,
+}
+
+impl Module {
+    fn is_library(&self) -> bool {
+        !self.program.image.executable
+    }
+
+    /// Whether a name means in the executable's modules what is at `address`, or nothing.
+    fn is_same_there(&self, name: &str, address: u64) -> bool {
+        let Some(executable) = &self.executable else {
+            return true;
+        };
+        match executable.image.symbols.global(name) {
+            Some(place) => place.address == address,
+            None => !executable.is_taken(name),
+        }
+    }
+
+    /// A name that only the modules of this one's file use in the session.
+    fn own_name(&self, name: &str) -> String {
+        format!("{name}{OF}file{}", self.program.number)
+    }
 }
 
 impl Known for Module {
+    fn name(&self, name: &str, local: bool) -> String {
+        // What compilers know by name has that name.
+        if !self.is_library() || name.starts_with("llvm.") {
+            return session_name(name, local, self.number);
+        }
+        // Libraries may be made of the same sources.
+        if local {
+            return format!("{name}{OF}{}", self.number);
+        }
+        match self.program.bound(name) {
+            Bound::Elsewhere(address) if self.is_same_there(name, address) => name.to_owned(),
+            Bound::Elsewhere(_) => format!("{name}{OF}others{}", self.program.number),
+            Bound::Own(..) | Bound::Nowhere => self.own_name(name),
+        }
+    }
+
+    fn address(&self, name: &str) -> Option<u64> {
+        if !self.is_library() {
+            return None;
+        }
+        match self.program.bound(name) {
+            Bound::Own(_, address) | Bound::Elsewhere(address) => Some(address),
+            Bound::Nowhere => None,
+        }
+    }
+
+    fn is_elsewhere(&self, name: &str) -> bool {
+        self.is_library() && matches!(self.program.bound(name), Bound::Elsewhere(_))
+    }
+
     fn place(&self, name: &str, local: bool) -> Option<Place> {
         let symbols = &self.program.image.symbols;
-        match local {
-            true => symbols.local(self.object?, name),
-            false => symbols.global(name),
+        if local {
+            return symbols.local(self.object?, name);
+        }
+        let own = symbols.global(name);
+        if !self.is_library() {
+            return own;
+        }
+        match self.program.bound(name) {
+            Bound::Own(own, _) => Some(own),
+            Bound::Elsewhere(address) => own.map(|own| Place { address, ..own }),
+            Bound::Nowhere => None,
         }
     }
 
@@ -130,11 +267,17 @@ impl Known for Module {
     }
 
     fn has_room(&self, entry: u64) -> bool {
-        let is_listed = self.program.rooms.contains(&entry.wrapping_sub(ROOM));
+        let is_listed = [ROOM, ALIGNED_ROOM]
+            .iter()
+            .any(|room| self.program.rooms.contains(&entry.wrapping_sub(*room)));
         is_listed && self.program.entries.check(entry).is_ok()
     }
 
     fn is_there(&self, name: &str) -> bool {
+        if self.is_library() {
+            let bound = self.program.bound(name);
+            return bound != Bound::Nowhere || self.program.is_taken(&self.own_name(name));
+        }
         self.program.image.symbols.global(name).is_some()
             || self.program.is_taken(name)
             || loaded::find(name).is_some()

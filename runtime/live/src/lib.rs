@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`settings`], [`program`] (what the process consists of), [`choose`] (what may be
 //! compiled again, as pure decisions) and [`known`] (what they are made of), `allocation` (programs that stay native), [`entries`] (text that is
-//! written to), [`locked`], [`session`], [`explain`], [`swap`] and [`control`] (`uruk swap`), [`start`] (how it begins in
+//! written to), [`locked`], [`function`], [`session`], [`explain`], [`swap`] and [`control`] (`uruk swap`), [`start`] (how it begins in
 //! the process of the program).
 //!
 //! # Why
@@ -25,6 +25,7 @@ pub mod choose;
 pub mod control;
 pub mod entries;
 pub mod explain;
+pub mod function;
 pub mod known;
 pub mod locked;
 pub mod program;

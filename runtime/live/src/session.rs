@@ -12,19 +12,19 @@
 //! - What fails costs a module, or a function: it stays native, with the reason in the table.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use uruk::rebound::Body;
-use uruk::{Dylib, Error, Event, Jit, NativeCode, PolicyConfig, SamplingSettings, Tier};
+use uruk::{Dylib, Error, Event, Jit, PolicyConfig, SamplingSettings, Tier};
 
 use crate::allocation::CPP_ALLOCATION;
-use crate::choose::{Chosen, Fate, HOP, Outcome, choose};
-use crate::entries::{Entries, EntryError};
-use crate::known::{Module, Program, Strings};
+use crate::choose::{Fate, Outcome, choose};
+use crate::entries::EntryError;
+use crate::function::{Function, Functions, listen};
+use crate::known::{Module, Program};
 use crate::locked::Locked;
-use crate::program::image::{Image, ImageError};
+use crate::program::image::{Image, ImageError, carries_bitcode};
 use crate::program::loaded::{self, Loaded};
 use crate::settings::Settings;
 
@@ -44,66 +44,6 @@ pub enum LiveError {
     /// No session can be had here.
     #[error(transparent)]
     Session(#[from] Error),
-}
-
-/// A function of the program, as the session has it.
-#[derive(Debug)]
-pub struct Function {
-    /// What is known of it.
-    pub chosen: Chosen,
-    /// Its module's source.
-    pub source: String,
-    /// Its module's number, in link order.
-    pub module: usize,
-    /// Its stub.
-    stub: OnceLock<u64>,
-    /// Publications of compiled code, and of native code after such.
-    pub published: AtomicU64,
-    /// How often native code was gone back to.
-    pub taken_back: AtomicU64,
-    /// The tier of what runs; 0 for native code.
-    pub tier: AtomicU64,
-    /// Why it could not be compiled, or redirected.
-    pub failure: Locked<Option<String>>,
-}
-
-impl Function {
-    fn new(chosen: Chosen, source: &str, module: usize) -> Arc<Function> {
-        Arc::new(Function {
-            chosen,
-            source: source.to_owned(),
-            module,
-            stub: OnceLock::new(),
-            published: AtomicU64::new(0),
-            taken_back: AtomicU64::new(0),
-            tier: AtomicU64::new(0),
-            failure: Locked::default(),
-        })
-    }
-
-    fn fail(&self, why: impl ToString) {
-        let why = why.to_string();
-        self.failure.with(|failure| *failure = Some(why));
-    }
-
-    fn native(&self) -> Option<(u64, NativeCode)> {
-        match &self.chosen.fate {
-            Fate::Adopted {
-                entry,
-                code,
-                beside,
-            } => Some((
-                *entry,
-                NativeCode {
-                    entry: entry + HOP,
-                    code: code.clone(),
-                    beside: beside.clone(),
-                    holds: self.chosen.holds.clone(),
-                },
-            )),
-            _ => None,
-        }
-    }
 }
 
 /// What better code of a native function promises: somebody optimized it before.
@@ -130,23 +70,23 @@ fn policy() -> PolicyConfig {
     }
 }
 
-type Functions = Locked<HashMap<String, Arc<Function>>>;
-
 /// A program whose functions can be compiled again while it runs.
 pub struct Live {
     /// The session.
     pub jit: Jit,
     /// The dylib that has the program's functions.
     pub dylib: Dylib,
-    /// What is known of the file.
-    pub program: Arc<Program>,
+    /// What is known of the files, of the executable first.
+    pub programs: Vec<Arc<Program>>,
     functions: Arc<Functions>,
-    /// Modules that could not be added, and why.
+    /// Files and modules that could not be added, and why.
     pub failed: Vec<(String, String)>,
     /// Sources of the modules.
     pub sources: Vec<String>,
     /// The bitcode of the modules, as it came.
     pub(crate) modules: Vec<Vec<u8>>,
+    /// What is known for each of them.
+    pub(crate) known: Vec<Module>,
     /// The bodies that came by exchanges of which nobody went back, by module.
     pub(crate) exchanges: Locked<Vec<(usize, HashMap<String, Body>)>>,
     /// Names that are addresses.
@@ -154,18 +94,37 @@ pub struct Live {
 }
 
 impl Live {
-    /// Reads the program and has its functions adopted. Nothing is compiled, and nothing of the
-    /// program is changed, until samples, or [`Live::compile`], ask for it.
+    /// Reads the program, and the libraries of it that carry bitcode, and has their functions
+    /// adopted. Nothing is compiled, and nothing of the program is changed, until samples, or
+    /// [`Live::compile`], ask for it.
+    ///
+    /// `loaded` are files that are never unloaded, the executable first. It may be one that cannot
+    /// be helped, if a library can.
     ///
     /// # Errors
     /// [`LiveError`]; the program runs on as it did.
-    pub fn start(loaded: &Loaded, settings: &Settings) -> Result<Live, LiveError> {
-        let image = Image::read(&loaded.file, loaded.base, loaded.executable)?;
-        let defined = |name: &&&str| image.symbols.global(name).is_some();
-        if let Some(name) = CPP_ALLOCATION.iter().find(defined) {
-            return Err(LiveError::Allocator { name });
+    pub fn start(loaded: &[Loaded], settings: &Settings) -> Result<Live, LiveError> {
+        let (mut images, mut failed) = (Vec::new(), Vec::new());
+        let mut of_executable = None;
+        for loaded in loaded {
+            if !loaded.executable && !carries_bitcode(&loaded.file) {
+                continue;
+            }
+            let image = Image::read(&loaded.file, loaded.base, loaded.executable);
+            let image = image.map_err(LiveError::from).and_then(no_allocator);
+            match image {
+                Ok(image) => images.push(image),
+                Err(cause @ LiveError::Allocator { .. }) if loaded.executable => return Err(cause),
+                Err(cause) => {
+                    failed.push((loaded.file.display().to_string(), cause.to_string()));
+                    of_executable = of_executable.or(loaded.executable.then_some(cause));
+                }
+            }
         }
-        Live::of(image, settings)
+        match of_executable {
+            Some(cause) if images.is_empty() => Err(cause),
+            _ => Live::of(images, failed, settings),
+        }
     }
 
     /// Compiles what a function's new code may call and that has no code yet, so that no caller
@@ -190,31 +149,24 @@ impl Live {
             .with(|functions| functions.get(name).cloned())
     }
 
-    fn of(mut image: Image, settings: &Settings) -> Result<Live, LiveError> {
-        let modules = std::mem::take(&mut image.modules);
-        // SAFETY: the file is loaded, as whoever gives its base says, and stays so: it is the
-        // executable.
-        let (rooms, strings, entries) = unsafe {
-            (
-                image.rooms(),
-                Strings::of(&image.constants),
-                Entries::new(image.text.clone()),
-            )
-        };
-        let text = image.text.clone();
-        let program = Arc::new(Program {
-            image,
-            strings,
-            rooms,
-            entries,
-            taken: Locked::default(),
-            missing: Locked::default(),
-        });
+    fn of(
+        mut images: Vec<Image>,
+        failed: Vec<(String, String)>,
+        settings: &Settings,
+    ) -> Result<Live, LiveError> {
+        let modules = images.iter_mut();
+        let modules: Vec<_> = modules.map(|it| std::mem::take(&mut it.modules)).collect();
+        let counts: Vec<usize> = modules.iter().map(Vec::len).collect();
+        let modules = modules.concat();
+        let numbered = images.into_iter().enumerate();
+        // SAFETY: the files are loaded, as whoever gives their bases says, and stay so.
+        let programs = numbered.map(|(number, image)| unsafe { Program::new(image, number) });
+        let programs: Vec<Arc<Program>> = programs.map(Arc::new).collect();
         let functions: Arc<Functions> = Arc::default();
         let listener = {
-            let (functions, program) = (Arc::clone(&functions), Arc::clone(&program));
+            let functions = Arc::clone(&functions);
             let verbose = settings.verbose;
-            Arc::new(move |event: &Event| listen(event, &functions, &program, verbose))
+            Arc::new(move |event: &Event| listen(event, &functions, verbose))
         };
         let mut builder = Jit::builder()
             .over_native(true)
@@ -228,8 +180,8 @@ impl Live {
             builder = builder.jobs(jobs);
         }
         let jit = builder.build()?;
-        for text in text {
-            jit.attend(text);
+        for text in programs.iter().flat_map(|program| &program.image.text) {
+            jit.attend(text.clone());
         }
         let dylib = jit.create_dylib("program")?;
         // Modules are added one after the other, and mention each other.
@@ -237,39 +189,56 @@ impl Live {
         let mut live = Live {
             jit,
             dylib,
-            program,
+            programs,
             functions,
-            failed: Vec::new(),
+            failed,
             sources: Vec::new(),
             modules: modules.clone(),
+            known: Vec::new(),
             exchanges: Locked::default(),
             defined: Locked::default(),
         };
         live.sources = live.jit.sources(modules.clone())?;
+        live.known = live.known(&counts);
         live.add(modules);
         live.adopt_all();
         Ok(live)
     }
 
+    /// What is known for each module, given how many each file has.
+    fn known(&self, counts: &[usize]) -> Vec<Module> {
+        let executable = self.programs.iter().find(|it| it.image.executable);
+        let mut all: Vec<Module> = Vec::new();
+        for (program, count) in self.programs.iter().zip(counts) {
+            let sources = &self.sources[all.len()..all.len() + count];
+            for object in program.image.symbols.files_of(sources) {
+                all.push(Module {
+                    program: Arc::clone(program),
+                    executable: executable.cloned(),
+                    object,
+                    number: all.len(),
+                });
+            }
+        }
+        all
+    }
+
     /// Rebinds all modules, and adds them.
     fn add(&mut self, modules: Vec<Vec<u8>>) {
-        let objects = self.program.image.symbols.files_of(&self.sources);
         let mut ready = Vec::new();
         let mut addresses: HashMap<String, u64> = HashMap::new();
-        let mut wanted = HashSet::new();
-        for (number, (bytes, object)) in modules.into_iter().zip(objects).enumerate() {
-            let module = Module {
-                program: Arc::clone(&self.program),
-                object,
-            };
+        let mut wanted = HashMap::new();
+        for (bytes, module) in modules.into_iter().zip(self.known.clone()) {
+            let number = module.number;
             let name = format!("{}.{number}", self.sources[number]);
-            match rebind(&self.jit, &name, bytes, module, number) {
+            let program = Arc::clone(&module.program);
+            match rebind(&self.jit, &name, bytes, module) {
                 Ok((bitcode, outcome)) => {
                     let bodies = outcome.functions.iter();
                     let bodies = bodies.filter(|f| !matches!(f.fate, Fate::Refused(_)));
                     let bodies: Vec<String> = bodies.map(|f| f.name.clone()).collect();
-                    self.program.taken.with(|taken| taken.extend(bodies));
-                    self.program.note_missing(number, &outcome.missing);
+                    program.taken.with(|taken| taken.extend(bodies));
+                    program.note_missing(number, &outcome.missing);
                     addresses.extend(outcome.addresses.iter().cloned());
                     wanted.extend(outcome.wanted.iter().cloned());
                     ready.push((number, name, bitcode, outcome));
@@ -287,20 +256,21 @@ impl Live {
     }
 
     /// Gives names their addresses; to those that are `wanted`, unless the session has a body of that
-    /// name, what the program or its libraries have. What nobody has stays undefined, and is null
+    /// name, what comes with them, or else what the executable or the libraries have. What nobody has stays undefined, and is null
     /// where that is allowed.
     pub(crate) fn define(
         &self,
         addresses: impl IntoIterator<Item = (String, u64)>,
-        wanted: impl IntoIterator<Item = String>,
+        wanted: impl IntoIterator<Item = (String, Option<u64>)>,
     ) {
-        let symbols = &self.program.image.symbols;
-        let found = wanted.into_iter().filter_map(|name| {
-            if self.program.is_taken(&name) {
+        let executable = self.programs.iter().find(|it| it.image.executable);
+        let found = wanted.into_iter().filter_map(|(name, known)| {
+            if self.programs.iter().any(|it| it.is_taken(&name)) {
                 return None;
             }
-            let place = symbols.global(&name).map(|place| place.address);
-            let address = place.or_else(|| loaded::find(&name))?;
+            let place = || executable.and_then(|it| it.image.symbols.global(&name));
+            let known = known.or_else(|| place().map(|place| place.address));
+            let address = known.or_else(|| loaded::find(&name))?;
             Some((name, address))
         });
         for (name, address) in addresses.into_iter().chain(found) {
@@ -322,12 +292,18 @@ impl Live {
             return Ok(());
         };
         // SAFETY: the stub is for ever, and leads to code of the same function.
-        unsafe { self.program.entries.redirect(entry, stub) }
+        unsafe { function.program.entries.redirect(entry, stub) }
     }
 
     fn list(&self, outcome: Outcome, number: usize) {
         for chosen in outcome.functions {
-            let function = Function::new(chosen, &self.sources[number], number);
+            let module = &self.known[number];
+            let source = &self.sources[number];
+            let source = match module.program.library() {
+                "" => source.clone(),
+                library => format!("{library}: {source}"),
+            };
+            let function = Function::new(chosen, source, module);
             let name = function.chosen.name.clone();
             drop(
                 self.functions
@@ -392,77 +368,20 @@ impl Live {
     /// How many entries lead elsewhere.
     pub fn redirected(&self) -> usize {
         let adopted = self.adopted();
-        let entries = adopted.iter().filter_map(|f| f.native());
-        entries
-            .filter(|(entry, _)| self.program.entries.is_redirected(*entry))
-            .count()
-    }
-}
-
-/// Says what holds for all functions: that the kernel refuses what is needed to redirect one.
-fn say_once(cause: &EntryError) {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    // Relaxed: who is first says it, whatever it has seen.
-    if matches!(cause, EntryError::Refused { .. }) && !SAID.swap(true, Ordering::Relaxed) {
-        eprintln!("uruk live: {cause}; functions that are not redirected yet run as they are");
-    }
-}
-
-/// Follows the session: redirects the entry of what was published, restores that of what went back.
-fn listen(event: &Event, functions: &Functions, program: &Program, verbose: bool) {
-    let (name, tier) = match event {
-        Event::Published { function, tier, .. } | Event::Reverted { function, tier, .. } => {
-            (*function, *tier)
-        }
-        Event::Failed {
-            function, message, ..
-        } => {
-            if verbose {
-                eprintln!("uruk live: {function}: {message}");
-            }
-            return;
-        }
-        _ => return,
-    };
-    let Some(function) = functions.with(|functions| functions.get(name).cloned()) else {
-        return;
-    };
-    let is_native = tier == Tier::Native;
-    let Some((entry, _)) = function.native() else {
-        return;
-    };
-    match is_native {
-        true => {
-            program.entries.restore(entry);
-            if function.tier.swap(0, Ordering::Relaxed) != 0 {
-                function.taken_back.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        false => {
-            let Some(&stub) = function.stub.get() else {
-                return;
-            };
-            // SAFETY: the stub is for ever, and leads to code of the same function.
-            match unsafe { program.entries.redirect(entry, stub) } {
-                Ok(()) => {
-                    function.published.fetch_add(1, Ordering::Relaxed);
-                    let tier = u64::from(tier.number());
-                    function.tier.store(tier, Ordering::Relaxed);
-                }
-                Err(cause) => {
-                    say_once(&cause);
-                    function.fail(cause);
-                }
-            }
-        }
-    }
-    if verbose {
-        let state = if is_native {
-            "native again"
-        } else {
-            "redirected"
+        let is_redirected = |function: &&Arc<Function>| {
+            let native = function.native();
+            native.is_some_and(|(entry, _)| function.program.entries.is_redirected(entry))
         };
-        eprintln!("uruk live: {name}: tier {}, {state}", tier.number());
+        adopted.iter().filter(is_redirected).count()
+    }
+}
+
+/// A file, unless it has functions by which C++ programs allocate.
+fn no_allocator(image: Image) -> Result<Image, LiveError> {
+    let defined = |name: &&&str| image.symbols.global(name).is_some();
+    match CPP_ALLOCATION.iter().find(defined) {
+        Some(name) => Err(LiveError::Allocator { name }),
+        None => Ok(image),
     }
 }
 
@@ -472,12 +391,11 @@ pub(crate) fn rebind(
     name: &str,
     bytes: Vec<u8>,
     module: Module,
-    number: usize,
 ) -> Result<(Vec<u8>, Outcome), Error> {
     let chosen: Arc<Mutex<Outcome>> = Arc::default();
     let told = Arc::clone(&chosen);
     let bitcode = jit.rebind(name, bytes, move |survey| {
-        let outcome = choose(survey, &module, number);
+        let outcome = choose(survey, &module);
         let choices = outcome.choices.clone();
         *told.lock().unwrap_or_else(PoisonError::into_inner) = outcome;
         choices

@@ -16,7 +16,7 @@ use std::time::Duration;
 use uruk::{StatsFormat, Tier};
 
 use crate::allocation::own_allocation;
-use crate::program::loaded;
+use crate::program::loaded::{self, Loaded};
 use crate::session::{Live, LiveError};
 use crate::settings::{Force, Settings, VARIABLE};
 use crate::{control, explain};
@@ -69,6 +69,8 @@ pub fn begin() {
         BEGUN.store(std::process::id(), Ordering::Relaxed);
     }
     let forced = settings.force != Force::No;
+    // What is loaded now stays: later ones may be closed again.
+    let _ = LOADED.set(loaded::loaded());
     uruk::enter_program();
     if let Err(cause) = uruk::spawn_own("uruk-live", move || run(&settings)) {
         eprintln!("uruk live: {cause}; the program runs as it is");
@@ -104,6 +106,9 @@ fn reach(stage: Stage) {
 /// The end of what is said where the program has functions of this kind of its own.
 const OWN_ALLOCATION: &[u8] =
     b"` itself, which the compiler would have to use; the program runs as it is\n";
+
+/// The files that the program began with.
+static LOADED: OnceLock<Vec<Loaded>> = OnceLock::new();
 
 static TOLD: OnceLock<Settings> = OnceLock::new();
 
@@ -182,11 +187,10 @@ fn run(settings: &Settings) {
         say(NO_MEMORY);
         return reach(Stage::Ready);
     }
-    let loaded = loaded::loaded();
-    let Some(executable) = loaded.first() else {
+    let Some(loaded) = LOADED.get() else {
         return reach(Stage::Ready);
     };
-    let started = Live::start(executable, settings);
+    let started = Live::start(loaded, settings);
     if let Err(cause) = &started {
         eprintln!("uruk live: {cause}; the program runs as it is");
     }

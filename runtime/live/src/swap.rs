@@ -27,11 +27,12 @@ use object::{Endianness, elf::FileHeader64};
 use uruk::rebound::{Body, Choices, FunctionChoice, Keep, Survey, VariableChoice};
 use uruk::{Activation, Error, Level, Replacement};
 
-use crate::choose::{ADDRESS, Fate, Known, session_name, stem};
+use crate::choose::{ADDRESS, Fate, Known, stem};
+use crate::function::Function;
 use crate::known::Module;
 use crate::program::stream;
 use crate::program::symbols::PlaceKind;
-use crate::session::{Function, Live};
+use crate::session::Live;
 
 /// Nothing was exchanged.
 #[derive(Debug, thiserror::Error)]
@@ -103,16 +104,17 @@ pub struct Swapped {
 impl fmt::Display for Swapped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for name in &self.exchanged {
-            writeln!(f, "exchanged: {name}")?;
+            writeln!(f, "exchanged: {}", stem(name))?;
         }
         for name in &self.added {
-            writeln!(f, "added: {name}")?;
+            writeln!(f, "added: {}", stem(name))?;
         }
         for name in &self.dependents {
-            writeln!(f, "with it: {name}")?;
+            writeln!(f, "with it: {}", stem(name))?;
         }
         for activation in &self.activations {
-            let functions = activation.functions.join(", ");
+            let functions = activation.functions.iter().map(|name| stem(name));
+            let functions = functions.collect::<Vec<_>>().join(", ");
             let (thread, tid) = (&activation.thread, activation.tid);
             writeln!(f, "still in old code: thread {thread} ({tid}): {functions}")?;
         }
@@ -125,7 +127,7 @@ impl fmt::Display for Swapped {
 struct Meant {
     choices: Choices,
     members: Vec<Arc<Function>>,
-    wanted: Vec<String>,
+    wanted: Vec<(String, Option<u64>)>,
     addresses: Vec<(String, u64)>,
     refused: Option<SwapError>,
 }
@@ -154,11 +156,9 @@ impl Live {
         let changed: HashSet<String> = bodies.keys().cloned().collect();
         let meant: Arc<Mutex<Meant>> = Arc::default();
         let told = Arc::clone(&meant);
-        let program = Arc::clone(&self.program);
-        let object = program.image.symbols.files_of(&self.sources)[number];
+        let known = self.known[number].clone();
         let bitcode = self.jit.rebind(&name, bytes, move |survey| {
-            let known = Module { program, object };
-            let meaning = mean(survey, &known, &functions, number, &changed);
+            let meaning = mean(survey, &known, &functions, &changed);
             let choices = meaning.choices.clone();
             *told.lock().unwrap_or_else(PoisonError::into_inner) = meaning;
             choices
@@ -301,9 +301,9 @@ fn mean(
     survey: &Survey,
     known: &Module,
     functions: &[Arc<Function>],
-    module: usize,
     changed: &HashSet<String>,
 ) -> Meant {
+    let module = known.number;
     let mut meant = Meant::default();
     let global: HashMap<&str, &Arc<Function>> = functions
         .iter()
@@ -317,15 +317,22 @@ fn mean(
     for info in &survey.functions {
         let own = match info.local {
             true => local.get(stem(&info.name)),
-            false => global.get(info.name.as_str()),
+            false => global.get(known.name(&info.name, false).as_str()),
         };
-        let name = own.map_or(info.name.clone(), |own| own.chosen.name.clone());
+        let new = || match info.local {
+            true => info.name.clone(),
+            false => known.name(&info.name, false),
+        };
+        let name = own.map_or_else(new, |own| own.chosen.name.clone());
         let adopted = own.is_some_and(|own| matches!(own.chosen.fate, Fate::Adopted { .. }));
         let counts = info.defined && (own.is_none() || changed.contains(stem(&info.name)));
         match (counts, own) {
             (true, Some(own)) => meant.members.push(Arc::clone(own)),
             (true, None) => {}
-            (false, _) => meant.wanted.push(name.clone()),
+            (false, _) => {
+                let at = known.address(&info.name).filter(|_| !info.local);
+                meant.wanted.push((name.clone(), at));
+            }
         }
         meant.choices.functions.push(FunctionChoice {
             address: adopted.then(|| format!("{ADDRESS}{name}")),
@@ -334,7 +341,7 @@ fn mean(
         });
     }
     for info in &survey.variables {
-        let choice = variable(info, known, module, &mut meant);
+        let choice = variable(info, known, &mut meant);
         meant.choices.variables.push(choice);
     }
     meant
@@ -343,7 +350,6 @@ fn mean(
 fn variable(
     info: &uruk::rebound::VariableInfo,
     known: &Module,
-    module: usize,
     meant: &mut Meant,
 ) -> VariableChoice {
     if info.of_compiler || info.labels || info.private {
@@ -365,7 +371,7 @@ fn variable(
         };
     }
     let place = place.filter(|place| !info.local || place.size == info.size);
-    let name = session_name(&info.name, info.local, module);
+    let name = known.name(&info.name, info.local);
     match place.filter(|place| place.kind == PlaceKind::Data) {
         // A constant of the file may have another value than the program's.
         Some(_) if info.constant && info.defined => VariableChoice::Own,
@@ -374,10 +380,11 @@ fn variable(
             VariableChoice::Named(name)
         }
         None if !info.defined => {
-            meant.wanted.push(name.clone());
+            let at = known.address(&info.name).filter(|_| !info.local);
+            meant.wanted.push((name.clone(), at));
             VariableChoice::Named(name)
         }
-        None if known.program.is_missing(module, &info.name) => {
+        None if known.program.is_missing(known.number, &info.name) => {
             refuse("which the optimizer removed or renamed natively")
         }
         None => VariableChoice::Own,

@@ -3,8 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use uruk::rebound::{FunctionInfo, Keep, Survey, VariableChoice, VariableInfo};
-use uruk_live::choose::{Fate, Known, Outcome, Reason, choose};
+use uruk_live::choose::{Fate, Known, Outcome, Reason, choose, session_name};
 use uruk_live::program::symbols::{Place, PlaceKind};
+
+/// The module's number.
+const MODULE: usize = 3;
 
 /// A program that has what it is told.
 #[derive(Default)]
@@ -12,6 +15,7 @@ struct Program {
     places: HashMap<&'static str, Place>,
     without_room: HashSet<u64>,
     taken: HashSet<&'static str>,
+    elsewhere: HashMap<&'static str, u64>,
 }
 
 impl Program {
@@ -21,6 +25,7 @@ impl Program {
             size: 4,
             kind,
             weak: false,
+            exported: true,
         };
         self.places.insert(name, place);
         self
@@ -28,6 +33,18 @@ impl Program {
 }
 
 impl Known for Program {
+    fn name(&self, name: &str, local: bool) -> String {
+        session_name(name, local, MODULE)
+    }
+
+    fn address(&self, name: &str) -> Option<u64> {
+        self.elsewhere.get(name).copied()
+    }
+
+    fn is_elsewhere(&self, name: &str) -> bool {
+        self.elsewhere.contains_key(name)
+    }
+
     fn place(&self, name: &str, _local: bool) -> Option<Place> {
         self.places.get(name).copied()
     }
@@ -80,7 +97,7 @@ fn chosen(
         functions,
         variables,
     };
-    choose(&survey, program, 3)
+    choose(&survey, program)
 }
 
 fn fate<'o>(outcome: &'o Outcome, name: &str) -> &'o Fate {

@@ -75,6 +75,31 @@ fn a_redirected_entry_leads_elsewhere_until_it_is_restored() {
 }
 
 #[test]
+fn what_a_program_makes_of_an_entry_itself_is_left_alone() {
+    let start = text();
+    // SAFETY: as above.
+    let entries = unsafe { Entries::new(std::iter::once(start..start + 4096).collect()) };
+    let entry = start + 14;
+    let target = other as *const () as u64;
+    // SAFETY: as above.
+    unsafe { entries.redirect(entry, target) }.expect("there is room");
+    // `mov eax, 7; ret`
+    let own = [0xb8, 7, 0, 0, 0, 0xc3];
+    // SAFETY: text of this test's own, which no thread runs now.
+    unsafe {
+        let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+        assert_eq!(libc::mprotect(start as *mut _, 4096, all), 0);
+        (entry as *mut u8).copy_from_nonoverlapping(own.as_ptr(), own.len());
+    }
+    entries.restore(entry);
+    assert_eq!(call(entry), 7);
+    // SAFETY: as above.
+    let again = unsafe { entries.redirect(entry, target) };
+    assert!(matches!(again, Err(EntryError::Occupied { .. })));
+    assert_eq!(call(entry), 7);
+}
+
+#[test]
 fn what_the_compiler_did_not_prepare_is_refused() {
     let start = text();
     // SAFETY: as above.

@@ -3,7 +3,7 @@
 //! # What is added, for those who want none of our tools
 //! ```text
 //! -Xclang -fembed-bitcode=bitcode        the bitcode before optimization, in the section .llvmbc
-//! -fpatchable-function-entry=16,14       14 bytes in front of each entry, two at it
+//! -fpatchable-function-entry=18,16       16 bytes in front of each entry, two at it
 //! ```
 //! `-funique-internal-linkage-names` is of no use here: local functions and variables are told apart by
 //! the object file whose symbols the linker kept together. And it breaks sources: of a function of
@@ -29,7 +29,7 @@ use uruk::EXIT_FAILURE;
 const ADDED: [&str; 3] = [
     "-Xclang",
     "-fembed-bitcode=bitcode",
-    "-fpatchable-function-entry=16,14",
+    "-fpatchable-function-entry=18,16",
 ];
 
 /// Of which language a driver is the driver.

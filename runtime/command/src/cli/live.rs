@@ -8,11 +8,11 @@ use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use uruk::{EXIT_FAILURE, StatsFormat};
-use uruk_live::program::image::{Image, ImageError};
+use uruk_live::program::image::{Image, ImageError, carries_bitcode, is_dynamic};
 use uruk_live::settings::{Force, Settings, VARIABLE};
 use uruk_live::start::PRELOADED_BEFORE;
 
@@ -163,18 +163,47 @@ fn check(program: &Path) -> Result<(), String> {
             "{shown}: runs with rights of its own (setuid): nothing may be loaded into it"
         ));
     }
-    let image = Image::read(program, 0, true).map_err(|cause| match cause {
-        ImageError::NotElf { .. } if is_script(program) => {
-            format!("{shown}: is a script; its interpreter would be the program")
-        }
-        cause => cause.to_string(),
-    })?;
-    match image.dynamic {
-        true => Ok(()),
-        false => Err(format!(
+    let is_dynamic = is_dynamic(program);
+    match Image::read(program, 0, true) {
+        Ok(_) if !is_dynamic => Err(format!(
             "{shown}: is linked statically: no library can be loaded into it"
         )),
+        Err(ImageError::NotElf { .. }) if is_script(program) => Err(format!(
+            "{shown}: is a script; its interpreter would be the program"
+        )),
+        Err(cause @ (ImageError::Unreadable { .. } | ImageError::NotElf { .. })) => {
+            Err(cause.to_string())
+        }
+        Err(_) if is_dynamic && libraries(program).iter().any(|file| is_of_use(file)) => Ok(()),
+        Err(cause) => Err(cause.to_string()),
+        Ok(_) => Ok(()),
     }
+}
+
+/// Whether a library's functions can be compiled again.
+fn is_of_use(library: &Path) -> bool {
+    carries_bitcode(library) && Image::read(library, 0, false).is_ok()
+}
+
+/// The shared libraries that a program with a dynamic loader begins with, as that tells them;
+/// none, if it cannot be asked.
+fn libraries(program: &Path) -> Vec<PathBuf> {
+    let mut command = Command::new(program);
+    // The loader prints what it would load, instead of starting the program.
+    command.env("LD_TRACE_LOADED_OBJECTS", "1");
+    command.stdin(Stdio::null()).stderr(Stdio::null());
+    let Ok(output) = command.output() else {
+        return Vec::new();
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    // `name => file (address)`, or `file (address)`.
+    let files = text.lines().filter_map(|line| {
+        let line = line.split(" => ").last()?.trim();
+        Some(PathBuf::from(
+            line.rsplit_once(" (").map_or(line, |it| it.0),
+        ))
+    });
+    files.filter(|file| file.is_file()).collect()
 }
 
 fn is_script(file: &Path) -> bool {

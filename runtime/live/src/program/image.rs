@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use object::Endianness;
 use object::elf::{self, FileHeader64};
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
+use object::read::ReadCache;
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, Sym};
 
 use super::stream;
 use super::symbols::{Listed, Place, PlaceKind, Symbols};
@@ -50,7 +51,7 @@ pub enum ImageError {
         file: PathBuf,
     },
     /// Its functions cannot be redirected.
-    #[error("{}: functions have no room for a jump: build it with `uruk cc`, or clang's `-fpatchable-function-entry=16,14`", .file.display())]
+    #[error("{}: functions have no room for a jump: build it with `uruk cc`, or clang's `-fpatchable-function-entry=18,16`", .file.display())]
     NoEntries {
         /// The file.
         file: PathBuf,
@@ -80,13 +81,15 @@ pub struct Image {
     pub constants: Vec<Range<u64>>,
     /// The bitcode of its modules, in link order.
     pub modules: Vec<Vec<u8>>,
-    /// It has a dynamic loader.
-    pub dynamic: bool,
     /// How far a thread's block of the executable lies below the thread pointer; `None` of a
     /// library.
     pub threads: Option<u64>,
     /// Where the list of entries with room lies: each names the first byte of the room.
     pub entries: Vec<Range<u64>>,
+    /// It is the executable.
+    pub executable: bool,
+    /// Names that it defines are its own, whoever else has them (`-Bsymbolic`).
+    pub symbolic: bool,
 }
 
 type Header = FileHeader64<Endianness>;
@@ -132,12 +135,16 @@ impl Image {
             text: Vec::new(),
             constants: Vec::new(),
             modules: Vec::new(),
-            dynamic: false,
             threads: None,
             entries: Vec::new(),
+            executable,
+            symbolic: false,
         };
         for segment in header.program_headers(endian, bytes).map_err(broken)? {
             image.add_segment(segment, endian, executable);
+        }
+        if let Some((words, _)) = sections.dynamic(endian, bytes).map_err(broken)? {
+            image.symbolic = words.iter().any(|word| is_symbolic(word, endian));
         }
         for section in sections.iter() {
             let name = sections.section_name(endian, section).map_err(broken)?;
@@ -194,7 +201,6 @@ impl Image {
         match segment.p_type(endian) {
             elf::PT_LOAD if flags.contains(elf::PF_X) => self.text.push(range),
             elf::PT_LOAD if !flags.contains(elf::PF_W) => self.constants.push(range),
-            elf::PT_INTERP => self.dynamic = true,
             elf::PT_TLS if executable => {
                 let align = segment.p_align(endian).max(1);
                 self.threads = Some(segment.p_memsz(endian).next_multiple_of(align));
@@ -225,6 +231,40 @@ impl Image {
             }
         }
         rooms
+    }
+}
+
+/// Whether a file has a section of bitcode. Reads no more of it than what says so.
+pub fn carries_bitcode(file: &Path) -> bool {
+    let read = || -> Option<bool> {
+        let cache = ReadCache::new(std::fs::File::open(file).ok()?);
+        let header = Header::parse(&cache).ok()?;
+        let endian = header.endian().ok()?;
+        let sections = header.sections(endian, &cache).ok()?;
+        let named = sections.section_by_name(endian, BITCODE.as_bytes());
+        Some(named.is_some())
+    };
+    read().unwrap_or(false)
+}
+
+/// Whether a file is a program with a dynamic loader.
+pub fn is_dynamic(file: &Path) -> bool {
+    let read = || -> Option<bool> {
+        let cache = ReadCache::new(std::fs::File::open(file).ok()?);
+        let header = Header::parse(&cache).ok()?;
+        let endian = header.endian().ok()?;
+        let mut segments = header.program_headers(endian, &cache).ok()?.iter();
+        Some(segments.any(|segment| segment.p_type(endian) == elf::PT_INTERP))
+    };
+    read().unwrap_or(false)
+}
+
+/// Whether a word of the dynamic section says that a file's names are its own.
+fn is_symbolic(word: &elf::Dyn64<Endianness>, endian: Endianness) -> bool {
+    match word.d_tag(endian) {
+        elf::DT_SYMBOLIC => true,
+        elf::DT_FLAGS => word.d_val(endian) & u64::from(elf::DF_SYMBOLIC.0) != 0,
+        _ => false,
     }
 }
 
@@ -260,6 +300,7 @@ fn list(
         size: symbol.st_size(endian),
         kind,
         weak: symbol.st_bind() == elf::STB_WEAK,
+        exported: symbol.st_bind() != elf::STB_LOCAL && symbol.st_visibility() == elf::STV_DEFAULT,
     };
     Some(match symbol.st_bind() {
         elf::STB_LOCAL => Listed::Local(name, place),

@@ -52,3 +52,32 @@ pub fn find(name: &str) -> Option<u64> {
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!found.is_null()).then_some(found as u64)
 }
+
+/// Whether an address is only what a function of another file is known by: an executable that is
+/// not position-independent has such, in its table of calls, for functions whose address it takes.
+pub fn is_stand_in(address: u64) -> bool {
+    unsafe extern "C" {
+        /// The C library's, which `libc` does not list.
+        fn dladdr1(
+            address: *const c_void,
+            info: *mut libc::Dl_info,
+            extra: *mut *mut c_void,
+            flags: c_int,
+        ) -> c_int;
+    }
+    /// Asks for the entry of the symbol table.
+    const SYMBOL: c_int = 1;
+    let mut symbol: *mut c_void = std::ptr::null_mut();
+    // SAFETY: valid out pointers; the entry is the loader's, for as long as the file is loaded, and
+    // is looked at before anybody can unload it: the files asked for are never unloaded.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let told = dladdr1(address as *const c_void, &mut info, &mut symbol, SYMBOL);
+        told != 0
+            && info.dli_saddr as u64 == address
+            && symbol
+                .cast::<libc::Elf64_Sym>()
+                .as_ref()
+                .is_some_and(|symbol| symbol.st_shndx == object::elf::SHN_UNDEF.0)
+    }
+}

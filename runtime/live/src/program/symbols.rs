@@ -20,6 +20,8 @@ pub struct Place {
     pub kind: PlaceKind,
     /// Another file may define it, too.
     pub weak: bool,
+    /// Other files of the process are offered it, and may offer another one in its place.
+    pub exported: bool,
 }
 
 /// What a symbol stands for.
@@ -68,6 +70,7 @@ impl Symbols {
                             // Which binding it had is not told any more.
                             let place = Place {
                                 weak: true,
+                                exported: false,
                                 ..place
                             };
                             symbols.global.entry(name.clone()).or_insert(place);
@@ -145,6 +148,7 @@ mod tests {
             size: 8,
             kind: PlaceKind::Data,
             weak: false,
+            exported: true,
         }
     }
 
@@ -180,6 +184,7 @@ mod tests {
     fn hidden_names_are_seen_by_all_files() {
         let hidden = table().global("hidden").expect("it is listed");
         assert_eq!((hidden.address, hidden.weak), (50, true));
+        assert!(!hidden.exported && table().global("main").expect("it is listed").exported);
     }
 
     #[test]

@@ -1,0 +1,145 @@
+//! A function of the program, and what becomes of its entry when the session publishes code of it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use uruk::{Event, NativeCode, Tier};
+
+use crate::choose::{Chosen, Fate, HOP};
+use crate::entries::EntryError;
+use crate::known::{Module, Program};
+use crate::locked::Locked;
+
+/// A function of the program, as the session has it.
+#[derive(Debug)]
+pub struct Function {
+    /// What is known of it.
+    pub chosen: Chosen,
+    /// Its module's source.
+    pub source: String,
+    /// Its module's number, in link order, the executable's first.
+    pub module: usize,
+    /// Its file.
+    pub(crate) program: Arc<Program>,
+    /// Its stub.
+    pub(crate) stub: OnceLock<u64>,
+    /// Publications of compiled code, and of native code after such.
+    pub published: AtomicU64,
+    /// How often native code was gone back to.
+    pub taken_back: AtomicU64,
+    /// The tier of what runs; 0 for native code.
+    pub tier: AtomicU64,
+    /// Why it could not be compiled, or redirected.
+    pub failure: Locked<Option<String>>,
+}
+
+impl Function {
+    pub(crate) fn new(chosen: Chosen, source: String, module: &Module) -> Arc<Function> {
+        Arc::new(Function {
+            chosen,
+            source,
+            module: module.number,
+            program: Arc::clone(&module.program),
+            stub: OnceLock::new(),
+            published: AtomicU64::new(0),
+            taken_back: AtomicU64::new(0),
+            tier: AtomicU64::new(0),
+            failure: Locked::default(),
+        })
+    }
+
+    pub(crate) fn fail(&self, why: impl ToString) {
+        let why = why.to_string();
+        self.failure.with(|failure| *failure = Some(why));
+    }
+
+    pub(crate) fn native(&self) -> Option<(u64, NativeCode)> {
+        match &self.chosen.fate {
+            Fate::Adopted {
+                entry,
+                code,
+                beside,
+            } => Some((
+                *entry,
+                NativeCode {
+                    entry: entry + HOP,
+                    code: code.clone(),
+                    beside: beside.clone(),
+                    holds: self.chosen.holds.clone(),
+                },
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// By their names in the session.
+pub(crate) type Functions = Locked<HashMap<String, Arc<Function>>>;
+
+/// Says what holds for all functions: that the kernel refuses what is needed to redirect one.
+fn say_once(cause: &EntryError) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    // Relaxed: who is first says it, whatever it has seen.
+    if matches!(cause, EntryError::Refused { .. }) && !SAID.swap(true, Ordering::Relaxed) {
+        eprintln!("uruk live: {cause}; functions that are not redirected yet run as they are");
+    }
+}
+
+/// Follows the session: redirects the entry of what was published, restores that of what went back.
+pub(crate) fn listen(event: &Event, functions: &Functions, verbose: bool) {
+    let (name, tier) = match event {
+        Event::Published { function, tier, .. } | Event::Reverted { function, tier, .. } => {
+            (*function, *tier)
+        }
+        Event::Failed {
+            function, message, ..
+        } => {
+            if verbose {
+                eprintln!("uruk live: {function}: {message}");
+            }
+            return;
+        }
+        _ => return,
+    };
+    let Some(function) = functions.with(|functions| functions.get(name).cloned()) else {
+        return;
+    };
+    let is_native = tier == Tier::Native;
+    let Some((entry, _)) = function.native() else {
+        return;
+    };
+    match is_native {
+        true => {
+            function.program.entries.restore(entry);
+            if function.tier.swap(0, Ordering::Relaxed) != 0 {
+                function.taken_back.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        false => {
+            let Some(&stub) = function.stub.get() else {
+                return;
+            };
+            // SAFETY: the stub is for ever, and leads to code of the same function.
+            match unsafe { function.program.entries.redirect(entry, stub) } {
+                Ok(()) => {
+                    function.published.fetch_add(1, Ordering::Relaxed);
+                    let tier = u64::from(tier.number());
+                    function.tier.store(tier, Ordering::Relaxed);
+                }
+                Err(cause) => {
+                    say_once(&cause);
+                    function.fail(cause);
+                }
+            }
+        }
+    }
+    if verbose {
+        let state = if is_native {
+            "native again"
+        } else {
+            "redirected"
+        };
+        eprintln!("uruk live: {name}: tier {}, {state}", tier.number());
+    }
+}
