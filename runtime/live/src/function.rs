@@ -112,9 +112,10 @@ pub(crate) fn listen(event: &Event, functions: &Functions, verbose: bool) {
     match is_native {
         true => {
             function.program.entries.restore(entry);
-            if function.tier.swap(0, Ordering::Relaxed) != 0 {
-                function.taken_back.fetch_add(1, Ordering::Relaxed);
+            if function.tier.swap(0, Ordering::Relaxed) == 0 {
+                return;
             }
+            function.taken_back.fetch_add(1, Ordering::Relaxed);
         }
         false => {
             let Some(&stub) = function.stub.get() else {

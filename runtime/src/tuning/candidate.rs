@@ -52,7 +52,8 @@ impl Core {
     /// Tries the next candidate on `root`, if there is one and it may cost what it will.
     pub(super) fn tune_root(self: &Arc<Self>, root: Root) {
         let pass = gate::enter();
-        if !self.was_counted(root.id) {
+        let compared = !self.awaits_native(root.id);
+        if compared && !self.was_counted(root.id) {
             drop(pass);
             return self.count_root(root);
         }
@@ -93,7 +94,7 @@ impl Core {
         let ended = match retired {
             Some(held) if held == root.version && made.counts => {
                 drop(pass);
-                let ended = self.take_turns(root, made.version, slice, expected);
+                let ended = self.take_turns(root, made.version, slice, expected, native);
                 let _pass = gate::enter();
                 self.end_turns(root, made.version, ended)
             }
@@ -294,6 +295,7 @@ impl Core {
     ) {
         let won = ended.verdict == Verdict::Faster;
         if candidate.tier == Tier::Native {
+            let won = super::native::prefers(ended);
             self.note_native_trial(root, ended, cost, won);
             return self.tell_tuned(root, candidate, made.version, won, ended);
         }

@@ -20,6 +20,9 @@ const HOT: f64 = 0.05;
 /// Part of its heat that a function keeps from one look to the next.
 const KEEP: f64 = 0.8;
 
+/// Part of what was sampled that has code compared with the native one it took the place of.
+const WARM: f64 = 0.01;
+
 /// Samples, faded, before anything is said of who is hot.
 const ENOUGH: f64 = 4.0;
 
@@ -181,12 +184,27 @@ impl Core {
         if total < ENOUGH {
             return Vec::new();
         }
-        sampled.retain(|(heat, _)| *heat >= HOT * total);
+        let is_hot = |heat: f64, index| {
+            let id = || self.stubs.function(index);
+            heat >= HOT * total
+                || heat >= WARM * total && id().is_some_and(|id| self.awaits_native(id))
+        };
+        sampled.retain(|(heat, it)| is_hot(*heat, it.index));
         sampled.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         sampled
             .into_iter()
             .map(|(heat, it)| (heat / total, it))
             .collect()
+    }
+
+    /// Whether a function's code took the place of native code with which it was not compared yet.
+    pub(super) fn awaits_native(&self, id: FunctionId) -> bool {
+        let compared = || {
+            let state = self.tuning.state();
+            let region = state.regions.get(&id.index());
+            region.is_some_and(|region| region.native)
+        };
+        self.has_native(id) && !compared()
     }
 
     /// Whether something is to be tried on a root that was seen; `own` is its own time per entry.
@@ -201,6 +219,7 @@ impl Core {
         };
         let fingerprint = self.fingerprint(id);
         let counted = self.tiers.profiles.knows(id);
+        let compared = !self.awaits_native(id);
         let mut state = self.tuning.state();
         let known = state.variants.get(&id.index()).copied();
         let settled = fingerprint.and_then(|it| Some(state.known.get(&it)?.settled));
@@ -241,7 +260,9 @@ impl Core {
         region.phase = match () {
             // It may be entered later.
             () if entered == 0 || root.per_unit > LONGEST => Phase::Open,
-            () if own < SHORTEST.as_f64() => Phase::Left("it is entered too often to be timed"),
+            () if own < SHORTEST.as_f64() && compared => {
+                Phase::Left("it is entered too often to be timed")
+            }
             () => Phase::Open,
         };
         region.phase == Phase::Open && entered > 0 && root.per_unit <= LONGEST

@@ -6,6 +6,14 @@
 //! entries leaves them to the stub: both take the same way to their code. Where native code wins,
 //! it is adopted once more as it is, and that is told: then entries lead straight to it.
 //!
+//! The stub is a cost of its own: a call comes through the entry's jump, the room's and the stub's,
+//! and native code that is adopted again is spared all three. So native code is credited with
+//! [`WAY`] for each entry; it decides for what is short and entered often. And where nothing was
+//! found out, the better guess wins: a program is to lose nothing.
+//!
+//! Every function that was compiled for a native program is compared, also those of which too few
+//! samples say that variants of them are worth a trial: each may cost its way.
+//!
 //! A winner is never compiled again by the policy, in this run; its callers' new code still may
 //! inline it, and is judged as a whole.
 
@@ -14,6 +22,7 @@ use std::time::Duration;
 
 use tracing::debug;
 use uruk_base::{FunctionId, Nanos, Tier};
+use uruk_tiering::tuning::Verdict;
 
 use super::choose::Root;
 use super::trial::Ended;
@@ -28,6 +37,24 @@ const ENTRIES: u64 = 4;
 
 /// Least and most length of a slice.
 const SLICE: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(250));
+
+/// What an entry costs, in nanoseconds, on its way through the stub and past the count: three
+/// jumps that are taken, and an increment in memory.
+const WAY: f64 = 1.5;
+
+/// The time of a slice in which native code was entered so often, without its way.
+pub(super) fn without_way(time: f64, entries: f64) -> f64 {
+    (time - WAY * entries).max(0.5 * time)
+}
+
+/// Whether native code is to run, by what a comparison came to in which it was the candidate.
+pub(super) fn prefers(ended: &Ended) -> bool {
+    match ended.verdict {
+        Verdict::Faster => true,
+        Verdict::Slower => false,
+        Verdict::Same | Verdict::Undecided => ended.ratio.point >= 1.0,
+    }
+}
 
 /// How long slices are for a root whose units take so long.
 pub(super) fn slice(per_unit: Nanos) -> Duration {

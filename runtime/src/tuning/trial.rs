@@ -59,7 +59,7 @@ struct Mark {
 
 impl Core {
     /// Has `candidate`, which is published, and the root's version take turns until it is known
-    /// which is faster. `None` if somebody else stored to the slot meanwhile, the program does
+    /// which is faster; the candidate may be `native`. `None` if somebody else stored to the slot meanwhile, the program does
     /// nothing, or the session ends.
     pub(super) fn take_turns(
         self: &Arc<Self>,
@@ -67,6 +67,7 @@ impl Core {
         candidate: VersionId,
         slice: Duration,
         expected: Nanos,
+        native: bool,
     ) -> Option<Ended> {
         let mut pass = gate::enter();
         let mut trial = Trial::new(self.tuning.rules, candidate.0);
@@ -95,7 +96,10 @@ impl Core {
                 if arm == Arm::Candidate {
                     in_candidate.0 += time.0;
                 }
-                let (time, work) = (time.as_f64(), work as f64);
+                let (mut time, work) = (time.as_f64(), work as f64);
+                if native && arm == Arm::Candidate && matches!(root.unit, Unit::Entries) {
+                    time = super::native::without_way(time, work);
+                }
                 slices[place] = (arm, Slice { time, work });
             }
             if self.is_stopping() {
