@@ -70,9 +70,10 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         })
     };
     type Judge = fn(&Bench) -> Result<(), String>;
-    let others: [(&str, Judge); 5] = [
+    let others: [(&str, Judge); 6] = [
         ("server::quiescent", crate::live_server::judge_quiescent),
         ("faults::survived", crate::live_faults::judge),
+        ("faults::killed", crate::live_faults::judge_killed),
         ("faults::refused", crate::live_faults::judge_refusals),
         ("redirected::local", crate::live_faults::judge_local),
         ("slower::native_again", crate::live_faults::judge_slower),

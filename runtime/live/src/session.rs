@@ -437,6 +437,10 @@ fn listen(event: &Event, functions: &Functions, program: &Program, verbose: bool
             if verbose {
                 eprintln!("uruk live: {function}: {message}");
             }
+            // Whoever asked for it: samples tell nobody else.
+            if let Some(found) = functions.with(|functions| functions.get(*function).cloned()) {
+                found.fail(message);
+            }
             return;
         }
         _ => return,
@@ -462,6 +466,8 @@ fn listen(event: &Event, functions: &Functions, program: &Program, verbose: bool
             // SAFETY: the stub is for ever, and leads to code of the same function.
             match unsafe { program.entries.redirect(entry, stub) } {
                 Ok(()) => {
+                    // What failed before was another attempt.
+                    drop(function.failure.with(Option::take));
                     function.published.fetch_add(1, Ordering::Relaxed);
                     let tier = u64::from(tier.number());
                     function.tier.store(tier, Ordering::Relaxed);
