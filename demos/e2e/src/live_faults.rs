@@ -76,13 +76,14 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
     Ok(())
 }
 
-/// How the program whose compiles are killed is run: its arguments, an option, and whether the table
-/// has to say what its function `own` died of.
-const KILLED: [(&[&str], &str, bool); 4] = [
-    (&["own", "0"], "--force=all", true),
-    (&["signals", "300"], "--force=all", true),
-    (&["signals", "300"], "--after=20", false),
-    (&["fork", "500"], "--force=all", true),
+/// How the program whose compiles are killed is run: its arguments, an option, and the function of
+/// which the table has to say what it died of, if any.
+const KILLED: [(&[&str], &str, &str); 5] = [
+    (&["own", "0"], "--force=all", "own"),
+    (&["inner", "0"], "--force=all", "inner"),
+    (&["signals", "300"], "--force=all", "own"),
+    (&["signals", "300"], "--after=20", ""),
+    (&["fork", "500"], "--force=all", "own"),
 ];
 
 /// Processor time in which samples are to find the function that dies, in milliseconds: longer if it
@@ -98,18 +99,25 @@ pub fn judge_killed(bench: &Bench) -> Result<(), String> {
     let program = build_of(bench, "killed.c", "killed", &[])?;
     for (args, option, dies) in KILLED {
         let table = killed(bench, &program, args, option)?;
-        if dies && !tells_of_own(&table) {
-            return Err(format!("{args:?}: `own` is not told of:\n{table}"));
+        if !dies.is_empty() && !tells_of(&table, dies) {
+            return Err(format!("{args:?}: `{dies}` is not told of:\n{table}"));
         }
     }
+    ["own", "inner"]
+        .into_iter()
+        .try_for_each(|name| sampled(bench, &program, name))
+}
+
+/// Samples find the function that dies, or what it calls.
+fn sampled(bench: &Bench, program: &Path, name: &str) -> Result<(), String> {
     let mut table = String::new();
     for time in SAMPLED {
-        table = killed(bench, &program, &["own", time], "--after=20")?;
-        if tells_of_own(&table) {
+        table = killed(bench, program, &[name, time], "--after=20")?;
+        if tells_of(&table, name) {
             return Ok(());
         }
     }
-    Err(format!("what samples found is not told of:\n{table}"))
+    Err(format!("`{name}` is not told of:\n{table}"))
 }
 
 /// The table of a run, which does as the program does natively.
@@ -127,9 +135,10 @@ fn killed(bench: &Bench, program: &Path, args: &[&str], option: &str) -> Result<
     }
 }
 
-/// Whether the table says what `own` died of, and that it is native.
-fn tells_of_own(table: &str) -> bool {
-    let words = [" own (", "not compiled", "fatal error in LLVM"];
+/// Whether the table says what a function died of, and that it is native.
+fn tells_of(table: &str, name: &str) -> bool {
+    let name = format!(" {name} (");
+    let words = [&*name, "not compiled", "fatal error in LLVM"];
     let told = |line: &str| {
         line.trim_start().starts_with("0 ") && words.iter().all(|word| line.contains(word))
     };
