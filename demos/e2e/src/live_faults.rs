@@ -8,6 +8,8 @@
 //! | no memory, little memory, a limit that comes while something is compiled | said once, or nothing |
 //! | the program reads its own text | it sees the bytes that were changed: 14 in front of an entry, two at it |
 //! | the program writes to its own text | the entry is left alone, or its own code wins |
+//! | LLVM ends a compile by a fatal error, asked for or by samples | the function stays native; the table says why |
+//! | the program signals all threads there are, or is copied, while something is compiled | nothing |
 //! | no symbols, no dynamic loader, rights of its own | refused before it starts |
 
 use std::fs;
@@ -72,6 +74,75 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// How the program whose compiles are killed is run: its arguments, an option, and the function of
+/// which the table has to say what it died of, if any.
+const KILLED: [(&[&str], &str, &str); 5] = [
+    (&["own", "0"], "--force=all", "own"),
+    (&["inner", "0"], "--force=all", "inner"),
+    (&["signals", "300"], "--force=all", "own"),
+    (&["signals", "300"], "--after=20", ""),
+    (&["fork", "500"], "--force=all", "own"),
+];
+
+/// Processor time in which samples are to find the function that dies, in milliseconds: longer if it
+/// was not enough, as on a busy machine.
+const SAMPLED: [&str; 3] = ["1000", "4000", "16000"];
+
+/// A compile that LLVM does not come back from costs a function its new code, and no more; so do
+/// signals to all threads, and copies of the process.
+///
+/// # Errors
+/// As [`judge`].
+pub fn judge_killed(bench: &Bench) -> Result<(), String> {
+    let program = build_of(bench, "killed.c", "killed", &[])?;
+    for (args, option, dies) in KILLED {
+        let table = killed(bench, &program, args, option)?;
+        if !dies.is_empty() && !tells_of(&table, dies) {
+            return Err(format!("{args:?}: `{dies}` is not told of:\n{table}"));
+        }
+    }
+    ["own", "inner"]
+        .into_iter()
+        .try_for_each(|name| sampled(bench, &program, name))
+}
+
+/// Samples find the function that dies, or what it calls.
+fn sampled(bench: &Bench, program: &Path, name: &str) -> Result<(), String> {
+    let mut table = String::new();
+    for time in SAMPLED {
+        table = killed(bench, program, &[name, time], "--after=20")?;
+        if tells_of(&table, name) {
+            return Ok(());
+        }
+    }
+    Err(format!("`{name}` is not told of:\n{table}"))
+}
+
+/// The table of a run, which does as the program does natively.
+fn killed(bench: &Bench, program: &Path, args: &[&str], option: &str) -> Result<String, String> {
+    let mut job = Job::new(program, LIMIT);
+    job.args.extend(args.iter().map(Into::into));
+    let native = execute(bench, "killed", job)?;
+    let options = [option, "--explain"];
+    let ours = execute(bench, "killed", live(bench, &options, program, args))?;
+    let table = String::from_utf8_lossy(&ours.stderr).into_owned();
+    let same = ours.ending == native.ending && ours.stdout == native.stdout;
+    match same && native.ending == Ending::Status(0) {
+        true => Ok(table),
+        false => Err(format!("{args:?} {option}: not as natively:\n{table}")),
+    }
+}
+
+/// Whether the table says what a function died of, and that it is native.
+fn tells_of(table: &str, name: &str) -> bool {
+    let name = format!(" {name} (");
+    let words = [&*name, "not compiled", "fatal error in LLVM"];
+    let told = |line: &str| {
+        line.trim_start().starts_with("0 ") && words.iter().all(|word| line.contains(word))
+    };
+    table.lines().any(told)
 }
 
 /// Local functions are led to new code as all others are.

@@ -74,6 +74,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     let others: [(&str, Judge); 6] = [
         ("server::quiescent", crate::live_server::judge_quiescent),
         ("faults::survived", crate::live_faults::judge),
+        ("faults::killed", crate::live_faults::judge_killed),
         ("faults::refused", crate::live_faults::judge_refusals),
         ("libraries::swapped", crate::live_libraries::judge),
         ("redirected::local", crate::live_faults::judge_local),

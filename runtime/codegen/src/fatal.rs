@@ -24,6 +24,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_void};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, Weak};
 
@@ -107,6 +108,23 @@ pub fn guard<R>(on_fatal: impl FnOnce(&str) + 'static, work: impl FnOnce() -> R)
     let result = work();
     REFUSED.set(refused);
     HANDLER.with(|handler| *handler.borrow_mut() = outer);
+    result
+}
+
+/// Runs `work`, a part of what a [`guard`] of the calling thread is for. If LLVM reports a fatal error
+/// in it, `on_fatal` is called before the guard's handler.
+pub fn within<R>(on_fatal: impl FnOnce(&str) + 'static, work: impl FnOnce() -> R) -> R {
+    let outer = HANDLER.with(|handler| handler.borrow_mut().take());
+    let outer = Rc::new(Cell::new(outer));
+    let handed = Rc::clone(&outer);
+    let both = move |message: &str| {
+        on_fatal(message);
+        if let Some(outer) = handed.take() {
+            outer(message);
+        }
+    };
+    let result = guard(both, work);
+    HANDLER.with(|handler| *handler.borrow_mut() = outer.take());
     result
 }
 

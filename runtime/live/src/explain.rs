@@ -17,8 +17,10 @@ pub fn table(live: &Live) -> String {
         let failure = function.failure.with(|failure| failure.clone());
         let why = match (&function.chosen.fate, &failure) {
             (Fate::Refused(reason), _) => format!("stays native: {reason}"),
-            (Fate::WithCallers, _) => "compiled with its callers only".to_owned(),
-            (Fate::Adopted { .. }, Some(failure)) => format!("not compiled: {failure}"),
+            (Fate::WithCallers, None) => "compiled with its callers only".to_owned(),
+            (Fate::WithCallers | Fate::Adopted { .. }, Some(failure)) => {
+                format!("not compiled: {failure}")
+            }
             (Fate::Adopted { .. }, None) => String::new(),
         };
         let _ = writeln!(

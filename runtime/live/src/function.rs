@@ -98,6 +98,10 @@ pub(crate) fn listen(event: &Event, functions: &Functions, verbose: bool) {
             if verbose {
                 eprintln!("uruk live: {function}: {message}");
             }
+            // Whoever asked for it: samples tell nobody else.
+            if let Some(found) = functions.with(|functions| functions.get(*function).cloned()) {
+                found.fail(message);
+            }
             return;
         }
         _ => return,
@@ -124,6 +128,8 @@ pub(crate) fn listen(event: &Event, functions: &Functions, verbose: bool) {
             // SAFETY: the stub is for ever, and leads to code of the same function.
             match unsafe { function.program.entries.redirect(entry, stub) } {
                 Ok(()) => {
+                    // What failed before was another attempt.
+                    drop(function.failure.with(Option::take));
                     function.published.fetch_add(1, Ordering::Relaxed);
                     let tier = u64::from(tier.number());
                     function.tier.store(tier, Ordering::Relaxed);

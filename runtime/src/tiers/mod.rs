@@ -191,6 +191,11 @@ impl TierState {
         }
     }
 
+    /// Whether functions have native code, which runs until there is better.
+    pub(crate) fn is_over_native(&self) -> bool {
+        self.settings.over_native
+    }
+
     /// The tier of a function's first version.
     pub(crate) fn first(&self) -> Tier {
         match self.settings.tiers {

@@ -81,6 +81,8 @@ pub(crate) struct Built {
     pub(crate) by: CompiledBy,
     /// Functions of other modules it took bodies from, and what those were made of.
     pub(crate) foreign: Vec<FunctionId>,
+    /// Functions it calls by their stubs; listed only over native code.
+    pub(crate) called: Vec<FunctionId>,
     /// The program may keep addresses of what it has of its own.
     pub(crate) escapes: bool,
 }
@@ -116,6 +118,7 @@ impl Built {
             compiled: Compiled::default(),
             by: CompiledBy::Unit,
             foreign: Vec::new(),
+            called: Vec::new(),
             escapes: false,
         }
     }

@@ -65,7 +65,8 @@ impl Core {
         self.stubs.set_failure_handler(failed_call, address as u64);
     }
 
-    fn cause_of(&self, id: FunctionId) -> Option<Arc<Error>> {
+    /// Why a function could not be compiled.
+    pub(crate) fn cause_of(&self, id: FunctionId) -> Option<Arc<Error>> {
         let causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
         causes.get(&id).cloned()
     }

@@ -99,12 +99,17 @@ impl Core {
             .find(|(d, _)| d.name == symbol)
             .map(|(d, address)| address..address + d.size);
         let counting = self.counting(of, &compiled)?;
+        let over_native = self.tiers.is_over_native();
+        let mut called = Vec::new();
         let linked = placed.fix_up(|name, need| {
             if let Some(word) = counting.find(name) {
                 return Some(word);
             }
             let resolved = find(name, need)?;
             self.note_use(&resolved, &mut uses);
+            if over_native && resolved.slot.is_some() {
+                called.extend(self.stubs.function_at(resolved.address));
+            }
             Some(resolved)
         })?;
         let sized = sized.ok_or_else(nothing)?;
@@ -136,6 +141,7 @@ impl Core {
         Ok(Built {
             words,
             foreign: crossing.depends(&compiled.taken),
+            called,
             compiled,
             by: match assembly {
                 Some(_) => CompiledBy::Baseline,

@@ -10,6 +10,7 @@
 //! | or ask | [`better`] | an object that a unit made, linked |
 //! | link | [`link`], [`drafts`], [`constants`] | bytes for their place |
 //! | seal | [`link`] | code in its place, that can be executed |
+//! | called | [`called`] | over native code: all that it calls has code |
 //! | findable | [`findable`] | known to the unwinder, backtraces and tools |
 //! | file | [`mod@file`], [`records`], [`blocks`] | known to samples, reclaim and statistics |
 //! | publish | [`publish`] | in the slot, or too late |
@@ -32,6 +33,7 @@ pub(crate) mod better;
 pub(crate) mod blocks;
 pub(crate) mod bodies;
 pub(crate) mod build;
+mod called;
 pub(crate) mod calls;
 pub(crate) mod constants;
 pub(crate) mod coverage;
@@ -214,6 +216,10 @@ impl Core {
         let started = self.events.now();
         let epoch = self.replacing.epoch();
         let (request, built) = build()?;
+        if let Err(cause) = self.make_called(&built.called) {
+            self.discard(request.function, built);
+            return Err(cause);
+        }
         if let Err(cause) = versions.ready(ticket, EntryAddress(built.entry)) {
             self.discard(request.function, built);
             return Err(refused(cause));

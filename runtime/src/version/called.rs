@@ -1,0 +1,80 @@
+//! Over native code: what a version calls has code before the version is published.
+//!
+//! A call of a function that cannot be compiled ends the process. A native program never asked
+//! for that: as long as its own code runs, nothing is called that has to be compiled. So a version that
+//! takes the place of native code is published once each function it calls has code, and fails
+//! if one cannot be compiled: then native code runs on.
+//!
+//! # Invariants
+//! - Functions that call each other in a circle are compiled once each: who is [under
+//!   way](MAKING) on this thread is passed over.
+//! - What could not be compiled once is not tried again: its cause is that of all its callers.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use uruk_base::FunctionId;
+use uruk_codegen::fatal;
+use uruk_tiering::Purpose;
+
+use super::Request;
+use crate::api::error::Error;
+use crate::core::Core;
+
+thread_local! {
+    /// Functions that are compiled for the sake of a caller.
+    static MAKING: RefCell<Vec<FunctionId>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Core {
+    /// Compiles what of these functions has no code. On a thread that LLVM can take down, under a
+    /// pass.
+    ///
+    /// # Errors
+    /// Why one of them cannot be compiled.
+    pub(super) fn make_called(self: &Arc<Self>, called: &[FunctionId]) -> Result<(), Error> {
+        for &id in called {
+            let under_way = MAKING.with_borrow(|making| making.contains(&id));
+            if under_way || self.stubs.has_code(id) || self.function(id).is_none() {
+                continue;
+            }
+            if let Some(cause) = self.cause_of(id) {
+                return Err((*cause).clone());
+            }
+            MAKING.with_borrow_mut(|making| making.push(id));
+            let made = self.make_for_caller(id);
+            MAKING.with_borrow_mut(Vec::pop);
+            made?;
+        }
+        Ok(())
+    }
+
+    fn make_for_caller(self: &Arc<Self>, id: FunctionId) -> Result<(), Error> {
+        let version = self.tiers.versions.ids.next();
+        let request = Request {
+            function: id,
+            version,
+            tier: self.tiers.first(),
+            purpose: Purpose::First,
+            ahead: false,
+        };
+        let core = Arc::clone(self);
+        let on_fatal = move |message: &str| {
+            core.tiers.versions.of(id).fail(version);
+            let cause = core.fatal(id, message);
+            core.tell_failed(request, &cause);
+            core.fail(id, &cause);
+        };
+        let make = || self.make_first(id, version);
+        let made = match fatal::is_guarded() {
+            true => fatal::within(on_fatal, make),
+            // LLVM is refused: who needs it is made anew, under a guard.
+            false => make(),
+        };
+        made.inspect_err(|cause| {
+            if !cause.is_cancelled() && !cause.is_refusal() {
+                self.fail(id, cause);
+            }
+        })
+    }
+}
